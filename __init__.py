@@ -74,8 +74,9 @@ _HOMES = {
     "train": ".python_api.train.training",
     "EarlyStop": ".python_api.train.early_stop",
     **dict.fromkeys(("Callback", "TrainingState"), ".python_api.train.callbacks"),
-    **dict.fromkeys(("Measure", "Metric"), ".python_api.train.metrics"),
-    "History": ".python_api.train.history",
+    "Measure": ".python_api.train.metrics",
+    "Metric": ".framework.training.metric",
+    "History": ".framework.training.history",
     "to_half": ".python_api.train.half",
     "LossScale": ".framework.passes.loss_scaling",
     "Minibatches": ".python_api.train.minibatches",
@@ -84,6 +85,7 @@ _HOMES = {
     "Sequences": ".framework.base.sequence",
     **dict.fromkeys(("CPUPlace", "GPUPlace"), ".framework.base.backend"),
     **dict.fromkeys(("set_threads", "get_threads"), ".framework.base.cpu.threads"),
+    "options": ".framework.base.settings",
     "OpContext": ".framework.base.context",
     "confined": ".framework.base.untrusted.roots",
     "Net": ".framework.runtime.net",
@@ -103,6 +105,7 @@ _SUBMODULES = (
     "operators",
     "proto",
     "python_api",
+    "scale",
     "speech",
 )
 __all__ = [name for name in (*_HOMES, *_SUBMODULES) if name != "open"]  # `import *` keeps Python's

@@ -8,6 +8,7 @@ from . import nnet3 as nnet3
 from . import operators as operators
 from . import proto as proto
 from . import python_api as python_api
+from . import scale as scale
 from . import speech as speech
 from .bridges.compare.comparing import compare as compare
 from .bridges.compare.comparison import Comparison as Comparison
@@ -50,6 +51,7 @@ from .framework.base.errors import VariableError as VariableError
 from .framework.base.scope import Scope as Scope
 from .framework.base.scope import copy as copy
 from .framework.base.sequence import Sequences as Sequences
+from .framework.base.settings import options as options
 from .framework.base.untrusted.roots import confined as confined
 from .framework.files.loading import load_parameters as load_parameters
 from .framework.files.saved import load as load
@@ -60,6 +62,8 @@ from .framework.passes.loss_scaling import LossScale as LossScale
 from .framework.passes.optimizer import OptimizerAttrs as OptimizerAttrs
 from .framework.runtime.net import Net as Net
 from .framework.runtime.plain_net import PlainNet as PlainNet
+from .framework.training.history import History as History
+from .framework.training.metric import Metric as Metric
 from .nnet3.inference.saved import load_nnet as load_nnet
 from .nnet3.inference.saved import save_compiled as save_compiled
 from .nnet3.inference.saved import save_nnet as save_nnet
@@ -74,9 +78,7 @@ from .python_api.train.callbacks import Callback as Callback
 from .python_api.train.callbacks import TrainingState as TrainingState
 from .python_api.train.early_stop import EarlyStop as EarlyStop
 from .python_api.train.half import to_half as to_half
-from .python_api.train.history import History as History
 from .python_api.train.metrics import Measure as Measure
-from .python_api.train.metrics import Metric as Metric
 from .python_api.train.minibatches import Minibatches as Minibatches
 from .python_api.train.training import train as train
 

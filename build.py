@@ -15,7 +15,8 @@
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     zoo       architectures of torchvision, timm and transformers beside PyTorch
               (further arguments go to tests/zoo)
-    wheel     build a wheel into dist/ and try it away from the tree
+    wheel     build a wheel into dist/ and try it away from the tree; with a cross compiler
+              (aarch64-linux-gnu-gcc) one for its machine, too
     pages     run the blocks of README and of all pages with what `pip install .` brings
 
 Needs Python 3.11 or newer and nothing else: each command makes or reuses the virtual environment
@@ -53,20 +54,32 @@ TEST_ENV = {
 
 STUBS = "opscope.python_api.to_python.stubs"
 
-# Run in a fresh environment that holds only the wheel: every public name must load from there.
+# Run in a fresh environment that holds only the wheel: every public name must load from there, and
+# every native function be there without a compiler.
 WHEEL_CHECK = """
 import subprocess
 import sys
 from pathlib import Path
 import opscope
+from opscope.framework.fusion import native
+from opscope.native import units
 home = Path(opscope.__file__).resolve()
 if not home.is_relative_to(Path(sys.prefix).resolve()):
     sys.exit(f"opscope came from {home}, not from the wheel")
 for name in opscope.__all__:
     getattr(opscope, name)
+if units.BUILT.exists():
+    here = native.kinds_here()
+    for unit in units.units():
+        if native.load(unit.file, unit.kind) is None and set(here) & set(unit.processors()):
+            sys.exit(f"the native library lacks {unit}")
 subprocess.run([sys.executable, "-P", "-m", "opscope", "version"], check=True)
 print("opscope", opscope.__version__, "works from its wheel")
 """
+WITHOUT_COMPILER = {"OPSCOPE_CC": "none"}
+
+# Compilers for other machines; where one is installed, `wheel` makes a wheel for its machine too.
+CROSS_COMPILERS = ("aarch64-linux-gnu-gcc",)
 
 
 def pytest_arguments(rest: Iterable[str]) -> list[str]:
@@ -251,12 +264,20 @@ def wheel(arguments: argparse.Namespace) -> None:
     """Build a wheel into dist/, once it has worked in an environment of its own."""
     with fresh_environment("for dist/") as (fresh, built):
         away = built.parent
-        run([fresh.python, "-I", "-c", WHEEL_CHECK], "using the wheel", cwd=away)
+        bare = os.environ | WITHOUT_COMPILER
+        run([fresh.python, "-I", "-c", WHEEL_CHECK], "using the wheel", cwd=away, env=bare)
         run([fresh.scripts / "opscope", "version"], "the wheel's command opscope", cwd=away)
         dist = ROOT / "dist"
         dist.mkdir(exist_ok=True)
         shutil.copy(built, dist)
     say(f"made {Path('dist', built.name)}")
+    for compiler in CROSS_COMPILERS:
+        if shutil.which(compiler) is not None:
+            # Not tried: tests of the native library run it under qemu, where that is installed.
+            arguments = "wheel", "--no-deps", "-w", dist, ROOT
+            variables = os.environ | {"CC": compiler}
+            Environment(VENV).pip(*arguments, what=f"building with {compiler}", env=variables)
+            say(f"made a wheel with {compiler} in dist/")
 
 
 def pages(arguments: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from opscope.cntk.config import parse_config
 from opscope.cntk.readers.base.htk_files import read_script, write_htk
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 
 _TESTS = "Tests/UnitTests/ReaderTests"
 _DATA = "Tests/EndToEndTests/Speech/Data"

@@ -22,10 +22,10 @@ from opscope.framework.base.communicator import Communicator, Message  # noqa: E
 from opscope.framework.parallel.cost import exchange_cost  # noqa: E402
 from opscope.framework.parallel.dry import DryWorld, EchoCommunicator  # noqa: E402
 from opscope.framework.parallel.link import Link  # noqa: E402
+from opscope.kaldi.files.sparse import SparseMatrix  # noqa: E402
 from opscope.nnet3.egs.merging import merge_examples  # noqa: E402
 from opscope.nnet3.egs.rows import example_io  # noqa: E402
 from opscope.nnet3.files.examples import NnetExample  # noqa: E402
-from opscope.nnet3.files.sparse import SparseMatrix  # noqa: E402
 from opscope.nnet3.network.nnet import Nnet  # noqa: E402
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions  # noqa: E402
 

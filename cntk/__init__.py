@@ -34,9 +34,7 @@ _HOMES = {
     "Run": ".actions.common",
     "add_action": ".actions.run",
     # data: readers, writers, minibatches
-    **dict.fromkeys(
-        ("create_reader", "create_writer", "create_deserializer"), ".readers.catalogue"
-    ),
+    **dict.fromkeys(("create_reader", "create_writer", "create_deserializer"), ".readers.catalog"),
     "DataReader": ".readers.base.reader",
     "DataWriter": ".readers.base.writer",
     **dict.fromkeys(("Deserializer", "Samples", "Stream"), ".readers.base.data"),

@@ -33,9 +33,9 @@ from .readers.base.layout import Layout as Layout
 from .readers.base.pack import Minibatch as Minibatch
 from .readers.base.reader import DataReader as DataReader
 from .readers.base.writer import DataWriter as DataWriter
-from .readers.catalogue import create_deserializer as create_deserializer
-from .readers.catalogue import create_reader as create_reader
-from .readers.catalogue import create_writer as create_writer
+from .readers.catalog import create_deserializer as create_deserializer
+from .readers.catalog import create_reader as create_reader
+from .readers.catalog import create_writer as create_writer
 from .run.build import build_section_network as build_section_network
 from .run.model import load_model as load_model
 from .run.runtime import CntkNet as CntkNet

@@ -27,13 +27,16 @@ PACKAGE = (
     "bridges",
     "cntk",
     "framework",
+    "kaldi",
+    "native",
     "nnet3",
     "operators",
     "python_api",
+    "scale",
     "speech",
     "testing",
 )
-USERS = ("examples", "benchmarks", "docs")
+USERS = ("examples", "benchmarks", "docs", "setup.py")
 PAGES = ("README.md", "docs")
 
 # Decorators that put what they decorate into a table.
@@ -47,6 +50,7 @@ REGISTERING = [
     "@*.epilogue",
     "@_command",
     "@aten",
+    "@aten_of",
     "@builder_method",
     "@running_method",
     "@converts",
@@ -64,6 +68,7 @@ REGISTERING = [
     "@pytest.fixture",
     "@register_net",
     "@reorders",
+    "@writes",
 ]
 
 # Names that are used in a way that cannot be seen, by the reason.
@@ -83,7 +88,7 @@ ALLOWED: dict[str, list[str]] = {
         "list_commands",
         "parse_args",
     ],
-    "found by the type of an operator (bridges/onnx/export/tables/cells.py)": ["_read_*"],
+    "found by the type of an operator (bridges/onnx/cells.py)": ["_read_*"],
     "options of ONNX Runtime": ["intra_op_num_threads", "log_severity_level"],
     "the stand-in of CuPy has the names and arguments of CuPy": [
         "asnumpy",

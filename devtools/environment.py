@@ -24,8 +24,9 @@ TORCH = "2.13.0"
 def install_key(root: Path = ROOT) -> str:
     """A hash over all that decides what an editable install of `root` puts in place."""
     digest = hashlib.sha256(f"{platform.python_version()}\0{root}\0".encode())
-    protos = sorted((root / "proto").glob("*.proto"))
-    for path in (root / "pyproject.toml", root / "setup.py", *protos):
+    compiled = [*(root / "proto").glob("*.proto"), *(root / "native").glob("*.[ch]")]
+    files = root / "pyproject.toml", root / "setup.py", *sorted(compiled)
+    for path in files:
         digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -64,12 +65,12 @@ class Environment:
         """Whether pip is installed inside."""
         return any(self.path.glob("**/site-packages/pip/__init__.py"))
 
-    def pip(self, *arguments: str | Path, what: str) -> None:
-        """Run pip on this environment; its output shows only when it fails."""
+    def pip(self, *arguments: str | Path, what: str, **options) -> None:
+        """Run pip on this environment; its output shows only when it fails. See `run`."""
         pip = [self.python, "-m", "pip"]
         if not self.has_pip():
             pip = [sys.executable, "-m", "pip", "--python", self.python]
-        run([*pip, "--disable-pip-version-check", *arguments], what, quiet=True)
+        run([*pip, "--disable-pip-version-check", *arguments], what, quiet=True, **options)
 
     def installed(self, key: str) -> set[str] | None:
         """The extras installed under this key; None where it must be installed anew."""

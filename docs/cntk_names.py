@@ -1,4 +1,4 @@
-"""Fills the page "CNTK's name -> here" from the catalogues of the package."""
+"""Fills the page "CNTK's name -> here" from the catalogs of the package."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def _learners() -> Iterator[tuple[str, str, str]]:
 
 
 def _readers() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.readers.catalogue import DESERIALIZERS, READERS, WRITERS
+    from opscope.cntk.readers.catalog import DESERIALIZERS, READERS, WRITERS
 
-    for catalogue in (READERS, WRITERS, DESERIALIZERS):
-        for name, (module, function) in catalogue.own.items():
+    for catalog in (READERS, WRITERS, DESERIALIZERS):
+        for name, (module, function) in catalog.own.items():
             path = f"cntk/readers/{module.replace('.', '/')}.py"
             here = f"the same: `{function}` of `{path}`"
             told = "deserializers" if name == "CompositeDataReader" else name.lower()

@@ -227,7 +227,7 @@ AlignedSize | the inner dimension is a multiple of this
     ),
     Section(
         "bnstat",
-        "Computes the running statistics of batch normalisation anew, over the data of `reader`.",
+        "Computes the running statistics of batch normalization anew, over the data of `reader`.",
         ("actions.statistics batch_norm_statistics",),
         """
 modelPath | string | required | the model
@@ -296,7 +296,7 @@ clippingThresholdPerSample | largest gradient of a sample
 gradientClippingWithTruncation | whether each element is clipped; false: the norm of each gradient
 L1RegWeight | weight of the sum of absolute values as a penalty
 L2RegWeight | weight of half the sum of squares as a penalty
-disableRegInBatchNormalization | no penalty for scale and bias of batch normalisation
+disableRegInBatchNormalization | no penalty for scale and bias of batch normalization
 gaussianNoiseInjectStd | standard deviation of noise on parameters, after each update
 dropoutRate | floats | 0 | of the nodes `Dropout`, by epoch, from 0 to below 1
 batchNormalizationTimeConstant | samples over which running statistics forget, by epoch
@@ -409,7 +409,7 @@ trainingCriterion | string | required | CrossEntropyWithSoftmax, SquareError, ..
 evalCriterion | string | required | ErrorPrediction, or as the criterion
 rnnType | SIMPLENET, SIMPLERNN, LSTM, CLASSLM, LBLM, NPLM, CLASSLSTM, NCELSTM or CLSTM
 recurrentLayer | numbers of the layers that are recurrent
-applyMeanVarNorm | normalise the input with its mean and deviation
+applyMeanVarNorm | normalize the input with its mean and deviation
 needPrior | an output that is scaled by the prior of the labels
 addDropoutNodes | `Dropout` behind each layer
 uniformInit | parameters are uniform; false: Gaussian

@@ -1,4 +1,4 @@
-"""Pages about CNTK, filled from the catalogues of the package; `reference_pages` calls these."""
+"""Pages about CNTK, filled from the catalogs of the package; `reference_pages` calls these."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ READERS = (
     Section(
         "Every reader",
         "",
-        ("readers.catalogue", "readers.base.sections"),
+        ("readers.catalog", "readers.base.sections"),
         """
 readerType | string | CNTKTextFormatReader | which reader
 deserializers | array | none | without `readerType`: sections that are joined by the names of sequences
@@ -218,10 +218,10 @@ areaRatio | float | none | area of the crop by that of the image, from : to
 aspectRatio | float | 1 | width by height of the crop, from : to
 jitterType | uniRatio: draw ratios between both ends; none: the first ones
 hflip | bool | with random crops | mirror half of the images
-multiViewCrop | ten crops of each image: corners, centre, and mirrored
+multiViewCrop | ten crops of each image: corners, center, and mirrored
 interpolations | nearest, linear, cubic or lanczos, or several to draw from
 scaleMode | fill: stretch; crop: cut; pad: fill up
-padValue | int | copies of the edge | grey of what is filled up
+padValue | int | copies of the edge | gray of what is filled up
 brightnessRadius | float | 0 | change of brightness, 0 to 1
 contrastRadius | float | 0 | change of contrast, 0 to 1
 saturationRadius | float | 0 | change of saturation, 0 to 1
@@ -229,8 +229,8 @@ intensityStdDev | standard deviation of the change of intensity
 intensityFile | its directions, a file of OpenCV
 meanFile | a mean image, which is subtracted; a file of OpenCV
 mbFormat | nchw: [W x H x C]; nhwc: [C x W x H]
-grayscale | read images as grey
-seed | of crops and colours
+grayscale | read images as gray
+seed | of crops and colors
 numCPUThreads | threads that decode; 0: as many as there are cores
 type | string | required | of a step: what it does
 randomize | auto: shuffle; none: the order of the map

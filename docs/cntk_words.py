@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (an entry is a line)
-"""What the pages about CNTK say of names beside what the package's catalogues say of them."""
+"""What the pages about CNTK say of names beside what the package's catalogs say of them."""
 
 from __future__ import annotations
 
@@ -198,7 +198,7 @@ LIBRARY2 = (
     (
         "`uniform`, `normal`, `xavier`, `glorot_uniform`, `glorot_normal`, `he_uniform`, `he_normal`, `bilinear` (initializers)",
         "`init` of `LearnableParameter`; `init` of `b.parameter`",
-        "[initialisers](reference/initialisers.md)",
+        "[initializers](reference/initializers.md)",
     ),
     (
         "`Sequential`, `LayerStack`",
@@ -332,7 +332,7 @@ ACTIONS = {
     "plot": "a model as a graph for Graphviz",
     "topo": "the same as `plot`",
     "SVD": "matrices as products of smaller ones",
-    "bnstat": "running statistics of batch normalisation, anew",
+    "bnstat": "running statistics of batch normalization, anew",
     "writeWordAndClass": "a vocabulary, with classes of words by frequency",
     "createLabelMap": "the labels of a data file, for `labelMappingFile`",
 }

@@ -17,7 +17,7 @@ from cntk_pages import table  # noqa: E402
 EXPLAINED = {
     "NetDesc": "A net as a protobuf message; [the saved format](../format.md).",
     "OpDesc": "An operator of a `NetDesc`: type, slots, attributes, role, source line.",
-    "VarDesc": "A variable of a `NetDesc`: name, dtype, dimensions, kind, initialiser.",
+    "VarDesc": "A variable of a `NetDesc`: name, dtype, dimensions, kind, initializer.",
     "bridges": "What stands above all front ends: ONNX, PyTorch, what a file is, pages of nets.",
     "cntk": "CNTK's configs, networks, readers; see the section CNTK.",
     "framework": "Scopes, nets, operators' registry, files; see the pages below.",
@@ -26,7 +26,8 @@ EXPLAINED = {
     "operators": "The operators; see [their page](operators.md).",
     "proto": "`net.proto` and what is generated from it.",
     "python_api": "NetBuilder, training, generation, the command line.",
-    "speech": "From audio to words: features, iVectors, FSTs, decoding, recognisers.",
+    "scale": "Work on many machines: jobs, recipes, scoring, planning for many ranks.",
+    "speech": "From audio to words: features, iVectors, FSTs, decoding, recognizers.",
 }
 """Names of the face without a docstring of their own that tells enough, and without an entry."""
 
@@ -67,14 +68,15 @@ def _builder() -> Iterator[str]:
 
 
 def _switches() -> Iterator[str]:
-    """A row for each environment switch."""
+    """A row for each environment switch, with the option that it sets."""
     from opscope.framework.base.settings import SWITCHES
 
-    rows = ["| variable | default | values | what it does |", "|---|---|---|---|"]
+    rows = ["| variable | option | default | values | what it does |", "|---|---|---|---|---|"]
     for switch in SWITCHES.values():
         values = ", ".join(f"`{choice}`" for choice in switch.choices) or "text"
         default = f"`{switch.default}`" if switch.default else "empty"
-        rows.append(f"| `{switch.name}` | {default} | {values} | {switch.doc} |")
+        option = f"`{switch.option}`" if switch.option else ""
+        rows.append(f"| `{switch.name}` | {option} | {default} | {values} | {switch.doc} |")
     yield "\n".join(rows)
 
 
@@ -89,8 +91,8 @@ def _limits() -> Iterator[str]:
     yield "\n".join(rows)
 
 
-def _initialisers() -> Iterator[str]:
-    """A row for each initialiser that has a name, and the operators that fill besides."""
+def _initializers() -> Iterator[str]:
+    """A row for each initializer that has a name, and the operators that fill besides."""
     from opscope.framework.ir.registry import operator_types
     from opscope.python_api.builder.initializers import INITIALIZERS
 
@@ -316,7 +318,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/face.md": _face,
     "reference/switches.md": _switches,
     "reference/limits.md": _limits,
-    "reference/initialisers.md": _initialisers,
+    "reference/initializers.md": _initializers,
     "reference/nnet3_language.md": _language,
     "reference/nnet3_programs.md": _programs,
     "reference/operators.md": _operators,

@@ -1,4 +1,5 @@
 """The runtime of op lists; it knows no operator by name.
 
-Rooms, in their order: base, ir, passes, fusion, runtime, files, loops, draw. May import proto.
+Rooms, in their order: base, ir, editing, parallel, draw, passes, fusion, runtime, files, training,
+loops. May import proto.
 """

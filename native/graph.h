@@ -1,21 +1,10 @@
-"""C text of graphs: static arcs, and composition on the fly with a table of states.
+/* Decoding graphs: static arcs, and composition on the fly with a table of states.
 
-`composition.py` does the same in NumPy; both give the same arcs in the same order.
-"""
-
-from __future__ import annotations
-
-from .sums import PRECISE
-
-# What `graph_new` is given, a 64-bit word each, after the address for its result:
-#   lazy, start1, final1, begin1, arcs1, start2, final2, begin2, arcs2, epsilons, interval_begin,
-#   intervals, final_label, sums, states1, emitting, most, interval_set, labels
-
-_SOURCE = r"""
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
+   speech/fst/composition.py does the same in NumPy; both give the same arcs in the same order. */
+#pragma once
+#include "base.h"
 #include <math.h>
+#include <stdlib.h>
 
 typedef struct { int32_t ilabel, olabel; float weight; int32_t next; } Arc;
 typedef struct { int32_t s1, s2, label, filter; float weight; } Tuple;
@@ -315,7 +304,10 @@ static float final_of(const Graph *g, int64_t state) {
   return t->label >= 0 ? INFINITY : (g->a.final[t->s1] - t->weight) + g->b.final[t->s2];
 }
 /* address for the graph; then GRAPH_WORDS; the result is 0 where there is no memory */
-EXPORT void graph_new(const int64_t *w) {
+/* a word each, after the address for the result: lazy, start1, final1, begin1, arcs1, start2, final2,
+   begin2, arcs2, epsilons, interval_begin, intervals, final_label, sums, states1, emitting, most,
+   interval_set, labels */
+EXPORT(graph_new)(const int64_t *w) {
   Graph *g = calloc(1, sizeof(Graph));
   *(Graph **)w[0] = g;
   if (!g) return;
@@ -336,19 +328,19 @@ EXPORT void graph_new(const int64_t *w) {
   g->sums = (const double *)w[13];
   if (!rehash(g, 1 << 12)) { free(g); *(Graph **)(w[-1]) = 0; }
 }
-EXPORT void graph_free(const int64_t *w) {
+EXPORT(graph_free)(const int64_t *w) {
   Graph *g = (Graph *)w[0];
   free(g->own_arcs); free(g->tuples); free(g->own_begin); free(g->own_emitting);
   free(g->epsilon_arcs); free(g->table); free(g->work); free(g->memo); free(g);
 }
 /* graph, address for the start state */
-EXPORT void graph_start(const int64_t *w) {
+EXPORT(graph_start)(const int64_t *w) {
   Graph *g = (Graph *)w[0];
   *(int64_t *)w[1] = g->lazy ? state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1)
                              : g->a.start;
 }
 /* graph, states, their count: forgets all other states and all arcs; the states get new numbers */
-EXPORT void graph_shrink(const int64_t *w) {
+EXPORT(graph_shrink)(const int64_t *w) {
   Graph *g = (Graph *)w[0];
   int32_t *states = (int32_t *)w[1];
   const int64_t count = w[2];
@@ -363,20 +355,12 @@ EXPORT void graph_shrink(const int64_t *w) {
   free(kept);
 }
 /* graph, states, count, costs of ending in them */
-EXPORT void graph_finals(const int64_t *w) {
+EXPORT(graph_finals)(const int64_t *w) {
   const Graph *g = (const Graph *)w[0];
   for (int64_t i = 0; i < w[2]; i++) ((float *)w[3])[i] = final_of(g, ((const int32_t *)w[1])[i]);
 }
 /* graph, address for: states, arcs made so far */
-EXPORT void graph_sizes(const int64_t *w) {
+EXPORT(graph_sizes)(const int64_t *w) {
   ((int64_t *)w[1])[0] = ((const Graph *)w[0])->states;
   ((int64_t *)w[1])[1] = ((const Graph *)w[0])->arcs_used;
 }
-/* graph, state, address for: arcs, emitting, epsilons, failure */
-EXPORT void graph_arcs(const int64_t *w) {
-  int64_t *told = (int64_t *)w[2];
-  told[0] = (int64_t)arcs_of((Graph *)w[0], w[1], told + 1, told + 2);
-  told[3] = ((Graph *)w[0])->failed;
-}
-"""
-SOURCE = f"#define PRECISE {PRECISE!r}\n" + _SOURCE

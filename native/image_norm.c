@@ -1,98 +1,97 @@
-"""The C functions of batch norm, for one element type `T`; see `batch_norm.py`.
+/* Batch norm: operators/direct/batch_norm.py.
 
-Arrays are rows of channels (side: 1), or planes of one channel each, image by image (side: 0).
-Sums go over blocks that stay in the first cache: mean and squares about it of each block, put
-together in double (Chan, Golub and LeVeque 1979), so that two readings cost about one.
-"""
+   Arrays are rows of channels (side: 1), or planes of one channel each, image by image (side: 0).
+   Sums go over blocks that stay in the first cache: mean and squares about it of each block, put
+   together in double (Chan, Golub and LeVeque 1979), so that two readings cost about one. */
+#include "vectors.h"
 
-SOURCE = """\
-enum { BLOCK_T = 4096 / sizeof(T) };  /* elements of a block; its vectors: at least four rows */
+enum { BLOCK = 4096 / sizeof(T) };  /* elements of a block; its vectors: at least four rows */
 
-INLINE vec_T load_T(const T *x, word lanes) {
-  if (lanes >= LANES_T) return *(const row_T *)x;
-  vec_T a = {0};
+INLINE vec_t load(const T *x, word lanes) {
+  if (lanes >= LANES) return *(const row_t *)x;
+  vec_t a = {0};
   memcpy(&a, x, lanes * sizeof(T));
   return a;
 }
 
-INLINE void store_T(T *x, vec_T a, word lanes) {
-  if (lanes >= LANES_T)
-    *(row_T *)x = a;
+INLINE void store(T *x, vec_t a, word lanes) {
+  if (lanes >= LANES)
+    *(row_t *)x = a;
   else
     memcpy(x, &a, lanes * sizeof(T));
 }
 
-INLINE double total_of_T(vec_T a) {
+INLINE double total_of(vec_t a) {
   double sum = 0;
-  for (int l = 0; l < LANES_T; l++) sum += a[l];
+  for (int l = 0; l < LANES; l++) sum += a[l];
   return sum;
 }
 
 /* adds a block of `count` values with their mean and the squares about it */
-INLINE void join_T(double *sum, double count, double mean, double squares) {
+INLINE void join(double *sum, double count, double mean, double squares) {
   const double before = sum[0], all = before + count, off = mean - sum[1];
   sum[0] = all;
   sum[1] += off * count / all;
   sum[2] += squares + off * off * before * count / all;
 }
 
-static void rows_moments_T(const T *x, word rows, word c, word lanes, double *sum) {
-  vec_T s[4] = {{0}, {0}, {0}, {0}}, q[4] = {{0}, {0}, {0}, {0}};
+static void rows_moments(const T *x, word rows, word c, word lanes, double *sum) {
+  vec_t s[4] = {{0}, {0}, {0}, {0}}, q[4] = {{0}, {0}, {0}, {0}};
   word r = 0;
   for (; r + 4 <= rows; r += 4)
-    for (int i = 0; i < 4; i++) s[i] += load_T(x + (r + i) * c, lanes);
-  for (; r < rows; r++) s[0] += load_T(x + r * c, lanes);
-  const vec_T mean = ((s[0] + s[1]) + (s[2] + s[3])) / (T)rows;
+    for (int i = 0; i < 4; i++) s[i] += load(x + (r + i) * c, lanes);
+  for (; r < rows; r++) s[0] += load(x + r * c, lanes);
+  const vec_t mean = ((s[0] + s[1]) + (s[2] + s[3])) / (T)rows;
   for (r = 0; r + 4 <= rows; r += 4)
     for (int i = 0; i < 4; i++) {
-      const vec_T a = load_T(x + (r + i) * c, lanes) - mean;
+      const vec_t a = load(x + (r + i) * c, lanes) - mean;
       q[i] += a * a;
     }
   for (; r < rows; r++) {
-    const vec_T a = load_T(x + r * c, lanes) - mean;
+    const vec_t a = load(x + r * c, lanes) - mean;
     q[0] += a * a;
   }
-  const vec_T all = (q[0] + q[1]) + (q[2] + q[3]);
-  for (word l = 0; l < least(lanes, LANES_T); l++) join_T(sum + 3 * l, rows, mean[l], all[l]);
+  const vec_t all = (q[0] + q[1]) + (q[2] + q[3]);
+  for (word l = 0; l < least(lanes, LANES); l++) join(sum + 3 * l, rows, mean[l], all[l]);
 }
 
-static void plane_moments_T(const T *x, word size, double *sum) {
-  for (word at = 0; at < size; at += BLOCK_T) {
-    const word count = least(BLOCK_T, size - at), whole = count / LANES_T;
-    vec_T s = {0}, q = {0};
-    for (word v = 0; v < whole; v++) s += load_T(x + at + v * LANES_T, LANES_T);
-    double mean = total_of_T(s), squares = 0;
-    for (word i = whole * LANES_T; i < count; i++) mean += x[at + i];
+static void plane_moments(const T *x, word size, double *sum) {
+  for (word at = 0; at < size; at += BLOCK) {
+    const word count = least(BLOCK, size - at), whole = count / LANES;
+    vec_t s = {0}, q = {0};
+    for (word v = 0; v < whole; v++) s += load(x + at + v * LANES, LANES);
+    double mean = total_of(s), squares = 0;
+    for (word i = whole * LANES; i < count; i++) mean += x[at + i];
     mean /= count;
     for (word v = 0; v < whole; v++) {
-      const vec_T a = load_T(x + at + v * LANES_T, LANES_T) - (T)mean;
+      const vec_t a = load(x + at + v * LANES, LANES) - (T)mean;
       q += a * a;
     }
-    squares = total_of_T(q);
-    for (word i = whole * LANES_T; i < count; i++)
+    squares = total_of(q);
+    for (word i = whole * LANES; i < count; i++)
       squares += (x[at + i] - mean) * (x[at + i] - mean);
-    join_T(sum, count, mean, squares);
+    join(sum, count, mean, squares);
   }
 }
 
 /* parts, side, images, channels, size of a plane, x, step of its images, moments: three doubles a
    channel for each part */
-EXPORT void moments_T(const word *b, word t, word threads) {
+EXPORT(channel_moments)(const word *b, word t, word threads) {
   const word parts = b[0], c = b[3], size = b[4];
   for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
     double *sum = (double *)b[7] + part * 3 * c;
     memset(sum, 0, 3 * c * sizeof(double));
     if (b[1]) {
       const word rows = b[2] * size, end = rows * (part + 1) / parts;
-      const word few = BLOCK_T * 4 / c > 16 ? BLOCK_T * 4 / c : 16;
+      const word few = BLOCK * 4 / c > 16 ? BLOCK * 4 / c : 16;
       for (word r = rows * part / parts; r < end; r += few)
-        for (word i = 0; i < c; i += LANES_T)
-          rows_moments_T((const T *)b[5] + r * c + i, least(few, end - r), c, c - i, sum + 3 * i);
+        for (word i = 0; i < c; i += LANES)
+          rows_moments((const T *)b[5] + r * c + i, least(few, end - r), c, c - i, sum + 3 * i);
       continue;
     }
     for (word n = b[2] * part / parts; n < b[2] * (part + 1) / parts; n++)
       for (word i = 0; i < c; i++)
-        plane_moments_T((const T *)b[5] + n * b[6] + i * size, size, sum + 3 * i);
+        plane_moments((const T *)b[5] + n * b[6] + i * size, size, sum + 3 * i);
   }
 }
 
@@ -101,7 +100,7 @@ EXPORT void moments_T(const word *b, word t, word threads) {
 /* parts, channels, moments (or 0: the running values are used); running mean and variance; where
    these go then (or 0); momentum and epsilon as doubles; mean and 1 / deviation that are used;
    scale; factor = scale / deviation */
-EXPORT void settle_T(const word *b, word t, word threads) {
+EXPORT(settle)(const word *b, word t, word threads) {
   const word parts = b[0], c = b[1];
   const double momentum = *(const double *)b[7], epsilon = *(const double *)b[8];
   const T *run_mean = (const T *)b[3], *run_var = (const T *)b[4], *scale = (const T *)b[11];
@@ -113,7 +112,7 @@ EXPORT void settle_T(const word *b, word t, word threads) {
       double sum[3] = {0, 0, 0};
       for (word part = 0; part < parts; part++) {
         const double *one = (const double *)b[2] + (part * c + i) * 3;
-        if (one[0]) join_T(sum, one[0], one[1], one[2]);
+        if (one[0]) join(sum, one[0], one[1], one[2]);
       }
       const double unbiased = sum[2] / (sum[0] - 1);
       if (mean_out) mean_out[i] = (1 - momentum) * mean + momentum * sum[1];
@@ -135,7 +134,7 @@ EXPORT void settle_T(const word *b, word t, word threads) {
    in the ones that are used. Samples of the minibatch (0: it does not train); samples seen before,
    and where their number goes; time constants of running and of blending; the two weights; where
    the weight of this minibatch goes (or 0) */
-EXPORT void weights_T(const word *b, word t, word threads) {
+EXPORT(weights)(const word *b, word t, word threads) {
   if (t) return;
   const double samples = b[0], seen = *(const double *)b[1], time = *(const double *)b[3];
   const double blend = *(const double *)b[4];
@@ -146,7 +145,7 @@ EXPORT void weights_T(const word *b, word t, word threads) {
     moving = time < 0    ? samples / (samples + seen)
              : time == 0 ? 1
              : isinf(time) ? 0
-                           : 1 - exp(-samples / time);
+                           : 1 - EXP(-samples / time);
     blended = isinf(blend) ? 1 : blend > 0 ? blend / (blend + samples) : 0;
   }
   const int frozen = moving == 0 && blended == 1;
@@ -158,7 +157,7 @@ EXPORT void weights_T(const word *b, word t, word threads) {
 
 /* parts, channels, moments (or 0); running mean and variance; where these go then; the two weights;
    epsilon as a double; mean and 1 / deviation that are used; scale; factor = scale / deviation */
-EXPORT void settle_blended_T(const word *b, word t, word threads) {
+EXPORT(settle_blended)(const word *b, word t, word threads) {
   const word parts = b[0], c = b[1];
   const double moving = ((const double *)b[7])[0], blended = ((const double *)b[7])[1];
   const double epsilon = *(const double *)b[8];
@@ -170,7 +169,7 @@ EXPORT void settle_blended_T(const word *b, word t, word threads) {
       double sum[3] = {0, 0, 0};
       for (word part = 0; part < parts; part++) {
         const double *one = (const double *)b[2] + (part * c + i) * 3;
-        if (one[0]) join_T(sum, one[0], one[1], one[2]);
+        if (one[0]) join(sum, one[0], one[1], one[2]);
       }
       const double unbiased = sum[0] > 1 ? sum[2] / (sum[0] - 1) : 0 * sum[2];
       mean = moving * sum[1] + (1 - moving) * mean;
@@ -190,7 +189,7 @@ EXPORT void settle_blended_T(const word *b, word t, word threads) {
 /* places, channels; mean, factor and bias of batch norm; bias before it (or 0) and its step; where
    factors and terms go, with zeros after them: (x + before - mean) * factor + bias is
    x * factor + term */
-EXPORT void fold_T(const word *b, word t, word threads) {
+EXPORT(fold)(const word *b, word t, word threads) {
   const T *mean = (const T *)b[2], *factor = (const T *)b[3], *bias = (const T *)b[4];
   const T *before = (const T *)b[5];
   T *factors = (T *)b[7], *terms = (T *)b[8];
@@ -204,21 +203,21 @@ EXPORT void fold_T(const word *b, word t, word threads) {
 
 /* side, images, channels, size of a plane; x and out, steps of their images; mean, factor, bias:
    out = (x - mean) * factor + bias */
-EXPORT void apply_T(const word *b, word t, word threads) {
+EXPORT(apply)(const word *b, word t, word threads) {
   const word c = b[2], size = b[3];
   const T *mean = (const T *)b[8], *factor = (const T *)b[9], *bias = (const T *)b[10];
   if (b[0]) {
     const word rows = b[1] * size, begin = rows * t / threads, end = rows * (t + 1) / threads;
-    const word few = BLOCK_T * 4 / c > 16 ? BLOCK_T * 4 / c : 16;
+    const word few = BLOCK * 4 / c > 16 ? BLOCK * 4 / c : 16;
     for (word r0 = begin; r0 < end; r0 += few)
-      for (word i = 0; i < c; i += LANES_T) {
+      for (word i = 0; i < c; i += LANES) {
         const word lanes = c - i;
-        const vec_T m = load_T(mean + i, lanes), f = load_T(factor + i, lanes);
-        const vec_T a = load_T(bias + i, lanes);
+        const vec_t m = load(mean + i, lanes), f = load(factor + i, lanes);
+        const vec_t a = load(bias + i, lanes);
         const T *x = (const T *)b[4] + i;
         T *out = (T *)b[6] + i;
         for (word r = r0; r < least(end, r0 + few); r++)
-          store_T(out + r * c, (load_T(x + r * c, lanes) - m) * f + a, lanes);
+          store(out + r * c, (load(x + r * c, lanes) - m) * f + a, lanes);
       }
     return;
   }
@@ -232,7 +231,7 @@ EXPORT void apply_T(const word *b, word t, word threads) {
 
 /* parts, side, images, channels, size; x, its step; gradient, its step; mean; sums: two doubles a
    channel for each part, of g and of g * (x - mean) */
-EXPORT void slopes_T(const word *b, word t, word threads) {
+EXPORT(slopes)(const word *b, word t, word threads) {
   const word parts = b[0], c = b[3], size = b[4];
   const T *mean = (const T *)b[9];
   for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
@@ -240,27 +239,27 @@ EXPORT void slopes_T(const word *b, word t, word threads) {
     memset(sum, 0, 2 * c * sizeof(double));
     if (b[1]) {
       const word rows = b[2] * size, end = rows * (part + 1) / parts;
-      const word few = BLOCK_T * 2 / c > 16 ? BLOCK_T * 2 / c : 16;
+      const word few = BLOCK * 2 / c > 16 ? BLOCK * 2 / c : 16;
       for (word r0 = rows * part / parts; r0 < end; r0 += few)
-        for (word i = 0; i < c; i += LANES_T) {
+        for (word i = 0; i < c; i += LANES) {
           const word lanes = c - i, last = least(end, r0 + few);
           const T *x = (const T *)b[5] + i, *g = (const T *)b[7] + i;
-          const vec_T m = load_T(mean + i, lanes);
-          vec_T s[4] = {{0}, {0}, {0}, {0}}, q[4] = {{0}, {0}, {0}, {0}};
+          const vec_t m = load(mean + i, lanes);
+          vec_t s[4] = {{0}, {0}, {0}, {0}}, q[4] = {{0}, {0}, {0}, {0}};
           word r = r0;
           for (; r + 4 <= last; r += 4)
             for (int k = 0; k < 4; k++) {
-              const vec_T a = load_T(g + (r + k) * c, lanes);
+              const vec_t a = load(g + (r + k) * c, lanes);
               s[k] += a;
-              q[k] += a * (load_T(x + (r + k) * c, lanes) - m);
+              q[k] += a * (load(x + (r + k) * c, lanes) - m);
             }
           for (; r < last; r++) {
-            const vec_T a = load_T(g + r * c, lanes);
+            const vec_t a = load(g + r * c, lanes);
             s[0] += a;
-            q[0] += a * (load_T(x + r * c, lanes) - m);
+            q[0] += a * (load(x + r * c, lanes) - m);
           }
-          const vec_T all = (s[0] + s[1]) + (s[2] + s[3]), product = (q[0] + q[1]) + (q[2] + q[3]);
-          for (word l = 0; l < least(lanes, LANES_T); l++) {
+          const vec_t all = (s[0] + s[1]) + (s[2] + s[3]), product = (q[0] + q[1]) + (q[2] + q[3]);
+          for (word l = 0; l < least(lanes, LANES); l++) {
             sum[2 * (i + l)] += all[l];
             sum[2 * (i + l) + 1] += product[l];
           }
@@ -271,16 +270,16 @@ EXPORT void slopes_T(const word *b, word t, word threads) {
       for (word i = 0; i < c; i++) {
         const T *x = (const T *)b[5] + n * b[6] + i * size, m = mean[i];
         const T *g = (const T *)b[7] + n * b[8] + i * size;
-        for (word at = 0; at < size; at += BLOCK_T) {
-          const word count = least(BLOCK_T, size - at), whole = count / LANES_T;
-          vec_T s = {0}, q = {0};
+        for (word at = 0; at < size; at += BLOCK) {
+          const word count = least(BLOCK, size - at), whole = count / LANES;
+          vec_t s = {0}, q = {0};
           for (word v = 0; v < whole; v++) {
-            const vec_T a = load_T(g + at + v * LANES_T, LANES_T);
+            const vec_t a = load(g + at + v * LANES, LANES);
             s += a;
-            q += a * (load_T(x + at + v * LANES_T, LANES_T) - m);
+            q += a * (load(x + at + v * LANES, LANES) - m);
           }
-          double all = total_of_T(s), product = total_of_T(q);
-          for (word j = at + whole * LANES_T; j < at + count; j++) {
+          double all = total_of(s), product = total_of(q);
+          for (word j = at + whole * LANES; j < at + count; j++) {
             all += g[j];
             product += g[j] * (x[j] - m);
           }
@@ -295,7 +294,7 @@ EXPORT void slopes_T(const word *b, word t, word threads) {
    deviation; scale; gradients of scale and bias (or 0); then for each channel three factors:
    x_grad = g * first + (x - mean) * second + third; how far the statistics follow x, as a double
    (or 0: all the way) */
-EXPORT void factors_T(const word *b, word t, word threads) {
+EXPORT(factors)(const word *b, word t, word threads) {
   const word parts = b[0], c = b[1];
   const T *inverse = (const T *)b[4], *scale = (const T *)b[5];
   T *scale_grad = (T *)b[6], *bias_grad = (T *)b[7], *out = (T *)b[8];
@@ -317,22 +316,22 @@ EXPORT void factors_T(const word *b, word t, word threads) {
 }
 
 /* side, images, channels, size; x and its step, gradient and its, mean, factors, out and its */
-EXPORT void slope_of_T(const word *b, word t, word threads) {
+EXPORT(slope_of)(const word *b, word t, word threads) {
   const word c = b[2], size = b[3];
   const T *mean = (const T *)b[8], *factors = (const T *)b[9];
   if (b[0]) {
     const word rows = b[1] * size, begin = rows * t / threads, end = rows * (t + 1) / threads;
-    const word few = BLOCK_T * 2 / c > 16 ? BLOCK_T * 2 / c : 16;
+    const word few = BLOCK * 2 / c > 16 ? BLOCK * 2 / c : 16;
     for (word r0 = begin; r0 < end; r0 += few)
-      for (word i = 0; i < c; i += LANES_T) {
+      for (word i = 0; i < c; i += LANES) {
         const word lanes = c - i;
-        const vec_T m = load_T(mean + i, lanes), p = load_T(factors + i, lanes);
-        const vec_T q = load_T(factors + c + i, lanes), a = load_T(factors + 2 * c + i, lanes);
+        const vec_t m = load(mean + i, lanes), p = load(factors + i, lanes);
+        const vec_t q = load(factors + c + i, lanes), a = load(factors + 2 * c + i, lanes);
         const T *x = (const T *)b[4] + i, *g = (const T *)b[6] + i;
         T *out = (T *)b[10] + i;
         for (word r = r0; r < least(end, r0 + few); r++)
-          store_T(out + r * c,
-                  load_T(g + r * c, lanes) * p + ((load_T(x + r * c, lanes) - m) * q + a), lanes);
+          store(out + r * c,
+                  load(g + r * c, lanes) * p + ((load(x + r * c, lanes) - m) * q + a), lanes);
       }
     return;
   }
@@ -344,4 +343,3 @@ EXPORT void slope_of_T(const word *b, word t, word threads) {
     for (word j = 0; j < size; j++) out[j] = g[j] * p + ((x[j] - m) * q + a);
   }
 }
-"""

@@ -1,35 +1,21 @@
-"""The pool of threads that compiled code shares: the C text of it.
+/* The pool of threads that compiled code shares.
 
-A region is a list of items; an item is a C function of (argument, part, parts). The thread that
-calls runs the list, and idle threads of the pool help it: whoever is free takes the next part, each
-thread first those of its own share, so that data stay in its cache. The caller waits for nobody who
-has no part in hand. A thread that is late, as another process has its core, costs nothing then.
+   A region is a list of items; an item is a function of (argument, part, parts). The thread that
+   calls runs the list, and idle threads of the pool help it: whoever is free takes the next part,
+   each thread first those of its own share, so that data stay in its cache. The caller waits for
+   nobody who has no part in hand. A thread that is late, as another process has its core, costs
+   nothing then.
 
-A helper that the machine stops inside a part makes the caller wait, and one that wakes on the
-caller's core takes it away. Where that happens regions run on the calling thread alone for a while,
-which doubles each time that a millisecond is lost, up to a second.
+   A helper that the machine stops inside a part makes the caller wait, and one that wakes on the
+   caller's core takes it away. Where that happens regions run on the calling thread alone for a
+   while, which doubles each time that a millisecond is lost, up to a second.
 
-Between regions a thread looks for work for `OPSCOPE_SPIN` microseconds, and then sleeps. It is not
-woken for less than that gains: for one long list, or for short ones that follow each other so
-closely that it would have stayed awake, once these come to as much. The parts of an item do not
-depend on who computes them, and so no result does.
-
-The rest of the code is in team.py, with which this text is compiled; other libraries reach
-`opscope_region` through `opscope_entry` (codegen.HEAD).
-"""
-
-from __future__ import annotations
-
-from .codegen import PARALLEL_WORK
-
-WAKE_WORK = 4_000_000
-"""Work of a list from which a sleeping thread is woken: some 100 us. Waking one costs the caller 25
-us, and it comes 25 later. Lists that follow each other at once count together."""
-
-_RATE = 40
-"""Work done in a nanosecond; see `PARALLEL_WORK`."""
-
-_TEXT = """\
+   Between regions a thread looks for work for OPSCOPE_SPIN microseconds, and then sleeps. It is not
+   woken for less than that gains: for one long list, or for short ones that follow each other so
+   closely that it would have stayed awake, once these come to as much. The parts of an item do not
+   depend on who computes them, and so no result does. */
+#pragma once
+#include "base.h"
 #include <time.h>
 #if defined(__unix__) || defined(__APPLE__)
 #define THREADS 1
@@ -41,8 +27,13 @@ _TEXT = """\
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
-typedef int64_t word;
+
 typedef void (*item)(const word *b, word t, word n);
+
+/* the most threads, and how many are in use (framework/base/cpu/threads.py); 0: one thread */
+VISIBLE int64_t *opscope_pool = 0;
+/* address of opscope_region, or 0; nanoseconds that an idle thread waits awake */
+VISIBLE int64_t *opscope_entry = 0;
 
 /* up to so many threads for a region, of those that are left, one in any case; give_threads takes
    them back */
@@ -66,19 +57,23 @@ static void run_alone(const word *list) {
 }
 
 #ifndef THREADS
-EXPORT void opscope_region(const word *list, word work) { run_alone(list); }
-EXPORT void opscope_forget_pool(const word *b) {}
+EXPORT(opscope_region)(const word *list, word work) { run_alone(list); }
+EXPORT(opscope_forget_pool)(const word *b) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
 enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
-/* ns: two short lists that are late so far apart tell of a neighbour. Nearer ones have one reason,
+/* ns: two short lists that are late so far apart tell of a neighbor. Nearer ones have one reason,
    and a lone one is a tick of the system. */
 enum { APART_LEAST = 1000000, APART_MOST = 100000000 };
 enum { GOOD = 50 };  /* regions */
+/* Work of a list from which a sleeping thread is woken: some 100 us. Waking one costs the caller 25
+   us, and it comes 25 later. Lists that follow each other at once count together. */
+enum { WAKE_WORK = 4000000 };
+enum { WORK_RATE = 40 };  /* work done in a nanosecond; see PARALLEL_WORK */
 #define READ(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define WRITE(x, value) __atomic_store_n(&(x), value, __ATOMIC_SEQ_CST)
 #define ADD(x, value) __atomic_fetch_add(&(x), value, __ATOMIC_SEQ_CST)
-#define SWAP(x, was, to) \\
+#define SWAP(x, was, to) \
   __atomic_compare_exchange_n(&(x), &(was), to, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)
 #define APART __attribute__((aligned(64)))
 
@@ -241,7 +236,7 @@ static int worth_waking(word work, int64_t at) {
   const int64_t sum = work + (at < READ(alone_until) ? READ(alone) : 0);
   const int wakes = sum >= WAKE_WORK;
   WRITE(alone, wakes ? 0 : sum);
-  WRITE(alone_until, at + work / RATE + opscope_entry[1]);
+  WRITE(alone_until, at + work / WORK_RATE + opscope_entry[1]);
   return wakes;
 }
 
@@ -304,7 +299,7 @@ static void run_shared(const word *list, word work, word threads) {
 }
 
 /* a list: number of items, then function and argument of each; see fusion/codegen.py for work */
-EXPORT void opscope_region(const word *list, word work) {
+EXPORT(opscope_region)(const word *list, word work) {
   const word wanted = worth(list, work), threads = wanted > 1 ? take_threads(wanted) : 0;
   if (threads > 1)
     run_shared(list, work, threads);
@@ -314,17 +309,9 @@ EXPORT void opscope_region(const word *list, word work) {
 }
 
 /* for the child of a fork, which has none of the threads */
-EXPORT void opscope_forget_pool(const word *b) {
+EXPORT(opscope_forget_pool)(const word *b) {
   memset(regions, 0, sizeof regions);
   memset(workers, 0, sizeof workers);
   hired = hiring = good = 0, quiet_until = late_at = alone = alone_until = 0, quiet_for = FIRST;
 }
 #endif
-"""
-
-SOURCE = (
-    _TEXT.replace("PARALLEL_WORK", str(PARALLEL_WORK))
-    .replace("WAKE_WORK", str(WAKE_WORK))
-    .replace("RATE", str(_RATE))
-)
-"""C text; `codegen.HEAD` comes before it."""

@@ -1,14 +1,9 @@
-"""C text of a search's two inner loops: one frame of token passing, and pruning of one frame.
+/* A search's two inner loops: one frame of token passing, and pruning of one frame.
 
-`arrays.py` does the same in NumPy; both give the same tokens and links in the same order.
-"""
+   speech/search/arrays.py does the same in NumPy; both give the same tokens and links in the same
+   order. */
+#include "graph.h"
 
-from __future__ import annotations
-
-LEAST_BUCKETS, BUCKETS_EACH = 1000, 2
-"""Of Kaldi's hash of tokens: at first, and for each token of a frame."""
-
-_SOURCE = r"""
 typedef struct { float cost, extra; int32_t back, ilabel, olabel; float graph, acoustic; } Token;
 typedef struct { int32_t from, to, ilabel, olabel; float graph, acoustic; } Link;
 typedef struct { int32_t from, next; int32_t ilabel, olabel; float graph, acoustic, cost; } Try;
@@ -100,11 +95,11 @@ static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
   *token = at;
   return 2;
 }
-EXPORT void step_new(const int64_t *w) {
+EXPORT(step_new)(const int64_t *w) {
   Step *s = *(Step **)w[0] = calloc(1, sizeof(Step));
   if (s) s->hash_size = LEAST_BUCKETS;
 }
-EXPORT void step_free(const int64_t *w) {
+EXPORT(step_free)(const int64_t *w) {
   Step *s = (Step *)w[0];
   free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
   free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
@@ -115,7 +110,7 @@ EXPORT void step_free(const int64_t *w) {
    tokens, links with a label, epsilon links, addresses of states, tokens, links, and the offset of
    the frame's costs (double). Status 1: no memory, 2: too many states, 3: a loop of epsilons whose
    costs are below zero, 4: too many tokens. */
-EXPORT void step_frame(const int64_t *w) {
+EXPORT(step_frame)(const int64_t *w) {
   Step *s = (Step *)w[0]; Graph *g = (Graph *)w[1];
   const Token *old = (const Token *)w[2]; const int32_t *states = (const int32_t *)w[3];
   const int64_t count = w[4]; const float *likelihood = (const float *)w[5];
@@ -232,7 +227,7 @@ static float link_extra(const Token *from, const Token *to, const Link *l) {
 /* tokens, count, first extra costs, next frame's tokens, links to them, count, epsilon links,
    count, lattice beam, delta (double), new extra costs, address for: links with a label and epsilon
    links that are left, whether an extra cost changed by more than delta */
-EXPORT void prune_frame(const int64_t *w) {
+EXPORT(prune_frame)(const int64_t *w) {
   Token *tokens = (Token *)w[0]; const int64_t count = w[1];
   const float *base = (const float *)w[2]; const Token *after = (const Token *)w[3];
   Link *emitting = (Link *)w[4], *epsilons = (Link *)w[6];
@@ -268,5 +263,3 @@ EXPORT void prune_frame(const int64_t *w) {
     tokens[i].extra = fresh[i];
   }
 }
-"""
-SOURCE = f"#define LEAST_BUCKETS {LEAST_BUCKETS}\n#define BUCKETS_EACH {BUCKETS_EACH}\n" + _SOURCE

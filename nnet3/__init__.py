@@ -4,6 +4,9 @@ Names are looked up on first use (PEP 562).
 """
 
 from ..framework.base.python.lazy_names import lazy_names
+from ..kaldi.tables import KIND_MODULES as _KIND_MODULES
+
+_KIND_MODULES.append(f"{__name__}.egs.table_kinds")
 
 _HOMES = {
     "Nnet": ".network.nnet",
@@ -48,10 +51,10 @@ _HOMES = {
     **dict.fromkeys(("NnetTrainer", "NnetTrainerOptions"), ".training"),
     "ChunkComputer": ".inference.chunks",
     **dict.fromkeys(("BatchComputer", "BatchOptions"), ".inference.batches"),
-    **dict.fromkeys(("ChunkOptions", "Utterance"), ".inference.pieces"),
-    **dict.fromkeys(("LoopedComputer", "LoopedOptions", "Stream"), ".inference.looped_computer"),
+    **dict.fromkeys(("ChunkOptions", "LoopedOptions", "Utterance"), ".inference.pieces"),
+    **dict.fromkeys(("LoopedComputer", "Stream"), ".inference.looped_computer"),
     "SegmentComputer": ".run.segment_computer",
-    **dict.fromkeys(("read_table", "RandomAccessTable", "TableWriter"), ".tables.tables"),
+    **dict.fromkeys(("read_table", "RandomAccessTable", "TableWriter"), "..kaldi.tables.tables"),
 }
 __all__ = list(_HOMES)
 __getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)

@@ -1,5 +1,8 @@
 """Written by `python build.py stubs`; do not edit."""
 
+from ..kaldi.tables.tables import RandomAccessTable as RandomAccessTable
+from ..kaldi.tables.tables import TableWriter as TableWriter
+from ..kaldi.tables.tables import read_table as read_table
 from .cache.computations import CachingCompiler as CachingCompiler
 from .compiler.command import Command as Command
 from .compiler.computation import Computation as Computation
@@ -10,9 +13,9 @@ from .inference.batches import BatchComputer as BatchComputer
 from .inference.batches import BatchOptions as BatchOptions
 from .inference.chunks import ChunkComputer as ChunkComputer
 from .inference.looped_computer import LoopedComputer as LoopedComputer
-from .inference.looped_computer import LoopedOptions as LoopedOptions
 from .inference.looped_computer import Stream as Stream
 from .inference.pieces import ChunkOptions as ChunkOptions
+from .inference.pieces import LoopedOptions as LoopedOptions
 from .inference.pieces import Utterance as Utterance
 from .inference.pipeline import compile_computation as compile_computation
 from .inference.pipeline import compile_request as compile_request
@@ -46,9 +49,6 @@ from .network.simple_request import simple_request as simple_request
 from .optimize import OptimizeOptions as OptimizeOptions
 from .run.computer import NnetComputer as NnetComputer
 from .run.segment_computer import SegmentComputer as SegmentComputer
-from .tables.tables import RandomAccessTable as RandomAccessTable
-from .tables.tables import TableWriter as TableWriter
-from .tables.tables import read_table as read_table
 from .training import NnetTrainer as NnetTrainer
 from .training import NnetTrainerOptions as NnetTrainerOptions
 from .xconfig import xconfig_to_config as xconfig_to_config

@@ -1,5 +1,5 @@
-"""What users call: NetBuilder, training, generation, code, conversion, the command line.
+"""What users call: NetBuilder, training, metrics, generation, code, conversion, the command line.
 
-Rooms, in their order: builder, train, generate, to_python, recipe, convert, cli. May import all
-floors.
+Rooms, in their order: builder, ranks, train, metrics, generate, to_python, formats, cli. May import
+all floors.
 """

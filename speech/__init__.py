@@ -1,7 +1,7 @@
-"""From audio to words: features, iVectors, FSTs, decoding, recognisers as Vosk and Kaldi have them.
+"""From audio to words: features, iVectors, FSTs, decoding, recognizers as Vosk and Kaldi have them.
 
-Stands above nnet3 and below bridges: may import framework, operators and nnet3, never cntk. Names
-are looked up on first use (PEP 562).
+Stands above nnet3 and below bridges: may import framework, operators, kaldi and nnet3, never
+cntk. Names are looked up on first use (PEP 562).
 """
 
 from ..framework.base.python.lazy_names import lazy_names
@@ -24,8 +24,9 @@ _HOMES = {
     "load_graph": ".fst.graph_folder",
     **dict.fromkeys(("Decoder", "BestPath"), ".search.decoder"),
     "SearchOptions": ".search.options",
-    **dict.fromkeys(("raw_lattice", "RawLattice"), ".search.raw_lattice"),
-    **dict.fromkeys(("determinised", "phone_starts"), ".lattice.phone_determinise"),
+    "raw_lattice": ".search.raw_lattice",
+    "RawLattice": "..kaldi.lattices.raw_lattice",
+    **dict.fromkeys(("determinized", "phone_starts"), "..kaldi.lattices.phone_determinize"),
     **dict.fromkeys(("minimum_bayes_risk", "BayesRisk"), ".lattice.bayes_risk"),
     "n_best": ".lattice.best_paths",
     "word_aligned": ".lattice.word_align",
@@ -33,22 +34,32 @@ _HOMES = {
     "lexicon_aligned": ".lattice.lexicon_align",
     "AlignLexicon": ".lattice.align_lexicon",
     **dict.fromkeys(("timed_words", "timed_phones", "ctm_lines"), ".lattice.times"),
-    "Model": ".recognise.model",
-    **dict.fromkeys(("transcribe", "recognised", "Transcript", "Spoken"), ".recognise.transcript"),
-    **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognise.kaldi_recognizer"),
-    **dict.fromkeys(("Recogniser",), ".recognise.recogniser"),
+    "Model": ".recognize.model",
+    **dict.fromkeys(("transcribe", "recognized", "Transcript", "Spoken"), ".recognize.transcript"),
+    **dict.fromkeys(("KaldiRecognizer", "EndpointerMode"), ".recognize.kaldi_recognizer"),
+    **dict.fromkeys(("Recognizer",), ".recognize.recognizer"),
     **dict.fromkeys(
         (
             *("SetLogLevel", "GpuInit", "GpuThreadInit", "list_models", "list_languages"),
             *("BatchModel", "BatchRecognizer", "Processor"),
         ),
-        ".recognise.vosk_names",
+        ".recognize.vosk_names",
     ),
-    **dict.fromkeys(("SpkModel", "SpeakerVector"), ".recognise.speaker_model"),
+    **dict.fromkeys(("SpkModel", "SpeakerVector"), ".recognize.speaker_model"),
     "align": ".alignment.align",
     "AlignOptions": ".alignment.path",
     **dict.fromkeys(("Alignment", "AlignedWord", "AlignedPhone"), ".alignment.result"),
-    **dict.fromkeys(("Utterance", "Word", "Phone", "Alternative"), ".recognise.utterance"),
+    **dict.fromkeys(("Utterance", "Word", "Phone", "Alternative"), ".recognize.utterance"),
 }
 __all__ = list(_HOMES)
-__getattr__, __dir__ = lazy_names(__name__, globals(), _HOMES)
+_EARLIER = {
+    "Recogniser": "Recognizer",
+    "recognised": "recognized",
+    "determinised": "determinized",
+}
+"""The spelling of names that programs have been written with, and today's."""
+_get, __dir__ = lazy_names(__name__, globals(), _HOMES)
+
+
+def __getattr__(name: str) -> object:
+    return _get(_EARLIER.get(name, name))

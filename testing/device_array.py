@@ -314,7 +314,8 @@ class ndarray:  # noqa: N801  CuPy's name
         return self._same(np.asarray(self.memory[_index(index)]))
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        where, memory = _index(index), memory_of(self)
+        where = _index(index)
+        memory = memory_of(self)
         given = operand("assignment", value)
         parts = where if isinstance(where, tuple) else (where,)
         arrays = [p for p in parts if isinstance(p, np.ndarray)]

@@ -220,7 +220,11 @@ class _Module:
 
     ndarray = ndarray
     ElementwiseKernel = staticmethod(functools.partial(make_kernel, operand, no_race))
-    inf, nan, pi, e, newaxis = np.inf, np.nan, np.pi, np.e, None
+    inf = np.inf
+    nan = np.nan
+    pi = np.pi
+    e = np.e
+    newaxis = None
     array, asarray = staticmethod(_array), staticmethod(_asarray)
     asnumpy, einsum, matmul = staticmethod(_asnumpy), staticmethod(_einsum), staticmethod(_matmul)
     random = SimpleNamespace(Philox4x3210=_Philox, Generator=Generator)
@@ -286,7 +290,8 @@ DOUBLE = DoublePlace("gpu", 1)
 @contextlib.contextmanager
 def by_default() -> Iterator[Any]:
     """Within it, what would run on the CPU for want of a place runs on the double."""
-    saved, scope.CPUPlace = scope.CPUPlace, lambda: DOUBLE
+    saved = scope.CPUPlace
+    scope.CPUPlace = lambda: DOUBLE
     try:
         with instead_of_cupy():
             yield xp
@@ -299,7 +304,8 @@ def instead_of_cupy() -> Iterator[Any]:
     """Within it the package finds the double where it would import CuPy."""
     from .device_sparse import sparse
 
-    saved, backend._cupy = backend._cupy, lambda: xp
+    saved = backend._cupy
+    backend._cupy = lambda: xp
     modules: dict[str, Any] = {
         "cupyx": SimpleNamespace(),
         "cupyx.scipy": SimpleNamespace(sparse=sparse),

@@ -64,6 +64,23 @@ def _mistakes(array: np.ndarray) -> Iterator[np.ndarray]:
         yield array.take([*range(size), 0], axis)
 
 
+def other_slots(setup: Setup) -> Iterator[tuple[Case, dict[str, list[str]]]]:
+    """The case and its outputs with one optional slot fewer, or with one more output."""
+    case, outputs = setup.case, setup.outputs
+    for slot in setup.entry.inputs:
+        if slot.optional and slot.name in case.inputs:
+            inputs, offsets = (
+                {name: value for name, value in given.items() if name != slot.name}
+                for given in (case.inputs, case.offsets)
+            )
+            yield replace(case, inputs=inputs, offsets=offsets), outputs
+    for slot in setup.entry.outputs:
+        if slot.optional and slot.name not in outputs:
+            yield case, {**outputs, slot.name: [slot.name]}
+        elif slot.optional and len(outputs) > 1:
+            yield case, {name: made for name, made in outputs.items() if name != slot.name}
+
+
 def lowered(setup: Setup) -> Setup:
     """The use with 0 for each integer above it: labels and row numbers that point to what is left.
 

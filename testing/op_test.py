@@ -38,6 +38,7 @@ from ..framework.base.dtypes import is_float
 from ..framework.base.errors import DeviceError, OpscopeError, ShapeError
 from ..framework.base.scope import Scope
 from ..framework.base.sequence import Sequences
+from ..framework.base.settings import options
 from ..framework.base.shape import fits
 from ..framework.ir.infer import infer_specs
 from ..framework.ir.names import rows_name
@@ -47,7 +48,7 @@ from ..framework.runtime.feeding import Inputs, set_inputs
 from ..framework.runtime.plain_net import PlainNet
 from .device_double import DOUBLE, instead_of_cupy
 from .op_setup import Case, Setup, difference, run
-from .op_sizes import lowered, mistaken, resized
+from .op_sizes import lowered, mistaken, other_slots, resized
 
 __all__ = ["Case", "OpTest"]
 
@@ -61,8 +62,7 @@ _FIXED_CASES = 3
 _MISTAKEN_CASES = 2
 """Cases whose inputs are made wrong, one by one."""
 
-PLAIN = {"OPSCOPE_FUSE": "0", "OPSCOPE_REUSE": "0", "OPSCOPE_INPLACE": "0"}
-PLANNED = {"OPSCOPE_FUSE": "1", "OPSCOPE_REUSE": "1", "OPSCOPE_INPLACE": "1"}
+_PLANNED = ("fuse", "reuse", "inplace")
 
 
 class OpTest:
@@ -186,6 +186,13 @@ class OpTest:
                 with suppress(OpscopeError):
                     run(setup.of_case(wrong))
 
+    def test_optional_slots(self) -> None:
+        """Each optional slot alone, left out or asked for, gives values or an error of our own."""
+        for setup in self._setups():
+            for case, outputs in other_slots(setup):
+                with suppress(OpscopeError):
+                    run(Setup(self.entry, case, setup.dtype, None, outputs))
+
     def _check_size(self, setup: Setup, libraries: list[str], place: Any) -> None:
         try:
             arrays = run(setup, place).arrays
@@ -212,7 +219,8 @@ class OpTest:
         self, setup: Setup, gradients: dict[str, Any], place: Any, library: str
     ) -> None:
         """What the kernels of a library compute in float32."""
-        single, libraries = setup.of_dtype("float32"), (library, "xp")
+        single = setup.of_dtype("float32")
+        libraries = (library, "xp")
         arrays = run(single, place, libraries=libraries).arrays
         single.check(arrays, self, f"by {library}", least=_LEAST)
         if gradients:
@@ -267,7 +275,8 @@ class OpTest:
             exact = self.setup(rounded, "float64")
             wanted = exact.gradients(run(exact, place).arrays, self.grad, place)
             for name, found in setup.gradients(arrays, self.grad, place).items():
-                error, bound = difference(found, wanted[name]), 20 * self._tolerance(dtype)
+                error = difference(found, wanted[name])
+                bound = 20 * self._tolerance(dtype)
                 assert error <= bound, f"{setup}: gradient of {name!r} is off by {error}"
 
     # -- gradients -------------------------------------------------------------------------------
@@ -340,7 +349,8 @@ class OpTest:
     def _train_step(self, setup: Setup, trained: list[str]) -> dict[str, Any]:
         """The gradients of the parameters of a net, all other inputs of which are fed."""
         desc, targets = setup.net(trained=trained)
-        net, scope = PlainNet(desc), Scope()
+        net = PlainNet(desc)
+        scope = Scope()
         seeds = {name: f"{name}_seed" for name in targets}
         gradients = net.add_backward_ops(targets=seeds)
         assert sorted(gradients) == sorted(trained), f"{setup}: no gradient of all of {trained}"
@@ -413,26 +423,24 @@ class OpTest:
 
     # -- through nets ------------------------------------------------------------------------------
 
-    def test_planned_and_fused(self, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_planned_and_fused(self, place: Any) -> None:
         for setup in self._setups():
-            self._check_nets(setup, place, monkeypatch)
+            self._check_nets(setup, place)
 
-    def test_special_values(self, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_special_values(self, place: Any) -> None:
         if not (self.entry.scalar and self.nan):
             return
         for case, dtype in itertools.product(self._cases(), self.dtypes):
             setup = self.setup(case.with_values((np.nan,)), dtype)
             setup.check(run(setup, place).arrays, self, "NaN in the inputs")
             special = case.with_values((np.nan, np.inf, -np.inf, 0.0, -0.0))
-            self._check_nets(self.setup(special, dtype), place, monkeypatch)
+            self._check_nets(self.setup(special, dtype), place)
 
-    def _check_nets(self, setup: Setup, place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        for setting, value in PLAIN.items():
-            monkeypatch.setenv(setting, value)
-        wanted = self._run_net(setup, place)
-        for setting, value in PLANNED.items():
-            monkeypatch.setenv(setting, value)
-        found = self._run_net(setup, place)
+    def _check_nets(self, setup: Setup, place: Any) -> None:
+        with options(**dict.fromkeys(_PLANNED, False)):
+            wanted = self._run_net(setup, place)
+        with options(**dict.fromkeys(_PLANNED, True)):
+            found = self._run_net(setup, place)
         for name, array in wanted.items():
             error = difference(found[name], array)
             bound = 20 * self._tolerance(setup.dtype)

@@ -80,7 +80,8 @@ class OptimizerTest(OpTest):
                 yield Case(inputs | {"grad_scale": np.array(0.25)}, attrs, share=self.share())
 
     def reference(self, inputs, attrs):
-        grad, touched = inputs["grad"], ...
+        grad = inputs["grad"]
+        touched = ...
         if "rows" in inputs:
             rows = inputs["rows"]
             touched = np.unique(rows[rows >= 0])
@@ -88,7 +89,8 @@ class OptimizerTest(OpTest):
             grad = np.array(sums).reshape(len(touched), *grad.shape[1:])
         old = {slot: inputs[slot] for slot in ("param", *self.states)}
         new = {slot: value.copy() for slot, value in old.items()}
-        p, states = old["param"][touched], {name: old[name][touched] for name in self.states}
+        p = old["param"][touched]
+        states = {name: old[name][touched] for name in self.states}
         g = grad * inputs.get("grad_scale", 1)
         if not self.decoupled:
             g = g + attrs["weight_decay"] * p
@@ -145,7 +147,8 @@ class TorchOptimizerTest(OptimizerTest):
             start, grads = rng.normal(size=(3, 4)), rng.normal(size=(12, 3, 4))
             tensor = torch.tensor(start.copy(), requires_grad=True)
             peer = self.torch_optimizer(torch, [tensor], attrs)
-            net, scope = self.one_update(attrs), Scope()
+            net = self.one_update(attrs)
+            scope = Scope()
             scope.feed({"p": start, "lr": np.array(0.1), "step": np.array(0)})
             scope.feed({f"p_{state}": np.zeros((3, 4)) for state in self.states})
             scope.feed({f"p_{number}": np.array(0.0) for number in self.numbers})

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
+from opscope.kaldi.fst.fst import Fst
 from opscope.nnet3.chain.supervision import Supervision
-from opscope.nnet3.fst.fst import Fst
 
 
 def random_hmm(rng, states=4, pdfs=3):

@@ -1,7 +1,7 @@
 """Components as bytes of files, and back."""
 
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.components import Component
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 
 
 def as_bytes(component, binary):

@@ -26,8 +26,8 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, OUTPUT, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.components import Component, ComponentOps, Properties
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 
 
 class ComponentTest:

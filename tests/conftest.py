@@ -6,11 +6,20 @@ are several processes, the one that writes the summary collects nothing and load
 
 from __future__ import annotations
 
+import gc
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from conformance_report import families_of, lines_of, unused_references
 from quick_sample import sample
 from reference_folders import CNTK, DATA, KALDI
+
+ROOM = 4 << 30
+"""Bytes that the files of a whole run stay well below."""
 
 REFERENCES = {"kaldi": KALDI, "cntk": CNTK}
 
@@ -29,12 +38,47 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def pytest_configure() -> None:
+    """Files of tests lie in memory where there is room for them: a disk makes tests wait."""
+    memory = Path("/dev/shm")
+    if sys.platform == "linux" and memory.is_dir():
+        state = os.statvfs(memory)
+        if state.f_bavail * state.f_frsize > ROOM and not state.f_flag & os.ST_NOEXEC:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
         chosen = list(sample(items))
         left_out = set(items).difference(chosen)
         config.hook.pytest_deselected(items=[item for item in items if item in left_out])
         items[:] = chosen
+
+
+@pytest.fixture(autouse=True, scope="session")
+def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Processes that tests start share bytecode, also where the caller keeps none.
+
+    Most of the start of a process is compiling the package's modules where Python may not write
+    what it compiles.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            folder = tmp_path_factory.getbasetemp()
+            if "PYTEST_XDIST_WORKER" in os.environ:
+                folder = folder.parent  # of all test processes
+            patch.delenv("PYTHONDONTWRITEBYTECODE")
+            patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def searched_heap() -> Iterator[None]:
+    """`gc.collect` searches what the module's tests make, not the heap of a whole run."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 # The account of the conformance tests

@@ -2,7 +2,8 @@
 
 The language of a block says what is done with it:
 
-    python      it runs; the blocks of a page share their names
+    python      it runs: alone where it defines all names that it uses, else with the names of those
+                before it
     sh          commands: `opscope`, `python`, `pytest`, `ruff`, `pip install -e FOLDER`; `> FILE`,
                 `NAME=value` in front, `\\` at the end of a line and comments are as in a shell
     (none)      what the block before it prints, an error in its last line included; `...` stands
@@ -23,6 +24,7 @@ begins with page and line if a block does not do what the page says.
 
 from __future__ import annotations
 
+import builtins
 import glob
 import importlib.metadata
 import json
@@ -30,6 +32,7 @@ import os
 import re
 import shlex
 import subprocess
+import symtable
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -171,6 +174,23 @@ PARSERS: dict[str, Callable[[str], object]] = {
 }
 
 
+def missing_names(code: str) -> set[str]:
+    """Names that Python looks up and does not define, those of its functions included."""
+    return _globals(symtable.symtable(code, "block", "exec"))
+
+
+def _globals(table: symtable.SymbolTable) -> set[str]:
+    known = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    used = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
+    inner = {name for child in table.get_children() for name in _free(child)}
+    return (used | inner) - known - set(dir(builtins))
+
+
+def _free(table: symtable.SymbolTable) -> set[str]:
+    own = {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
+    return own.union(*map(_free, table.get_children()))
+
+
 class Page:
     """A page that is run in the current folder."""
 
@@ -238,13 +258,17 @@ class Page:
     def _python(self, block: Block) -> str:
         code = compile("\n" * block.line + block.text, self.path.name, "exec")
         printed = StringIO()
+        alone = {"__name__": "__main__"}
+        names: dict[str, object] = self.names if missing_names(block.text) else alone
         try:
             with redirect_stdout(printed):
-                exec(code, self.names)
+                exec(code, names)
         except Exception as error:
             if f"{type(error).__name__}: " not in (self._following(block) or ""):
                 raise
             return f"{printed.getvalue()}{type(error).__name__}: {error}\n"
+        finally:
+            self.names |= names
         return printed.getvalue()
 
     def _following(self, block: Block) -> str | None:

@@ -42,7 +42,7 @@ IN_A_COPY = {
     "docs/adding_a_node_kind.md": 3,
     "docs/adding_a_program.md": 3,
     "docs/adding_a_reader.md": 3,
-    "docs/adding_an_optimisation_pass.md": 3,
+    "docs/adding_an_optimization_pass.md": 3,
     "docs/adding_an_optimizer.md": 2,
 }
 """Pages that add to the package, and how many files of it they make or edit, tests included."""

@@ -28,11 +28,11 @@ from opscope.framework.base.untrusted import opener
 from opscope.framework.files.array_files import read_array
 from opscope.framework.files.loading import load_parameters
 from opscope.framework.files.tensor_file import TensorFile
+from opscope.kaldi.tables.streams import Files, check_there, open_reader, open_stream
+from opscope.kaldi.tables.windows import WindowedFile
 from opscope.nnet3.components.base.initial import read_matrix_file, read_vector_file
 from opscope.nnet3.language.config import read_config_text
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.streams import Files, check_there, open_reader, open_stream
-from opscope.nnet3.tables.windows import WindowedFile
 from opscope.nnet3.xconfig.lines import split_lines
 
 

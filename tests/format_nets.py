@@ -12,11 +12,11 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.cntk.models.v1 import write_model
 from opscope.cntk.network.network import Network
-from opscope.nnet3.files.kaldi_io import Writer
-from opscope.nnet3.files.transition_model import HmmState, TransitionModel
+from opscope.kaldi.files.kaldi_io import Writer
+from opscope.kaldi.files.transition_model import HmmState, TransitionModel
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.formats.table import TABLE_OF
 
 TDNN = """

@@ -23,10 +23,10 @@ def lower_forward(computation: Computation, name: str = "forward") -> OpList:
     """The differentiable net of the forward part.
 
     Args:
-        computation: as the compiler makes it, before any optimisation.
+        computation: as the compiler makes it, before any optimization.
 
     Raises:
-        OpscopeError: a command uses some rows of a matrix only, as optimised ones do.
+        OpscopeError: a command uses some rows of a matrix only, as optimized ones do.
     """
     return _ForwardLowering(computation.explicit(), name).net
 
@@ -79,7 +79,7 @@ class _ForwardLowering(Lowering):
 
     def _check(self, s: SubMatrix) -> None:
         if s.rows != self.computation.matrices[s.matrix].rows:
-            raise OpscopeError("an optimised computation has no forward part without views")
+            raise OpscopeError("an optimized computation has no forward part without views")
 
     def _get(self, source: SubMatrix) -> str:
         """A variable with the value of a sub-matrix."""

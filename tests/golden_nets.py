@@ -30,7 +30,7 @@ from tree_nets import tree_desc
 
 
 def mlp() -> NetBuilder:
-    """Dense layers, normalisation, dropout, a schedule, both kinds of clipping, adam."""
+    """Dense layers, normalization, dropout, a schedule, both kinds of clipping, adam."""
     b = NetBuilder("mlp")
     x, label = b.input("x", [-1, 6]), b.input("label", [-1], "int64")
     h = b.fc(x, size=8, activation="relu")

@@ -19,7 +19,7 @@ def _ended(b: NetBuilder, scores: Any) -> Any:
 
 
 def mlp(dtype: str) -> Made:
-    """Fully connected layers with batch and layer normalisation."""
+    """Fully connected layers with batch and layer normalization."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(96, 12)).astype(np.float32)
     b = NetBuilder("mlp", dtype)
@@ -74,7 +74,7 @@ def attention(dtype: str) -> Made:
 
 
 def recurrent(dtype: str) -> Made:
-    """A step net written by hand, with a normalisation inside: was the sum positive?"""
+    """A step net written by hand, with a normalization inside: was the sum positive?"""
     rng = np.random.default_rng(4)
     x = [rng.normal(size=(size, 6)).astype(np.float32) for size in rng.integers(2, 7, 40)]
     b = NetBuilder("recurrent", dtype)

@@ -26,6 +26,7 @@ class Import(NamedTuple):
 
 
 OUTSIDE = "(outside the package)"
+STATEMENTS = (ast.stmt, ast.excepthandler, ast.match_case)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -41,6 +42,8 @@ def resolve(home: tuple[str, ...], level: int, dotted: str) -> tuple[str, ...]:
 def imports(source: str, home: tuple[str, ...]) -> tuple[Import, ...]:
     """All imports of this package in the text of a module, those inside functions too."""
     tree = ast.parse(source)
+    if "import_module" not in source and "__import__" not in source:
+        return tuple(_imports_below(tree, home, {}, "loading", STATEMENTS))
     constants = {
         target.id: node.value.value
         for node in ast.walk(tree)
@@ -52,9 +55,16 @@ def imports(source: str, home: tuple[str, ...]) -> tuple[Import, ...]:
 
 
 def _imports_below(
-    parent: ast.AST, home: tuple[str, ...], constants: Mapping[str, object], when: str
+    parent: ast.AST,
+    home: tuple[str, ...],
+    constants: Mapping[str, object],
+    when: str,
+    among: type | tuple[type, ...] = ast.AST,
 ) -> Iterator[Import]:
+    """The imports of a part of a module; `among` are the kinds of nodes that may hold any."""
     for node in ast.iter_child_nodes(parent):
+        if not isinstance(node, among):
+            continue
         if isinstance(node, ast.Import):
             for alias in node.names:
                 if alias.name.split(".")[0] == "opscope":
@@ -78,7 +88,7 @@ def _imports_below(
         inside = "call" if when == "loading" and isinstance(node, FUNCTIONS) else when
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             inside = "never"
-        yield from _imports_below(node, home, constants, inside)
+        yield from _imports_below(node, home, constants, inside, among)
 
 
 def _imported_by(call: ast.Call, constants: Mapping[str, object]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.speech.ivector.packed import packed, write_packed
 
 DIM, SPLICED, GAUSSIANS, IVECTOR = 3, 2, 7, 4

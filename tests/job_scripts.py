@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from opscope.framework.base.cpu.threads import threads_set
-from opscope.python_api.jobs.job import Job, Resources, Script
-from opscope.python_api.jobs.local import LocalRunner
-from opscope.python_api.recipe.train_job import read_job
+from opscope.scale.jobs.job import Job, Resources, Script
+from opscope.scale.jobs.local import LocalRunner
+from opscope.scale.recipe.train_job import read_job
 
 QSUB = """#!/bin/sh
 for last; do :; done

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.run.computer import NnetComputer
-from opscope.nnet3.tables.tables import read_table
 from reference_folders import KALDI as FOLDER
 
 

@@ -64,7 +64,7 @@ class OnnxNet:
 
 
 def with_statistics(nnet, seed=0):
-    """The network with statistics in its batch normalisations, as if it were trained."""
+    """The network with statistics in its batch normalizations, as if it were trained."""
     rng = np.random.default_rng(seed)
     for component in nnet.components.values():
         if component.type == "BatchNormComponent":

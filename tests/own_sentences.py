@@ -16,7 +16,7 @@ GRAMMAR = json.dumps(["오후 시 하죠", "아 유영 봐왔 으니"], ensure_a
 
 @dataclass(frozen=True)
 class Case:
-    """A signal and how it is given to a recogniser.
+    """A signal and how it is given to a recognizer.
 
     Attributes:
         parts: names of sentences, and lengths of pauses in seconds. rate: of the samples.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from house import FLOORS
+
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("cntk", "framework", "nnet3", "operators", "proto", "python_api", "speech", "testing")
 
 
 def copy_package(home: Path) -> Path:
@@ -15,7 +16,7 @@ def copy_package(home: Path) -> Path:
     Compiled modules come along: they stay valid, and save their time.
     """
     copy = home / "opscope"
-    for floor in PARTS:
+    for floor in FLOORS:
         shutil.copytree(ROOT / floor, copy / floor)
     for name in ("__init__.py", "__init__.pyi", "__main__.py", "metrics.py", "pyproject.toml"):
         shutil.copy(ROOT / name, copy)

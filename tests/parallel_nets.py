@@ -47,9 +47,9 @@ def weighted(dtype: str) -> OpList:
     return b.op_list
 
 
-def normalised(dtype: str) -> OpList:
-    """As `mlp`, with batch normalisation."""
-    b = opscope.NetBuilder("normalised", dtype)
+def normalized(dtype: str) -> OpList:
+    """As `mlp`, with batch normalization."""
+    b = opscope.NetBuilder("normalized", dtype)
     h = b.batch_norm(b.fc(b.input("x", [-1, 6]), size=8), name="norm")
     h = b.batch_norm(b.fc(b.relu(h), size=5), name="norm2")
     cost = b.softmax_cross_entropy(b.fc(h, size=3), b.input("label", [-1], "int64"))

@@ -14,7 +14,7 @@ def loop_of(op_type: str, dtype: str, kind: str) -> Loop | None:
     known = {name: ("num", 0.5) for name in entry.attr_specs}
     operands: list[Operand] = []
     values, stores = [], []
-    for slot, text in entry.scalar.items():
+    for slot, text in entry.expressions.items():
         tree = written_out(parse(text), dict.fromkeys(slots, 1))
         for name in sorted(names(tree) - known.keys()):
             if name == "grad_scale" and name not in slots:
@@ -26,7 +26,7 @@ def loop_of(op_type: str, dtype: str, kind: str) -> Loop | None:
         values.append(replace_names(tree, known))
     if not values:
         return None
-    for number, slot in enumerate(entry.scalar):
+    for number, slot in enumerate(entry.expressions):
         if slot in entry.output_slots:
             stores.append((len(operands), f"v{number}"))
             operands.append(Operand(FULL, dtype))

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 import opscope
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter
 
 DIM = 6
 CONFIG = """

@@ -12,7 +12,7 @@ FEATURES, CLASSES = 6, 3
 
 
 def fill(name: str, op_type: str, shape: tuple[int, ...], **attrs: float):
-    """An initialiser of variable `name`."""
+    """An initializer of variable `name`."""
     given = {"shape": list(shape), "dtype": np.dtype("float32"), **attrs}
     return make_op(op_type, {}, {"out": name}, given)
 

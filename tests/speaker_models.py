@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.nnet3.network.nnet import Nnet
 
 INPUTS, XVECTOR, DIM = 20, 24, 12

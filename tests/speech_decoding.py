@@ -8,12 +8,12 @@ import numpy as np
 
 from ivector_models import DIM, IVECTOR, write_model
 from kaldi_models import one_state_model
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter
 from opscope.speech import Audio
 from opscope.speech.audio.wav import WAVE
-from opscope.speech.fst.arcs import ArcFst
 from speech_graphs import arc_fst, vector_bytes
 
 PHONES = 4  # the first is silence
@@ -43,7 +43,7 @@ def waves(*shape: int, step: float = 1.7) -> np.ndarray:
     return np.sin(step * np.arange(1, count + 1) ** 1.3).astype(np.float32).reshape(shape)
 
 
-def decoding_graph() -> ArcFst:
+def decoding_graph() -> Fst:
     """Words with two phones each, in any order, and silence between them."""
     rows: list[list[tuple[int, int, float, int]]] = [[]]
 

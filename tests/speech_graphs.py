@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opscope.speech.fst.arcs import ARC, ArcFst
+from opscope.kaldi.fst.arcs import ARC
+from opscope.kaldi.fst.fst import Fst, Header, Reachability
 from opscope.speech.fst.composition import Composition
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.key_table import KeyTable
-from opscope.speech.fst.openfst import FstFile, Reachability
 
 MAGIC = struct.pack("<i", 2125659606)
 INFINITY = float("inf")
 Row = tuple[int, int, float, int]  # input label, output label, cost, next state
 
 
-def arc_fst(rows: Sequence[Sequence[Row]], finals: dict[int, float], start: int = 0) -> ArcFst:
+def arc_fst(rows: Sequence[Sequence[Row]], finals: dict[int, float], start: int = 0) -> Fst:
     """An FST of the arcs of each state and the costs of ending."""
     begin = np.cumsum([0, *map(len, rows)]).astype(np.int64)
     final = np.full(len(rows), np.inf, np.float32)
     for state, cost in finals.items():
         final[state] = cost
-    return ArcFst(start, final, begin, np.array([row for each in rows for row in each], ARC))
+    return Fst(start, final, begin, np.array([row for each in rows for row in each], ARC))
 
 
 def text(value: str) -> bytes:
@@ -44,7 +44,7 @@ def symbol_table(words: dict[int, str]) -> bytes:
     return struct.pack("<i", 2125658996) + text("words") + struct.pack("<qq", count, count) + rows
 
 
-def vector_bytes(fst: ArcFst, words: dict[int, str] | None = None) -> bytes:
+def vector_bytes(fst: Fst, words: dict[int, str] | None = None) -> bytes:
     parts = [header("vector", 2, fst.start, fst.states, len(fst.arcs), 2 if words else 0)]
     parts += [symbol_table(words)] if words else []
     for state in range(fst.states):
@@ -53,19 +53,25 @@ def vector_bytes(fst: ArcFst, words: dict[int, str] | None = None) -> bytes:
     return b"".join(parts)
 
 
-def const_bytes(fst: ArcFst, *, aligned: bool = False) -> bytes:
-    data = header("const", 1 if aligned else 2, fst.start, fst.states, len(fst.arcs))
+def const_bytes(fst: Fst, *, aligned: bool = False, bits: str = "") -> bytes:
+    """A `const` FST.
+
+    Args:
+        bits: of its counts, as the name of the type says them; empty: 32.
+    """
+    form = {"8": "<fBBBB", "16": "<fHHHH", "": "<fIIII", "64": "<f4xQQQQ"}[bits]
+    data = header(f"const{bits}", 1 if aligned else 2, fst.start, fst.states, len(fst.arcs))
     data += b"\0" * (-len(data) % 16 if aligned else 0)
     for state in range(fst.states):
         begin, end = fst.begin[state : state + 2].tolist()
         arcs = fst.arcs[begin:end]
         epsilons = [int((arcs[name] == 0).sum()) for name in ("ilabel", "olabel")]
-        data += struct.pack("<fIIII", fst.final[state], begin, end - begin, *epsilons)
+        data += struct.pack(form, fst.final[state], begin, end - begin, *epsilons)
     data += b"\0" * (-len(data) % 16 if aligned else 0)
     return data + fst.arcs.tobytes()
 
 
-def reachability(fst: ArcFst, final_label: int) -> Reachability:
+def reachability(fst: Fst, final_label: int) -> Reachability:
     """The output labels that can come next from each state, by following epsilons."""
     begin, intervals = [0], []
     for state in range(fst.states):
@@ -91,20 +97,24 @@ def reachability(fst: ArcFst, final_label: int) -> Reachability:
     return Reachability(np.array(begin, np.int64), array, final_label, pairs)
 
 
-def lookahead_file(fst: ArcFst, final_label: int) -> FstFile:
-    return FstFile("olabel_lookahead", fst, None, reachability(fst, final_label))
-
-
-def lookahead_bytes(fst: ArcFst, final_label: int) -> bytes:
-    """An `olabel_lookahead` FST without its table of labels."""
+def lookahead_file(fst: Fst, final_label: int) -> Fst:
     known = reachability(fst, final_label)
-    data = header("olabel_lookahead", 1, -1, 0, 0) + struct.pack("<i", 446681434)
-    data += const_bytes(fst) + struct.pack("<???", True, False, True)
-    data += struct.pack("<??iq", False, False, final_label, fst.states)
+    return replace(fst, header=Header("olabel_lookahead", reachability=known))
+
+
+def lookahead_bytes(fst: Fst, final_label: int, kind: str = "olabel_lookahead") -> bytes:
+    """A look-ahead FST without its table of labels; of input labels only for an acceptor."""
+    known = reachability(fst, final_label)
+    data = header(kind, 1, -1, 0, 0) + struct.pack("<i", 446681434) + const_bytes(fst)
+    if kind == "arc_lookahead":
+        return data + struct.pack("<???", True, False, False)
+    of_input = kind == "ilabel_lookahead"
+    data += struct.pack("<??", True, of_input) + (b"" if of_input else struct.pack("<?", True))
+    data += struct.pack("<??iq", of_input, False, final_label, fst.states)
     for state in range(fst.states):
         mine = known.intervals[known.begin[state] : known.begin[state + 1]]
         data += struct.pack("<q", len(mine)) + mine.tobytes() + struct.pack("<i", -1)
-    return data
+    return data + (struct.pack("<?", False) if of_input else b"")
 
 
 @dataclass
@@ -160,7 +170,7 @@ def ngram_bytes(contexts: Sequence[Context]) -> bytes:
     return header("ngram", 4, 1, count, 0) + data
 
 
-def random_first(random: np.random.Generator, words: int, labels: int) -> ArcFst:
+def random_first(random: np.random.Generator, words: int, labels: int) -> Fst:
     """A small HCL: for each word a chain of input labels with loops; silence between words."""
     rows: list[list[Row]] = [[]]
 
@@ -188,7 +198,7 @@ def random_first(random: np.random.Generator, words: int, labels: int) -> ArcFst
     return arc_fst(rows, {0: 0.0})
 
 
-def random_grammar(random: np.random.Generator, words: int) -> ArcFst:
+def random_grammar(random: np.random.Generator, words: int) -> Fst:
     """A bigram with a shorter context behind an epsilon."""
     cost = lambda: float(np.float32(random.uniform(0.1, 6)))  # noqa: E731
     rows: list[list[Row]] = [[(word, word, cost(), word) for word in range(1, words + 1)]]
@@ -199,7 +209,7 @@ def random_grammar(random: np.random.Generator, words: int) -> ArcFst:
     return arc_fst(rows, finals | {0: cost()}, int(random.integers(words + 1)))
 
 
-def expanded(graph: LookaheadGraph) -> ArcFst:
+def expanded(graph: LookaheadGraph) -> Fst:
     """All of a composition, as an HCLG.fst has it."""
     composition, numbers = Composition(graph), KeyTable(2)
     border = composition.start()
@@ -218,4 +228,4 @@ def expanded(graph: LookaheadGraph) -> ArcFst:
         first, second = numbers.keys
         border = first[new], second[new]
     begin = np.cumsum([0, *np.concatenate(counts)]).astype(np.int64)
-    return ArcFst(0, np.concatenate(finals).astype(np.float32), begin, np.concatenate(arcs))
+    return Fst(0, np.concatenate(finals).astype(np.float32), begin, np.concatenate(arcs))

@@ -1,4 +1,4 @@
-"""A small model folder as Vosk has them, which recognises words of tones, and such words."""
+"""A small model folder as Vosk has them, which recognizes words of tones, and such words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from ivector_models import write_model
 from kaldi_models import one_state_model
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.speech import Mfcc

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from doc_blocks import INSTEAD
+from house import FLOORS
+from opscope.framework.fusion import compiler
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -329,7 +331,13 @@ def test_wheel_works_away_from_the_tree(clean_copy):
     assert done.returncode == 0, done.stdout
     assert f"opscope {load_version()} works from its wheel" in done.stdout
 
-    (wheel,) = (clean_copy / "dist").glob("*.whl")
+    made = {wheel.stem: wheel for wheel in (clean_copy / "dist").glob("*.whl")}
+    if shutil.which("aarch64-linux-gnu-gcc"):
+        (other,) = (stem for stem in made if stem.endswith("aarch64"))
+        with zipfile.ZipFile(made.pop(other)) as archive:
+            library = archive.read("opscope/native/opscope_native.so")
+        assert library[18:20] == b"\xb7\0"  # ELF's number of the machine
+    (wheel,) = made.values()
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name.split("/")[0] for name in names} <= {
         "opscope",
@@ -337,26 +345,19 @@ def test_wheel_works_away_from_the_tree(clean_copy):
     }
     files = [
         path
-        for pattern in ("*.py", "*.pyi", "*.bs", "*.proto", "view/page/*")
+        for pattern in ("*.py", "*.pyi", "*.bs", "*.proto", "view/page/*", "*.c", "*.h")
         for path in clean_copy.rglob(pattern)
     ]
     sources = {path.relative_to(clean_copy).as_posix() for path in files}
-    layers = (
-        "proto/",
-        "framework/",
-        "operators/",
-        "nnet3/",
-        "cntk/",
-        "speech/",
-        "bridges/",
-        "python_api/",
-        "testing/",
-    )
+    layers = tuple(f"{floor}/" for floor in FLOORS)
     expected = {f"opscope/{name}" for name in sources if name.startswith(layers)}
     own = ("__init__.py", "__init__.pyi", "__main__.py", "metrics.py")
     expected |= {f"opscope/{name}" for name in own}
     expected |= {"opscope/py.typed", "opscope/proto/net_pb2.pyi"}
     assert "opscope/proto/net_pb2.py" in expected
+    if compiler.available():
+        expected.add("opscope/native/opscope_native.so")
+        assert wheel.stem.split("-")[2:4] == ["py3", "none"] and "manylinux" in wheel.stem
     assert {name for name in names if name.startswith("opscope/")} == expected
     assert any(name.endswith("licenses/LICENSE") for name in names)
 

@@ -7,6 +7,7 @@ import itertools
 import multiprocessing
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from campaign.__main__ import CORPUS, GENERATORS, TARGETS, adopt, outcome_of, re
 from campaign.faults import fail, kill_work, run
 from campaign.inputs import Depth, Generator, Target, WrongError, input_of
 from campaign.kills import WRITERS, Writer, kill_training, kill_writer
-from campaign.limits import Until, campaign, finds
+from campaign.limits import Until, campaign, examine, finds
 from campaign.programs import PROGRAMS, Program, kill_program
 from campaign.progress import Progress, table
 from campaign.shrinking import shrunk
@@ -47,6 +48,29 @@ def test_a_reader(name: str, tmp_path: Path) -> None:
     found = finds(TARGETS[name], DAMAGED, tmp_path, seed=2)
     assert not found.finds, {what: data[:2000] for what, data in found.finds.items()}
     assert found.refused
+
+
+_NUMBER = re.compile(rb"(?<![\w.])\d+(?![\w.])")
+_MOST_NUMBERS = 200  # of one file
+_ASKS_FOR_WORK = (b"--epochs\n", b"--lattice-beam=")
+"""What a user wants so long: more epochs; a beam, which Kaldi's `max_mem` bounds."""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_no_number_of_a_text_costs_more_than_the_text(name: str, tmp_path: Path) -> None:
+    """Each number of the whole files in turn becomes a billion: it is refused, or costs nothing."""
+    target = TARGETS[name]
+    path = target.last(tmp_path)
+    for whole in dict.fromkeys(target.seeds(tmp_path)):
+        if b"\0" in whole or not whole.isascii():
+            continue
+        for number in list(_NUMBER.finditer(whole))[:_MOST_NUMBERS]:
+            before = whole[: number.start()]
+            if before.endswith(_ASKS_FOR_WORK):
+                continue
+            path.write_bytes(before + b"1000000000" + whole[number.end() :])
+            outcome = examine(target.read, path)
+            assert isinstance(outcome, Depth), (outcome, path.read_bytes()[:2000])
 
 
 @pytest.mark.parametrize("name", GENERATORS)
@@ -419,10 +443,10 @@ def test_repeats_under_unrest(capsys: pytest.CaptureFixture[str]) -> None:
     works = {name: sharing.WORKS[name] for name in ("looped", "team prediction", "copies")}
     before = sys.getswitchinterval()
     try:
-        assert repeats.run_all(50, works, neighbours=("dense",)) == 0
+        assert repeats.run_all(50, works, neighbors=("dense",)) == 0
         drawn = np.random.default_rng()
         odd = {"odd": lambda: lambda: {"drawn": drawn.normal(size=1)}}
-        assert repeats.run_all(150, odd, neighbours=("dense",)) == 3
+        assert repeats.run_all(150, odd, neighbors=("dense",)) == 3
     finally:
         sys.setswitchinterval(before)
     told = capsys.readouterr().out

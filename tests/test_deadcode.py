@@ -20,7 +20,8 @@ def deadcode(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "PACKAGE", ("framework",))
     for name in ("framework", "examples", "benchmarks", "docs"):
         (tmp_path / name).mkdir()
-    (tmp_path / "README.md").write_text("")
+    for name in ("README.md", "setup.py"):
+        (tmp_path / name).write_text("")
     return module
 
 

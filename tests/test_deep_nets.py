@@ -73,11 +73,8 @@ def _run(c: Chain) -> None:
 
 
 def _unfused(c: Chain) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OPSCOPE_FUSE", "0")
-        anew = opscope.NetBuilder.from_desc(c.net)  # the other one has a plan already
-        got = anew.run(c.scope, feed=FEED, fetch=["loss"])
-    assert np.isfinite(got["loss"])
+    with opscope.options(fuse=False):
+        _run(c)
 
 
 def _train(c: Chain) -> None:
@@ -162,14 +159,14 @@ STAGES: dict[str, Callable[[Chain], object]] = {
 }
 
 VERY_LONG = {
-    **dict.fromkeys(STAGES, 100_000),
+    **dict.fromkeys(STAGES, 20_000),
     # Some 1 ms of work for each operator, in more than one pass over the net.
-    **dict.fromkeys(["ONNX", "compare", "mixed precision", "run unfused", "view", "edit"], 20_000),
-    **dict.fromkeys(["clean up", "recompute", "float64"], 20_000),
+    **dict.fromkeys(["ONNX", "compare", "mixed precision"], 5_000),
     # A drawing is laid out layer by layer.
     **dict.fromkeys(["dot", "svg"], 5_000),
 }
-"""How many operators each stage takes within a minute or less."""
+"""How many operators each stage takes within some 2 s."""
+SECONDS = 8  # what grows with the square of the length takes longer
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +186,6 @@ def test_no_stage_calls_itself_from_operator_to_operator(stage, chains):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("length", sorted(set(VERY_LONG.values())))
 def test_time_does_not_grow_beyond_the_length(length, tmp_path):
     """One task for all stages of a length: to build the chain takes a good part of the time."""
@@ -199,4 +195,4 @@ def test_time_does_not_grow_beyond_the_length(length, tmp_path):
             before = time.process_time()
             STAGES[stage](long)
             spent = time.process_time() - before
-            assert spent < 90, f"{stage} took {spent:.0f} s for {length} operators"
+            assert spent < SECONDS, f"{stage} took {spent:.0f} s for {length} operators"

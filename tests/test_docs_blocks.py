@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import builtins
 import os
 import re
 import subprocess
-import symtable
 import sys
 from pathlib import Path
 
 import pytest
 
 import doc_blocks
-from doc_blocks import INSTEAD, Block, Page, PageError, agrees, blocks, commands
+from doc_blocks import INSTEAD, Block, Page, PageError, agrees, blocks, commands, missing_names
 from doc_pages import GIVEN, IN_A_COPY, PAGES, run_page
 from package_copy import ROOT, copy_package
 
@@ -42,8 +40,8 @@ def test_an_operator_of_opscope_itself(tmp_path: Path) -> None:
     text = module.text.replace("from opscope.framework", "from ...framework")
     text = text.replace("from opscope.operators.base", "from ..base")
     (copy / "operators/math/swish.py").write_text(text)
-    (copy / "tests/operators").mkdir(exist_ok=True)
-    (copy / "tests/operators/test_swish.py").write_text(test.text)
+    (copy / "tests/operators/math").mkdir(parents=True)
+    (copy / "tests/operators/math/test_swish.py").write_text(test.text)
     environment = os.environ | {"PYTHONPATH": str(tmp_path)}
     for arguments in (INSTEAD["build.py stubs"], ("-m", "pytest", "-q", "tests/operators")):
         done = subprocess.run(
@@ -70,24 +68,11 @@ def test_no_block_is_passed_over() -> None:
         assert not re.findall(r"^\n {4,}[^\s*\-]", prose, re.MULTILINE), page
 
 
-def globals_of(table: symtable.SymbolTable) -> set[str]:
-    """Names that code looks up and does not define, those of its functions included."""
-    known = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
-    used = {s.get_name() for s in table.get_symbols() if s.is_referenced()}
-    inner = {name for child in table.get_children() for name in _free(child)}
-    return (used | inner) - known - set(dir(builtins))
-
-
-def _free(table: symtable.SymbolTable) -> set[str]:
-    own = {s.get_name() for s in table.get_symbols() if s.is_global() and s.is_referenced()}
-    return own.union(*map(_free, table.get_children()))
-
-
 def test_each_block_of_the_readme_imports_and_makes_what_it_uses() -> None:
     """Somebody copies one block, not all those before it."""
     for block in blocks(ROOT / "README.md"):
         if block.language == "python":
-            missing = globals_of(symtable.symtable(block.text, "README.md", "exec"))
+            missing = missing_names(block.text)
             assert not missing, f"README.md:{block.line}: {sorted(missing)}"
 
 
@@ -119,6 +104,11 @@ def test_python_and_its_output(tmp_path: Path) -> None:
     page_of(tmp_path, "python\nx = 1", "text\nno code", "python\nprint(x, 0.25)", "\n1 0...").run()
     with pytest.raises(PageError, match=r"page.md:5: it prints\n1"):
         page_of(tmp_path, "python\nprint(1)", "\n2").run()
+
+
+def test_a_block_that_needs_no_names_of_others_runs_alone(tmp_path: Path) -> None:
+    parts = ("python\nclass int:\n    pass", "python\nx = int('7')", "python\nprint(x, int)")
+    page_of(tmp_path, *parts, "\n7 <class '__main__.int'>").run()
 
 
 def test_output_is_shown_and_belongs_to_a_program(tmp_path: Path) -> None:

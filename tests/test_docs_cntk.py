@@ -1,4 +1,4 @@
-"""The pages about CNTK that are made from its catalogues: every name has its row."""
+"""The pages about CNTK that are made from its catalogs: every name has its row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opscope.cntk.config.commands import ACTIONS as KNOWN_ACTIONS
 from opscope.cntk.mel.commands import COMMANDS, command_names
 from opscope.cntk.network.nodes.kind import KINDS, NDL
 from opscope.cntk.programs.library import library_functions
-from opscope.cntk.readers.catalogue import DESERIALIZERS, READERS, WRITERS
+from opscope.cntk.readers.catalog import DESERIALIZERS, READERS, WRITERS
 from opscope.framework.ir.registry import operator_types
 from package_copy import ROOT
 
@@ -100,7 +100,7 @@ def missing(rows: dict[str, list[str]], names: Iterable[str]) -> list[str]:
     return [name for name in names if not all(rows.get(name, [""]))]
 
 
-def test_every_name_of_the_catalogues_has_a_row(rows: dict[str, list[str]]) -> None:
+def test_every_name_of_the_catalogs_has_a_row(rows: dict[str, list[str]]) -> None:
     ndl = [name for function in NDL.values() for name in function.names]
     assert not missing(rows, ndl) and len(ndl) > 90
     assert not missing(rows, KINDS)

@@ -15,8 +15,8 @@ from opscope.cntk.brainscript.build import TYPES
 from opscope.cntk.brainscript.library import REDESIGNED, compiled_library
 from opscope.cntk.brainscript.redesign.classes import CLASSES, KINDS, STREAM
 from opscope.cntk.brainscript.redesign.objects import REDESIGNED_TYPES
-from opscope.cntk.network.catalogue import kind, operations
-from opscope.cntk.readers.catalogue import READERS, WRITERS
+from opscope.cntk.network.catalog import kind, operations
+from opscope.cntk.readers.catalog import READERS, WRITERS
 from opscope.framework.base.settings import SWITCHES
 from opscope.framework.base.untrusted.limits import LIMITS
 from opscope.framework.ir.registry import lookup, operator_types
@@ -114,14 +114,14 @@ def test_operators(pages: ModuleType) -> None:
     assert "\n## math\n" in text and "\n## optim\n" in text
 
 
-def test_switches_and_initialisers(pages: ModuleType) -> None:
+def test_switches_and_initializers(pages: ModuleType) -> None:
     text = filled(pages, "switches")
     for switch in SWITCHES.values():
         assert f"| `{switch.name}` | " in text and switch.doc in text
     text = filled(pages, "limits")
     for limit in LIMITS.values():
         assert f"| `{limit.name}` | " in text and limit.doc in text
-    text = filled(pages, "initialisers")
+    text = filled(pages, "initializers")
     assert all(f'| `"{name}"` | ' in text for name in INITIALIZERS)
     assert "`orthogonal_random`" in text
 

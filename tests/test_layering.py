@@ -1,6 +1,7 @@
 """The tree against the tables of `house.py`: import direction, rooms, circles and names.
 
-proto <- framework <- operators <- {nnet3, cntk} <- speech <- bridges <- python_api
+proto <- framework <- operators <- kaldi <- {nnet3, cntk} <- speech <- bridges <- scale
+<- python_api
 """
 
 import ast
@@ -25,6 +26,7 @@ def shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def package_files() -> list[Path]:
     """The hand-written modules of the package."""
     inside = [path for floor in FLOORS for path in (ROOT / floor).rglob("*.py")]
@@ -32,6 +34,7 @@ def package_files() -> list[Path]:
     return [*own, *sorted(p for p in inside if not p.stem.endswith("_pb2"))]
 
 
+@cache
 def folders() -> list[str]:
     """The folders of the package that hold modules, as paths below the root."""
     return sorted({shown(path.parent) for path in package_files()} - {"."})
@@ -173,11 +176,38 @@ def test_the_architecture_names_every_room_once(floor):
     assert sorted(named) == sorted(shown(path) for path in there)
 
 
+# -- tests
+
+
+def misplaced(tests: list[str]) -> list[str]:
+    """Those of these paths below `tests/` that stand in a folder that is no room of their floor."""
+    found = []
+    for path in tests:
+        floor, *inside = path.split("/")[:-1] or [""]
+        if inside and floor in FLOORS and f"{floor}/{inside[0]}" not in folders():
+            found.append(path)
+    return found
+
+
+def test_tests_stand_where_their_module_stands():
+    """Tests of one room stand in its folder, those of several at their floor's top."""
+    tests = ROOT / "tests"
+    assert misplaced([p.relative_to(tests).as_posix() for p in tests.rglob("test_*.py")]) == []
+
+
+def test_misplaced_tests_are_found():
+    wrong = ["nnet3/new/test_a.py", "scale/nnet3/test_b.py"]
+    right = ["test_c.py", "zoo/a/test_d.py", "nnet3/test_e.py", "nnet3/graph/deeper/test_f.py"]
+    assert misplaced([*wrong, *right]) == wrong
+
+
 # -- files
 
 
 def unnamed_functions(source: str) -> list[int]:
     """The lines of functions that are called `_`."""
+    if not re.search(r"\bdef\s+_\W", source):
+        return []
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     nodes = [node for node in ast.walk(ast.parse(source)) if isinstance(node, kinds)]
     return sorted(node.lineno for node in nodes if node.name == "_")

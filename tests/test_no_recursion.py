@@ -20,8 +20,7 @@ BOUNDED = {
     "reads 100 messages inside one another, some three of which are one net": """
         bridges/compare/onnx_nets.py: _captured
         bridges/onnx/export/checking.py: _nodes
-        bridges/onnx/export/net.py: _names_read
-        bridges/onnx/from_nnet3/export.py: _names_read
+        bridges/onnx/files/graph.py: _names_read
         bridges/onnx/importing/graph.py: _Reader._call _Reader._nodes _Reader._value
             _Reader.graph _renamed _renamed_graph
         bridges/onnx/importing/shown.py: _net
@@ -40,7 +39,7 @@ BOUNDED = {
         framework/loops/inner_net.py: InnerNet._change InnerNet.add_backward_ops
             InnerNet.add_op InnerNet.add_optimizer_ops InnerNet.infer_shape
             InnerNet.operators InnerNet.predicts InnerNet.run InnerNet.version
-        framework/passes/cleanup.py: _mentioned _outside_names
+        framework/passes/rewriter.py: _mentioned outside_names
         framework/passes/to_dtype.py: _converted _nets _op _settled _var
         framework/passes/verify/values.py: _all_names
         framework/passes/verify/world.py: world_types
@@ -59,9 +58,9 @@ BOUNDED = {
     "nnet3/xconfig/inputs.py": """
         bridges/onnx/from_nnet3/network.py: NetworkWriter._failover NetworkWriter._optional
             NetworkWriter.part
-        bridges/onnx/from_nnet3/plan.py: Plan._demand_part Plan.reach_of
-        bridges/onnx/from_nnet3/recurrent/general.py: _lags.begins _terms
-        bridges/onnx/from_nnet3/recurrent/loops.py: _Step.begun _Step.part _Step.term
+        bridges/nnet3_rows/plan.py: Plan._demand_part Plan.reach_of
+        bridges/nnet3_rows/loops.py: _lags.begins _terms
+        bridges/nnet3_rows/steps.py: LoopStep._begun LoopStep._part LoopStep._term
         bridges/torch/nnet3/descriptors.py: DescriptorWriter._failover
             DescriptorWriter._optional DescriptorWriter.part
         nnet3/draw/short_form.py: _forwarding _sources_at_t _sum
@@ -83,12 +82,12 @@ BOUNDED = {
         nnet3/language/descriptor_parse.py: _Parser.descriptor _append_terms _normalized
             _to_forwarding _to_sum
         nnet3/xconfig/inputs.py: _Parser._form _Parser.descriptor
-        python_api/convert/nnet3_walk.py: _summands
+        bridges/nnet3_cntk/nnet3_walk.py: _summands
     """,
     "scalar expressions: _DEEPEST and _HIGHEST of framework/fusion/expression.py": """
         framework/fusion/array_calls.py: _Writer._binary _Writer._choose _Writer._write
             _Writer.number _Writer.write _plan
-        framework/fusion/array_idioms.py: _folded _is_product _match _rewritten
+        framework/fusion/array_idioms.py: _is_product _match folded rewritten
         framework/fusion/expression.py: _Reader.binary _Reader.choose _Reader.primary
             _Reader.unary
     """,
@@ -133,15 +132,14 @@ BOUNDED = {
         cntk/config/section.py: Section.missing
         cntk/config/variables.py: _Resolver.line _Resolver.text _Resolver.value
         cntk/readers/base/sections.py: named_files
-        cntk/readers/catalogue.py: _multi_reader reader_opening
+        cntk/readers/catalog.py: _multi_reader reader_opening
     """,
     "what is read from files: a count of levels in the same module, checked before the next "
     "one": """
-        bridges/onnx/export/tables/cells.py: _Reader.linear
+        bridges/onnx/cells.py: _Reader._product _Reader.linear
         cntk/models/v2.py: _decode _dictionary
         cntk/readers/base/section_file.py: _Sections._inside _Sections._section _place
-        nnet3/files/context_dependency.py: ContextDependency.pairs _read_map answers
-        speech/fst/openfst.py: _read_lookahead read_openfst
+        kaldi/files/context_dependency.py: ContextDependency.pairs _read_map answers
     """,
     "lists, arrays and records as values: JSON by the limit nesting, arrays by their 64 axes, "
     "settings and states by the classes that declare them": """
@@ -159,7 +157,7 @@ BOUNDED = {
     "an object that asks a few others that it holds, which are of another class of its "
     "family: a composite component its parts, a reader its deserializer, a loop's emitter "
     "that around it": """
-        bridges/onnx/export/emission.py: Values.array_of Values.is_ones Values.name_of
+        bridges/onnx/export/emission.py: Values.array_of Values.name_of
             Values.spec_of
         bridges/onnx/files/graph.py: Graph.input Graph.node Graph.output Graph.root
         bridges/onnx/from_nnet3/emit.py: Emitter.name

@@ -73,12 +73,13 @@ def toy():
     unregister("toy")
 
 
-def run_all(test, monkeypatch):
+def run_all(test):
     """Every test of the harness, as pytest would run it."""
     test.test_values(PLACE)
     test.test_strided(PLACE)
     test.test_sizes(PLACE)
     test.test_mistaken_inputs()
+    test.test_optional_slots()
     test.test_leaves_inputs_alone()
     test.test_shapes()
     test.test_halves(PLACE, "float16")
@@ -87,12 +88,12 @@ def run_all(test, monkeypatch):
     test.test_inplace_flags(PLACE)
     test.test_not_in_gradient_flags()
     test.test_grad_names_what_there_is()
-    test.test_planned_and_fused(PLACE, monkeypatch)
-    test.test_special_values(PLACE, monkeypatch)
+    test.test_planned_and_fused(PLACE)
+    test.test_special_values(PLACE)
 
 
-def test_a_right_operator_passes(toy, monkeypatch):
-    run_all(toy(scalar="2 * x", grad_scalar={"x_grad": "2 * out_grad"}), monkeypatch)
+def test_a_right_operator_passes(toy):
+    run_all(toy(scalar="2 * x", grad_scalar={"x_grad": "2 * out_grad"}))
 
 
 def test_run_all_runs_all():
@@ -392,25 +393,25 @@ def test_a_wrong_not_in_gradient_flag_beside_a_gradient_maker(toy):
 
 
 @needs_compiler
-def test_a_wrong_scalar_expression(toy, monkeypatch):
+def test_a_wrong_scalar_expression(toy):
     test = toy(scalar="3 * x")
     with pytest.raises(AssertionError, match="between a planned, fused run and a plain one"):
-        test.test_planned_and_fused(PLACE, monkeypatch)
+        test.test_planned_and_fused(PLACE)
 
 
 @needs_compiler
-def test_a_wrong_scalar_expression_of_the_gradient(toy, monkeypatch):
+def test_a_wrong_scalar_expression_of_the_gradient(toy):
     test = toy(scalar="2 * x", grad_scalar={"x_grad": "3 * out_grad"})
     with pytest.raises(AssertionError, match="between a planned, fused run and a plain one"):
-        test.test_planned_and_fused(PLACE, monkeypatch)
+        test.test_planned_and_fused(PLACE)
 
 
 @needs_compiler
-def test_a_scalar_expression_that_loses_nan(toy, monkeypatch):
+def test_a_scalar_expression_that_loses_nan(toy):
     test = toy(scalar="x > 0 || x < 0 ? 2 * x : 0")
-    test.test_planned_and_fused(PLACE, monkeypatch)
+    test.test_planned_and_fused(PLACE)
     with pytest.raises(AssertionError, match="between a planned, fused run and a plain one"):
-        test.test_special_values(PLACE, monkeypatch)
+        test.test_special_values(PLACE)
 
 
 # -- refusals --------------------------------------------------------------------------------------

@@ -166,7 +166,7 @@ def test_scalar_expressions_name_slots_and_attributes_only(entry):
     known = {*entry.input_slots, *entry.attr_specs} | C_NAMES
     if any(slot.duplicable for slot in entry.inputs):
         known.add("sum")  # over the variables of a slot
-    for slot, expression in entry.scalar.items():
+    for slot, expression in entry.expressions.items():
         assert slot in entry.output_slots
         used = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", expression))
         assert used <= known, f"{slot}: {sorted(used - known)}"

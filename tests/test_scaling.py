@@ -20,9 +20,12 @@ import pytest
 import opscope
 from opscope import cntk, nnet3
 from opscope.framework.base.errors import nearest, one_list
+from opscope.framework.draw.sugiyama import Box, Placement
 from opscope.framework.ir.messages import parse_net, serialize_net
 from opscope.framework.ir.printer import net_text
+from opscope.framework.passes.cleanup import clean_up
 from opscope.framework.passes.verify.verifier import problems, verify
+from opscope.nnet3.draw.columns import fit_columns
 from opscope.nnet3.network.config_check import config_problems
 from opscope.nnet3.network.nnet import Nnet
 from opscope.proto.net_pb2 import NetDesc
@@ -143,6 +146,20 @@ class Layers:
         return f"BrainScriptNetworkBuilder = [\n{body}]\n"
 
     @cached_property
+    def chain(self) -> tuple[Placement, list[tuple[int, int]]]:
+        """Boxes one below the other, of many heights, and the edges between them."""
+        boxes = []
+        y = 0.0
+        for number in range(self.size):
+            height = 20 + number**0.5
+            boxes.append(Box(90, height, 45, y + height / 2))
+            y += height + 30
+        edges = [(n, n + 1) for n in range(self.size - 1)]
+        return Placement(
+            90, y, boxes, [[(45, boxes[a].y), (45, boxes[b].y)] for a, b in edges]
+        ), edges
+
+    @cached_property
     def names(self) -> list[str]:
         return [f"layer{number}_weight" for number in range(self.size)]
 
@@ -192,6 +209,7 @@ def _xconfig_and_init(c: Layers) -> None:
 STAGES: dict[str, tuple[Callable[[Layers], object], ...]] = {
     "build": (lambda c: layers(c.size),),
     "verify": (lambda c: c.builder, lambda c: verify(c.builder.op_list)),
+    "clean up": (lambda c: c.builder, lambda c: clean_up(c.builder.op_list)),
     "initialize": (lambda c: c.builder, lambda c: c.builder.initialize(opscope.Scope())),
     "plan": (lambda c: c.scope, _run),
     "run": (_run, _run_again),
@@ -213,6 +231,7 @@ STAGES: dict[str, tuple[Callable[[Layers], object], ...]] = {
     ),
     "undefined names": (lambda c: c.undefined, _undefined),
     "undefined components": (lambda c: c.wrong_config, _wrong_config),
+    "columns of a drawing": (lambda c: c.chain, lambda c: fit_columns(*c.chain, 900, 600)),
     "suggestions": (lambda c: c.names, _suggestions),
 }
 """What is done before, unmeasured, and what is measured."""
@@ -229,6 +248,7 @@ def _seconds(stage: str, size: int, folder: Path) -> float:
     return time.process_time() - start
 
 
+@pytest.mark.usefixtures("searched_heap")
 @pytest.mark.parametrize("stage", STAGES)
 def test_work_is_in_proportion_to_size(stage, tmp_path, monkeypatch):
     monkeypatch.setenv("OPSCOPE_FUSE", "0")

@@ -32,7 +32,7 @@ def test_a_row_may_only_get_better() -> None:
 
 
 def test_what_pytorch_gets_wrong_is_not_the_reference() -> None:
-    """Batch normalisation at batch 1, whose gradient comes back transposed."""
+    """Batch normalization at batch 1, whose gradient comes back transposed."""
     torch = pytest.importorskip("torch", exc_type=ImportError)
     measuring: Any = pytest.importorskip("zoo.measuring", exc_type=ImportError)
 

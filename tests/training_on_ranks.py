@@ -11,7 +11,7 @@ import opscope
 from opscope.framework.base.communicator import Communicator
 from opscope.framework.files.saved import op_list_of, persistent_values
 from opscope.framework.parallel.dry import DryWorld
-from opscope.python_api.train.history import History
+from opscope.framework.training.history import History
 
 Values = dict[str, np.ndarray]
 

@@ -1,13 +1,13 @@
-"""The lattices that Vosk determinised for three sentences."""
+"""The lattices that Vosk determinized for three sentences."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.lattice import Arc, CompactLattice, Weight, single
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.lattice import Arc, CompactLattice, Weight, single
+from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.fst.words import Words
 from speech_data import reference, vosk_model
@@ -27,7 +27,7 @@ def vosk_words() -> Words:
 
 
 def vosk_lattice(name: str) -> CompactLattice:
-    """The determinised lattice of a sentence, as Vosk has it."""
+    """The determinized lattice of a sentence, as Vosk has it."""
     made = CompactLattice(0)
 
     def weight(graph: str, acoustic: str, ids: str = "") -> Weight:

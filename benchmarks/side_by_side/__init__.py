@@ -1,1 +1,1 @@
-"""Measuring sides of a workload in turn: processes, rounds, neighbours, commits, tables."""
+"""Measuring sides of a workload in turn: processes, rounds, neighbors, commits, tables."""

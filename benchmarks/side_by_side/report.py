@@ -100,7 +100,7 @@ def picture(rows: Sequence[Row], path: pathlib.Path) -> None:
         axes.plot([row.ratio for row in own], heights, "o", markersize=4, label=label)
     for row in rows:
         axes.plot([row.target], [names.index(row.workload)], "k|", markersize=9)
-    axes.axvline(1, color="grey", linewidth=0.8)
+    axes.axvline(1, color="gray", linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()

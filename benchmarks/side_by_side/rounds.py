@@ -110,7 +110,7 @@ class Worker:
 
 @contextlib.contextmanager
 def spinning(busy: bool) -> Iterator[None]:
-    """A neighbour that takes a core."""
+    """A neighbor that takes a core."""
     if not busy:
         yield
         return

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _NO_AVX512 = {
-    "OPSCOPE_MARCH": "x86-64-v3",
+    "OPSCOPE_CPU": "avx2",
     "MKL_ENABLE_INSTRUCTIONS": "AVX2",
     "OPENBLAS_CORETYPE": "Haswell",
 }

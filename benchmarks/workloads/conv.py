@@ -80,7 +80,7 @@ def peer_residual() -> Any:
     return nn.Sequential(*first, *blocks, *last)
 
 
-_IMAGES, _COLOURS = (64, 1, 28, 28), (32, 3, 32, 32)
+_IMAGES, _COLORS = (64, 1, 28, 28), (32, 3, 32, 32)
 
 WORKLOADS = {
     "conv-step": Workload(
@@ -97,11 +97,11 @@ WORKLOADS = {
     "residual": Workload(
         "residual net 3x32x32, 3 blocks of 16 to 64 filters, batch 32, forward",
         1.0,
-        beside_torch(our_residual, peer_residual, _COLOURS),
+        beside_torch(our_residual, peer_residual, _COLORS),
     ),
     "residual-step": Workload(
         "residual net 3x32x32, batch 32, SGD step",
         1.0,
-        beside_torch(our_residual, peer_residual, _COLOURS, SGD, peer_sgd),
+        beside_torch(our_residual, peer_residual, _COLORS, SGD, peer_sgd),
     ),
 }

@@ -69,7 +69,7 @@ def network(name: str, train: bool = True) -> tuple[Any, Any]:
 
 
 def count_statistics(nnet: Any) -> None:
-    """Gives batch normalisation the statistics that a trained network has."""
+    """Gives batch normalization the statistics that a trained network has."""
     for component in nnet.components.values():
         if hasattr(component, "stats_sum"):
             component.count = 1000.0

@@ -72,7 +72,7 @@ def eager(maker: Callable[[], Step]) -> Maker:
 
 
 def session(model: bytes | str, threads: int) -> object:
-    """A session of ONNX Runtime on the CPU, with its own optimisations."""
+    """A session of ONNX Runtime on the CPU, with its own optimizations."""
     try:
         import onnxruntime
     except ImportError as error:

@@ -88,7 +88,7 @@ def scaled(a: np.ndarray, b: np.ndarray, tolerance: float, offsets: bool = False
     """Whether each column of `b` is that of `a` times a positive number of its own.
 
     So an affine layer differs, and the ReLU behind it, where a conversion has put the scales of
-    the batch normalisation that follows into it. There must be `_FEWEST` values in a column.
+    the batch normalization that follows into it. There must be `_FEWEST` values in a column.
 
     Args:
         offsets: each column may have an offset as well.

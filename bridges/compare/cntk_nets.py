@@ -12,7 +12,7 @@ from ...cntk.run.values import minibatch_of
 from ...framework.base.dtypes import DOUBLE, SINGLE, to_dtype
 from ...framework.base.errors import VariableError
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
-from .op_nets import switches
+from .op_nets import options_of
 
 
 class CntkNetwork:
@@ -51,7 +51,7 @@ class CntkNetwork:
         """See `Form`."""
         shown = [node for node in self._below if not (node.is_input or _is_constant(node))]
         data = {name: [np.asarray(array, self.dtype)] for name, array in feed.items()}
-        with switches(self._runtime):
+        with options_of(self._runtime):
             found = self._net.forward(minibatch_of(self._net.network, data), shown)
         layers = {}
         for node in shown:

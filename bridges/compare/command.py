@@ -14,7 +14,7 @@ from ...framework.base.errors import OpscopeError
     "--runtimes",
     nargs=2,
     metavar="A B",
-    help="What runs each: opscope, plain (nothing fused or optimised), bf16 (large products in"
+    help="What runs each: opscope, plain (nothing fused or optimized), bf16 (large products in"
     " bfloat16), onnxruntime, onnx-reference, torch.",
 )
 @click.option(
@@ -46,7 +46,7 @@ from ...framework.base.errors import OpscopeError
     "--run-code", is_flag=True, help="Execute the source of PyTorch modules: you trust it."
 )
 @click.option("--plot", metavar="PLOT", help="Write a plot of the errors, .svg or .html.")
-@click.option("--page", metavar="PAGE", help="Write a page of FILE, coloured by errors.")
+@click.option("--page", metavar="PAGE", help="Write a page of FILE, colored by errors.")
 def compare(
     file: str,
     other: str | None,
@@ -68,7 +68,7 @@ def compare(
     differs, 1 if one does, 2 if they cannot be compared.
     """
     from ...framework.base.atomic import refuse_sources
-    from ..recognise.recognising import files_of
+    from ..recognize.recognizing import files_of
     from .comparing import compare as run
 
     try:

@@ -34,7 +34,7 @@ def compare(
 
     Layers are variables of nets of operators, nodes of Kaldi's and CNTK's networks and of ONNX
     graphs, modules of PyTorch. Those of the same name are the same layer; then those with the same
-    values, then those of one type between the same neighbours. Models of different forms may have
+    values, then those of one type between the same neighbors. Models of different forms may have
     other layouts, which are turned until they fit. Both run in test mode.
 
     Args:
@@ -45,7 +45,7 @@ def compare(
             their place (`.npy`, `.npz`, an archive of Kaldi's, whose first entry is taken unless
             `FILE:KEY` names one, lines of numbers). A network of Kaldi's takes the frames of an
             utterance, and the first and the last are repeated as its context asks for.
-        runtimes: what runs each of both: "opscope"; "plain", opscope with nothing fused, optimised
+        runtimes: what runs each of both: "opscope"; "plain", opscope with nothing fused, optimized
             or reused; "bf16", opscope with large products of factors in bfloat16; "onnxruntime";
             "onnx-reference"; "torch". What has another form is exported.
         dtypes: of each of both, in place of float32: "float64", "float16", "bfloat16".

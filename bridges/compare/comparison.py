@@ -12,7 +12,7 @@ from .plot import Bar, svg_of, write
 
 SAME, DIFFERS, SCALED, MADE_UP = "same", "differs", "scaled", "made up for"
 
-_COLOURS = {SAME: "same", DIFFERS: "differs", SCALED: "made", MADE_UP: "made"}
+_COLORS = {SAME: "same", DIFFERS: "differs", SCALED: "made", MADE_UP: "made"}
 _SHOWN = 6
 _LARGEST = 1e30  # pages hold no infinity
 
@@ -30,7 +30,7 @@ class LayerRow:
         place, values: where the largest is in the first model, and both numbers there.
         matched: by what the pair was found: "name", "values" or "place".
         state: SAME; DIFFERS; or, of models whose graphs differ, as where a conversion folded a
-            batch normalisation into the layer before: SCALED, its columns are those of the other
+            batch normalization into the layer before: SCALED, its columns are those of the other
             times positive numbers; MADE_UP, it differs, and all that comes of it is the same again.
     """
 
@@ -162,9 +162,9 @@ class Comparison:
         where = f"they part ways at {first.title}" if first else "no layer differs"
         folded = any(row.state in (SCALED, MADE_UP) for row in self.rows)
         told = f"{self.inputs}; largest error of each layer; {where}"
-        title, subtitle = " and ".join(self.titles), f"{told}; grey: folded" if folded else told
+        title, subtitle = " and ".join(self.titles), f"{told}; gray: folded" if folded else told
         bars = [
-            Bar(row.title, row.error, _COLOURS[row.state], row.sentence(), row is first)
+            Bar(row.title, row.error, _COLORS[row.state], row.sentence(), row is first)
             for row in self.rows
         ]
         made = svg_of(title, subtitle, bars, self.tolerance)

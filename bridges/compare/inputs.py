@@ -14,11 +14,12 @@ from ...framework.base.sequence import Sequences
 from ...framework.base.untrusted.opener import read_text
 from ...framework.base.untrusted.values import plain
 from ...framework.files.array_files import read_array, read_arrays
-from ...nnet3.tables.kinds import KINDS, guess_kind
-from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
-from ...nnet3.tables.streams import Files
-from ...nnet3.tables.tables import first_kind, read_table
-from ..recognise.recognising import kind_of
+from ...kaldi.tables.kinds import guess_kind
+from ...kaldi.tables.kinds import kind_of as table_kind
+from ...kaldi.tables.specifiers import ReadSpecifier, is_specifier
+from ...kaldi.tables.streams import Files
+from ...kaldi.tables.tables import first_kind, read_table
+from ..recognize.recognizing import kind_of
 from .layers import Feed, Form, InputSpec
 
 Given = Any
@@ -191,7 +192,7 @@ def _value(name: str) -> np.ndarray:
     kind = guess_kind(reader)
     if kind.name not in _MATRICES:
         raise FormatError(f"{name}: {kind.name}, no matrix or vector")
-    value = KINDS[_MATRICES[kind.name]].read_value(reader)
+    value = table_kind(_MATRICES[kind.name]).read_value(reader)
     if not reader.at_end():
         raise reader.error("something stands behind the value")
     return np.asarray(value)
@@ -252,7 +253,7 @@ def _fitted(array: np.ndarray, spec: InputSpec, to: InputSpec) -> np.ndarray:
 
 def _fit(array: np.ndarray, spec: InputSpec, to: InputSpec) -> np.ndarray | None:
     """A value as another model takes it: with or without an axis of one sequence before, its
-    elements in one axis, or each frame with its neighbours; None where it does not fit."""
+    elements in one axis, or each frame with its neighbors; None where it does not fit."""
     if _agrees(array.shape, to.shape):
         return array
     if _agrees((1, *array.shape), to.shape):

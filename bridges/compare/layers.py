@@ -12,7 +12,7 @@ Feed = Mapping[str, Any]
 """Values by input: arrays, or `Sequences`."""
 
 RUNTIMES = ("opscope", "plain", "bf16", "onnxruntime", "onnx-reference", "torch")
-"""What runs a model: opscope; opscope with nothing fused, optimised or reused, and without kernel
+"""What runs a model: opscope; opscope with nothing fused, optimized or reused, and without kernel
 libraries; opscope with large products of factors in bfloat16; ONNX Runtime; onnx's reference
 evaluator; PyTorch."""
 

@@ -19,7 +19,7 @@ from ...nnet3.network.nnet import Nnet
 from ...nnet3.network.simple_request import simple_request
 from ...nnet3.run.computer import NnetComputer
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
-from .op_nets import converted, plain_value, switches
+from .op_nets import converted, options_of, plain_value
 
 _PROBE = "value-of-"  # before the name of a node, in the name of the output that shows it
 
@@ -29,7 +29,7 @@ class Nnet3Net:
 
     It is computed as `nnet3-compute` computes an utterance as one chunk: the first and the last
     frame are repeated as far as the context reaches. The runtime "plain" runs the commands as they
-    are compiled, without Kaldi's optimisations.
+    are compiled, without Kaldi's optimizations.
     """
 
     kind = "nnet3"
@@ -71,7 +71,7 @@ class Nnet3Net:
         probes = [IoSpecification(f"{_PROBE}{name}", rows[name]) for name in shown]
         whole = ComputationRequest(request.inputs, [*request.outputs, *probes])
         given = {io.name: _fed(io, np.asarray(feed[io.name])) for io in request.inputs}
-        with switches(self._runtime):
+        with options_of(self._runtime):
             found = self._run(nnet, whole, given)
         layers: dict[str, Layer] = {}
         for node in self.nnet.nodes:

@@ -11,12 +11,13 @@ from ...framework.base.dtypes import SINGLE, to_dtype
 from ...framework.base.errors import OpscopeError, VariableError
 from ...framework.base.untrusted.values import whole_number
 from ...proto import onnx_pb2 as pb
+from ..onnx.export.checking import complaint
 from ..onnx.files.reading import STANDARD, ModelFile
 from ..onnx.importing.graph import check_model
 from ..onnx.importing.model import model_of
 from .layers import Computed, Feed, InputSpec, Layer, Wanted, plain_number
 from .onnx_dtypes import in_dtype, whole_file
-from .op_nets import switches
+from .op_nets import options_of
 
 _TITLES = {"onnxruntime": "ONNX Runtime", "onnx-reference": "onnx's reference evaluator"}
 
@@ -31,13 +32,15 @@ class OnnxNet:
     kind = "onnx"
 
     def __init__(self, file: ModelFile, title: str, wanted: Wanted) -> None:
-        self.title, self._runtime = title, wanted.runtime or "opscope"
+        self.title = title
+        self._runtime = wanted.runtime or "opscope"
         self.dtype = to_dtype(wanted.dtype) if wanted.dtype else SINGLE
         self._file = file
         if self.dtype != SINGLE:
             self._file = ModelFile(file.path, file.folder, in_dtype(file, self.dtype), file.opsets)
         model = check_model(self._file)  # also where another runtime runs it: the file is untrusted
-        self._infos, self._metadata = model.inputs, model.metadata
+        self._infos = model.inputs
+        self._metadata = model.metadata
         if self._runtime not in _TITLES:
             self._own = model_of(self._file)
 
@@ -69,7 +72,7 @@ class OnnxNet:
         if self._runtime in _TITLES:
             values = self._elsewhere(arrays, notes)
         else:
-            with switches(self._runtime):
+            with options_of(self._runtime):
                 values = self._own.values(arrays)
         outputs = {info.name for info in self._file.model.graph.output}
         layers = {}
@@ -123,12 +126,12 @@ class OnnxNet:
                 f"{title} is not installed ({error.name}): pip install opscope[onnx]"
             ) from None
         except Exception as error:  # whatever a runtime raises
-            raise VariableError(f"{self.title}: {title} refuses it: {_told(error)}") from error
+            raise VariableError(f"{self.title}: {title} refuses it: {complaint(error)}") from error
         try:
             with np.errstate(all="ignore"):
                 return list(run(names, feed))
         except Exception as error:
-            raise VariableError(f"{self.title}: {title} fails: {_told(error)}") from error
+            raise VariableError(f"{self.title}: {title} fails: {complaint(error)}") from error
 
 
 def _onnxruntime(data: bytes) -> Any:
@@ -147,8 +150,3 @@ def _captured(node: pb.NodeProto) -> list[str]:
             for inner in graph.node:
                 found += [*inner.input, *_captured(inner)]
     return found
-
-
-def _told(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from threading import RLock
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from ...framework.base.dtypes import HALVES, SINGLE, to_dtype
 from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
+from ...framework.base.settings import Options, options
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList
@@ -22,41 +21,19 @@ from ...framework.passes.to_dtype import ToFloat64, ToHalf
 from ...framework.runtime.predict import Predictor
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
 
-_SWITCHES = {
+_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "plain": {
-        "OPSCOPE_FUSE": "0",
-        "OPSCOPE_REUSE": "0",
-        "OPSCOPE_INPLACE": "0",
-        "OPSCOPE_CHANNELS_LAST": "0",
-        "OPSCOPE_TAILS": "0",
-        "OPSCOPE_RECURRENT": "steps",
-        "OPSCOPE_LIBRARIES": "xp",
+        **dict.fromkeys(("fuse", "reuse", "inplace", "channels_last", "tails"), False),
+        "recurrent": "steps",
+        "libraries": "xp",
     },
-    "bf16": {"OPSCOPE_LIBRARIES": "bf16,packed,direct,native,mkl,blas"},
+    "bf16": {"libraries": "bf16,packed,direct,native,mkl,blas"},
 }
-"""Those that a runtime sets."""
-
-_switching = RLock()
 
 
-@contextmanager
-def switches(runtime: str) -> Iterator[None]:
-    """The environment switches of a runtime of ours, while a block runs."""
-    chosen = _SWITCHES.get(runtime)
-    if chosen is None:
-        yield
-        return
-    with _switching:
-        before = {name: os.environ.get(name) for name in chosen}
-        os.environ.update(chosen)
-        try:
-            yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
+def options_of(runtime: str) -> AbstractContextManager[Options]:
+    """A block in which nets run as a runtime of ours does."""
+    return options(**_OPTIONS.get(runtime, {}))
 
 
 def converted(net: OpList, dtype: np.dtype) -> OpList:
@@ -124,7 +101,7 @@ class OpNet:
             for name in op.outputs.get("out", op.output_names()[:1]):
                 if name != EMPTY and name not in self._held:
                     kinds[name] = op.type, tuple(op.input_names())
-        with switches(self._runtime):
+        with options_of(self._runtime):
             found = Predictor(self._net).predict(self._scope, feed, list(kinds), None)
         layers = {
             name: Layer(name, kind, plain_value(found[name]), reads, name not in self._read)

@@ -38,7 +38,7 @@ class Bar:
     """A layer in a plot.
 
     Attributes:
-        name: beside the bar. error: its length. kind: `same`, `differs` or `made`: its colour.
+        name: beside the bar. error: its length. kind: `same`, `differs` or `made`: its color.
         tip: shown when the pointer is over it. is_first: whether its name stands out.
     """
 

@@ -18,11 +18,6 @@ from ..torch.folder import CONFIG_FILE, MODEL_FILE
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
 
 
-def is_torch_folder(path: str) -> bool:
-    """Whether a path is a folder with a module's source and config."""
-    return all(os.path.isfile(os.path.join(path, name)) for name in (MODEL_FILE, CONFIG_FILE))
-
-
 class TorchFolder:
     """A module in evaluation mode; see `Form`.
 
@@ -47,7 +42,7 @@ class TorchFolder:
                 " you trust it and say so: --run-code, or run_code=True"
             )
         self._config = _config(os.path.join(folder, CONFIG_FILE))
-        self._is_cntk = self._config["model_type"] == "cntk"
+        self._is_nnet3 = self._config["model_type"] == "nnet3"
         try:
             self._torch: Any = importlib.import_module("torch")
             module = _run(source_path)
@@ -63,9 +58,9 @@ class TorchFolder:
 
     def inputs(self) -> list[InputSpec]:
         """See `Form`. An utterance or sequence is fed without the axis of these."""
-        if self._is_cntk:
+        if not self._is_nnet3:
             sizes = self._config["inputs"].items()
-            return [InputSpec(name, (-1, *dims), self.dtype) for name, dims in sizes]
+            return [InputSpec(name, tuple(dims), self.dtype) for name, dims in sizes]
         context = self._config["left_context"], self._config["right_context"]
         dim, ivector = self._config["feature_dim"], self._config["ivector_dim"]
         found = [InputSpec("input", (-1, dim), self.dtype, context=context)]
@@ -92,6 +87,7 @@ class TorchFolder:
 
             return hook
 
+        given = [self._tensor(name, np.asarray(feed[name])) for name in order]
         hooks = [
             module.register_forward_hook(watch(names.get(name, name)))
             for name, module in self._model.named_modules()
@@ -99,7 +95,6 @@ class TorchFolder:
         ]
         try:
             with torch.no_grad():
-                given = [self._tensor(np.asarray(feed[name])) for name in order]
                 result = self._model(*given)
         except Exception as error:  # whatever the module raises
             told = str(error).strip().splitlines() or [type(error).__name__]
@@ -118,13 +113,13 @@ class TorchFolder:
         wide = tensor.detach().cpu()
         return np.array((wide.float() if self.dtype.itemsize < 4 else wide).numpy())
 
-    def _tensor(self, array: np.ndarray) -> Any:
-        """[frames, dim] with the axis of utterances; [1, dim] of an iVector has it, and samples of
-        a network without time are its first axis."""
+    def _tensor(self, name: str, array: np.ndarray) -> Any:
+        """[frames, dim] with the axis of utterances; [1, dim] of an iVector has it, and rows of
+        an input that holds no sequences are its first axis."""
         tensor = self._torch.from_numpy(np.ascontiguousarray(array, np.float64))
         tensor = tensor.to(getattr(self._torch, str(self.dtype)))
-        if self._is_cntk:
-            return tensor[None] if self._config["has_time"] else tensor
+        if not self._is_nnet3:
+            return tensor[None] if name in self._config["sequences"] else tensor
         is_ivector = array.shape[-1] == self._config["ivector_dim"] and array.shape[0] == 1
         return tensor if is_ivector and array.ndim == 2 else tensor[None]
 
@@ -137,7 +132,7 @@ def _config(path: str) -> dict[str, Any]:
     """
     found = json_value(read_text(path), path)
     if isinstance(found, dict) and found.get("model_type") == "cntk":
-        _check_cntk(found, path)
+        _check_sizes(found, path)
         return found
     whole = ("left_context", "right_context", "feature_dim", "ivector_dim")
     wrong = not isinstance(found, dict) or found.get("model_type") != "nnet3"
@@ -149,18 +144,20 @@ def _config(path: str) -> dict[str, Any]:
     return found
 
 
-def _check_cntk(found: dict[str, Any], path: str) -> None:
-    """Whether a config of a CNTK network's module says what it takes and gives."""
+def _check_sizes(found: dict[str, Any], path: str) -> None:
+    """Whether a config says what the module takes and gives."""
     for key in "inputs", "outputs":
         sizes = found.get(key)
         if not isinstance(sizes, dict) or not sizes or not all(map(_is_shape, sizes.values())):
             raise FormatError(f"{path}: {key!r} is no table of names and sizes")
-    if not isinstance(found.get("has_time"), bool):
-        raise FormatError(f"{path}: 'has_time' is missing")
+    if not isinstance(found.get("sequences"), list):
+        raise FormatError(f"{path}: 'sequences' is missing")
 
 
 def _is_shape(value: Any) -> bool:
-    return isinstance(value, list) and all(type(size) is int and size > 0 for size in value)
+    return isinstance(value, list) and all(
+        type(size) is int and (size > 0 or size == -1) for size in value
+    )
 
 
 def _run(path: str) -> ModuleType:

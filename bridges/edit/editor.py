@@ -16,13 +16,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...framework.base.atomic import PathLike
-from ...framework.base.errors import AttributeTypeError, OpscopeError, SaveError, VariableError
+from ...framework.base.errors import (
+    AttributeTypeError,
+    FormatError,
+    OpscopeError,
+    SaveError,
+    VariableError,
+)
 from ...framework.base.scope import Scope
 from ...framework.editing import operations as edits
 from ...framework.editing.difference import Difference, difference
 from ...framework.editing.operations import Edit, Given, told_by
-from ..recognise.recognising import check_name, files_of, known_kind
-from .kinds import Target, target_of
+from ..model.model import EDITED, Model
+from ..model.opening import model_kind, open_model
+from ..recognize.kinds import kind_named
+from ..recognize.recognizing import check_name, files_of, known_kind
 
 if TYPE_CHECKING:
     from ..view.viewing import Page
@@ -45,7 +53,11 @@ def edit(net: Any, scope: Scope | None = None) -> Editor:
         VariableError: `net` is no network.
     """
     path = os.fspath(net) if isinstance(net, (str, os.PathLike)) else ""
-    return Editor(target_of(net, scope), path)
+    kind = model_kind(path) if path else ""
+    if kind and not kind_named(kind).suffixes:
+        known_kind(path)  # which says of a folder or a damaged file what it is not
+        raise FormatError(f"{path}: {kind_named(kind).title}: edited are {EDITED}")
+    return Editor(open_model(net, scope, whole=True, use="to edit").copy(), path)
 
 
 class Editor:
@@ -60,20 +72,20 @@ class Editor:
         done: what was done, a sentence each.
     """
 
-    def __init__(self, target: Target, path: str = "") -> None:
+    def __init__(self, target: Model, path: str = "") -> None:
         self.done: list[str] = []
         self._target = target
         self._original = target.copy()
         self._path = path
 
     def __repr__(self) -> str:
-        return f"<Editor of {self._target.kind}, {len(self.done)} edits>"
+        return f"<Editor of {self._target.what}, {len(self.done)} edits>"
 
     @property
     def net(self) -> Any:
         """The network as it is now: an `Nnet`, an `AmNnetSimple`, a `Network` of CNTK's, or net
         and scope as `opscope.load(path, train=True)` gives them."""
-        return self._target.net()
+        return self._target.network
 
     @property
     def notes(self) -> list[str]:
@@ -303,14 +315,15 @@ class Editor:
             OpscopeError: as `check`.
         """
         self.check()
-        return difference(*self._original.desc(), *self._target.desc())
+        original, target = self._original, self._target
+        return difference(original.desc, original.arrays, target.desc, target.arrays)
 
     def page(self) -> Page:
-        """The page of the network with its difference in colours; see `opscope.view`."""
+        """The page of the network with its difference in colors; see `opscope.view`."""
         from ..view.viewing import view
 
         self.check()
-        return view(self._target.net(), against=self._original.net())
+        return view(self._target, against=self._original)
 
     def save(self, path: PathLike = "", *, overwrite: bool = False) -> None:
         """Check the network and write it in the format of its file.
@@ -328,7 +341,7 @@ class Editor:
             raise SaveError("save(path), or save(overwrite=True) for the file that was read")
         name = name or self._path
         if self._path and os.path.exists(self._path):
-            check_name(name, known_kind(self._path))
+            check_name(name, model_kind(self._path))
         if not overwrite:
             check_other(name, self._path)
         self.check()

@@ -14,7 +14,7 @@ from ...cntk.network.network import Network
 from ...cntk.network.nodes.node import Node
 from ...framework.base.errors import VariableError
 from ...framework.editing.operations import Edit
-from .kinds import CntkTarget, Target
+from ..model.model import Model as Target
 
 
 def run_mel(target: Target, text: str, name: str) -> list[str]:
@@ -27,8 +27,8 @@ def run_mel(target: Target, text: str, name: str) -> list[str]:
         OpscopeError: with line and column.
     """
     scripts, script = parse_mel_file(Source(name, text).whole(), name)
-    is_cntk = isinstance(target, CntkTarget)
-    session = CntkSession(target) if is_cntk else OtherSession(target)
+    is_cntk = target.family == "cntk"
+    session = CntkSession(target, target.network) if is_cntk else OtherSession(target)
     for ndl in scripts:
         for macro in ndl.macros:
             session.macros.define(macro)
@@ -73,9 +73,6 @@ class _Session(Session):
 class CntkSession(_Session):
     """A session over a network of CNTK's; other models may be loaded to copy from."""
 
-    def __init__(self, target: CntkTarget) -> None:
-        super().__init__(target, target.network)
-
 
 class OtherSession(_Session):
     """A session over another kind of network, whose names stand for themselves."""
@@ -111,6 +108,6 @@ class OtherSession(_Session):
     def _foreign(self, what: str, text: Text) -> Exception:
         return located(
             VariableError,
-            f"{what} is for networks of CNTK's, and this is {self.target.kind}",
+            f"{what} is for networks of CNTK's, and this is {self.target.what}",
             text.locate(),
         )

@@ -1,4 +1,4 @@
-"""Inputs that an export is checked with, and what is computed from them here."""
+"""Inputs that what is written is checked with, and what is computed from them here."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ....framework.base.errors import OpscopeError
-from ....framework.base.scope import Scope
-from ....framework.base.sequence import Sequences
-from ....framework.ir.op_list import VarDecl
-from ....framework.ir.operation import Operator
-from ....framework.runtime.predict import Predictor
-from .checking import Case, ExportError, Values
-from .net import Inference
+from ...framework.base.errors import OpscopeError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import Sequences
+from ...framework.ir.op_list import VarDecl
+from ...framework.ir.operation import Operator
+from ...framework.runtime.predict import Predictor
+from .form import ExportError, Inference
+
+Values = Mapping[str, np.ndarray]
+"""Arrays by the name of an input or output."""
+Case = tuple[Values, Values]
+"""Inputs, and the outputs that were computed here from them."""
 
 _SIZES = ((1, 1), (3, 7), (2, 12))
 """Rows N and steps T of random inputs."""
@@ -79,7 +83,7 @@ class OwnRun:
         }
 
 
-def random_cases(run: NetRun, seed: int = 0) -> list[Case]:
+def random_cases(run: NetRun, seed: int = 0, use: str = "ONNX") -> list[Case]:
     """Random inputs of several sizes, with the outputs of our own executor.
 
     Raises:
@@ -114,8 +118,8 @@ def random_cases(run: NetRun, seed: int = 0) -> list[Case]:
                 why = error
     if not found:
         raise ExportError(
-            f"ONNX: the net runs on no random input, so that nothing can be checked; give some that"
-            f" it runs on: {why}"
+            f"{use}: the net runs on no random input, so that nothing can be checked; give some"
+            f" that it runs on: {why}"
         )
     return found
 

@@ -1,4 +1,4 @@
-"""Networks of CNTK in inference form: what their lowering gives, with dense inputs.
+"""Networks of CNTK in inference form.
 
 A sample of CNTK's shape [d1 x ... x dk] is an array [dk, ..., d1]. An input with a dynamic axis is
 [T, dk, ..., d1], the samples of one sequence, or, where nothing looks along the sequence,
@@ -12,17 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from ....cntk.lower import Lowered, Sparse, lower
-from ....cntk.lower.emitter import dims, size
-from ....cntk.lower.table import TABLE
-from ....cntk.network.network import Network
-from ....cntk.network.nodes.node import Node
-from ....cntk.run.runtime import CntkNet
-from ....framework.base.errors import VariableError, nearest
-from ....framework.ir.desc import INPUT, make_op, make_var
-from ....framework.ir.op_list import OpList, OpNode
-from .checking import ExportError
-from .net import Inference, inference_form
+from ...cntk.lower import Lowered, lower
+from ...cntk.lower.emitter import dims
+from ...cntk.lower.table import is_criterion
+from ...cntk.network.network import Network
+from ...cntk.network.nodes.node import Node
+from ...cntk.run.runtime import CntkNet
+from ...framework.base.errors import VariableError, nearest
+from ...framework.ir.desc import INPUT, make_op
+from ...framework.ir.names import COPY_OP
+from ...framework.ir.op_list import OpList
+from .form import ExportError, Inference, inference_form
 
 
 class CntkRun:
@@ -31,6 +31,7 @@ class CntkRun:
     Args:
         net: it, with its values.
         outputs: names of nodes; by default the network's output nodes.
+        use: what it is written to, for errors.
 
     Attributes:
         inference: what is exported. arrays: its parameters. one_hot: inputs of words, dense here.
@@ -40,22 +41,24 @@ class CntkRun:
         ExportError: positions in sequences that only values tell.
     """
 
-    def __init__(self, net: CntkNet, outputs: Iterable[str] | None = None) -> None:
+    def __init__(
+        self, net: CntkNet, outputs: Iterable[str] | None = None, use: str = "ONNX"
+    ) -> None:
         net = net if net.dtype == np.float32 else _single(net)
         self._net = net
-        self._roots = _roots(net.network, outputs)
-        lowered = lower(net.network, self._roots, net.dtype)
+        self._roots = _roots(net.network, outputs, use)
+        lowered = lower(net.network, self._roots, net.dtype, inference=True)
         if lowered.conditions:
             node = lowered.conditions[0]
             raise ExportError(
-                f"ONNX: {node.name} ({node.operation}): which rows it takes is known from values"
+                f"{use}: {node.name} ({node.operation}): which rows it takes is known from values"
                 " alone, so that nothing after it has a shape; export the network before it"
             )
         self.one_hot: Collection[str] = {
             node.name for node, sparse in lowered.inputs.items() if sparse
         }
-        op_list, names = _dense(lowered, self._roots)
-        form = inference_form(op_list, names)
+        op_list, names = _declared(lowered, self._roots)
+        form = inference_form(op_list, names, use)
         specs = dict(form.specs)
         for node, name in zip(self._roots, names, strict=True):
             if name not in specs:
@@ -97,39 +100,26 @@ def _single(net: CntkNet) -> CntkNet:
     return made
 
 
-def _roots(network: Network, outputs: Iterable[str] | None) -> list[Node]:
+def _roots(network: Network, outputs: Iterable[str] | None, use: str) -> list[Node]:
     if outputs is None:
-        found = [node for node in network.groups["output"] if not _is_criterion(node)]
+        found = [node for node in network.groups["output"] if not is_criterion(node)]
         if not found:
-            raise VariableError("ONNX: the network has no output nodes: name those to export")
+            raise VariableError(f"{use}: the network has no output nodes: name those to export")
         return found
     found = []
     for name in outputs:
         node = network.nodes.get(name)
         if node is None:
             hint = nearest(name, network.nodes)
-            raise VariableError(f"ONNX: the network has no node {name!r}{hint}")
+            raise VariableError(f"{use}: the network has no node {name!r}{hint}")
         found.append(node)
     return found
 
 
-def _is_criterion(node: Node) -> bool:
-    lowering = TABLE.get(node.operation)
-    return lowering is not None and lowering.__module__.endswith("criteria")
-
-
-def _dense(lowered: Lowered, roots: list[Node]) -> tuple[OpList, list[str]]:
-    """The operators with dense inputs in place of sparse rows, and the variables of the outputs,
-    which are called as their nodes are."""
+def _declared(lowered: Lowered, roots: list[Node]) -> tuple[OpList, list[str]]:
+    """The operators, with inputs that are sequences declared as such, and the variables of the
+    outputs, which are called as their nodes are."""
     net = lowered.op_list.copy()
-    rows = {Sparse.of(node.name): node for node, sparse in lowered.inputs.items() if sparse}
-    gone = {name for sparse in rows for name in sparse.slots.values()}
-    by_values = {sparse.values: node for sparse, node in rows.items()}
-    net.ops = [made for op in net.ops for made in _without_sparse(op, by_values)]
-    net.vars = [var for var in net.vars if var.name not in gone]
-    for node in rows.values():
-        dtype = next(v.dtype for v in lowered.op_list.vars if v.name == Sparse.of(node.name).values)
-        net.vars.append(make_var(node.name, (-1, *dims(node)), dtype, INPUT))
     axes = {node.name: node.axis for node in lowered.inputs}
     net.vars = [
         var.changed(sequence_levels=1) if axes.get(var.name) in lowered.sequences else var
@@ -139,33 +129,6 @@ def _dense(lowered: Lowered, roots: list[Node]) -> tuple[OpList, list[str]]:
     for node in roots:
         name = lowered.values[node]
         if name != node.name:
-            net.ops.append(make_op("assign", {"x": name}, {"out": node.name}))
+            net.ops.append(make_op(COPY_OP, {"x": name}, {"out": node.name}))
         names.append(node.name)
     return net, names
-
-
-def _without_sparse(op: OpNode, inputs: Mapping[str, Node]) -> list[OpNode]:
-    """An operator over sparse rows as operators over dense ones."""
-    values = op.inputs.get("values")
-    node = inputs.get(values[0]) if values else None
-    if node is None or op.type not in ("cntk.sparse_times", "cntk.to_dense"):
-        return [op]
-    width = size(node)
-    if op.type == "cntk.to_dense":
-        shape = {"shape": (-1, int(op.attrs["width"]))}
-        return [make_op("reshape", {"x": node.name}, dict(op.outputs), shape, source=op.source)]
-    out = op.outputs["out"][0]
-    parts, turned = int(op.attrs.get("parts", 1)), bool(op.attrs.get("transpose", False))
-    cut, flat = f"{out}@ROWS", f"{out}@FLAT"
-    rows = {"shape": (-1, width) if parts == 1 else (-1, parts, width // parts)}
-    made = [make_op("reshape", {"x": node.name}, {"out": cut}, rows)]
-    weights = op.inputs["w"][0]
-    matrix = {"shape": (-1, width // parts) if turned else (width // parts, -1)}
-    made.append(make_op("reshape", {"x": weights}, {"out": flat}, matrix))
-    product = out if parts == 1 else f"{out}@PARTS"
-    reads = {"x": cut, "y": flat}
-    how = {"transpose_y": turned}
-    made.append(make_op("matmul", reads, {"out": product}, how, source=op.source))
-    if parts > 1:
-        made.append(make_op("flatten", {"x": product}, {"out": out}, {"axis": 1}))
-    return made

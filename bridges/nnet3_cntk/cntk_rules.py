@@ -8,19 +8,12 @@ import numpy as np
 
 from ...cntk.network.nodes import geometry
 from ...cntk.network.nodes.node import Node
+from ...operators.names import both
 from .assembly import Value, scaled, width
 from .cntk_walk import ABSORBS, Conversion, converts, refuse, size
 
 _PRODUCTS = ("Times", "TransposeTimes")
-_NONLINEAR = {
-    "Sigmoid": "SigmoidComponent",
-    "Tanh": "TanhComponent",
-    "RectifiedLinear": "RectifiedLinearComponent",
-    "Softmax": "SoftmaxComponent",
-    "LogSoftmax": "LogSoftmaxComponent",
-}
-
-
+_NONLINEAR = {"Softmax": "SoftmaxComponent", **both("cntk", "nnet3")}
 NORM_FLOOR = 2.0**-66
 """What NormalizeComponent takes at least for the mean square of a row."""
 _NO_LIMIT = 1e38
@@ -207,8 +200,8 @@ def convert_element_times(c: Conversion, node: Node) -> Value:
 @converts("PerDimMeanVarNormalization")
 def convert_per_dim_mean_var_normalization(c: Conversion, node: Node) -> Value:
     data, mean, deviation = node.inputs
-    centred = _offset(c, node, c.whole(data, node), mean, -1.0, "centred")
-    return _scale(c, node, centred, deviation)
+    centered = _offset(c, node, c.whole(data, node), mean, -1.0, "centered")
+    return _scale(c, node, centered, deviation)
 
 
 @converts("PerDimMeanVarDeNormalization")
@@ -243,7 +236,7 @@ def convert_log(c: Conversion, node: Node) -> Value:
     return c.component(node, (), value, "LogSoftmaxComponent", f"dim={width(value)}")
 
 
-# Normalisation and dropout
+# Normalization and dropout
 
 
 @converts("BatchNormalization")
@@ -254,7 +247,7 @@ def convert_batch_normalization(c: Conversion, node: Node) -> Value:
     scale, bias, mean, variance = (_per_column(c, node, child) for child in parameters)
     learned = any(_rate(child) for child in parameters[:2])
     plain = not learned and not bias.any() and np.ptp(scale) == 0 and scale[0] > 0
-    count, centre = max(float(node.attributes["samplesSeen"]), 1.0), mean.astype(np.float64)
+    count, center = max(float(node.attributes["samplesSeen"]), 1.0), mean.astype(np.float64)
     config = f"dim={scale.size} epsilon={node.attributes['epsilon']:.9g} test-mode=true"
     value = c.component(
         node,
@@ -264,8 +257,8 @@ def convert_batch_normalization(c: Conversion, node: Node) -> Value:
         f"{config} target-rms={scale[0]:.9g}" if plain else config,
         "" if plain else "normalized",
         count=count,
-        stats_sum=centre * count,
-        stats_sumsq=(np.maximum(variance, 0) + centre * centre) * count,
+        stats_sum=center * count,
+        stats_sumsq=(np.maximum(variance, 0) + center * center) * count,
     )
     if plain:
         return value
@@ -275,7 +268,7 @@ def convert_batch_normalization(c: Conversion, node: Node) -> Value:
 
 
 def _per_column(c: Conversion, node: Node, child: Node) -> np.ndarray:
-    """A statistic, which a spatial normalisation has one of for each map, for every column."""
+    """A statistic, which a spatial normalization has one of for each map, for every column."""
     if child not in c.fixed:
         refuse(node, f"its parameter {child.name} varies from sample to sample")
     array = c.fixed[child].reshape(-1, order="F").astype(np.float32)

@@ -18,8 +18,8 @@ import numpy as np
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.node import Node
 from ...framework.base.errors import VariableError
-from ...nnet3.files.kaldi_io import Writer
-from ...nnet3.files.transition_model import TransitionModel
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.transition_model import TransitionModel
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
 from . import cntk_rules  # noqa: F401  fills the table of rules

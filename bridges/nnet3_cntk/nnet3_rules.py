@@ -7,16 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...cntk.network.nodes.node import Node
+from ...operators.names import both
 from .cntk_rules import NORM_FLOOR
 from .nnet3_walk import RULES, Place, Unrolling, converts, refuse
 
-_NONLINEAR = {
-    "SigmoidComponent": "Sigmoid",
-    "TanhComponent": "Tanh",
-    "RectifiedLinearComponent": "RectifiedLinear",
-    "SoftmaxComponent": "Softmax",
-    "LogSoftmaxComponent": "LogSoftmax",
-}
+_NONLINEAR = {"SoftmaxComponent": "Softmax", **both("nnet3", "cntk")}
 
 
 def _rate(c: Any) -> float:
@@ -194,7 +189,7 @@ def convert_scale_and_offset_component(u: Unrolling, c: Any, place: Place, x: No
     return _offset(u, c, place, c.offsets, out)
 
 
-# Nonlinearities and normalisation
+# Nonlinearities and normalization
 
 
 @converts(*_NONLINEAR)

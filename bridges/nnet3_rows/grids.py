@@ -12,7 +12,7 @@ class Grid:
 
     Attributes:
         first: the first time; the first frame of the input has time 0.
-        step: between neighbours.
+        step: between neighbors.
         last: no row is later than this; counted from the last frame where `moving`.
         moving: whether there are more rows the longer the input is.
     """
@@ -43,6 +43,27 @@ class Grid:
         if self.moving and unit % self.step:
             return self
         return replace(self, last=self.last - (self.last - self.first) % self.step)
+
+    def before(self, grid: Grid, offset: int) -> int | None:
+        """How many rows lie before that at `offset` for a grid's first row; None: there is none."""
+        count, odd = divmod(grid.first + offset - self.first, self.step)
+        return None if odd or count < 0 else count
+
+    def behind(self, grid: Grid, offset: int) -> int | None:
+        """How many rows lie behind that at `offset` for a grid's last row; None: there is none."""
+        count, odd = divmod(self.last - grid.last - offset, self.step)
+        return None if odd or count < 0 else count
+
+    def has_slice(self, grid: Grid, offset: int) -> bool:
+        """Whether the rows at `offset` for those of a grid are every n-th one, for any length."""
+        if grid.step % self.step or (grid.first + offset - self.first) % self.step:
+            return False
+        return not grid.moving or (self.last - grid.last - offset) % self.step == 0
+
+    def is_on(self, period: int) -> bool:
+        """Whether all times are multiples of a period."""
+        single = not self.moving and self.rows(0) == 1
+        return not self.first % period and (single or not self.step % period)
 
     @property
     def never_empty(self) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
-from .....nnet3.graph.loops import IrregularError, Loop, Term, loop_of, order_of, parts_of
-from .....nnet3.graph.topology import Topology
-from .....nnet3.graph.units import Candidate
-from .....nnet3.language.descriptor import (
+from ...nnet3.graph.loops import IrregularError, Loop, Term, loop_of, order_of, parts_of
+from ...nnet3.graph.topology import Topology
+from ...nnet3.graph.units import Candidate
+from ...nnet3.language.descriptor import (
     BinarySumDescriptor,
     ConstantSumDescriptor,
     OptionalSumDescriptor,

@@ -13,14 +13,14 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
 
-from ....nnet3.components.base.dependence import Reads
-from ....nnet3.components.statistics import (
+from ...nnet3.components.base.dependence import Reads
+from ...nnet3.components.statistics import (
     StatisticsExtractionComponent,
     StatisticsPoolingComponent,
 )
-from ....nnet3.graph.loops import IrregularError, Loop, is_source
-from ....nnet3.graph.topology import Topology
-from ....nnet3.language.descriptor import (
+from ...nnet3.graph.loops import IrregularError, Loop, is_source
+from ...nnet3.graph.topology import Topology
+from ...nnet3.language.descriptor import (
     BinarySumDescriptor,
     ConstantSumDescriptor,
     OptionalSumDescriptor,
@@ -28,8 +28,8 @@ from ....nnet3.language.descriptor import (
     SumDescriptor,
 )
 from .grids import Grid, merged
+from .loops import GeneralLoop, loop_in
 from .reads import NotExportedError, Read, reads_of
-from .recurrent.general import GeneralLoop, loop_in
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,13 @@ class Border:
     right: int
     masked: bool
     reach: Reach
+
+    @property
+    def outer(self) -> Grid:
+        """The grid with the rows around it."""
+        inner = self.inner
+        first, last = inner.first - self.left * inner.step, inner.last + self.right * inner.step
+        return replace(inner, first=first, last=last)
 
 
 @dataclass
@@ -152,6 +159,19 @@ class Plan:
         if leaf not in self._reads:
             self._reads[leaf] = reads_of(leaf, self.topology.index)
         return self._reads[leaf]
+
+    def read_elsewhere(self, loop: Loop) -> list[int]:
+        """The members of a loop that nodes outside of it read; of column ranges their own."""
+        inside, nodes = set(loop.members), self.topology.nodes
+        return [
+            number
+            for number in loop.members
+            if nodes[number].kind != "descriptor"
+            and any(
+                reader not in inside and reader in self.grids
+                for reader in self.topology.readers_of[number]
+            )
+        ]
 
     # What can be computed
 

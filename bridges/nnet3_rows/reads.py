@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ....framework.base.errors import OpscopeError
-from ....nnet3.language.descriptor import ForwardingDescriptor
+from ...framework.base.errors import OpscopeError
+from ...nnet3.language.descriptor import ForwardingDescriptor
 from .grids import Grid, of_times
 
 _MOST = 10000

@@ -6,16 +6,18 @@ matrix for each of them and a bias, whichever products, cuts and sums it was wri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from .....framework.base.shape import ArraySpec
-from .....framework.ir.operation import Operator
-from .....framework.loops.recurrent.description import StepNet
+from ...framework.base.shape import ArraySpec
+from ...framework.ir.operation import Operator
+from ...framework.loops.recurrent.description import StepNet
 
+_COPIES = ("assign", "stop_gradient", "dropout")
+"""Operators that give what they take, at inference."""
 _ACTIVATIONS = {"tanh": "Tanh", "sigmoid": "Sigmoid", "relu": "Relu"}
 
 
@@ -82,15 +84,12 @@ class _Reader:
 
     def op(self, name: str, *types: str) -> Operator | None:
         """The operator that makes a variable, if it is one of `types`; copies are seen through."""
-        found = self.made.get(name)
-        while found is not None and found.type in ("assign", "stop_gradient", "dropout"):
-            name = found.inputs["x"][0]
-            found = self.made.get(name)
+        found = self.made.get(self.plain(name))
         return found if found is not None and found.type in types else None
 
     def plain(self, name: str) -> str:
         """The variable that copies lead to."""
-        while name in self.made and self.made[name].type in ("assign", "stop_gradient"):
+        while name in self.made and self.made[name].type in _COPIES:
             name = self.made[name].inputs["x"][0]
         return name
 
@@ -122,6 +121,23 @@ class _Reader:
         self._cuts[below] = whole.inputs["x"][0], slice(begin, begin + sections[place])
         return below
 
+    def less(self, name: str, other: str) -> bool:
+        """Whether a variable is 1 less another one."""
+        other = self.plain(other)
+        op = self.op(other, "sigmoid")
+        below = None if op is None else self.linear(op.inputs["x"][0])
+        if below is None or other in self.sources:
+            return False
+        self.sources[other] = below.width
+        form = self.linear(name)
+        del self.sources[other]
+        return (
+            form is not None
+            and set(form.parts) == {other}
+            and bool((form.bias == 1).all())
+            and np.array_equal(form.parts[other], -np.eye(below.width))
+        )
+
     def linear(self, name: str, depth: int = 0) -> _Linear | None:
         """A variable [rows, N] as a linear function of the sources; None where it is none."""
         if name in self._cuts:
@@ -144,21 +160,41 @@ class _Reader:
         return None if found is None else np.asarray(found, np.float64)
 
     def _read_affine(self, op: Operator, name: str, depth: int) -> _Linear | None:
-        x, w = self.linear(op.inputs["x"][0], depth), self._constant(op, "w")
-        if x is None or w is None or op.attrs["num_flatten_dims"] not in (-1, 1):
+        w = self._constant(op, "w")
+        if w is None or op.attrs["num_flatten_dims"] not in (-1, 1):
             return None
+        found = self._product(op.inputs["x"][0], w, depth)
         bias = self._constant(op, "b") if op.inputs.get("b") else np.zeros(w.shape[1])
-        if bias is None:
+        if found is None or bias is None:
             return None
-        found = x.mapped(lambda part: part @ w)
         return replace(found, bias=found.bias + bias)
 
     def _read_matmul(self, op: Operator, name: str, depth: int) -> _Linear | None:
-        x, w = self.linear(op.inputs["x"][0], depth), self._constant(op, "y")
-        if x is None or w is None or w.ndim != 2 or op.attrs["transpose_x"]:
+        w = self._constant(op, "y")
+        if w is None or w.ndim != 2 or op.attrs["transpose_x"]:
             return None
         w = (w.T if op.attrs["transpose_y"] else w) * op.attrs["alpha"]
-        return x.mapped(lambda part: part @ w)
+        return self._product(op.inputs["x"][0], w, depth)
+
+    def _product(self, name: str, w: np.ndarray, depth: int) -> _Linear | None:
+        """A variable times a matrix, of which sources take rows: products by ones would be slow."""
+        joined = self.op(name, "concat")
+        if self.sources.get(self.plain(name)) == len(w):
+            return _Linear({self.plain(name): w}, np.zeros(w.shape[1]))
+        if joined is None or joined.attrs["axis"] not in (1, -1) or depth > 50:
+            x = self.linear(name, depth)
+            return None if x is None else x.mapped(lambda part: part @ w)
+        total, begin = _Linear({}, np.zeros(w.shape[1])), 0
+        for each in joined.inputs["x"]:
+            width = self.sources.get(self.plain(each), 0)
+            if not width:
+                form = self.linear(each, depth)
+                width = 0 if form is None else form.width
+            part = self._product(each, w[begin : begin + width], depth + 1) if width else None
+            if part is None:
+                return None
+            total, begin = total + part, begin + width
+        return total
 
     def _read_add(self, op: Operator, name: str, depth: int) -> _Linear | None:
         return self._sum(op.inputs["x"] + op.inputs["y"], depth)
@@ -243,6 +279,43 @@ class _Reader:
         return x if fits else None
 
 
+def layer_cell(
+    kind: str, attrs: Mapping[str, Any], weights: Mapping[str, np.ndarray]
+) -> Cell | None:
+    """The operator of ONNX that a whole layer is; None where ONNX has none.
+
+    Args:
+        kind: `simple_rnn`, `lstm` or `gru`. attrs: of the layer. weights: arrays by slot.
+    """
+    w_x, w_h, b = weights["w_x"], weights["w_h"], weights["b"]
+    after = np.zeros_like(b)
+    if kind == "lstm":
+        if "w_proj" in weights:
+            return None
+        type_, order, how = "LSTM", (0, 3, 1, 2), {}  # i, f, g, o -> i, o, f, c
+    elif kind == "gru":  # r, z, n -> z, r, h
+        type_, order, how = "GRU", (1, 0, 2), {"linear_before_reset": int("b_h" in weights)}
+        if "w_n" in weights:
+            w_h = np.concatenate([w_h, weights["w_n"]], axis=1)
+        after = weights.get("b_h", after)
+    elif attrs["activation"] in _ACTIVATIONS:
+        type_, order, how = "RNN", (0,), {"activations": [_ACTIVATIONS[attrs["activation"]]]}
+    else:
+        return None
+
+    def ordered(array: np.ndarray) -> np.ndarray:
+        """Gates, side by side in the columns, in ONNX's order one below the other."""
+        parts = np.split(array.T, len(order))
+        return np.concatenate([parts[gate] for gate in order])
+
+    biases = np.concatenate([ordered(b), ordered(after)])[None]
+    p = None
+    if any(f"p_{gate}" in weights for gate in "iof"):
+        none = np.zeros(attrs["size"], w_x.dtype)
+        p = np.concatenate([weights.get(f"p_{gate}", none) for gate in "iof"])[None]
+    return Cell(type_, ["x"], "out", [], ordered(w_x)[None], ordered(w_h)[None], biases, p, how)
+
+
 def find_cell(
     step: StepNet, arrays: Mapping[str, np.ndarray], specs: Mapping[str, ArraySpec]
 ) -> Cell | None:
@@ -252,8 +325,7 @@ def find_cell(
         arrays: parameters among its static links. specs: of its variables.
     """
     widths: dict[str, int] = {}
-    links = [name for name in step.inputs if name not in arrays]
-    for name in [*links, *(memory.previous for memory in step.memories)]:
+    for name in [*step.inputs, *(memory.previous for memory in step.memories)]:
         shape = specs[name][0]
         if len(shape) != 2 or shape[1] < 0:
             return None
@@ -395,20 +467,24 @@ def _rnn(step: StepNet, reader: _Reader) -> Cell | None:
 
 
 def _gru(step: StepNet, reader: _Reader) -> Cell | None:
-    """h' = n + z (h - n), the form of `gru_state`."""
     memory = step.memories[0]
-    for n_value, rest in reader.two(memory.state, "add"):
-        for z_gate, gap in reader.two(rest, "mul"):
-            z, less = reader.gate(z_gate), reader.op(gap, "sub")
-            n = reader.gate(n_value, "tanh")
-            if z is None or less is None or n is None:
-                continue
-            ends = reader.plain(less.inputs["x"][0]), reader.plain(less.inputs["y"][0])
-            if ends == (memory.previous, reader.plain(n_value)):
-                return _gru_after(step, reader, memory, z, n) or _gru_before(
-                    step, reader, memory, z, n
-                )
+    for z_gate, n_value in _mixes(reader, memory):
+        z, n = reader.gate(z_gate), reader.gate(n_value, "tanh")
+        if z is not None and n is not None:
+            return _gru_after(step, reader, memory, z, n) or _gru_before(step, reader, memory, z, n)
     return None
+
+
+def _mixes(reader: _Reader, memory: Any) -> Iterator[tuple[str, str]]:
+    """z and n of h' = n + z (h - n), the form of `gru_cell`, or of h' = (1 - z) n + z h."""
+    for first, second in reader.two(memory.state, "add"):
+        for z, mixed in reader.two(second, "mul"):
+            less = reader.op(mixed, "sub")
+            ends = [] if less is None else [reader.plain(less.inputs[slot][0]) for slot in "xy"]
+            if ends == [memory.previous, reader.plain(first)]:
+                yield z, first
+            if reader.plain(mixed) == memory.previous:
+                yield from [(z, n) for n, rest in reader.two(first, "mul") if reader.less(rest, z)]
 
 
 def _gru_after(step: StepNet, reader: _Reader, memory: Any, z: str, n: str) -> Cell | None:

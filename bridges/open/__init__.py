@@ -1,4 +1,5 @@
-"""What is in a file: `opscope.open(path)`, of any kind that `recognise` knows.
+"""What is in a file: `opscope.open(path)`, of any kind that `recognize` knows.
 
-May import framework, nnet3, cntk and the rooms recognise and onnx.
+Gives `FileInfo`: facts, with the model behind them. May import framework, nnet3, cntk and all
+other rooms of bridges.
 """

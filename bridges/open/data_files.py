@@ -13,20 +13,17 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.opener import open_file, read_file
 from ...framework.base.untrusted.values import plain, shown
-from ...nnet3.files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.tables.specifiers import ReadSpecifier
+from ...kaldi.tables.streams import Files
+from ...kaldi.tables.tables import read_script
 from ...nnet3.programs.base.file_kinds import TABLE
-from ...nnet3.tables.specifiers import ReadSpecifier
-from ...nnet3.tables.streams import Files
-from ...nnet3.tables.tables import read_script
-from ..recognise.recognising import FST_MAGIC
 from .info import FileInfo, first_line
 from .networks import tell_transitions
 
-_HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _LONGEST = 200
 _HEAD = 4096
 _OBJECT = re.compile(rb"\0B(<[A-Za-z]\w{0,40}>) ")
-_READ_FSTS = ("vector", "compact_acceptor")
 
 
 def table(info: FileInfo) -> None:
@@ -93,27 +90,25 @@ def request(info: FileInfo) -> None:
 
 
 def fst(info: FileInfo) -> None:
-    """An FST; of types that are not read here, what its header says."""
-    from ...nnet3.fst.fst_io import read_fst
+    """An FST; of types that are not read, what its header says."""
+    from ...kaldi.fst.byte_file import ByteFile
+    from ...kaldi.fst.fst_io import read_fst
+    from ...kaldi.fst.openfst import TYPES, is_openfst, read_header
 
-    with open_file(info.path) as file:  # what is not read here may be large
-        head = file.read(_HEAD)
-    start = 2 if head.startswith(b"\0B") else 0  # Kaldi's header
-    if head[start:].startswith(FST_MAGIC):
-        reader = Reader(head, name=info.path, binary=False, offset=start)
-        reader.read_bytes(len(FST_MAGIC))
-        kind, arc = _name(reader), _name(reader)
-        version, _, _, _, states, arcs = _HEADER.unpack(reader.read_bytes(_HEADER.size))
-        info.version = f"{plain(kind)} {version}, arcs {plain(arc)}"
-        if kind not in _READ_FSTS or arc != "standard":
-            told = f", {arcs:,} arcs" if arcs > 0 else ""
+    with open_file(info.path) as file:  # what is not read may be large
+        head = file.read(_HEAD).removeprefix(b"\0B")
+    if is_openfst(head):
+        header, _, states = read_header(ByteFile(head, info.path))
+        info.version = f"{plain(header.kind)} {header.version}, arcs {plain(header.arc)}"
+        if header.kind not in TYPES or header.arc != "standard":
+            told = f", {header.arcs:,} arcs" if header.arcs > 0 else ""
             info.facts.append(("header", f"{states:,} states{told}"))
+            kind = f"{header.kind} with arcs {header.arc}" if header.kind in TYPES else header.kind
             info.unusual.append(f"FSTs of type {plain(kind)} are not read here")
             return
     else:
         info.version = "text"
-    data = read_file(info.path)
-    found = read_fst(Reader(data, name=info.path, binary=False, offset=start))
+    found = read_fst(Reader(read_file(info.path), name=info.path, binary=False))
     what = "acceptor" if np.array_equal(found.ilabel, found.olabel) else "transducer"
     finals = int(np.isfinite(found.final).sum())
     info.facts += [
@@ -124,16 +119,9 @@ def fst(info: FileInfo) -> None:
         info.unusual.append("no start state: it is empty")
 
 
-def _name(reader: Reader) -> str:
-    (count,) = struct.unpack("<i", reader.read_bytes(4))
-    if not 0 < count <= 64:
-        raise reader.error(f"a name of {count} letters in the header of an FST")
-    return reader.read_bytes(count).decode("utf-8", "replace")
-
-
 def tree(info: FileInfo) -> None:
     """A decision tree."""
-    from ...nnet3.files.context_dependency import ContextDependency, answers
+    from ...kaldi.files.context_dependency import ContextDependency, answers
 
     reader = Reader(info.path)
     found = ContextDependency.read(reader)
@@ -146,7 +134,7 @@ def tree(info: FileInfo) -> None:
 
 def topology(info: FileInfo) -> None:
     """The topology of the HMMs of phones."""
-    from ...nnet3.files.transition_model import read_topology
+    from ...kaldi.files.transition_model import read_topology
 
     phones, _, entries = read_topology(Reader(info.path))
     sizes = Counter(len(states) for states in entries)
@@ -156,7 +144,7 @@ def topology(info: FileInfo) -> None:
 
 def transition_model(info: FileInfo) -> None:
     """A transition model alone, or one before a model that is not nnet3."""
-    from ...nnet3.files.transition_model import TransitionModel
+    from ...kaldi.files.transition_model import TransitionModel
 
     reader = Reader(info.path)
     tell_transitions(info, TransitionModel.read_from(reader))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import TYPE_CHECKING, cast
 
-from ...framework.base.untrusted.records import json_file, typed
 from ...framework.base.untrusted.values import plain
 from ...nnet3.network.vosk_folder import acoustic_model_of, options, subsampling_of
 from . import networks
-from .info import FileInfo, Port
+from .info import FileInfo
+
+if TYPE_CHECKING:
+    from ..torch.opened import TorchFolder
 
 _PARTS = {
     "ivector/final.ie": "an iVector extractor",
@@ -24,11 +25,8 @@ _PARTS = {
 
 def vosk(info: FileInfo) -> None:
     """The acoustic model, and what lies beside it."""
-    folder = info.path
-    info.path = acoustic_model_of(folder)
-    info.kind = "acoustic model"
+    folder, model = info.path, acoustic_model_of(info.path)
     networks.nnet3(info)
-    info.path, info.kind, model = folder, "vosk", info.path
     info.facts.insert(0, ("model", os.path.relpath(model, folder)))
     there = [text for name, text in _PARTS.items() if os.path.isfile(os.path.join(folder, name))]
     info.facts.append(("beside", ", ".join(there) or "nothing to decode with"))
@@ -40,9 +38,7 @@ def vosk(info: FileInfo) -> None:
             if name in settings
         ]
         info.facts.append(("features", f"MFCC {', '.join(told)}".strip()))
-    subsampling = subsampling_of(folder)
-    if subsampling is not None:
-        info.subsampling = subsampling
+    info.subsampling = subsampling_of(folder) or info.subsampling
     info.commands = [
         command.format(file=model)
         for command in (
@@ -57,12 +53,11 @@ def vosk(info: FileInfo) -> None:
 
 def torch(info: FileInfo) -> None:
     """A PyTorch module that was written here, by its config."""
-    path = os.path.join(info.path, "config.json")
-    config = typed(json_file(path), dict[str, Any], path)
+    model = cast("TorchFolder", info.model)
+    config = model.config
     info.version = plain(str(config.get("model_type", "unknown")))
     info.facts.append(("of", plain(str(config.get("origin", ""))) or "a network in memory"))
-    info.inputs = [Port(name, dims) for name, dims in _inputs(config)]
-    info.outputs = [Port(name, dims) for name, dims in _ports(config.get("outputs"))]
+    info.inputs, info.outputs = model.inputs, model.outputs
     contexts = config.get("left_context"), config.get("right_context")
     if type(contexts[0]) is int and type(contexts[1]) is int:
         info.context = contexts[0], contexts[1]
@@ -77,27 +72,3 @@ def torch(info: FileInfo) -> None:
     info.commands = [f"opscope from-torch {info.path} ORIGINAL{suffix} OUT{suffix}"]
     if not of_cntk:
         info.commands.append(f"opscope compare ORIGINAL{suffix} {info.path} --run-code")
-
-
-Named = Iterator[tuple[str, tuple[int, ...]]]
-
-
-def _inputs(config: dict[str, Any]) -> Named:
-    """Inputs of a module and the dimensions of a sample."""
-    if "inputs" in config:
-        yield from _ports(config["inputs"])
-        return
-    for name, key in (("input", "feature_dim"), ("ivector", "ivector_dim")):
-        dim = config.get(key)
-        if type(dim) is int and dim > 0:
-            yield name, (dim,)
-
-
-def _ports(given: object) -> Named:
-    """Names with a dimension or several; what else a config may hold is passed over."""
-    if not isinstance(given, dict):
-        return
-    for name, dims in cast("dict[str, object]", given).items():
-        listed = cast("list[object]", dims) if isinstance(dims, list) else [dims]
-        if all(type(dim) is int for dim in listed):
-            yield name, tuple(cast("list[int]", listed))

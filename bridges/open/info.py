@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...framework.base.atomic import PathLike
+from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.values import plain
+from ...framework.ir.op_list import OpList
+from ..model.model import Feed, Model, Port
+from ..model.opening import open_model
+
+if TYPE_CHECKING:
+    from ..edit.editor import Editor
 
 _MOST_TYPES = 12
 _MOST_LINES = 8
@@ -16,27 +25,11 @@ _WIDTH = 13
 _LONGEST = 300  # characters of an error in a line
 
 
-@dataclass(frozen=True)
-class Port:
-    """An input or output of a model.
-
-    Attributes:
-        name: of it. shape: its dimensions; None for one that varies, or a name of it.
-        note: what else is known: `feature`, an objective.
-    """
-
-    name: str
-    shape: tuple[int | str | None, ...] = ()
-    note: str = ""
-
-    def __str__(self) -> str:
-        dims = ", ".join("?" if dim is None else str(dim) for dim in self.shape)
-        return f"{plain(self.name)} [{dims}]" + (f", {self.note}" if self.note else "")
-
-
 @dataclass
 class FileInfo:
     """What a file is. `str(info)` is what `opscope open` prints.
+
+    Of a file that holds a network, the network is at hand: `desc`, `arrays`, `run`, `edit`, `save`.
 
     Attributes:
         path: of the file. kind: its name in `KINDS`. title: the kind, for people.
@@ -64,6 +57,54 @@ class FileInfo:
     facts: list[tuple[str, str]] = field(default_factory=list)
     unusual: list[str] = field(default_factory=list)
     commands: list[str] = field(default_factory=list)
+
+    @cached_property
+    def model(self) -> Model:
+        """The network in the file, read when it is first asked for.
+
+        Raises:
+            FormatError: it holds none, or several; it is damaged.
+        """
+        return open_model(self.path)
+
+    @property
+    def desc(self) -> OpList:
+        """The network as an op list: in operators, or in a dialect; errors as of `model`."""
+        return self.model.desc
+
+    @property
+    def arrays(self) -> Mapping[str, np.ndarray]:
+        """Its parameters and states by variable of `desc`; errors as of `model`."""
+        return self.model.arrays
+
+    def run(self, feed: Feed, fetch: Sequence[str] = ()) -> dict[str, Any]:
+        """Values of outputs for given inputs, in test mode.
+
+        Args:
+            feed: an array for each input: [frames, columns] of a network of Kaldi's, a sequence of
+                samples of one of CNTK's.
+            fetch: names of outputs, in CNTK's networks of any nodes, in nets of any variables;
+                without any all outputs.
+
+        Raises:
+            VariableError: unknown or missing names; a network of this kind does not run.
+            ShapeError: an array does not fit. FormatError: as of `model`.
+        """
+        return self.model.run(feed, fetch)
+
+    def edit(self) -> Editor:
+        """An editor of the network; see `opscope.edit`."""
+        from ..edit.editor import edit
+
+        return edit(self.path)
+
+    def save(self, path: PathLike) -> None:
+        """Write the network to another file in the format of this one, or as `.pb`.
+
+        Raises:
+            FormatError: networks of this kind are not saved. SaveError: it cannot be written.
+        """
+        self.edit().save(path)
 
     def lines(self) -> list[str]:
         """The lines of its text: a fact each."""

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 from collections import Counter
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.values import shown, whole_number
-from ..recognise.recognising import check_language
-from .info import FileInfo, Port, first_line, listed, not_finite
+from ...nnet3.network.vosk_folder import acoustic_model_of
+from ..recognize.recognizing import check_language
+from .info import FileInfo, first_line, listed, not_finite
 
 if TYPE_CHECKING:
     from ...nnet3.components.base.component import Component
+    from ...nnet3.network.model import AmNnetSimple
+    from ..model.cntk_models import CntkModel
+    from ..model.model import Model
+    from ..model.nnet3_models import Nnet3Model
+    from ..onnx.opened import OnnxFile
 
+_FOR_ANY = ("view", "show", "verify")
+"""Commands for models of ONNX whose operators need not be known here."""
 _BESIDE = "frame_subsampling_factor"
-_INPUTS = ("InputValue", "SparseInputValue")
 _MOST_READS = 2000  # to look for the context of a network that reads more takes minutes
 _RECURRENT = ("PastValue", "FutureValue")
 
@@ -27,50 +34,48 @@ _RECURRENT = ("PastValue", "FutureValue")
 
 def nnet3(info: FileInfo) -> None:
     """A raw network, an acoustic model, or a config or xconfig."""
-    from ...nnet3.files.kaldi_io import Reader
     from ...nnet3.network.model import AmNnetSimple
-    from ...nnet3.network.nnet import Nnet
 
     if info.kind in ("config", "xconfig"):
-        from ...nnet3.programs.listing import read_network
-
         try:
-            tell_nnet(info, read_network(info.path, info.kind))
+            tell_nnet(info, info.model)
         except OpscopeError as error:
             info.unusual.append(f"no network can be made of it alone: {first_line(error)}")
             return
         info.facts.append(("note", "its parameters are drawn when a network is made of it"))
         return
-    reader = Reader(info.path)
-    info.version = "binary" if bytes(reader.data[:2]) == b"\0B" else "text"
-    if info.kind == "nnet3":
-        tell_nnet(info, Nnet.read_from(reader))
-    else:
-        from ...nnet3.files.transition_model import TransitionModel
-
-        model = AmNnetSimple.read_from(reader)
-        tell_nnet(info, model.nnet)
-        found = TransitionModel.read_from(
-            Reader(model.transition_model, name=info.path, binary=model.binary)
-        )
-        tell_transitions(info, found)
-        priors = f"{model.priors.size:,}" if model.priors.size else "none"
-        info.facts.append(("priors", priors))
-        stored = model.left_context, model.right_context
-        if info.context is not None and stored != info.context:
-            info.unusual.append("the file tells of context {}, {}".format(*stored))
-    info.subsampling = _subsampling_beside(info.path)
+    model = cast("Nnet3Model", info.model)
+    info.version = "binary" if model.binary else "text"
+    tell_nnet(info, model)
+    if isinstance(model.network, AmNnetSimple):
+        _tell_acoustic(info, model.network)
+    info.subsampling = _subsampling_beside(
+        acoustic_model_of(info.path) if info.kind == "vosk" else info.path
+    )
 
 
-def tell_nnet(info: FileInfo, nnet: object) -> None:
+def _tell_acoustic(info: FileInfo, model: AmNnetSimple) -> None:
+    """Facts about what an acoustic model has besides its network."""
+    from ...kaldi.files.kaldi_io import Reader
+    from ...kaldi.files.transition_model import TransitionModel
+
+    found = TransitionModel.read_from(
+        Reader(model.transition_model, name=info.path, binary=model.binary)
+    )
+    tell_transitions(info, found)
+    info.facts.append(("priors", f"{model.priors.size:,}" if model.priors.size else "none"))
+    stored = model.left_context, model.right_context
+    if info.context is not None and stored != info.context:
+        info.unusual.append("the file tells of context {}, {}".format(*stored))
+
+
+def tell_nnet(info: FileInfo, model: Model) -> None:
     """Facts about a network of Kaldi's."""
     from ...nnet3.draw.summary import summary_lines
-    from ...nnet3.network.nnet import Nnet
 
-    assert isinstance(nnet, Nnet)
+    nnet = cast("Nnet3Model", model).nnet
     dims = nnet.node_dims()
-    info.inputs = [Port(node.name, (node.dim,)) for node in nnet.inputs()]
-    info.outputs = [Port(n.name, (dims[n.name],), str(n.objective)) for n in nnet.outputs()]
+    info.inputs, info.outputs = model.inputs, model.outputs
     info.parameters = nnet.num_parameters
     info.types = dict(Counter(component.type for component in nnet.components.values()))
     info.facts.append(("size", f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"))
@@ -104,7 +109,7 @@ def _reads(component: Component) -> int:
 
 def tell_transitions(info: FileInfo, model: object) -> None:
     """Facts about a transition model."""
-    from ...nnet3.files.transition_model import TransitionModel
+    from ...kaldi.files.transition_model import TransitionModel
 
     assert isinstance(model, TransitionModel)
     pdfs = int(model.tuples[:, 2:].max()) + 1
@@ -130,15 +135,15 @@ def _subsampling_beside(path: str) -> int | None:
 
 def cntk(info: FileInfo) -> None:
     """A model of CNTK's."""
-    from ...cntk.models.open_model import open_model
-
-    network, info.version = open_model(info.path)
-    tell_network(info, network)
+    model = cast("CntkModel", info.model)
+    info.version = model.format
+    tell_network(info, model)
 
 
 def cntk_script(info: FileInfo) -> None:
     """A config or a description of networks."""
     from ...cntk.programs.files import networks_of
+    from ..model.cntk_models import CntkModel
 
     try:
         check_language(info.path, info.kind)
@@ -148,40 +153,22 @@ def cntk_script(info: FileInfo) -> None:
         return
     info.facts.append(("networks", listed(list(networks)) or "none"))
     if len(networks) == 1:
-        tell_network(info, next(iter(networks.values())))
+        tell_network(info, CntkModel(next(iter(networks.values()))))
 
 
-def tell_network(info: FileInfo, network: object) -> None:
+def tell_network(info: FileInfo, model: CntkModel) -> None:
     """Facts about a network of CNTK's."""
-    from ...cntk.network.network import Network
-
-    assert isinstance(network, Network)
-    roles = {
-        node.name: role
-        for role in ("feature", "label")
-        for node in network.groups[role]
-        if node.operation in _INPUTS
-    }
-    nodes = network.nodes.values()
-    info.inputs = [
-        Port(node.name, tuple(node.shape or ()), roles.get(node.name, ""))
-        for node in nodes
-        if node.operation in _INPUTS
-    ]
-    info.outputs = [
-        Port(node.name, tuple(node.shape or ()), role)
-        for role in ("output", "criterion", "evaluation")
-        for node in network.groups[role]
-    ]
+    network = model.network
+    info.inputs, info.outputs = model.inputs, model.outputs
     info.parameters = network.parameter_count()
-    info.types = dict(Counter(node.operation for node in nodes))
+    info.types = dict(Counter(node.operation for node in network.nodes.values()))
     info.facts.append(("size", f"{len(network)} nodes, {network.precision}"))
     memories = sum(info.types.get(name, 0) for name in _RECURRENT)
     if memories:
         info.facts.append(("recurrent", f"{memories} memories, {len(network.loops)} loops"))
     if not network.groups["output"]:
         info.unusual.append("no output node is named")
-    values = {node.name: node.value for node in nodes if node.value is not None}
+    values = {node.name: node.value for node in network.nodes.values() if node.value is not None}
     info.unusual += not_finite(values)
 
 
@@ -207,8 +194,8 @@ def saved(info: FileInfo) -> None:
 
     from ...framework.files.checkpoint import SUFFIX, read_checkpoint
     from ...framework.files.saved import load_marked, paths_of, verify_parameters
-    from ...framework.ir.desc import INPUT
     from ...framework.runtime.initialize import persistent_vars
+    from ..model.net_models import NetModel
 
     beside = True
     if info.kind == "checkpoint":
@@ -233,16 +220,8 @@ def saved(info: FileInfo) -> None:
         info.title += f", in the dialect {shown(dialect)}"
     if info.kind == "net":
         _keep_commands(info, dialect, runs=bool(net.ops) and beside)
-    read = {name for op in net.ops for name in op.input_names()}
-    written = dict.fromkeys(name for op in net.ops for name in op.output_names())
-    declared = {var.name: var for var in net.vars}
-
-    def port(name: str) -> Port:
-        shape = declared[name].shape if name in declared else None
-        return Port(name, tuple(None if dim < 0 else dim for dim in shape or ()))
-
-    info.inputs = [port(var.name) for var in net.vars if var.kind == INPUT]
-    info.outputs = [port(name) for name in written if name and name not in read]
+    model = NetModel(net, {})
+    info.inputs, info.outputs = model.inputs, model.outputs
     held = persistent_vars(net)
     info.parameters = sum(math.prod(max(dim, 0) for dim in var.shape or ()) for var in held)
     info.types = dict(Counter(op.type for op in net.ops))
@@ -258,10 +237,8 @@ def _keep_commands(info: FileInfo, dialect: str, *, runs: bool) -> None:
     left_out = set[str]()
     if not runs or dialect:
         left_out |= {"run", "convert"} | ({"summary"} if dialect else set())
-    if not runs or dialect not in ("", "nnet3"):
-        left_out.add("edit")
     if not runs or dialect not in ("", "nnet3", "cntk"):
-        left_out |= {"compare", "to-onnx", "score"}
+        left_out |= {"edit", "compare", "to-onnx", "score"}
     info.commands = [text for text in info.commands if text.split()[1] not in left_out]
     form = {"nnet3": "raw", "cntk": "dnn"}.get(dialect)
     if form and runs:
@@ -292,15 +269,13 @@ def safetensors(info: FileInfo) -> None:
 
 def onnx(info: FileInfo) -> None:
     """A model of ONNX."""
-    from ..onnx.files.reading import read_model
-    from ..onnx.importing.graph import check_model
     from ..onnx.importing.model import refused
 
-    file = read_model(info.path)
-    proto = file.model
+    opened = cast("OnnxFile", info.model)
+    model, proto = opened.checked, opened.file.model
     info.version = f"IR {proto.ir_version}, " + ", ".join(
         f"opset {version}" if not domain else f"{shown(domain)} {version}"
-        for domain, version in list(file.opsets.items())[:4]
+        for domain, version in list(opened.file.opsets.items())[:4]
     )
     if proto.producer_name:
         info.facts.append(
@@ -308,11 +283,7 @@ def onnx(info: FileInfo) -> None:
         )
     info.types = dict(Counter(node.op_type for node in proto.graph.node))
     info.facts.append(("size", f"{len(proto.graph.node)} nodes"))
-    model = check_model(file)
-    for given, ports in ((model.inputs, info.inputs), (model.outputs, info.outputs)):
-        ports += [
-            Port(value.name, value.shape or (), str(value.dtype or value.kind)) for value in given
-        ]
+    info.inputs, info.outputs = opened.inputs, opened.outputs
     info.parameters = sum(array.size for array in model.arrays.values())
     info.facts += [
         ("metadata", f"{shown(name)}: {shown(text)}")
@@ -321,7 +292,7 @@ def onnx(info: FileInfo) -> None:
     info.unusual += not_finite(model.arrays)
     if unknown := list(dict.fromkeys(refused(model.graph))):
         info.unusual.append(f"not supported here: {listed(unknown)}")
-        info.commands = []
+        info.commands = [text for text in info.commands if text.split()[1] in _FOR_ANY]
     else:
         free = [v for v in model.inputs if not all(isinstance(d, int) for d in (v.shape or ())[1:])]
         shapes = "".join(f" --shape {quote(value.name)}=N,N,..." for value in free)

@@ -16,7 +16,7 @@ from .timed import Timed
 _WIDTH, _HEIGHT, _MARGIN = 1000.0, 18.0, 24.0
 _NARROWEST = 0.4  # pixels: what is narrower is left out
 _CHAR = 6.3  # pixels of a letter
-_COLOURS = ("#e4a15a", "#d98c5f", "#c9b458", "#8fb56a", "#6aa5b5", "#7f93c9", "#b583bd", "#cf7f92")
+_COLORS = ("#e4a15a", "#d98c5f", "#c9b458", "#8fb56a", "#6aa5b5", "#7f93c9", "#b583bd", "#cf7f92")
 
 
 @dataclass
@@ -58,12 +58,12 @@ class _Place(NamedTuple):
     part: _Part
     left: float
     top: float
-    colour: int
+    color: int
 
 
 def _draw(lines: list[str], place: _Place, whole: float) -> list[_Place]:
     """Draw a part; what is in it lies above it, from left to right."""
-    part, left, top, colour = place
+    part, left, top, color = place
     width = part.seconds / whole * _WIDTH
     if width < _NARROWEST:
         return []
@@ -73,7 +73,7 @@ def _draw(lines: list[str], place: _Place, whole: float) -> list[_Place]:
     lines.append(
         f"<g><title>{html.escape(told)}</title>"
         f'<rect x="{left:.2f}" y="{top:g}" width="{width:.2f}" height="{_HEIGHT - 1:g}"'
-        f' fill="{_COLOURS[colour % len(_COLOURS)]}" rx="1"/>'
+        f' fill="{_COLORS[color % len(_COLORS)]}" rx="1"/>'
     )
     if fitting > 2:
         at = f'x="{left + 3:.2f}" y="{top + 13:g}"'
@@ -81,6 +81,6 @@ def _draw(lines: list[str], place: _Place, whole: float) -> list[_Place]:
     lines.append("</g>")
     above = []
     for number, inner in enumerate(part.parts.values(), 1):
-        above.append(_Place(inner, left, top - _HEIGHT, colour + number))
+        above.append(_Place(inner, left, top - _HEIGHT, color + number))
         left += inner.seconds / whole * _WIDTH
     return above

@@ -10,7 +10,7 @@ from typing import Any
 from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import OpscopeError
 from ...framework.base.scope import Scope
-from ..view.opening import open_net
+from ..model.opening import open_model
 from ..view.profile import profile as measure
 from ..view.texts import bytes_text, seconds_text
 from ..view.viewing import ROWS, graph_of
@@ -137,9 +137,9 @@ def profile(
     """
     if rows < 1:
         raise OpscopeError(f"rows={rows}: at least 1 is wanted")
-    opened = open_net(net, scope, network)
-    graph = graph_of(opened)
-    measure(graph, opened, rows, seed)
+    model = open_model(net, scope, network=network, use="to look at").in_operators(rows)
+    graph = graph_of(model)
+    measure(graph, model, rows, seed)
     titles = {key: group.name or group.title for key, group in graph.groups.items()}
     timed = [
         Timed(
@@ -149,4 +149,4 @@ def profile(
         for item in graph.items.values()
         if item.time is not None
     ]  # fmt: skip
-    return Profile(opened.title, graph.profiled, timed)
+    return Profile(model.title, graph.profiled, timed)

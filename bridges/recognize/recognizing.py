@@ -7,26 +7,25 @@ from typing import BinaryIO
 
 from ...cntk.models.open_model import format_of
 from ...framework.base.errors import FormatError, SaveError
+from ...framework.base.plugins import call_plugin
 from ...framework.base.untrusted.opener import file_path, open_file
 from ...framework.files.saved import paths_of
+from ...kaldi.fst.openfst import is_openfst
 from ...nnet3.network.vosk_folder import acoustic_model_of
 from ...nnet3.programs.base.file_kinds import TABLE
 from ...nnet3.programs.base.file_kinds import kind_of_file as kaldi_kind
-from .kinds import KINDS, NAMES
+from .kinds import KINDS, SCRIPTS, kind_named, plugin_kinds, suffixed
 from .signs import is_safetensors, kaldi_token, kind_of_message, message_fields
-from .texts import kind_of_text
+from .texts import SUFFIXES, kind_of_text
 
 _SNIFFED = 1 << 20
 _MOST_TEXT = 1 << 16
-FST_MAGIC = b"\xd6\xfd\xb2\x7e"
 _MOST_NAME = 1 << 10
 _TORCH = ("model.py", "model.safetensors", "config.json")
 _NNET3_BEHIND = b"<Nnet3>"
 _CNTK = {"model": "model", "v2 model": "model", "checkpoint": "cntk checkpoint"}
-_LANGUAGES = {"ndl": ".ndl", "mel": ".mel", "brainscript": ".bs"}
 _NAMED = {
-    **{".pb": "net", ".checkpoint": "checkpoint", ".onnx": "onnx", ".safetensors": "safetensors"},
-    **{".ark": "archive", ".scp": "script file", ".npy": "array", ".npz": "arrays"},
+    kind.named: kind.name for kind in KINDS.values() if kind.named and kind.name not in SCRIPTS
 }
 """Kinds by the end of the name, for files whose content does not tell: what is wrong with such a
 file is what its reader says."""
@@ -44,15 +43,24 @@ def kind_of(path: str) -> str:
     if match := TABLE.match(path):
         return "script file" if match[1] == "scp" else "archive"
     if os.path.isdir(file_path(path)):
-        return "vosk" if acoustic_model_of(path) else "torch" if _is_torch(path) else ""
+        found = "vosk" if acoustic_model_of(path) else "torch" if _is_torch(path) else ""
+        return found or _plugged(path, b"")
     with open_file(path) as file:
         try:
             head = file.read(_SNIFFED)
             size = os.fstat(file.fileno()).st_size
-            found = _binary(path, file, head, size) or _text(path, head)
+            found = _binary(path, file, head, size) or _text(path, head) or _plugged(path, head)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror}") from error
     return found or _NAMED.get(os.path.splitext(path)[1].lower(), "")
+
+
+def _plugged(path: str, head: bytes) -> str:
+    """The kind of another package that a file is of, or ""."""
+    for kind in plugin_kinds():
+        if kind.matches is not None and call_plugin(kind.title, kind.matches, path, head):
+            return kind.name
+    return ""
 
 
 def known_kind(path: str) -> str:
@@ -65,7 +73,8 @@ def known_kind(path: str) -> str:
     if not kind:
         if is_empty(path):
             raise FormatError(f"{path}: the file is empty")
-        looked = "".join(f"\n{kind.title}: {kind.sign}" for kind in KINDS.values())
+        kinds = [*KINDS.values(), *plugin_kinds()]
+        looked = "".join(f"\n{kind.title}: {kind.sign}" for kind in kinds)
         what = "a folder that is" if os.path.isdir(path) else "a file that is"
         raise FormatError(f"{path}: {what} of no known kind; looked for:{looked}")
     return kind
@@ -83,9 +92,14 @@ def no_net(path: str, kind: str, use: str) -> FormatError:
         kind: of the file, "" for an unknown one. use: what the net was wanted for: `to look at`.
     """
     if kind:
-        return FormatError(f"{path}: {KINDS[kind].title}: it holds no net {use}")
+        return FormatError(f"{path}: {kind_named(kind).title}: it holds no net {use}")
     if is_empty(path):
         return FormatError(f"{path}: the file is empty")
+    if os.path.isdir(path):
+        return FormatError(
+            f"{path}: a folder without am/final.mdl and without model.py: neither a Vosk model nor"
+            " a module of `to-torch`"
+        )
     return FormatError(f"{path}: neither a net nor a file of Kaldi's or CNTK's that is known")
 
 
@@ -96,10 +110,11 @@ def check_name(path: str, kind: str) -> None:
         SaveError: the suffix is that of another kind.
     """
     suffix = os.path.splitext(path)[1].lower()
-    if suffix in NAMES and kind not in NAMES[suffix]:
+    named = suffixed(suffix)
+    if named and kind not in [each.name for each in named]:
         raise SaveError(
-            f"cannot write {path}: what is written is: {KINDS[kind].title}, and NAME{suffix} is"
-            f" the name of: {KINDS[NAMES[suffix][0]].title}; `opscope convert` makes other kinds"
+            f"cannot write {path}: what is written is: {kind_named(kind).title}, and NAME{suffix}"
+            f" is the name of: {named[0].title}; `opscope convert` makes other kinds"
         )
 
 
@@ -109,7 +124,7 @@ def check_language(path: str, kind: str) -> None:
     Raises:
         FormatError: `kind` is one of these languages, and the name has another suffix.
     """
-    suffix = _LANGUAGES.get(kind, "")
+    suffix = KINDS[kind].named if kind in SCRIPTS and kind != "cntk config" else ""
     if not path.lower().endswith(suffix):
         raise FormatError(
             f"{path}: {KINDS[kind].title} by its content: networks are built of files NAME{suffix}"
@@ -135,7 +150,7 @@ def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
         return "transition model"
     if kind:
         return kind
-    if head.removeprefix(b"\0B").startswith(FST_MAGIC):
+    if is_openfst(head.removeprefix(b"\0B")):
         return "fst"
     if is_safetensors(head, size):
         return "checkpoint" if b'"opscope.checkpoint"' in head else "safetensors"
@@ -179,7 +194,7 @@ def _text(path: str, head: bytes) -> str:
     suffix = os.path.splitext(path)[1].lower()
     if b"\0" not in head[:_MOST_TEXT]:
         text = head[:_MOST_TEXT].decode("utf-8", "replace")
-        if suffix in (".cntk", ".ndl", ".mel", ".bs"):
+        if suffix in SUFFIXES:
             return kind_of_text(text, suffix)
         found = "" if suffix in _NAMED else kaldi_kind(path)
         if found in ("request", "config", "xconfig", "value"):

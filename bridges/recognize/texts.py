@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from .kinds import KINDS, SCRIPTS
+
 _SLF = re.compile(r"^\s*(N|NODES)=\d+\s+(L|LINKS)=\d+", re.M)
 _MEL = re.compile(
     r"^\s*(\w+\s*=\s*)?(Load|Save|Dump|SetDefault|Copy|Unload)(Default)?(Model|Node|SubTree|"
@@ -28,7 +30,8 @@ _CTF = re.compile(r"(\d+\s*)?\|[A-Za-z_#]\w*(\s|$)")
 _HTK_LIST = re.compile(r"[^=\s]+=[^=\s]+\[\d+,\d+\]\s*$")
 _OPTION = re.compile(r"--[a-z][-\w.]*=")
 
-_SUFFIXES = {".cntk": "cntk config", ".ndl": "ndl", ".mel": "mel", ".bs": "brainscript"}
+SUFFIXES = {KINDS[kind].named: kind for kind in SCRIPTS}
+"""The languages of CNTK by the suffixes of their files."""
 _COMMENTS = ("#", "//", "%")
 
 
@@ -44,8 +47,8 @@ def kind_of_text(text: str, suffix: str) -> str:
         return ""
     if lines[0].strip() == "#!MLF!#":
         return "mlf"
-    if suffix in _SUFFIXES:
-        return _SUFFIXES[suffix]
+    if suffix in SUFFIXES:
+        return SUFFIXES[suffix]
     if _SLF.search(text):
         return "htk lattice"
     plain = [line for line in lines if not line.lstrip().startswith(_COMMENTS)]

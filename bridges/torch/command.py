@@ -24,7 +24,7 @@ import click
 def to_torch(
     file: str, folder: str, outputs: tuple[str, ...], frame_subsampling_factor: int, whole: bool
 ) -> None:
-    """Write the network in FILE (nnet3's .raw or .mdl, CNTK's .dnn or .cmf) as a PyTorch module
+    """Write the network in FILE (of nnet3, CNTK or saved by opscope) as a PyTorch module
     into FOLDER: source, weights, config, and check.py, which shows that its outputs are ours."""
     from .to_torch import to_torch as write
 
@@ -48,9 +48,13 @@ def to_torch(
 def from_torch(folder: str, original: str, target: str) -> None:
     """Write the model file ORIGINAL with the weights in FOLDER, which `to-torch` made of it and in
     which they have been trained, to TARGET."""
+    from .folder import config_in
     from .returning import weights_from_torch
-    from .to_torch import is_cntk
 
     changed = weights_from_torch(folder, original, target)
-    what = "parameters have new values" if is_cntk(original) else "components have new weights"
+    what = (
+        "parameters have new values"
+        if config_in(folder)[0]["model_type"] == "cntk"
+        else "components have new weights"
+    )
     click.echo(f"{target}: {len(changed)} {what}")

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 WIDTH = 96
 """Of a line."""
 _OPEN, _CLOSE = "([{", ")]}"
+
+
+def unpacked(names: Sequence[str]) -> str:
+    """The left side of an assignment that takes a tuple of so many apart."""
+    return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
 
 
 def wrapped(line: str, indent: int) -> list[str]:
@@ -50,7 +57,8 @@ def _largest(text: str) -> tuple[int, int]:
 
 def _members(inside: str) -> list[str]:
     """The members of a list: commas in brackets divide nothing."""
-    found, depth = [""], 0
+    found = [""]
+    depth = 0
     for c in inside:
         depth += (c in _OPEN) - (c in _CLOSE)
         if c == "," and not depth:
@@ -58,3 +66,24 @@ def _members(inside: str) -> list[str]:
         else:
             found[-1] += c
     return [part.strip() for part in found]
+
+
+def atom(text: str) -> str:
+    """An expression that may be followed by an attribute or an index."""
+    depth, bare = 0, True
+    for c in text:
+        depth += (c in "([") - (c in ")]")
+        bare = bare and not (c == " " and not depth)
+    return text if bare else f"({text})"
+
+
+def bare(text: str) -> str:
+    """An expression without brackets around all of it."""
+    if not text.startswith("(") or not text.endswith(")"):
+        return text
+    depth = 0
+    for place, c in enumerate(text):
+        depth += (c in "([") - (c in ")]")
+        if not depth and place < len(text) - 1 or depth == 1 and c == ",":
+            return text
+    return text[1:-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 STEPS: Final = """    if torch.compiler.is_exporting():  # one operator for any T
@@ -22,23 +24,6 @@ STEPS: Final = """    if torch.compiler.is_exporting():  # one operator for any 
 """The middle of functions that run `step` over `rows`, times first, from `states` on: `found`."""
 
 HELPERS: Final[dict[str, str]] = {
-    "Renorm": '''class Renorm(nn.Module):
-    """Scales blocks of columns of each frame to a root mean square; x [N, C, T]."""
-
-    def __init__(self, block_dim, target_rms=1.0, add_log_stddev=False):
-        super().__init__()
-        self.block_dim, self.target_rms = block_dim, target_rms
-        self.add_log_stddev = add_log_stddev
-
-    def forward(self, x):
-        blocks = x.unflatten(1, (-1, self.block_dim))
-        power = blocks.square().mean(2, keepdim=True) / self.target_rms**2
-        rms = power.clamp(min=2.0**-66).sqrt()
-        y = blocks / rms
-        if self.add_log_stddev:
-            y = torch.cat([y, (self.target_rms * rms).log()], 2)
-        return y.flatten(1, 2)
-''',
     "ScaleOffset": '''class ScaleOffset(nn.Module):
     """x * scale + offset for each column, x [N, C, ...]; they repeat for blocks of `dim`."""
 
@@ -97,10 +82,9 @@ HELPERS: Final[dict[str, str]] = {
 ''',
 }
 
-MODEL: Final = '''"""{title}
+_MODEL: Final = '''"""{title}
 
-Written by opscope. Layers have the names of the network's components, with _ for
-other signs. Inside, values are [N, columns, T].
+Written by opscope. {about}
 """
 
 from pathlib import Path
@@ -111,10 +95,8 @@ from torch import nn
 from torch.nn import functional as F
 
 {helpers}
-class Nnet3Model(nn.Module):
-    """{arguments}
-
-    A network of {parameters} parameters. {edges}; {rows}.
+class {model}(nn.Module):
+    """{details}
     """
 
     def __init__(self):
@@ -127,18 +109,35 @@ class Nnet3Model(nn.Module):
 
 def load(folder):
     """The model with the weights in a folder, in evaluation mode."""
-    model = Nnet3Model()
+    model = {model}()
     model.load_state_dict(load_file(Path(folder) / "model.safetensors"))
     return model.eval()
 
 
 def save(model, folder):
-    """Write the weights into a folder, from which `opscope from-torch` takes them."""
+    """Write the weights into a folder{back}."""
     state = {{name: each.detach().cpu().contiguous() for name, each in model.state_dict().items()}}
     save_file(state, Path(folder) / "model.safetensors", metadata={{"format": "pt"}})
 '''
 
-CHECK: Final = '''"""Runs the model in this folder on recorded inputs: are its outputs opscope's?
+
+def model_source(
+    *, helpers: Iterable[str], methods: str = "", returns: bool = True, **parts: str
+) -> str:
+    """The text of `model.py`.
+
+    Args:
+        helpers: source of functions and classes. methods: of the class, beside `forward`.
+        returns: whether `opscope from-torch` takes its weights.
+        parts: `title`, `about`: the first comment; `model`: the name of the class; `details`: its
+            comment; `modules`, `signature`, `forward`: its source.
+    """
+    listed = "".join(f"\n{each}\n" for each in helpers)
+    back = ", from which `opscope from-torch` takes them" if returns else ""
+    return _MODEL.format(helpers=listed, methods=methods, back=back, **parts)
+
+
+_CHECK: Final = '''"""Runs the model in this folder on recorded inputs: are its outputs opscope's?
 
     python check.py
 
@@ -163,12 +162,12 @@ def main():
     cases = sorted({name.split(".", 1)[0] for name in recorded})
     bad = 0
     for case in cases:
-        given = [recorded[f"{case}.{name}"][None] for name in ARGUMENTS]
+        given = [recorded[f"{case}.{name}"]@axis@ for name in ARGUMENTS]
         with torch.no_grad():
             found = model(*given)
         found = found if isinstance(found, dict) else {OUTPUTS[0]: found}
         for name in OUTPUTS:
-            wanted, here = recorded[f"{case}.output.{name}"], found[name][0]
+            wanted, here = recorded[f"{case}.output.{name}"], found[name]@first@
             if wanted.shape != here.shape:
                 raise SystemExit(f"{name}: {tuple(here.shape)}, not {tuple(wanted.shape)}")
             worst = float((here - wanted).abs().max())
@@ -185,3 +184,15 @@ WORDS = {True: "equal", False: "NOT EQUAL"}
 if __name__ == "__main__":
     sys.exit(main())
 '''
+
+
+def check_source(arguments: Sequence[str], outputs: Sequence[str], whole: bool = False) -> str:
+    """The text of `check.py`.
+
+    Args:
+        whole: whether what is recorded has the axis N.
+    """
+    found = _CHECK.replace("@arguments@", json.dumps(list(arguments)))
+    found = found.replace("@outputs@", json.dumps(list(outputs)))
+    axis, first = ("", "") if whole else ("[None]", "[0]")
+    return found.replace("@axis@", axis).replace("@first@", first)

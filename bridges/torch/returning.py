@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, cast
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
-from ..recognise.kinds import KINDS
-from ..recognise.recognising import check_name, kind_of
-from .folder import config_in
-from .to_torch import is_cntk
+from ..model.opening import model_kind
+from ..recognize.kinds import kind_named
+from ..recognize.recognizing import check_name
+from .folder import config_in, refuse_original
+from .to_torch import model_of_file
+
+if TYPE_CHECKING:
+    from ..model.cntk_models import CntkModel
+    from ..model.nnet3_models import Nnet3Model
 
 
 def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -> list[str]:
@@ -17,7 +23,7 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
 
     Tensors that have not changed leave their component or parameter as it is, to the last bit; all
     else of the original stays (transition model, priors, statistics of nonlinearities; criteria,
-    labels; learning rates). Statistics of Kaldi's batch normalisation take the module's means and
+    labels; learning rates). Statistics of Kaldi's batch normalization take the module's means and
     variances; their count stays.
 
     Args:
@@ -35,18 +41,21 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
         OpscopeError: target is the original.
     """
     config, config_path = config_in(folder)
-    of_cntk = is_cntk(original)
-    wanted, made_of = "cntk" if of_cntk else "nnet3", config.get("model_type")
-    if made_of != wanted:
+    model, kind = model_of_file(original), model_kind(os.fspath(original))
+    if os.path.isdir(original) or not kind_named(kind).suffixes:
+        raise FormatError(f"{os.fspath(original)}: {kind_named(kind).title}: no model file")
+    made_of = config.get("model_type")
+    if made_of != model.family:
         raise FormatError(
             f"{config_path}: model_type is {made_of!r}, but {os.fspath(original)} is a"
-            f" {KINDS[kind_of(os.fspath(original))].title}: the module was not made of it"
+            f" {kind_named(kind).title}: the module was not made of it"
         )
-    check_name(os.fspath(target), kind_of(os.fspath(original)))
-    if of_cntk:
-        from .from_cntk.returning import cntk_weights_from_torch
+    check_name(os.fspath(target), kind)
+    refuse_original(original, target)
+    if model.family == "cntk":
+        from .cntk_nets import cntk_weights_from_torch
 
-        return cntk_weights_from_torch(folder, original, target)
+        return cntk_weights_from_torch(folder, cast("CntkModel", model), target)
     from .nnet3.returning import nnet3_weights_from_torch
 
-    return nnet3_weights_from_torch(folder, original, target)
+    return nnet3_weights_from_torch(folder, cast("Nnet3Model", model), target)

@@ -1,29 +1,38 @@
-"""`to_torch`: a folder with a network of Kaldi's or CNTK's as a PyTorch module."""
+"""`to_torch`: a folder with any network as a PyTorch module."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias, Union, cast
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.scope import Scope, default_scope
+from ...framework.files.saved import HasOpList, Loaded, op_list_of
+from ...framework.ir.op_list import OpList
 from ...nnet3.network.for_inference import Model as Nnet3Model
-from ...nnet3.network.vosk_folder import acoustic_model_of
-from ..recognise.kinds import KINDS, NNET3
-from ..recognise.recognising import kind_of
+from ...nnet3.network.for_inference import opened
+from ..model.model import Model as OpenedModel
+from ..model.net_models import held_values
+from ..model.opening import open_model
 from .folder import TorchModel
 
 if TYPE_CHECKING:
+    from ...cntk.network.network import Network
     from ...cntk.run.runtime import CntkNet
 
-Model: TypeAlias = Union[Nnet3Model, "CntkNet"]
-"""A network of Kaldi's or CNTK's, or the path of a model file of either."""
+Model: TypeAlias = Union[Nnet3Model, "CntkNet", "Network", HasOpList, OpList, Loaded]
+"""A network of Kaldi's or CNTK's, a net of operators, or the path of a file of any."""
+_OF_ORIGINALS = ("nnet3", "cntk")
+"""Families of models into which weights go back."""
+_FAMILIES = (*_OF_ORIGINALS, "operators")
 
 
 def to_torch(
     model: Model,
     folder: PathLike,
+    scope: Scope | None = None,
     *,
     outputs: Sequence[str] | None = None,
     frame_subsampling_factor: int = 1,
@@ -44,11 +53,21 @@ def to_torch(
     left out. It takes each input as [N, T, ...] where the network looks along sequences, else as
     [N, ...]; a sample of CNTK's shape [a x b] is [b, a].
 
+    Of a net of operators it computes what `to_onnx` does: losses, labels and all of training fall
+    away, but dropout stays. An input declared [-1, ...] is [N, ...]; one that holds sequences is
+    [N, T, ...], sequences of one length. Elementwise operators, those of plug-ins too, are written
+    from their scalar expressions; recurrent layers of a cell of PyTorch's are nn.LSTM, nn.GRU or
+    nn.RNN.
+
     Args:
-        model: an `Nnet`, an `AmNnetSimple` or a `CntkNet`, or the path of a model file (.raw,
-            .mdl; .dnn, .cmf, or one of CNTK 2.0).
+        model: an `Nnet`, an `AmNnetSimple`, a `CntkNet` or a `Network` of CNTK's, a NetBuilder, a
+            Net, `opscope.load`'s result, or the path of a file with one: a model, a config, a
+            saved net.
         folder: made where it is missing; files of these names in it are replaced.
-        outputs: names of output nodes, in CNTK's networks of any nodes; None: all outputs.
+        scope: holds the values of a net of operators that has none of its own; None: the default
+            scope.
+        outputs: names of output nodes, in CNTK's networks of any nodes, in nets of operators of
+            any variables; None: all outputs.
         frame_subsampling_factor: of nnet3 alone: frames for one row of output, 3 for chain models.
         whole: of nnet3 alone: the outputs are one row each for all frames, as
             `nnet3-xvector-compute` gives it; nothing is repeated at the ends, so that T is at
@@ -58,53 +77,73 @@ def to_torch(
         NotInTorchError: parts of the network have no form in PyTorch here; all are named.
         FormatError: the file cannot be read or is no such model, or the network was not trained.
         SaveError: the folder cannot be written.
-        OpscopeError: an option is out of range or means nothing for a network of CNTK, or there is
-            no such output.
+        OpscopeError: an option is out of range or means nothing for the network, or there is no
+            such output.
     """
-    if not is_cntk(model):
+    network, name = model, ""
+    if isinstance(model, str | os.PathLike):
+        found = model_of_file(model, _FAMILIES)
+        network, name = found.network, found.title
+    nnet3_options = (
+        (frame_subsampling_factor != 1, "frame_subsampling_factor"),
+        (whole, "whole"),
+    )
+    if isinstance(network, Loaded):
+        network, own = network
+        scope = scope or own
+    if isinstance(network, OpList) or hasattr(network, "op_list"):
+        from .op_list.to_torch import net_to_torch
+
+        _refuse(nnet3_options, "a net of operators")
+        net = op_list_of(cast("HasOpList", network))
+        arrays = held_values(net, scope if scope is not None else default_scope())
+        return net_to_torch(net, arrays, folder, name, outputs=outputs)
+    _refuse([(scope is not None, "scope")], "a network that holds its own values")
+    if not isinstance(network, _cntk_types()):
         from .nnet3.to_torch import nnet3_to_torch
 
         return nnet3_to_torch(
-            cast("Nnet3Model", model),
+            opened(cast("Nnet3Model", network)),
             folder,
+            name,
             outputs=outputs,
             frame_subsampling_factor=frame_subsampling_factor,
             whole=whole,
         )
-    from .from_cntk.to_torch import cntk_to_torch
+    from .cntk_nets import cntk_to_torch
 
-    for given, option in (
-        (frame_subsampling_factor != 1, "frame_subsampling_factor"),
-        (whole, "whole"),
-    ):
+    _refuse(nnet3_options, "a network of CNTK")
+    return cntk_to_torch(cast("CntkNet", network), folder, name, outputs=outputs)
+
+
+def _refuse(options: Iterable[tuple[bool, str]], what: str) -> None:
+    """Refuse options that are given and mean nothing."""
+    for given, option in options:
         if given:
-            raise OpscopeError(f"{option} has no meaning for a network of CNTK")
-    return cntk_to_torch(cast("PathLike | CntkNet", model), folder, outputs=outputs)
+            raise OpscopeError(f"{option} has no meaning for {what}")
 
 
-def is_cntk(model: Model) -> bool:
-    """Whether a model is one of CNTK's; else it is one of Kaldi's.
+def _cntk_types() -> tuple[type, ...]:
+    """The classes of CNTK's networks that are written."""
+    from ...cntk.network.network import Network
+    from ...cntk.run.runtime import CntkNet
+
+    return CntkNet, Network
+
+
+def model_of_file(path: PathLike, families: Sequence[str] = _OF_ORIGINALS) -> OpenedModel:
+    """The network in a file.
+
+    Args:
+        families: which it may be of.
 
     Raises:
-        FormatError: a file cannot be read, or holds neither.
-        OpscopeError: it is something else.
+        FormatError: it cannot be read, or holds none of these.
     """
-    if not isinstance(model, str | os.PathLike):
-        from ...cntk.run.runtime import CntkNet
-        from ...nnet3.network.for_inference import opened
-
-        if isinstance(model, CntkNet):
-            return True
-        opened(model)  # refuses what is no network
-        return False
-    path = os.fspath(model)
-    kind = kind_of(path)
-    if kind == "model":
-        return True
-    if kind in NNET3:
-        return False
-    what = KINDS[kind].title if kind else "of no known kind"
-    told = f"{path}: {what}; a network of Kaldi's (.raw, .mdl) or CNTK's (.dnn, .cmf) is wanted"
-    if kind == "vosk":
-        told += f": {acoustic_model_of(path)}"
-    raise FormatError(told)
+    found = open_model(path, whole=True, use="to write as a PyTorch module")
+    if found.family not in families:
+        raise FormatError(
+            f"{found.path}: {found.what}; a network of Kaldi's (.raw, .mdl) or CNTK's (.dnn, .cmf)"
+            f"{' or a saved net (.pb)' * ('operators' in families)} is wanted"
+        )
+    return found

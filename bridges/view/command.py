@@ -12,7 +12,7 @@ import click
 @click.option(
     "-o", "--output", metavar="PAGE", help="The page; by default FILE.html here; - for stdout."
 )
-@click.option("--against", metavar="OTHER", help="Show in colours how FILE differs from OTHER.")
+@click.option("--against", metavar="OTHER", help="Show in colors how FILE differs from OTHER.")
 @click.option(
     "--profile",
     is_flag=True,
@@ -39,7 +39,7 @@ def view(
     .bs; --network says which where it has several), or an ONNX model.
     """
     from ...framework.base.atomic import refuse_sources
-    from ..recognise.recognising import files_of
+    from ..recognize.recognizing import files_of
     from .viewing import ROWS
     from .viewing import view as make_page
 

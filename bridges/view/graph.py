@@ -12,7 +12,7 @@ Facts = list[tuple[str, str]]
 INPUT, OUTPUT, TRAINED, OPERATOR, STATE = "input", "output", "trained", "operator", "state"
 BACKWARD, OPTIMIZE, GROUP = "backward", "optimizer", "group"
 KINDS = (INPUT, OUTPUT, TRAINED, OPERATOR, STATE, BACKWARD, OPTIMIZE, GROUP)
-"""Kinds of items; a kind has a colour."""
+"""Kinds of items; a kind has a color."""
 
 _DEEPEST = 12
 """Groups that a name tells, at most: names of files may have any number of parts."""
@@ -65,7 +65,7 @@ class Item:
             from everywhere.
         number: of the operator in the outermost net; -1 for anything else.
         time, memory: seconds and bytes that a profile measured; None where it did not.
-        number_shown: a number to colour it by, see `NetGraph.numbers`; None where it has none.
+        number_shown: a number to color it by, see `NetGraph.numbers`; None where it has none.
     """
 
     key: str
@@ -120,7 +120,7 @@ class NetGraph:
         arrays: numbers of parameters and states, as `numbers.Statistics`' JSON, by key.
         compared: what this net was compared with; "" without a difference.
         profiled: how it was profiled; "" without a profile.
-        numbers: what the numbers are that items are coloured by; "" without any.
+        numbers: what the numbers are that items are colored by; "" without any.
     """
 
     title: str

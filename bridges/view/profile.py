@@ -17,13 +17,14 @@ from ...framework.base.sequence import Sequences
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import VarDecl
 from ...framework.runtime.plain_net import PlainNet
+from ..model.model import Model
 from .graph import Item, NetGraph
-from .opening import Opened
 from .texts import bytes_text, seconds_text
 
 if TYPE_CHECKING:
     from ...cntk.network.network import Network
     from ...nnet3.network.nnet import Nnet
+    from ..model.nnet3_models import Nnet3Model
 
 _RUNS = 3
 """Runs that count, behind one that does not: it compiles and plans."""
@@ -62,7 +63,7 @@ class _Times(Hook):
         self.steps[key] = Measured(list(key), results, spent, memory)
 
 
-def profile(graph: NetGraph, opened: Opened, rows: int, seed: int = 0) -> None:
+def profile(graph: NetGraph, model: Model, rows: int, seed: int = 0) -> None:
     """Run the net forward on random inputs and put time and memory into the items of its graph.
 
     Args:
@@ -71,19 +72,17 @@ def profile(graph: NetGraph, opened: Opened, rows: int, seed: int = 0) -> None:
     Raises:
         OpscopeError: the net does not run: parameters without values, a network that is not simple.
     """
-    if opened.dialect and opened.network is None:
-        raise VariableError(
-            f"{opened.title}: a description in the dialect {opened.dialect!r}, which does not run"
-        )
+    if model.family not in ("nnet3", "cntk", "operators"):
+        raise VariableError(f"{model.title}: {model.what}, which does not run")
     rng = np.random.default_rng(seed)
-    if opened.dialect == "nnet3":
-        shares = _nnet3_shares(graph, cast("Nnet", opened.network), rows, rng)
+    if model.dialect == "nnet3":
+        shares = _nnet3_shares(graph, cast("Nnet3Model", model).nnet, rows, rng)
         what = f"{rows} frames"
-    elif opened.dialect == "cntk":
-        shares = _cntk_shares(graph, cast("Network", opened.network), rows, rng)
+    elif model.dialect == "cntk":
+        shares = _cntk_shares(graph, cast("Network", model.network), rows, rng)
         what = f"{rows} samples"
     else:
-        shares = _operator_shares(graph, opened, rows, rng)
+        shares = _operator_shares(graph, model, rows, rng)
         what = f"{rows} rows"
     for item, seconds, memory in shares:
         item.time = (item.time or 0.0) + seconds
@@ -123,20 +122,20 @@ def _run(net: PlainNet, scope: Scope, end: int = -1) -> list[Measured]:
 # -- nets of operators
 
 
-def _operator_shares(graph: NetGraph, opened: Opened, rows: int, rng: Generator) -> Iterator[Share]:
-    forward = opened.net.copy()
-    forward.ops = [op for op in opened.net.ops if op.role == FORWARD]
+def _operator_shares(graph: NetGraph, model: Model, rows: int, rng: Generator) -> Iterator[Share]:
+    forward = model.desc.copy()
+    forward.ops = [op for op in model.desc.ops if op.role == FORWARD]
     scope = Scope()
     read = {name for op in forward.ops for name in op.input_names()}
     for var in forward.vars:
         if var.kind in (PARAMETER, STATE) and var.name in read:
-            if var.name not in opened.arrays:
-                raise VariableError(f"{opened.title}: no value of {var.name!r}, so it does not run")
-            scope.var(var.name).set(np.array(opened.arrays[var.name]))
+            if var.name not in model.arrays:
+                raise VariableError(f"{model.title}: no value of {var.name!r}, so it does not run")
+            scope.var(var.name).set(np.array(model.arrays[var.name]))
         elif var.kind == INPUT and var.name in read:
             scope.var(var.name).set(*_random(var, rows, rng))
     there = {item.number: item for item in (*graph.items.values(), *graph.groups.values())}
-    numbers = [at for at, op in enumerate(opened.net.ops) if op.role == FORWARD]
+    numbers = [at for at, op in enumerate(model.desc.ops) if op.role == FORWARD]
     for step in _run(PlainNet(forward, check=False), scope):
         yield from _split(step, [there[numbers[place]] for place in step.operators])
 

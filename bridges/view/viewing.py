@@ -10,13 +10,15 @@ from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError, nearest
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ..model.model import Model
+from ..model.opening import open_model
 from .cntk_nets import cntk_graph
 from .data import page_data
-from .graph import Item, NetGraph
+from .graph import Facts, Item, NetGraph
 from .html import document
 from .nnet3_nets import nnet3_graph
 from .op_nets import op_net_graph
-from .opening import Opened, open_net
+from .texts import count_text
 
 _GRAPHS = {"nnet3": nnet3_graph, "cntk": cntk_graph}
 ROWS = 32
@@ -54,11 +56,21 @@ class Page:
         return f"<Page, {len(self.html.encode()) / 1024:.0f} KiB; save(path) writes it>"
 
 
-def graph_of(opened: Opened) -> NetGraph:
-    """What a page shows of a net."""
-    graph = _GRAPHS.get(opened.dialect, op_net_graph)(opened.net, opened.title)
-    graph.facts = [*opened.facts, *graph.facts]
+def graph_of(model: Model) -> NetGraph:
+    """What a page shows of a network."""
+    graph = _GRAPHS.get(model.dialect, op_net_graph)(model.desc, model.title)
+    graph.facts = [*_facts(model), *graph.facts]
     return graph
+
+
+def _facts(model: Model) -> Facts:
+    """About the whole network."""
+    bare = ", without parameters" if model.is_bare else ""
+    found = [("file", f"{model.title}{bare}")] if model.path else []
+    return found + [
+        (name, count_text(value) if isinstance(value, int) else value)
+        for name, value in model.facts
+    ]
 
 
 def _put_numbers(graph: NetGraph, numbers: Mapping[str, float], title: str) -> None:
@@ -97,10 +109,10 @@ def view(
             `opscope.load` gave, a network of Kaldi's or of CNTK's.
         scope: holds the values of a net that is given without them.
         against: a net or file that the net is compared with; what was added, removed and changed
-            since has a colour, and what was removed is shown, too.
+            since has a color, and what was removed is shown, too.
         profile: run the net forward on random inputs, and show time and memory of operators.
         rows: of the batch of a profile, or its frames.
-        numbers: a number for some variables or nodes, by name, to colour what computes them: how
+        numbers: a number for some variables or nodes, by name, to color what computes them: how
             far values are from those of another run, say.
         numbers_are: what the numbers are, for the page.
         network: the command of a config of CNTK's whose network is meant, where it has several.
@@ -110,22 +122,24 @@ def view(
         VariableError: `net` is no net; it cannot run, where a profile is wanted; nothing in it
             computes a variable that has a number.
     """
-    opened = open_net(net, scope, network)
-    graph, arrays = graph_of(opened), dict(opened.arrays)
+    model = open_model(net, scope, network=network, use="to look at")
+    if profile:
+        model = model.in_operators(rows)
+    graph, arrays = graph_of(model), dict(model.arrays)
     if profile:
         from .profile import profile as measure
 
-        measure(graph, opened, rows)
+        measure(graph, model, rows)
     if numbers is not None:
         _put_numbers(graph, numbers, numbers_are)
     if against is not None:
         from .difference import mark_difference
 
-        other = open_net(against)
-        if other.dialect != opened.dialect:
+        other = open_model(against, use="to look at")
+        if other.dialect != model.dialect:
             raise VariableError(
-                f"{opened.title} and {other.title} are not of one kind"
-                f" ({opened.dialect or 'operators'}, {other.dialect or 'operators'}): nothing in"
+                f"{model.title} and {other.title} are not of one kind"
+                f" ({model.dialect or 'operators'}, {other.dialect or 'operators'}): nothing in"
                 " them can be the same"
             )
         mark_difference(graph, arrays, graph_of(other), other.arrays)

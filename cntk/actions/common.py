@@ -20,7 +20,7 @@ from ..models.dump import dump
 from ..models.open_model import open_model
 from ..network.network import Network
 from ..readers.base.reader import DataReader
-from ..readers.catalogue import create_reader
+from ..readers.catalog import create_reader
 from ..run.build import Seeds, build_section_network, builder_of
 from ..run.runtime import CntkNet
 from ..sgd.job import JobProgress
@@ -106,7 +106,8 @@ class BuildOptions:
         Raises:
             FormatError: a value is wrong.
         """
-        dump, builder = "", builder_of(section)
+        dump = ""
+        builder = builder_of(section)
         if builder == "NDLNetworkBuilder":
             dump = section.section(builder).string("dumpFileName", "")
         constant = section.bool("forceConstantRandomSeed", False)
@@ -189,7 +190,7 @@ def reader_of(section: ConfigParameters, name: str = "reader", *, in_order: str 
 
     Args:
         in_order: "always": sequences come in the order of the file; "default": unless the section
-            says how to randomise.
+            says how to randomize.
     """
     return create_reader(reader_section(section, name, in_order=in_order))
 
@@ -268,7 +269,8 @@ def naming_values(config: ConfigParameters) -> Iterator[None]:
     except OutsideError as error:
         if is_located(error) or not error.path:
             raise
-        text, name = config.text, os.path.basename(error.path)
+        text = config.text
+        name = os.path.basename(error.path)
         # What is made of a name, such as the model of an epoch, has an ending of its own.
         written = (error.path, os.path.splitext(error.path)[0], name)
         place = next((at for part in written if (at := text.string.find(part)) >= 0), None)

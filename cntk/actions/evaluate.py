@@ -135,7 +135,8 @@ def cross_validate(run: Run, section: ConfigParameters) -> list[tuple[str, list[
                 run.say(f"Model {model} does not exist.\n")
                 if final or not os.path.exists(path):
                     continue
-                model, final = path, True
+                model = path
+                final = True
             run.say(f"Model {model} --> \n")
             network = load(section, model)
             results.append((str(model), _evaluate(run, section, network, options, reader)))

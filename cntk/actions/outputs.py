@@ -20,14 +20,14 @@ from ...framework.base.plugins import call_plugin, owner_of
 from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
-from ..network.catalogue import kind
+from ..network.catalog import kind
 from ..network.network import Network
 from ..network.nodes.analysis import depth_first
 from ..network.nodes.node import Node
 from ..readers.base.data import Samples
 from ..readers.base.minibatches import minibatches
 from ..readers.base.pack import Minibatch
-from ..readers.catalogue import create_writer
+from ..readers.catalog import create_writer
 from ..run.runtime import BoundNet, CntkNet, goes_on
 from ..run.tracing import names_of, trace
 from ..run.value_format import NodeWriter, WriteFormat
@@ -77,7 +77,9 @@ class WriteOptions:
         Raises:
             FormatError: a value is wrong, or there is neither a writer nor an outputPath.
         """
-        path, form, writer = section.string("outputPath", ""), None, None
+        path = section.string("outputPath", "")
+        form = None
+        writer = None
         if "writer" in section:
             writer = section.section("writer")
             section.only_if(False, "values go to the writer", "format")

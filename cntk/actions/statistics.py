@@ -1,4 +1,4 @@
-"""The action bnstat: running statistics of batch normalisation computed anew.
+"""The action bnstat: running statistics of batch normalization computed anew.
 
 Source: CNTK's `SGDLib/PostComputingActions.cpp`.
 """
@@ -38,7 +38,7 @@ class StatisticsOptions:
         path: of the new model.
         rounds: minibatches for each node.
         size: of a minibatch, in samples.
-        names: of the nodes below which batch normalisation is looked for.
+        names: of the nodes below which batch normalization is looked for.
         traced: nodes whose values are shown, and how.
         distributed: whether each of several processes reads its own part of the data; else they cut
             minibatches.
@@ -70,7 +70,7 @@ class StatisticsOptions:
 
 
 def batch_norm_statistics(run: Run, section: ConfigParameters) -> None:
-    """Average the statistics of each node of batch normalisation over `itersPerNode` minibatches,
+    """Average the statistics of each node of batch normalization over `itersPerNode` minibatches,
     from the lowest node to the highest, and save the model as `newModelPath`.
 
     Each of several ranks does so over its part of the data, and they take the mean of what they
@@ -121,7 +121,8 @@ def _average(
     net: CntkNet, node: Node, coming: Iterator[Minibatch], rounds: int, ranks: Ranks | None
 ) -> bool:
     """Average a node's statistics; False where no sample came. `ranks`: those that cut."""
-    bound, some = net.bound_net([node]), False
+    bound = net.bound_net([node])
+    some = False
     for _ in range(rounds):
         minibatch = next(coming, None)
         if minibatch is None:

@@ -81,10 +81,9 @@ def _train(
     start: int,
     reference: _Reference | None = None,
 ) -> CntkNet:
-    written = [files.path, *(files.model(done) for done in range(options.epochs))]
     for name in ("reader", "cvReader"):
         if name in section and section.string(name, ""):
-            refuse_overwriting(section.section(name), written)
+            refuse_overwriting(section.section(name), files.there().values())
     ranks = None
     if run.communicator is not None:
         ranks = Ranks(run.communicator, options.parallel, options.epochs)
@@ -181,7 +180,8 @@ def _reference(run: Run, section: ConfigParameters, path: str, weight: float) ->
     labels = network.groups["label"]
     if not labels:
         raise VariableError(f"{path}: the network has no label node")
-    node, label = network.find(name), labels[0]
+    node = network.find(name)
+    label = labels[0]
     if node.axis is None or math.prod(node.shape) != math.prod(label.shape):
         raise section["refNodeName"].error(
             f"the outputs of {name} [{rules.text(node.shape)}] are not like the labels {label.name}"

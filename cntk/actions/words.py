@@ -19,7 +19,7 @@ from ..base.text import located, reason
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..readers.base.minibatches import minibatches
-from ..readers.catalogue import create_reader
+from ..readers.catalog import create_reader
 from ..sgd.report import general
 from .common import Run, refuse_overwriting
 
@@ -183,7 +183,10 @@ def most_frequent(counts: Counter[str], size: int, unknown: str) -> list[tuple[s
 def class_numbers(counts: Iterable[float], classes: int) -> list[int]:
     """The class of each word of a list by falling frequency."""
     roots = [math.sqrt(count) for count in counts]
-    total, done, number, found = sum(roots), 0.0, 0, []
+    total = sum(roots)
+    done = 0.0
+    number = 0
+    found = []
     for root in roots:
         done = min(done + root / total, 1.0)
         if done > (number + 1) / classes and number < classes:

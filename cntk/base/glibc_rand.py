@@ -15,7 +15,8 @@ from .mersenne import numbers_of
 
 _DEGREE, _LAG = 31, 3
 _DROPPED = 310  # numbers that seeding throws away
-_FACTOR, _MODULUS = 16807, (1 << 31) - 1
+_FACTOR = 16807
+_MODULUS = (1 << 31) - 1
 _BLOCK = 1024
 _TRIES = 5
 RAND_MAX = (1 << 31) - 1
@@ -45,7 +46,8 @@ class GlibcRand:
 
     def rand(self, count: int) -> np.ndarray:
         """The next `count` results of `rand()`, uint32 below 2**31, [count]."""
-        parts, missing = [self._ready], count - len(self._ready)
+        parts = [self._ready]
+        missing = count - len(self._ready)
         while missing > 0:
             block = _turn() @ self._state
             self._state = block[-_DEGREE:]
@@ -80,14 +82,16 @@ def nearby_order(count: int, half: int | None, seed: int) -> np.ndarray:
         half: how far a number may move; None: anywhere.
         seed: of the generator.
     """
-    order, random = list(range(count)), GlibcRand(seed)
+    order = list(range(count))
+    random = GlibcRand(seed)
     if half is None or half > count:
         for t, j in enumerate((random.draw(count) % np.uint64(max(count, 1))).tolist()):
             order[t], order[j] = order[j], order[t]
         return np.array(order, np.int64)
     numbers = numbers_of(random)
     for t in range(count if half else 0):
-        low, high = max(t - half, 0), min(t + half, count)
+        low = max(t - half, 0)
+        high = min(t + half, count)
         for _ in range(_TRIES):
             j = low + next(numbers) % (high - low)
             if j <= order[t] + half and order[t] < j + half:

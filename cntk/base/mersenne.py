@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ...framework.fusion import compiler
+from ...framework.fusion import native
 
 _SIZE = 312
 _MIDDLE = 156
@@ -31,44 +31,13 @@ _TEMPERING = (  # shift (to the left if negative) and mask
 
 
 _MANY = 8
-"""Turns of the state from which it is worth having a compiler."""
-_SOURCE = """
-#include <stdint.h>
-#define NEXT(i, after, other) { \\
-  const uint64_t x = (s[i] & UPPER) | (s[after] & LOWER); \\
-  s[i] = s[other] ^ (x >> 1) ^ (-(x & 1) & MATRIX); }
-
-/* turns, state, numbers */
-EXPORT void mersenne64(const int64_t *b) {
-  uint64_t *s = (uint64_t *)b[1], *to = (uint64_t *)b[2];
-  for (int64_t turn = 0; turn < b[0]; turn++, to += SIZE) {
-    int i = 0;
-    for (; i < MIDDLE; i++) NEXT(i, i + 1, i + MIDDLE)
-    for (; i < SIZE - 1; i++) NEXT(i, i + 1, i - MIDDLE)
-    NEXT(SIZE - 1, 0, SIZE - 1 - MIDDLE)
-    for (i = 0; i < SIZE; i++) {
-      uint64_t x = s[i];
-TEMPER
-      to[i] = x;
-    }
-  }
-}
-"""
+"""Turns of the state from which it is worth loading the native library."""
 
 
 @cache
 def _compiled() -> Callable[..., object] | None:
-    """The same in C: some ten times as fast; None where there is no compiler."""
-    if not compiler.available():
-        return None
-    names = {"SIZE": _SIZE, "MIDDLE": _MIDDLE}
-    names |= {"MATRIX": f"{_MATRIX}ull", "UPPER": f"{_UPPER}ull", "LOWER": f"{_LOWER}ull"}
-    head = "".join(f"#define {name} {value}\n" for name, value in names.items())
-    steps = [
-        f"      x ^= (x {'>>' if shift > 0 else '<<'} {abs(shift)}) & {mask}ull;"
-        for shift, mask in _TEMPERING
-    ]
-    library = compiler.library(head + _SOURCE.replace("TEMPER", "\n".join(steps)))
+    """The same in C: some ten times as fast; None where there is no native library."""
+    library = native.load("mersenne")
     return None if library is None else library.function("mersenne64")
 
 

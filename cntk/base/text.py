@@ -132,7 +132,8 @@ class Text:
 
     def locate(self, offset: int = 0) -> Location | None:
         """Where the character at `offset` was written; None for text that a program made."""
-        text, offset = self, max(offset, 0)
+        text = self
+        offset = max(offset, 0)
         while isinstance(text.origin, _Pieces):
             text, offset = text.origin.find(text.shift + offset)
         return text.origin.locate(text.shift + offset) if text.origin is not None else None

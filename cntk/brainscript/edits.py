@@ -33,7 +33,8 @@ def changed_thunk(old: Thunk, changes: Changes) -> Thunk:
     before = change_of(old)
     if before is not None:
         old.scope.session.spend(len(before[1]), old.expression)
-        old, changes = before[0], before[1] + changes
+        old = before[0]
+        changes = before[1] + changes
 
     def code(scope: Record, path: Path) -> Value:
         return changed(old.code, old.scope, path, changes, old.expression)

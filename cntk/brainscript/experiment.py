@@ -45,7 +45,7 @@ from .values import Instance, Record, Session, Thunk, flatten, force, log, type_
 
 @dataclass(frozen=True)
 class TrainAction:
-    """A training: where data come from, the network, and how it is optimised.
+    """A training: where data come from, the network, and how it is optimized.
 
     `config` holds the same in the old language: the section of a train command without its network
     builder, with `SGD` and `reader`.

@@ -80,7 +80,8 @@ class _Shown:
 
     def _lines(self, texts: Iterable[str]) -> str:
         """Texts in lines of their own."""
-        kept, size = [], 0
+        kept = []
+        size = 0
         for text in texts:
             size += len(text)
             refuse_beyond("text", size, "a value as text", self.where)
@@ -145,7 +146,8 @@ def string_function(record: Record, path: Path, where: Expression) -> str:
             raise Failure(f"no character has the code {code}", record.place("arg"))
         return chr(code)
     if what == "Substr":
-        text, begin = _string(record, "arg"), _integer(record, "pos")
+        text = _string(record, "arg")
+        begin = _integer(record, "pos")
         count = _integer(record, "chars")
         begin = min(max(0, len(text) + begin) if begin < 0 else begin, len(text))
         return text[begin:] if count < 0 else text[begin : begin + count]
@@ -208,7 +210,8 @@ def print_action(record: Record, path: Path, where: Expression) -> Value:
     """Says the value of `what`, formatted as `how` says, and is that value."""
     value = record.get("what")
     how = record.own("how", "")
-    session, is_plain = record.session, isinstance(value, str) and not how
+    session = record.session
+    is_plain = isinstance(value, str) and not how
     session.say(value if is_plain else show(value, session, how, where))
     return value
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...framework.base.errors import OpscopeError, SlotError, nearest
 from ..base.text import Location
-from ..network.catalogue import kind as find_kind
+from ..network.catalog import kind as find_kind
 from ..network.nodes.initial_values import RANDOM, kind_of_values
 from ..network.nodes.node import Kind, Node
 from .failures import Failure, Where, as_failure, too_nested

@@ -260,8 +260,10 @@ def flatten(value: Value) -> list[Value]:
     if not isinstance(value, Array):
         return [value]
     flat = []
-    visited, most = 0, limit("elements")
-    stack, inside = [(value, iter(value.items))], {id(value)}
+    visited = 0
+    most = limit("elements")
+    stack = [(value, iter(value.items))]
+    inside = {id(value)}
     while stack:
         array, rest = stack[-1]
         for member in rest:

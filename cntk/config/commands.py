@@ -77,7 +77,8 @@ def command_of(config: ConfigParameters, name: ConfigValue) -> Command:
         FormatError: the section is missing, or an action is unknown.
     """
     section = _section(config, name)
-    actions, known = [], PLUGINS.names()
+    actions = []
+    known = PLUGINS.names()
     for action in section.array("action", "train"):
         if str(action) not in known:
             raise action.error(

@@ -29,7 +29,8 @@ def read_source(path: str | Path, chain: Chain = ()) -> Source:
     try:
         data = _bytes_of(path_text(path), bool(chain))
     except FormatError as error:
-        text, cause = str(error), error.__cause__
+        text = str(error)
+        cause = error.__cause__
         if isinstance(cause, OSError):
             text = f"error opening file '{path}': {cause.strerror}"
         raise located(type(error), text, None, chain) from None

@@ -72,6 +72,8 @@ def _lines(text: str, name: str) -> tuple[list[str], list[int | None]]:
             leading = False
         for _ in range(found.group().count("\n")):
             depths.append(None if inside else own)
-            own, leading, inside = depth, True, kind != "end"
+            own = depth
+            leading = True
+            inside = kind != "end"
     depths.append(None if inside else own)
     return text.split("\n"), depths

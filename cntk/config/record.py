@@ -79,11 +79,13 @@ class Record(Generic[SectionT]):
         A parameter that the reading refuses is left out, and the reading begins anew. An error
         about no parameter ends it: the result is None then.
         """
-        self.problems, self._left_out = [], set()
+        self.problems = []
+        self._left_out = set()
         try:
             return self._read(read), self.problems
         finally:
-            self.problems, self._left_out = None, set()
+            self.problems = None
+            self._left_out = set()
 
     def _read(self, read: Callable[[], T]) -> T | None:
         while True:

@@ -124,7 +124,9 @@ def records(text: Text, separator: str = ";") -> Iterator[tuple[int, int]]:
         if opens(string, start):
             close = closing(text, start)
             if not inside and start + 1 < len(string):
-                position, limit, inside = start + 1, close, True
+                position = start + 1
+                limit = close
+                inside = True
                 if _OWN_SEPARATOR.match(string, position):
                     skip, stop = _separators(string[position])
                     position += 1
@@ -141,7 +143,9 @@ def records(text: Text, separator: str = ";") -> Iterator[tuple[int, int]]:
         if end > begin:
             yield begin, end
         if end == limit:
-            after, limit, inside = end + 1, len(string), False
+            after = end + 1
+            limit = len(string)
+            inside = False
             skip, stop = _separators(separator)
         position = after
 

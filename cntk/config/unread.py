@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from difflib import get_close_matches
 
-from ...framework.base.errors import OpscopeError, nearest, one_list
+from ...framework.base.errors import OpscopeError, nearest, one_list, suggestions_ended
 from ..base.text import located
 from .parameters import ConfigParameters
 from .section import Section
@@ -35,6 +35,8 @@ _REASONS = {
 UNUSED = {name.lower(): reason for reason, names in _REASONS.items() for name in names.split()}
 """Parameters that CNTK knows and that change nothing here: name in lower case -> reason."""
 
+NOT_COMPARED = "too many unknown names: the last were not compared with known ones"
+"""The last warning where there may be misspelt names that no warning is about."""
 _OFF = ("", "0", "false")
 _HOMES = ("sgd", "autoadjust", "reader", "cvreader", "writer", "format", "simplenetworkbuilder")
 # Sections of fixed names, in which a parameter may belong.
@@ -61,12 +63,15 @@ class _Unread:
                     message = self._about(path, section, name)
                     if message:
                         yield located(OpscopeError, message, section.place(name))
+        if suggestions_ended():
+            yield OpscopeError(NOT_COMPARED)
 
     def _is_foreign(self, path: str) -> bool:
         return any(path == other or path.startswith(f"{other}:") for other in self.record.left)
 
     def _about(self, path: str, section: Section, name: str) -> str:
-        lower, full = name.lower(), f"{section.path}:{name}"
+        lower = name.lower()
+        full = f"{section.path}:{name}"
         asked, reasons = self.record.asked.get(path, {}), self.record.reasons.get(path, {})
         if lower in asked or lower in self.used:
             return ""

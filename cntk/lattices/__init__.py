@@ -1,4 +1,4 @@
-"""Lattices of recognised words, which the sequence criterion compares with the reference.
+"""Lattices of recognized words, which the sequence criterion compares with the reference.
 
 Gives `Lattice`, `Lattices`, `Hmms` and their files to operators and readers. May import framework.
 """

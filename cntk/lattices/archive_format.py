@@ -160,7 +160,8 @@ def _unpack(
     pause: int | None,
 ) -> Lattice:
     coded = int(head["pause"])
-    scored, symbol = bool(coded & _SCORED), coded & NO_PAUSE
+    scored = bool(coded & _SCORED)
+    symbol = coded & NO_PAUSE
     skipped = 2 if scored else 1
     begin = _field(edges, _EDGE["first"])
     implied = _field(edges, _EDGE["pause"])
@@ -246,7 +247,8 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
     heads = heads.astype("<f4").view("<u4")[:, 0 if scored else 1 :]
     places: dict[bytes, int] = {}
     tokens: list[np.ndarray] = []
-    size, begin = 0, np.zeros(len(counts), np.int64)
+    size = 0
+    begin = np.zeros(len(counts), np.int64)
     for edge in order.tolist():
         body = bits[first[edge] : first[edge + 1] - implied[edge]].copy()
         body[-1:] |= np.uint64(1 << 31)
@@ -283,7 +285,8 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
 
 
 def _check(lattice: Lattice, order: np.ndarray) -> None:
-    ends, count = lattice.edges, len(lattice.times)
+    ends = lattice.edges
+    count = len(lattice.times)
     into, out = (np.bincount(column, minlength=count) for column in (ends[:, 1], ends[:, 0]))
     if (into[1:] == 0).any() or (out[:-1] == 0).any():
         raise SaveError("an archive takes lattices of one first and one last node")

@@ -28,7 +28,8 @@ def write_archive(path: PathLike, hmms: Hmms, lattices: Iterable[tuple[str, Latt
         SaveError: a name occurs twice, a lattice does not fit the format, or a file cannot be
             written.
     """
-    path, pause = os.fspath(path), hmms.numbers.get(PAUSE)
+    path = os.fspath(path)
+    pause = hmms.numbers.get(PAUSE)
     offset = 0
     places: dict[str, int] = {}
     with atomic_file(path) as file:

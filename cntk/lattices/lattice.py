@@ -37,7 +37,7 @@ def lattice_variable(node: str, part: str) -> str:
 
 @dataclass(frozen=True)
 class LatticeHeader:
-    """The settings of the recogniser that made a lattice; the criterion has weights of its own.
+    """The settings of the recognizer that made a lattice; the criterion has weights of its own.
 
     Attributes:
         language, penalty: weight of language-model scores and score of each word when it was made.
@@ -51,7 +51,7 @@ class LatticeHeader:
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The words recognised in one utterance, as paths from the first node to the last.
+    """The words recognized in one utterance, as paths from the first node to the last.
 
     Attributes:
         times: the frame of each node, never falling, [nodes].
@@ -62,7 +62,7 @@ class Lattice:
         first: where the units of each edge begin, [edges + 1].
         reference: phone and frames of the spoken words, [phones, 2]; None: not known.
         acoustic: acoustic score of each edge, as it was recorded; None: it was not.
-        header: settings of the recogniser.
+        header: settings of the recognizer.
 
     Raises:
         ShapeError: sizes do not fit, a node is missing, or an edge does not go forward.
@@ -193,7 +193,8 @@ def feed_lattices(scope: Scope, node: str, lattices: Lattices, begin: np.ndarray
         ShapeError: there are more lattices than sequences or fewer, one has not as many frames as
             its sequence, or a phone is unknown.
     """
-    hmms, lengths = lattices.hmms, np.diff(begin)
+    hmms = lattices.hmms
+    lengths = np.diff(begin)
     if len(lattices.items) != len(lengths):
         raise ShapeError(f"{node}: {len(lattices.items)} lattices; {len(lengths)} sequences")
     present = []
@@ -256,7 +257,8 @@ def levels(edges: np.ndarray, count: int) -> list[np.ndarray]:
     first = np.searchsorted(edges[order, 0], np.arange(count + 1))
     waiting = np.bincount(edges[:, 1], minlength=count)
     depth = np.zeros(count, np.int64)
-    ready, round_ = np.flatnonzero(waiting == 0), 0
+    ready = np.flatnonzero(waiting == 0)
+    round_ = 0
     while len(ready):
         depth[ready] = round_
         counts = lengths_of(first)[ready]
@@ -264,7 +266,8 @@ def levels(edges: np.ndarray, count: int) -> list[np.ndarray]:
         leaving = order[starts + np.arange(len(starts))]
         ends, times = np.unique(edges[leaving, 1], return_counts=True)
         waiting[ends] -= times
-        ready, round_ = ends[waiting[ends] == 0], round_ + 1
+        ready = ends[waiting[ends] == 0]
+        round_ = round_ + 1
     by_depth = np.argsort(depth[edges[:, 1]], kind="stable")
     cuts = np.flatnonzero(np.diff(depth[edges[by_depth, 1]])) + 1
     return [part for part in np.split(by_depth, cuts) if len(part)]

@@ -67,7 +67,7 @@ class Lowered:
 
     Attributes:
         op_list: forward operators only.
-        inputs: input nodes that the net reads, and whether it reads their samples as sparse rows.
+        inputs: input nodes that the net reads, and whether their samples are sparse rows.
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
         columns: for some dynamic axes INPUT variables with what `Emitter.columns` tells.
         conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
@@ -96,12 +96,16 @@ class Emitter:
     Attributes:
         dtype: of all values.
         carried: whether sequences may go on from minibatch to minibatch.
+        inference: whether the operators are for another runtime; see `lower`.
         lowered: the result, as far as it is there.
     """
 
-    def __init__(self, dtype: np.dtype, *, carried: bool = False, name: str = "") -> None:
+    def __init__(
+        self, dtype: np.dtype, *, carried: bool = False, inference: bool = False, name: str = ""
+    ) -> None:
         self.dtype = np.dtype(dtype)
         self.carried = carried
+        self.inference = inference
         self.lowered = Lowered(OpList(name))
         self._vars: set[str] = set()
         self._written: set[str] = set()  # by operators
@@ -141,7 +145,8 @@ class Emitter:
 
     def shaped(self, node: Node, shape: Sequence[int]) -> str:
         """A node's value with other dimensions of its samples, slowest first."""
-        name, shape = self.value(node), tuple(shape)
+        name = self.value(node)
+        shape = tuple(shape)
         if shape == dims(node):
             return name
         return self.reshape(name, (0, *shape) if node.axis is not None else shape)

@@ -28,8 +28,14 @@ class StepEmitter(Emitter):
     """
 
     def __init__(self, outer: Emitter, loop: Loop) -> None:
-        super().__init__(outer.dtype, carried=outer.carried, name=loop.source.name)
-        self._outer, self._reverse = outer, loop.direction < 0
+        super().__init__(
+            outer.dtype,
+            carried=outer.carried,
+            inference=outer.inference,
+            name=loop.source.name,
+        )
+        self._outer = outer
+        self._reverse = loop.direction < 0
         self._inside = set(loop.nodes)
         self.links: dict[str, None] = {}
         self.lowered.inputs = outer.lowered.inputs
@@ -116,7 +122,8 @@ def _some_rows(e: Emitter, loop: Loop) -> str:
 
 def _add_memory(e: Emitter, step: StepEmitter, step_decl: StepDecl, node: Node) -> None:
     """The memory that a delay is; in a chain of them each has its own state before the start."""
-    state, count = step.written(widened(step, node)), delay_steps(node)
+    state = step.written(widened(step, node))
+    count = delay_steps(node)
     boots = delay_states(e, node, next(iter(step.links)))
     if not boots:
         value = delay_start(node)

@@ -19,6 +19,7 @@ def lower(
     dtype: np.dtype | None = None,
     *,
     carried: bool = False,
+    inference: bool = False,
 ) -> Lowered:
     """The operators that compute `roots`, and how they are joined to minibatches.
 
@@ -27,12 +28,14 @@ def lower(
         dtype: of all values; by default that of the network's precision.
         carried: whether sequences may go on from minibatch to minibatch: then states of delays are
             read from variables.
+        inference: whether the operators are for another runtime: those that CNTK's trainer needs of
+            its own give way to shared ones, and sparse inputs are dense.
 
     Raises:
         UnknownOperatorError: nothing is known of a node's operation.
     """
     dtype = np.dtype(dtype or (np.float64 if network.precision == "double" else np.float32))
-    emitter = Emitter(dtype, carried=carried, name=network.name)
+    emitter = Emitter(dtype, carried=carried, inference=inference, name=network.name)
     roots = list(roots)
     needed = _needed(roots)
     wanted = set(roots)  # that anything outside of their loop reads

@@ -36,6 +36,12 @@ def lowers(*operations: str) -> Callable[[Lowering], Lowering]:
     return register
 
 
+def is_criterion(node: Node) -> bool:
+    """Whether a node's operation is lowered with the criteria of `kinds/criteria.py`."""
+    lowering = TABLE.get(node.operation)
+    return lowering is not None and lowering.__module__.endswith("criteria")
+
+
 def lower_node(e: Emitter, node: Node) -> str:
     """Emit the operators of a node whose inputs have been emitted.
 

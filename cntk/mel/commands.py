@@ -300,7 +300,8 @@ def _copy_sub_tree(session: Session, command: Command) -> None:
     target, _ = session.split(command.parameters[1])
     session.settle(model)
     session.settle(target)
-    prefix, links = command.parameters[2].string, _links(command)
+    prefix = command.parameters[2].string
+    links = _links(command)
     for name in names:
         edit = Copy(name, prefix, links=links, below=True, source=model.network)
         session.perform(target, edit)

@@ -98,7 +98,8 @@ def parse_checkpoint(data: bytes, name: str = "checkpoint") -> Checkpoint:
     reader.marker("BCKP")
     reader.marker("BLearnRate")
     samples = _whole(reader, "samples")
-    rate, criterion = _finite(reader, "learning rate"), reader.number("double")
+    rate = _finite(reader, "learning rate")
+    criterion = reader.number("double")
     reader.marker("ELearnRate")
     minibatch = None
     if reader.try_marker("BMinibatchSize"):

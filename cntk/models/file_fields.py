@@ -219,7 +219,7 @@ def _write_convolution(writer: BinaryWriter, node: Node, version: int) -> None:
         writer.shape((1,))
 
 
-def _read_normalisation(reader: BinaryReader, version: int) -> Values:
+def _read_normalization(reader: BinaryReader, version: int) -> Values:
     values: Values = {}
     batches = 0
     if version >= 6:
@@ -237,7 +237,7 @@ def _read_normalisation(reader: BinaryReader, version: int) -> Values:
         start = reader.offset
         written, readable = reader.number("int32"), reader.number("int32")
         if readable > written or not 0x00010001 <= written or readable > 0x00010004:
-            raise reader.error(f"batch normalisation of version {written:#x}", start)
+            raise reader.error(f"batch normalization of version {written:#x}", start)
         reader.number("bool")  # whether it was for evaluation only
         values["spatial"] = reader.number("bool")
         constant = reader.number("double")  # before 1.4 an averaging factor, which is not used
@@ -254,7 +254,7 @@ def _read_normalisation(reader: BinaryReader, version: int) -> Values:
     return values
 
 
-def _write_normalisation(writer: BinaryWriter, node: Node) -> None:
+def _write_normalization(writer: BinaryWriter, node: Node) -> None:
     values = node.attributes
     writer.number("bool", values["spatial"])
     writer.number("double", values["normalizationTimeConstant"])
@@ -350,7 +350,7 @@ READ: dict[str, Callable[[BinaryReader, int], Values]] = {
     "Convolution": _read_convolution,
     "Pooling": lambda reader, version: _read_geometry(reader, version, "Pooling"),
     "MaxUnpooling": lambda reader, version: _read_geometry(reader, version, "MaxUnpooling"),
-    "BatchNormalization": _read_normalisation,
+    "BatchNormalization": _read_normalization,
     "NCEBasedCrossEntropyWithSoftmax": _read_noise_contrastive,
     "OptimizedRNNStack": _read_rnn,
     "Trace": _read_trace,
@@ -361,7 +361,7 @@ WRITE: dict[str, Callable[[BinaryWriter, Node], None]] = {
     "LegacyReshape": _write_legacy_reshape,
     "Pooling": _write_geometry,
     "MaxUnpooling": _write_geometry,
-    "BatchNormalization": _write_normalisation,
+    "BatchNormalization": _write_normalization,
     "NCEBasedCrossEntropyWithSoftmax": _write_noise_contrastive,
     "OptimizedRNNStack": _write_rnn,
     "Trace": _write_trace,

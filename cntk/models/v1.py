@@ -18,7 +18,7 @@ from ...framework.base.errors import (
 )
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.values import stem_of
-from ..network.catalogue import kind
+from ..network.catalog import kind
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node

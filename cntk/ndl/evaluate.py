@@ -25,7 +25,7 @@ from ...framework.base.errors import (
 )
 from ...framework.base.untrusted.limits import check_limit, limit
 from ..base.text import MOST_ERRORS, Location, extended, located
-from ..network.catalogue import ndl_function, ndl_names
+from ..network.catalog import ndl_function, ndl_names
 from ..network.graph import GROUPS, group_of_tag
 from ..network.network import Network
 from ..network.nodes.node import NdlFunction, Node
@@ -79,7 +79,8 @@ class Evaluator:
         self._waiting: list[Instance] = []
         self._random: list[Node] = []
         self._scopes: dict[int, tuple[Location, Scope]] = {}
-        self._calls, self._most_calls = 0, limit("nodes")
+        self._calls = 0
+        self._most_calls = limit("nodes")
         self._depth = 0
 
     # -- first evaluation
@@ -247,11 +248,14 @@ class Evaluator:
             option = options.pop(name.lower(), None)
             value: Expression
             if number < len(call.parameters):
-                value, where = call.parameters[number], scope
+                value = call.parameters[number]
+                where = scope
             elif option is not None:
-                value, where = option.value, scope
+                value = option.value
+                where = scope
             elif isinstance(formal, Option):
-                value, where = formal.value, inner
+                value = formal.value
+                where = inner
             else:
                 missing.append(name)
                 continue
@@ -343,7 +347,8 @@ class Evaluator:
 
     def connect(self) -> None:
         """Give the nodes made since the last call their inputs, and put them into their groups."""
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = []
         for instance in waiting:
             if instance.inner is not None:
                 instance.node = self._returned(instance.inner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...framework.base.errors import VariableError
 from ..base.text import located
-from ..network.catalogue import ndl_function
+from ..network.catalog import ndl_function
 from .syntax import Macro, place
 
 DEEPEST = 60  # macros inside one another

@@ -1,4 +1,4 @@
-"""The catalogue of all kinds of nodes that CNTK 2.0 beta 9 knows, with its older names.
+"""The catalog of all kinds of nodes that CNTK 2.0 beta 9 knows, with its older names.
 
 Kinds of your own are found by an entry point of the group `opscope.nodes`, which names the module
 that registers them.

@@ -33,7 +33,7 @@ from ...framework.ir.desc import (
 from ...framework.ir.messages import as_op_list, attr_value, undamaged
 from ...framework.ir.op_list import OpList, OpNode, SourceLocation, VarDecl
 from ..base.text import Location, Source
-from .catalogue import kind
+from .catalog import kind
 from .graph import GROUPS
 from .network import Network
 from .nodes.attributes import AttributeSpec

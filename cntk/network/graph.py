@@ -15,7 +15,7 @@ from ...framework.base.errors import (
     nearest,
 )
 from ..base.text import Location, located
-from .catalogue import kind as find_kind
+from .catalog import kind as find_kind
 from .nodes.analysis import Loop, depth_first
 from .nodes.node import Node
 
@@ -90,7 +90,7 @@ class NodeGraph:
         None, or all absent, until `connect`.
 
         Raises:
-            UnknownOperatorError, AttributeTypeError, SlotError: the catalogue does not allow it.
+            UnknownOperatorError, AttributeTypeError, SlotError: the catalog does not allow it.
             VariableError: the name is taken, or empty; or an input is none of the network's names.
         """
         try:

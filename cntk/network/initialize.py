@@ -63,8 +63,8 @@ def _bilinear(node: Node, dtype: np.dtype) -> np.ndarray:
         raise node.error(
             f"[{rules.text(shape)}] cannot hold bilinear kernels of {width} x {height}"
         )
-    factor, centre = (width + 1) // 2, (width - 1) / 2
-    line = 1 - np.abs(np.arange(width) - centre) / factor
+    factor, center = (width + 1) // 2, (width - 1) / 2
+    line = 1 - np.abs(np.arange(width) - center) / factor
     kernels = np.zeros((shape[0], shape[0], height, width), dtype)
     channel = np.arange(shape[0])
     kernels[channel, channel] = np.outer(line, line)
@@ -83,7 +83,8 @@ def spread(node: Node, dtype: np.dtype) -> tuple[bool, float]:
     Raises:
         ShapeError: filter and output ranks do not fit its shape.
     """
-    values, shape = node.attributes, node.shape or ()
+    values = node.attributes
+    shape = node.shape or ()
     is_uniform, scale = _RANDOM[kind_of_values(node)]
     try:
         fan_in, fan_out = fans(shape, values["initFilterRank"], values["initOutputRank"])
@@ -100,7 +101,8 @@ def initial_value(node: Node, dtype: np.dtype) -> np.ndarray:
         ShapeError, FormatError: it cannot be made from the node's attributes.
     """
     kind = kind_of_values(node)
-    values, shape = node.attributes, node.shape or ()
+    values = node.attributes
+    shape = node.shape or ()
     if rules.size(shape) == 0:
         raise node.error(f"dimensions of [{rules.text(shape)}] are not known")
     try:

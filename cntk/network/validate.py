@@ -142,7 +142,8 @@ class _Passes:
             _Failure: for the first node that is wrong.
         """
         log = self.log or (lambda line: None)
-        number, left = 1, len(self.order)
+        number = 1
+        left = len(self.order)
         while left:
             for line in ("", f"Validating network. {left} nodes to process in pass {number}.", ""):
                 log(line)

@@ -105,29 +105,73 @@ def normal(seed: int, count: int, mean: float, deviation: float, dtype: np.dtype
 
 
 def _normal_block(stream: _Stream, result: np.ndarray) -> int:
-    """Fill `result` from the rest of the stream's block; returns how many numbers that gave. Most
-    integers are a number each; the others begin one that takes more integers."""
-    block, start = stream.block, stream.at
+    """Fill `result` from the rest of the stream's block; returns how many numbers that gave.
+
+    Most integers are a number each. The others take a second one, which decides between a number
+    and none; few of them begin one of the tail, which takes any number of integers.
+    """
+    block = stream.block
     edges = _normal_layers()[0].astype(result.dtype)
     layer, fraction = _split(block, result.dtype)
     values = fraction * edges[layer >> 1]
-    slow = np.flatnonzero(values >= edges[(layer >> 1) + 1])
+    pairs = np.flatnonzero(values >= edges[(layer >> 1) + 1])
+    taken, single = _decided(block, layer[pairs] >> 1, values[pairs], pairs)
     values = np.where(layer & 1, values, -values)
     done = 0
-    for stop in [*slow[np.searchsorted(slow, start) :].tolist(), len(block)]:
-        if stop < stream.at:
-            continue
-        run = min(stop - stream.at, len(result) - done)
-        result[done : done + run] = values[stream.at : stream.at + run]
-        done += run
-        stream.at += run
-        if done == len(result) or stop == len(block):
-            break
-        result[done] = _normal_slow(stream, result.dtype.type)
-        done += 1
-        if stream.block is not block:
-            break
+    while done < len(result) and stream.at < len(block) and stream.block is block:
+        first = np.searchsorted(pairs, stream.at)
+        begins = first + np.flatnonzero(_alternate(pairs[first:]))
+        tails = begins[single[begins]]
+        stop = int(pairs[tails[0]]) if len(tails) else len(block)
+        begins = begins[pairs[begins] < stop]
+        is_number = np.ones(stop - stream.at, bool)
+        is_number[pairs[begins] + 1 - stream.at] = False
+        is_number[pairs[begins] - stream.at] = taken[begins]
+        numbers = values[stream.at : stop][is_number][: len(result) - done]
+        result[done : done + len(numbers)] = numbers
+        done += len(numbers)
+        stream.at = stop
+        if done < len(result) and stop < len(block):
+            result[done] = _normal_slow(stream, result.dtype.type)
+            done += 1
     return done
+
+
+def _alternate(places: np.ndarray) -> np.ndarray:
+    """Which of sorted places come to their turn where each takes the next place, too: of those in a
+    row every second one."""
+    number = np.arange(len(places))
+    starts = np.diff(places, prepend=-2) != 1
+    return (number - np.maximum.accumulate(np.where(starts, number, 0))) % 2 == 0
+
+
+def _decided(
+    block: np.ndarray, layers: np.ndarray, values: np.ndarray, places: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which of the integers at `places` are a number by the integer behind them, as
+    `_normal_slow` finds it, and for which that integer alone does not decide."""
+    scalar = values.dtype.type
+    following = np.minimum(places + 1, len(block) - 1)
+    part = block[following].astype(values.dtype) / scalar(_WHOLE)
+    taken = _is_below(layers, values, part)
+    return taken, (layers == 0) | (places + 1 == len(block)) | (part >= 1)
+
+
+def _is_below(layers: np.ndarray, values: np.ndarray, part: np.ndarray) -> np.ndarray:
+    """Whether points of layers that stick out of the next one lie below the normal curve: `values`
+    to the right, `part` of the layer's height up."""
+    x, y = _normal_layers()
+    dtype = values.dtype
+    heights = y[layers].astype(dtype)
+    edges = x[layers].astype(dtype)
+    height = heights + part * (y[layers + 1] - y[layers]).astype(dtype)
+    away = edges - values
+    chord = (x[layers] - x[layers + 1]).astype(dtype) * part - away
+    tangent = height - (heights + away * heights * edges)
+    is_convex = x[layers] >= 1  # to the right of the curve's turning point
+    upper, lower = np.where(is_convex, chord, tangent), np.where(is_convex, tangent, chord)
+    below = height < np.exp(-(values * values) / dtype.type(2))
+    return (upper < 0) & ((lower < 0) | below)
 
 
 def _split(raw: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
@@ -154,7 +198,7 @@ def _unit(stream: _Stream, scalar: type) -> np.floating:
 
 def _normal_slow(stream: _Stream, scalar: type) -> np.floating:
     """One normal number by all rules of the method."""
-    x, y = _normal_layers()
+    x, _ = _normal_layers()
     while True:
         number, fraction = _pair(stream, scalar)
         sign = scalar(1 if number & 1 else -1)
@@ -164,12 +208,8 @@ def _normal_slow(stream: _Stream, scalar: type) -> np.floating:
             return value * sign
         if i == 0:
             return _normal_tail(stream, scalar) * sign
-        part = _unit(stream, scalar)
-        height = scalar(y[i]) + part * scalar(y[i + 1] - y[i])
-        chord = scalar(x[i] - x[i + 1]) * part - (scalar(x[i]) - value)
-        tangent = height - (scalar(y[i]) + (scalar(x[i]) - value) * scalar(y[i]) * scalar(x[i]))
-        upper, lower = (chord, tangent) if x[i] >= 1 else (tangent, chord)
-        if upper < 0 and (lower < 0 or height < np.exp(-(value * value) / scalar(2))):
+        part = np.array([_unit(stream, scalar)])
+        if _is_below(np.array([i]), np.array([value]), part)[0]:
             return value * sign
 
 

@@ -86,7 +86,8 @@ def _paths(
     scores[:n] = ends.max(1)
     # State i of phone p stands at p * most + i: `at` is where each phone is in the present frame.
     base = np.arange(n) * states.shape[1]
-    at, flat = base + ends.argmax(1), states.ravel()
+    at = base + ends.argmax(1)
+    flat = states.ravel()
     begin = offsets_of(frames)[:-1]
     found = np.empty(int(frames.sum()), np.int64)
     for t in range(steps - 1, -1, -1):

@@ -188,7 +188,8 @@ def logistic_kernel(k: KernelArgs) -> Call:
 @logistic.backward("x")
 def logistic_grad_kernel(k: KernelArgs) -> Call:
     xp, label, weight, grad, x_grad = k.xp, k["label"], k.get("weight"), k["out_grad"], k["x_grad"]
-    p, real = k.scratch(label.shape, label.dtype), label.dtype.type
+    p = k.scratch(label.shape, label.dtype)
+    real = label.dtype.type
 
     def run() -> None:
         _probability(xp, label, k["x"], p)

@@ -66,7 +66,8 @@ def _paths(
         Besides, the row of x of each step, the last one where there are no more, [sequences,
         steps], and the last step that a state may have, [sequences, most states].
     """
-    number, marked = label.argmax(1), label.max(1, initial=0) == _BEGINS
+    number = label.argmax(1)
+    marked = label.max(1, initial=0) == _BEGINS
     spans = [(a, b) for a, b in zip(offsets[:-1], offsets[1:], strict=True) if a < b]
     found = []
     for begin, end in spans:

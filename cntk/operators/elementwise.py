@@ -23,6 +23,7 @@ log = unary(
     "cntk.log",
     "Natural logarithm, -85.1 below 1e-37 (also of negative numbers).",
     f"x < {SMALLEST} ? {LOG_OF_SMALLEST} : log(x)",
+    # CNTK: goes on below 1e-37, where the value is flat
     gradient="out_grad * exp(-out)",
     source=SOURCE,
 )
@@ -31,6 +32,7 @@ sqrt = unary(
     "cntk.sqrt",
     "Square root; 0 of negative numbers.",
     "sqrt(x > 0 ? x : 0)",
+    # CNTK: divides by 0 below 0
     gradient="out_grad / (out + out)",
     source=SOURCE,
 )
@@ -39,6 +41,7 @@ reciprocal = unary(
     "cntk.reciprocal",
     "out = 1 / x; 0 of 0.",
     "x == 0 ? 0 : 1 / x",
+    # by out, so that x may be overwritten
     gradient="-out_grad * out * out",
     source=SOURCE,
 )

@@ -47,7 +47,8 @@ class _Steps:
         last = np.zeros(count, np.int64)
         for state, place in zip(ends, places, strict=True):
             last[state] = place
-        self.first, self.last = slice(0, count), xp.asarray(last)
+        self.first = slice(0, count)
+        self.last = xp.asarray(last)
 
     def pairs(self) -> list[tuple[slice, slice]]:
         """For each step but the first: its rows, and the rows before them."""
@@ -149,7 +150,8 @@ def crf_kernel(k: KernelArgs) -> Call:
             by_x[steps.rows] = share - chosen
         if by_pairs is None:
             return
-        found, peak = xp.zeros(links.shape), links.max()
+        found = xp.zeros(links.shape)
+        peak = links.max()
         for now, last in steps.pairs():
             edge = before[last].max(1, keepdims=True)
             left = xp.exp(before[last] - edge)
@@ -210,7 +212,8 @@ def best_path_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         numbers = _label_numbers(k, label)[steps.rows]
-        scores, found = x[steps.rows], numbers.copy()
+        scores = x[steps.rows]
+        found = numbers.copy()
         best.fill(-xp.inf)
         firsts = numbers[steps.first]
         places = xp.arange(len(firsts))
@@ -276,7 +279,9 @@ def _edits(x: np.ndarray, y: np.ndarray, costs: tuple[np.float32, ...]) -> np.nd
     """Numbers of edits [sequences, 1 + labels of x, 1 + labels of y] from each head of x to each
     head of y; goes along the anti-diagonals of the tables."""
     substitution, deletion, insertion = costs
-    count, height, width = len(x), x.shape[1], y.shape[1]
+    count = len(x)
+    height = x.shape[1]
+    width = y.shape[1]
     cost = np.zeros((count, height + 1, width + 1), np.float32)
     edits = np.zeros((count, height + 1, width + 1))
     cost[:, :, 0] = np.arange(height + 1, dtype=np.float32) * deletion

@@ -76,7 +76,9 @@ class _Classes:
 
     def __init__(self, k: KernelArgs, classes: int) -> None:
         self.k, self.xp = k, k.xp
-        self.label, self.count, self.classes = k["label"], k.shape("w")[0], classes
+        self.label = k["label"]
+        self.count = k.shape("w")[0]
+        self.classes = classes
 
     def load(self) -> tuple[Any, Any]:
         """Numbers of the rows, and their classes."""
@@ -205,7 +207,8 @@ def _words(k: KernelArgs, numbers: Any) -> Any:
     Raises:
         RunError: there is no such word.
     """
-    words, count = numbers.astype(np.int64), k.shape("w")[0]
+    words = numbers.astype(np.int64)
+    count = k.shape("w")[0]
     if words.size and (int(words.min()) < 0 or int(words.max()) >= count):
         raise RunError(k.describe(f"a word is not in 0 .. {count - 1}"))
     return words
@@ -241,7 +244,8 @@ def noise_contrastive_grad_kernel(k: KernelArgs) -> Call:
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
 
     def run() -> None:
-        words, share = _words(k, samples[:, ::2]), slope * grad
+        words = _words(k, samples[:, ::2])
+        share = slope * grad
         if x_grad is not None:
             x_grad[...] = (share[:, None] @ w[words])[:, 0]
         if b_grad is not None:

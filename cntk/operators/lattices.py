@@ -103,7 +103,8 @@ class _Paths:
     def __init__(self, k: KernelArgs, scores: np.ndarray) -> None:
         arrays = {part: to_host(k[part]) for part, *_ in PARTS}
         self.nodes, self.edges = arrays["nodes"], arrays["edges"]
-        self.begin, self.end = arrays["firsts"][:-1], arrays["firsts"][1:] - 1
+        self.begin = arrays["firsts"][:-1]
+        self.end = arrays["firsts"][1:] - 1
         self.covered = np.zeros(len(scores), bool)
         self._check(k, scores.shape, arrays)
         first, last = self.nodes[self.begin], self.nodes[self.end]
@@ -238,7 +239,7 @@ def lattice_criterion_kernel(k: KernelArgs) -> Call:
         off = ~paths.covered
         if not risk:
             off |= gamma[np.arange(len(wanted)), wanted] < attrs["drop"]
-        target = _relabelled(xp, label, *paths.said) if attrs["realign"] else label
+        target = _relabeled(xp, label, *paths.said) if attrs["realign"] else label
         xp.subtract(xp.exp(log_softmax(xp, x.copy())), target, slope)
         xp.multiply(slope, 1 - smoothing, slope)
         xp.add(slope, xp.asarray(smoothing * gamma, x.dtype), slope)
@@ -249,9 +250,10 @@ def lattice_criterion_kernel(k: KernelArgs) -> Call:
     return run
 
 
-def _relabelled(xp: Any, label: Any, rows: np.ndarray, states: np.ndarray) -> Any:
+def _relabeled(xp: Any, label: Any, rows: np.ndarray, states: np.ndarray) -> Any:
     """A copy of one-hot labels with other states in some rows."""
-    label, rows = label.copy(), xp.asarray(rows)
+    label = label.copy()
+    rows = xp.asarray(rows)
     label[rows] = 0
     label[rows, xp.asarray(states)] = 1
     return label

@@ -52,7 +52,9 @@ def _momentum(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, factor = k.xp, k.attrs["rate_factor"]
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
-        rate, m, (s,) = control[0] * factor, control[1], states
+        rate = control[0] * factor
+        m = control[1]
+        (s,) = states
         if m:
             xp.multiply(g, 1 - m, g)
             xp.multiply(s, m, s)
@@ -69,7 +71,9 @@ def _nesterov(k: KernelArgs, shape: Any) -> Callable[..., None]:
     xp, factor = k.xp, k.attrs["rate_factor"]
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
-        rate, m, (s,) = control[0] * factor, control[1], states
+        rate = control[0] * factor
+        m = control[1]
+        (s,) = states
         xp.multiply(g, 1 - m, g)
         xp.multiply(s, m, s)
         xp.add(s, g, s)
@@ -86,7 +90,8 @@ def _adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
     scratch = _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
-        rate, (a,) = control[0] * factor, states
+        rate = control[0] * factor
+        (a,) = states
         work = xp.multiply(g, g, scratch(g))
         xp.add(a, work, a)
         xp.add(a, 1e-16, work)
@@ -137,7 +142,8 @@ def _rms_prop(k: KernelArgs, shape: Any) -> Callable[..., None]:
     scratch, other = _work(k, shape), _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
-        rate, (squares, signs, steps) = control[0] * a["rate_factor"], states
+        rate = control[0] * a["rate_factor"]
+        (squares, signs, steps) = states
         work = xp.multiply(g, g, scratch(g))
         if float(count) == 0:
             xp.copyto(squares, work)
@@ -278,7 +284,8 @@ def clip_gradient_kernel(k: KernelArgs) -> Call:
         xp.clip(grad, -most, most, out=out)
 
     def scale() -> None:
-        most, norm = threshold * number(k, "columns"), float(xp.sqrt((grad * grad).sum()))
+        most = threshold * number(k, "columns")
+        norm = float(xp.sqrt((grad * grad).sum()))
         if norm > most:
             xp.multiply(grad, most / norm, out)
         elif out is not grad:
@@ -336,7 +343,8 @@ soft_threshold = operator(
 @soft_threshold.kernel
 def soft_threshold_kernel(k: KernelArgs) -> Call:
     xp, param, out = k.xp, k["param"], k["param_out"]
-    factor, work = k.attrs["weight"] * k.attrs["rate_factor"], k.scratch(param.shape, param.dtype)
+    factor = k.attrs["weight"] * k.attrs["rate_factor"]
+    work = k.scratch(param.shape, param.dtype)
 
     def run() -> None:
         most = factor * number(k, "rate") * number(k, "columns")

@@ -1,4 +1,4 @@
-"""Batch normalisation with CNTK's running statistics.
+"""Batch normalization with CNTK's running statistics.
 
 Source: CNTK's `ComputationNetworkLib/TrainingNodes.h` (the factors) and
 `Math/CntkBatchNormalization.cuh` (it blends the running mean and inverse deviation).
@@ -21,7 +21,7 @@ from ...operators.direct.batch_norm import blended_batch_norm, blended_batch_nor
 batch_norm = operator(
     "cntk.batch_norm",
     doc=(
-        "Batch normalisation: out = scale * (x - m) * s + bias for each of C features, where m and"
+        "Batch normalization: out = scale * (x - m) * s + bias for each of C features, where m and"
         " s are mean and inverse standard deviation of this minibatch, blended with the running"
         " ones while training (weight blend / (blend + samples)), and the running ones otherwise."
         " The running mean and (unbiased) variance move towards those of the minibatch with weight"
@@ -99,15 +99,20 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
     load = [copying(xp, k[slot], k[f"{slot}_out"]) for slot in ("mean", "variance", "seen")]
     mean, variance = k["mean_out"].reshape(-1), k["variance_out"].reshape(-1)
-    seen, features = k["seen_out"], mean.shape
+    seen = k["seen_out"]
+    features = mean.shape
     used_mean, used_scale = (
         k.scratch(features, x.dtype) if k.get(slot) is None else k[slot]
         for slot in ("used_mean", "used_scale")
     )
     own_weight = k.get("own_weight")
-    scale, bias = k["scale"], _spread(k["bias"], x)
-    time, blend, epsilon = k["time"], k["blend"], x.dtype.type(k.attrs["epsilon"])
-    training, axes = k.train and bool(x.size), _axes(x)
+    scale = k["scale"]
+    bias = _spread(k["bias"], x)
+    time = k["time"]
+    blend = k["blend"]
+    epsilon = x.dtype.type(k.attrs["epsilon"])
+    training = k.train and bool(x.size)
+    axes = _axes(x)
     samples = x.size // max(len(mean), 1)
 
     def statistics() -> None:
@@ -138,12 +143,12 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
         if own_weight is not None:
             own_weight[0] = 0
 
-    def normalise() -> None:
+    def normalize() -> None:
         xp.subtract(x, _spread(used_mean, x), out)
         xp.multiply(out, _spread(used_scale * scale, x), out)
         xp.add(out, bias, out)
 
-    return in_order(*load, statistics if training else frozen, normalise)
+    return in_order(*load, statistics if training else frozen, normalize)
 
 
 @batch_norm.backward("x", "scale", "bias")
@@ -154,16 +159,18 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     x_grad = a grad - w a (d s^2 sum(grad d) + sum(grad)) / samples.
     """
     xp, x, grad = k.xp, k["x"], k["out_grad"]
-    used_mean, used_scale = _spread(k["used_mean"], x), k["used_scale"]
+    used_mean = _spread(k["used_mean"], x)
+    used_scale = k["used_scale"]
     scale, own_weight = k["scale"], k["own_weight"]
     x_grad, scale_grad, bias_grad = k.get("x_grad"), k.get("scale_grad"), k.get("bias_grad")
-    centred, work = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
-    axes, samples = _axes(x), x.size // max(len(used_scale), 1)
+    centered, work = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
+    axes = _axes(x)
+    samples = x.size // max(len(used_scale), 1)
 
     def run() -> None:
-        xp.subtract(x, used_mean, centred)
+        xp.subtract(x, used_mean, centered)
         by_bias = grad.sum(axes)
-        by_scale = xp.multiply(grad, centred, work).sum(axes) * used_scale
+        by_scale = xp.multiply(grad, centered, work).sum(axes) * used_scale
         if scale_grad is not None:
             scale_grad[...] = by_scale
         if bias_grad is not None:
@@ -175,9 +182,9 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
         weight = float(own_weight[0]) / samples
         if weight:
             factor *= -x.dtype.type(weight)
-            xp.multiply(centred, _spread(factor * used_scale * by_scale, x), centred)
-            xp.add(centred, _spread(factor * by_bias, x), centred)
-            xp.add(x_grad, centred, x_grad)
+            xp.multiply(centered, _spread(factor * used_scale * by_scale, x), centered)
+            xp.add(centered, _spread(factor * by_bias, x), centered)
+            xp.add(x_grad, centered, x_grad)
 
     return run
 

@@ -120,7 +120,8 @@ class _Rounding:
 
     def encode(self, rows: Any, message: Any) -> Any:
         """Write the message of rows; what it stands for."""
-        xp, ranges = self.xp, 2 * len(rows) * rows.itemsize
+        xp = self.xp
+        ranges = 2 * len(rows) * rows.itemsize
         low, high = self._range(rows)
         ends = xp.concatenate([low, high])
         message[:ranges] = ends.reshape(-1).view(np.uint8)
@@ -164,7 +165,7 @@ class _Rounding:
         return middle - radius, middle + radius
 
     def _step(self, low: Any, high: Any) -> Any:
-        """The distance of two neighbouring numbers; 0 where a row has no range."""
+        """The distance of two neighboring numbers; 0 where a row has no range."""
         used = (1 << self.bits) - (self.bits > 1)
         return self.xp.where(high - low < _SMALLEST, 0, (high - low) / low.dtype.type(used))
 

@@ -47,7 +47,8 @@ def _bounds(xp: Any, first: Any, length: Any, parts: int, size: int) -> tuple[An
     """Where the parts of regions begin and end, [N, R, parts], within 0 .. size."""
     begin = xp.trunc(first * size + xp.copysign(0.5, first))[..., None]
     whole = xp.maximum(xp.trunc(length * size + xp.copysign(0.5, length)), 1)
-    step, number = (whole / parts)[..., None], xp.arange(parts, dtype=first.dtype)
+    step = (whole / parts)[..., None]
+    number = xp.arange(parts, dtype=first.dtype)
     ends = xp.floor(number * step), xp.ceil((number + 1) * step)
     return tuple(xp.clip(end + begin, 0, size).astype(np.int64) for end in ends)
 

@@ -121,7 +121,8 @@ def dropout_mask_kernel(k: KernelArgs) -> Call:
     load = copying(k.xp, k["drawn"], drawn)
     if not k.train:
         return in_order(load, partial(out.fill, 1))
-    real, columns = out.dtype.type, k.get("columns")
+    real = out.dtype.type
+    columns = k.get("columns")
 
     def run() -> None:
         p = float(rate[0])
@@ -250,7 +251,8 @@ def inclusion_frequency_shape(s: ShapeArgs) -> None:
 def _draws_needed(p: np.ndarray, count: int) -> float:
     """The t with sum(1 - (1 - p)^t) = count, found by bisection."""
     logs = np.log1p(-np.minimum(p, 1 - 1e-12))
-    low, high = 0.0, float(count)
+    low = 0.0
+    high = float(count)
     while -np.expm1(high * logs).sum() < count and high < 1e12:
         high *= 2
     for _ in range(100):

@@ -58,7 +58,8 @@ def initial_state_kernel(k: KernelArgs) -> Call:
     fill = partial(xp.copyto, out, x)
     if k.get("fresh") is None:
         return fill
-    carried, mask = k["carried"], _mask(k)
+    carried = k["carried"]
+    mask = _mask(k)
     return in_order(partial(xp.copyto, out, carried), partial(xp.copyto, out, x, where=mask))
 
 
@@ -73,7 +74,8 @@ def initial_state_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     if k.get("fresh") is None:
         return partial(xp.sum, grad, 0, None, x_grad)
-    mask, masked = _mask(k), k.scratch(grad.shape, grad.dtype)
+    mask = _mask(k)
+    masked = k.scratch(grad.shape, grad.dtype)
     return in_order(
         partial(xp.multiply, grad, mask, masked), partial(xp.sum, masked, 0, None, x_grad)
     )

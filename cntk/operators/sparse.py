@@ -19,6 +19,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY, rows_name
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.calls import in_one_piece
 from ...operators.base.indexing import id_check, scatter_adder, taker
 from ...operators.optim.updates import merge_rows
 
@@ -104,7 +105,8 @@ sparse_times = operator(
 
 @sparse_times.shape_rule
 def sparse_times_shape(s: ShapeArgs) -> None:
-    rows, w = _rows_rule(s), s["w"]
+    rows = _rows_rule(s)
+    w = s["w"]
     if s.attrs["transpose"]:
         w = s.rank("w", 2)[::-1]
     elif len(w) < 2:
@@ -121,7 +123,10 @@ class _Elements:
     """
 
     def __init__(self, k: KernelArgs, depth: int) -> None:
-        self._k, self._xp, self._parts, self._depth = k, k.xp, k.attrs["parts"], depth
+        self._k = k
+        self._xp = k.xp
+        self._parts = k.attrs["parts"]
+        self._depth = depth
         self._indices = k["indices"]
         self.at = k.scratch(self._indices.shape, _INT)
         self.ids = self._indices
@@ -147,13 +152,16 @@ def sparse_times_kernel(k: KernelArgs) -> Call:
     if not values.size or not out.size:
         return in_order(check, elements.load, partial(out.fill, 0))
     terms = k.scratch((len(values), out.shape[1] // parts), w.dtype)
-    factors, whole = values[:, None], _whole(k, out)
+    factors = values[:, None]
+    whole = in_one_piece(k, out)
     if transpose:
         spread = k.scratch(terms.shape[::-1], w.dtype)
-        take, taken = taker(k, w, elements.ids, 1, spread), spread.T
+        take = taker(k, w, elements.ids, 1, spread)
+        taken = spread.T
     else:
         spread = terms.reshape(-1, *w.shape[1:])
-        take, taken = taker(k, w, elements.ids, 0, spread), terms
+        take = taker(k, w, elements.ids, 0, spread)
+        taken = terms
     add = scatter_adder(k, whole.reshape(-1, terms.shape[1]), elements.at, terms)
 
     def run() -> None:
@@ -170,11 +178,6 @@ def sparse_times_kernel(k: KernelArgs) -> Call:
             xp.copyto(out, whole)
 
     return run
-
-
-def _whole(k: KernelArgs, array: Any) -> Any:
-    """The array itself where it can be seen in another shape, or scratch memory like it."""
-    return array if array.flags.c_contiguous else k.scratch(array.shape, array.dtype)
 
 
 _GRAD_INPUTS = [*_ROWS, Slot("out_grad", "[N, P M]"), Slot("w", "the matrix", shape_only=True)]
@@ -211,7 +214,7 @@ def sparse_times_grad_shape(s: ShapeArgs) -> None:
 def _terms_of(k: KernelArgs, terms: Any, elements: _Elements) -> Call:
     """A callable for the terms [E, M] of the gradient, one for each element."""
     xp, out_grad, factors = k.xp, k["out_grad"], k["values"][:, None]
-    whole = _whole(k, out_grad)
+    whole = in_one_piece(k, out_grad)
     rows = whole.reshape(-1, terms.shape[1]) if terms.size else whole
 
     def run() -> None:
@@ -230,7 +233,8 @@ def _terms_of(k: KernelArgs, terms: Any, elements: _Elements) -> Call:
 def sparse_times_grad_kernel(k: KernelArgs) -> Call:
     grad, rows = k["grad"], k["rows"]
     depth = k.shape("w")[0]
-    elements, whole = _Elements(k, depth), _whole(k, grad)
+    elements = _Elements(k, depth)
+    whole = in_one_piece(k, grad)
     terms = whole.reshape(len(rows), -1 if grad.size else 0)
     check = id_check(k, "indices", k.attrs["parts"] * depth)
     calls = [check, _terms_of(k, terms, elements), partial(k.xp.copyto, rows, elements.ids)]
@@ -285,7 +289,8 @@ def sparse_times_gradient(g: GradientArgs) -> list[OpNode]:
     if tables[0].version == 0:  # it comes from outside: a parameter can take rows
         writes = {"grad": grads, "rows": g.sparse_rows(grads[0])}
         return [g.op("cntk.sparse_times_rows_grad", reads, writes, attrs)]
-    some, rows = f"{grads[0]}@SOME", rows_name(f"{grads[0]}@SOME")
+    some = f"{grads[0]}@SOME"
+    rows = rows_name(f"{grads[0]}@SOME")
     return [
         g.op("cntk.sparse_times_rows_grad", reads, {"grad": some, "rows": rows}, attrs),
         g.op("rows_to_dense", {"x": some, "rows": rows, "like": tables}, {"out": grads}),

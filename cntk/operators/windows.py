@@ -197,7 +197,8 @@ def max_unpool_kernel(k: KernelArgs) -> Call:
         return nothing
     last = k.scratch(out.shape, np.int32)  # a GPU has an atomic maximum for these
     index = xp.asarray(table(k.attrs))
-    numbers, outside = xp.maximum(index, 0), index < 0
+    numbers = xp.maximum(index, 0)
+    outside = index < 0
     rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index), dtype=np.int32)
 
     def run() -> None:

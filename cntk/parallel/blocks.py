@@ -68,7 +68,8 @@ class Blocks:
                 self._scope.var(change).set(np.zeros(shape, dtype))
 
     def _op_list(self, shapes: Mapping[str, tuple[int, ...]], dtype: np.dtype) -> OpList:
-        net, options = OpList(), self._ranks.options
+        net = OpList()
+        options = self._ranks.options
         names = list(shapes)
         for name, shape in shapes.items():
             net.vars.append(make_var(name, shape, dtype, PARAMETER))

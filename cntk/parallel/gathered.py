@@ -13,6 +13,7 @@ from ...framework.base.communicator import Communicator
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Variable
 from ...framework.ir.op_list import OpList
+from ...framework.passes.prune import prune
 from ...framework.runtime.plain_net import PlainNet
 from ..lower import lower
 from ..network.nodes.node import Node
@@ -54,20 +55,14 @@ def _join(communicator: Communicator, mean: Variable, count: Variable) -> None:
 
 def _above(net: OpList, names: Sequence[str]) -> OpList:
     """The operators between the means of accumulators and some variables."""
-    wanted, kept = set(names), []
-    for op in reversed(net.ops):
-        if op.type != _MEAN and not wanted.isdisjoint(op.output_names()):
-            kept.append(op)
-            wanted.update(op.input_names())
     found = net.copy()
-    found.ops = kept[::-1]
-    found.vars = [var for var in net.vars if var.name in wanted]
-    return found
+    found.ops = [op for op in net.ops if op.type != _MEAN]
+    return prune(found, names)
 
 
 def take_main_statistics(communicator: Communicator, net: CntkNet) -> None:
     """Let all ranks have the running statistics of the main one: those that are saved."""
-    communicator.operator = "the statistics of batch normalisation"
+    communicator.operator = "the statistics of batch normalization"
     for node in net.network.order:
         if node.operation != "BatchNormalization":
             continue

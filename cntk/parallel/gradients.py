@@ -60,7 +60,9 @@ class GradientExchange:
         stats_every: int = 0,
         say: Callable[[str], None],
     ) -> None:
-        self._scope, self.learning, self._dtype = scope, list(learning), dtype
+        self._scope = scope
+        self.learning = list(learning)
+        self._dtype = dtype
         self.bits, self._zero = bits, zero
         self._quantized = bits < 8 * dtype.itemsize
         self._start = PlainNet(self._sending(), check=False) if buffered else None
@@ -68,7 +70,9 @@ class GradientExchange:
             self._receiving() if buffered else self._sum(self._declared()), check=False
         )
         self._updates = PlainNet(extend(self._declared()), check=False)
-        self._every, self._say, self._done = stats_every, say, 0
+        self._every = stats_every
+        self._say = say
+        self._done = 0
         self.begin_epoch()
 
     def begin_epoch(self) -> None:

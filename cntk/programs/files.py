@@ -16,7 +16,7 @@ from ..config.files import parse_command_line, read_source
 from ..config.formatter import format_text
 from ..models.checkpoint import read_checkpoint
 from ..models.open_model import format_of, open_model
-from ..network.dialect import DIALECT, from_desc, to_desc
+from ..network.dialect import from_desc, to_desc
 from ..network.network import Network
 from ..run.build import Seeds, build_section_network, builder_of
 from .check import ERROR, check_file
@@ -35,21 +35,6 @@ def kind_of_file(path: str) -> str:
             return format_of(file.read(_SNIFFED)) or ""
     except (OSError, FormatError):
         return ""
-
-
-def model_desc(path: str) -> OpList:
-    """The network of a model or script, in the cntk dialect.
-
-    Raises:
-        FormatError: the file is damaged, or a checkpoint, or a script of no or several networks.
-        ShapeError: the network does not fit together.
-    """
-    if kind_of_file(path) != "script":
-        return to_desc(open_model(path).network)
-    networks = networks_of(path)
-    if len(networks) != 1:
-        raise FormatError(f"{path}: describes {len(networks)} networks, one is needed")
-    return to_desc(next(iter(networks.values())))
 
 
 def networks_of(path: str, extra: Sequence[str] = ()) -> dict[str, Network]:
@@ -75,7 +60,8 @@ def _networks_of_config(path: str, extra: Sequence[str]) -> dict[str, Network]:
     """What the builders of a config describe, whatever else is in its sections."""
     config = parse_command_line([f"configFile={path}", *extra])
     listed = commands(config) if "command" in config else []
-    seeds, found = Seeds(), {}
+    seeds = Seeds()
+    found = {}
     for command in listed:
         section = command.parameters
         if builder_of(section) is not None and _BUILDING & set(command.actions):
@@ -137,11 +123,6 @@ def check(path: str, kind: str) -> str:
         return f"{path}: CNTK checkpoint with {len(state.gradients)} gradients, no error"
     network, what = open_model(path)
     return f"{path}: {what}: {len(network)} nodes, {network.parameter_count()} parameters, no error"
-
-
-def is_dialect(desc: OpList) -> bool:
-    """Whether a net is in the cntk dialect."""
-    return desc.metadata.get("dialect") == DIALECT
 
 
 def check_dialect(path: str, desc: OpList) -> str:

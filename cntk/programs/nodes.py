@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ...framework.base.errors import UnknownOperatorError, nearest
 from ...framework.ir.registry import operator_types
 from ..lower.table import TABLE
-from ..network.catalogue import kind, load_plugins, ndl_function
+from ..network.catalog import kind, load_plugins, ndl_function
 from ..network.nodes.attributes import REQUIRED, AttributeSpec
 from ..network.nodes.kind import KINDS
 from ..network.nodes.node import Kind, NdlFunction

@@ -15,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from typing import Generic, TypeAlias, TypeVar
 
-from ...framework.base.errors import RunError, nearest
+from ...framework.base.errors import RunError, doubled, nearest
 from ...framework.base.plugins import Plugins, call_plugin
 from ..config.parameters import ConfigParameters
 from ..config.value import ConfigValue
@@ -32,11 +32,11 @@ Maker: TypeAlias = Callable[[ConfigParameters], T]
 """Makes a reader, or the like, of its section: a function, or the class itself."""
 
 
-class Catalogue(Generic[T]):
+class Catalog(Generic[T]):
     """The functions that make readers, or the like, from sections of a config, by name.
 
     Args:
-        what: the catalogue holds, for errors.
+        what: the catalog holds, for errors.
         group: of the entry points.
         base: the class of what is made.
         own: module of this package and name of the function, by the name in configs.
@@ -92,7 +92,7 @@ class Catalogue(Generic[T]):
         return made
 
 
-READERS: Catalogue[DataReader] = Catalogue(
+READERS: Catalog[DataReader] = Catalog(
     "reader type",
     "opscope.readers",
     DataReader,
@@ -109,7 +109,7 @@ READERS: Catalogue[DataReader] = Catalogue(
         "UCIFastReader": ("uci.reader", "uci_fast_reader"),
     },
 )
-WRITERS: Catalogue[DataWriter] = Catalogue(
+WRITERS: Catalog[DataWriter] = Catalog(
     "writer type",
     "opscope.writers",
     DataWriter,
@@ -120,7 +120,7 @@ WRITERS: Catalogue[DataWriter] = Catalogue(
         "LUSequenceWriter": ("language.lu_writer", "lu_sequence_writer"),
     },
 )
-DESERIALIZERS: Catalogue[Deserializer] = Catalogue(
+DESERIALIZERS: Catalog[Deserializer] = Catalog(
     "deserializer",
     "opscope.deserializers",
     Deserializer,
@@ -201,10 +201,9 @@ def _multi_reader(config: ConfigParameters) -> Opening[DataReader]:
         raise value.error("there is no reader")
 
     def different(streams: Sequence[Stream]) -> None:
-        names = [stream.name.lower() for stream in streams]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise value.error(f"two readers give {twice!r}")
+        twice = doubled(stream.name.lower() for stream in streams)
+        if twice:
+            raise value.error(f"two readers give {twice[0]!r}")
 
     def opened() -> DataReader:
         with ExitStack() as stack:
@@ -226,7 +225,8 @@ def together(
     files = [file for part in parts for file in part.files]
     given = [part.streams for part in parts if part.streams is not None]
     streams = [stream for part in given for stream in part] if len(given) == len(parts) else None
-    foreign, light = any(part.foreign for part in parts), all(part.light for part in parts)
+    foreign = any(part.foreign for part in parts)
+    light = all(part.light for part in parts)
     probes = [part.probe for part in parts if part.probe is not None]
     return Opening(
         opened,

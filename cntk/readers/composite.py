@@ -24,7 +24,7 @@ from .base.pack import FramePacker, Packer, SequencePacker, TruncatedPacker
 from .base.packed_reader import PackedReader
 from .base.reader import DataReader
 from .base.sections import complaint, enumerator, sections_with
-from .catalogue import source_opening, together
+from .catalog import source_opening, together
 from .htk.data import LabelSequences, Utterances
 from .htk.lattices import LatticePacker, lattices_of, phones_of
 from .htk.options import FeatureOptions, LabelOptions
@@ -57,7 +57,8 @@ def composite_reader(config: ConfigParameters) -> Opening[DataReader]:
     sources = [source_opening(part) for part in parts]
     window: int | None = WHOLE_SWEEP
     if kinds[0] in _IMAGES and len(kinds) == 1 and not writing:
-        window, frame_mode = 1, True
+        window = 1
+        frame_mode = True
     by_frames = frame_mode and kinds[0] == _HTK_FEATURES
     expanded = [n for n, part in enumerate(parts) if n and part.bool("expandToUtterance", False)]
     numeric = not {"CNTKTextFormatDeserializer", "ImageDeserializer"}.isdisjoint(kinds)

@@ -54,7 +54,8 @@ class Carrier:
             self._feed(delayed, layouts[delayed.node.axis][1])
 
     def _feed(self, delayed: Delayed, layout: Layout) -> None:
-        node, old = delayed.node, layout.begin < 0
+        node = delayed.node
+        old = layout.begin < 0
         saved = self._saved.get(delayed)
         slot = layout.slot + layout.first_slot
         if old.any() and (saved is None or len(saved) <= slot[old].max()):
@@ -85,7 +86,8 @@ class Carrier:
     def _save(self, delayed: Delayed, offsets: np.ndarray, layout: Layout) -> None:
         values = self._scope.get(self._lowered.values[delayed.node.inputs[0]]).numpy()
         on = np.flatnonzero(layout.end > layout.steps)
-        count, slot = len(delayed.states), layout.slot + layout.first_slot
+        count = len(delayed.states)
+        slot = layout.slot + layout.first_slot
         saved = self._room(delayed, layout, (count, *dims(delayed.node)), values.dtype)
         before = [self._scope.get(name).numpy() for name in delayed.before]
         for number in range(count):
@@ -102,7 +104,8 @@ class Carrier:
     ) -> np.ndarray:
         """The states of a delay, those of a layout's slots empty; others are of other parts."""
         old = self._saved.get(delayed, np.zeros((0, *shape), dtype))
-        first, last = layout.first_slot, layout.first_slot + layout.parallel
+        first = layout.first_slot
+        last = layout.first_slot + layout.parallel
         saved = np.zeros((max(len(old), last), *shape), dtype)
         saved[: len(old)] = old
         saved[first:last] = 0

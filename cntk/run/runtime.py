@@ -76,7 +76,8 @@ class BoundNet:
     ) -> None:
         self.scope, self.lowered, self.net = scope, lowered, net
         self.below = below
-        self.gradients, self.extra_gradients = gradients, extra_gradients or {}
+        self.gradients = gradients
+        self.extra_gradients = extra_gradients or {}
         self._watcher = watcher
         self._live_out = live_out
         self._conditions = conditions
@@ -194,7 +195,8 @@ class BoundNet:
         name = self.extra_gradients.get(node)
         if name is None:
             return None
-        data, rows = self.scope.numpy(name), rows_name(name)
+        data = self.scope.numpy(name)
+        rows = rows_name(name)
         if rows in self.net.vars:
             data = whole_gradient(data, self.scope.numpy(rows), dims(node))
         return self._value(node, data)
@@ -294,7 +296,8 @@ class CntkNet:
         grad = last.gradients.get(node.name) if last is not None else None
         if last is None or grad is None:
             return np.zeros(node.shape, self.dtype)
-        array, rows = self.scope.numpy(grad), rows_name(grad)
+        array = self.scope.numpy(grad)
+        rows = rows_name(grad)
         if rows in last.net.vars:
             array = whole_gradient(array, self.scope.numpy(rows), dims(node))
         return array.transpose()
@@ -385,7 +388,9 @@ class CntkNet:
         for name, (shape, dtype, value) in lowered.states.items():
             if self.scope.find(name) is None:
                 self.scope.var(name).set(np.full(shape, value, dtype))
-        made, gradients, further = lowered.op_list.copy(), {}, {}
+        made = lowered.op_list.copy()
+        gradients = {}
+        further = {}
         if target is not None:
             by = {node: lowered.values[node] for node in extra_gradients if node in lowered.values}
             learning = [
@@ -441,7 +446,7 @@ class CntkNet:
         self, data: Mapping[str, Data], nodes: Iterable[Node | str] | Node | str = ()
     ) -> dict[str, np.ndarray | list[np.ndarray]]:
         """The values of nodes for arrays, as a test computes them: no dropout, and the running
-        statistics of batch normalisation.
+        statistics of batch normalization.
 
         Args:
             data: for each input that is needed an array [rows, elements] or [rows, dk, ..., d1], of

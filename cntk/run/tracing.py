@@ -75,7 +75,9 @@ class _TraceNode:
 
     def __init__(self, node: Node, looping: bool) -> None:
         values = node.attributes
-        self.node, self.source, self.runs = node, node.inputs[0], 0
+        self.node = node
+        self.source = node.inputs[0]
+        self.runs = 0
         self.gradient = bool(values["logGradientToo"]) and not looping
         self._form = _format_of(values["format"] or {})
         self._writer = NodeWriter(

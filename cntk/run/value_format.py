@@ -64,7 +64,8 @@ class WriteFormat:
         if "format" not in section:
             return cls()
         part = section.section("format")
-        kind, labels = "real", []
+        kind = "real"
+        labels = []
         if part.has("type"):
             kind = part.string("type")
             if kind not in ("real", "category", "sparse"):
@@ -139,7 +140,9 @@ class NodeWriter:
         most_samples: int | None = None,
         letter: str = "",
     ) -> None:
-        self.name, self.shape, self.form = name, tuple(shape), form
+        self.name = name
+        self.shape = tuple(shape)
+        self.form = form
         self._most = most_elements, most_samples
         size = math.prod(self.shape)
         mapped = bool(form.labels) and len(form.labels) in (size, self.shape[0] if shape else 1)
@@ -177,9 +180,11 @@ class NodeWriter:
                 rows = np.array(self._labels, object)[rows % len(self._labels)]
         if self.form.kind == "sparse":
             return (plain if self.form.transpose else between).join(self._elements(rows))
-        table, most = rows, self._most
+        table = rows
+        most = self._most
         if not self.form.transpose:
-            table, most = rows.transpose(), most[::-1]
+            table = rows.transpose()
+            most = most[::-1]
         (width, more), (height, below) = map(_shown, reversed(table.shape), most)
         pattern = between.replace("%", "%%").join([self._value] * width + more)
         texts = [pattern % tuple(row) for row in table[:height, :width].tolist()]

@@ -1,4 +1,4 @@
-"""The nodes that a training minimises and shows."""
+"""The nodes that a training minimizes and shows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .options import SgdOptions
 
 
 def criteria_of(network: Network, options: SgdOptions) -> tuple[list[Node], list[Node]]:
-    """The training criteria, of which the first is minimised, and the other nodes to evaluate.
+    """The training criteria, of which the first is minimized, and the other nodes to evaluate.
 
     Raises:
         VariableError: there is no criterion, a name is unknown, or a node is no number.

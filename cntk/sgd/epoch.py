@@ -90,7 +90,7 @@ class EpochRunner:
 
     Attributes:
         net, options, reader: the network, the settings, and the data.
-        criterion, evaluations: nodes that are shown; the first is minimised.
+        criterion, evaluations: nodes that are shown; the first is minimized.
         updates: of the parameters.
         prepare: called with each minibatch before it is used.
         say: takes the lines of the log.
@@ -169,7 +169,8 @@ class EpochRunner:
             self._begin_sums(nodes, learns, epoch)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
         step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate, common)
-        used, carried = 0, False
+        used = 0
+        carried = False
         while samples is None or used <= samples:
             minibatch = next(coming, None)
             if minibatch is None and not sums:
@@ -224,7 +225,9 @@ class EpochRunner:
         told, are those of the minibatch before."""
         ranks, exchange = self.ranks, self._exchange
         assert ranks is not None and exchange is not None
-        values, samples, columns = _nothing(step), 0, 0
+        values = _nothing(step)
+        samples = 0
+        columns = 0
         sums: dict[str, list[np.ndarray]] = {}
         if minibatch is not None:
             bound = self._bound_net(step.nodes, step.learns, False, carried)
@@ -246,7 +249,8 @@ class EpochRunner:
         ]
         now = coming
         if ranks.options.buffered:
-            now, self._before = self._before, coming
+            now = self._before
+            self._before = coming
             if now is not None and not now.reading and not now.samples:
                 return None
             if now is not None and now.samples and step.learns:
@@ -369,7 +373,8 @@ class EpochRunner:
 
     def _collect(self, sums: dict[str, list[np.ndarray]], grad: str) -> None:
         """Add a gradient to the sums, or append the rows of a sparse one."""
-        scope, rows = self.net.scope, rows_name(grad)
+        scope = self.net.scope
+        rows = rows_name(grad)
         value = scope.numpy(grad).copy()
         if scope.find(rows) is not None:
             sums.setdefault(rows, []).append(scope.numpy(rows).copy())
@@ -447,7 +452,8 @@ class _Progress:
             )
         if math.isnan(now[0].value):
             raise RunError("The training criterion is not a number (NAN).")
-        self.shown, self.shown_at = now, self.run
+        self.shown = now
+        self.shown_at = self.run
         self.clock = time.perf_counter()
 
     def _percent(self, step: int, samples: int) -> str:
@@ -469,7 +475,8 @@ class _Progress:
     def join_accumulators(self, ranks: Ranks) -> None:
         """Let nodes that gather over an epoch have gathered over all ranks."""
         if any(self.accumulate):
-            runner, totals = self.runner, self.added_up or self.totals.totals()
+            runner = self.runner
+            totals = self.added_up or self.totals.totals()
             nodes = [runner.criterion, *runner.evaluations]
             self.added_up = with_accumulated(ranks.communicator, runner.net, nodes, totals)
 

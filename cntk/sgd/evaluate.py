@@ -75,7 +75,10 @@ class Evaluator:
         )
         accumulate = [accumulating(node) for node in nodes]
         totals = [Total() for _ in nodes]
-        shown, shown_at, run, carried = list(totals), 0, 0, False
+        shown = list(totals)
+        shown_at = 0
+        run = 0
+        carried = False
         reset_accumulators(self.net)
         ranks = self.ranks
         divided = ranks is not None and ranks.divide(reader, True)

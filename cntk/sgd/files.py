@@ -56,19 +56,20 @@ class ModelFiles:
         model = self.model(done)
         return model.with_name(f"{model.name}.ckp")
 
+    def there(self) -> dict[int, Path]:
+        """The models that are there, the last one first, by the epochs that are done."""
+        models = {n: path for n, path in models_of_epochs(self.path).items() if n < self.epochs}
+        last = {self.epochs: self.path} if os.path.exists(self.path) else {}
+        return last | dict(sorted(models.items(), reverse=True))
+
     def start(self, make: bool) -> int:
         """Epochs that are done according to the files; -1: nothing is there, or not `make`.
 
         A model counts if it is not older than that of the epoch before.
         """
-        if not make:
-            return -1
-        current = self.path
-        for done in range(self.epochs, -1, -1):
-            before = self.model(done - 1)
-            if _up_to_date(current, before):
+        for done, path in self.there().items() if make else ():
+            if _up_to_date(path, self.model(done - 1)):
                 return done
-            current = before
         return -1
 
     def save(self, net: CntkNet, path: Path) -> None:
@@ -112,6 +113,20 @@ class ModelFiles:
                 Path(file_path(path)).unlink(missing_ok=True)
             except OSError as error:
                 raise SaveError(f"cannot remove {path}: {error.strerror or error}") from error
+
+
+def models_of_epochs(path: Path) -> dict[int, Path]:
+    """The models `m.dnn.N` beside `m.dnn`, by their numbers.
+
+    The folder is listed, not each number tried: a config may speak of any number of epochs.
+    """
+    try:
+        names = os.listdir(path.parent)
+    except (OSError, ValueError):  # ValueError: a NUL character in the path
+        return {}
+    begin = f"{path.name}."
+    ends = (name.removeprefix(begin) for name in names if name.startswith(begin))
+    return {int(n): path.with_name(begin + n) for n in ends if n.isdecimal() and str(int(n)) == n}
 
 
 def take_values(net: CntkNet, network: Network) -> None:

@@ -33,7 +33,8 @@ class GradientCheck:
         self, net: CntkNet, criterion: Node, parameters: list[Node], digits: float, say: Say
     ) -> None:
         self.net, self.criterion, self.parameters = net, criterion, parameters
-        self.digits, self.say = int(digits), say
+        self.digits = int(digits)
+        self.say = say
         self._random = np.random.default_rng(0)
 
     def __call__(self, minibatch: Minibatch) -> None:

@@ -120,10 +120,13 @@ def _part(
     """The chosen sequences, which lie in the slots `first` to `last` of the main layout."""
     layouts_of: dict[int, Layout] = {}
     for layout in minibatch.layouts.values():
-        slots, slot, start = last - first, layout.slot[chosen] - first, first
+        slots = last - first
+        slot = layout.slot[chosen] - first
+        start = first
         if layout.parallel != main.parallel or not np.array_equal(layout.slot, main.slot):
             used, slot = np.unique(layout.slot[chosen], return_inverse=True)
-            slots, start = len(used), 0
+            slots = len(used)
+            start = 0
         begin, end = layout.begin[chosen], layout.end[chosen]
         layouts_of[id(layout)] = Layout(slots, layout.steps, slot, begin, end, start)
     streams = {name: stream.take(chosen) for name, stream in minibatch.streams.items()}

@@ -108,8 +108,8 @@ class SgdOptions:
         noise: standard deviation of noise on parameters after an update; 0 = none.
         clip, clip_norm: largest gradient of a sample, inf = any; of its norm, not of its elements.
         l1, l2: weights of penalties.
-        l1_l2_of_batch_norm: whether they apply to scale and bias of batch normalisation.
-        dropout: rates. norm_time, norm_blend: time constants of batch normalisation, in samples.
+        l1_l2_of_batch_norm: whether they apply to scale and bias of batch normalization.
+        dropout: rates. norm_time, norm_blend: time constants of batch normalization, in samples.
         sequence: attributes of the sequence criterion.
         min_rate: below it (per sample) training ends.
         adjust: see `AutoAdjust`.

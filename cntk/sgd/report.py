@@ -85,7 +85,7 @@ def general(value: float, digits: int = 8) -> str:
 
 
 def percent_digits(minibatches: float, step: int) -> int:
-    """Digits of the progress in percent, so that neighbouring lines differ."""
+    """Digits of the progress in percent, so that neighboring lines differ."""
     if minibatches <= 0 or not math.isfinite(minibatches):
         return 2
     return max(math.ceil(math.log10(minibatches / max(step, 1))) - 2, 2)

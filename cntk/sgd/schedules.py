@@ -1,4 +1,4 @@
-"""Settings that change from epoch to epoch: dropout, seeds, time constants of batch normalisation.
+"""Settings that change from epoch to epoch: dropout, seeds, time constants of batch normalization.
 
 Source: CNTK's `ComputationNetworkLib/ComputationNetwork.cpp` (SetDropoutRate, SetIRngUserSeed,
 SetBatchNormalizationTimeConstants).

@@ -131,17 +131,22 @@ def choose_minibatch(trials: Trials, epoch: int, rate: float, change: float, pre
         return previous
     most = options.adjust.minibatch_most
     if previous:
-        least, most = max(least, previous // 2), min(most, previous * 2)
+        least = max(least, previous // 2)
+        most = min(most, previous * 2)
     return most if least > most else _search_minibatch(trials, epoch, rate, least, most)
 
 
 def _search_minibatch(trials: Trials, epoch: int, rate: float, least: int, most: int) -> int:
     runner = trials.runner
-    trace, margin = runner.options.trace_level > 0, runner.options.adjust.minibatch_margin
+    trace = runner.options.trace_level > 0
+    margin = runner.options.adjust.minibatch_margin
     head = f" AdaptiveMinibatchSearch Epoch[{epoch + 1}]:"
     span = f"{_rounded(least)}..{_rounded(most)}"
     runner.say(f"{head} Evaluating minibatchSizes {span}\n")
-    size, good, good_value, base = np.float32(least), 0, 0.0, math.nan
+    size = np.float32(least)
+    good = 0
+    good_value = 0.0
+    base = math.nan
     while size <= most:
         trial = _rounded(float(size))
         if trace:

@@ -75,7 +75,8 @@ class Control:
         """Go on from there."""
         self.reduced = saved.reduced
         if not math.isinf(saved.average):
-            self.average, self.left_out = saved.average, 0
+            self.average = saved.average
+            self.left_out = 0
         if len(saved.rates) == len(self.rates):
             self.rates = list(saved.rates)
 
@@ -115,7 +116,8 @@ class Trainer:
         self.ranks = ranks
         self.net, self.options, self.files, self.say = net, options, files, say
         self.reader, self.validation = reader, validation
-        self.loaded, self.start = start >= 0, max(start, 0)
+        self.loaded = start >= 0
+        self.start = max(start, 0)
         trace(net, options.traced, say)
         criterion, evaluations = self._nodes()
         parameters = learning_parameters(net.network, criterion)
@@ -185,7 +187,8 @@ class Trainer:
         if precompute(self.net, self.reader, size, epoch_size, self.say, trace) or not self.loaded:
             files.save(self.net, files.model(self.start))
         control = self._first_control()
-        epoch, loss = self.start, 0.0
+        epoch = self.start
+        loss = 0.0
         while epoch < options.epochs:
             began = time.perf_counter()
             self._wait()
@@ -369,7 +372,8 @@ class Trainer:
         elif math.isnan(control.average):
             raise RunError("The training criterion is not a number (NAN).")
         if not rolled and last:
-            control.previous, control.left_out = control.average, 0
+            control.previous = control.average
+            control.left_out = 0
         return rolled
 
     def _roll_back(self, control: Control, epoch: int) -> bool:
@@ -416,7 +420,9 @@ class Trainer:
 
     def _save(self, control: Control, epoch: int, size: int, rolled: bool) -> int:
         """Write checkpoint and model; returns the last epoch that counts."""
-        files, adjust, done = self.files, self.options.adjust, epoch + 1
+        files = self.files
+        adjust = self.options.adjust
+        done = epoch + 1
         state = Checkpoint(control.samples, control.rate, control.previous, size)
         self.updates.save(self.net.scope, state)
         state.blocks = saved_changes(self.net.scope, self.updates.parameters)

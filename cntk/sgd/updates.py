@@ -169,15 +169,19 @@ class _Builder:
                 merged = {"out": f"{grad}@MERGED", "rows_out": f"{grad}@MERGED_ROWS"}
                 self._op(MERGE_OP, {"x": grad, "rows": rows}, merged)
                 grad, rows = merged["out"], merged["rows_out"]
-            clipped, attrs = f"{grad}@CLIP", {"threshold": options.clip, "norm": options.clip_norm}
+            clipped = f"{grad}@CLIP"
+            attrs = {"threshold": options.clip, "norm": options.clip_norm}
             self._op("cntk.clip_gradient", {"grad": grad}, {"out": clipped}, attrs)
             grad = clipped
         if options.l2 * penalty > 0:
             if rows:
-                dense, reads = f"{grad}@DENSE", {"x": grad, "rows": rows, "like": name}
+                dense = f"{grad}@DENSE"
+                reads = {"x": grad, "rows": rows, "like": name}
                 self._op(DENSE_OP, reads, {"out": dense})
-                grad, rows = dense, None
-            reads, out = {"grad": grad, "param": name}, f"{grad}@L2"
+                grad = dense
+                rows = None
+            reads = {"grad": grad, "param": name}
+            out = f"{grad}@L2"
             self._op("cntk.l2_gradient", reads, {"out": out}, {"weight": options.l2})
             grad = out
         rate = {"rate_factor": float(node.learning_rate)}
@@ -229,7 +233,7 @@ def learning_parameters(network: Network, criterion: Node) -> list[Node]:
 
 
 def without_penalty(network: Network) -> frozenset[Node]:
-    """Scale and bias of batch normalisation."""
+    """Scale and bias of batch normalization."""
     return frozenset(
         child
         for node in network.nodes.values()

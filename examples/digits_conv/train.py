@@ -20,7 +20,7 @@ from opscope import NetBuilder, Scope  # noqa: E402
 
 
 def build() -> NetBuilder:
-    """Two 3x3 convolutions with batch normalisation, a pooling, and a linear classifier."""
+    """Two 3x3 convolutions with batch normalization, a pooling, and a linear classifier."""
     b = NetBuilder("digits_conv")
     image = b.input("image", [-1, 64])
     label = b.input("label", [-1], "int64")

@@ -32,8 +32,8 @@ def signal(start: tuple[int, int], end: tuple[int, int], rng: np.random.Generato
     for number in range(1, 30):
         frequency = number * pitch
         for first, last in zip(start, end, strict=True):
-            centre = first + (last - first) * t / seconds
-            found += np.sin(number * phase) / (1 + ((frequency - centre) / 80) ** 2)
+            center = first + (last - first) * t / seconds
+            found += np.sin(number * phase) / (1 + ((frequency - center) / 80) ** 2)
     return found
 
 

@@ -1,10 +1,11 @@
 """The operator `swish`."""
 
 from opscope.framework.base.shape import same_as
+from opscope.framework.fusion.derivative import gradients
 from opscope.framework.ir.registry import AttrSpec, Slot, operator
 from opscope.operators.base.derived import derived_kernel
 
-SIGMOID = "1 / (1 + exp(-beta * x))"
+VALUE = "x / (1 + exp(-beta * x))"
 
 swish = operator(
     "swish",
@@ -14,9 +15,8 @@ swish = operator(
     attrs=[AttrSpec("beta", "float", "steepness", default=1.0)],
     source="Ramachandran et al. 2017, Searching for activation functions",
     shape=same_as("x"),
-    scalar="x / (1 + exp(-beta * x))",
+    scalar=VALUE,
 )
 swish.kernel(derived_kernel)
-
-gradient = {"x_grad": f"out_grad * ((beta * x * (1 - {SIGMOID}) + 1) * ({SIGMOID}))"}
+gradient = gradients(VALUE, ["x"])
 swish.backward("x", scalar=gradient, inplace={"x_grad": "out_grad"})(derived_kernel)

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from opscope.speech import Model, transcribe
-from opscope.speech.recognise.formats import as_srt
+from opscope.speech.recognize.formats import as_srt
 
 
 def main(folder: str, recording: str, output: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Counts the words that models recognise: of each utterance the state with the highest sum.
+"""Counts the words that models recognize: of each utterance the state with the highest sum.
 
     python count_words.py DATA MODEL ...
 
@@ -12,7 +12,7 @@ import sys
 
 from opscope.cntk.config import parse_config
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.run.runtime import CntkNet
 
 READER = """reader = [

@@ -99,9 +99,9 @@ def draw(path: pathlib.Path, results: dict[str, dict[int, float]]) -> None:
     figure, axes = plt.subplots(figsize=(7, 4))
     for (title, found), marker in zip(results.items(), "os", strict=True):
         axes.plot(list(found), [100 * a for a in found.values()], marker=marker, label=title)
-    axes.axhline(100 / CLASSES, color="grey", linestyle=":", label="guessing")
-    axes.axvline(TRAINED_ON[-1] + 0.5, color="grey", linestyle="--")
-    axes.annotate(" longer than in training", (TRAINED_ON[-1] + 0.5, 4), color="grey")
+    axes.axhline(100 / CLASSES, color="gray", linestyle=":", label="guessing")
+    axes.axvline(TRAINED_ON[-1] + 0.5, color="gray", linestyle="--")
+    axes.annotate(" longer than in training", (TRAINED_ON[-1] + 0.5, 4), color="gray")
     axes.set_xlabel("numbers in the expression")
     axes.set_ylabel("right answers (%)")
     axes.set_title(f"Value of an expression modulo {CLASSES}, expressions not seen in training")

@@ -15,6 +15,7 @@ from .untrusted.roots import current
 
 PathLike = str | os.PathLike[str]
 Writer = Callable[[BinaryIO], object]
+# Windows alone has the flag; without it every newline byte that is written would become two.
 _BINARY = getattr(os, "O_BINARY", 0)
 
 
@@ -81,6 +82,7 @@ def refuse_sources(target: PathLike, read: Iterable[PathLike]) -> None:
     """
     for source in read:
         with contextlib.suppress(OSError, ValueError):  # one of both is missing, or no name
+            # Comparing the names would miss links and different spellings of one path.
             if os.path.samefile(target, source):
                 raise SaveError(
                     f"cannot write {os.fspath(target)}: it is read here; nothing is overwritten"
@@ -107,6 +109,8 @@ def mark_of(path: PathLike) -> tuple[int, int, int, int] | None:
         found = os.stat(path)
     except (OSError, ValueError):
         return None
+    # Time and size go with the inode: a file that is removed and written anew may get the same
+    # number.
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
@@ -155,6 +159,7 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
     waiting: list[tuple[str, BinaryIO, str]] = []
     backups: list[tuple[str, str | None]] = []
     with contextlib.ExitStack() as stack:
+        # Everything that can fail for want of room is done before the first rename.
         for target, write in targets:
             path = _real(target)
             with _naming(path):
@@ -171,6 +176,8 @@ def write_together(targets: Sequence[tuple[PathLike, Writer]]) -> None:
         try:
             for temporary, file, path in waiting:
                 with _naming(path):
+                    # Recorded before the rename, so that a rename that fails is undone with the
+                    # others.
                     backups.append((path, _keep_beside(path, stack)))
                     _take_place(file, temporary, path)
         except SaveError:
@@ -202,6 +209,7 @@ def write_pair(
                 data[1](file)
                 _flush(file)
                 _take_place(file, temporary, held)
+            # The data have left their first name; an error from here on must remove the second one.
             temporary = held
             with atomic_file(head[0]) as other:
                 head[1](other)
@@ -255,6 +263,8 @@ def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:
 
     It must be open until it has taken its place: then it is no leftover.
     """
+    # Another process may take the file for a leftover between its creation and its lock: then begin
+    # again with another name.
     while True:
         temporary = temporary_name(path)
         handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, mode)
@@ -264,12 +274,15 @@ def _open_beside(path: str, mode: int = 0o666) -> tuple[str, BinaryIO]:
     confinement = current()
     if confinement is not None:
         try:
+            # The path was checked before; its folder may have become a link to elsewhere in the
+            # meantime.
             confinement.check_beside(temporary, path, handle)
         except BaseException:
             os.close(handle)
             _remove(temporary)
             raise
     with contextlib.suppress(OSError):
+        # Some file systems know no permissions; then there are none to keep.
         os.chmod(temporary, stat.S_IMODE(os.stat(path).st_mode))
     return temporary, os.fdopen(handle, "wb")
 
@@ -300,6 +313,8 @@ def _keep_beside(path: str, stack: contextlib.ExitStack) -> str | None:
     if not os.path.exists(path):
         return None
     while True:
+        # A link costs nothing and survives the rename, which replaces the name and not the
+        # contents.
         backup = temporary_name(path)
         try:
             os.link(path, backup)

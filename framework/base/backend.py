@@ -58,12 +58,14 @@ def parse_place(text: str) -> Place:
         DeviceError: the text names no place.
     """
     kind, _, index = text.partition(":")
+    # `isdigit` alone takes other scripts' digits and superscripts, which `int` refuses or reads.
     is_number = index.isascii() and index.isdigit() and len(index) <= 6
     if kind in ("cpu", "gpu") and (text == kind or (kind == "gpu" and is_number)):
         return Place(kind, int(index or 0))
     raise DeviceError(f"{shown(text)} is no device: want cpu, gpu or gpu:N")
 
 
+# Errors are not cached by functools: a GPU that appears later is found.
 @functools.cache
 def _cupy() -> Any:
     try:
@@ -92,6 +94,7 @@ def gpu_present() -> bool:
 
 def array_module(array: Any) -> Any:
     """NumPy or CuPy, whichever `array` belongs to."""
+    # By the name of the module, so that CuPy is never loaded for NumPy's arrays.
     return _cupy() if type(array).__module__.startswith("cupy") else np
 
 
@@ -128,6 +131,7 @@ def to_place(array: Any, place: Place, *, copy: bool = False) -> Any:
     if place.kind == "cpu":
         host = array.get() if on_gpu else array
         if copy and host is array:
+            # A copy from the GPU is new already; only the caller's own array needs one.
             return np.array(host, order="C")
         return np.asarray(host, order="C")
     require_dtype(place, array.dtype)

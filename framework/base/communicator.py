@@ -46,7 +46,9 @@ class Request:
 
     def wait(self) -> None:
         """Let the array hold the sum over all ranks; a second call does nothing."""
-        finish, self._finish = self._finish, None
+        # Cleared before the call: a wait that raises must not be repeated on a broken exchange.
+        finish = self._finish
+        self._finish = None
         if finish is not None:
             finish()
 
@@ -116,6 +118,7 @@ class Communicator(ABC):
 
     def all_gather_rows(self, array: Any) -> list[np.ndarray]:
         """The arrays of all ranks, by rank, on the host; their numbers of rows may differ."""
+        # Bytes carry their own length, so the numbers of rows need no exchange of their own.
         own = np.ascontiguousarray(to_host(array))
         row = own.shape[1:]
         if 0 in row:  # no bytes say how many rows there are
@@ -153,6 +156,7 @@ class Communicator(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        # `sys.exit()` and `sys.exit(0)` end a program as planned; the other ranks need not fail.
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
         else:
@@ -164,6 +168,7 @@ class Communicator(ABC):
         if not (what and isinstance(error, OpscopeError)):
             what = f"{type(error).__name__}: {what}" if what else type(error).__name__
         where = ""
+        # An operator's own error names it already.
         if self.operator and self.operator not in what:
             where = f" (the last exchange was by {self.operator})"
         return f"rank {self.rank} of {self.size} has ended the run: {what}{where}"

@@ -33,7 +33,7 @@ class OpContext:
 
     Args:
         device: place to run on; None means that of the scope.
-        train: phase: true while training, false when testing (dropout, batch normalisation). None
+        train: phase: true while training, false when testing (dropout, batch normalization). None
             leaves it to what runs: a net trains, unless it was loaded to predict.
         seed: of the random state; None draws one from the system.
         hooks: see `Hook`.
@@ -75,6 +75,7 @@ class OpContext:
         self.communicator = communicator
         self.phase = train  # what was said: None is nothing
         self.hooks = list(hooks)
+        # A bare name would otherwise become the set of its letters.
         if isinstance(live_out, str):
             live_out = (live_out,)
         self.live_out = None if live_out is None else frozenset(live_out)
@@ -104,6 +105,7 @@ class OpContext:
             communicator=self.communicator,
         )
         other.hooks = self.hooks
+        # Shared, not copied: numbers drawn in one phase must not come again in the other.
         other._generators = self._generators
         return other
 
@@ -117,6 +119,7 @@ class OpContext:
         if found is None:
             seed = self.seed
             if place.kind != "cpu":
+                # Checkpoints hold the CPU's state alone, so that of a GPU must follow from it.
                 seed = int(self.generator(CPUPlace()).integers(1 << 62))
             found = self._generators[key] = random_generator(place, seed)
         return found
@@ -126,6 +129,8 @@ class OpContext:
 
         A GPU's generator cannot be read: it is made anew here, and where somebody continues.
         """
+        # Before the state is read: the next GPU generator draws its seed from it in this process as
+        # well, so that going on and resuming give the same numbers.
         self.renew()
         return self.generator(CPUPlace()).bit_generator.state
 
@@ -151,6 +156,7 @@ class OpContext:
             del self._generators[key]
 
 
+# A generator shared by threads would give numbers that depend on their timing.
 _local = threading.local()
 
 

@@ -19,6 +19,7 @@ def copy_contents(source: IO[bytes], target: IO[bytes]) -> None:
     Raises:
         OSError: it cannot be read or written.
     """
+    # The system copies past Python's buffer: what is in it must be in the file first.
     target.flush()
     _copy_in_kernel(source, target)
     shutil.copyfileobj(source, target, 1 << 20)
@@ -31,6 +32,7 @@ def _copy_in_kernel(source: IO[bytes], target: IO[bytes]) -> None:
         return
     offset = source.tell()
     try:
+        # With an explicit offset the position of the handle stays, which Python's buffer relies on.
         while copied := copy(source.fileno(), target.fileno(), _PIECE, offset_src=offset):
             offset += copied
     except OSError:  # no such files, or a full disk: who writes the rest is told

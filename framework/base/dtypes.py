@@ -55,6 +55,7 @@ FLOATS = (*HALVES, SINGLE, DOUBLE)
 
 def is_float(dtype: Any) -> bool:
     """Whether a NumPy dtype is a floating one; NumPy itself does not count bfloat16 as such."""
+    # ml_dtypes registers bfloat16 with the kind "V".
     return dtype.kind == "f" or dtype in HALVES
 
 
@@ -77,6 +78,7 @@ def to_dtype(value: Any) -> np.dtype:
     """
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
+    # True equals 1, the wire value of bool, but nobody means a dtype by it.
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _FROM_PB:
             return _FROM_PB[value]

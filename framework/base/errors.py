@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -183,6 +184,18 @@ def one_list() -> Iterator[None]:
         _LOOKS_LEFT.reset(token)
 
 
+def suggestions_ended() -> bool:
+    """Whether the list of messages that is being made (see `one_list`) has no looks at names left:
+    who tells only of names near to known ones has not told of all."""
+    left = _LOOKS_LEFT.get()
+    return left is not None and left[0] <= 0
+
+
+def doubled(names: Iterable[str]) -> list[str]:
+    """The names that come more than once, in the order in which they come first."""
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
 def nearest(name: str, names: Iterable[str]) -> str:
     """` (did you mean a, b?)` with the closest of `names`, or an empty string.
 
@@ -191,10 +204,9 @@ def nearest(name: str, names: Iterable[str]) -> str:
     looked at, of many that may fit those whose two ends are most like those of `name`; and of a
     list of messages (see `one_list`) the first have suggestions.
     """
-    left = _LOOKS_LEFT.get()
-    if left is not None and left[0] <= 0:
+    if suggestions_ended():
         return ""
-    close = near_names(name, names, left)
+    close = near_names(name, names, _LOOKS_LEFT.get())
     return f" (did you mean {', '.join(close)}?)" if close else ""
 
 
@@ -208,6 +220,8 @@ def near_names(name: str, names: Iterable[str], left: list[int] | None = None) -
     if len(given) > _LONGEST_NAME:
         return []
     first = list(dict.fromkeys(islice(names, _MOST_NAMES)))
+    # difflib's ratio is 2M / (a + b), at most 2 min / (a + b): below the cutoff by length alone, a
+    # name need not be compared.
     known = [word for word in first if _is_as_long(given, word)]
     if len(known) > _MOST_COMPARED:
         known = heapq.nlargest(_MOST_COMPARED, known, lambda word: _equal_ends(given, word))
@@ -215,6 +229,7 @@ def near_names(name: str, names: Iterable[str], left: list[int] | None = None) -
         left[0] -= len(first) + _COMPARISON * len(known)
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
     if not close:
+        # Reversed, so that of names equal but for case the first one wins.
         spelt = {word.lower(): word for word in reversed(known)}
         found = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
         close = [spelt[word] for word in found]

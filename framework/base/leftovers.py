@@ -34,7 +34,10 @@ def hold(handle: int, path: str) -> bool:
     if fcntl is None:
         return True
     try:
+        # Shared, as backups are links: two programs that save over one file hold the same contents.
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        # The lock may have been taken just after a cleaner removed the name: then it locks no file
+        # that anyone can see.
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except (BlockingIOError, FileNotFoundError):
         return False
@@ -58,8 +61,11 @@ def _remove_if_left(path: str) -> None:
         if fcntl is None:
             os.unlink(path)
             return
+        # Someone may have put a link or a pipe under such a name: neither is followed or waited
+        # for.
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         try:
+            # Fails, and so leaves the file, while its writer lives.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(path)
         finally:

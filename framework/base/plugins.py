@@ -70,6 +70,7 @@ class Plugins(Generic[T]):
                 return thing
         there = entry_points(group=self.group)
         points = [point for point in there if self.same(point.name, name)]
+        # One package that is installed twice on the path lists its entry point twice.
         if len({point.value for point in points}) > 1:
             found = " and ".join(sorted({point.value for point in points}))
             raise OpscopeError(

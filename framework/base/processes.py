@@ -10,6 +10,7 @@ import subprocess
 def is_alive(process: int) -> bool:
     """Whether a process of this machine runs; one that has ended and is not collected does not."""
     try:
+        # A zombie answers signal 0 as if it ran.
         return _stat(process)[0] not in "ZX"
     except OSError:
         if os.name != "posix":

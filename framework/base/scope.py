@@ -13,6 +13,7 @@ from .dtypes import is_float
 from .errors import DeviceError, ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
 
+# One counter for all trees: a frame that remembers a version never fits another scope's.
 _versions = itertools.count(1)
 
 
@@ -133,9 +134,12 @@ class Variable:
         )
         if not same:
             self._offsets = offsets
+        # Equal offsets leave bound frames valid: their positions were computed from the same
+        # numbers.
         if array is not self._array or not same:
             if array is not self._array:
-                self.exposed, self.packs = not own, None
+                self.exposed = not own
+                self.packs = None
                 self.stamp += 1
             self._array = array
             self.scope.touch()

@@ -60,6 +60,8 @@ class Sequences:
         offsets = [offsets_of([len(s) for s in flat])]
         if levels == 2:
             offsets.insert(0, offsets_of([len(item) for item in items]))
+        # An empty list becomes an array of shape [0], whatever its rows would be: it says nothing
+        # about the shape of rows.
         filled = [s for s in flat if len(s)] or flat[:1]
         if not filled:
             return cls(np.empty((0,), dtype or np.float32), tuple(offsets))
@@ -90,6 +92,7 @@ class Sequences:
             mask = np.asarray(mask, bool)
             if mask.shape != (count, steps):
                 raise ShapeError(f"the mask is {mask.shape}; the batch has {(count, steps)} steps")
+            # A true entry after a false one: packing would close the gap and shift the later steps.
             if (mask[:, 1:] & ~mask[:, :-1]).any():
                 gap = int(np.flatnonzero((mask[:, 1:] & ~mask[:, :-1]).any(axis=1))[0])
                 raise ShapeError(f"the mask of sequence {gap} has a gap before its last step")
@@ -188,6 +191,11 @@ def check_offsets(offsets: Sequence[Any], shape: tuple[int, ...], owner: str) ->
     return levels
 
 
+def equal_levels(some: Levels, others: Levels) -> bool:
+    """Whether the offsets of two arrays are the same at all levels."""
+    return len(some) == len(others) and all(map(np.array_equal, some, others))
+
+
 def _one_level(level: Any, what: str) -> np.ndarray:
     try:
         given = np.asarray(level)
@@ -195,6 +203,7 @@ def _one_level(level: Any, what: str) -> np.ndarray:
         raise ShapeError(f"{what} are no list of integers: {error}") from None
     if given.ndim != 1 or len(given) == 0 or given[0] != 0:
         raise ShapeError(f"{what} must be a list that starts with 0, not {given.tolist()}")
+    # Rounding offsets would move the boundaries of sequences without a word.
     if given.dtype.kind not in "iu":
         raise ShapeError(f"{what} must be integers, not {given.dtype}")
     return given.astype(np.int64)
@@ -246,9 +255,11 @@ class Schedule:
 def make_schedule(offsets: np.ndarray) -> Schedule:
     """The schedule of a batch of sequences; works on whole arrays, in O(rows)."""
     lengths = lengths_of(offsets)
+    # Stable, so that equal lengths keep their order and runs are reproducible.
     order = np.argsort(-lengths, kind="stable")
     steps = int(lengths.max(initial=0))
     ended = np.bincount(lengths, minlength=steps + 1)  # sequences of each length
+    # Step t has the sequences that are longer than t: all but those that ended at t or before.
     sizes = len(lengths) - np.cumsum(ended)[:steps]
     starts = offsets_of(sizes)
     step_of_row = np.repeat(np.arange(steps), sizes)

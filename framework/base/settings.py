@@ -1,21 +1,40 @@
-"""Environment switches: the whole table, each with its text and default."""
+"""Options of nets and switches of the environment: the whole table, each with its text and default.
+
+This module alone reads the switches. Those that change how nets are planned, bound and run are the
+fields of `Options`: one value that is passed down, in whose place `options` sets another one for a
+thread or task. It is read from the environment where something is built, compiled or planned, and
+not where it runs.
+"""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import Field, dataclass, field, fields, replace
+from functools import lru_cache
+from typing import Any
 
-from .errors import OpscopeError
+from ...native.units import NAMES
+from .errors import OpscopeError, nearest
+
+_FLAG = ("0", "1")
 
 
 @dataclass(frozen=True)
 class Switch:
-    """One environment variable."""
+    """One environment variable.
+
+    Attributes:
+        option: the field of `Options` that it sets; empty: it is one of the process.
+    """
 
     name: str
     default: str
     doc: str
     choices: tuple[str, ...] = ()
+    option: str = ""
 
     def value(self) -> str:
         """The value in the environment now, or the default.
@@ -28,97 +47,88 @@ class Switch:
             raise OpscopeError(f"{self.name}={found}: want one of {', '.join(self.choices)}")
         return found
 
-    def on(self) -> bool:
-        return self.value() == "1"
+
+def _option(default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
+    return field(default=default, metadata={"doc": doc, "choices": choices})
 
 
-_FLAG = ("0", "1")
+@dataclass(frozen=True)
+class Options:
+    """How nets are planned, fused, bound and run; what they compute is the same to rounding.
+
+    The environment variable of a field is its name in capitals after `OPSCOPE_`.
+    """
+
+    fuse: bool = _option(True, "compile chains of elementwise operators")
+    reuse: bool = _option(
+        True,
+        "let temporaries share memory by liveness, and products that of their packed factors",
+    )
+    inplace: bool = _option(True, "let operators write over inputs nobody reads again")
+    recurrent: str = _option(
+        "fast",
+        "recurrent nets: over whole sequences where that is possible, or one scope a step",
+        ("fast", "steps"),
+    )
+    channels_last: bool = _option(
+        True,
+        "let images lie in memory with their channels last, where the operators take them so",
+    )
+    tails: bool = _option(
+        True,
+        "let kernels compute what follows them: a convolution its batch norm outside of training,"
+        " its activation and its pooling",
+    )
+    verify: bool = _option(False, "verify the net after every pass")
+    libraries: tuple[str, ...] = _option(
+        ("packed", "direct", "native", "mkl", "blas", "xp"),
+        "kernel libraries, best first; xp is always there. bf16 before them rounds the factors of"
+        " large products to bfloat16",
+    )
+    amx: bool = _option(
+        True,
+        "float32 products by AMX tiles of bf16 parts, as accurate as float32, and those of the"
+        " library bf16; needs its instructions, Linux and a C compiler",
+    )
+    keep_packed: bool = _option(
+        True, "pack weights of nets that only predict once for all runs, until they change"
+    )
+
+
+_FIELDS = {one.name: one for one in fields(Options)}
+
+
+def _switch_of(one: Field[Any]) -> Switch:
+    """The environment variable of an option."""
+    choices = _FLAG if isinstance(one.default, bool) else one.metadata["choices"]
+    name = f"OPSCOPE_{one.name.upper()}"
+    return Switch(name, option_text(one.default), one.metadata["doc"], choices, one.name)
+
+
+def option_text(value: Any) -> str:
+    """The value of an option as the environment has it."""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
 SWITCHES = {
     switch.name: switch
     for switch in (
-        Switch("OPSCOPE_FUSE", "1", "compile chains of elementwise operators", _FLAG),
-        Switch(
-            "OPSCOPE_REUSE",
-            "1",
-            "let temporaries share memory by liveness, and products that of their packed factors",
-            _FLAG,
-        ),
-        Switch("OPSCOPE_INPLACE", "1", "let operators write over inputs nobody reads again", _FLAG),
-        Switch(
-            "OPSCOPE_ROWS",
-            "1",
-            "do products and what follows them a block of rows after another",
-            _FLAG,
-        ),
-        Switch(
-            "OPSCOPE_PIECES",
-            "1",
-            "cut tall products, sums over rows and softmax into pieces that stay in the cache",
-            _FLAG,
-        ),
-        Switch(
-            "OPSCOPE_VECTORS",
-            "1",
-            "multiply a single row, or few, with a large matrix by loops of our own",
-            _FLAG,
-        ),
-        Switch(
-            "OPSCOPE_SPLICE",
-            "1",
-            "compile nnet3 networks so that spliced rows are read where they lie, not copied",
-            _FLAG,
-        ),
-        Switch(
-            "OPSCOPE_RECURRENT",
-            "fast",
-            "recurrent nets: over whole sequences where that is possible, or one scope a step",
-            ("fast", "steps"),
-        ),
-        Switch(
-            "OPSCOPE_CHANNELS_LAST",
-            "1",
-            "let images lie in memory with their channels last, where the operators take them so",
-            _FLAG,
-        ),
-        Switch(
-            "OPSCOPE_TAILS",
-            "1",
-            "let kernels compute what follows them: a convolution its batch norm outside of"
-            " training, its activation and its pooling",
-            _FLAG,
-        ),
-        Switch("OPSCOPE_VERIFY", "0", "verify the net after every pass", _FLAG),
-        Switch(
-            "OPSCOPE_LIBRARIES",
-            "packed,direct,native,mkl,blas,xp",
-            "kernel libraries, best first; xp is always there. bf16 before them rounds the"
-            " factors of large products to bfloat16",
-        ),
-        Switch(
-            "OPSCOPE_AMX",
-            "1",
-            "float32 products by AMX tiles of bf16 parts, as accurate as float32, and those of"
-            " the library bf16; needs its instructions, Linux and a C compiler",
-            _FLAG,
-        ),
-        Switch(
-            "OPSCOPE_KEEP_PACKED",
-            "1",
-            "pack weights of nets that only predict once for all runs, until they change",
-            _FLAG,
-        ),
+        *map(_switch_of, _FIELDS.values()),
         Switch(
             "OPSCOPE_CC",
             "",
             "C compiler for fused chains; empty: cc, gcc or clang on the PATH; none: NumPy computes"
-            " them",
+            " them. One that is named compiles the native library as well",
         ),
         Switch(
-            "OPSCOPE_MARCH",
-            "native",
-            "instructions of what is compiled: those of this processor, or of a level of x86-64"
-            " (v2: SSE4, v3: AVX2, v4: AVX-512, none of them AMX). Read when the first of it is",
-            ("native", "x86-64-v4", "x86-64-v3", "x86-64-v2"),
+            "OPSCOPE_CPU",
+            "best",
+            "kind of processor that compiled code is for, with the instructions of those before it:"
+            " best: the one that is there; none: fixed functions are NumPy's. Read when the first"
+            " of it is loaded",
+            ("best", "none", *NAMES),
         ),
         Switch(
             "OPSCOPE_THREADS",
@@ -180,12 +190,138 @@ SWITCHES = {
         ),
     )
 }
+_OF_OPTIONS = [switch for switch in SWITCHES.values() if switch.option]
 
 
 def switch(name: str) -> str:
-    """Value of a switch by its name in the table."""
+    """Value of a switch of the process by its name in the table; those of nets are `Options`."""
     return SWITCHES[name].value()
 
 
-def is_on(name: str) -> bool:
-    return SWITCHES[name].on()
+CHOSEN: ContextVar[Options | None] = ContextVar("options", default=None)
+"""The options that a block has set for this thread or task; None: those of the environment."""
+_told: list[Options] = []
+"""What the environment told last; at most one."""
+
+
+def current() -> Options:
+    """The options of this thread or task, for what was planned: the environment is not looked at.
+
+    Equal options are the same object.
+    """
+    chosen = CHOSEN.get()
+    if chosen is not None:
+        return chosen
+    return _told[0] if _told else read_options()
+
+
+def read_options() -> Options:
+    """The options of this thread or task: of the innermost `options`, else of the environment now.
+
+    Raises:
+        OpscopeError: a variable has a value that it cannot have.
+    """
+    chosen = CHOSEN.get()
+    if chosen is None:
+        chosen = _of_texts(tuple([switch.value() for switch in _OF_OPTIONS]))
+        _told[:] = [chosen]
+    return chosen
+
+
+@contextmanager
+def options(**changed: Any) -> Iterator[Options]:
+    """A block in which nets are planned and run with other options.
+
+    >>> import opscope
+    >>> b = opscope.NetBuilder("net")
+    >>> y = b.relu(b.input("x", [-1, 2]))
+    >>> with opscope.options(fuse=False, libraries="mkl,blas"):
+    ...     b.predict({"x": [[-1, 1]]})[y.name]
+    array([[0., 1.]], dtype=float32)
+
+    It holds for this thread or task alone, whatever others run at the same time, the same net
+    included: a net is planned once for all equal options. Options that are not named stay as they
+    are around the block, at first as the environment has them (`OPSCOPE_FUSE` is `fuse`; see the
+    table of switches). A thread that the block starts begins with the environment's;
+    `contextvars.copy_context().run` takes them there.
+
+    Args:
+        changed: options by name. Flags are True or False; `libraries` is a list of names, or a text
+            with commas between them.
+
+    Returns:
+        For `as`: all options of the block.
+
+    Raises:
+        OpscopeError: there is no such option, or it cannot have such a value. Libraries that no
+            operator has are refused where a net is planned.
+    """
+    chosen = {name: _checked(name, value) for name, value in changed.items()}
+    with using(replace(read_options(), **chosen)) as all_options:
+        yield all_options
+
+
+def as_environment() -> dict[str, str]:
+    """The options of a block as variables, for processes that work for it; empty outside of one."""
+    chosen = CHOSEN.get()
+    if chosen is None:
+        return {}
+    return {each.name: option_text(getattr(chosen, each.option)) for each in _OF_OPTIONS}
+
+
+@contextmanager
+def using(chosen: Options) -> Iterator[Options]:
+    """A block of this thread or task with these options."""
+    chosen = _same(chosen)
+    token = CHOSEN.set(chosen)
+    try:
+        yield chosen
+    finally:
+        CHOSEN.reset(token)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value of an option as its field holds it."""
+    if name not in _FIELDS:
+        known = ", ".join(_FIELDS)
+        raise OpscopeError(
+            f"options: there is no option {name!r}{nearest(name, _FIELDS)}; there are {known}"
+        )
+    default, choices = _FIELDS[name].default, _FIELDS[name].metadata["choices"]
+    if isinstance(default, bool):
+        wanted = "True or False"
+        fits = isinstance(value, bool)
+    elif isinstance(default, tuple):
+        if isinstance(value, str):
+            value = _names(value)
+        fits = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+        wanted = "a list of names"
+        value = tuple(value) if fits else value
+    else:
+        wanted = " or ".join(map(repr, choices))
+        fits = value in choices
+    if not fits:
+        raise OpscopeError(f"options: {name} is {wanted}, not {value!r}")
+    return value
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for part in text.split(",") if (name := part.strip()))
+
+
+@lru_cache(maxsize=64)
+def _of_texts(texts: tuple[str, ...]) -> Options:
+    """The options that values of the variables say."""
+    found: dict[str, Any] = {}
+    for text, (name, one) in zip(texts, _FIELDS.items(), strict=True):
+        if isinstance(one.default, bool):
+            found[name] = text == "1"
+        else:
+            found[name] = _names(text) if isinstance(one.default, tuple) else text
+    return _same(Options(**found))
+
+
+@lru_cache(maxsize=1024)
+def _same(chosen: Options) -> Options:
+    """One object for all equal options, so that runs compare them in no time."""
+    return chosen

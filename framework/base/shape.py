@@ -155,6 +155,8 @@ class ShapeArgs:
             for name, (shape, _) in self.results.items():
                 if name not in self.result_offsets and shape:
                     for source in self.op.input_vars():
+                        # As many rows is taken for the same rows: what reorders or picks rows sets
+                        # its own offsets.
                         if source in self._offsets and self._specs[source][0][:1] == shape[:1]:
                             self.result_offsets[name] = self._offsets[source]
                             break
@@ -205,10 +207,13 @@ class ShapeArgs:
         padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
         out = []
         for dims in zip(*padded, strict=True):
+            # An unknown dimension may turn out to be 1 or the known one: either way the known one
+            # results.
             known = {dim for dim in dims if dim not in (1, -1)}
             if len(known) > 1:
                 shown = " and ".join(format_shape(shape) for shape in shapes)
                 self.fail(f"the shapes {shown} do not broadcast together")
+            # 1 against unknown stays unknown: the unknown one decides.
             out.append(known.pop() if known else (-1 if -1 in dims else 1))
         return tuple(out)
 
@@ -250,7 +255,8 @@ def layout_hint(given: Shape, wanted: Shape | None) -> str:
     rank = len(given)
     if wanted is None or rank != len(wanted) or not 3 <= rank <= 5:
         return ""
-    last, spatial = rank - 1, "DHW"[5 - rank :]
+    last = rank - 1
+    spatial = "DHW"[5 - rank :]
     ours, theirs = f"[N, C, {', '.join(spatial)}]", f"[N, {', '.join(spatial)}, C]"
     first, other = (0, last, *range(1, last)), (0, *range(2, rank), 1)
     for order, there, here in ((first, theirs, ours), (other, ours, theirs)):

@@ -1,6 +1,6 @@
 """Pictures of nets: Graphviz text, and SVG drawn without Graphviz.
 
-Forward, backward and update operators have a panel each, in a colour of its own. A variable
+Forward, backward and update operators have a panel each, in a color of its own. A variable
 that comes from another panel (dashed), or that many operators read, is drawn at each place anew, so
 that no line has to cross the whole picture; in the last panel every given one is.
 One that is overwritten has a box for each value.
@@ -31,9 +31,9 @@ from ..ir.printer import op_text, step_lines, type_text, var_text
 from .sugiyama import Box, Placement, place
 from .svg_text import columns_of, escaped
 
-ROLE_COLOURS = {FORWARD: "#9ecae8", BACKWARD: "#f6bd8b", OPTIMIZE: "#a6d8a0"}
+ROLE_COLORS = {FORWARD: "#9ecae8", BACKWARD: "#f6bd8b", OPTIMIZE: "#a6d8a0"}
 ROLE_TITLES = {FORWARD: "forward", BACKWARD: "backward", OPTIMIZE: "optimizer"}
-KIND_COLOURS = {
+KIND_COLORS = {
     TEMPORARY: "#ffffff",
     INPUT: "#fff3b0",
     PARAMETER: "#dccdf0",
@@ -54,7 +54,7 @@ _SHARED = 4  # a value with this many readers gets a box for each of them
 @dataclass
 class _Node:
     lines: list[str]
-    colour: str
+    color: str
     operator: bool
     tip: str
     dashed: bool = False
@@ -85,7 +85,7 @@ def to_dot(desc: OpList | pb.NetDesc) -> str:
             style = "filled,dashed" if node.dashed else "filled"
             lines.append(
                 f"    n{number}_{index} [label={_quote(chr(10).join(node.lines))}, shape={shape},"
-                f' fillcolor="{node.colour}", style="{style}"];'
+                f' fillcolor="{node.color}", style="{style}"];'
             )
         for start, end, slot in panel.edges:
             lines.append(f"    n{number}_{start} -> n{number}_{end} [label={_quote(slot)}];")
@@ -100,9 +100,11 @@ def to_svg(desc: OpList | pb.NetDesc, smallest: float = 1.0) -> str:
         smallest: scale down to which the picture shrinks where a page is too narrow for it.
     """
     parts: list[str] = []
-    top, width = _GAP * 2, 400.0
+    top = _GAP * 2
+    width = 400.0
     for row in _rows(as_op_list(desc)):
-        left, height = _GAP, 0.0
+        left = _GAP
+        height = 0.0
         for panel in row:
             body, size = _draw_panel(panel, left, top)
             parts += body
@@ -167,14 +169,15 @@ def _panel(desc: OpList, role: int, title: str) -> _Panel:
     def variable(name: str, source: bool) -> int:
         var = variables.get(name)
         kind = var.kind if var is not None else TEMPORARY
-        lines, tip = [name], name
+        lines = [name]
+        tip = name
         if var is not None:
             tip = var_text(var)
             if var.shape is not None:
                 lines.append(type_text(var))
         node = _Node(
             [_short(line) for line in lines],
-            KIND_COLOURS.get(kind, "#ffffff"),
+            KIND_COLORS.get(kind, "#ffffff"),
             operator=False,
             tip=tip,
             dashed=source and name in written and kind not in _GIVEN,
@@ -186,12 +189,14 @@ def _panel(desc: OpList, role: int, title: str) -> _Panel:
         sources: dict[str, int] = {}
         for name in dict.fromkeys(op.input_names()):
             value = (name, version.get(name, 0))
+            # An update reads its parameters, rate and gradients alone: lines between updates would
+            # say nothing.
             alone = value in shared or (role == OPTIMIZE and not value[1])
             sources[name] = variable(name, True) if alone or name not in now else now[name]
             if not alone:
                 now[name] = sources[name]
         node = _Node(
-            [_short(f"%{index} {op.type}")], ROLE_COLOURS.get(role, "#cccccc"), True, op_text(op)
+            [_short(f"%{index} {op.type}")], ROLE_COLORS.get(role, "#cccccc"), True, op_text(op)
         )
         panel.nodes.append(node)
         me = len(panel.nodes) - 1
@@ -238,7 +243,9 @@ def _draw_panel(panel: _Panel, left: float, top: float) -> tuple[list[str], tupl
             [(number[start], number[end]) for start, end, _ in edges],
         )
         if x and x + placed.width > _SHELF:
-            x, y, row_height = 0.0, y + row_height + _GAP, 0.0
+            x = 0.0
+            y = y + row_height + _GAP
+            row_height = 0.0
         members = [panel.nodes[node] for node in nodes]
         slots = [slot for _, _, slot in edges]
         parts += _draw_component(placed, members, slots, left + x, top + y)
@@ -254,6 +261,7 @@ def _components(panel: _Panel) -> list[list[int]]:
 
     def head(node: int) -> int:
         while group[node] != node:
+            # Halving the paths on the way keeps the search short for chains of thousands of nodes.
             group[node] = group[group[node]]
             node = group[node]
         return node
@@ -280,6 +288,7 @@ def _draw_component(
         path = f"M{points[0][0]:.1f} {points[0][1]:.1f}"
         for (x0, y0), (x1, y1) in zip(points, points[1:], strict=False):
             middle = (y0 + y1) / 2
+            # Both handles at half the height: a line leaves and enters its boxes vertically.
             path += f" C{x0:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}"
         parts.append(
             f'<path d="{path}" fill="none" stroke="#777" marker-end="url(#tip)">'
@@ -297,24 +306,23 @@ def _draw_box(x: float, y: float, width: float, height: float, node: _Node) -> l
     stroke = "#333" if node.operator else "#888"
     parts = [
         f'<g><title>{escaped(node.tip)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}"'
-        f' height="{height:.1f}" rx="{rounded}" fill="{node.colour}" stroke="{stroke}"{dash}/>'
+        f' height="{height:.1f}" rx="{rounded}" fill="{node.color}" stroke="{stroke}"{dash}/>'
     ]
     for number, line in enumerate(node.lines):
         baseline = y + _PAD / 2 + (number + 0.78) * _LINE
-        colour = "#666" if number else "#000"
+        color = "#666" if number else "#000"
         parts.append(
             f'<text x="{x + width / 2:.1f}" y="{baseline:.1f}" text-anchor="middle"'
-            f' fill="{colour}">{escaped(line)}</text>'
+            f' fill="{color}">{escaped(line)}</text>'
         )
     return [*parts, "</g>"]
 
 
 def _legend(left: float, top: float) -> list[str]:
     parts: list[str] = []
-    entries = [_Node([title], ROLE_COLOURS[role], True, "") for role, title in ROLE_TITLES.items()]
+    entries = [_Node([title], ROLE_COLORS[role], True, "") for role, title in ROLE_TITLES.items()]
     entries += [
-        _Node([KIND_NAMES[kind].lower()], colour, False, "")
-        for kind, colour in KIND_COLOURS.items()
+        _Node([KIND_NAMES[kind].lower()], color, False, "") for kind, color in KIND_COLORS.items()
     ]
     for node in entries:
         box = _box(node)

@@ -1,6 +1,6 @@
 """Layered placement of small directed graphs, as Sugiyama, Tagawa and Toda (1981) do it.
 
-Layers by longest path, fewer crossings by barycentres, then positions that are as straight as the
+Layers by longest path, fewer crossings by barycenters, then positions that are as straight as the
 order within each layer allows. No dependencies; meant for nets of some hundred boxes.
 """
 
@@ -18,7 +18,7 @@ _ABREAST = 6  # sources of one reader that stand side by side
 
 @dataclass
 class Box:
-    """A node: its size in pixels, and where its centre was placed."""
+    """A node: its size in pixels, and where its center was placed."""
 
     width: float
     height: float
@@ -69,6 +69,7 @@ class _Graph:
     def _layers(self) -> list[int]:
         """Longest path from the top; sources stand right above their first reader, in rows."""
         layer = [0] * self.count
+        # By their ends: nodes are in topological order, so a layer is final before it is used.
         for start, end in sorted(self.edges, key=lambda edge: edge[1]):
             layer[end] = max(layer[end], layer[start] + 1)
         fed = {end for _, end in self.edges}
@@ -89,6 +90,7 @@ class _Graph:
         path = [start]
         for layer in range(self.layer[start] + 1, self.layer[end]):
             path.append(len(self.boxes))
+            # Four pixels wide, so that other boxes leave room for the line.
             self.boxes.append(Box(4.0, 0.0))
             self.layer.append(layer)
         return [*path, end]
@@ -96,7 +98,8 @@ class _Graph:
     # -- order within layers -------------------------------------------------------------------
 
     def order(self) -> None:
-        best, fewest = [list(layer) for layer in self.layers], self._crossings()
+        best = [list(layer) for layer in self.layers]
+        fewest = self._crossings()
         for sweep in range(_SWEEPS):
             if not fewest:
                 break
@@ -109,7 +112,8 @@ class _Graph:
                 layer.sort(key=lambda node: _mean([rank[n] for n in near[node]], now[node]))  # noqa: B023
             crossings = self._crossings()
             if crossings < fewest:
-                best, fewest = [list(layer) for layer in self.layers], crossings
+                best = [list(layer) for layer in self.layers]
+                fewest = crossings
         self.layers = best
 
     def _crossings(self) -> int:
@@ -119,6 +123,8 @@ class _Graph:
             seen: list[int] = []
             for node in layer:
                 ends = sorted(rank[end] for end in self.down[node])
+                # Two edges cross where their ends are in the other order than their beginnings:
+                # inversions, counted in n log n comparisons.
                 total += sum(len(seen) - bisect_right(seen, end) for end in ends)
                 for end in ends:
                     insort(seen, end)
@@ -150,9 +156,10 @@ class _Graph:
     def _separate(self, layer: list[int], wanted: list[float]) -> None:
         """Positions nearest to `wanted` (least squares) that keep order and distance.
 
-        Distances taken away, this is isotonic regression: pool neighbours that are out of order.
+        Distances taken away, this is isotonic regression: pool neighbors that are out of order.
         """
-        shift, shifts = 0.0, []
+        shift = 0.0
+        shifts = []
         for number, node in enumerate(layer):
             if number:
                 shift += (self.boxes[layer[number - 1]].width + self.boxes[node].width) / 2

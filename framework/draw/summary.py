@@ -152,6 +152,7 @@ def summarize(
     seen: set[str] = set()
     for group in (list(ops) for _, ops in groupby(forward, _made_for)):
         read = dict.fromkeys(name for op in group for name in op.input_names())
+        # A shared parameter counts where it is read first; the column adds up to the total.
         new = [n for n in read if n in declared and declared[n].kind == PARAMETER and n not in seen]
         seen.update(new)
         size = sum(_numbers(declared[name].shape) for name in new)
@@ -214,7 +215,8 @@ def _given_shapes(
     inputs = [name for name, var in declared.items() if var.kind == INPUT]
     found = {}
     for key, given in shapes.items():
-        name, shape = str(key), tuple(int(dim) for dim in given)
+        name = str(key)
+        shape = tuple(int(dim) for dim in given)
         if name not in inputs:
             raise VariableError(f"summary: the net has no input {name!r}{nearest(name, inputs)}")
         wanted = declared[name].shape

@@ -60,7 +60,8 @@ def difference(old: OpList, old_arrays: Arrays, new: OpList, new_arrays: Arrays)
         if key not in then:
             found.added.append(_shown(op, vars_))
             continue
-        attrs, declared = _op_changes(then[key], op), _var_changes(key, op, vars_then, vars_)
+        attrs = _op_changes(then[key], op)
+        declared = _var_changes(key, op, vars_then, vars_)
         changes = _without_repeats([*attrs], [*declared])
         if changes:
             found.changed[key] = changes
@@ -71,6 +72,7 @@ def difference(old: OpList, old_arrays: Arrays, new: OpList, new_arrays: Arrays)
             found.changed.setdefault("network", []).append(f"{key}: {before} -> {now}")
     names, order = list(ops), list(then)
     both = [key for key in order if key in ops]
+    # Told only where nothing else differs: added and removed operators shift the order as well.
     if not found and both != [key for key in names if key in then]:
         found.changed.setdefault("network", []).append("the order of operators")
     return found
@@ -94,7 +96,8 @@ def _table(net: OpList) -> dict[str, OpNode]:
         if op.type.endswith(".component"):
             stem = f"component {op.attrs.get('name')}"
         stem = stem or op.type
-        key, number = stem, 1
+        key = stem
+        number = 1
         while key in table:
             number += 1
             key = f"{stem}#{number}"
@@ -137,6 +140,7 @@ def _same(a: Any, b: Any) -> bool:
         return np.array_equal(a, b, equal_nan=True) if a is not None and b is not None else False
     if isinstance(a, OpList) and isinstance(b, OpList):
         return a is b or not difference(a, {}, b, {})
+    # 1 == 1.0 == True in Python, but they are attributes of other types.
     return a == b and type(a) is type(b)
 
 
@@ -207,5 +211,6 @@ def _numbers(a: np.ndarray | None, b: np.ndarray | None) -> Iterator[str]:
         yield f"numbers: {a.dtype} -> {b.dtype}"
     elif not np.array_equal(a, b, equal_nan=a.dtype.kind in "fc"):
         count = int(np.count_nonzero(a != b))
+        # In float64, where unsigned and whole numbers do not wrap around.
         most = float(np.abs(np.asarray(b, np.float64) - a).max())
         yield f"{count} of {a.size} numbers differ, by at most {most:.4g}"

@@ -36,6 +36,8 @@ class Parts(NamedTuple):
     def factors(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
         """Two matrices [rows, rank] and [rank, columns], whose product is the nearest one of this
         rank; each has the roots of the singular values."""
+        # Half of each singular value on either side keeps both factors of like size, which one
+        # learning rate suits.
         root = np.sqrt(self.s[:rank])
         return self.u[:, :rank] * root, self.vt[:rank] * root[:, None]
 

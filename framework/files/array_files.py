@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from ..base.atomic import PathLike
 from ..base.errors import FormatError, OpscopeError, nearest
 from ..base.untrusted.archives import Archive
 from ..base.untrusted.limits import check_limit
-from ..base.untrusted.opener import is_missing, open_file, path_text
+from ..base.untrusted.opener import open_file, path_text
 from ..base.untrusted.values import count_of
 
 _ENDING = ".npy"
@@ -75,7 +75,8 @@ class Arrays(Mapping[str, np.ndarray]):
 
     def __init__(self, files: list[str], read: Callable[[str], np.ndarray]) -> None:
         self._files = {name.removesuffix(_ENDING): name for name in files}
-        self._read, self._known = read, dict[str, np.ndarray]()
+        self._read = read
+        self._known = dict[str, np.ndarray]()
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._known:
@@ -92,29 +93,21 @@ class Arrays(Mapping[str, np.ndarray]):
         return len(self._files)
 
 
-def _opened(path: str) -> BinaryIO:
-    try:
-        return open_file(path)
-    except FormatError as error:
-        if is_missing(error):
-            raise FormatError(f"{path}: no such file") from None
-        raise
-
-
 def _is_archive(path: str) -> bool:
-    with _opened(path) as file:
+    with open_file(path) as file:
         return _guarded(path, zipfile.is_zipfile, file)
 
 
 def _array(path: str) -> np.ndarray:
     """The array in a `.npy` file."""
-    with _opened(path) as file:
+    with open_file(path) as file:
         return _guarded(path, _read, file, os.fstat(file.fileno()).st_size)
 
 
 def _members(archive: Archive) -> list[str]:
     """The names of the arrays in an `.npz`, if the limit `unpack` allows all that is in it."""
     unpacked = sum(archive.sizes.values())
+    # Deflate alone can reach 1032:1, as for zeros.
     if unpacked > _MOST_RATIO * archive.size:
         what = f"{archive.path}: the arrays in its {archive.size} bytes, unpacked"
         check_limit("unpack", unpacked, what)
@@ -131,6 +124,7 @@ def _read(file: IO[bytes], size: int) -> np.ndarray:
     """An array, if there are as many bytes of it as its header says. Raises ValueError: no array"""
     form = np.lib.format
     version = form.read_magic(file)
+    # NumPy's `read_array` allocates what the header says before it looks for the data.
     header = form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
     shape, _, dtype = header(file)
     if dtype.hasobject:

@@ -23,8 +23,9 @@ from ..base.untrusted.values import json_value, whole_number
 from ..ir.desc import NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
 from ..ir.op_list import OpList
+from ..passes.lowering import lower
 from ..runtime.initialize import persistent_vars
-from .saved import Loaded, check_fits, loaded, persistent_values
+from .saved import check_fits, persistent_values
 from .tensor_file import TensorFile, digest, write_tensors
 
 SUFFIX = ".checkpoint"
@@ -67,6 +68,7 @@ def write_checkpoint(
     """
     tensors = {_VAR + name: array for name, array in persistent_values(net, scope).items()}
     tensors |= {_BEST + name: array for name, array in (best or {}).items()}
+    # A tensor and not metadata, which are text: a message is bytes.
     tensors[_NET] = np.frombuffer(serialize_net(net), np.uint8)
     metadata = {
         "opscope.checkpoint": str(FORMAT),
@@ -91,6 +93,7 @@ def read_checkpoint(prefix: PathLike) -> Checkpoint:
     if whole_number(version, f"{path}: the format of the checkpoint", 0) > FORMAT:
         raise FormatError(f"{path}: checkpoint format {version} is newer than {FORMAT}")
     tensors = {name: file.read(name) for name in file}
+    # Safetensors has no checksum of its own: a flipped bit would train on.
     if digest(tensors) != file.metadata.get("opscope.digest"):
         raise FormatError(f"{path}: its contents do not match its mark: it is damaged")
     net = from_message(parse_net(tensors.pop(_NET).tobytes(), path))
@@ -110,22 +113,13 @@ def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarr
     }
 
 
-def load_checkpoint(prefix: PathLike, scope: Scope | None = None, *, train: bool = False) -> Loaded:
-    """The net and the values of a checkpoint, as `load` gives those of a saved net.
-
-    Raises:
-        FormatError: see `read_checkpoint`; a given scope is unchanged then.
-    """
-    found = read_checkpoint(prefix)
-    return loaded(found.op_list, found.values, scope, train)
-
-
 def net_difference(found: OpList, wanted: OpList) -> str:
     """The first difference between the net of a checkpoint ("there") and another net ("here").
 
-    "" where there is none; source lines and free metadata may differ.
+    "" where there is none; source lines and free metadata may differ, and so may whether a layer is
+    whole, as nets before this version held none.
     """
-    mine, theirs = _bare(to_message(wanted)), _bare(to_message(found))
+    mine, theirs = (_bare(to_message(lower(net))) for net in (wanted, found))
     if mine == theirs:
         return ""
     for what, ours, others in (("variable", mine.vars, theirs.vars), ("op", mine.ops, theirs.ops)):
@@ -150,10 +144,12 @@ def _bare(desc: NetDesc) -> NetDesc:
     bare.ClearField("metadata")
     bare.ClearField("format_version")
     initializers = [var.initializer for var in bare.vars if var.HasField("initializer")]
+    # Moving a line of the program must not keep a training from resuming.
     for item in (*bare.vars, *bare.ops, *initializers):
         item.ClearField("source")
     for step in bare.steps:
         step.net.CopyFrom(_bare(step.net))
+        step.net.ClearField("vars")  # shapes of what is linked, which the net around it declares
         if step.HasField("child_net"):
             step.child_net.CopyFrom(_bare(step.child_net))
     for op in bare.ops:

@@ -18,6 +18,7 @@ from ..base.dtypes import is_float
 from ..base.errors import FormatError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope, default_scope
 from ..base.shape import fits
+from ..base.untrusted.opener import no_such_file
 from ..ir.desc import OPTIMIZE, PARAMETER, NetDesc
 from ..ir.op_list import OpList, VarDecl
 from ..runtime.initialize import persistent_vars
@@ -103,7 +104,7 @@ def load_parameters(
             `.checkpoint` of `opscope.train`.
         net: a NetBuilder, a Net or a NetDesc.
         scope: takes the values; None: the process's default scope. What is not loaded stays as it
-            is there, or is initialised by the first run.
+            is there, or is initialized by the first run.
         strict: whether it is an error that names are missing or left over, or shapes differ.
             Otherwise at least one variable must match.
         prefix: take only arrays whose names in the file begin so, and take this off their names.
@@ -148,6 +149,7 @@ def load_parameters(
         raise FormatError(f"{report}\nstrict=False loads what fits")
     if wanted and not report.loaded:
         raise FormatError(f"{report}\nno name of the net is there with its shape")
+    # Two names may take one array of the file: then neither variable owns it.
     alone = len({id(array) for array in values.values()}) == len(values)
     place_values(values, default_scope() if scope is None else scope, own=alone)
     return report
@@ -155,6 +157,8 @@ def load_parameters(
 
 def learned(net: OpList) -> set[str]:
     """The names of parameters and states of a net, without states that only its optimizers use."""
+    # A state that forward operators use too (a running mean) belongs to the net, whoever updates
+    # it.
     elsewhere, updates = (
         {
             name
@@ -176,6 +180,7 @@ def can_take(var: VarDecl, array: np.ndarray) -> bool:
     if var.dtype is None or var.dtype == array.dtype:
         return True
     floats = all(is_float(dtype) for dtype in (var.dtype, array.dtype))
+    # Whole numbers are not converted: ids or counters in another dtype are another net's.
     return floats and np.can_cast(array.dtype, var.dtype, "same_kind")
 
 
@@ -220,9 +225,8 @@ def _stored(path: str) -> tuple[str, dict[str, np.ndarray]]:
         raise FormatError(
             f"{path}: parameters are read from {NET_SUFFIX}, {TENSOR_SUFFIX} and {SUFFIX} files"
         )
-    raise FormatError(
-        f"{path}: no such file; looked for {net_path}, {tensor_path} and {checkpoint_path(path)}"
-    )
+    looked = f"; looked for {net_path}, {tensor_path} and {checkpoint_path(path)}"
+    raise no_such_file(path, looked)
 
 
 def _from_checkpoint(path: str) -> tuple[str, dict[str, np.ndarray]]:
@@ -251,6 +255,7 @@ def _sources(
     for name, target in names.items():
         if target is None:
             continue
+        # Without this the later array would win silently, by the order in the file.
         if target in sources:
             raise VariableError(
                 f"rename: {sources[target]!r} and {begun[name]!r} of {path} would both be"

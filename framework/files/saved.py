@@ -21,7 +21,7 @@ from ..base.backend import to_host, to_place
 from ..base.errors import FormatError, OpscopeError, SaveError, VariableError, format_shape, nearest
 from ..base.scope import Scope, check_scope
 from ..base.shape import fits
-from ..base.untrusted.opener import is_missing, read_file, real_path
+from ..base.untrusted.opener import is_missing, no_such_file, read_file, real_path
 from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
@@ -146,7 +146,8 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
             f"the values of a net are in an opscope.Scope, not in a {type(scope).__name__}:"
             " save(net, scope, 'net.pb')"
         )
-    found, lost = {}, []
+    found = {}
+    lost = []
     for var in persistent_vars(net):
         variable = scope.find(var.name)
         if variable is None or variable.inner is None:
@@ -155,7 +156,7 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
             found[var.name] = to_host(variable.inner)
     if lost:
         names = ", ".join(map(repr, lost))
-        raise VariableError(f"net {net.name!r}: no value in the scope: {names}; initialise first")
+        raise VariableError(f"net {net.name!r}: no value in the scope: {names}; initialize first")
     return found
 
 
@@ -242,11 +243,20 @@ def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
     Raises:
         FormatError: as `load`.
     """
-    net_path, tensor_path = paths_of(path)
     desc, mark = load_marked(path)
+    return desc, load_arrays(path, desc, mark)
+
+
+def load_arrays(path: PathLike, desc: OpList, mark: str) -> dict[str, np.ndarray]:
+    """The arrays of a saved net whose description and mark `load_marked` has given.
+
+    Raises:
+        FormatError: as `load`.
+    """
+    net_path, tensor_path = paths_of(path)
     wanted = list(persistent_vars(desc))
     if not wanted and not os.path.exists(tensor_path):
-        return desc, {}
+        return {}
     file = _tensors(tensor_path, mark)
     theirs = file.metadata.get(MARK, "")
     if theirs and mark != theirs:
@@ -257,9 +267,10 @@ def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:
     for var in wanted:
         check_fits(file, var.name, var)
     values = {var.name: file.read(var.name) for var in wanted}
+    # The mark covers all arrays: of a file with more than the net wants, it cannot be computed.
     if theirs and set(values) == set(file) and digest(values) != theirs:
         raise FormatError(f"{tensor_path}: its contents do not match its mark: it is damaged")
-    return desc, values
+    return values
 
 
 def _tensors(tensor_path: str, mark: str) -> TensorFile:
@@ -304,18 +315,24 @@ def _read_net(path: PathLike) -> OpList:
     except FormatError as error:
         if not is_missing(error):
             raise
-        raise FormatError(f"{os.fspath(path)}: {_not_there(os.fspath(path), net_path)}") from None
+        raise _not_there(os.fspath(path), net_path) from None
     return from_message(parse_net(data, net_path))
 
 
-def _not_there(path: str, net_path: str) -> str:
+def _not_there(path: str, net_path: str) -> FormatError:
     """Why there is no net, and what was looked for."""
-    looked = "" if path == net_path else f"; looked for {net_path}"
     if not os.path.exists(path):
-        return f"no such file{looked}"
-    foreign = os.path.splitext(path)[1] in (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".h5", ".onnx")
-    what = "a file of another framework, which is not read" if foreign else "not a saved net"
-    return f"{what}: want NAME{NET_SUFFIX}, as opscope.save writes it, with NAME{TENSOR_SUFFIX}"
+        return no_such_file(path, "" if path == net_path else f"; looked for {net_path}")
+    suffix = os.path.splitext(path)[1]
+    what = "not a saved net"
+    if suffix in (".pt", ".pth", ".ckpt", ".bin", ".pkl", ".h5"):
+        what = "a file of another framework, which is not read"
+    elif suffix == ".onnx":
+        what = "a model of ONNX, which opscope.from_onnx reads"
+    return FormatError(
+        f"{path}: {what}: want NAME{NET_SUFFIX}, as opscope.save writes it, with"
+        f" NAME{TENSOR_SUFFIX}"
+    )
 
 
 def check_fits(file: TensorFile, name: str, var: VarDecl, key: str | None = None) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
-from ..base.untrusted.opener import is_missing, open_file
+from ..base.untrusted.opener import open_file
 from ..base.untrusted.roots import path_of
 from ..base.untrusted.values import count_of, json_value
 
@@ -67,13 +67,14 @@ def write_tensors(
         }
         offset += array.nbytes
     text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    # The format wants its data to begin at a multiple of 8.
     text += b" " * (-len(text) % 8)
     file.write(struct.pack("<Q", len(text)) + text)
     for array in tensors.values():
-        file.write(_bytes_of(array))
+        file.write(array_bytes(array))
 
 
-def _bytes_of(array: np.ndarray) -> memoryview:
+def array_bytes(array: np.ndarray) -> memoryview:
     """The memory of an array, row-major and little-endian; a copy only where it is neither."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return little.reshape(-1).view(np.uint8).data
@@ -83,8 +84,9 @@ def digest(tensors: Mapping[str, np.ndarray]) -> str:
     """A hash of names, dtypes, shapes and contents: the mark that two files belong together."""
     found = hashlib.blake2b(digest_size=16)
     for name, array in ordered(tensors).items():
+        # Names and shapes too: equal bytes under exchanged names are another net.
         found.update(f"{name}\0{array.dtype.name}\0{array.shape}\0".encode())
-        found.update(_bytes_of(array))
+        found.update(array_bytes(array))
     return found.hexdigest()
 
 
@@ -101,15 +103,15 @@ class TensorFile:
     def __init__(self, path: PathLike) -> None:
         from safetensors import SafetensorError, safe_open
 
-        try:
-            self._file = cast("FileIO", open_file(path, buffering=0))
-        except FormatError as error:
-            if is_missing(error):
-                raise FormatError(f"{os.fspath(path)}: no such file") from None
-            raise
-        self.path, self._lock = os.fspath(path), Lock()
+        # Unbuffered: arrays are read straight into their memory, and a buffer would be a second
+        # copy.
+        self._file = cast("FileIO", open_file(path, buffering=0))
+        self.path = os.fspath(path)
+        # Seeking and reading are two calls on one handle, which threads share.
+        self._lock = Lock()
         self._errors = (SafetensorError, OSError, ValueError, LookupError, TypeError)
         try:
+            # By the open handle: what the library checks is the file that is read later.
             with safe_open(path_of(self._file), "numpy") as checked:
                 self.metadata: dict[str, str] = checked.metadata() or {}
                 slices = {name: checked.get_slice(name) for name in checked.keys()}
@@ -128,6 +130,8 @@ class TensorFile:
     def _read_places(self) -> dict[str, int]:
         """Where the bytes of each array begin."""
         (size,) = struct.unpack("<Q", self._bytes(0, 8).tobytes())
+        # The library has checked the header of the file as it was; another program may have written
+        # since.
         if size > os.fstat(self._file.fileno()).st_size:
             raise ValueError("the file has changed while it was opened")
         header = json_value(self._bytes(8, size).tobytes().decode(), self.path)
@@ -143,6 +147,7 @@ class TensorFile:
         left = data.data
         with self._lock:
             self._file.seek(begin)
+            # One call may return less than was asked for, and Linux reads at most 2 GiB at once.
             while len(left) and (got := self._file.readinto(left)):
                 left = left[got:]
         if len(left):

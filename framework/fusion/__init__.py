@@ -1,4 +1,4 @@
-"""Fused loops: scalar expressions, their C and CUDA text, the compiler, and the team of threads.
+"""Fused loops: scalar expressions, derivatives, C and CUDA text, compiler, team of threads.
 
 Gives runtime and loops compiled functions. May import base and ir.
 """

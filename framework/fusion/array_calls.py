@@ -138,6 +138,7 @@ class _Writer:
             return ("num", tree[1])
         if kind == "var":
             return ("array", tree[1])
+        # A truth value stays: it would come back as a float, which no mask can be.
         if self.single and not is_truth(tree) and names(tree) <= self.single:
             return ("array", self.per_run.setdefault(tree, f"per run {len(self.per_run)}"))
         if kind == "unary":
@@ -146,6 +147,7 @@ class _Writer:
             return self.apply("negative", self.number(tree[2]))
         if kind == "binary":
             return self._binary(tree)
+        # From the left, as loops in C add: the same rounding.
         if kind == "sum":
             terms = [self.write(term) for term in tree[1:]]
             return reduce(lambda total, term: self.apply("add", total, term), terms)
@@ -235,8 +237,11 @@ def _plan(trees: Mapping[str, Tree], single: frozenset[str]) -> ArrayPlan:
     last: dict[Operand, int] = {}
     for number, (_, operands) in enumerate(writer.applied):
         last.update((operand, number) for operand in operands)
+    # Before the results count as readers: `is_reused` asks for other instructions alone.
     reused = set(last)
     last.update((operand, end) for operand in results.values())
+    # Reversed, so that of two results with one value the first is computed in place, the others
+    # copied.
     finals = {operand: name for name, operand in reversed(results.items())}
     instructions = []
     for number, (function, operands) in enumerate(writer.applied):
@@ -247,6 +252,7 @@ def _plan(trees: Mapping[str, Tree], single: frozenset[str]) -> ArrayPlan:
             function, operands, tuple(dying), last[own], finals.get(own, ""), own in reused
         )
         instructions.append(made)
+    # Copies of given arrays come first: a computed result may be written over their memory.
     pairs = sorted(results.items(), key=lambda pair: pair[1][0] != "array")
     reads = {name: number for (kind, name), number in last.items() if kind == "array"}
     simple = end == len(results) == 1 and writer.applied[0][0] not in (_SELECT, *SPECIAL)
@@ -301,6 +307,7 @@ def per_run_values(
     calls: list[Call] = []
     arrays = {name: array for name, array in single.items() if name in plan.reads}
     if plan.per_run is not None:
+        # In float64 and rounded once, as the head of a compiled loop does it (codegen.py).
         exact = {name: k.scratch((), np.float64) for name, _ in plan.per_run.results}
         calls += array_calls(k, plan.per_run, single, exact)
         arrays |= exact
@@ -312,6 +319,7 @@ def per_run_values(
 
 
 def _constant(dtype: np.dtype, value: float) -> Any:
+    # Of the arrays' own dtype: whole numbers with a Python float would be computed in float64.
     return dtype.type(int(value) if dtype.kind in "iu" else value)
 
 
@@ -380,6 +388,8 @@ class _Binder:
         copyto = self.k.xp.copyto
         if name == _SELECT:
             otherwise, condition, then = arrays
+            # First the one value everywhere, then the other through the mask: NumPy's `where` has
+            # no `out` and would allocate.
             if otherwise is not out and not _is_same(otherwise, out):
                 self.calls.append(partial(copyto, out, otherwise))
             self.calls.append(partial(copyto, out, then, where=condition))

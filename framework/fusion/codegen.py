@@ -15,14 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...native.constants import PARALLEL_WORK
 from ..base.python.cached import cached_property
 from .expression import Tree, cost, fold, nodes
 
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 """How an operand meets the loop over rows and columns: element (i, j), (j), (i), or one for all."""
-
-PARALLEL_WORK = 400_000
-"""Work (elements times cost) from which a loop may use threads: some 10 us. See pool.py."""
 
 MOST_ARRAYS = {"cpu": 100, "gpu": 48}
 """Most arrays of a kernel. C compilers take 1 s for a hundred and 6 s for two hundred; the
@@ -105,6 +103,8 @@ class _Printer:
 
     def __init__(self, loop: Loop, element: str, call: Callable[[str], str]) -> None:
         self.element = element
+        # Without the suffix C computes in double and rounds back: half as many elements in a
+        # vector.
         self.suffix = "" if element == "double" else "f"
         self.call = call
         self.head: list[str] = []
@@ -163,6 +163,7 @@ def _join(tree: Tree, texts: Sequence[str]) -> str:
 def _literal(value: float, suffix: str) -> str:
     if suffix:
         with np.errstate(over="ignore"):
+            # Rounded here: the shortest text of a double may round to another float.
             value = float(np.float32(value))
     if not math.isfinite(value):  # NVRTC has no macros for these
         plain = {"inf": "1.0 / 0.0", "-inf": "-1.0 / 0.0"}.get(str(value), "0.0 / 0.0")
@@ -180,7 +181,7 @@ HEAD = """\
 #include <stdint.h>
 /* the most threads, and how many are in use (threads.py); 0: one thread */
 EXPORT int64_t *opscope_pool = 0;
-/* address of opscope_region (pool.py), or 0; nanoseconds that an idle thread waits awake */
+/* address of opscope_region (native/pool.h), or 0; nanoseconds that an idle thread waits awake */
 EXPORT int64_t *opscope_entry = 0;
 
 /* f(b, part, parts) for every part of some work, by as many threads as are free and worth it */
@@ -269,6 +270,7 @@ def c_source(loop: Loop) -> str:
         c_type, word = C_TYPES[operand.dtype], 2 + 2 * i
         pointer = f"({'' if i in written else 'const '}{c_type} *)b[{word}]"
         if operand.kind == ONE:
+            # In double: what is one number for all elements is computed once and costs nothing.
             head.append(f"const double h_x{i} = (double){_loaded(dtypes[i], f'*({pointer})')};")
             head.append(f"const {element} x{i} = ({element})h_x{i};")
         elif operand.kind == COLUMN:
@@ -279,6 +281,7 @@ def c_source(loop: Loop) -> str:
             offset = f" + i * b[{word + 1}]" if operand.kind == FULL else ""
             row.append(f"{const}{c_type} *p{i} = {pointer}{offset};")
             if i in loads:
+                # All loads come before the first store: a loop may write over what it reads.
                 inner.append(f"const {element} x{i} = {_loaded(dtypes[i], f'p{i}[j]')};")
     inner += printed.body
     for i, value in loop.stores:
@@ -290,6 +293,7 @@ def c_source(loop: Loop) -> str:
         *(f"  {line}" for line in head + printed.head),
         "  for (word i = r0; i < r1; i++) {",
         *(f"    {line}" for line in row),
+        # The compiler need not prove that arrays do not overlap: `no_overlap` has looked.
         "#pragma omp simd",
         "    for (word j = c0; j < c1; j++) {",
         *(f"      {line}" for line in inner),

@@ -1,87 +1,40 @@
 """Compiles fused loops with the system's C compiler, and keeps the libraries on disk.
 
-The loops of one plan go through the compiler together, very many of them in batches. A library's
-file name is a hash of source, flags, compiler and processor, so that folders shared between
-machines do no harm; `library_files` keeps it. Without a compiler, or when it fails, everything
-still runs, operator by operator.
+The loops of one plan go through the compiler together, very many of them in batches. Without a
+compiler, or when it fails, everything still runs, operator by operator.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
-import hashlib
 import logging
-import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ...native.units import COMMON_FLAGS
 from ..base import settings
-from ..base.cpu import threads
-from ..base.errors import OpscopeError
 from ..base.python.cached import new_rlock
-from . import library_files
-from .codegen import C_PRELUDE, HEAD, Loop, c_function_name, c_source
+from . import native
+from .codegen import C_PRELUDE, Loop, c_function_name, c_source
+from .libraries import Library, address, find_compiler, from_cache, run, state
 
 _log = logging.getLogger(__name__)
 
-_FLAGS = (
-    *("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math"),
-    # glibc declares the vector variants of exp, tanh and so on under this macro only; the flag
-    # -ffast-math itself would lose NaN and infinity.
-    "-D__FAST_MATH__",
-    *("-w", "-fPIC", "-shared"),
-)
+_FLAGS = (*COMMON_FLAGS, "-shared")
 _X86 = platform.machine().lower() in ("x86_64", "amd64")
 _WIDE = ("-mprefer-vector-width=512",) if _X86 else ()
 _EXPORTED = re.compile(r"^EXPORT [^(=;\[]*?(\w+)\s*[(=;\[]", re.MULTILINE)
-_TIMEOUT = 120  # seconds
 _MOST_TEXT = 1 << 17  # characters of one call's loops: up to 10 s of a compiler's time
-_NO_COMPILER = "none"
-
-
-class Library:
-    """A loaded library: functions by loop key.
-
-    Raises:
-        OSError: the file is no library of this system, or lacks one of `names`.
-    """
-
-    def __init__(self, path: Path, names: Iterable[str]) -> None:
-        self.handle = ctypes.CDLL(str(path))
-        for name in names:
-            if not hasattr(self.handle, name):
-                raise OSError(f"{path} lacks {name}")
-        threads.most_threads()  # is decided now, if it was not
-        self.point("opscope_pool", ctypes.addressof(threads.POOL))
-        self.point("opscope_entry", ctypes.addressof(threads.ENTRY))
-
-    def function(self, name: str) -> Any:
-        """A function that takes one address."""
-        found = self.handle[name]
-        found.argtypes, found.restype = (ctypes.c_void_p,), None
-        return found
-
-    def address(self, name: str) -> int:
-        """Where a function starts."""
-        return address(self.function(name))
-
-    def point(self, name: str, *addresses: int) -> None:
-        """Set a pointer of the library, or an array of them."""
-        found = (ctypes.c_void_p * len(addresses)).in_dll(self.handle, name)
-        found[:] = addresses
 
 
 _lock = new_rlock()
 _functions: dict[str, Compiled] = {}
-_libraries: dict[tuple[str, str], Library] = {}  # (compiler, text) -> what is loaded
 _refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
 _broken: set[str] = set()  # compilers that took nothing at all
 
@@ -92,31 +45,9 @@ def available() -> bool:
     return found is not None and found not in _broken
 
 
-@functools.cache
-def find_compiler(wanted: str) -> str | None:
-    """Path of the compiler `wanted`, or of the first usual one; None where there is none.
-
-    Where it is called "none" nobody looks for one.
-    """
-    if wanted == _NO_COMPILER:
-        return None
-    for name in (wanted,) if wanted else ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found is not None:
-            return os.path.realpath(found)
-    if wanted:
-        _log.warning("OPSCOPE_CC=%s is not there: operators run unfused", wanted)
-    return None
-
-
 def loaded(loops: Iterable[Loop]) -> bool:
     """Whether all of `loops` are compiled and loaded."""
     return all(loop.key in _functions for loop in loops)
-
-
-def address(function: Any) -> int:
-    """Where a compiled function starts."""
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 class Compiled(NamedTuple):
@@ -141,24 +72,6 @@ def functions(loops: Sequence[Loop]) -> list[Compiled] | None:
         return [_functions[loop.key] for loop in loops]
 
 
-def library(source: str) -> Library | None:
-    """A library of functions that threads may share; the text has `EXPORT` before each of them.
-
-    Each text is loaded once, as what a library counts it counts for all. None where it cannot be
-    compiled; that is logged.
-    """
-    compiler = find_compiler(settings.switch("OPSCOPE_CC"))
-    if compiler is None or compiler in _broken:
-        return None
-    with _lock:
-        found = _libraries.get((compiler, source))
-        if found is None:
-            found = _try_library(compiler, HEAD + source)
-            if found is not None:
-                _libraries[compiler, source] = found
-        return found
-
-
 def compile_loops(loops: Sequence[Loop]) -> bool:
     """Compile and load whichever of `loops` are not loaded; true where all of them are then."""
     compiler = find_compiler(settings.switch("OPSCOPE_CC"))
@@ -166,6 +79,8 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
         wanted = {loop.key: loop for loop in loops if loop.key not in _functions}
         if compiler is None or compiler in _broken:
             return not wanted
+        # Sorted: the same loops give the same text, and so the same file in the cache, in any
+        # order.
         new = [loop for key, loop in sorted(wanted.items()) if (compiler, key) not in _refused]
         for batch in _batches(new):
             if not _load(compiler, batch) and len(batch) > 1:
@@ -174,6 +89,7 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
         for loop in new:
             if loop.key not in _functions:
                 _refused.add((compiler, loop.key))
+        # Nothing at all could be compiled: each plan would run the compiler in vain.
         if new and not _functions:
             _broken.add(compiler)
         return all(key in _functions for key in wanted)
@@ -222,64 +138,34 @@ def _library(compiler: str, source: str) -> Library:
     Raises:
         OSError, subprocess.SubprocessError: it cannot be made or loaded.
     """
-    names = _EXPORTED.findall(source)
-    folder = library_files.cache_folder()
-    if folder is not None:
-        key = _key(compiler, source)
-        path = library_files.find(folder, key)
-        if path is not None:
-            with contextlib.suppress(OSError):  # of another system, or not ours: made again
-                return Library(path, names)
+    key = state(compiler), source, _flag_sets(), _processor()
 
-    import tempfile  # seldom needed, and slow to load
+    def build(target: Path) -> None:
+        # Fewer flags each time: an old compiler lacks some. Only the last failure counts.
+        for last, flags in zip((False, False, True), _flag_sets(), strict=True):
+            arguments = [*flags, "-x", "c", "-", "-o", str(target), "-lm"]
+            if run(compiler, arguments, source, check=last):
+                return
 
-    with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
-        made = Path(passing, "loops.so")
-        _compile(compiler, source, str(made))
-        data = made.read_bytes()
-        library_files.check_whole(data)
-        if folder is not None:
-            try:
-                return Library(library_files.put(folder, key, data), names)
-            except OSError as error:
-                _log.debug("cache folder %s is not usable: %s", folder, error)
-        return Library(made, names)
+    def load(path: Path) -> Library:
+        return Library(path, _EXPORTED.findall(source)).reach_pool()
+
+    return from_cache(key, build, load)
 
 
 def _flag_sets() -> tuple[tuple[str, ...], ...]:
     """Flags of the compiler: the first set that it takes serves.
 
     Raises:
-        OpscopeError: OPSCOPE_MARCH is none of its choices, or a level of another processor.
+        OpscopeError: OPSCOPE_CPU names no kind of processor that this one is.
     """
-    march = settings.switch("OPSCOPE_MARCH")
-    if march != "native" and not _X86:
-        raise OpscopeError(f"OPSCOPE_MARCH={march}: want native on {platform.machine()}")
+    chosen = native.chosen()
+    these = ("-march=native", *_WIDE) if chosen is None else chosen.flags
     return (
-        (*_FLAGS, f"-march={march}", *_WIDE, "-fopenmp-simd", "-pthread"),
+        (*_FLAGS, *these, "-fopenmp-simd", "-pthread"),
         (*_FLAGS, "-fopenmp-simd"),
         _FLAGS,
     )
-
-
-def _compile(compiler: str, source: str, target: str) -> None:
-    for last, flags in zip((False, False, True), _flag_sets(), strict=True):
-        done = subprocess.run(
-            [compiler, *flags, "-x", "c", "-", "-o", target, "-lm"],
-            input=source,
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=last,
-        )
-        if done.returncode == 0:
-            return
-
-
-def _key(compiler: str, source: str) -> str:
-    state = os.stat(compiler)
-    told = (source, _flag_sets(), compiler, state.st_size, state.st_mtime_ns, _processor())
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
 
 
 @functools.cache

@@ -25,6 +25,8 @@ def convert_call(xp: Any, source: Any, target: Any) -> Call:
     plain = partial(xp.copyto, target, source, casting="unsafe")
     if xp is not np or source.size < _FEWEST or not _suited(source, target):
         return plain
+    # Both directions at once: a net that reads halves writes them too, and each call of the
+    # compiler costs as much again.
     loops = _both_ways(source.dtype if target.dtype == SINGLE else target.dtype)
     loop = loops[target.dtype != SINGLE]
     if not compiler.available() or not compiler.compile_loops(loops):

@@ -11,6 +11,7 @@ added up from left to right: however many terms there are, it is one level of th
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, TypeVar
@@ -142,6 +143,7 @@ class _Reader:
         return tree
 
     def unary(self) -> Tree:
+        # A loop, as a row of signs may be longer than Python's stack is deep.
         signs = []
         while sign := self.take("-", "+", "!"):
             signs.append(sign)
@@ -172,6 +174,7 @@ class _Reader:
         while self.take(","):
             args.append(self.choose())
         self.expect(")")
+        # No function of the table: how many terms it has is known only with an operator at hand.
         if token == _SUM and len(args) == 1 and args[0][0] == "var":
             return ("call", token, *args)
         if self.functions.get(token) != len(args):
@@ -227,6 +230,41 @@ def replace_names(tree: Tree, by: Mapping[str, Tree]) -> Tree:
         return by[one[1]] if one[0] == "var" else with_parts(one, below)
 
     return fold(tree, replaced)
+
+
+def text_of(tree: Tree) -> str:
+    """The text of a tree without `sum` terms, with no brackets but those it needs."""
+    return fold(tree, _text_and_strength)[0]
+
+
+def _text_and_strength(tree: Tree, below: Sequence[tuple[str, int]]) -> tuple[str, int]:
+    """The text of a tree, and how strongly its outermost sign binds."""
+
+    def within(number: int, strength: int) -> str:
+        text, own = below[number]
+        return text if own >= strength else f"({text})"
+
+    kind, primary = tree[0], len(_LEVELS) + 1
+    if kind == "num":
+        # A negative number binds like the unary minus that it is read back as.
+        return _number_text(tree[1]), primary if math.copysign(1, tree[1]) > 0 else primary - 1
+    if kind == "var":
+        return tree[1], primary
+    if kind == "call":
+        return f"{tree[1]}({', '.join(text for text, _ in below)})", primary
+    if kind == "unary":
+        return f"{tree[1]}{within(0, primary)}", primary - 1
+    if kind == "binary":
+        own = _STRENGTHS[tree[1]]
+        # Signs of one level group from the left: a - (b - c) keeps its brackets.
+        return f"{within(0, own)} {tree[1]} {within(1, own + 1)}", own
+    return f"{within(0, 0)} ? {within(1, 0)} : {within(2, -1)}", -1
+
+
+def _number_text(value: float) -> str:
+    if not math.isfinite(value):
+        return "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
+    return repr(int(value)) if value.is_integer() and abs(value) < 1e6 else repr(value)
 
 
 def part_name(slot: str, number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -13,7 +13,16 @@ from ..base.dtypes import FLOATS, NAMES, wide
 from ..base.shape import ArraySpec, Shape
 from ..ir.operation import Operator
 from .codegen import C_TYPES, COLUMN, FULL, HALF_NAMES, MOST_ARRAYS, ONE, ROW, Operand
-from .expression import ExpressionError, Tree, cost, names, parse, part_name, written_out
+from .expression import (
+    ExpressionError,
+    Tree,
+    cost,
+    names,
+    parse,
+    part_name,
+    replace_names,
+    written_out,
+)
 
 _COMPUTED = {dtype: wide(dtype) for dtype in FLOATS}
 """Dtype of elements -> dtype in which a loop computes."""
@@ -23,6 +32,48 @@ _COPIES = 8
 
 ABSENT = {"grad_scale": 1.0}
 """Optional input slots, and what an expression takes for them where they are left out."""
+
+
+def formulas(op: Operator) -> dict[str, Tree]:
+    """The expressions of an operator for printing: output slot -> tree, with its numbers in it.
+
+    The variables of a tree are input slots, parts of these (see `part_name`), and output slots
+    whose trees come before it.
+
+    Raises:
+        ExpressionError: an expression reads what the operator is not given, or ignores an input.
+    """
+    numbers = {name: value for name, value in op.attrs.items() if isinstance(value, int | float)}
+    counts = {slot: len(own) for slot, own in op.inputs.items() if own}
+    known = set(operands(op))
+    read, found = set[str](), dict[str, Tree]()
+    for slot, text in op.entry.expressions.items():
+        tree = parse(text)
+        read |= names(tree)
+        found[slot] = with_numbers(written_out(tree, counts), ABSENT | numbers, known)
+        if lost := names(found[slot]) - known:
+            raise ExpressionError(f"its expression reads {min(lost)!r}, which it is not given")
+        known.add(slot)
+    for slot in counts:
+        if slot not in read and not op.entry.input_slots[slot].shape_only:
+            raise ExpressionError(f"its expression does not say what becomes of {slot!r}")
+    return found
+
+
+def operands(op: Operator) -> dict[str, str]:
+    """The names that input variables have in the trees of an operator: name -> variable."""
+    inputs = {slot: own for slot, own in op.inputs.items() if own}
+    found = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
+    for slot, own in inputs.items():
+        found.update((part_name(slot, place), name) for place, name in enumerate(own))
+    return found
+
+
+def with_numbers(tree: Tree, numbers: Mapping[str, float], variables: Collection[str] = ()) -> Tree:
+    """The tree with numbers in place of names that are no variables."""
+    left = (names(tree) & numbers.keys()) - set(variables)
+    by = {name: ("var", name) for name in names(tree)}
+    return replace_names(tree, by | {name: ("num", float(numbers[name])) for name in left})
 
 
 @dataclass
@@ -68,7 +119,7 @@ def count_arrays(members: Sequence[Pointwise]) -> int:
 
 def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
     """`op` as a member of a fused loop; None where it cannot be one."""
-    scalar, inputs, slots = op.entry.scalar, op.inputs, op.entry.input_slots
+    scalar, inputs, slots = op.entry.expressions, op.inputs, op.entry.input_slots
     if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
         return None
     writes = [names[0] for names in op.outputs.values()]
@@ -86,17 +137,15 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
         return None
     if any(slot not in found.known and not slots[slot].shape_only for slot in inputs):
         return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
-    operands = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
-    for slot, own in inputs.items():
-        operands.update((part_name(slot, i), name) for i, name in enumerate(own))
+    variables = operands(op)
     reads: dict[str, Operand] = {}
     widths = set()
     for name in found.leaves:
-        if name not in operands:
+        if name not in variables:
             if name not in ABSENT and not isinstance(op.attrs.get(name), (int, float)):
                 return None
             continue
-        variable = operands[name]
+        variable = variables[name]
         kind = _kind(specs[variable], shape, dtype)
         if kind is None or (name in slots and slots[name].shape_only):
             return None
@@ -105,11 +154,12 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
             widths.add(prod(specs[variable][0]))
         elif kind == COLUMN:
             widths.add(prod(shape) // max(prod(specs[variable][0]), 1))
+    # A loop has one width of rows: a row of 4 and one of 8 elements do not go along together.
     if len(widths) > 1:
         return None
     columns = widths.pop() if widths else 0
     stored = {name: Operand(FULL, NAMES[specs[name][1]]) for name in writes}
-    made = Pointwise(op, shape, dtype, found, operands, reads, stored, columns)
+    made = Pointwise(op, shape, dtype, found, variables, reads, stored, columns)
     return made if count_arrays([made]) <= MOST_ARRAYS[device] else None
 
 
@@ -162,6 +212,7 @@ def _needed(
     None where an expression mentions an output that is computed after it.
     """
     wanted = set(outputs)
+    # Backwards: an output may mention only those before it.
     for slot in reversed(list(trees)):
         if slot in wanted:
             wanted |= names(trees[slot]) & trees.keys() - set(input_slots)
@@ -177,7 +228,9 @@ def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     rank = len(shape)
     if len(own) > rank:
         return None
-    if _COMPUTED.get(own_dtype) != dtype:
+    if own_dtype not in _COMPUTED or _COMPUTED[own_dtype] != dtype:  # None equals float64 in NumPy
+        # One number of another dtype is converted in the head; whole arrays would need other
+        # vectors.
         return ONE if prod(own) == 1 and NAMES[own_dtype] in C_TYPES else None
     if own == shape:
         return FULL

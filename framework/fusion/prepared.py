@@ -58,6 +58,7 @@ class Prepared:
 
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
+        # Made late, as steps ask for more while they are bound.
         if len(self._calls) != len(self._made):
             self._calls = [
                 run_together([fill]) if isinstance(fill, ParallelTask) else fill

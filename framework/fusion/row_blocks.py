@@ -17,16 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base.cpu.threads import most_threads
-from ..base.settings import is_on
-
-SOURCE = """
-/* blocks and number of items, then function and argument of each */
-EXPORT void opscope_blocks(const word *b, word t, word n) {
-  for (word c = b[0] * t / n; c < b[0] * (t + 1) / n; c++)
-    for (word i = 0; i < b[1]; i++)
-      ((item)b[2 + 2 * i])((const word *)b[3 + 2 * i], c, b[0]);
-}
-"""
 
 _BYTES = 1 << 20
 """Bytes of a block's rows: some of the second cache is left for the factors of products."""
@@ -72,11 +62,6 @@ class ByRows:
     panels: tuple[Span, ...] = ()
 
 
-def enabled() -> bool:
-    """Whether work is done in blocks of rows at all (OPSCOPE_ROWS)."""
-    return is_on("OPSCOPE_ROWS")
-
-
 def span(array: Any) -> Span | None:
     """The rows of a matrix; None where their elements do not lie side by side."""
     if array.ndim != 2 or array.strides[0] < 0:
@@ -84,6 +69,7 @@ def span(array: Any) -> Span | None:
     rows, columns = array.shape
     if columns > 1 and array.strides[1] != array.itemsize:
         return None
+    # NumPy gives the stride of an axis of length 1 any value.
     step = array.strides[0] if rows > 1 else max(array.strides[0], columns * array.itemsize)
     return Span(array.ctypes.data, step, columns * array.itemsize)
 
@@ -130,6 +116,8 @@ def _may_follow(earlier: ByRows, later: ByRows, rows: int) -> bool:
     written, touched = earlier.writes, (*later.reads, *later.writes)
     if not all(_apart(a, b, rows) for a in written for b in later.given):
         return False
+    # What the later part writes must not be read by a later block of the earlier one, and the other
+    # way round.
     return all(_apart(a, b, rows) or _level(a, b) for a in written for b in touched) and all(
         _apart(a, b, rows) or _level(a, b) for a in later.writes for b in earlier.reads
     )

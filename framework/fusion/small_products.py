@@ -62,6 +62,7 @@ class Counted:
     def leave(self) -> None:
         """One less is inside; after the last one the library has its threads again."""
         with self._lock:
+            # 0 in the child of a fork, which may leave what its parent entered.
             if self._inside:
                 self._inside -= 1
                 if not self._inside:

@@ -3,7 +3,7 @@
 The loop of a recurrent net is hundreds of short calls: products, fused loops, copies. One by one,
 each costs a call from Python, and those that use threads wake and join them every time. Kernels
 whose work a C function does attach a `ParallelTask` to their callable; `merge` makes one callable
-of neighbouring ones, in which every thread does its part of an item and waits for the others.
+of neighboring ones, in which every thread does its part of an item and waits for the others.
 """
 
 from __future__ import annotations
@@ -18,111 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
-from . import compiler, row_blocks
-from .codegen import PARALLEL_WORK
-from .pool import SOURCE as POOL
+from . import native, row_blocks
 from .row_blocks import ByRows
-
-_SOURCE = """\
-typedef void (*four)(void *, void *, void *, void *);
-
-/* Functions that read and set the number of threads of a BLAS; 0: none. While a list runs, or a net
-   whose products are left to NumPy, it has one: lists have their own, and results must not follow
-   what else runs. */
-static void *blas[2] = {0, 0};
-EXPORT int64_t opscope_lists[2] = {0, 0};  /* whether somebody is counting; what runs of these */
-static int before;  /* what it had before, and gets back; 0: it is as it was */
-
-static int get_blas(void) { return ((int (*)(void))blas[0])(); }
-static void set_blas(int number) { ((void (*)(int))blas[1])(number); }
-
-static void begin(void) {
-  while (__atomic_test_and_set(opscope_lists, __ATOMIC_ACQUIRE)) {}
-}
-
-static void end(void) { __atomic_clear(opscope_lists, __ATOMIC_RELEASE); }
-
-static void lower(void) {
-  if (blas[0] && (before = get_blas()) > 1) set_blas(1);
-}
-
-EXPORT void opscope_enter(const word *b) {
-  begin();
-  if (!opscope_lists[1]++) lower();
-  end();
-}
-
-EXPORT void opscope_leave(const word *b) {
-  begin();
-  if (opscope_lists[1] && !--opscope_lists[1]) {
-    if (before > 1) set_blas(before);
-    before = 0;
-  }
-  end();
-}
-
-/* for the child of a fork, where nothing runs */
-EXPORT void opscope_forget(const word *b) {
-  opscope_lists[0] = opscope_lists[1] = before = 0;
-}
-
-/* the two functions of the BLAS */
-EXPORT void opscope_use_blas(const word *b) {
-  begin();
-  if (!blas[0]) {
-    blas[0] = (void *)b[0], blas[1] = (void *)b[1];
-    if (opscope_lists[1]) lower();
-  }
-  end();
-}
-
-/* how many threads the BLAS shall have while nothing runs, or 0: it says how many it has then */
-EXPORT void opscope_blas_threads(word *b) {
-  begin();
-  if (b[0] && before)
-    before = b[0];
-  else if (b[0])
-    set_blas(b[0]);
-  else
-    b[0] = before ? before : get_blas();
-  end();
-}
-
-/* a list of pool.py with the work of all after it */
-EXPORT void opscope_alone(const word *b) {
-  opscope_enter(b);
-  run_alone(b);
-  opscope_leave(b);
-}
-
-EXPORT void opscope_team(const word *b) {
-  opscope_enter(b);
-  opscope_region(b, b[2 * b[0] + 1]);
-  opscope_leave(b);
-}
-
-/* rows, bytes of one; then address, step in bytes and index (or 0) of the target and the source */
-EXPORT void opscope_copy(const word *b, word t, word n) {
-  const word *to = (const word *)b[4], *from = (const word *)b[7];
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++)
-    memcpy((char *)b[2] + (to ? to[i] : i) * b[3], (const char *)b[5] + (from ? from[i] : i) * b[6],
-           b[1]);
-}
-
-/* number of parts; for each a function and its four addresses, and what comes before: a row that
-   is copied into the last of them, or 0, how often, its bytes, the step of the target in bytes */
-EXPORT void opscope_parts(const word *b, word t, word n) {
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
-    const word *p = b + 1 + 9 * i;
-    for (word row = 0; p[5] && row < p[6]; row++)
-      memcpy((char *)p[4] + row * p[8], (const char *)p[5], p[7]);
-    ((four)p[0])((void *)p[1], (void *)p[2], (void *)p[3], (void *)p[4]);
-  }
-}
-"""
-_SOURCE += row_blocks.SOURCE
 
 ITEM_WORK = 280_000
 """Work that the items of a list must have on average to be worth threads, which wait for each
@@ -145,7 +45,7 @@ class ParallelTask:
 
     Attributes:
         items: (address of a C function, address of its argument), one after another.
-        work: a rough measure of the time it takes, in the units of codegen.py.
+        work: a rough measure of the time it takes, in the units of native/constants.py.
         memory: owners of everything that the addresses point to.
         by_rows: the same in blocks of rows, where that is possible.
         check: raises an error where the items found numbers that they refuse, which C functions
@@ -161,8 +61,8 @@ class ParallelTask:
 
 @functools.cache
 def library() -> Any:
-    """The compiled functions; None where there is no C compiler."""
-    found = load("#include <string.h>\n" + POOL + _SOURCE)
+    """The functions of lists; None where there is no native library."""
+    found = native.load("team")
     if found is not None:
         threads.ENTRY[0] = found.address("opscope_region")
         if hasattr(os, "register_at_fork"):
@@ -206,11 +106,6 @@ def one_blas_thread() -> tuple[Callable[[int], None], Callable[[int], None]] | N
     return library().function("opscope_enter"), library().function("opscope_leave")
 
 
-def load(source: str) -> Any:
-    """The library of C functions that threads may share; None where it cannot be compiled."""
-    return compiler.library(source) if compiler.available() else None
-
-
 @functools.cache
 def function(name: str) -> int:
     """Address of one of the functions of the library."""
@@ -233,7 +128,7 @@ def task_of(call: Callable[[], Any]) -> ParallelTask | None:
 
 
 def merge(calls: Sequence[Callable[[], Any]]) -> list[Callable[[], Any]]:
-    """The calls, with neighbours that a team can run made one."""
+    """The calls, with neighbors that a team can run made one."""
     return in_lists(calls)[0]
 
 
@@ -241,24 +136,24 @@ def in_lists(calls: Sequence[Callable[[], Any]]) -> tuple[list[Callable[[], Any]
     """As `merge`; and for each call that is left the number of the first that it stands for."""
     merged: list[Callable[[], Any]] = []
     firsts: list[int] = []
-    neighbours: list[ParallelTask] = []
+    neighbors: list[ParallelTask] = []
     for number, call in enumerate(calls):
         if call is nothing:
             continue
         if (task := task_of(call)) is not None:
-            if not neighbours:
+            if not neighbors:
                 firsts.append(number)
-            neighbours.append(task)
+            neighbors.append(task)
             if task.check is None:
                 continue
-        if neighbours:
-            merged.append(run_together(neighbours))
-            neighbours = []
+        if neighbors:
+            merged.append(run_together(neighbors))
+            neighbors = []
         if task is None:
             merged.append(call)
             firsts.append(number)
-    if neighbours:
-        merged.append(run_together(neighbours))
+    if neighbors:
+        merged.append(run_together(neighbors))
     return merged, firsts
 
 
@@ -302,7 +197,7 @@ def rows_task(by: ByRows, work: int) -> ParallelTask:
 def in_blocks(
     calls: Sequence[Callable[[], Any]],
 ) -> tuple[list[Callable[[], Any]], list[int]]:
-    """The calls, with neighbours made one that may do a block of rows after another, or that are
+    """The calls, with neighbors made one that may do a block of rows after another, or that are
     short; and the number of the first call that each of them does."""
     made: list[Callable[[], Any]] = []
     firsts: list[int] = []
@@ -366,6 +261,8 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     items = [item for task in tasks for item in task.items]
     work = sum(task.work for task in tasks)
     words = np.array([len(items), *(word for item in items for word in item), work], np.int64)
+    # Both: enough work in all, and enough in each item, after which the threads wait for each
+    # other.
     shared = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
     run = _runner("opscope_team" if shared else "opscope_alone")
     memory = (words, [task.memory for task in tasks])
@@ -423,6 +320,8 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
     """The task target[...] = value; None where the array does not suit."""
     if type(target) is not np.ndarray or not target.ndim:
         return None
+    # Rows of an array may be few and long, or single numbers: equal pieces are shared among threads
+    # better.
     if target.flags.c_contiguous and target.size >= _PIECE:
         target = target.reshape(-1)
         left = target.size % _PIECE  # elements before the first whole piece
@@ -433,6 +332,8 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
 
 
 def _repeat(target: Any, value: float) -> ParallelTask | None:
+    # A fill is a copy of one row to all places, so that no function of its own is needed for each
+    # dtype.
     row = np.full((1, *target.shape[1:]), value, target.dtype)
     return copy_task(target, row, None, np.zeros(len(target), np.int64))
 
@@ -461,7 +362,7 @@ class Part:
 
 
 def parts_task(parts: Sequence[Part], work: int, memory: Any) -> ParallelTask | None:
-    """A task of parts that may run side by side; None where there is no C compiler."""
+    """A task of parts that may run side by side; None where there is no native library."""
     if library() is None:
         return None
     words = [len(parts)]

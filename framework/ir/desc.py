@@ -100,6 +100,7 @@ def _plain_name(name: str) -> str:
     if type(name) is str:
         return name
     if isinstance(name, str):
+        # A handle of a builder is a `str` with its builder: in a node it would keep that alive.
         return str(name)
     raise TypeError(f"a variable is named by a str, not by {name!r}")
 
@@ -151,9 +152,10 @@ def the_step(net: OpList, kind: int, title: str) -> StepDecl:
 
 
 _PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))) + os.sep
+# Listed one by one: examples and tests lie in the same folder, and what they write is a user's.
 _PACKAGE_PARTS = tuple(
     _PACKAGE_DIR + part + os.sep
-    for part in ("framework", "operators", "python_api", "nnet3", "cntk", "testing")
+    for part in ("framework", "operators", "python_api", "scale", "nnet3", "cntk", "testing")
 )
 
 

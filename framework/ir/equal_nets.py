@@ -20,6 +20,7 @@ class _Content:
 
     def __init__(self, net: OpList) -> None:
         self.net = net
+        # Deterministic: protobuf writes maps (attributes) in any order otherwise.
         self._data = to_message(net).SerializeToString(deterministic=True)
 
     def __eq__(self, other: object) -> bool:
@@ -36,6 +37,7 @@ def shared_by_equal_nets(make: Callable[[OpList], Made]) -> Callable[[OpList], M
 
     @wraps(make)
     def shared(net: OpList) -> Made:
+        # First by identity: to compare contents a net is written out as a message.
         found = known.get(net)
         if found is None:
             found = known[net] = by_content(_Content(net))

@@ -19,6 +19,7 @@ class VersionedName(str):
     version: int
 
     def __new__(cls, name: str, version: int) -> VersionedName:
+        # A str, so that makers hand it on as a name; few of them ask for the version.
         self = super().__new__(cls, name)
         self.version = version
         return self
@@ -113,7 +114,8 @@ def check_forward(s: ShapeArgs, forward: Any) -> None:
             for name, result in zip(s.op.inputs.get(source, ()), names, strict=False):
                 if name == EMPTY or result not in made.results:
                     continue
-                given, wanted = s.input_spec(name), made.results[result]
+                given = s.input_spec(name)
+                wanted = made.results[result]
                 if given[1] != wanted[1] or not fits(given[0], wanted[0]):
                     s.fail(
                         f"{source}={name} is {format_spec(given)}; {forward.type} makes"
@@ -127,12 +129,15 @@ class _Forward:
     def __init__(self, s: ShapeArgs, forward: Any) -> None:
         op = s.op
         self._grad = op
-        self.type, self.entry, self.attrs = forward.type, forward, op.attrs
+        self.type = forward.type
+        self.entry = forward
+        self.attrs = op.attrs
         self.accumulate, self.role, self.device = op.accumulate, op.role, op.device
         given = op.inputs
         self.inputs = {slot: given[slot] for slot in forward.input_slots if slot in given}
         self.outputs: dict[str, tuple[str, ...]] = {}
         for slot in forward.output_slots:
+            # It may read an output, its gradient or both: either tells how many there were.
             count = max(len(given.get(slot, ())), len(given.get(f"{slot}_grad", ())))
             if count:
                 self.outputs[slot] = tuple(f"{slot} {number}" for number in range(count))

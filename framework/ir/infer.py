@@ -10,7 +10,7 @@ from ..base.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
 from .desc import INPUT, PARAMETER, STATE
 from .names import EMPTY
 from .op_list import VarDecl, View
-from .operation import Operator
+from .operation import Operator, expand_op
 
 _GIVEN = (PARAMETER, STATE, INPUT)
 
@@ -46,6 +46,7 @@ def infer_specs(
     views: dict[str, list[str]] | None = None
     for op in operators:
         unknown = [name for name in op.input_vars() if name not in specs]
+        # Only where a name is unknown: nets without views never pay for the search.
         if unknown and views is None:
             views = _views_of_bases(declared)
         for name in unknown:
@@ -70,7 +71,25 @@ def infer_one(
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
 ) -> dict[str, ArraySpec]:
-    """Shape and dtype of one operator's outputs; see `infer_specs`."""
+    """Shape and dtype of one operator's outputs; see `infer_specs`.
+
+    Those of a composite without a shape rule follow from the operators that it stands for.
+    """
+    if op.entry.shape is not None or op.entry.expand is None:
+        return _infer_by_rule(op, specs, declared, offsets)
+    known = {name: specs[name] for name in op.input_vars()}
+    for node in expand_op(op.node):
+        # Declarations of the outer net apply inside, too: names are not renamed on expansion.
+        known.update(_infer_by_rule(Operator(node, op.index), known, declared, offsets))
+    return {name: known[name] for name in op.output_vars()}
+
+
+def _infer_by_rule(
+    op: Operator,
+    specs: dict[str, ArraySpec],
+    declared: Mapping[str, VarDecl],
+    offsets: dict[str, Levels] | None,
+) -> dict[str, ArraySpec]:
     if op.entry.shape is None:
         raise ShapeError(op.describe("this operator has no shape rule", specs))
     args = ShapeArgs(op, specs, offsets)
@@ -80,6 +99,7 @@ def infer_one(
         raise
     except Exception as error:  # a rule of a third party may fail in any way
         raise ShapeError(op.describe(f"its shape rule failed: {error!r}", specs)) from error
+    # A rule gives every slot a result; one that no variable holds is not part of the net.
     args.results.pop(EMPTY, None)
     args.result_offsets.pop(EMPTY, None)
     _check_results(op, args, specs)
@@ -102,6 +122,8 @@ def _check_results(op: Operator, args: ShapeArgs, specs: Mapping[str, ArraySpec]
         for dim in shape:
             if dim > 0:
                 size *= dim
+            # -1 is unknown while a net is built; at run time a rule that gives it has computed
+            # nonsense.
             elif dim < 0 and (dim < -1 or args.is_whole()):
                 shown = ", ".join(map(str, shape))
                 raise ShapeError(op.describe(f"{name!r} would be of the shape [{shown}]", specs))

@@ -34,6 +34,7 @@ class RunState:
     @context.setter
     def context(self, context: OpContext | None) -> None:
         self._context: Any = context  # None before the first run, when nobody asks
+        # New for each run: a later one may hold other values in the same array.
         self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
 
     def fetched(self, array: Any) -> np.ndarray:
@@ -57,7 +58,7 @@ class RunState:
 
 
 class KernelFrame(Protocol):
-    """The part of a frame that kernels use (see executor.py).
+    """The part of a frame that kernels use (see runtime/binding.py).
 
     `xp` is NumPy or CuPy; `train` says whether the run is one of training; `scope` holds the
     variables that the frame is bound to.
@@ -97,7 +98,7 @@ class KernelArgs:
         train: whether the run is one of training.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
         tail: the operators that it shall compute along (see runtime/tails.py).
-        frame: the frame that binds the kernel; `executor.frame_of` gives it with its plan.
+        frame: the frame that binds the kernel; `binding.frame_of` gives it with its plan.
     """
 
     def __init__(

@@ -50,7 +50,8 @@ _FIELD_TYPES = {field: name for name, field in ATTR_FIELDS.items()}
 _SCALAR_FIELDS = {bool: "b", int: "i", float: "f", str: "s"}
 _LIST_FIELDS = {bool: "bools", int: "ints", float: "floats", str: "strings"}
 _LISTS = frozenset(_LIST_FIELDS.values())
-_LEAST_INT, _GREATEST_INT = -(1 << 63), (1 << 63) - 1
+_LEAST_INT = -(1 << 63)
+_GREATEST_INT = (1 << 63) - 1
 
 
 class EmptyList(tuple[Any, ...]):
@@ -98,8 +99,10 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
             return value
         if kind is int and _LEAST_INT <= value <= _GREATEST_INT:
             return value
+        # Other text may hold half of a surrogate pair; encoding it below finds that.
         if kind is str and value.isascii():
             return value
+        # What nearly every attribute is; all others go through a message and back, which is slow.
         if (kind is list or kind is tuple) and value:
             item = type(value[0])
             if item is not str and item in _LIST_FIELDS and all(type(one) is item for one in value):
@@ -120,6 +123,7 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
 
 def _frozen(array: np.ndarray) -> np.ndarray:
     """The array itself if nobody can write to it, else a copy."""
+    # A read-only view is not enough: its base may still be written to.
     if array.flags.writeable or array.base is not None or not array.flags.c_contiguous:
         array = array.copy()
         array.setflags(write=False)
@@ -169,6 +173,7 @@ def _guess_field(value: Any) -> str:
     if isinstance(value, np.ndarray):
         return "tensor"
     if isinstance(value, (list, tuple)):
+        # bool first: it is an int to Python.
         for kind, field in (((bool, np.bool_), "bools"), ((int, np.integer), "ints")):
             if all(isinstance(item, kind) for item in value):
                 return field
@@ -194,6 +199,7 @@ def _encode(attr: pb.Attr, value: Any, type_name: str | None = None) -> None:
     field = ATTR_FIELDS[type_name] if type_name else _field_of(value)
     try:
         if field in _LISTS:
+            # An empty list must be set as well, or the attribute would hold nothing.
             getattr(attr, field).SetInParent()
             getattr(attr, field).values.extend(value)
         elif field == "tensor":
@@ -307,6 +313,7 @@ def _fill_var(desc: pb.VarDesc, var: VarDecl) -> None:
         desc.dtype = to_pb(var.dtype)  # type: ignore[assignment]
     if var.shape is not None:
         desc.dims.extend(var.shape)
+        # A scalar has no dims either; the flag tells it from an unknown rank.
         desc.has_dims = True
     if var.initializer is not None:
         desc.initializer.SetInParent()
@@ -329,6 +336,7 @@ _STEP = ("reverse", "arity", "parents", "positions")
 
 
 def _fill_step(desc: pb.StepDesc, step: StepDecl) -> None:
+    # An empty inner net stays unset, so that a message read and written again has the same bytes.
     if step.net.vars or step.net.ops or step.net.steps or step.net.name or step.net.metadata:
         _fill_net(desc.net, step.net)
     for field in _LINKS:
@@ -380,6 +388,7 @@ def op_from_message(desc: pb.OpDesc) -> OpNode:
         desc.type,
         _read_slots(desc.inputs),
         _read_slots(desc.outputs),
+        # Sorted: the order of a protobuf map differs from process to process.
         {name: _lenient_value(attrs[name]) for name in sorted(attrs)} if attrs else {},
         desc.role,
         desc.device,
@@ -460,6 +469,8 @@ def parse_net(data: bytes, where: str = "net") -> pb.NetDesc:
             f"{where}: format version {net.format_version} is newer than {FORMAT_VERSION},"
             " the newest that this opscope reads; upgrade opscope"
         )
+    # Proto3 reads almost any short bytes as an empty message; the version is never 0 in a saved
+    # net.
     if net.format_version < 1:
         why = _other_kind(data)
         raise FormatError(
@@ -481,6 +492,7 @@ def serialize_net(net: OpList | pb.NetDesc, *, absolute_sources: bool = False) -
     else:
         desc = pb.NetDesc()
         desc.CopyFrom(net)
+    # Whatever it was read as: what is written has this version's fields.
     desc.format_version = FORMAT_VERSION
     if not absolute_sources:
         make_sources_relative(desc)

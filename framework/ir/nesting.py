@@ -12,7 +12,9 @@ def check_inner_nets(net: OpList) -> OpList:
     Raises:
         FormatError: nets lie inside one another beyond the limit `nesting`.
     """
-    level, depth = [net], 0
+    # Level by level and without calls: it is what makes the recursive walks elsewhere safe.
+    level = [net]
+    depth = 0
     while level:
         check_nesting(depth, f"net {net.name!r}: nets inside one another")
         inner = [one for each in level for op in each.ops for _, one in op.inner_nets()]

@@ -115,6 +115,7 @@ class OpNode:
 
     def changed(self, **fields: Any) -> OpNode:
         """The node with other fields."""
+        # Without `checked`: other attributes or slots must be checked again.
         made = OpNode(
             self.type, self.inputs, self.outputs, self.attrs, self.role, self.device, self.source
         )
@@ -131,6 +132,7 @@ _UNCHECKED = frozenset({"role", "device", "source"})
 
 def _renamed(slots: SlotNames, names: Mapping[str, str]) -> SlotNames:
     """The same object where nothing changes."""
+    # Most nodes mention none of the names: they are found to be so without making a new mapping.
     for given in slots.values():
         for name in given:
             if name in names:
@@ -238,6 +240,7 @@ class VarDecl:
         )
         for name, value in fields.items():
             setattr(made, name, value)
+        # Setting the one clears the other: `dtype` is read only where `unknown_dtype` is 0.
         if "dtype" in fields:
             made.unknown_dtype = 0
         return made

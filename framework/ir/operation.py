@@ -51,9 +51,11 @@ def _by_slot(op_type: str, kind: str, given: SlotsGiven) -> SlotMap:
         return given
     entry = lookup(op_type)
     if kind == "input":
-        slots, needed = list(entry.input_slots.values()), entry.required_inputs
+        slots = list(entry.input_slots.values())
+        needed = entry.required_inputs
     else:
-        slots, needed = list(entry.output_slots.values()), entry.required_outputs
+        slots = list(entry.output_slots.values())
+        needed = entry.required_outputs
     listed = [given] if isinstance(given, str) else list(given)
     order = ", ".join(f"[{s.name}, ...]" if s.duplicable else s.name for s in slots) or "none"
     required = [n for n, slot in enumerate(slots, 1) if slot in needed]
@@ -64,6 +66,8 @@ def _by_slot(op_type: str, kind: str, given: SlotsGiven) -> SlotMap:
         )
     found: dict[str, str | Sequence[str]] = {}
     for slot, names in zip(slots, listed, strict=False):
+        # A single name where several are wanted is refused, though it is clear: a variable more
+        # would change its meaning silently.
         if isinstance(names, str) == slot.duplicable and names is not None:
             wants = "a list of variables" if slot.duplicable else "one variable"
             raise SlotError(
@@ -128,7 +132,8 @@ class Operator:
         self.device = node.device
         self.accumulate = False
         self._reads = self._writes = _NONE
-        checked, entry = node.checked, REGISTERED.get(node.type)
+        checked = node.checked
+        entry = REGISTERED.get(node.type)
         if entry is None or checked is None or checked.entry is not entry:
             self.entry: OperatorDef = entry or lookup(node.type, self.title())
             checked = node.checked = self._check(node)
@@ -136,9 +141,11 @@ class Operator:
             self.entry = entry
         self.attrs: dict[str, Any] = checked.attrs
         if checked.is_whole:
-            self.inputs, self.outputs = node.inputs, node.outputs
+            self.inputs = node.inputs
+            self.outputs = node.outputs
         else:
-            self.inputs, self.outputs = checked.inputs, checked.outputs
+            self.inputs = checked.inputs
+            self.outputs = checked.outputs
 
     def _check(self, node: OpNode) -> Checked:
         """The node against its registration: slots first, then attributes."""
@@ -220,25 +227,11 @@ class Operator:
 
     def results(self) -> list[str]:
         """The outputs that are not there for the operator's own gradient alone."""
-        slots = self.entry.output_slots
-        return [
-            name
-            for slot, names in self.outputs.items()
-            if not slots[slot].intermediate
-            for name in names
-            if name != EMPTY
-        ]
+        return _without("intermediate", self.outputs, self.entry.output_slots)
 
     def value_reads(self) -> list[str]:
         """Inputs whose values are read, not only their shapes."""
-        slots = self.entry.input_slots
-        return [
-            name
-            for slot, names in self.inputs.items()
-            if not slots[slot].shape_only
-            for name in names
-            if name != EMPTY
-        ]
+        return _without("shape_only", self.inputs, self.entry.input_slots)
 
     def overwritten(self) -> list[str]:
         """Variables that it writes while it may still read them.
@@ -248,7 +241,8 @@ class Operator:
         reads = set(self.value_reads())
         if reads.isdisjoint(self.output_vars()):
             return []
-        found, slots = [], self.entry.input_slots
+        found = []
+        slots = self.entry.input_slots
         for slot, names in self.outputs.items():
             shared = self.entry.output_slots[slot].inplace or slot.removesuffix("_out")
             for number, name in enumerate(names):
@@ -267,6 +261,17 @@ class Operator:
         return f"<{self.title()}>"
 
 
+def _without(flag: str, listed: SlotNames, slots: Mapping[str, Slot]) -> list[str]:
+    """The variables of all slots that do not have a flag."""
+    return [
+        name
+        for slot, names in listed.items()
+        if not getattr(slots[slot], flag)
+        for name in names
+        if name != EMPTY
+    ]
+
+
 def results_of(
     operators: Iterable[Operator], bases: Mapping[str, str], *, by_value: bool
 ) -> set[str]:
@@ -282,6 +287,8 @@ def results_of(
     found: set[str] = set()
     for op in operators:
         reads = op.value_reads() if by_value else op.input_vars()
+        # Reads come off before writes go on: an operator that updates a variable makes a new result
+        # of it.
         found.difference_update([bases.get(name, name) for name in reads])
         slots = op.entry.output_slots
         for slot, names in op.outputs.items():
@@ -315,6 +322,7 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
             value = given[name]
             allowed = spec.is_free or value is spec.default
             as_it_is = allowed and type(value) is spec.scalar_type
+            # `value is spec.default`: a default lies within the bounds by definition.
             attrs[name] = value if as_it_is else spec.check(value, where)
         elif spec.default is REQUIRED:
             raise AttributeTypeError(
@@ -325,18 +333,23 @@ def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> 
     return attrs
 
 
-def expand_op(op: OpNode) -> list[OpNode]:
+def expand_op(op: OpNode, *, keep_whole: bool = False) -> list[OpNode]:
     """The plain operators that a composite one expands to, at all depths; a plain one itself.
+
+    Args:
+        keep_whole: leave those as they are that nets keep whole (see `OperatorDef`).
 
     Raises:
         SlotError, AttributeTypeError: a composite operator is wrongly used.
     """
-    expand = lookup(op.type).expand
-    if expand is None:
+    entry = lookup(op.type)
+    expand = entry.expand
+    if expand is None or (keep_whole and entry.whole):
         return [op]
     Operator(op)  # checks slots and attributes, which errors then name as the caller wrote them
     made = []
     for inner in expand(op):
         written = inner.source if inner.source is not None and inner.source.file else op.source
-        made += expand_op(inner.changed(role=op.role, source=written or SourceLocation()))
+        named = inner.changed(role=op.role, source=written or SourceLocation())
+        made += expand_op(named, keep_whole=keep_whole)
     return made

@@ -170,10 +170,12 @@ def _value(value: object) -> str:
 
 
 def _scalar(value: object) -> str:
+    # Before numbers: True is an int and would print as 1 or True.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
         return json.dumps(value)
+    # repr gives the shortest text that reads back as the same number.
     return str(value) if not isinstance(value, float) else repr(value)
 
 
@@ -181,6 +183,7 @@ def _tensor(array: np.ndarray) -> str:
     kind = f"{NAMES[array.dtype]}{list(array.shape)}"
     if array.size <= _SHOWN_ELEMENTS:
         return f"<tensor {kind}: {', '.join(map(str, array.ravel().tolist()))}>"
+    # The checksum makes golden texts notice a changed constant without holding it.
     return f"<tensor {kind} crc32 {zlib.crc32(tensor_bytes(array)):08x}>"
 
 

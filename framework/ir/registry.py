@@ -20,8 +20,9 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from dataclasses import KW_ONLY, InitVar, dataclass, field, replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -54,6 +55,7 @@ Kernel = Callable[[KernelArgs], Call | None]
 """Binds an operator to arrays and returns the call that computes it; None where it declines."""
 Bind = TypeVar("Bind", bound=Kernel)
 Maker = TypeVar("Maker", bound=GradientMaker)
+Given = ParamSpec("Given")
 Expansion = Callable[[OpNode], list[OpNode]]
 """From a composite operator to simpler ones that compute the same."""
 StateRule = Callable[[Sequence[Shape], np.dtype, Mapping[str, Any]], Mapping[str, ArraySpec]]
@@ -66,7 +68,7 @@ EpilogueSplit = Callable[[OperatorView], list[OpNode]]
 class KernelEntry:
     """A kernel and where it applies. It may decline by returning None.
 
-    Attributes:
+    Args:
         bind: makes the call. device: "cpu", "gpu", or "" for both.
         dtypes: None for all. library: `REFERENCE`, or the name of a faster one ("mkl").
         in_loops: it serves in the steps of loops only, whose weights are prepared beforehand.
@@ -78,32 +80,95 @@ class KernelEntry:
     """
 
     bind: Kernel
-    device: str
-    dtypes: frozenset[np.dtype] | None
-    library: str
+    _: KW_ONLY
+    device: str = ""
+    dtypes: InitVar[Iterable[DTypeLike] | None] = None
+    library: str = REFERENCE
     in_loops: bool = False
     channels_last: tuple[tuple[str, ...], ...] = ()
     tails: tuple[str, ...] = ()
     inference_tails: tuple[str, ...] = ()
+    only: frozenset[np.dtype] | None = field(init=False, default=None)
+
+    def __post_init__(self, dtypes: Iterable[DTypeLike] | None) -> None:
+        if dtypes is not None:
+            object.__setattr__(self, "only", frozenset(np.dtype(dtype) for dtype in dtypes))
+
+
+class KernelAdder(Generic[Given]):
+    """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike.
+
+    The arguments are those of `KernelEntry`.
+    """
+
+    def __init__(
+        self, entry: OperatorDef, make: Callable[Concatenate[Kernel, Given], KernelEntry]
+    ) -> None:
+        self._entry = entry
+        self._make = make
+
+    @overload
+    def __call__(self, bind: Bind, *given: Given.args, **named: Given.kwargs) -> Bind: ...
+
+    @overload
+    def __call__(self, *given: Given.args, **named: Given.kwargs) -> Callable[[Bind], Bind]: ...
+
+    def __call__(self, bind: Any = None, *given: Any, **named: Any) -> Any:
+        def add(bind: Any) -> Any:
+            self._entry.add_kernel(self._make(bind, *given, **named))
+            return bind
+
+        return add if bind is None else add(bind)
 
 
 @dataclass(eq=False)
 class OperatorDef:
-    """The entry of one operator type in the registry."""
+    """The entry of one operator type in the registry; `operator` makes and registers it.
+
+    Args:
+        doc: what it computes, with shapes; without it there is no registration.
+        source: paper, or file of the original program.
+        scalar: for elementwise operators, the C expression of an output's element in terms of
+            slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
+        no_gradient: why there is none.
+        random: the result depends on the random state (such operators are never merged).
+        world: it touches the world outside, other ranks say: no pass drops it, merges it, or moves
+            it past another one. Its gradient does, too.
+        boundary: it computes nothing; runs end there, and go on there or elsewhere. A list that
+            ends with one is run again: behind the one before, it hands values to what ran already.
+        joins: an input slot whose variables the plan lays out side by side in memory, where they
+            are temporaries: a bucket, which is sent without packing (see `KernelArgs.joined`).
+        rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
+        accumulates: its kernels, where all inputs are matrices, add to what the output holds if
+            `k.accumulate` says so.
+        column_views: for operators that only copy, the slots of an array and of its parts side by
+            side along the attribute `axis`; these may be views of its columns instead.
+        state_rule: for optimizers whose states are not of the parameter's shape; see
+            passes/optimizer.py.
+        takes_halves: devices on which its kernels, and those of its gradient, get float16 and
+            bfloat16 as they are: they only move values, or are exact enough by themselves. All
+            others see float32 (see framework/runtime/halves.py).
+        whole: a composite that stands for one operator and names all variables of it: a net keeps
+            it as it was written, in its op list and in files, and runs the other.
+
+    Attributes:
+        expressions: output slot -> its scalar expression.
+        module: whose import registers it; "" where a function does it later.
+
+    Raises:
+        OpscopeError: no doc text.
+    """
 
     type: str
+    _: KW_ONLY
     doc: str
-    inputs: tuple[Slot, ...]
-    outputs: tuple[Slot, ...]
-    attrs: tuple[AttrSpec, ...]
+    inputs: Sequence[Slot] = ()
+    outputs: Sequence[Slot] = ()
+    attrs: Sequence[AttrSpec] = ()
     source: str = ""
     shape: ShapeRule | None = None
-    scalar: Mapping[str, str] = field(default_factory=dict)
+    scalar: str | Mapping[str, str] | None = None
     no_gradient: str = ""
-    gradient: GradientMaker | None = None
-    expand: Expansion | None = None
-    split_epilogue: EpilogueSplit | None = None
-    kernels: list[KernelEntry] = field(default_factory=list)
     random: bool = False
     world: bool = False
     joins: str = ""
@@ -113,9 +178,22 @@ class OperatorDef:
     state_rule: StateRule | None = None
     takes_halves: tuple[str, ...] = ()
     boundary: bool = False
-    module: str = ""
+    whole: bool = False
+    gradient: GradientMaker | None = field(init=False, default=None)
+    expand: Expansion | None = field(init=False, default=None)
+    split_epilogue: EpilogueSplit | None = field(init=False, default=None)
+    kernels: list[KernelEntry] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
+        if not self.doc.strip():
+            raise OpscopeError(f"operator {self.type!r} has no doc text, so it is not registered")
+        self.module = _module_being_imported()
+        self.inputs = tuple(self.inputs)
+        self.outputs = tuple(self.outputs)
+        self.attrs = tuple(self.attrs)
+        scalar = self.scalar or {}
+        self.expressions = {self.outputs[0].name: scalar} if isinstance(scalar, str) else scalar
+        self.kernel = KernelAdder(self, KernelEntry)
         self.input_slots = {slot.name: slot for slot in self.inputs}
         self.output_slots = {slot.name: slot for slot in self.outputs}
         self.attr_specs = {attr.name: attr for attr in self.attrs}
@@ -130,56 +208,10 @@ class OperatorDef:
         self.shape = rule
         return rule
 
-    @overload
-    def kernel(
-        self,
-        bind: Bind,
-        *,
-        device: str = "",
-        dtypes: Iterable[DTypeLike] | None = None,
-        library: str = REFERENCE,
-        in_loops: bool = False,
-        channels_last: tuple[tuple[str, ...], ...] = (),
-        tails: tuple[str, ...] = (),
-        inference_tails: tuple[str, ...] = (),
-    ) -> Bind: ...
-
-    @overload
-    def kernel(
-        self,
-        *,
-        device: str = "",
-        dtypes: Iterable[DTypeLike] | None = None,
-        library: str = REFERENCE,
-        in_loops: bool = False,
-        channels_last: tuple[tuple[str, ...], ...] = (),
-        tails: tuple[str, ...] = (),
-        inference_tails: tuple[str, ...] = (),
-    ) -> Callable[[Bind], Bind]: ...
-
-    def kernel(
-        self,
-        bind: Bind | None = None,
-        *,
-        device: str = "",
-        dtypes: Iterable[DTypeLike] | None = None,
-        library: str = REFERENCE,
-        in_loops: bool = False,
-        channels_last: tuple[tuple[str, ...], ...] = (),
-        tails: tuple[str, ...] = (),
-        inference_tails: tuple[str, ...] = (),
-    ) -> Bind | Callable[[Bind], Bind]:
-        """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike."""
-
-        def add(bind: Bind) -> Bind:
-            only = None if dtypes is None else frozenset(np.dtype(dtype) for dtype in dtypes)
-            after = tails, inference_tails
-            entry = KernelEntry(bind, device, only, library, in_loops, channels_last, *after)
-            self.kernels.append(entry)
-            self._fitting.clear()
-            return bind
-
-        return add(bind) if bind is not None else add
+    def add_kernel(self, kernel: KernelEntry) -> None:
+        self.kernels.append(kernel)
+        # A third party's kernel may come after a plan has asked already.
+        self._fitting.clear()
 
     def expansion(self, expand: Expansion) -> Expansion:
         """Decorator: makes the operator a composite, replaced by the operators returned."""
@@ -275,7 +307,7 @@ class OperatorDef:
                 entry
                 for entry in self.kernels
                 if entry.device in ("", device)
-                and (entry.dtypes is None or dtype in entry.dtypes)
+                and (entry.only is None or dtype in entry.only)
                 and entry.library in libraries
             ]
             found = sorted(fitting, key=lambda entry: libraries.index(entry.library))
@@ -316,92 +348,31 @@ _load_error: Exception | None = None
 _lock = new_waiting_rlock()
 
 
-def operator(
-    op_type: str,
-    *,
-    doc: str,
-    inputs: Iterable[Slot] = (),
-    outputs: Iterable[Slot] = (),
-    attrs: Iterable[AttrSpec] = (),
-    source: str = "",
-    shape: ShapeRule | None = None,
-    scalar: str | Mapping[str, str] | None = None,
-    no_gradient: str = "",
-    random: bool = False,
-    world: bool = False,
-    joins: str = "",
-    rows: RowsRule | None = None,
-    accumulates: bool = False,
-    column_views: tuple[str, str] | None = None,
-    state_rule: StateRule | None = None,
-    takes_halves: tuple[str, ...] = (),
-    boundary: bool = False,
-) -> OperatorDef:
-    """Register an operator type; kernels, gradient and shape rule are added to the result.
+def _registering(make: Callable[Given, OperatorDef]) -> Callable[Given, OperatorDef]:
+    @wraps(make, updated=())
+    def operator(*given: Given.args, **named: Given.kwargs) -> OperatorDef:
+        entry = make(*given, **named)
+        with _lock:
+            if entry.type in REGISTERED:
+                raise OpscopeError(f"operator {entry.type!r} is registered already")
+            REGISTERED[entry.type] = entry
+        return entry
 
-    Args:
-        doc: what it computes, with shapes; without it there is no registration.
-        source: paper, or file of the original program.
-        scalar: for elementwise operators, the C expression of an output's element in terms of
-            slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
-        no_gradient: why there is none.
-        random: the result depends on the random state (such operators are never merged).
-        world: it touches the world outside, other ranks say: no pass drops it, merges it, or moves
-            it past another one. Its gradient does, too.
-        boundary: it computes nothing; runs end there, and go on there or elsewhere. A list that
-            ends with one is run again: behind the one before, it hands values to what ran already.
-        joins: an input slot whose variables the plan lays out side by side in memory, where they
-            are temporaries: a bucket, which is sent without packing (see `KernelArgs.joined`).
-        rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.
-        accumulates: its kernels, where all inputs are matrices, add to what the output holds if
-            `k.accumulate` says so.
-        column_views: for operators that only copy, the slots of an array and of its parts side by
-            side along the attribute `axis`; these may be views of its columns instead.
-        state_rule: for optimizers whose states are not of the parameter's shape; see
-            passes/optimizer.py.
-        takes_halves: devices on which its kernels, and those of its gradient, get float16 and
-            bfloat16 as they are: they only move values, or are exact enough by themselves. All
-            others see float32 (see framework/runtime/halves.py).
+    return operator
 
-    Raises:
-        OpscopeError: no doc text, or the type is taken.
-    """
-    if not doc.strip():
-        raise OpscopeError(f"operator {op_type!r} has no doc text, so it is not registered")
-    outputs = tuple(outputs)
-    if isinstance(scalar, str):
-        scalar = {outputs[0].name: scalar}
-    entry = OperatorDef(
-        op_type,
-        doc,
-        tuple(inputs),
-        outputs,
-        tuple(attrs),
-        source,
-        shape,
-        scalar or {},
-        no_gradient,
-        random=random,
-        world=world,
-        joins=joins,
-        rows=rows,
-        accumulates=accumulates,
-        column_views=column_views,
-        state_rule=state_rule,
-        takes_halves=takes_halves,
-        boundary=boundary,
-        module=_module_being_imported(),
-    )
-    with _lock:
-        if op_type in REGISTERED:
-            raise OpscopeError(f"operator {op_type!r} is registered already")
-        REGISTERED[op_type] = entry
-    return entry
+
+operator = _registering(OperatorDef)
+"""Register an operator type, with the arguments of `OperatorDef`; kernels, gradient and shape rule
+are added to the result.
+
+Raises:
+    OpscopeError: no doc text, or the type is taken.
+"""
 
 
 def _module_being_imported() -> str:
     """Name of the module whose import registers an operator; "" where a function does it later."""
-    frame = sys._getframe(2)
+    frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_name != "<module>":
         frame = frame.f_back
     return "" if frame is None else frame.f_globals.get("__name__", "")

@@ -27,19 +27,22 @@ def row_kinds(
     Returns:
         None where the operator is not known to be row-wise.
     """
+    # Numbers drawn for all steps at once are others than those drawn step by step; exchanges would
+    # change in number and order.
     if op.entry.random or op.entry.world:
         return None
     if any(name not in rows and name not in fixed for name in op.input_vars()):
         return None
     forward = REGISTERED.get(op.type.removesuffix("_grad")) if op.type.endswith("_grad") else None
     entry = forward or op.entry
-    rule = entry.rows or (elementwise if entry.scalar else None)
+    rule = entry.rows or (elementwise if entry.expressions else None)
     if rule is None or not any(name in rows for name in op.input_vars()):
         return None
     if not rule(op, specs, rows):
         return None
     if forward is None:
         return dict.fromkeys(op.output_vars(), EACH)
+    # A gradient that arrives without rows belongs to all of them at once.
     arriving = [f"{slot.name}_grad" for slot in forward.outputs]
     if any(name not in rows for slot in arriving for name in op.inputs.get(slot, ())):
         return None

@@ -27,6 +27,7 @@ def elementwise(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> b
             shapes.update((name, specs[name][0]) for name in names)
     rank = max((len(shape) for shape in shapes.values()), default=0)
     return rank > 0 and all(
+        # Of fewer axes, or of size 1 in front, it is broadcast over the rows: the same for each.
         len(shape) == rank if name in rows else len(shape) < rank or shape[0] == 1
         for name, shape in shapes.items()
     )
@@ -57,7 +58,8 @@ def beside(attr: str, *, but: tuple[str, ...] = (), added: int = 0) -> RowsRule:
     def rule(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
         if not by_rows(op, specs, rows):
             return False
-        axes, rank = op.attrs[attr], len(specs[op.inputs["x"][0]][0]) + added
+        axes = op.attrs[attr]
+        rank = len(specs[op.inputs["x"][0]][0]) + added
         axes = axes if isinstance(axes, tuple) else (axes,)
         return bool(axes) and all(axis % rank != 0 for axis in axes)
 

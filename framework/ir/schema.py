@@ -86,6 +86,7 @@ class AttrSpec:
         if self.is_free:
             return value
         for item in value if isinstance(value, tuple) else (value,):
+            # `not >=` instead of `<`: NaN fails every comparison and is refused so.
             if self.minimum is not None and not item >= self.minimum:
                 raise AttributeTypeError(f"{where}: {self.name}={item} is below {self.minimum}")
             if self.maximum is not None and not item <= self.maximum:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..base.errors import VariableError, nearest
+from ..base.errors import VariableError, doubled, nearest
 from ..base.shape import ArraySpec
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
@@ -48,8 +48,9 @@ def check_given(title: str, part: str, given: Sequence[str], written: Collection
     Raises:
         VariableError: with the name.
     """
+    twice = doubled(given)
     for name in given:
-        if given.count(name) > 1:
+        if name in twice:
             raise VariableError(f"{title}: {name!r} of the {part} is linked twice")
         if name in written:
             raise VariableError(f"{title}: {name!r} comes from outside, but the {part} writes it")
@@ -116,6 +117,7 @@ def declared_row(*variables: VarDecl | None) -> ArraySpec | None:
         if var is None:
             continue
         shape, dtype = var.shape, var.dtype
+        # Rows may be unknown, as they differ from step to step; a row itself must be known.
         if shape and dtype is not None and min(shape[1:], default=0) >= 0:
             return shape[1:], dtype
     return None

@@ -77,6 +77,7 @@ class InnerNet(Net):
         for name in dict.fromkeys(op.input_names()):
             if name not in declared:
                 outer.vars.append(VarDecl(name, kind=INPUT))
+        # The new PlainNet would forget what `load` has said.
         predicts = hasattr(self, "plain") and self.plain.predicts
         self.plain = PlainNet(outer, check=False)
         self.plain.predicts = predicts
@@ -110,6 +111,7 @@ class InnerNet(Net):
         Raises:
             OpscopeError: it is wrong, or gradients have been added; the net stays as it was.
         """
+        # The gradient was made of the inner net as it is: another operator would be missing there.
         if len(self.plain.operators) > 1:
             kind = self.plain.operators[0].type
             raise OpscopeError(
@@ -117,6 +119,7 @@ class InnerNet(Net):
                 " closed"
             )
         node = node_of(op, inputs, outputs, attrs)
+        # Checked by itself first, so that an error names it and not the whole inner net.
         Operator(node)
         net = self.op_list.copy()
         net.steps[0].net.ops.append(node)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -124,13 +125,16 @@ class DryWorld:
                 errors.append(error)
 
         threads = [
-            threading.Thread(target=one_rank, args=(rank,), name=f"rank {rank}", daemon=True)
+            threading.Thread(
+                target=copy_context().run, args=(one_rank, rank), name=f"rank {rank}", daemon=True
+            )
             for rank in range(self.size)
         ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
+        # RanksErrors last: they are what others said of the first failure.
         for error in sorted(errors, key=lambda error: isinstance(error, RanksError)):
             raise error  # what it began with, where there is that
         return results
@@ -161,6 +165,7 @@ class DryWorld:
                 )
             meeting.brought[communicator.rank] = value
             if len(meeting.brought) == self.size:
+                # In the order of ranks, whoever came last: the same bits in every run.
                 meeting.result = join([meeting.brought[rank] for rank in range(self.size)])
                 self._changed.notify_all()
 
@@ -178,6 +183,7 @@ class DryWorld:
                 self._changed.wait()
             meeting.left += 1
             if meeting.left == self.size:
+                # The last to fetch removes it: a long training would keep all sums.
                 del self._meetings[number]
             return meeting.result
 
@@ -199,6 +205,7 @@ class DryCommunicator(RecordingCommunicator):
         return self._number
 
     def start_all_reduce(self, array: Any) -> Request:
+        # A copy: the rank goes on and may write to its own array before the last one has come.
         number = self._bring("all_reduce", array.nbytes, array.copy(), _sum)
 
         def finish() -> None:

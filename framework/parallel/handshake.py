@@ -18,20 +18,14 @@ from ... import __version__
 from ..base.communicator import Communicator
 from ..base.context import OpContext
 from ..base.errors import RanksError
-from ..base.settings import switch
+from ..base.settings import option_text, read_options
 from ..ir.desc import KIND_NAMES, PARAMETER, STATE, enum_name
 from ..ir.op_list import OpList
 from ..ir.operation import Operator
 from ..ir.printer import net_text, op_text, var_text
 
-_SWITCHES = (
-    "OPSCOPE_FUSE",
-    "OPSCOPE_REUSE",
-    "OPSCOPE_INPLACE",
-    "OPSCOPE_RECURRENT",
-    "OPSCOPE_LIBRARIES",
-)
-"""Switches with which equal gradients may give other parameters, be it in the last bit."""
+_OPTIONS = ("fuse", "reuse", "inplace", "recurrent", "libraries")
+"""Options with which equal gradients may give other parameters, be it in the last bit."""
 _MOST_TOLD = 4
 
 Description = dict[str, str]
@@ -58,6 +52,7 @@ def handshake(
         return
     own = dict(_described(net, steps, settings or {}))
     text = json.dumps(own).encode()
+    # Equal nearly always: 32 bytes for each rank decide that, the texts follow only where not.
     hashes = communicator.exchange(hashlib.sha256(text).digest())
     if len(set(hashes)) == 1:
         return
@@ -84,6 +79,7 @@ def agree(
         RanksError: as `handshake`.
     """
     ranks = context.communicator
+    # Once for each version of a net: comparing in every step would double its exchanges.
     if ranks is None or version in ranks.agreed or context.phase is False:
         return
     if any(op.entry.world for op in operators):
@@ -96,8 +92,9 @@ def _described(
 ) -> Iterator[tuple[str, str]]:
     yield "the version of opscope", __version__
     yield "the version of NumPy", np.__version__
-    for name in _SWITCHES:
-        yield f"the switch {name}", switch(name)
+    options = read_options()
+    for name in _OPTIONS:
+        yield f"the switch OPSCOPE_{name.upper()}", option_text(getattr(options, name))
     yield "the number of steps", str(steps)
     for name in sorted(settings):
         yield f"the setting {name}", str(settings[name])

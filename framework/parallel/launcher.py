@@ -122,12 +122,14 @@ class _Output:
     def __init__(
         self, number: int, launcher: int, ranks: int, give_up: Callable[[], bool] | None
     ) -> None:
-        self._give_up, self._given_up = give_up, False
+        self._give_up = give_up
+        self._given_up = False
         self._number, self._launcher, self._count = number, launcher, ranks
         self._held = b"\n"  # as if a line had ended, which no banner misses
         self._begun = False  # whether anything was written
         self._ranks: dict[int, int] = {}  # process -> rank
-        self._looks, self._next = _LOOKS, 0.0
+        self._looks = _LOOKS
+        self._next = 0.0
 
     def pass_on(self) -> bool:
         """Write on until the end, or until nobody reads; False: the ranks are to be ended."""
@@ -137,7 +139,8 @@ class _Output:
                 keep = _suspected(self._held)
                 self._write(self._held[: len(self._held) - keep])
                 self._held = self._held[len(self._held) - keep :]
-            rest, self._held = self._held, b""
+            rest = self._held
+            self._held = b""
             found = _BANNER.search(rest)
             if found is None:
                 self._write(rest)
@@ -165,7 +168,8 @@ class _Output:
 
     def _write(self, data: bytes) -> None:
         if not self._begun and data:
-            self._begun, data = True, data[1:]
+            self._begun = True
+            data = data[1:]
         if data:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
@@ -201,6 +205,7 @@ def _ranks_below(launcher: int) -> dict[int, int]:
                 parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
     for process in parents:
         above = process
+        # mpiexec starts a proxy that starts the ranks: a rank is a child's child, or further down.
         while above in parents and above != launcher:
             above = parents[above]
         if above != launcher or process == launcher:

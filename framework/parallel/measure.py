@@ -59,11 +59,13 @@ def measure_all_reduce(
         communicator.all_reduce(array)
         spent: list[float] = []
         for _ in range(repeats):
+            # Ranks that come late would count as a slow link.
             communicator.barrier()
             start = time.perf_counter()
             communicator.all_reduce(array)
             spent.append(time.perf_counter() - start)
         ranks = [json.loads(part) for part in communicator.exchange(json.dumps(spent).encode())]
+        # Of one sum the slowest rank: the sum is there when all have it.
         shortest = min(max(times) for times in zip(*ranks, strict=True))
         found.append(Measured(communicator.size, nbytes, shortest))
     return found
@@ -86,10 +88,12 @@ def fit_link(measured: Sequence[Measured], algorithm: str = "ring") -> Fit:
     terms = np.array(
         [[c.messages, c.volume * one.nbytes] for c, one in zip(costs, measured, strict=True)]
     )
+    # Divided by the times: errors are relative, or the largest sums alone would decide.
     scaled = terms / times[:, None]
     latency, slope = np.linalg.lstsq(scaled, np.ones(len(times)), rcond=None)[0]
     if latency < 0:  # the best one that is allowed
-        latency, slope = 0.0, scaled[:, 1].sum() / (scaled[:, 1] ** 2).sum()
+        latency = 0.0
+        slope = scaled[:, 1].sum() / (scaled[:, 1] ** 2).sum()
     if slope <= 0:
         raise OpscopeError("the measured times do not grow with the size of the sums: no bandwidth")
     gaps = np.abs(terms @ [latency, slope] / times - 1)

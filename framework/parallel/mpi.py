@@ -96,6 +96,8 @@ class MpiCommunicator(Communicator):
         self._have_told: set[int] = set()  # ranks that failed and have written why
         self._sent: list[Any] = []
         self._own_end = ""
+        # By machine and process a rank can look whether a neighbor is alive; one on another machine
+        # it can only wait for.
         own = json.dumps([platform.node(), os.getpid()]).encode()
         self._processes = [tuple(json.loads(part)) for part in self.exchange(own)]
         self._roll_call.note("met")
@@ -128,6 +130,8 @@ class MpiCommunicator(Communicator):
     def _advance(self) -> None:
         """Give sums that are under way a push, in the order in which they began."""
         for one in self._sums:
+            # In the order in which they began on all ranks: second steps are matched by their
+            # order.
             if not one.advance():
                 break
 
@@ -231,6 +235,8 @@ class MpiCommunicator(Communicator):
             if data:
                 self._ended[status.Get_source()] = data.decode()
             else:
+                # An empty notice: what is printed comes after the failure itself, and the others
+                # wait for it before they abort.
                 self._have_told.add(status.Get_source())
 
     def _end_with_others(self, request: Any) -> None:
@@ -283,6 +289,7 @@ class MpiCommunicator(Communicator):
             return
         self._hear()
         if isinstance(error, (OpscopeError, KeyboardInterrupt)):
+            # The program's own handler need not print what this one has printed.
             vars(error)["told"] = True
         if self._failed(self.size):
             self._own_end = f"rank {self.rank} of {self.size} has ended with it"
@@ -297,6 +304,8 @@ class MpiCommunicator(Communicator):
                 print(f"opscope: {self._own_end}", file=sys.stderr, flush=True)
             self._tell("")
         watchdog = threading.Timer(_GRACE + 1, self._abort)
+        # A rank may hang in MPI after its error; this thread ends it then, and does not keep it
+        # alive otherwise.
         watchdog.daemon = True
         watchdog.start()
 
@@ -334,7 +343,7 @@ class MpiCommunicator(Communicator):
             self.fail(error)
 
     def _at_exit(self) -> None:
-        """Before MPI is finalised, which would wait for ranks that do not come any more."""
+        """Before MPI is finalized, which would wait for ranks that do not come any more."""
         self.close()
         self._hear()
         if self._patience and " has finished" in self._own_end:
@@ -391,6 +400,7 @@ class _Sum:
         self._flat = flat
         self._small = flat.nbytes <= _SMALL or flat.size < ranks.size
         size, item = ranks.size, flat.itemsize
+        # Pieces of as equal lengths as can be; every rank computes the same bounds by itself.
         bounds = [flat.size * rank // size for rank in range(size + 1)]
         self._own = flat[bounds[ranks.rank] : bounds[ranks.rank + 1]]
         counts = [(b - a) * item for a, b in zip(bounds, bounds[1:], strict=False)]

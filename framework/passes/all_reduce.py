@@ -60,7 +60,7 @@ class InsertAllReduce:
             mean counts by the number of elements that it is over (of `masked_mean`, by the sum of
             the mask), a sum is added. "sum": gradients are added. "mean": they are averaged. Else
             the name of a variable [] of the net: the weight of this rank's loss, and the gradient
-            is that of sum(weight loss) / sum(weight). Synchronised batch normalisation gets the
+            is that of sum(weight loss) / sum(weight). Synchronized batch normalization gets the
             weight, too.
         bucket_bytes: size of a bucket, which is one message. Gradients go into buckets in the order
             in which the backward pass finishes them; the default is that of PyTorch's DDP.
@@ -165,6 +165,7 @@ class _Inserter:
         touched: dict[str, int] = {}
         for index, op in enumerate(net.ops[:end]):
             for name in (*op.input_names(), *op.output_names()):
+                # Readers count, too: a gradient that is being summed must not be read halfway.
                 touched[self.bases.get(name, name)] = index
             summed = lookup(op.type).world and not rows.isdisjoint(op.output_names())
             if summed or (op.type.startswith(ALL_REDUCE_OP) and not _apart(op, read)):
@@ -174,6 +175,8 @@ class _Inserter:
             for name in read
             if name not in rows
         ]
+        # In the order in which they are finished, so that the first bucket leaves as early as it
+        # can.
         return sorted(found, key=lambda one: one.done) if self.options.overlap else found
 
     def _gradient(self, name: str, done: int, sparse: bool) -> _Gradient:
@@ -188,11 +191,13 @@ class _Inserter:
 
     def _weigh(self) -> None:
         """The weight of this rank and the sum of all, found before the backward operators."""
-        weight, reads = self.options.weight, {}
+        weight = self.options.weight
+        reads = {}
         if weight == AUTO:
             reads = self._denominator()
             if not reads:
                 return
+            # float64: counts of elements beyond 2^24 are not exact in float32.
             weight = self._declare(RANK_WEIGHT, (), "float64")
         elif weight in (SUM, MEAN):
             self.mode = weight
@@ -204,6 +209,8 @@ class _Inserter:
             )
         total = self._declare(RANK_WEIGHT_TOTAL, (), self.vars[weight].dtype)
         roles = [op.role for op in self.net.ops]
+        # Before the backward operators, as synchronized batch normalization reads the weight among
+        # them.
         made = self.before.setdefault(roles.index(BACKWARD), [])
         if reads:
             made.append(make_op(COUNT_OP, reads, {"out": weight}, role=BACKWARD))
@@ -262,6 +269,7 @@ class _Inserter:
 
     def _reduce(self, buckets: Sequence[_Bucket]) -> None:
         ends: list[OpNode] = []
+        # A bucket that is finished last has nothing left to run beside: one operator does it.
         last = max((b.done for b in buckets), default=-1)
         attrs = {"mode": self.mode} if self.mode != SUM else {}
         for number, bucket in enumerate(buckets):
@@ -306,6 +314,7 @@ def _buckets(gradients: Sequence[_Gradient], limit: int) -> list[_Bucket]:
     filling: dict[np.dtype | None, _Bucket] = {}
     for one in gradients:
         bucket = filling.get(one.dtype)
+        # The former bucket of this dtype is full; one of another dtype may go on filling.
         if bucket is None or bucket.nbytes + one.nbytes > limit:
             bucket = filling[one.dtype] = _Bucket()
             made.append(bucket)

@@ -40,6 +40,7 @@ from ..ir.names import (
     rows_name,
 )
 from ..ir.op_list import OpList, OpNode, SourceLocation, VarDecl
+from ..ir.operation import expand_op
 from ..ir.registry import lookup
 
 _SUM_WIDTH = 32
@@ -93,7 +94,8 @@ class _OperatorGradient(GradientArgs):
         ]
 
     def arriving_grads(self, slot: str) -> list[str]:
-        made, parts = self._builder.made[self._index], self._builder.arrived
+        made = self._builder.made[self._index]
+        parts = self._builder.arrived
         return [
             self._builder.gradient_of((name, made[name]))
             if name != EMPTY and parts((name, made[name]))
@@ -127,6 +129,7 @@ class _OperatorGradient(GradientArgs):
         for slot, given in inputs.items():
             names = [given] if isinstance(given, str) else list(given)
             known = entry.input_slots.get(slot)
+            # Only a value can be overwritten; the shape of a variable stays.
             if known is None or not known.shape_only:
                 for name in names:
                     if isinstance(name, VersionedName):
@@ -143,15 +146,22 @@ class _OperatorGradient(GradientArgs):
             names = as_names(given)
             if any(name != EMPTY for name in names):
                 writes[slot] = names
-        source, device = self.node.source or SourceLocation(), self.node.device
+        source = self.node.source or SourceLocation()
+        device = self.node.device
         return make_op(op_type, reads, writes, attrs, role=BACKWARD, device=device, source=source)
+
+
+def _plain(op: OpNode) -> list[OpNode]:
+    """What runs for an operator that a net keeps whole, whose gradient is that of what runs."""
+    return expand_op(op) if lookup(op.type).whole else [op]
 
 
 class _Builder:
     """State of one backward pass over the forward operators of a net."""
 
     def __init__(self, net: OpList, stop: Sequence[str]) -> None:
-        self.ops = [op for op in net.ops if op.role == FORWARD]
+        forward = [op for op in net.ops if op.role == FORWARD]
+        self.ops = [op for given in forward for op in _plain(given)]
         self.entries = [lookup(op.type) for op in self.ops]
         self.vars = {var.name: var for var in net.vars}
         self.stopped = set(stop) | {var.name for var in net.vars if var.stop_gradient}
@@ -249,6 +259,7 @@ class _Builder:
         part = self._part_name(value[0])
         parts = self._parts.setdefault(value, [[]])[0]
         parts.append(part)
+        # Noted only, as the operators that write these parts are not in the list yet.
         if len(parts) % _SUM_WIDTH == 0:
             self._crowded.append(value)
         return part
@@ -283,6 +294,7 @@ class _Builder:
             self.result.append(fill)
         elif len(parts) == 1 and parts[0] in self._given:
             final = parts[0]  # the caller's own name stays
+        # Renamed instead of copied: most variables are used once, and need no operator for it.
         elif len(parts) == 1:
             self._rename(parts[0], final)
         else:
@@ -298,6 +310,8 @@ class _Builder:
 
     def _sum(self, parts: Sequence[str], final: str, name: str) -> None:
         sparse = [part for part in parts if part in self.sparse]
+        # Rows that come twice are left so: updates merge them, and a sum would need the whole
+        # table.
         if len(sparse) == len(parts):
             rows = [rows_name(part) for part in parts]
             axis = {"axis": 0}
@@ -357,6 +371,8 @@ class _Builder:
                 )
             args = _OperatorGradient(self, index, self.ops[index])
             made_ops = entry.gradient(args)
+            # A maker may write the gradients of inputs that nobody needs; such operators have no
+            # outputs left.
             self.result += [op for op in made_ops if op.output_names()]
             self._sum_crowded()
 
@@ -409,6 +425,7 @@ def build_backward(
     result = BackwardResult()
     for name, given in seeds.items():
         value = builder.latest(name)
+        # A target that depends on none of the parameters adds nothing to their gradients.
         if value not in builder.needed:
             continue
         if given is None:
@@ -470,6 +487,7 @@ def _root(builder: _Builder, name: str) -> Value:
     writer = builder.writers.get((name, 1))
     var = builder.vars.get(name)
     given = var is not None and var.kind in (PARAMETER, INPUT, STATE)
+    # What the first writer reads itself was there before: its gradient is that of the given value.
     outside = writer is None or name in builder.seen[writer] or given
     return (name, 0) if outside else builder.latest(name)
 

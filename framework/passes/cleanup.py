@@ -8,7 +8,7 @@ temporary that no operator reads counts as a result, too, unless the net declare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..ir.names import EMPTY
 from ..ir.op_list import OpList, OpNode
 from ..ir.operation import Operator, results_of
 from .pipeline import run_passes
+from .rewriter import Rewriter, outside_names, rewrite, with_ops
 
 Same = Callable[[Mapping[str, Any], bool | None], bool]
 
@@ -46,27 +47,25 @@ class RemoveIdentities:
 
     def apply(self, net: OpList) -> OpList:
         facts = _Facts(net, self.live_out)
-        remaining: list[OpNode] = []
-        renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
-        for index, desc in enumerate(net.ops):
-            desc = desc.renamed(renames)
-            same = IDENTITIES.get(desc.type)
-            if same is not None:
-                op = Operator(desc, index)
-                if same(op.attrs, self.train) and self._replaceable(op, index, facts):
-                    renames[op.outputs["out"][0]] = op.inputs["x"][0]
-                    continue
-            remaining.append(desc)
-        return _with_ops(net, remaining)
+
+        def identity(op: Operator, walk: Rewriter) -> list[OpNode] | None:
+            same = IDENTITIES.get(op.type)
+            if same is None or not same(op.attrs, self.train) or not self._replaceable(op, facts):
+                return None
+            walk.rename(op.outputs["out"][0], op.inputs["x"][0])
+            return []
+
+        return rewrite(net, identity)
 
     @staticmethod
-    def _replaceable(op: Operator, index: int, facts: _Facts) -> bool:
+    def _replaceable(op: Operator, facts: _Facts) -> bool:
         x, out = op.inputs["x"][0], op.outputs["out"][0]
         spare = [name for name in op.output_vars() if name != out]
         return (
             facts.replaceable(out)
             and x not in facts.aliased
-            and not facts.written_after(x, index)
+            # Readers of the copy would read the later value of `x`.
+            and not facts.written_after(x, op.index)
             and not any(name in facts.readers or name in facts.fixed for name in spare)
         )
 
@@ -84,29 +83,26 @@ class MergeCommon:
 
     def apply(self, net: OpList) -> OpList:
         facts = _Facts(net, self.live_out)
-        remaining: list[OpNode] = []
-        renames: dict[str, str] = {}  # chains are followed: readers are renamed in order
         first: dict[Any, OpNode] = {}
-        versions: dict[str, int] = {}
-        for index, desc in enumerate(net.ops):
-            desc = desc.renamed(renames)
-            op = Operator(desc, index)
-            key = self._key(desc, versions)
-            if self._mergeable(op, facts):
-                earlier = first.setdefault(key, desc)
-                if earlier is not desc and self._replaceable(op, facts):
-                    renames.update(zip(desc.output_names(), earlier.output_names(), strict=True))
-                    continue
-            remaining.append(desc)
-            for name in desc.output_names():
-                versions[facts.base(name)] = index + 1
-        return _with_ops(net, remaining)
+
+        def merged(op: Operator, walk: Rewriter) -> list[OpNode] | None:
+            if not self._mergeable(op, facts):
+                return None
+            earlier = first.setdefault(self._key(op.node, walk), op.node)
+            if earlier is op.node or not self._replaceable(op, facts):
+                return None
+            for name, same in zip(op.node.output_names(), earlier.output_names(), strict=True):
+                walk.rename(name, same)
+            return []
+
+        return rewrite(net, merged)
 
     @staticmethod
-    def _key(desc: OpNode, versions: Mapping[str, int]) -> Any:
+    def _key(desc: OpNode, walk: Rewriter) -> Any:
         """Equal for operators that compute the same; outputs count by slot, not by name."""
+        # The version of an input, so that two reads with a write between them are not the same.
         reads = tuple(
-            (slot, tuple((name, versions.get(name, 0)) for name in desc.inputs[slot]))
+            (slot, tuple((name, walk.version(name)) for name in desc.inputs[slot]))
             for slot in sorted(desc.inputs)
         )
         makes = tuple(
@@ -124,6 +120,7 @@ class MergeCommon:
         return (
             bool(outputs)
             and not (op.entry.random or op.entry.world)
+            # Comparing nets costs more than they are likely to save.
             and not any(isinstance(value, OpList) for value in op.attrs.values())
             and not any(name in facts.aliased for name in inputs)
             and all(
@@ -173,7 +170,7 @@ class RemoveDead:
             remaining.append(net.ops[index])
             random_later = random_later or op.entry.random
             live.update(facts.base(name) for name in op.input_vars())
-        return _with_ops(net, remaining[::-1])
+        return with_ops(net, remaining[::-1])
 
 
 def cleanup_passes(
@@ -221,7 +218,7 @@ class _Facts:
         self.fixed = self.live_out | self.aliased | self.stopped
         self.fixed |= {var.name for var in net.vars if var.kind != TEMPORARY}
         self.fixed |= {var.name for var in net.vars if var.sequence_levels}
-        self.fixed |= set(_outside_names(net))
+        self.fixed |= set(outside_names(net))
         self.readers = {name for op in net.ops for name in op.input_names()}
         self.writes: dict[str, int] = {}
         self._last_write: dict[str, int] = {}
@@ -243,47 +240,10 @@ class _Facts:
     def roots(self) -> set[str]:
         """Variables that are needed for their own sake."""
         declared = self.net.vars
-        roots = self.live_out | set(_outside_names(self.net))
+        roots = self.live_out | set(outside_names(self.net))
         roots |= self.given
         outputs = {var.name for var in declared if var.kind == OUTPUT}
         if not outputs and not self.live_out:
             operators = [Operator(desc, index) for index, desc in enumerate(self.net.ops)]
             outputs = results_of(operators, self.bases, by_value=True)
         return roots | outputs
-
-
-def _outside_names(net: OpList) -> Iterator[str]:
-    """Names that links and nested nets use: these must stay."""
-    for step in net.steps:
-        for link in (*step.in_links, *step.static_links, *step.out_links):
-            yield link.outer
-        for memory in step.memories:
-            if memory.boot:
-                yield memory.boot
-        yield from (name for name in (step.parents, step.positions) if name)
-        yield from _mentioned(step.net)
-        if step.child_net is not None:
-            yield from _mentioned(step.child_net)
-    for op in net.ops:
-        for _, inner in op.inner_nets():
-            yield from _mentioned(inner)
-
-
-def _mentioned(net: OpList) -> Iterator[str]:
-    for op in net.ops:
-        yield from op.input_names()
-        yield from op.output_names()
-    yield from _outside_names(net)
-
-
-def _with_ops(net: OpList, ops: list[OpNode]) -> OpList:
-    """The net with other operators, and without temporaries that nothing mentions any more."""
-    out = net.copy()
-    out.ops = ops
-    if len(ops) == len(net.ops):
-        return out
-    used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
-    used |= {var.view.base for var in net.vars if var.view is not None and var.name in used}
-    used |= set(_outside_names(out))
-    out.vars = [var for var in net.vars if var.kind != TEMPORARY or var.name in used]
-    return out

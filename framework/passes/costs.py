@@ -1,4 +1,4 @@
-"""What of a net can be minimised."""
+"""What of a net can be minimized."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ def differentiable_ends(net: OpList) -> dict[str, Shape | None]:
     forward = [op for op in net.ops if op.role == FORWARD]
     made: dict[str, None] = {}
     for op in forward:
+        # A path ends where no gradient goes on, as accuracy does after argmax.
         if lookup(op.type).no_gradient or flows.isdisjoint(op.input_names()):
             continue
         for name in op.output_names():

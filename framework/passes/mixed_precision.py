@@ -88,6 +88,8 @@ class _Rewriter:
                 continue
             if name in self.masters:
                 inputs = {"param": name, "master": self.masters[name]}
+                # A master follows its parameter where the user or a file has set that since the
+                # last step.
                 self.syncs.append(_made(op, SYNC_OP, inputs, {"out": self.masters[name]}))
                 self._renames[name] = self.masters[name]
             elif name in self._of:
@@ -99,6 +101,7 @@ class _Rewriter:
             if name in kept:
                 inputs = {"new": next_name(name), "old": name, "finite": FINITE}
                 self.ops.append(_made(op, COMMIT_OP, inputs, {"out": name}))
+        # After the commits: a step that is skipped stores the old master again.
         for name in stored:
             attrs = {"dtype": self._dtypes[name]}
             self.ops.append(_made(op, STORE_OP, {"x": self.masters[name]}, {"out": name}, attrs))

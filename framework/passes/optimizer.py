@@ -31,6 +31,7 @@ from ..base.errors import (
     GradientError,
     ShapeError,
     VariableError,
+    doubled,
     nearest,
     spelled,
 )
@@ -159,11 +160,13 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     if not isinstance(attrs, OptimizerAttrs):
         raise AttributeTypeError(f"want OptimizerAttrs('adam', 0.001), not {attrs!r}")
     entry = _optimizer_entry(attrs.type)
+    # In the registered spelling, which the names of states contain: `AdamW` finds those of `adamw`.
     attrs = replace(attrs, type=entry.type, schedule=schedule_type(attrs.type, attrs.schedule))
     build = _Builder(net, attrs, entry)
     declared = build.declared
     chosen = _parameters(net, declared, attrs)
     for var in chosen:
+        # States get the parameter's shape and first values here, before any data are seen.
         if var.shape is None or any(dim < 0 for dim in var.shape):
             raise ShapeError(f"parameter {var.name!r} has no full shape, so it cannot be trained")
     grads = {var.name: grad_name(var.name) for var in chosen}
@@ -177,6 +180,7 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     if attrs.clip_value or attrs.clip_norm:
         for name in rows:  # what is clipped is the gradient of a row, not a part of it
             grads[name], rows[name] = build.merge(grads[name], rows[name])
+    # By value first, as the norm then is that of what is applied.
     if attrs.clip_value:
         grads = build.clip_by_value(grads)
     scale = build.clip_by_norm(grads) if attrs.clip_norm else None
@@ -256,10 +260,11 @@ def _parameters(
         names = [wanted] if isinstance(wanted, str) else list(wanted)
         if not names:
             raise VariableError(f"optimizer {attrs.type}: no parameters are named")
+        twice = doubled(names)
         for name in names:
             if name not in declared:
                 raise VariableError(f"the net has no variable {name!r}{nearest(name, declared)}")
-            if names.count(name) > 1:
+            if name in twice:
                 raise VariableError(f"optimizer {attrs.type}: parameter {name!r} is named twice")
             if grad_name(name) not in declared:
                 why = " (it is not trainable)" if declared[name].stop_gradient else ""
@@ -350,6 +355,7 @@ class _Builder:
         needs_step = bool(self.attrs.schedule) or any(
             "step" in entry.input_slots for entry in (self.entry, *self._shared().values())
         )
+        # One counter for the optimizer, raised before the updates: bias corrections count from 1.
         if needs_step:
             step = self.state(self._step, (), "int64", 0)
             self.op("increment", {"x": step}, {"out": step}, {"value": 1.0})

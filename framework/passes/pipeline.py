@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from ..base import settings
+from ..base.settings import read_options
 from ..ir.op_list import OpList
 from .verify.verifier import verify
 from .verify.world import check_world
@@ -46,11 +46,14 @@ def run_passes(
             or moved an operator that touches the world outside; the pass is named.
     """
     left_out = set(skip)
+    verifies = read_options().verify
     for one in passes:
         if one.name in left_out:
             continue
-        before, net = net, one.apply(net)
-        if settings.is_on("OPSCOPE_VERIFY"):
+        before = net
+        net = one.apply(net)
+        if verifies:
+            # After each pass, not at the end: so the message names the guilty one.
             verify(net, f"after pass {one.name}")
             check_world(before, net, f"after pass {one.name}")
         if after_each is not None:

@@ -31,6 +31,7 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: boo
     bases = {var.name: var.view.base for var in net.vars if var.view is not None}
     wanted |= {bases[name] for name in wanted if name in bases}
     remaining: list[OpNode] = []
+    # Backwards: what an operator reads is wanted only if the operator itself is.
     for op in reversed(net.ops):
         if forward_only and op.role != FORWARD:
             continue
@@ -39,6 +40,7 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: boo
             remaining.append(op)
             for name in op.input_names():
                 wanted.add(name)
+                # A view is read through its base, which other operators write.
                 wanted.add(bases.get(name, name))
     used = wanted | {name for op in remaining for name in op.output_names()}
     out = net.copy()

@@ -1,7 +1,7 @@
 """Recomputation: cheap activations are computed again for the gradients, instead of being kept.
 
 A variable that gradient operators read is in memory from its operator on until they run. Where
-its operator is elementwise (or a normalisation of rows, or only moves values), and what that
+its operator is elementwise (or a normalization of rows, or only moves values), and what that
 operator reads is in memory anyway, the pass appends the operator a second time, right before the
 first gradient operator that reads its result. The first result then dies with the forward pass.
 gelu between two layers is such a case: its gradient keeps its input, and the gradient of the
@@ -51,6 +51,7 @@ class Recompute:
         added: dict[str, str] = {}
 
         def again(wanted: str) -> None:
+            # A chain of cheap operators may be as long as the net: no recursion.
             waiting = [wanted]
             while waiting:
                 name = waiting[-1]
@@ -60,6 +61,7 @@ class Recompute:
                     waiting += reversed(needed)
                     continue
                 waiting.pop()
+                # Two readers of a chain may both have asked for it.
                 if name in renames:
                     continue
                 own = {out: again_name(out) for out in made.output_names()}
@@ -85,7 +87,8 @@ class Recompute:
 
     def _chosen(self, net: OpList) -> dict[str, OpNode]:
         """The variables that can be computed again, each with the operator that does it."""
-        reads, written = _backward_reads(net), _writes(net)
+        reads = _backward_reads(net)
+        written = _writes(net)
         results = {var.name for var in net.vars if var.kind != TEMPORARY}.union(self.live_out)
         views = [(var.name, var.view.base) for var in net.vars if var.view is not None]
         aliased = {name for pair in views for name in pair}
@@ -103,6 +106,8 @@ class Recompute:
                 and all(
                     name in chosen
                     or (name in results and written[name] <= 1 and name not in aliased)
+                    # In memory anyway, as a gradient reads it: recomputing keeps nothing more
+                    # alive.
                     or (name in reads and written[name] == 1 and name not in aliased)
                     for name in op.value_reads()
                 )
@@ -115,7 +120,7 @@ def _is_cheap(op: Operator) -> bool:
     entry = op.entry
     if op.type == _DROPOUT:
         return "mask" in op.outputs
-    return (bool(entry.scalar) or op.type in CHEAP) and not (entry.random or entry.world)
+    return (bool(entry.expressions) or op.type in CHEAP) and not (entry.random or entry.world)
 
 
 def _repeatable(node: OpNode) -> OpNode:

@@ -1,13 +1,13 @@
-"""Batch normalisation by the statistics of all ranks' batches, in place of those of one's own."""
+"""Batch normalization by the statistics of all ranks' batches, in place of those of one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...proto import net_pb2 as pb
 from ..base.errors import VariableError, nearest
-from ..ir.desc import BACKWARD, FORWARD, TEMPORARY, make_op
+from ..ir.desc import BACKWARD, FORWARD, make_op
 from ..ir.messages import as_op_list
 from ..ir.names import (
     BATCH_NORM_APPLY_OP,
@@ -18,8 +18,9 @@ from ..ir.names import (
     SUM_OP,
     inner_name,
 )
-from ..ir.op_list import OpList, OpNode, VarDecl
+from ..ir.op_list import OpList, OpNode
 from ..ir.operation import Operator
+from .rewriter import Rewriter, rewrite
 
 _STATISTICS = {"batch_mean": "MEAN", "batch_variance": "VARIANCE", "count": "COUNT"}
 """Inputs of `batch_norm_apply` -> how their variables are called, behind the name of `out`."""
@@ -41,7 +42,7 @@ class SyncBatchNorm:
     name: str = "sync-batch-norm"
 
     def apply(self, net: OpList | pb.NetDesc) -> OpList:
-        """The net with synchronised statistics; `net` itself stays as it is.
+        """The net with synchronized statistics; `net` itself stays as it is.
 
         Raises:
             VariableError: the net has no variable `weight`.
@@ -52,57 +53,33 @@ class SyncBatchNorm:
             raise VariableError(
                 f"{self.name}: the net has no variable {self.weight!r}{nearest(self.weight, known)}"
             )
-        return _Rewriter(net, self).net
+        return rewrite(net, _Sync(net, self))
 
 
-@dataclass
-class _Norm:
-    """A `batch_norm` that is replaced.
+class _Sync:
+    """The pattern of one net."""
 
-    Attributes:
-        statistics: input of `batch_norm_apply` -> variable.
-    """
-
-    op: Operator
-    statistics: dict[str, str] = field(default_factory=dict)
-
-
-class _Rewriter:
     def __init__(self, net: OpList, options: SyncBatchNorm) -> None:
-        self.options = options
-        self.net = net.copy()
         weight = options.weight
         if not weight and any(var.name == RANK_WEIGHT for var in net.vars):
             weight = RANK_WEIGHT
         self.weight = {"weight": weight} if weight else {}
         # Where the gradients are there already, they alone read the weight.
         self.early = {} if any(op.role == BACKWARD for op in net.ops) else self.weight
-        self.norms: dict[str, _Norm] = {}  # by the variable of its mean
-        ops: list[OpNode] = []
-        for index, node in enumerate(net.ops):
-            if node.type == BATCH_NORM_OP:
-                ops += self._forward(Operator(node, index))
-            elif (
-                node.type == f"{BATCH_NORM_OP}_grad" and node.inputs["saved_mean"][0] in self.norms
-            ):
-                ops += self._backward(Operator(node, index))
-            else:
-                ops.append(node)
-        self.net.ops = ops
-        declared = {var.name for var in self.net.vars}
-        made = [name for op in ops for name in op.output_names()]
-        self.net.vars += [
-            VarDecl(name, kind=TEMPORARY) for name in dict.fromkeys(made) if name not in declared
-        ]
+        self.norms: dict[str, Operator] = {}  # by the variable of its mean
+
+    def __call__(self, op: Operator, walk: Rewriter) -> list[OpNode] | None:
+        if op.type == BATCH_NORM_OP and not op.attrs["use_global_stats"]:
+            return self._forward(op)
+        # Known by the mean that it reads; the forward operator has passed before it in the list.
+        if op.type == f"{BATCH_NORM_OP}_grad" and op.inputs["saved_mean"][0] in self.norms:
+            return self._backward(op)
+        return None
 
     def _forward(self, op: Operator) -> list[OpNode]:
-        if op.attrs["use_global_stats"]:
-            return [op.node]
-        (out,) = op.outputs["out"]
-        norm = _Norm(op, {slot: inner_name(out, part) for slot, part in _STATISTICS.items()})
         if "saved_mean" in op.outputs:
-            self.norms[op.outputs["saved_mean"][0]] = norm
-        made = norm.statistics
+            self.norms[op.outputs["saved_mean"][0]] = op
+        made = _statistics(op)
         sums = {
             "mean": made["batch_mean"],
             "variance": made["batch_variance"],
@@ -116,21 +93,24 @@ class _Rewriter:
 
     def _backward(self, op: Operator) -> list[OpNode]:
         norm = self.norms[op.inputs["saved_mean"][0]]
-        made, grad = norm.statistics, op.inputs["out_grad"][0]
+        made = _statistics(norm)
+        grad = op.inputs["out_grad"][0]
         x_grad = op.outputs.get("x_grad", (EMPTY,))[0]
         outputs = {
             slot: op.outputs[slot] for slot in ("scale_grad", "bias_grad") if slot in op.outputs
         }
         saved = {slot: op.inputs[slot][0] for slot in ("saved_mean", "saved_inv_std")}
-        reads = _slots(norm.op) | made | saved | {"out_grad": grad}
+        reads = _slots(norm) | made | saved | {"out_grad": grad}
         kind = f"{BATCH_NORM_APPLY_OP}_grad"
         if x_grad == EMPTY:
             return [self._op(op, kind, reads, outputs, _numbers(op))]
+        # x reaches the result in two ways, directly and through the statistics; the second crosses
+        # ranks.
         direct, through = inner_name(x_grad, "APPLY"), inner_name(x_grad, "SUMS")
         parts = {slot: inner_name(x_grad, _STATISTICS[slot]) for slot in list(made)[:2]}
         outputs |= {"x_grad": direct} | {f"{slot}_grad": name for slot, name in parts.items()}
         sums = {
-            "x": norm.op.inputs["x"],
+            "x": norm.inputs["x"],
             **self.weight,
             "mean": made["batch_mean"],
             "count": made["count"],
@@ -152,6 +132,11 @@ class _Rewriter:
         return make_op(
             op_type, inputs, outputs, attrs, role=role, device=node.device, source=node.source
         )
+
+
+def _statistics(op: Operator) -> dict[str, str]:
+    """Inputs of the `batch_norm_apply` that replaces an operator -> variables."""
+    return {slot: inner_name(op.outputs["out"][0], part) for slot, part in _STATISTICS.items()}
 
 
 def _slots(op: Operator) -> dict:

@@ -19,6 +19,7 @@ from ..ir.names import CAST_OP, single_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 from ..ir.registry import lookup
+from .lowering import lower
 
 _GIVEN = (INPUT, PARAMETER, STATE)
 
@@ -42,7 +43,7 @@ class ToFloat64:
 class ToHalf:
     """float32 becomes float16 or bfloat16, as `ToFloat64` makes it float64.
 
-    Running statistics of normalisations stay float32, and losses are float32 by the operators' own
+    Running statistics of normalizations stay float32, and losses are float32 by the operators' own
     rules. Where an operator wants one dtype for a float32 and a half, the half is cast to float32.
 
     Attributes:
@@ -62,7 +63,7 @@ class ToHalf:
             VariableError: `keep` names a variable that the net does not have.
             GradientError: the net has gradient or update operators: these are made afterwards.
         """
-        whole = as_op_list(net)
+        whole = lower(as_op_list(net))  # in the steps of a loop, too, halves are cast
         if self.dtype not in HALVES:
             names = " or ".join(map(str, HALVES))
             raise ShapeError(f"{self.dtype} is no half precision: want {names}")
@@ -92,6 +93,7 @@ def _statistics(whole: OpList) -> frozenset[str]:
         states = {var.name for var in net.vars if var.kind == STATE}
         for op in net.ops:
             for slot in lookup(op.type).outputs:
+                # As `mean_out` of batch_norm: no result, but an input that is written anew.
                 if slot.intermediate and slot.inplace:
                     found.update(states.intersection(op.inputs.get(slot.inplace, ())))
     return frozenset(found)
@@ -126,8 +128,10 @@ def _var(var: VarDecl, dtype: np.dtype, keep: frozenset[str]) -> VarDecl:
 def _op(op: OpNode, dtype: np.dtype, keep: frozenset[str]) -> OpNode:
     attrs = dict(op.attrs)
     for spec in lookup(op.type).attrs:
+        # A default is written out, as it is float32 for every precision.
         if spec.type == "dtype" and spec.name not in attrs and _is_single(spec.default):
             attrs[spec.name] = SINGLE
+    # What writes a variable that stays float32 must go on producing float32.
     fixed = not keep.isdisjoint(op.output_names())
     for name, value in attrs.items():
         if isinstance(value, OpList):
@@ -138,6 +142,7 @@ def _op(op: OpNode, dtype: np.dtype, keep: frozenset[str]) -> OpNode:
             attrs[name] = dtype
         elif isinstance(value, np.ndarray) and value.dtype == SINGLE:
             attrs[name] = value.astype(dtype)
+            # Read-only, as arrays in attributes are wherever they come from.
             attrs[name].setflags(write=False)
     return op.changed(attrs=attrs)
 
@@ -176,7 +181,9 @@ def _settled(net: OpList) -> OpList:
         for name in made.output_names():
             spec = (results or {}).get(name)
             found[name] = None if spec is None else spec[1]
+            # The variable has a new value: the cast of the former one is no longer its own.
             cast.pop(name, None)
+            # What is fed or stored keeps its declared dtype, whatever an operator writes to it.
             if spec is not None and name not in given:
                 specs[name] = spec
     net.ops = ops
@@ -200,6 +207,7 @@ def _results(
     try:
         return infer_one(Operator(op), specs, given)
     except ShapeError:
+        # Casts mend a mixture of halves and float32 alone: other refusals are faults of the net.
         dtypes = {specs[name][1] for name in op.input_names()}
         if SINGLE in dtypes and not dtypes.isdisjoint(HALVES):
             return None

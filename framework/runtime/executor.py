@@ -9,130 +9,65 @@ from __future__ import annotations
 import contextvars
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..base.backend import Place, copy_into, on_device, to_place
 from ..base.context import OpContext
-from ..base.errors import OpscopeError, RunError, VariableError, format_shape
+from ..base.errors import RunError, VariableError, format_shape
 from ..base.scope import Scope, Variable
+from ..base.settings import Options, read_options, using
 from ..base.untrusted.limits import limit
 from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import view_slices
-from ..ir.kernel_args import KernelArgs, RunState
+from ..ir.kernel_args import RunState
 from ..ir.op_list import VarDecl
 from ..ir.operation import Operator
-from .binding import bind_operator
+from .binding import BoundSteps, FusedBinder
 from .plans.constant_factors import constant_factors
-from .plans.kept_factors import Kept, kept_factors, written_variables
+from .plans.kept_factors import kept_factors, written_variables
 from .plans.memory import Workspace, as_view, fresh_array, shared_panels, workspace_of
-from .plans.narrow_fills import narrow_fill
-from .plans.plan import Plan, PlanStep
-from .tails import bind_tailed
-
-FusedBinder = Callable[["Frame", PlanStep], Callable[[], Any] | None]
-"""Binds a step of a plan as fused loops; None where its operator is better off with its kernel."""
+from .plans.plan import Plan
 
 _COPIED = 1 << 16
-_SMALL_RUN = 1 << 28  # bytes; smaller runs are not compared with the limit
 """Bytes up to which a replaced input is copied."""
-
-
+_SMALL_RUN = 1 << 28
+"""Bytes; smaller runs are not compared with the limit."""
 _LARGE = 4096
 """Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
 2^18 multiplications on."""
-
-
 OPERATOR_BYTES = 4096
 """What an operator takes besides arrays: once in a net with its plan, once where it is bound."""
 
 
-class CannotFuseError(Exception):
-    """A fused step cannot be bound here: the plan must be made again without fusion."""
+class ScopeValues:
+    """The variables of a scope that a plan reads or writes."""
 
-
-class Frame:
-    """A plan bound to a scope.
-
-    Args:
-        fused: binds steps that are fused loops; without it every operator has a call of its own.
-
-    Attributes:
-        calls: one callable a step. operators: those of the plan, by step where fused.
-        arrays: name -> array of everything the plan names (fused-away temporaries have none).
-        joined: buckets: names of arrays that lie side by side -> the one array of all.
-        prepared: weights packed before the loop, or the net, starts, keyed by array; else None.
-        kept: weights packed when the frame is bound, and again when they have changed; else None.
-        net_version: of the operator list that the plan was made for.
-        scope_version: of the scope tree when the results were last published.
-        least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
-    """
-
-    prepared: Any = None
-    kept: Kept | None = None
-    _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
-    _leaves_lists = True  # whether a call is none that a team can run
-    _makes_lists = False  # whether neighbouring calls become one, in a net that unrolls loops
-    _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
-    least_cost = 2
-    net_version = -1
-
-    def __init__(
-        self,
-        plan: Plan,
-        scope: Scope,
-        place: Place,
-        train: bool,
-        fused: FusedBinder | None = None,
-    ) -> None:
+    def __init__(self, plan: Plan, scope: Scope, place: Place) -> None:
         self.plan = plan
         self.scope = scope
         self.place = place
-        self.xp = place.xp
-        self.train = train
-        self.state = RunState(place)
-        self.scope_version = -1
-        self.arrays: dict[str, Any] = {}
-        self.joined: dict[tuple[str, ...], Any] = {}
-        self._workspace = workspace_of(scope, place)
-        self._scratch = self._workspace.scratch
-        self._shared: dict[Any, tuple[Mapping[Any, Any], Any]] = {}
-        self._fused = fused
         self._borrowed: set[str] = set()
-        self._adopt_externals()
-        self._check_memory()
-        self._allocate()
-        self._make_views()
-        if place.kind == "cpu":
-            self._writes = written_variables(plan, scope)
-            self.prepared = constant_factors(plan, self.arrays)
-            self._makes_lists = self.prepared is not None and plan.options.fuse
-            self.least_cost = 0 if self._makes_lists else self.least_cost
-            if self.prepared is None:
-                self.kept = kept_factors(plan, scope, self._writes)
-        with shared_panels(self._workspace.panels):
-            self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
-        # Infinities are values here, not warnings. Entering a prepared context is ten times
-        # cheaper than numpy.errstate.
-        quiet = contextvars.copy_context()
-        quiet.run(np.seterr, all="ignore")
-        self._quietly = quiet.run
-        self._blas = None
-        if place.kind == "cpu" and any(array.size >= _LARGE for array in self.arrays.values()):
-            self._blas = one_blas_thread()
 
-    # -- memory --------------------------------------------------------------------------------
+    def adopt(self) -> dict[str, Any]:
+        """The arrays of all externals, on the frame's place.
 
-    def _adopt_externals(self) -> None:
+        Raises:
+            VariableError: the net writes to an array that is the caller's.
+        """
+        arrays = {}
         for name in self.plan.externals:
             variable = self.scope.get(name)
             array = to_place(variable.inner, self.place)
+            # The variable keeps the copy on the device: the next run finds it there and copies
+            # nothing.
             if array is not variable.inner:
                 variable.bind(array, variable.offsets)
-            self.arrays[name] = array
+            arrays[name] = array
             self._note_owner(variable)
+        return arrays
 
     def _note_owner(self, variable: Variable) -> None:
         """Remember whose array an external is, and refuse to write to a borrowed one."""
@@ -145,10 +80,91 @@ class Frame:
                 )
             self._borrowed.add(name)
 
-    def _check_memory(self) -> None:
+    def variable(self, name: str) -> Variable:
+        """Where a value that outlives the run is: local, or outside if the run updates it."""
+        declared = self.plan.declared.get(name)
+        if declared is None or declared.kind in (TEMPORARY, OUTPUT):
+            if name not in self.plan.externals:
+                return self.scope.var(name)
+        return self.scope.find(name) or self.scope.var(name)
+
+    def store(self, arrays: Mapping[str, Any]) -> None:
+        """Make the scope's variables hold the results; drop values that are now stale."""
+        scope = self.scope
+        for name in scope.names():
+            if name in self.plan.placement:
+                scope.var(name).clear()  # of an earlier run with another `live_out`
+        for name in self.plan.live_out:
+            self.variable(name).bind(arrays[name], self.plan.offsets.get(name, ()))
+
+    def accept(self, arrays: dict[str, Any]) -> set[str] | None:
+        """Take inputs whose array was replaced; None for a parameter: that needs a new frame.
+
+        Small ones are copied into the frame's own array. For large ones it is cheaper to bind the
+        steps that read them anew: their names are returned.
+        """
+        replaced: set[str] = set()
+        for name in self.plan.externals:
+            variable = self.scope.get(name)
+            mine = arrays[name]
+            if variable.inner is mine:
+                continue
+            declared = self.plan.declared.get(name)
+            if declared is None or declared.kind != INPUT or name in self.plan.live_out:
+                return None
+            copied = variable.inner.nbytes <= _COPIED or self.place.kind != "cpu"
+            if copied and not variable.borrowed and name not in self._borrowed:
+                copy_into(mine, variable.inner)
+                variable.bind(mine, variable.offsets)
+            else:
+                arrays[name] = to_place(variable.inner, self.place)
+                replaced.add(name)
+                self._note_owner(variable)
+        return replaced
+
+    def large_inputs(self, arrays: Mapping[str, Any]) -> set[str]:
+        """Inputs that the next run binds anew in any case: large ones of the scope's own."""
+        if self.place.kind != "cpu":
+            return set()  # where they are copied
+        large = set()
+        for name in self.plan.externals:
+            declared = self.plan.declared.get(name)
+            array = arrays[name]
+            is_input = declared is not None and declared.kind == INPUT
+            if is_input and name not in self.plan.live_out and name not in self._borrowed:
+                if array is not None and array.nbytes > _COPIED:
+                    large.add(name)
+        return large
+
+
+class FrameMemory:
+    """Arrays of inputs, temporaries, results and views.
+
+    Args:
+        workspace: holds temporaries, which frames of a scope share: one of them runs at a time.
+
+    Attributes:
+        arrays: name -> array. joined: see `Frame`.
+    """
+
+    def __init__(self, plan: Plan, place: Place, workspace: Workspace, values: ScopeValues) -> None:
+        self.plan = plan
+        self.place = place
+        self.arrays = values.adopt()
+        self.joined: dict[tuple[str, ...], Any] = {}
+        self._workspace = workspace
+        self._values = values
+        self._shared: dict[Any, tuple[Mapping[Any, Any], Any]] = {}
+        self._check()
+        self._allocate()
+        self.make_views()
+
+    def _check(self) -> None:
         """Refuse a run that no memory holds, before any of it is taken."""
         plan = self.plan
         outliving = plan.outliving()
+        # The sum of all shapes is known before anything is allocated: where the system promises
+        # more memory than it has, the run would be killed instead of refused.
         wanted = sum(plan.blocks) + sum(outliving.values())
         if self.place.kind != "cpu" or wanted <= _SMALL_RUN or wanted <= limit("run"):
             return
@@ -162,7 +178,7 @@ class Frame:
         )
 
     def _allocate(self) -> None:
-        plan, xp = self.plan, self.xp
+        plan = self.plan
         blocks = self._blocks()
         for name, block in plan.placement.items():
             last = name in plan.channels_last
@@ -173,9 +189,9 @@ class Frame:
             if name in self.arrays:
                 continue
             shape, dtype = plan.specs[name]
-            array = self._variable(name).inner
+            array = self._values.variable(name).inner
             if array is None or array.shape != shape or array.dtype != dtype:
-                array = fresh_array(xp, shape, dtype)
+                array = fresh_array(self.place.xp, shape, dtype)
             self.arrays[name] = to_place(array, self.place)
 
     def _join(self, names: tuple[str, ...], block: Any) -> None:
@@ -188,7 +204,7 @@ class Frame:
         self.joined[names] = block[:end].view(dtype)
 
     def _blocks(self) -> list[Any]:
-        """Memory of temporaries, shared by all frames of the scope: one of them runs at a time."""
+        """Memory of temporaries."""
         blocks = self._workspace.take(self.plan.blocks)
         for number in range(len(blocks)):
             self.share(self._workspace.blocks, number)
@@ -199,9 +215,86 @@ class Frame:
         self._shared[id(memory), key] = memory, memory[key]
 
     @property
+    def holds_replaced(self) -> bool:
+        """Whether other frames have replaced some of the memory by larger one."""
+        return any(memory.get(key) is not used for (_, key), (memory, used) in self._shared.items())
+
+    def make_views(self) -> None:
+        """Cut the views of other variables out of the arrays that these have now."""
+        for name, var in self.plan.declared.items():
+            view = var.view
+            if view is not None and name in self.plan.specs and view.base in self.arrays:
+                base = self.arrays[view.base]
+                rows, cols = view_slices(name, view, base.shape)
+                self.arrays[name] = base[rows, cols]
+
+    def with_views(self, names: set[str]) -> set[str]:
+        """Some variables, and the views of them."""
+        declared = self.plan.declared.values()
+        return names | {
+            var.name for var in declared if var.view is not None and var.view.base in names
+        }
+
+
+class Frame(BoundSteps):
+    """A plan bound to the variables of a scope, which can be run.
+
+    Args:
+        fused: binds steps that are fused loops; without it every operator has a call of its own.
+
+    Attributes:
+        joined: buckets: names of arrays that lie side by side -> the one array of all.
+        options: that it was bound with. chosen: those of the block that it last ran in, if any.
+        net_version: of the operator list that the plan was made for.
+        scope_version: of the scope tree when the results were last published.
+    """
+
+    chosen: Options | None = None
+    net_version = -1
+    scope_version = -1
+    _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
+    _leaves_lists = True  # whether a call is none that a team can run
+    _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
+
+    def __init__(
+        self,
+        plan: Plan,
+        scope: Scope,
+        place: Place,
+        train: bool,
+        fused: FusedBinder | None = None,
+    ) -> None:
+        self.options = read_options()
+        workspace = workspace_of(scope, place)
+        self._values = ScopeValues(plan, scope, place)
+        self._memory = memory = FrameMemory(plan, place, workspace, self._values)
+        self.joined = memory.joined
+        kernels = RunState(place), memory.arrays, workspace.scratch, memory.share
+        super().__init__(plan, scope, place, train, *kernels, fused)
+        if place.kind == "cpu":
+            self._writes = written_variables(plan, scope)
+            self.prepared = constant_factors(plan, self.arrays)
+            self.makes_lists = self.prepared is not None and plan.options.fuse
+            # In lists every call that is not C would end the list, so cheap operators are compiled
+            # as well.
+            self.least_cost = 0 if self.makes_lists else self.least_cost
+            if self.prepared is None:
+                self.kept = kept_factors(plan, scope, self._writes)
+        with shared_panels(workspace.panels):
+            self.bind()
+        # Infinities are values here, not warnings. Entering a prepared context is ten times
+        # cheaper than numpy.errstate.
+        quiet = contextvars.copy_context()
+        quiet.run(np.seterr, all="ignore")
+        self._quietly = quiet.run
+        self._blas = None
+        if place.kind == "cpu" and any(array.size >= _LARGE for array in self.arrays.values()):
+            self._blas = one_blas_thread()
+
+    @property
     def is_outgrown(self) -> bool:
         """Whether the frame keeps memory that others have replaced by larger one."""
-        return any(memory.get(key) is not used for (_, key), (memory, used) in self._shared.items())
+        return self._memory.holds_replaced
 
     @property
     def nbytes(self) -> int:
@@ -214,29 +307,6 @@ class Frame:
         held = sum(array.nbytes for array in arrays if array is not None)
         return held + packed + OPERATOR_BYTES * len(plan.operators)
 
-    def _variable(self, name: str) -> Variable:
-        """Where a value that outlives the run is: local, or outside if the run updates it."""
-        declared = self.plan.declared.get(name)
-        if declared is None or declared.kind in (TEMPORARY, OUTPUT):
-            if name not in self.plan.externals:
-                return self.scope.var(name)
-        return self.scope.find(name) or self.scope.var(name)
-
-    def _make_views(self) -> None:
-        for name, var in self.plan.declared.items():
-            view = var.view
-            if view is not None and name in self.plan.specs and view.base in self.arrays:
-                base = self.arrays[view.base]
-                rows, cols = view_slices(name, view, base.shape)
-                self.arrays[name] = base[rows, cols]
-
-    def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
-        return self._scratch.take(tuple(shape), np.dtype(dtype))
-
-    def offsets(self, name: str) -> tuple[np.ndarray, ...]:
-        """Sequence offsets of a variable; () for a plain array."""
-        return self.plan.offsets.get(name, ())
-
     def array(self, name: str) -> Any:
         """Value of a variable as of now; None for one that lives only inside a fused chain."""
         if self.kept is not None:
@@ -245,58 +315,26 @@ class Frame:
 
     def publish(self) -> None:
         """Make the scope's variables hold the frame's results; drop values that are now stale."""
-        scope = self.scope
-        for name in scope.names():
-            if name in self.plan.placement:
-                scope.var(name).clear()  # of an earlier run with another `live_out`
-        for name in self.plan.live_out:
-            self._variable(name).bind(self.arrays[name], self.plan.offsets.get(name, ()))
-        self.scope_version = scope.root.version
+        self._values.store(self.arrays)
+        self.scope_version = self.scope.root.version
 
     def accept_inputs(self) -> bool:
-        """Take inputs whose array was replaced; False for a parameter: that needs a new frame.
-
-        Small ones are copied into the frame's own array. For large ones it is cheaper to bind the
-        steps that read them anew.
-        """
-        replaced = set()
-        for name in self.plan.externals:
-            variable = self.scope.get(name)
-            mine = self.arrays[name]
-            if variable.inner is mine:
-                continue
-            declared = self.plan.declared.get(name)
-            if declared is None or declared.kind != INPUT or name in self.plan.live_out:
-                return False
-            copied = variable.inner.nbytes <= _COPIED or self.place.kind != "cpu"
-            if copied and not variable.borrowed and name not in self._borrowed:
-                copy_into(mine, variable.inner)
-                variable.bind(mine, variable.offsets)
-            else:
-                self.arrays[name] = to_place(variable.inner, self.place)
-                replaced.add(name)
-                self._note_owner(variable)
-        return not replaced or self._bind_again(replaced)
+        """Take inputs whose array was replaced; False for a parameter: that needs a new frame."""
+        replaced = self._values.accept(self.arrays)
+        return replaced is not None and (not replaced or self._bind_again(replaced))
 
     def release(self) -> None:
         """Let go of all calls, and what they refer to: nobody runs the frame again."""
-        self.calls, self._joined, self.net_version = [], ([_released], [0]), -1
+        self.calls = []
+        self._joined = [_released], [0]
+        self.net_version = -1
 
     def rest(self) -> None:
         """Let go of large inputs, as frames of other shapes run now: the next run of these shapes
         brings new ones, and binds the steps that read them."""
-        if self.place.kind != "cpu":
-            return  # where they are copied
-        large = set()
-        for name in self.plan.externals:
-            declared, array = self.plan.declared.get(name), self.arrays[name]
-            is_input = declared is not None and declared.kind == INPUT
-            if is_input and name not in self.plan.live_out and name not in self._borrowed:
-                if array is not None and array.nbytes > _COPIED:
-                    large.add(name)
+        large = self._memory.with_views(self._values.large_inputs(self.arrays))
         if not large:
             return
-        large = self._with_views(large)
         self.arrays.update(dict.fromkeys(large))
         self.calls = [
             call if large.isdisjoint(step.reads) else nothing
@@ -304,53 +342,12 @@ class Frame:
         ]
         self._joined = None
 
-    def _with_views(self, names: set[str]) -> set[str]:
-        """Some variables, and the views of them."""
-        declared = self.plan.declared.values()
-        return names | {
-            var.name for var in declared if var.view is not None and var.view.base in names
-        }
-
     def _bind_again(self, replaced: set[str]) -> bool:
         """Bind the steps that read other arrays now; False where that needs another plan."""
-        replaced = self._with_views(replaced)
-        self._make_views()
+        self._memory.make_views()
         self._joined = None
-        try:
-            for index, step in enumerate(self.plan.steps):
-                if not replaced.isdisjoint(step.reads):
-                    self.calls[index] = self._bind(step)
-        except CannotFuseError:
-            return False
-        return True
-
-    # -- binding -------------------------------------------------------------------------------
-
-    def _bind(self, step: PlanStep) -> Callable[[], Any]:
-        """One callable for a step; a fused one where there is one.
-
-        Raises:
-            CannotFuseError: several operators that the arrays at hand do not let run as one.
-        """
-        if self._fused is not None and self.plan.options.fuse:
-            call = self._fused(self, step)
-            if call is not None:
-                return call
-        narrow = narrow_fill(self.plan, step, self.arrays) if self._makes_lists else None
-        if narrow is not None:
-            return narrow
-        self._scratch.restart()
-        op, *tail = step.operators
-        if tail:
-            plan = self.plan
-            libraries = plan.options.libraries
-            return bind_tailed(step, self.arrays, plan.specs, self, libraries, self._bind_one)
-        return self._bind_one(op, self.arrays)
-
-    def _bind_one(self, op: Operator, arrays: Mapping[str, Any]) -> Callable[[], Any]:
-        return bind_operator(op, arrays, self.plan.specs, self, self.plan.options.libraries)
-
-    # -- running -------------------------------------------------------------------------------
+        with using(self.options):
+            return self.bind_readers(self._memory.with_views(replaced))
 
     def run(self, context: OpContext) -> None:
         """Run every step.
@@ -360,6 +357,7 @@ class Frame:
                 the net is running already in this scope, in another thread.
         """
         self.state.context = context
+        # Before the first call: a weight may have been set since the last run.
         if self.kept is not None and (exposed := self.kept.refresh()):
             self._bind_again(exposed)
         if self._joined is None:
@@ -376,6 +374,8 @@ class Frame:
             else:
                 self._quietly(self._run_all)
         except RuntimeError as error:
+            # Python refuses to enter one context twice at once: this is the check that a frame runs
+            # in one thread, and it costs nothing.
             if not str(error).startswith("cannot enter context"):
                 raise  # of a hook
             raise RunError(
@@ -384,6 +384,7 @@ class Frame:
             ) from None
         finally:
             for variable in self._writes:
+                # In `finally`: a run that failed halfway may have written as well.
                 variable.stamp += 1
             if blas is not None and self._leaves_lists:
                 blas[1](0)
@@ -395,20 +396,19 @@ class Frame:
             for call in rest:
                 call()
         except Exception as error:
-            self._fail(steps[len(calls) - 1 - _operator.length_hint(rest)], error)
+            # The iterator knows how far it came, so the loop need not count.
+            self.fail(steps[len(calls) - 1 - _operator.length_hint(rest)], error)
 
     def _in_few_calls(self) -> tuple[list[Callable[[], Any]], Sequence[int]]:
-        """The calls, with neighbours made one that a team can run as a list, or a block of rows
+        """The calls, with neighbors made one that a team can run as a list, or a block of rows
         after another; and the number of the first step of each."""
         # While lists run, NumPy's BLAS has one thread in any case.
         self._leaves_lists = any(
             task_of(call) is None for call in self.calls if call is not nothing
         )
-        if self._makes_lists:
+        if self.makes_lists:
             return in_lists(self.calls)
-        if self.plan.options.rows:
-            return in_blocks(self.calls)
-        return self.calls, range(len(self.calls))
+        return in_blocks(self.calls)
 
     def _run_watched(self, context: OpContext) -> None:
         hooks = context.hooks
@@ -421,43 +421,40 @@ class Frame:
                 try:
                     call()
                 except Exception as error:
-                    self._fail(index, error)
+                    self.fail(index, error)
                 for hook in hooks:
                     hook.after_op(self, index)
             for hook in hooks:
                 hook.after_run(self)
-
-    def _fail(self, index: int, error: Exception) -> None:
-        if isinstance(error, OpscopeError):
-            raise error
-        op = self.plan.steps[index].operators[0]
-        why = f"failed: {type(error).__name__}: {error}"
-        raise RunError(op.describe(why, self.plan.specs)) from error
 
 
 def _released() -> None:
     raise RunError("this frame was given up for those of other shapes; see the limit 'cache'")
 
 
-def drop_outgrown(workspace: Workspace) -> None:
-    """Let go of frames that keep memory which was replaced by larger one: they are bound anew."""
-    for scope in list(workspace.scopes):
-        for key, frames in scope.bound.get("frames", {}).items():
+def drop_outgrown(workspace: Workspace, scope: Scope) -> None:
+    """Let go of frames that keep memory which was replaced by larger one: they are bound anew.
+
+    Args:
+        scope: where a frame was just bound. Those of other scopes share blocks alone with it, and
+            are looked at where one of these was replaced: there may be a hundred.
+    """
+    scopes = list(workspace.scopes) if workspace.has_replaced else [scope]
+    workspace.has_replaced = False
+    for each in scopes:
+        for key, frames in each.bound.get("frames", {}).items():
+            # Bound again they share the larger memory; kept they would hold the smaller one beside
+            # it.
             frames.drop_where(lambda frame: frame.is_outgrown)
-            current = scope.bound.get(key)
+            current = each.bound.get(key)
             if current is not None and current.is_outgrown:
-                del scope.bound[key]
+                del each.bound[key]
 
 
 def bound_bytes(operators: Sequence[Operator], scope: Scope) -> int:
     """The memory of a net that runs in this scope alone, without what its parents hold."""
     bound = sum(frame.nbytes for frame in scope.frames())
     return bound + OPERATOR_BYTES * len(operators)
-
-
-def frame_of(k: KernelArgs) -> Frame:
-    """The whole frame that binds a kernel, with its plan: for operators that run inner nets."""
-    return cast(Frame, k.frame)
 
 
 def _is_fed(var: VarDecl | None) -> bool:

@@ -11,7 +11,7 @@ from ..base.backend import array_module, copy_into
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
-from ..base.sequence import Sequences
+from ..base.sequence import Sequences, equal_levels
 from ..base.shape import Levels, fits, layout_hint
 from ..ir.desc import FORWARD, INPUT
 from ..ir.op_list import OpList, VarDecl
@@ -28,6 +28,7 @@ def _input() -> str:
 @np.errstate(over="ignore", invalid="ignore")
 def not_finite(array: Any) -> int:
     """Numbers in a host array of floats that are NaN or infinite. Cheap where there are none."""
+    # One pass without a mask: NaN and infinity survive every sum.
     if np.isfinite(np.add.reduce(array, axis=None)):
         return 0
     return array.size - int(np.count_nonzero(np.isfinite(array)))  # a sum may just overflow
@@ -75,6 +76,8 @@ class Feeder:
         arrays, levels = {}, {}
         for key, value in batch.items():
             name = str(key)
+            # Everything is checked before the first value is set, so that a refused minibatch
+            # changes nothing.
             arrays[name], levels[name] = self._array(name, value, where)
         self._check_keys(arrays, where, held_out)
         sized = {name: array for name, array in arrays.items() if array.ndim}
@@ -148,6 +151,7 @@ class Inputs:
         self._computed: dict[str, str] = {}  # name -> the operator that computes it
         external: set[str] = set()
         for index, op in enumerate(net.ops):
+            # Read before it is written: fed as well, though an operator updates it later.
             external.update(name for name in op.input_names() if name not in self._computed)
             for name in op.output_names():
                 if name not in external and self._vars[name].kind not in PERSISTENT:
@@ -239,8 +243,9 @@ def replace_values(scope: Scope, given: Given) -> bool:
             or own.shape != array.shape
             or own.dtype != array.dtype
             or variable.borrowed
+            # An input that a parent holds is somebody else's: a run gets a local one.
             or (variable.scope is not scope and var.kind == INPUT)
-            or ((levels or variable.offsets) and not _same_levels(levels, variable.offsets))
+            or ((levels or variable.offsets) and not equal_levels(levels, variable.offsets))
         ):
             return False
         held.append((variable, own, array))
@@ -254,10 +259,6 @@ def replace_values(scope: Scope, given: Given) -> bool:
     return True
 
 
-def _same_levels(some: Levels, others: Levels) -> bool:
-    return len(some) == len(others) and all(map(np.array_equal, some, others))
-
-
 class Undo:
     """Takes back what preparing a run set in a scope, should the run be refused."""
 
@@ -269,12 +270,14 @@ class Undo:
     def keep(self, variable: Variable) -> None:
         """Note the value of a variable that is there and about to be set."""
         array = variable.inner
+        # A borrowed array is never written to, so its contents need no copy.
         contents = None if array is None or variable.borrowed else array.copy()
         state = (variable.offsets, variable.borrowed, variable.origin)
         self._before.append((variable, array, contents, *state))
 
     def undo(self) -> None:
         """Make the scope what it was."""
+        # Backwards, so that a variable that was set twice ends with its first value.
         for variable, array, contents, offsets, borrowed, origin in reversed(self._before):
             if array is None:
                 variable.clear()
@@ -283,7 +286,8 @@ class Undo:
                     copy_into(array, contents)
                     variable.stamp += 1
                 variable.bind(array, offsets)
-            variable.borrowed, variable.origin = borrowed, origin
+            variable.borrowed = borrowed
+            variable.origin = origin
         for name in self._scope.names():
             if name not in self._names:
                 self._scope.erase(name)
@@ -396,5 +400,6 @@ def rows_and_offsets(value: Any, var: VarDecl, what: str) -> tuple[Any, Levels]:
 
 
 def _can_cast(dtype: np.dtype, wanted: np.dtype) -> bool:
+    # int64 to int32 is no "same_kind" for NumPy, but ids and labels come as int64 from everywhere.
     both_integers = dtype.kind in "iu" and wanted.kind in "iu"
     return both_integers or np.can_cast(dtype, wanted, "same_kind")

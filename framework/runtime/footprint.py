@@ -6,14 +6,15 @@ from dataclasses import dataclass
 
 from ..base.backend import CPUPlace
 from ..base.errors import OpscopeError
+from ..base.settings import read_options
 from ..draw.summary import assumed_inputs
 from ..ir.desc import PARAMETER, PLAIN, STATE
 from ..ir.op_list import OpList, VarDecl
 from ..ir.operation import Operator
 from ..passes.lowering import lower
 from .plain_net import grouping
-from .plans.options import current_options
-from .plans.plan import analyse, make_plan
+from .plans.options import plan_options
+from .plans.plan import analyze, make_plan
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,16 @@ def footprint(net: OpList, batch: int = 1) -> Footprint | None:
     """
     if net.type != PLAIN:
         return None
-    options, place = current_options(CPUPlace()), CPUPlace()
+    place = CPUPlace()
     try:
+        options = plan_options(read_options(), place)
         lowered = lower(net)
         declared = {var.name: var for var in lowered.vars}
         known, offsets = assumed_inputs(declared, {}, batch)
         operators = [Operator(op, index) for index, op in enumerate(lowered.ops)]
-        span = analyse(operators, (), declared, None)
+        span = analyze(operators, (), declared, None)
         plan = make_plan(span, known, declared, options, grouping(place, options), offsets)
+    # Shapes that only data decide: no number is better than a guess.
     except OpscopeError:
         return None
     kept = {name for name, var in declared.items() if _is_kept(var)}

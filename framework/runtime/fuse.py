@@ -1,6 +1,6 @@
-"""Fusion: which neighbouring elementwise operators become one compiled loop, and binding them.
+"""Fusion: which neighboring elementwise operators become one compiled loop, and binding them.
 
-Operators give scalar expressions (`registry.operator(scalar=...)`). Neighbours of one shape and
+Operators give scalar expressions (`registry.operator(scalar=...)`). Neighbors of one shape and
 dtype become one loop, whose inner temporaries stay in registers. Loops that write only to what
 outlives the run (updates of several parameters, say) share one call on the CPU.
 """
@@ -17,13 +17,13 @@ import numpy as np
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
-from ..fusion import compiler
+from ..fusion import compiler, native
 from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ..fusion.team import ParallelTask, with_task
 from ..ir.operation import Operator
-from .executor import CannotFuseError, Frame
+from .binding import BoundSteps, CannotFuseError
 from .loop_arrays import BoundLoop, by_rows, in_memory_order, no_overlap, words_of
 from .plans.plan import Chain, Plan, PlanStep
 from .tails import with_tails
@@ -71,7 +71,9 @@ class _Group:
 
     def __init__(self, views: Mapping[str, str], live_out: set[str], device: str) -> None:
         self.loops: list[list[Pointwise]] = []
-        self._views, self._live_out, self._device = views, live_out, device
+        self._views = views
+        self._live_out = live_out
+        self._device = device
         self._before = _Touched()  # all loops but the last
         self._all_outlive = True  # of every member: it writes to what outlives the run alone
         self._begin()
@@ -115,21 +117,27 @@ class _Group:
         first = loop[0]
         if first.shape != new.shape or first.dtype != new.dtype or len(loop) == _MAX_OPERATORS:
             return False
+        # Loops of one call run in any order, or at once on several threads.
         if len(self.loops) > 1 and not (outlives and self._before.is_apart(reads, writes)):
             return False
         if self._is_full(new):
             return False
-        view, written = self._views.get, self._last.writes | writes
+        view = self._views.get
+        written = self._last.writes | writes
         names: dict[str, str] = {}  # of the memory that `new` touches and the loop then writes
         for name in (*new.reads, *new.writes):
             root = view(name, name)
             if root in written:
                 used = self._names.get(root, set()) | {names.setdefault(root, name)}
+                # A view at another offset: the loop would read elements that it has overwritten, or
+                # not yet written.
                 if used != {name}:
                     return False  # another view of memory that the loop writes
+        # The same the other way round: an earlier member still reads it elsewhere.
         if not self._partial.isdisjoint(writes):
             return False
         for name, operand in new.reads.items():
+            # A broadcast value is read for every row, at whatever place the loop has come to.
             if operand.kind != FULL and view(name, name) in written:
                 return False
         return not (self._columns and new.columns and self._columns != new.columns)
@@ -184,10 +192,14 @@ def group_chains(
         train: whether the run is one of training.
     """
     if device == "cpu" and not compiler.available():
-        return [Chain([op]) for op in operators]
-    memo: _Memo = {}
-    operators = _with_epilogues(operators, specs, device, memo)
-    chains = _grouped(operators, specs, live_out, views, device, memo)
+        chains = [Chain([op]) for op in operators]
+        if native.load("team") is None:
+            return chains
+    else:
+        memo: _Memo = {}
+        operators = _with_epilogues(operators, specs, device, memo)
+        chains = _grouped(operators, specs, live_out, views, device, memo)
+    # Tails come last: they take operators that would otherwise be loops of their own.
     return with_tails(chains, live_out, views, device, libraries, train)
 
 
@@ -204,7 +216,10 @@ def _with_epilogues(
         if split is None or number == len(operators):
             result.append(op)
             continue
-        parts, following = split(op), operators[number]
+        parts = split(op)
+        following = operators[number]
+        # Only where the next operator is a loop: elsewhere the product adds its bias itself, where
+        # a separate bias would be a pass of its own.
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
             source = op.node.source
             made = [Operator(part.changed(source=source), op.index) for part in parts]
@@ -266,6 +281,8 @@ def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
                     names[name] = f"x{place(name, p.reads[name])}"
                 known.append((operand, names[name]))
         attrs = p.op.attrs.items()
+        # Text, since 0.0 and -0.0 are equal as keys of the cache below, and NaN is not equal to
+        # itself.
         numbers = [(key, repr(float(n))) for key, n in attrs if isinstance(n, (int, float))]
         parts.append((p.expressions, tuple(numbers), tuple(known)))
         slots = {slot: f"v{count + i}" for i, slot in enumerate(p.expressions.values)}
@@ -304,7 +321,7 @@ def _loop(
     return Loop(dtype, operands, tuple(values), stores)
 
 
-def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:
+def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:
     """One callable for a step; None for a lone operator that is better off with its kernel.
 
     Raises:
@@ -332,7 +349,7 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
     lone = len(step.operators) == 1 and step.loops and not last
     if lone and step.loops[0][0].cost() < least_cost:
         member = step.loops[0][0]
-        rows = plan.options.rows and len(member.shape) == 2 and prod(member.shape) >= _LARGE
+        rows = len(member.shape) == 2 and prod(member.shape) >= _LARGE
         if not rows and not (device == "cpu" and _is_shared(member)):
             return []
     in_memory = set(step.writes)
@@ -349,7 +366,7 @@ def _is_shared(member: Pointwise) -> bool:
     return prod(member.shape) >= _SHARED and most_threads() > 1
 
 
-def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
+def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
     arrays = [in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
     if not no_overlap(bound, arrays):
         return None
@@ -368,9 +385,11 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
     found = compiler.functions([b.loop for b in bound])
     if found is None:
         return None
-    function, words = found[0].function, blocks[0]
+    function = found[0].function
+    words = blocks[0]
     if len(bound) > 1:
-        function, words = found[0].run_list, [len(bound)]
+        function = found[0].run_list
+        words = [len(bound)]
         for one, block in zip(found, blocks, strict=True):
             words += [compiler.address(one.function), block.ctypes.data]
         words = np.array(words, np.int64)
@@ -384,7 +403,7 @@ def _bind_cpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | N
     return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays), rows))
 
 
-def _bind_gpu(frame: Frame, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
+def _bind_gpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
     arrays = [frame.arrays[name] for name in bound[0].variables]
     if not no_overlap(bound, [arrays]):
         return None

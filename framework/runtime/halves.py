@@ -43,6 +43,7 @@ def in_float32(
 ) -> Widened:
     """The variables of an operator as its kernel sees them; memory of copies is the frame's."""
     written = set(op.output_vars())
+    # What is added to must be widened with its value; other outputs need no copy in.
     read = {*op.value_reads(), *(written if op.accumulate else ())}
     made = Widened()
     for name in (*op.input_vars(), *op.output_vars()):
@@ -73,6 +74,7 @@ def _fixed_copy(frame: KernelFrame, array: Any) -> Any:
     prepared = getattr(frame, "prepared", None)
     if prepared is None or not prepared.holds(array):
         return None
+    # By address and strides: steps of a loop see the same weights through views of their own.
     key = "float32", array.ctypes.data, array.shape, array.strides, array.dtype
 
     def make() -> tuple[Any, Call]:

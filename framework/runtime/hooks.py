@@ -128,6 +128,7 @@ class Profiler(Hook):
         _wait(frame)
         opened = self._opened()
         one = opened.pop()
+        # After the wait: a GPU's call returns long before its work is done.
         spent = time.perf_counter_ns() - one.start
         if opened:
             opened[-1].inner += spent
@@ -216,6 +217,7 @@ class FiniteCheck(Hook):
             return
         for name in frame.plan.externals:
             found = self._look(frame, name)
+            # What the run writes before it reads may hold anything: memory is not cleared.
             if found and self._read_before_written(frame, name):
                 raise NotFiniteError(f"variable {name!r} was given to the net with {found}")
 

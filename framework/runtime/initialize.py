@@ -15,11 +15,11 @@ from ..ir.op_list import OpList, OpNode, VarDecl
 from .plain_net import PlainNet
 
 PERSISTENT = (PARAMETER, STATE)
-"""Kinds of variables that outlive a run: they are initialised, saved and loaded."""
+"""Kinds of variables that outlive a run: they are initialized, saved and loaded."""
 
 
 class Owner:
-    """Who initialised a variable: somebody who builds a net, and whose variables are no one else's.
+    """Who initialized a variable: somebody who builds a net, and whose variables are no one else's.
 
     Attributes:
         name: of the net, for messages.
@@ -55,6 +55,7 @@ def _nets(desc: OpList, linked: frozenset[str]) -> Iterator[tuple[OpList, frozen
     for step in desc.steps:
         links = (*step.in_links, *step.out_links, *step.static_links)
         inner = frozenset(link.inner for link in links)
+        # A memory's state lives outside too: the loop carries it from step to step.
         inner |= {name for memory in step.memories for name in (memory.state, memory.previous)}
         yield from _nets(step.net, inner)
     for op in desc.ops:
@@ -71,13 +72,13 @@ def initialize(
     owner: Owner | None = None,
     share: bool = False,
 ) -> list[str]:
-    """Run the initialisers of parameters and states that hold no value in `scope`.
+    """Run the initializers of parameters and states that hold no value in `scope`.
 
     They run in the order in which the net declares its variables, so one random state gives one
     set of values. The scope changes only when all of them have succeeded.
 
     Args:
-        overwrite: run all initialisers, also of variables that hold a value.
+        overwrite: run all initializers, also of variables that hold a value.
         owner: whose the values become. It may use those that nobody owns (the user set them, or
             they come from a file), and those of others where it `share`s.
 
@@ -85,9 +86,9 @@ def initialize(
         Names of the variables that were filled.
 
     Raises:
-        VariableError: variables with neither value nor initialiser, or values of another owner
+        VariableError: variables with neither value nor initializer, or values of another owner
             under the names of this net; all are named.
-        ShapeError: an initialiser makes another shape or dtype than its variable declares.
+        ShapeError: an initializer makes another shape or dtype than its variable declares.
     """
     wanted, lost = [], []
     for var in persistent_vars(desc):
@@ -102,20 +103,21 @@ def initialize(
         _check_owned(desc, scope, owner)
     if lost:
         names = ", ".join(map(repr, lost))
-        raise VariableError(f"neither value nor initialiser: {names}; feed or load them")
+        raise VariableError(f"neither value nor initializer: {names}; feed or load them")
     if not wanted:
         return []
-    work = Scope(scope.place, parent=scope)  # initialisers may read what the scope holds already
+    work = Scope(scope.place, parent=scope)  # initializers may read what the scope holds already
     _run(wanted, work, context or default_context())
     for var in wanted:
         variable = scope.find(var.name) or scope.var(var.name)
+        # Only now, when all have succeeded: a failing initializer leaves no half-filled net.
         variable.bind(work.get(var.name).inner, own=True)
         variable.origin = owner
     return [var.name for var in wanted]
 
 
 def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
-    """Refuse values that were initialised for another owner."""
+    """Refuse values that were initialized for another owner."""
     taken: dict[str, Owner] = {}
     for var in persistent_vars(desc):
         variable = scope.find(var.name)
@@ -142,11 +144,11 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
 def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
     declared = [var.changed(initializer=None) for var in variables]
     ops = [_initializer(var) for var in variables]
-    net = PlainNet(OpList("initialisers", vars=declared, ops=ops), check=False)
+    net = PlainNet(OpList("initializers", vars=declared, ops=ops), check=False)
     for var in variables:
         work.var(var.name)  # local: results must not reach the caller's variables before the end
     quiet = context.derive(train=True, live_out=None)
-    quiet.hooks = []  # they watch the net, not its initialisers
+    quiet.hooks = []  # they watch the net, not its initializers
     net.run(work, quiet)
     for var in variables:
         array, dtype = work.get(var.name).inner, var.dtype
@@ -155,7 +157,7 @@ def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
         dtype_fits = dtype is None or dtype == array.dtype  # float64 == None, says NumPy
         if not (shape_fits and dtype_fits):
             raise ShapeError(
-                f"variable {var.name!r} is {dtype}{format_shape(shape)}; its initialiser"
+                f"variable {var.name!r} is {dtype}{format_shape(shape)}; its initializer"
                 f" {_initializer(var).type} makes {array.dtype}{format_shape(array.shape)}"
             )
 
@@ -167,7 +169,7 @@ def _initializer(var: VarDecl) -> OpNode:
     written = op.output_names()
     if written != [var.name]:
         raise VariableError(
-            f"the initialiser of {var.name!r} must write it and nothing else;"
+            f"the initializer of {var.name!r} must write it and nothing else;"
             f" {op.type} writes {', '.join(written) or 'nothing'}"
         )
     if op.source is None or not op.source.file:

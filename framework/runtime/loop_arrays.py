@@ -27,9 +27,10 @@ class BoundLoop:
 def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int]) -> ByRows | None:
     """A loop over the rows of matrices as work in blocks of them."""
     shape = arrays[bound.loop.stores[0][0]].shape
-    if len(shape) != 2 or not row_blocks.enabled() or bound.columns not in (0, shape[1]):
+    if len(shape) != 2 or bound.columns not in (0, shape[1]):
         return None
     words = words_of(bound, arrays, shape[1])
+    # A single row cannot be cut into blocks of rows.
     if words is None or words[0] < 2:
         return None
     stores = {operand for operand, _ in bound.loop.stores}
@@ -50,6 +51,7 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
     full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
     if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
         return arrays
+    # All or none: a loop goes over its operands by one counter, so they must lie alike.
     moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
     if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
         return arrays
@@ -68,11 +70,13 @@ def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> 
     if width or bound.columns:
         columns = width or bound.columns
     elif all(array.flags.c_contiguous for array in full):
+        # Contiguous throughout: one long row saves the outer loop.
         columns = max(total, 1)
     else:
         columns = shape[-1]
     words = [total // columns if columns else 0, columns]
     for array, operand in zip(arrays, bound.loop.operands, strict=True):
+        # C may assume that elements are aligned; NumPy takes any.
         if not array.flags.aligned:
             return None
         step = {FULL: columns, COLUMN: 1}.get(operand.kind, 0)
@@ -101,12 +105,16 @@ def no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> b
             end = first + sum((dim - 1) * step for dim, step in steps) + array.itemsize
             if array.size:
                 spans.append((first, end, number, i in written, name, array))
+    # Sorted by address, only neighbors can overlap: a plan's updates may have hundreds of arrays.
     spans.sort(key=lambda span: span[:3])
     for at, (_, end, number, writes, name, array) in enumerate(spans):
         for first, _, other_number, other_writes, other_name, other in spans[at + 1 :]:
             if first >= end:
                 break
+            # The same place exactly is what in-place operators want: each element is read before it
+            # is written.
             right = number == other_number and _same_memory(array, other)
+            # Their address ranges interleave row by row, but no element is in both.
             right = right or _side_by_side(array, other)
             if (writes or other_writes) and name != other_name and not right:
                 return False

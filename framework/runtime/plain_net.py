@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from ...proto import net_pb2 as pb
-from ..base import settings
 from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
@@ -18,6 +17,7 @@ from ..base.errors import FormatError, OpscopeError, RunError, VariableError
 from ..base.python.bounded_cache import BoundedCache
 from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
+from ..base.settings import CHOSEN, Options, current, read_options, using
 from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, TYPE_NAMES, enum_name, make_var
 from ..ir.infer import declared_spec, infer_one
@@ -32,15 +32,15 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from ..passes.verify.verifier import verify
-from .binding import external_specs
-from .executor import OPERATOR_BYTES, CannotFuseError, Frame, drop_outgrown
+from .binding import BoundSteps, CannotFuseError, external_specs
+from .executor import OPERATOR_BYTES, Frame, drop_outgrown
 from .net import Net, check_live_out, check_places, register_net
 from .plans.memory import workspace_of
-from .plans.options import PlanOptions, current_options
-from .plans.plan import Grouping, Plan, PlanStep, Range, analyse, make_plan
+from .plans.options import plan_options
+from .plans.plan import Grouping, Plan, PlanStep, Range, analyze, make_plan
 
 _tokens = itertools.count()
-_NO_TAILS = PlanOptions()
+_NO_TAILS = Options(tails=False)
 
 
 @register_net(PLAIN)
@@ -67,6 +67,8 @@ class PlainNet(Net):
         self._steps: list[StepDecl] = []
         self._format_version = 0
         self.operators: list[Operator] = []
+        self._composites: dict[int, tuple[OpNode, int]] = {}  # by number: it, and where it ends
+        self._whole: dict[int, OpNode] = {}  # by number: what is kept whole of an operator
         self.vars: dict[str, VarDecl] = {}
         self._token = next(_tokens)
         self._lock = new_lock()
@@ -79,21 +81,26 @@ class PlainNet(Net):
             self._build(net)
 
     def _build(self, net: OpList) -> None:
+        # Nets that a compiler made have no composites, and lowering would walk over thousands of
+        # operators for nothing.
         entries = [REGISTERED.get(op.type) for op in net.ops]
         plain = all([entry is not None and entry.expand is None for entry in entries])
-        lowered = net if plain and not settings.is_on("OPSCOPE_VERIFY") else lower(net)
-        self.name, self._metadata = lowered.name, dict(lowered.metadata)
-        self._steps, self._format_version = lowered.steps, lowered.format_version
+        lowered = net if plain and not read_options().verify else lower(net, keep_whole=True)
+        self.name = lowered.name
+        self._metadata = dict(lowered.metadata)
+        self._steps = lowered.steps
+        self._format_version = lowered.format_version
         for var in lowered.vars:
             if self.vars.setdefault(var.name, var) is not var:
                 raise VariableError(f"{self._title()}: variable {var.name!r} is defined twice")
-        self.operators = [Operator(op, index) for index, op in enumerate(lowered.ops)]
+        self.operators = [self._operator(op, index) for index, op in enumerate(lowered.ops)]
         for op in self.operators:
             self._declare(op, {})
 
     def _forget(self) -> None:
         """The list has changed: what was derived from it is void."""
-        self.version, self._live_out = next(_tokens), None
+        self.version = next(_tokens)
+        self._live_out = None
         self._ranges: BoundedCache[Any, Range] = BoundedCache()
         self._plans: BoundedCache[Any, Plan] = BoundedCache(nbytes=_plan_bytes)
         self._last_forward: int | None = None
@@ -112,11 +119,22 @@ class PlainNet(Net):
             self.name,
             PLAIN,
             list(self.vars.values()),
-            [op.node for op in self.operators],
+            [self._whole.get(op.index, op.node) for op in self.operators],
             self._steps,
             dict(self.metadata),
             self._format_version,
         )
+
+    @property
+    def written(self) -> list[OpNode]:
+        """The operators that were added, composite ones whole."""
+        found: list[OpNode] = []
+        index = 0
+        while index < len(self.operators):
+            one = self._whole.get(index, self.operators[index].node), index + 1
+            node, index = self._composites.get(index, one)
+            found.append(node)
+        return found
 
     @property
     def desc(self) -> pb.NetDesc:
@@ -180,8 +198,14 @@ class PlainNet(Net):
             for var in variables:
                 self.vars.setdefault(var.name, var)
             for op in ops:
-                for made in expand_op(op):
-                    self._append(made)
+                first = len(self.operators)
+                made = expand_op(op, keep_whole=True)
+                for one in made:
+                    self._append(one)
+                # Composites are kept whole beside their parts, for exporters and people (see
+                # `written`).
+                if made != [op]:
+                    self._composites[first] = op, len(self.operators)
             self._forget()
 
     @contextlib.contextmanager
@@ -191,15 +215,25 @@ class PlainNet(Net):
         try:
             yield
         except BaseException:
+            # Only where something was appended: a new version would make all frames be bound again.
             if len(self.operators) > first or len(self.vars) > declared:
                 del self.operators[first:]
+                self._composites = {n: one for n, one in self._composites.items() if n < first}
+                self._whole = {n: one for n, one in self._whole.items() if n < first}
                 for name in list(itertools.islice(self.vars, declared, None)):
                     del self.vars[name]
                 self._forget()
             raise
 
+    def _operator(self, node: OpNode, index: int) -> Operator:
+        """What runs for a node; a composite that is kept whole stands for one operator."""
+        (plain,) = expand_op(node)
+        if plain is not node:
+            self._whole[index] = node
+        return Operator(plain, index)
+
     def _append(self, node: OpNode) -> None:
-        op = Operator(node, len(self.operators))
+        op = self._operator(node, len(self.operators))
         self._declare(op, self._shapes_while_building(op))
         self.operators.append(op)
 
@@ -314,12 +348,14 @@ class PlainNet(Net):
         if self.predicts:
             context, end = self._to_predict(context, begin, end)
         train = context.phase is not False
+        # A token and not `id(self)`: a net that is gone may leave its id to another one.
         key = (self._token, begin, end, train, context.live_out, context.device)
         frame = scope.bound.get(key)
         if (
             frame is not None
             and frame.scope_version == scope.root.version
             and frame.net_version == self.version
+            and frame.chosen is CHOSEN.get()
         ):
             return frame
         return self._prepare(scope, context, begin, end, key)
@@ -356,6 +392,7 @@ class PlainNet(Net):
             frame is not None
             and frame.scope_version == scope.root.version
             and frame.net_version == self.version
+            and frame.chosen is CHOSEN.get()
         ):
             return frame
         return None
@@ -369,22 +406,27 @@ class PlainNet(Net):
         span = self._range(first, last, context.live_out)
         place = context.device or scope.place
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
-        options = current_options(place)
         frames = scope.bound.setdefault("frames", {})
         if key not in frames:
             frames[key] = BoundedCache(nbytes=lambda frame: frame.nbytes, release=Frame.release)
-        frame_key = (self.version, signature, options)
+        frame_key = (self.version, signature, current())
         frame = frames[key].get(frame_key)
+        if frame is None:  # something is planned: the environment may have changed
+            frame_key = (self.version, signature, read_options())
+            frame = frames[key].get(frame_key)
+        options = frame_key[-1]
         try:
             with on_device(place, context.stream):
                 if frame is None or not frame.accept_inputs():
                     frames[key].drop(frame_key)
-                    sources, phase = (span, known, offsets), context.train
+                    sources = (span, known, offsets)
+                    phase = context.train
                     plan_key = (key, frame_key, place)
-                    frame = self._make_frame(sources, plan_key, scope, place, options, phase)
+                    with using(options):
+                        frame = self._make_frame(sources, plan_key, scope, place, options, phase)
                     frame.net_version = self.version
                     frames[key].add(frame_key, frame)
-                    drop_outgrown(workspace_of(scope, place))
+                    drop_outgrown(workspace_of(scope, place), scope)
         except OpscopeError:
             raise
         except Exception as error:  # no operator's own: those are named where they are bound
@@ -394,6 +436,7 @@ class PlainNet(Net):
         if before is not None and before is not frame:
             before.rest()
         frame.publish()
+        frame.chosen = CHOSEN.get()
         scope.bound[key] = frame
         return frame
 
@@ -403,14 +446,16 @@ class PlainNet(Net):
         key: tuple,
         scope: Scope,
         place: Place,
-        options: PlanOptions,
+        options: Options,
         train: bool,
     ) -> Frame:
+        options = plan_options(options, place)
         plan = self._plan(sources, key, options, place, train)
         for dtype in {dtype for _, dtype in plan.specs.values()}:
             require_dtype(place, dtype)
         try:
             return Frame(plan, scope, place, train, bind_chain)
+        # Whether arrays overlap shows only when they are bound; the plan knows shapes alone.
         except CannotFuseError:
             options = replace(options, fuse=False)
             plan = self._plan(sources, (key, "unfused"), options, place, train)
@@ -431,14 +476,13 @@ class PlainNet(Net):
         found = self._ranges.get(key)
         if found is None:
             ops = self.operators
-            found = analyse(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
+            found = analyze(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
             self._ranges.add(key, found)
         return found
 
-    def _plan(
-        self, sources: tuple, key: Any, options: PlanOptions, place: Place, train: bool
-    ) -> Plan:
+    def _plan(self, sources: tuple, key: Any, options: Options, place: Place, train: bool) -> Plan:
         span, known, offsets = sources
+        # Two threads that come with the same new shape make one plan.
         with self._lock:
             plan = self._plans.get(key)
             if plan is None:
@@ -455,7 +499,7 @@ class PlainNet(Net):
         """
         span = self._range(0, len(self.operators), None)
         known, offsets, _ = external_specs(span.externals, scope, self.vars, self._title())
-        plan = make_plan(span, known, self.vars, PlanOptions(fuse=False), offsets=offsets)
+        plan = make_plan(span, known, self.vars, Options(fuse=False), offsets=offsets)
         for op in self.operators:
             for name in op.output_vars():
                 shape, dtype = plan.specs[name]
@@ -482,15 +526,16 @@ def _refuse_steps(net: OpList) -> None:
         raise FormatError(f"net {net.name!r} is {kind}, not PLAIN: Net.create makes what runs it")
 
 
-def grouping(place: Place, options: PlanOptions = _NO_TAILS, train: bool = True) -> Grouping:
+def grouping(place: Place, options: Options = _NO_TAILS, train: bool = True) -> Grouping:
     """`make_plan`'s function that groups operators into chains, with tails where options say so."""
+    # On use: fusion brings the compiler along, which a net of kernels never needs.
     from .fuse import group_chains
 
     libraries = options.libraries if options.tails else ()
     return partial(group_chains, device=place.kind, libraries=libraries, train=train)
 
 
-def bind_chain(frame: Frame, step: PlanStep) -> Callable[[], Any] | None:
+def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:
     """See `fuse.bind_chain`; without loops, fusion is not loaded."""
     if not step.loops:
         return None

@@ -97,7 +97,7 @@ class Predictor:
         if lost:
             raise VariableError(
                 f"predict: the scope holds no value of {', '.join(map(repr, lost))}: give the scope"
-                " that was trained or loaded, or initialise it"
+                " that was trained or loaded, or initialize it"
             )
         for name in part.inputs:
             why = "" if name in given else missing_input(scope, name, part.net.vars[name])
@@ -106,12 +106,17 @@ class Predictor:
         used = {name: value for name, value in given.items() if name in part.inputs}
         rows = _rows(used)
         found: list[dict[str, Any]] = []
+        # Weak, by net: the frames of a net that is gone need not wait for the scope to go.
         works = scope.bound.setdefault("predict", weakref.WeakKeyDictionary())  # by net
         idle = works.setdefault(part.net, {}).setdefault(frozenset(used), [])
         try:
+            # `pop` and `append` are atomic: threads share the list without a lock, each takes a
+            # scope of its own.
             work, context = idle.pop()
         except IndexError:
-            work, context = Scope(parent=scope), OpContext(train=False, live_out=part.fetch)
+            work = Scope(parent=scope)
+            context = OpContext(train=False, live_out=part.fetch)
+        # Copied anew each time: a prediction must not see the states that the former one left.
         for name in part.written:
             work.var(name).set(scope.get(name).inner)
         for begin, end in _batches(rows, batch_size):
@@ -119,6 +124,7 @@ class Predictor:
                 work.var(name).set(array, levels)
             part.net.run(work, context)
             found.append({name: _result(work, name) for name in part.fetch})
+            # With one batch the result is whole whatever its shape; of several, rows are joined.
             if rows is not None and end - begin < rows:
                 self._check_rows(found[-1], end - begin)
         idle.append((work, context))
@@ -161,6 +167,7 @@ class Predictor:
         Where everything ends in single numbers, a loss say, inputs are left out, labels say: as few
         as give a result, and those that leave most operators.
         """
+        # Fewest left out first; combinations grow fast, and a net has few labels.
         for count in range(min(len(inputs), _MOST_LEFT_OUT) + 1):
             tried = [
                 self._results_of(inputs - set(out))

@@ -34,8 +34,10 @@ def with_tails(
         libraries: of kernels, the best first; none: nothing has a tail.
         train: whether the run is one of training.
     """
+    # Most nets have none, and then the search for readers is spared.
     if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
         return list(chains)
+    # A tail's input is in no memory, so nobody else may read it.
     readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
     kept = live_out | set(views) | set(views.values())
     result: list[Chain] = []
@@ -46,6 +48,7 @@ def with_tails(
             wanted = _tails(last[0], device, libraries, train)
         if last is not None and wanted:  # others may have many outputs: split, for example
             (result_of,), op = last[-1].outputs["out"], chain[0]
+            # In the kernel's order: bias, activation, pooling cannot be exchanged.
             following = wanted[wanted.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
             if (
                 op.type in following
@@ -86,6 +89,7 @@ def bind_tailed(
     """
     first, *tail = step.operators
     dtype = specs[step.writes[0]][1]
+    # A tail computes while its first operator still reads: results may not lie over its inputs.
     apart = not set(first.value_reads()).intersection(step.writes)
     for kernel in first.entry.kernels_for("cpu", dtype, libraries):
         if kernel.tails and apart:

@@ -7,9 +7,9 @@ import io
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...framework.base.atomic import PathLike, write_atomically
-from ...framework.base.errors import VariableError, nearest
-from .metrics import Metric
+from ..base.atomic import PathLike, write_atomically
+from ..base.errors import VariableError, nearest
+from .metric import Metric
 from .resuming import Resumed
 
 EVAL_PREFIX = "eval_"

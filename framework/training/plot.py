@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...framework.base.atomic import PathLike, atomic_file
-from ...framework.base.errors import OpscopeError
+from ..base.atomic import PathLike, atomic_file
+from ..base.errors import OpscopeError
 
 _NOT_CURVES = ("epoch", "seconds")
 
@@ -40,6 +40,7 @@ def plot_history(
         SaveError: the file cannot be written.
     """
     require_matplotlib()
+    # Not pyplot, which keeps every figure alive and may want a display.
     from matplotlib.figure import Figure
 
     names = [name for name in columns if name not in _NOT_CURVES]
@@ -64,6 +65,8 @@ def plot_history(
         axes.legend(frameon=False)
         axes.locator_params("x", integer=True)
     with atomic_file(path) as file:
+        # Without the name of the software, which holds its version: equal histories give equal
+        # files.
         figure.savefig(file, format="png", metadata={"Software": None})
 
 

@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import FormatError
-from ...framework.base.scope import Scope
-from ...framework.base.untrusted.values import member, shown
-from ...framework.files.checkpoint import Checkpoint
-from ...framework.files.loading import can_take, converted_to, listed, place_values, spec_text
-from ...framework.ir.desc import OPTIMIZE, PARAMETER
-from ...framework.ir.names import next_name
-from ...framework.ir.op_list import OpList, OpNode
-from ...framework.passes.optimizer import constant_rates
-from ...framework.runtime.initialize import persistent_vars
+from ..base.errors import FormatError
+from ..base.scope import Scope
+from ..base.untrusted.values import member, shown
+from ..files.checkpoint import Checkpoint
+from ..files.loading import can_take, converted_to, listed, place_values, spec_text
+from ..ir.desc import OPTIMIZE, PARAMETER
+from ..ir.names import next_name
+from ..ir.op_list import OpList, OpNode
+from ..passes.optimizer import constant_rates
+from ..runtime.initialize import persistent_vars
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Resumed:
         parameters: names of the parameters that were taken over.
         states: names of the states that were taken over.
         afresh: parameters and states of this net that were not -> why. They begin with what the
-            user has loaded or set in the scope, or are initialised.
+            user has loaded or set in the scope, or are initialized.
         left: variables of the checkpoint that this net lacks.
     """
 
@@ -77,6 +77,7 @@ def take_over(found: Checkpoint, net: OpList, path: str) -> tuple[dict[str, np.n
             why[name] = f"{theirs} there and {spec_text(var.shape, var.dtype)} here"
     rates, before = constant_rates(net), constant_rates(found.op_list)
     for name, rate in rates.items():
+        # Whoever asks for another rate means it; the old one in the checkpoint would win otherwise.
         if name not in why and before.get(name) != rate:
             was = f"{before[name]:g} there" if name in before else "computed there"
             why[name] = f"rate {was} and {rate:g} here"
@@ -117,6 +118,8 @@ def put_values(values: Mapping[str, np.ndarray], report: Resumed, scope: Scope) 
     for name in report.afresh:
         variable = scope.find(name)
         if variable is not None and variable.origin is not None:
+            # Only what an initializer or a feed left there: values that the user set have no
+            # origin.
             variable.clear()
 
 

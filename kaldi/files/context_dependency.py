@@ -107,6 +107,10 @@ class ContextDependency:
         width, central = reader.read_int32(), reader.read_int32()
         if not 0 <= central < width:
             raise reader.error(f"place {central} in a window of {width} phones", start)
+        try:
+            check_limit("context", width, "the window of phones of a decision tree")
+        except FormatError as error:
+            raise reader.error(str(error), start) from None
         if reader.expect_token("ToLength", "ToPdf") == "ToLength":
             _read_map(reader, 0)  # old files say how many classes a phone has
             reader.expect_token("ToPdf")

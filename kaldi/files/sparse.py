@@ -221,7 +221,8 @@ def _read_uniform(reader: Reader, rows: int) -> SparseMatrix | None:
     if (columns < 0).any() or (columns >= dim).any():
         return None
     reader.offset = start + rows * size
-    dims, starts = np.full(rows, dim, np.int32), count * np.arange(rows + 1, dtype=np.int64)
+    dims = np.full(rows, dim, np.int32)
+    starts = count * np.arange(rows + 1, dtype=np.int64)
     return SparseMatrix(dims, starts, columns, pairs["value"].astype(np.float32))
 
 

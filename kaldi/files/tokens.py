@@ -302,7 +302,8 @@ class TokenWriter:
 
     def take(self) -> bytearray:
         """The same without a copy; what is written from now on stands behind nothing."""
-        data, self._data = self._data, bytearray()
+        data = self._data
+        self._data = bytearray()
         return data
 
     def write_raw(self, data: str | bytes | memoryview) -> None:

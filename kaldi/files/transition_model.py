@@ -83,7 +83,8 @@ class TransitionModel:
         reader.expect_token("<TransitionModel>")
         phones, entry_of, entries = read_topology(reader)
         opening = reader.expect_token(*_WIDTHS)
-        width, count = _WIDTHS[opening], _read_count(reader, 2)
+        width = _WIDTHS[opening]
+        count = _read_count(reader, 2)
         values = [reader.read_int32() for _ in range(count * width)]
         reader.expect_token("</" + opening[1:])
         reader.expect_token("<LogProbs>")

@@ -1,7 +1,7 @@
 """Weighted finite-state acceptors and transducers: their arrays, files, properties, operations.
 
-Gives `Fst`, `read_fst`, `write_fst` and operations on FSTs to chain, egs, tables and programs. May
-import files and graph.
+Gives `Fst`, the reader and the writer of OpenFst's files and operations on FSTs to nnet3
+and speech. May import files.
 
 Source: OpenFst; Kaldi's `fstext/`.
 """

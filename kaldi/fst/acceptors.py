@@ -1,9 +1,14 @@
-"""Operations on acceptors over the tropical semiring: composed, determinised, minimised, cut.
+"""Operations on acceptors over the tropical semiring: composed, determinized, minimized, cut.
 
 They make the supervision of chain examples, so what they give is what OpenFst gives, to the order
-of states and arcs and to the rounding of weights: left-over weights of determinisation are
+of states and arcs and to the rounding of weights: left-over weights of determinization are
 multiples of 1/1024, pushed weights of 1e-6. Weights of alternative paths are not added: the better
-one counts.
+one counts. `lattices.determinize` says why lattices have a determinizer of their own.
+
+There are three minimizers, since their sources decide differently which states are equal:
+`minimize` after weights were pushed, for supervisions, whose loops have one state; `partition`'s
+with weights where they stand, for graphs with any loops, on whole arrays; `lattices.minimize`'s up
+to a difference of costs, which is no equality that classes of states could be made of.
 
 Source: OpenFst's `determinize.h`, `minimize.h`, `push.h`; Mohri 1997, "Finite-state
 transducers in language and speech processing".
@@ -100,7 +105,8 @@ class Matcher:
 
 def compose(fst: Fst, other: Matcher | Fst) -> Fst:
     """The paths that both acceptors have; weights are added. Neither may have arcs of label 0."""
-    left, right = States(fst), other if isinstance(other, Matcher) else Matcher(other)
+    left = States(fst)
+    right = other if isinstance(other, Matcher) else Matcher(other)
     if fst.start < 0 or right.start < 0:
         return acceptor([], [])
     number = {(fst.start, right.start): 0}
@@ -201,7 +207,8 @@ def minimize(fst: Fst) -> Fst:
     arcs: list[list[Arc]] = []
     final = []
     for state in sorted(kept.values()):
-        group, end = [], INFINITY
+        group = []
+        end = INFINITY
         for code, target in sorted(set(coded[state])):
             label, weight = labels[code]
             if target < 0:
@@ -224,7 +231,8 @@ def _classes(coded: list[list[tuple[int, int]]], order: list[int]) -> list[int]:
             )
             member[state] = known.setdefault(key, len(known))
         return member
-    count, member = 1, [0] * len(coded)
+    count = 1
+    member = [0] * len(coded)
     while True:  # refined until nothing differs any more (Moore)
         split: dict[tuple[int, frozenset[tuple[int, int]]], int] = {}
         finer = []
@@ -235,7 +243,8 @@ def _classes(coded: list[list[tuple[int, int]]], order: list[int]) -> list[int]:
             finer.append(split.setdefault((member[state], arcs), len(split)))
         if len(split) == count:
             return member
-        count, member = len(split), finer
+        count = len(split)
+        member = finer
 
 
 def _backwards(fst: Fst) -> list[int]:
@@ -260,7 +269,7 @@ def _backwards(fst: Fst) -> list[int]:
             if not entered[target]:
                 stack.append(target)
             elif not left[target] and target != state:
-                raise ShapeError("an FST that is to be minimised has a loop")
+                raise ShapeError("an FST that is to be minimized has a loop")
     return order
 
 

@@ -22,11 +22,12 @@ class ByteFile:
 
     Args:
         data: the bytes. name: of the file, for messages.
+        before: bytes that stood before these, where they are a piece of something longer.
     """
 
-    def __init__(self, data: Any, name: str) -> None:
+    def __init__(self, data: Any, name: str, before: int = 0) -> None:
         self.data = np.frombuffer(data, np.uint8)
-        self.name = name
+        self.name, self.before = name, before
         self.offset = 0
 
     @classmethod
@@ -50,7 +51,7 @@ class ByteFile:
     def error(self, text: str, offset: int | None = None) -> FormatError:
         """An error that names the file and a byte of it, by default that of the cursor."""
         place = self.offset if offset is None else offset
-        return FormatError(f"{self.name}: {text} (byte {place})")
+        return FormatError(f"{self.name}: {text} (byte {self.before + place})")
 
     def skip(self, size: int, what: str) -> int:
         """Step over bytes; returns where they begin."""
@@ -80,7 +81,7 @@ class ByteFile:
             raise self.error(f"{what} of {length} bytes", start)
         return bytes(self.array(np.uint8, length, what)).decode("utf-8", "surrogateescape")
 
-    def labelled_texts(self, count: int, most: int, what: str) -> dict[int, str]:
+    def labeled_texts(self, count: int, most: int, what: str) -> dict[int, str]:
         """`count` strings as `text` takes them, each with its label behind it, an int64.
 
         The same as `text` and `unpack` in turn, in a loop that takes a million in half a second.
@@ -89,7 +90,9 @@ class ByteFile:
             most: the largest label. what: a string is, for errors.
         """
         lengths, labels = struct.Struct("<i").unpack_from, struct.Struct("<q").unpack_from
-        at, size, data = self.offset, len(self.data), self.data.data
+        at = self.offset
+        size = len(self.data)
+        data = self.data.data
         found: dict[int, str] = {}
         for _ in range(count):
             length = lengths(data, at)[0] if at + 4 <= size else -1
@@ -124,7 +127,9 @@ class ByteFile:
         first = first_records(self.data, self.offset, count, head, place, item)
         known = len(first) - 1
         starts[: known + 1] = first
-        at, size, data = int(first[-1]), len(self.data), self.data.data
+        at = int(first[-1])
+        size = len(self.data)
+        data = self.data.data
         unpack = struct.Struct("<q").unpack_from
         for i in range(known, count):
             starts[i] = at

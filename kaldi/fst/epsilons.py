@@ -23,7 +23,7 @@ def remove_epsilons(fst: Fst) -> Fst:
     Raises:
         ShapeError: arcs of label 0 form a loop whose weight is negative, so that no path is best.
     """
-    if not fst.arcs or fst.ilabel.min() > 0:
+    if not len(fst.arcs) or fst.ilabel.min() > 0:
         return fst
     states = States(fst)
     final = fst.final.copy()
@@ -47,7 +47,8 @@ def _weights_of_closure(states: States, state: int) -> dict[int, np.float32]:
     best = {state: np.float32(0)}
     if all(label for label, _, _ in states.arcs[state]):
         return best
-    queue, waiting = deque([state]), {state}
+    queue = deque([state])
+    waiting = {state}
     turns: dict[int, int] = {}
     while queue:
         current = queue.popleft()
@@ -66,7 +67,7 @@ def _weights_of_closure(states: States, state: int) -> dict[int, np.float32]:
 
 
 def _in_order(states: States, state: int) -> list[tuple[int, Arc]]:
-    """The labelled arcs of a state and, at the place of each arc of label 0, those behind it; with
+    """The labeled arcs of a state and, at the place of each arc of label 0, those behind it; with
     each arc the state it leaves."""
     found: list[tuple[int, Arc]] = []
     seen = {state}

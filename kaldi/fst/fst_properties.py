@@ -10,12 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..graph.node_order import strongly_connected
+from ...framework.base.strongly_connected import strongly_connected
 from .fst import Fst
 
 _EXPANDED = 0x1
 # place of the bit that says yes; the next one says no
-_ACCEPTOR, _DETERMINISTIC, _EPSILONS, _SORTED = 16, (18, 20), (22, 24, 26), (28, 30)
+_ACCEPTOR = 16
+_DETERMINISTIC = (18, 20)
+_EPSILONS = (22, 24, 26)
+_SORTED = (28, 30)
 _WEIGHTED, _CYCLIC, _INITIAL_CYCLIC, _TOP_SORTED = 32, 34, 36, 38
 _ACCESSIBLE, _COACCESSIBLE, _STRING, _WEIGHTED_CYCLES = 40, 42, 44, 46
 

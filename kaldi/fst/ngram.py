@@ -9,13 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.untrusted.values import check_nesting
-from .arcs import ARC, ArcFst
+from .arcs import ARC
 from .byte_file import ByteFile
+from .fst import Fst, Header
 
 _MOST = (1 << 31) - 2
 
 
-def read_ngram(file: ByteFile, start: int) -> ArcFst:
+def read_ngram(file: ByteFile, header: Header, _: int, __: int) -> Fst:
     """The FST behind the header of the file: an epsilon arc to the shorter context comes first.
 
     Raises:
@@ -32,7 +33,7 @@ def read_ngram(file: ByteFile, start: int) -> ArcFst:
     final_bits = _bits(file, states)
     words = file.array("<i4", states + 1, "the words of contexts")
     labels = file.array("<i4", futures, "the words of arcs")
-    _ = file.skip(-(file.offset - place) % 4, "padding")
+    file.skip(-(file.offset - place) % 4, "padding")
     backoff = file.array("<f4", states + 1, "the costs of shorter contexts")
     final_costs = file.array("<f4", finals, "the costs of ends")
     costs = file.array("<f4", futures + 1, "the costs of arcs")
@@ -65,7 +66,7 @@ def read_ngram(file: ByteFile, start: int) -> ArcFst:
     arcs["nextstate"][~is_shorter] = _targets(words, parent, owner, labels, file.name)
     final = np.full(states, np.inf, np.float32)
     final[final_bits] = final_costs
-    return ArcFst(1, final, begin, arcs)
+    return Fst(1, final, begin, arcs, header)
 
 
 def _bits(file: ByteFile, count: int) -> np.ndarray:
@@ -87,7 +88,9 @@ def _targets(
     keys = parent[1:].astype(np.int64) << 32 | words[1:states].astype(np.int64)
     order = np.argsort(keys, kind="stable")
     keys, nodes = keys[order], nodes[order]
-    depth, level, steps = np.zeros(states, np.int64), np.arange(states), 0
+    depth = np.zeros(states, np.int64)
+    level = np.arange(states)
+    steps = 0
     while (level > 0).any():
         steps += 1
         check_nesting(steps, f"{name}: the contexts of an ngram FST")
@@ -96,7 +99,8 @@ def _targets(
     # chain[d]: the node of depth d + 1 on the way from the root to each context.
     deepest = int(depth.max())
     chain = np.full((deepest + 1, states), -1, np.int64)
-    node, at = np.arange(states), depth.copy()
+    node = np.arange(states)
+    at = depth.copy()
     while (at > 0).any():
         inside = at > 0
         chain[at[inside] - 1, np.flatnonzero(inside)] = node[inside]

@@ -1,4 +1,4 @@
-"""Operations on the arrays of FSTs: reversed, renumbered, sorted, relabelled.
+"""Operations on the arrays of FSTs: reversed, renumbered, sorted, relabeled.
 
 Source: OpenFst's `reverse.h`, `statesort.h`, `arcsort.h`, `project.h`.
 """

@@ -32,7 +32,8 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
         return fst
     weight, final = quantized(fst.weight, step), quantized(fst.final, step)
     code = _codes(fst.ilabel, weight)
-    source, member = fst.source(), _codes(final)
+    source = fst.source()
+    member = _codes(final)
     count = int(member.max()) + 1
     while True:
         finer = _split(source, code, member[fst.nextstate], member, fst.states)

@@ -35,7 +35,9 @@ def first_records(
     at = _likely(walk)
     upto = np.append(at[1:], len(words))
     lanes = np.arange(len(at), dtype=np.int16)
-    ends, places, owners = at.copy(), [], []
+    ends = at.copy()
+    places = []
+    owners = []
     for _ in range(count // _RECORDS_A_ROUND):
         after, good = walk.step(at)
         good = np.flatnonzero(good)
@@ -67,7 +69,8 @@ class _Walk:
         size = len(self.words)
         inside = (at >= 0) & (at + self._head <= size)
         where = np.where(inside, at + self._place, 0)
-        low, high = self.words[where].astype(np.int64), self.words[where + 1]
+        low = self.words[where].astype(np.int64)
+        high = self.words[where + 1]
         room = (size - at - self._head) // self._item
         good = inside & (high == 0) & (low <= room)
         return at + self._head + np.where(good, low, 0) * self._item, good

@@ -1,7 +1,11 @@
-"""Determinisation: for each sequence of words the best path, and only those within a beam.
+"""Determinization: for each sequence of words the best path, and only those within a beam.
 
 States of the result are sets of states with costs and transition-ids that are still to come. Arcs
 are made in the order of the best path through them, so that an early end leaves the best part.
+
+`fst.acceptors.determinize` is no special case of it: that one goes breadth first, has no beam and
+no ids, and rounds left-over weights to multiples of 1/1024, as OpenFst does. One function for both
+would have to ask at each of these steps which of the two it is.
 
 Source: Kaldi's `lat/determinize-lattice-pruned.cc`; Povey and others, "Generating exact lattices in
 the WFST framework", 2012.
@@ -14,6 +18,7 @@ import math
 from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.option_fields import option
 from .id_strings import BYTES, IdStrings
 from .plain import PlainLattice, pruned, sorted_states
 
@@ -30,24 +35,21 @@ class DeterminiseOptions:
     """Limits, with Kaldi's names and defaults.
 
     Attributes:
-        delta: costs that differ by less are the same.
         max_mem: bytes of the sets, arcs and sequences of ids as Kaldi counts them; Python needs
             several times as much. 0: no limit.
         max_arcs: arcs of the result. 0: no limit.
         retry_cutoff: where a limit leaves less than this part of the beam, the lattice is pruned
             and done again.
-        phone_determinize: a first pass with phones and words keeps the sets small.
-        word_determinize: a pass with words.
-        minimize: costs and ids go as far to the front as they can, and like states become one.
+        phone_determinize: this pass keeps the sets small.
     """
 
-    delta: float = 1 / 1024
-    max_mem: int = 50_000_000
+    delta: float = option(1 / 1024, "Tolerance of costs in determinization")
+    max_mem: int = option(50_000_000, "About how much memory determinization may use, in bytes")
     max_arcs: int = 0
     retry_cutoff: float = 0.5
-    phone_determinize: bool = True
-    word_determinize: bool = True
-    minimize: bool = False
+    phone_determinize: bool = option(True, "Determinize by phones and words first")
+    word_determinize: bool = option(True, "Determinize by words alone")
+    minimize: bool = option(False, "Push and minimize after determinization")
 
     def __post_init__(self) -> None:
         if not 0 <= self.delta < math.inf:
@@ -74,8 +76,8 @@ class Result:
     complete: bool
 
 
-def determinise(lattice: PlainLattice, beam: float, options: DeterminiseOptions) -> Result:
-    """Determinise; where limits leave too little of the beam, again with a smaller one.
+def determinize(lattice: PlainLattice, beam: float, options: DeterminiseOptions) -> Result:
+    """Determinize; where limits leave too little of the beam, again with a smaller one.
 
     Raises:
         OpscopeError: the beam is not above 0.
@@ -84,7 +86,7 @@ def determinise(lattice: PlainLattice, beam: float, options: DeterminiseOptions)
         raise OpscopeError(f"a beam of {beam} for a lattice: a number above 0 is wanted")
     asked = beam
     for left in range(_ROUNDS - 1, -1, -1):
-        found = _Determiniser(lattice, beam, options).run()
+        found = _Determinizer(lattice, beam, options).run()
         if not left or asked == math.inf or found.beam >= beam * options.retry_cutoff:
             break
         beam *= max(0.5, math.sqrt(max(found.beam, 0.0) / beam))
@@ -108,7 +110,7 @@ class _State:
         self.end: tuple[int, float, float] | None = None  # ids, whole and graph cost
 
 
-class _Determiniser:
+class _Determinizer:
     def __init__(self, lattice: PlainLattice, beam: float, options: DeterminiseOptions) -> None:
         self._lattice, self._options, self._beam = lattice, options, beam
         self._empty = [[arc for arc in group if not arc[0]] for group in lattice.arcs]
@@ -182,7 +184,8 @@ class _Determiniser:
             state = heapq.heappop(waiting)
             _, string, cost, graph = found[state]
             for _, target, ids, more, part in self._empty[state]:
-                total, known = cost + more, found.get(target)
+                total = cost + more
+                known = found.get(target)
                 if known is None:
                     heapq.heappush(waiting, target)
                 elif total > known[2]:
@@ -206,7 +209,7 @@ class _Determiniser:
         ours, theirs = self._strings.ids(new[1]), self._strings.ids(known[1])
         return len(ours) < len(theirs) or (len(ours) == len(theirs) and ours > theirs)
 
-    def _normalised(self, elements: list[Element]) -> tuple[list[Element], int, float, float]:
+    def _normalized(self, elements: list[Element]) -> tuple[list[Element], int, float, float]:
         """A set without what all have in common, and this: ids, whole and graph cost."""
         cost, graph = min(element[2:] for element in elements)
         strings = self._strings
@@ -231,7 +234,7 @@ class _Determiniser:
         for known, state, string, more, graph in group:
             if self._equal(elements, known):
                 return state, string, more, graph
-        rest, string, more, graph = self._normalised(self._closed(elements))
+        rest, string, more, graph = self._normalized(self._closed(elements))
         cost += more
         state = -1
         for number in self._minimal.get(_key(rest), ()):
@@ -298,7 +301,7 @@ class _Determiniser:
         return [found[target] for target in sorted(found)]
 
     def _make_arc(self, source: int, label: int, elements: list[Element]) -> None:
-        rest, string, cost, graph = self._normalised(elements)
+        rest, string, cost, graph = self._normalized(elements)
         reached = self._states[source].cost + cost
         target, more_ids, more, more_graph = self._state_of(rest, reached)
         whole = self._strings.extended(string, self._strings.ids(more_ids))
@@ -312,7 +315,8 @@ class _Determiniser:
         """All states, in the topological order that OpenFst finds: where ways tie, it counts."""
         order = sorted_states([[arc[1] for arc in state.arcs] for state in self._states])
         place = {state: number for number, state in enumerate(order)}
-        made, end_ids = PlainLattice(), []
+        made = PlainLattice()
+        end_ids = []
         for state in order:
             known = self._states[state]
             here = made.add_state()

@@ -10,7 +10,7 @@ BYTES = 32
 
 
 class IdStrings:
-    """All sequences of a determinisation; number 0 is the empty one."""
+    """All sequences of a determinization; number 0 is the empty one."""
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}

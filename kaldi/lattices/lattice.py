@@ -132,7 +132,9 @@ def split(lattice: CompactLattice) -> CompactLattice:
             for number in weight.ids[:-1]:
                 new = made.add_state()
                 made.arcs[last].append(Arc(label, weight._replace(ids=(number,)), new))
-                last, label, weight = new, 0, Weight(ids=weight.ids)
+                last = new
+                label = 0
+                weight = Weight(ids=weight.ids)
             made.arcs[last].append(Arc(label, weight._replace(ids=weight.ids[-1:]), target))
     return made
 

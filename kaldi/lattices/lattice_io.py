@@ -12,9 +12,11 @@ import re
 import struct
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.untrusted.values import shown
 from ..files.kaldi_io import Reader, Writer
+from ..fst.byte_file import ByteFile
 from ..fst.fst import EXPANDED, MUTABLE
-from ..fst.fst_io import MAGIC
+from ..fst.openfst import MAGIC, is_openfst, read_header
 from .lattice import Arc, CompactLattice, Weight, joined, single, split
 
 _ARC_TYPES = {  # size of a cost, whether it has sequences of ids
@@ -27,7 +29,6 @@ _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states,
 _VERSION = 2
 _HAS_SYMBOLS = 3
 _ACCEPTOR = 0x10000
-_LONGEST_NAME = 64
 _LABELS = struct.Struct("<ii")
 _COUNT = struct.Struct("<q")
 _SIZE = struct.Struct("<i")
@@ -65,7 +66,7 @@ def _converted(reader: Reader, lattice: CompactLattice) -> CompactLattice:
 
 
 def _read(reader: Reader) -> tuple[CompactLattice, bool]:
-    if bytes(reader.data[reader.offset : reader.offset + 4]) == struct.pack("<i", MAGIC):
+    if is_openfst(bytes(reader.data[reader.offset : reader.offset + 4])):
         return _read_binary(reader)
     if not bytes(reader.data[reader.offset : reader.offset + 1]).isspace():
         raise reader.error("a lattice, binary or text behind a line end, was expected here")
@@ -77,19 +78,21 @@ def _read(reader: Reader) -> tuple[CompactLattice, bool]:
 
 def _read_binary(reader: Reader) -> tuple[CompactLattice, bool]:
     begin = reader.offset
-    reader.read_bytes(4)
-    kind, arc_type = _read_name(reader), _read_name(reader)
-    if kind != "vector" or arc_type not in _ARC_TYPES:
+    file = ByteFile(reader.data, reader.name, reader.before)
+    file.offset = begin
+    header, start, states = read_header(file)
+    reader.offset = file.offset
+    if header.kind != "vector" or header.arc not in _ARC_TYPES:
         known = ", ".join(_ARC_TYPES)
         raise reader.error(
-            f"an FST of type {kind!r} with arcs {arc_type!r} is no lattice: these are of type"
-            f" 'vector' with arcs {known}",
+            f"an FST of type {shown(header.kind)} with arcs {shown(header.arc)} is no lattice:"
+            f" these are of type 'vector' with arcs {known}",
             begin,
         )
-    version, flags, _, start, states, _ = _HEADER.unpack(reader.read_bytes(_HEADER.size))
-    if version != _VERSION or flags & _HAS_SYMBOLS:
-        raise reader.error(f"version {version}, flags {flags} of an FST are not read", begin)
-    size, compact = _ARC_TYPES[arc_type]
+    if header.version != _VERSION or header.flags & _HAS_SYMBOLS:
+        told = f"version {header.version}, flags {header.flags} of an FST are not read"
+        raise reader.error(told, begin)
+    size, compact = _ARC_TYPES[header.arc]
     costs = struct.Struct("<ff" if size == 4 else "<dd")
     least = costs.size + _COUNT.size + (_SIZE.size if compact else 0)
     if states < 0 or states * least > reader.remaining():
@@ -105,14 +108,6 @@ def _read_binary(reader: Reader) -> tuple[CompactLattice, bool]:
         reader.check_left(count * (least + 4), f"{count} arcs of a lattice")
         lattice.arcs[state] = [_read_arc(reader, costs, compact, states) for _ in range(count)]
     return lattice, compact
-
-
-def _read_name(reader: Reader) -> str:
-    start = reader.offset
-    (length,) = _SIZE.unpack(reader.read_bytes(_SIZE.size))
-    if not 0 < length <= _LONGEST_NAME:
-        raise reader.error("the name of a type was expected here", start)
-    return reader.read_bytes(length).decode("latin-1")
 
 
 def _read_arc(reader: Reader, costs: struct.Struct, compact: bool, states: int) -> Arc:

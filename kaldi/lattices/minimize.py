@@ -5,8 +5,8 @@ Source: Kaldi's `lat/push-lattice.cc`, `lat/minimize-lattice.cc`.
 
 from __future__ import annotations
 
-from ...nnet3.lattices.lattice import CompactLattice, Weight, single, top_sorted
-from ...nnet3.lattices.operations import connected
+from .lattice import CompactLattice, Weight, single, top_sorted
+from .operations import connected
 
 
 def weights_pushed(lattice: CompactLattice) -> CompactLattice:
@@ -45,7 +45,7 @@ def weights_pushed(lattice: CompactLattice) -> CompactLattice:
     return made
 
 
-def minimised(lattice: CompactLattice, delta: float = 1 / 1024) -> CompactLattice:
+def minimized(lattice: CompactLattice, delta: float = 1 / 1024) -> CompactLattice:
     """With one state for all that have the same arcs onward, with costs equal up to `delta`.
 
     Raises:
@@ -114,7 +114,8 @@ def strings_pushed(lattice: CompactLattice) -> CompactLattice:
 def _prefix(ways: list[tuple[int, ...]]) -> tuple[int, ...]:
     if not ways:
         return ()
-    first, last = min(ways), max(ways)
+    first = min(ways)
+    last = max(ways)
     for place, (one, other) in enumerate(zip(first, last, strict=False)):
         if one != other:
             return first[:place]

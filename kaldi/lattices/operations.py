@@ -38,7 +38,8 @@ def connected(lattice: CompactLattice) -> CompactLattice:
 
 
 def _reached(following: list[list[int]], first: list[int]) -> set[int]:
-    seen, stack = set(first), list(first)
+    seen = set(first)
+    stack = list(first)
     while stack:
         for state in following[stack.pop()]:
             if state not in seen:
@@ -209,14 +210,16 @@ def best_path(lattice: CompactLattice) -> CompactLattice:
     cost = [math.inf] * lattice.states
     cost[lattice.start] = 0.0
     before: dict[int, int] = {}
-    best, last = math.inf, -1
+    best = math.inf
+    last = -1
     for state, group in enumerate(lattice.arcs):
         for _, weight, target in group:
             if cost[state] + weight.cost < cost[target]:
                 cost[target], before[target] = cost[state] + weight.cost, state
         end = lattice.final[state]
         if end is not None and cost[state] + end.cost < best:
-            best, last = cost[state] + end.cost, state
+            best = cost[state] + end.cost
+            last = state
     if last < 0:
         return CompactLattice()
     path = [last]

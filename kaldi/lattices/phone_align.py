@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.untrusted.limits import check_limit
-from .lattice import ONE, Arc, CompactLattice, Weight, topological_order
+from .lattice import ONE, CompactLattice, Weight, topological_order
 from .operations import with_one_end, without_epsilons
 from .transition_ids import TransitionIds
+from .unfold import Unfolding
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def phone_aligned(
     return aligner.run(), not aligner.failed
 
 
-class _Aligner:
+class _Aligner(Unfolding[_Pending]):
     """Follows all paths of a lattice; what is pending becomes an arc when a phone has ended."""
 
     def __init__(
@@ -65,65 +65,41 @@ class _Aligner:
         options: PhoneAlignOptions,
         warn: Callable[[str], None],
     ) -> None:
+        super().__init__("phone", warn)
         self._lattice, self._transitions, self._options = lattice, transitions, options
-        self._warn = warn
-        self.failed = False
-        self._made = CompactLattice()
-        self._number: dict[_Pending, int] = {}
-        self._stack: list[_Pending] = []
 
     def run(self) -> CompactLattice:
         """The aligned lattice."""
         if self._lattice.start < 0:
-            self._fail("Trying to word-align empty lattice.")
-            return self._made
+            self.fail("Trying to word-align empty lattice.")
+            return self.made
         if topological_order(self._lattice) is None:
             raise ShapeError("the lattice has a loop")
         for group in self._lattice.arcs:
             for arc in group:
                 self._transitions.check(arc.weight.ids)
-        self._made.start = self._place(_Pending(self._lattice.start))
-        while self._stack:
-            self._follow(self._stack.pop())
-        return without_epsilons(self._made) if self._options.remove_epsilon else self._made
+        self.follow(_Pending(self._lattice.start), self._follow)
+        return without_epsilons(self.made) if self._options.remove_epsilon else self.made
 
-    def _fail(self, message: str) -> None:
-        if not self.failed:
-            self._warn(message)
-        self.failed = True
-
-    def _place(self, pending: _Pending) -> int:
-        """The state of what is pending; a new one is to be followed."""
-        if pending not in self._number:
-            self._number[pending] = self._made.add_state()
-            check_limit("lattice", self._made.states, "the states of the phone-aligned lattice")
-            self._stack.append(pending)
-        return self._number[pending]
-
-    def _add(self, source: int, label: int, weight: Weight, then: _Pending) -> None:
-        target = self._place(then)
-        self._made.arcs[source].append(Arc(label, weight, target))
-
-    def _follow(self, pending: _Pending) -> None:
-        here = self._number[pending]
+    def _follow(self, here: int, pending: _Pending) -> None:
         count = self._phone_length(pending.ids)
         if count:
             self._put_out(here, pending, count)
             return
         if len(pending.words) > 1:  # too many words wait
-            self._add(here, pending.words[0], ONE, pending._replace(words=pending.words[1:]))
+            self.add(here, pending.words[0], ONE, pending._replace(words=pending.words[1:]))
             return
         if self._lattice.final[pending.state] is not None:
             if pending.ids or pending.words:
                 self._check_rest(pending.ids)
                 self._put_out(here, pending, len(pending.ids))
             else:
-                self._made.final[here] = ONE
+                self.made.final[here] = ONE
         keep = not self._options.replace_output_symbols
         for label, weight, target in self._lattice.arcs[pending.state]:
             words = (*pending.words, label) if label and keep else pending.words
             then = _Pending(target, pending.ids + weight.ids, words)
-            self._add(here, 0, weight._replace(ids=()), then)
+            self.add(here, 0, weight._replace(ids=()), then)
 
     def _put_out(self, here: int, pending: _Pending, count: int) -> None:
         """An arc of the first `count` ids, and the first word that waits or their phone."""
@@ -132,14 +108,14 @@ class _Aligner:
         if self._options.replace_output_symbols:
             label = self._transitions.phone[ids[0]]
         rest = _Pending(pending.state, ids[count:], words[1:])
-        self._add(here, label, Weight(ids=ids[:count]), rest)
+        self.add(here, label, Weight(ids=ids[:count]), rest)
 
     def _phone_length(self, ids: tuple[int, ...]) -> int:
         """How many ids the first phone has; 0 where it may go on."""
         known = self._transitions
         for place, number in enumerate(ids):
             if known.phone[number] != known.phone[ids[0]]:
-                self._fail(
+                self.fail(
                     "Phone changed before final transition-id found [broken lattice or"
                     " mismatched model or wrong --reorder option?]"
                 )
@@ -154,10 +130,10 @@ class _Aligner:
         """What waits at the end must be one whole phone."""
         known = self._transitions
         if any(known.phone[number] != known.phone[ids[0]] for number in ids):
-            self._fail("Mismatch in phone: error in lattice or mismatched transition model?")
+            self.fail("Mismatch in phone: error in lattice or mismatched transition model?")
         last = sum(known.is_last[number] for number in ids)
         if ids and last != 1:
-            self._fail(
+            self.fail(
                 f"Problem phone-aligning lattice: saw {last} final-states in last phone in"
                 " lattice (forced out?) Producing partial lattice."
             )

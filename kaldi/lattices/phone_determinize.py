@@ -1,4 +1,4 @@
-"""From the lattice of a search to a compact one: determinised with phones, then with words.
+"""From the lattice of a search to a compact one: determinized with phones, then with words.
 
 The first pass makes phones labels beside the words. Its result has the words' paths still more than
 once, but its sets of states are small, where those of words alone may grow beyond all bounds.
@@ -13,15 +13,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...framework.base.errors import OpscopeError, ShapeError
-from ...nnet3.files.transition_model import TransitionModel
-from ...nnet3.lattices.lattice import CompactLattice, top_sorted
-from ..search.raw_lattice import RawLattice
-from .determinise import DeterminiseOptions, determinise
-from .minimise import minimised, strings_pushed, weights_pushed
+from ..files.transition_model import TransitionModel
+from .determinize import DeterminiseOptions, determinize
+from .lattice import CompactLattice, top_sorted
+from .minimize import minimized, strings_pushed, weights_pushed
 from .plain import PlainLattice, from_lattice, from_raw, to_lattice
+from .raw_lattice import RawLattice
 
 
-class Determinised(NamedTuple):
+class Determinized(NamedTuple):
     """A lattice, the beam that it was made with, and whether it is the one that was asked for."""
 
     lattice: CompactLattice
@@ -38,13 +38,13 @@ def phone_starts(model: TransitionModel) -> list[int]:
     return [0 if loop else begun[state] for state, loop in pairs]
 
 
-def determinised(
+def determinized(
     lattice: RawLattice | CompactLattice | PlainLattice,
     beam: float,
     starts: Sequence[int] | None = None,
     options: DeterminiseOptions | None = None,
     warn: Callable[[str], None] | None = None,
-) -> Determinised:
+) -> Determinized:
     """For each sequence of words the best path, of those within `beam` of the best one.
 
     Args:
@@ -65,28 +65,31 @@ def determinised(
         plain = from_raw(lattice) if isinstance(lattice, RawLattice) else from_lattice(lattice)
     if plain.rest()[0] == math.inf:
         raise ShapeError("the lattice is empty: it has no path")
-    reached, complete = beam, True
+    reached = beam
+    complete = True
     end_ids: list[tuple[int, ...]] | None = None
     if options.phone_determinize:
         if starts is None:
             raise OpscopeError("a pass with phones needs phone_starts(model), or turn it off")
         with_phones, base = _with_phones(plain, starts)
-        found = determinise(with_phones, beam, options)
+        found = determinize(with_phones, beam, options)
         plain = _without_phones(found.lattice, found.end_ids, base)
-        reached, complete = min(reached, found.beam), found.complete
+        reached = min(reached, found.beam)
+        complete = found.complete
     if options.word_determinize:
-        found = determinise(plain, beam, options)
+        found = determinize(plain, beam, options)
         plain, end_ids = found.lattice, found.end_ids
-        reached, complete = min(reached, found.beam), complete and found.complete
+        reached = min(reached, found.beam)
+        complete = complete and found.complete
     made = top_sorted(to_lattice(plain, end_ids))
     if options.minimize:
-        made = minimised(weights_pushed(strings_pushed(made)), options.delta)
+        made = minimized(weights_pushed(strings_pushed(made)), options.delta)
     if not complete and warn is not None:
         warn(
-            f"the lattice was determinised with a beam of {reached:.4g} in place of {beam:g}: more"
+            f"the lattice was determinized with a beam of {reached:.4g} in place of {beam:g}: more"
             f" would need more than max_mem={options.max_mem} or max_arcs={options.max_arcs}"
         )
-    return Determinised(made, reached, complete)
+    return Determinized(made, reached, complete)
 
 
 def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLattice, int]:
@@ -110,7 +113,8 @@ def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLatti
                 if label:
                     behind.setdefault(target, []).append((state, place))
     made = PlainLattice()
-    number, extra = [0] * len(plain.arcs), {}
+    number = [0] * len(plain.arcs)
+    extra = {}
     for state in range(len(plain.arcs)):
         for key in behind.get(state, ()):
             extra[key] = made.add_state()

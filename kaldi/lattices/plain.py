@@ -1,4 +1,4 @@
-"""Lattices as tuples: what determinisation reads and makes, small and quick to follow."""
+"""Lattices as tuples: what determinization reads and makes, small and quick to follow."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, single, split, top_sorted
-from ...nnet3.lattices.operations import connected
-from ..search.raw_lattice import RawLattice
+from .lattice import Arc, CompactLattice, Weight, single, split, top_sorted
+from .operations import connected
+from .raw_lattice import RawLattice
 from .unfold import check_lattice
 
 PlainArc = tuple[int, int, tuple[int, ...], float, float]

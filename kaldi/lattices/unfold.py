@@ -1,4 +1,4 @@
-"""What both word aligners share: every path followed with what it brought and no arc has yet."""
+"""What the aligners of words and of phones share: paths followed with what no arc has yet."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Generic, TypeVar
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.untrusted.limits import check_limit
-from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, topological_order
-from ...nnet3.lattices.operations import connected, without_epsilons
-from ...nnet3.lattices.transition_ids import TransitionIds
+from .lattice import Arc, CompactLattice, Weight, topological_order
+from .operations import connected, without_epsilons
+from .transition_ids import TransitionIds
 
 Pending = TypeVar("Pending", bound=Hashable)
 
@@ -23,14 +23,15 @@ class Unfolding(Generic[Pending]):
     """A lattice in the making, with a state for each place in another one and what is pending.
 
     Args:
+        unit: what the new lattice is aligned with, for errors.
         warn: takes what is wrong with a lattice; only the first fault is told.
         most: states of the new lattice at most; by default those of the limit `lattice`.
     """
 
-    def __init__(self, warn: Callable[[str], None], most: int | None = None) -> None:
+    def __init__(self, unit: str, warn: Callable[[str], None], most: int | None = None) -> None:
         self.made = CompactLattice()
         self.failed = False
-        self._warn, self._most = warn, most
+        self._unit, self._warn, self._most = unit, warn, most
         self._number: dict[Pending, int] = {}
         self._stack: list[Pending] = []
 
@@ -46,11 +47,12 @@ class Unfolding(Generic[Pending]):
         if number is None:
             number = self._number[pending] = self.made.add_state()
             if self._most is None:
-                check_limit("lattice", number, "the states of the word-aligned lattice")
+                what = f"the states of the {self._unit}-aligned lattice"
+                check_limit("lattice", number + 1, what)
             elif number >= self._most:
                 raise ShapeError(
-                    f"the word-aligned lattice has more than {self._most} states: do lattice, model"
-                    " and lexicon belong together?"
+                    f"the {self._unit}-aligned lattice has more than {self._most} states: do"
+                    " lattice, model and lexicon belong together?"
                 )
             self._stack.append(pending)
         return number
@@ -73,10 +75,10 @@ class Unfolding(Generic[Pending]):
     def finished(self, labels: dict[int, int]) -> CompactLattice:
         """Without empty arcs and dead ends, and with the labels SILENCE and PARTIAL replaced."""
         lattice = without_epsilons(connected(self.made)) if self.made.states else self.made
-        return relabelled(lattice, labels)
+        return relabeled(lattice, labels)
 
 
-def relabelled(lattice: CompactLattice, labels: dict[int, int]) -> CompactLattice:
+def relabeled(lattice: CompactLattice, labels: dict[int, int]) -> CompactLattice:
     """With some labels replaced by others."""
     return CompactLattice(
         lattice.start,

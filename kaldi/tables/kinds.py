@@ -9,6 +9,7 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -16,10 +17,10 @@ import numpy as np
 from ...framework.base.errors import FormatError, nearest
 from ..files import matrix_io
 from ..files.compressed import CompressedMatrix
-from ..files.examples import NnetExample
 from ..files.kaldi_io import Reader, Writer
 from ..files.posterior import Posterior
 from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
+from . import KIND_MODULES
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z", re.A)
@@ -46,7 +47,7 @@ class Kind:
     """One kind of value.
 
     Attributes:
-        name: its name in `KINDS`.
+        name: its name in `all_kinds()`.
         read: reads a value from a reader that has passed the header.
         write: to a writer that has written the header.
         cut: cuts a value to a range such as `0:9,0:2`, where the kind has ranges.
@@ -79,7 +80,8 @@ class Kind:
         try:
             return self.read(reader)
         except FormatError as error:
-            failed, reader.offset = reader.offset, begin
+            failed = reader.offset
+            reader.offset = begin
             other = _OPENINGS.get(reader.peek_token())
             reader.offset = failed
             if other is None or self.name in other[1]:
@@ -254,23 +256,12 @@ def _read_compressed(reader: Reader) -> CompressedMatrix:
     return CompressedMatrix.compress(matrix_io.read_matrix(reader))
 
 
-# Functions whose modules are loaded once such a value is read or written.
-
-
-def _write_value(writer: Writer, value: Any) -> None:
+def write_value(writer: Writer, value: Any) -> None:
+    """Write a value that writes itself."""
     value.write(writer)
 
 
-def _read_chain_example(reader: Reader) -> Any:
-    from ..chain.examples import NnetChainExample
-
-    return NnetChainExample.read(reader)
-
-
-def _read_supervision(reader: Reader) -> Any:
-    from ..chain.supervision import Supervision
-
-    return Supervision.read(reader)
+# Functions whose modules are loaded once such a value is read or written.
 
 
 def _read_fst(reader: Reader) -> Any:
@@ -319,10 +310,7 @@ _ALL = (
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
     Kind("int_pair_vector", _read_pairs, _write_pairs),
-    Kind("posterior", Posterior.read, _write_value),
-    Kind("example", NnetExample.read, _write_value),
-    Kind("chain_example", _read_chain_example, _write_value),
-    Kind("supervision", _read_supervision, _write_value),
+    Kind("posterior", Posterior.read, write_value),
     Kind("fst", _read_fst, _write_fst, header=False, own_header=True),
     Kind("lattice", _read_lattice, _write_lattice, header=False, own_header=True),
     Kind(
@@ -339,9 +327,13 @@ _ALL = (
     Kind("token", _read_word, _write_word, header=False),
     Kind("token_vector", _read_words, _write_words, header=False),
 )
-KINDS = {kind.name: kind for kind in _ALL}
-_GUESSES = ("example", "chain_example", "supervision", "array", "general_matrix", "int_vector")
-_GUESSES += ("posterior", "int", "float", "bool")
+_KINDS = {kind.name: kind for kind in _ALL}
+_GUESSES = ("array", "general_matrix", "int_vector", "posterior", "int", "float", "bool")
+
+
+def all_kinds() -> dict[str, Kind]:
+    """Every kind by its name: those of higher floors first, of `KIND_MODULES`."""
+    return {kind.name: kind for name in KIND_MODULES for kind in import_module(name).KINDS} | _KINDS
 
 
 def guess_kind(reader: Reader) -> Kind:
@@ -354,18 +346,20 @@ def guess_kind(reader: Reader) -> Kind:
         FormatError: this is no value that is known.
     """
     start = reader.offset
-    names = _GUESSES
+    kinds = all_kinds()
+    names = [*(name for name in kinds if name not in _KINDS), *_GUESSES]
     if bytes(reader.data[start : start + 1]) != b"\0":
-        names += ("token", "token_vector")
+        names += ["token", "token_vector"]
     for name in names:
         try:
-            KINDS[name].read_value(reader)
+            kinds[name].read_value(reader)
             if _key_or_end(reader):
-                return KINDS[name]
+                return kinds[name]
         except FormatError:
             continue
         finally:
-            reader.offset, reader.binary = start, False
+            reader.offset = start
+            reader.binary = False
     raise reader.error("no value of a known kind stands here")
 
 
@@ -384,6 +378,7 @@ def kind_of(kind: str | Kind) -> Kind:
     """
     if isinstance(kind, Kind):
         return kind
-    if kind not in KINDS:
-        raise FormatError(f"there is no kind of table {kind!r}{nearest(kind, KINDS)}")
-    return KINDS[kind]
+    kinds = _KINDS if kind in _KINDS else all_kinds()
+    if kind not in kinds:
+        raise FormatError(f"there is no kind of table {kind!r}{nearest(kind, kinds)}")
+    return kinds[kind]

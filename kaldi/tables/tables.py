@@ -90,7 +90,8 @@ def read_table(
     """
     check_kind(rspecifier, str, "rspecifier")
     specifier = ReadSpecifier.parse(rspecifier)
-    kind, files = kind_of(kind), Files(pipes)
+    kind = kind_of(kind)
+    files = Files(pipes)
     if specifier.source == "scp":
         return _script_values(read_script(files, specifier.name), kind, files, specifier)
     if is_stream(specifier.name, pipes=pipes):
@@ -141,7 +142,8 @@ class RandomAccessTable:
         self, rspecifier: str, kind: str | Kind, *, utt2spk: str = "", pipes: Pipes = None
     ) -> None:
         self._specifier = ReadSpecifier.parse(rspecifier)
-        self._kind, self._files = kind_of(kind), Files(pipes)
+        self._kind = kind_of(kind)
+        self._files = Files(pipes)
         self._map = RandomAccessTable(utt2spk, "token", pipes=pipes) if utt2spk else None
         self._places: dict[str, int | ScriptLine] = {}
         self._last: tuple[str, Any] = ("", None)
@@ -404,7 +406,8 @@ def streamed_entries(
     """
     name = specifier.name or "-"
     with open_stream(name, pipes=pipes) as file:
-        piece, ended = _PIECE, False
+        piece = _PIECE
+        ended = False
         reader = Reader(b"", name=name if name != "-" else "standard input", binary=False)
         while not ended:
             begin = reader.offset

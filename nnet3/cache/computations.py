@@ -22,7 +22,7 @@ Computed = tuple[ComputationRequest, Computation]
 
 
 class CachingCompiler:
-    """Compiles and optimises requests for one network.
+    """Compiles and optimizes requests for one network.
 
     Args:
         nnet: the network; its structure must not change meanwhile.

@@ -4,7 +4,7 @@
     JSON        names of commands and storages, precomputed indexes
     tables      int64: arrays (dtype, rows, columns, differences), matrices, sub-matrices, commands;
                 float64: the factors of commands
-    arrays      row numbers, and the indexes of matrices as differences of neighbouring rows
+    arrays      row numbers, and the indexes of matrices as differences of neighboring rows
 
 All of it is compressed. What a file says is checked here as far as it names something by number;
 that it is whole, a checksum tells. `lower/command_dialect.py` has the form that people read.
@@ -16,7 +16,7 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,7 +27,7 @@ from ..compiler.command import Command
 from ..compiler.computation import Computation, MatrixInfo, submatrices_of
 from ..graph.topology import Topology
 from ..index.indexes import LazyIndexes
-from ..lower.command_dialect import FIELD_KINDS, INDEXES
+from ..lower.command_dialect import INDEX_FIELDS, INDEXES
 
 MOST_BYTES: Final = 1 << 26
 """Before compression: what is larger is not kept."""
@@ -93,7 +93,8 @@ class _Writer:
     def _matrix(self, m: MatrixInfo) -> tuple[int, ...]:
         number, sequences = -1, 0
         if m.listed is not None:
-            number, sequences = self._add(m.listed.indexes, differences=True), m.listed.sequences
+            number = self._add(m.listed.indexes, differences=True)
+            sequences = m.listed.sequences
         return m.rows, m.cols, int(m.contiguous), int(m.is_deriv), m.node, number, sequences
 
     def _command(self, c: Command) -> tuple[int, ...]:
@@ -115,10 +116,9 @@ class _Writer:
         if INDEXES.get(kind) is not type(value):
             raise FormatError(f"precomputed indexes of the kind {kind}")
         told: dict[str, Any] = {"kind": kind}
-        for field in fields(value):
-            found = getattr(value, field.name)
-            is_array = FIELD_KINDS[str(field.type)] == "tensor"
-            told[field.name] = self._add(found) if is_array else np.array(found).tolist()
+        for field, wanted in INDEX_FIELDS[kind].items():
+            found = getattr(value, field)
+            told[field] = self._add(found) if wanted == "tensor" else np.array(found).tolist()
         return told
 
     def _add(self, array: np.ndarray, differences: bool = False) -> int:
@@ -135,7 +135,8 @@ class _Writer:
 
 class _Reader:
     def __init__(self, data: bytes, topology: Topology, what: str) -> None:
-        self.what, self.at = what, 0
+        self.what = what
+        self.at = 0
         self.data = self._unpacked(data)
         (length,) = _LENGTH.unpack(self._take(_LENGTH.size))
         try:
@@ -241,8 +242,11 @@ class _Reader:
     def _command(self, alpha: float, kind: int, *numbers: int) -> Command:
         target, source, node, step, precomputed, a, b, c, d, rows, flags, storage = numbers
         listed = self._array(rows) if rows >= 0 else None
-        name, deriv = self.types[kind], (a, b, c, d)
-        stats, memo, stored = bool(flags & 1), bool(flags & 2), self.types[storage]
+        name = self.types[kind]
+        deriv = (a, b, c, d)
+        stats = bool(flags & 1)
+        memo = bool(flags & 2)
+        stored = self.types[storage]
         return Command(
             name, target, source, alpha, listed, node, step, precomputed, deriv, stats, memo, stored
         )
@@ -254,17 +258,18 @@ class _Reader:
             return self._array(value)
         if not isinstance(value, dict) or value.get("kind") not in INDEXES:
             self._refuse("precomputed indexes of no known kind")
-        kind, given = INDEXES[value["kind"]], {}
-        for field in fields(kind):
-            found, wanted = value.get(field.name), FIELD_KINDS[str(field.type)]
+        kind = INDEXES[value["kind"]]
+        given = {}
+        for field, wanted in INDEX_FIELDS[value["kind"]].items():
+            found = value.get(field)
             numbers: Sequence[Any] = found if isinstance(found, list) else [found]
             if not all([type(one) is int for one in numbers]):
-                self._refuse(f"{value['kind']} without whole numbers in {field.name!r}")
+                self._refuse(f"{value['kind']} without whole numbers in {field!r}")
             if (wanted == "ints") != isinstance(found, list):
-                self._refuse(f"{value['kind']} with a wrong {field.name!r}")
+                self._refuse(f"{value['kind']} with a wrong {field!r}")
             if wanted == "tensor":
                 found = self._array(numbers[0])
-            given[field.name] = tuple(numbers) if wanted == "ints" else found
+            given[field] = tuple(numbers) if wanted == "ints" else found
         return kind(**given)
 
     def _array(self, number: int) -> np.ndarray:

@@ -26,8 +26,8 @@ from ...framework.ir.messages import (
     to_message,
 )
 from ...framework.ir.op_list import OpList
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ...proto import net_pb2 as pb
-from ..files.kaldi_io import Reader, Writer
 from ..graph.request import ComputationRequest
 from ..lower.command_dialect import from_desc, to_desc
 from ..network.nnet import Nnet

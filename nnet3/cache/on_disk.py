@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from ... import __version__
-from ...framework.base import settings
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.settings import read_options, switch
 from ...framework.fusion import library_files
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE
@@ -77,7 +77,7 @@ def kept(
 
 def _folder() -> Path | None:
     """Where to look; None where nothing may be left out: checks, and reports of compilation."""
-    if not settings.is_on("OPSCOPE_KEEP_COMPUTATIONS") or settings.is_on("OPSCOPE_VERIFY"):
+    if switch("OPSCOPE_KEEP_COMPUTATIONS") != "1" or read_options().verify:
         return None
     return library_files.cache_folder() if VERBOSE.get() is None else None
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..fst.fst import Fst
+from ...kaldi.fst.fst import Fst
 from .denominator import DenominatorGraph
 from .supervision import Supervision, check_labels
 
@@ -36,7 +36,7 @@ def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
     arcs, weights, finals = [], [], []
     for number, fst in enumerate(supervision.fsts):
         check_labels(fst)
-        columns = (np.full(fst.arcs, number), fst.source(), fst.nextstate, fst.ilabel)
+        columns = (np.full(len(fst.arcs), number), fst.source(), fst.nextstate, fst.ilabel)
         arcs.append(np.stack(columns, axis=1))
         weights.append(fst.weight)
         finals.append(np.stack([np.full(fst.states, number), fst.final], axis=1))

@@ -1,4 +1,4 @@
-"""Supervisions of chunks: cut out of an utterance's, and weighted by the normalisation FST.
+"""Supervisions of chunks: cut out of an utterance's, and weighted by the normalization FST.
 
 Source: `SupervisionSplitter` and `AddWeightToSupervisionFst` in Kaldi's
 `chain/chain-supervision.cc`.
@@ -11,13 +11,13 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..fst.acceptors import Matcher, compose, connect, determinize, minimize
-from ..fst.epsilons import remove_epsilons
-from ..fst.fst import Fst
+from ...kaldi.fst.acceptors import Matcher, compose, connect, determinize, minimize
+from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.fst import Fst
 from .supervision import Supervision, breadth_first, state_times
 
 _MOST_STATES = 200000
-"""An FST that grows beyond this in determinisation is given up."""
+"""An FST that grows beyond this in determinization is given up."""
 
 
 class SupervisionSplitter:
@@ -74,17 +74,17 @@ class SupervisionSplitter:
 
 
 def normalized(supervision: Supervision, normalization: Matcher | Fst) -> Supervision | None:
-    """With the weights of the normalisation FST, an acceptor of sequences of pdfs counted from 1.
+    """With the weights of the normalization FST, an acceptor of sequences of pdfs counted from 1.
 
     Returns:
-        None where the two have no path in common, or determinisation leads too far.
+        None where the two have no path in common, or determinization leads too far.
 
     Raises:
         ShapeError: of the supervision of more than one sequence, or an FST has a loop that it
             should not have.
     """
     if supervision.num_sequences != 1:
-        raise ShapeError("merged chain examples cannot be normalised any more")
+        raise ShapeError("merged chain examples cannot be normalized any more")
     fst = connect(remove_epsilons(supervision.fsts[0]))
     if supervision.e2e_fsts:
         weighted = compose(fst, normalization)
@@ -103,7 +103,8 @@ def normalized(supervision: Supervision, normalization: Matcher | Fst) -> Superv
 
 def scaled(fst: Fst, factor: float) -> Fst:
     """With all weights times a factor: probabilities are raised to its power."""
-    weight, final = fst.weight * np.float32(factor), fst.final.copy()
+    weight = fst.weight * np.float32(factor)
+    final = fst.final.copy()
     ends = ~np.isinf(final)
     final[ends] *= np.float32(factor)
-    return replace(fst, weight=weight, final=final)
+    return replace(fst.with_columns(weight=weight), final=final)

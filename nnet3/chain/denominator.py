@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
-from ..fst.fst import Fst
+from ...kaldi.fst.fst import Fst
 from .sparse_product import SparseMatrix
 
 LIMIT = 30.0
@@ -51,7 +51,7 @@ class DenominatorGraph:
         Raises:
             FormatError: it has no states, or labels that are none of 1 to `num_pdfs`.
         """
-        if fst.start < 0 or not fst.arcs:
+        if fst.start < 0 or not len(fst.arcs):
             raise FormatError("the denominator FST is empty")
         if not 0 < fst.ilabel.min() <= fst.ilabel.max() <= num_pdfs:
             low, high = fst.ilabel.min(), fst.ilabel.max()
@@ -98,8 +98,10 @@ class _Transitions:
         key = graph.nextstate.astype(np.int64) * graph.num_pdfs + graph.pdf
         keys, group = np.unique(key, return_inverse=True)
         state, pdf = keys // graph.num_pdfs, keys % graph.num_pdfs
-        count, one = len(keys), np.ones(len(keys), dtype)
-        numbers, prob = np.arange(count), graph.prob.astype(dtype)
+        count = len(keys)
+        one = np.ones(len(keys), dtype)
+        numbers = np.arange(count)
+        prob = graph.prob.astype(dtype)
         self.into = SparseMatrix(xp, group, graph.source, prob, (count, graph.states))
         self.back = SparseMatrix(xp, graph.source, group, prob, (graph.states, count))
         self.to_states = SparseMatrix(xp, state, numbers, one, (graph.states, count))
@@ -134,7 +136,7 @@ def denominator(
 
     Args:
         graph: the denominator graph.
-        output: of the network (unnormalised log-likelihoods), [frames * sequences, pdfs]; row
+        output: of the network (unnormalized log-likelihoods), [frames * sequences, pdfs]; row
             t * sequences + s is frame t of sequence s. float32 or float64.
         leaky: Kaldi's leaky-hmm-coefficient, above 0 and below 1.
         posterior: whether posteriors are wanted.

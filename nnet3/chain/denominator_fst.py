@@ -10,19 +10,19 @@ from collections.abc import Callable
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ..files.context_dependency import ContextDependency
-from ..files.transition_model import TransitionModel
-from ..fst.acceptors import connect
-from ..fst.epsilons import remove_epsilons
-from ..fst.fst import Fst
-from ..fst.operations import relabel, renumber, reverse, sort_arcs
-from ..fst.partition import minimize_unpushed
-from ..fst.pushing import push_special
+from ...kaldi.files.context_dependency import ContextDependency
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.acceptors import connect
+from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.operations import relabel, renumber, reverse, sort_arcs
+from ...kaldi.fst.partition import minimize_unpushed
+from ...kaldi.fst.pushing import push_special
 from .denominator import DenominatorGraph
 from .hmm_graph import PhoneHmms, in_context, with_hmms
 
 _PASSES = 3
-_WEIGHT_STEP = 10 / 1024  # weights this near are the same to the minimisation
+_WEIGHT_STEP = 10 / 1024  # weights this near are the same to the minimization
 _PUSH_DELTA = 0.01 / 1024
 _LARGEST = 100.0
 _FEW = 3  # arcs of a state that has few of them
@@ -61,7 +61,7 @@ def denominator_fst(
     log(f"Number of states and arcs in transition-id FST is {_size(fst)}")
     fst = remove_epsilons(fst)
     log(f"{_TOLD} removing epsilons is {_size(fst)}")
-    if not fst.arcs:
+    if not len(fst.arcs):
         raise FormatError("no path of the phone language model has a phone in it")
     fst = _by_transitions(_minimized(fst, log, warn))
     _tell(fst, int(hmms.pdf.max()) + 1, log, warn)
@@ -72,7 +72,7 @@ _TOLD = "Number of states and arcs in transition-id FST after"
 
 
 def _size(fst: Fst) -> str:
-    return f"{fst.states} and {fst.arcs}"
+    return f"{fst.states} and {len(fst.arcs)}"
 
 
 def _minimized(fst: Fst, log: Log, warn: Log) -> Fst:
@@ -112,8 +112,8 @@ def _tell(fst: Fst, num_pdfs: int, log: Log, warn: Log) -> None:
     entering = np.bincount(fst.nextstate, minlength=fst.states)
     few = [int((arcs <= _FEW).sum()) for arcs in (entering, np.diff(fst.begin))]
     log(
-        f"Number of states is {fst.states} and arcs {fst.arcs}; number of states with in-degree <="
-        f" {_FEW} is {few[0]} and with out-degree <= {_FEW} is {few[1]}"
+        f"Number of states is {fst.states} and arcs {len(fst.arcs)}; number of states with"
+        f" in-degree <= {_FEW} is {few[0]} and with out-degree <= {_FEW} is {few[1]}"
     )
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..files import matrix_io
+from ...kaldi.files import matrix_io
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ..files.examples import NnetIo
 from ..files.index_io import read_indexes, write_indexes
-from ..files.kaldi_io import Reader, Writer
 from .supervision import Supervision, merge_supervision
 
 _SHORTEST = len("<NnetIo> a <I1V> ")

@@ -13,10 +13,10 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
-from ..files.context_dependency import ContextDependency
-from ..files.transition_model import TransitionModel
-from ..fst.acceptors import Arc, States, acceptor
-from ..fst.fst import Fst
+from ...kaldi.files.context_dependency import ContextDependency
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.acceptors import Arc, States, acceptor
+from ...kaldi.fst.fst import Fst
 
 Window = tuple[int, ...]
 """A phone with those around it; 0 beyond either end of the utterance."""
@@ -46,12 +46,14 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
         raise FormatError(f"phone {strange[0]} of the phone language model is none of the model's")
     if tree.width > _WIDEST:
         raise FormatError(f"the tree's window has {tree.width} phones, at most {_WIDEST} are known")
-    states, behind = States(lm), lm.states
+    states = States(lm)
+    behind = lm.states
     ahead = tree.width - 1 - tree.central  # phones of the window behind the central one
     windows: list[Window] = [()]
     labels: dict[Window, int] = {}
     first = (lm.start, (0,) * (tree.width - 1))
-    number, waiting = {first: 0}, [first]
+    number = {first: 0}
+    waiting = [first]
     arcs: list[list[Arc]] = []
     final: list[float] = []
 
@@ -72,7 +74,8 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
         else:
             final.append(float(lm.final[state]))
         for phone, weight, target in () if done else leaving(state):
-            following, label = history, 0
+            following = history
+            label = 0
             if phone:
                 whole = (*history, phone)
                 following = whole[1:]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..fst.fst import Fst
+from ...kaldi.fst.fst import Fst
 from .supervision import Supervision, check_labels, state_times
 
 
@@ -49,15 +49,20 @@ class Numerator:
         begins = np.flatnonzero(alone)
         stops = np.concatenate([begins[1:], ends])
         if supervision.e2e_fsts:
-            begins, stops = np.flatnonzero(times == 0), ends
+            begins = np.flatnonzero(times == 0)
+            stops = ends
         stop_of = np.full(states, -1)
         stop_of[stops] = states + np.arange(len(stops))
         target = np.where(stop_of[arcs.target] >= 0, stop_of[arcs.target], arcs.target)
         segment = np.searchsorted(begins, arcs.source, side="right") - 1
         step = times[arcs.source] - times[begins][segment]
-        self._begins, self._states, self._segments = begins, states, len(begins)
+        self._begins = begins
+        self._states = states
+        self._segments = len(begins)
         self._score = arcs.score
-        self._source, self._target, self._segment = arcs.source, target, segment
+        self._source = arcs.source
+        self._target = target
+        self._segment = segment
         self._forward = _layers(step, arcs.source, target)
         self._backward = _layers(step, target, arcs.source)[::-1]
         real = np.flatnonzero(arcs.row >= 0)

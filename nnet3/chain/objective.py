@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.option_fields import option
 from .denominator import LIMIT, DenominatorGraph, denominator
 from .numerator import numerator
 from .supervision import Supervision
@@ -26,20 +27,19 @@ class ChainOptions:
 
     Attributes:
         l2_regularize: half of it times the square of the output is subtracted.
-        out_of_range_regularize: scale of the pull on outputs beyond [-30, 30].
         leaky_hmm_coefficient: what flows at each frame from every state to the initial ones.
-        xent_regularize: scale of the cross-entropy objective of the output `...-xent`.
-        lwf_scale, lwf_den_scale: scales of learning without forgetting: of the cross-entropy with
-            posteriors of another network, and of that less the denominator's log-probability.
-            Source: arXiv 2110.07055.
+        lwf_scale, lwf_den_scale: of the cross-entropy with posteriors of another network, and of
+            that less the denominator's log-probability. Source: arXiv 2110.07055.
     """
 
-    l2_regularize: float = 0.0
-    out_of_range_regularize: float = 0.01
-    leaky_hmm_coefficient: float = 1e-5
-    xent_regularize: float = 0.0
-    lwf_scale: float = 0.0
-    lwf_den_scale: float = 0.0
+    l2_regularize: float = option(0.0, "L2 regularization of the network's output")
+    out_of_range_regularize: float = option(
+        0.01, "How much outputs beyond [-30,30] are pulled back"
+    )
+    leaky_hmm_coefficient: float = option(1e-5, "Flow from each HMM state to all others")
+    xent_regularize: float = option(0.0, "Scale of the cross-entropy objective of 'output-xent'")
+    lwf_scale: float = option(0.0, "Learning without forgetting: scale of the examples' posteriors")
+    lwf_den_scale: float = option(0.0, "The same, less the denominator's log-probability")
 
     @property
     def uses_posteriors(self) -> bool:
@@ -53,7 +53,7 @@ class ChainObjective:
 
     Attributes:
         objective: log-probability of the supervision less that of everything, times the weight.
-        l2_term: what l2 regularisation adds.
+        l2_term: what l2 regularization adds.
         weight: of all frames.
         deriv: with respect to the output, [rows, pdfs]; None if not wanted.
         xent_deriv: posteriors of the supervision times the weight: the targets of the

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import to_host
+from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -16,6 +17,7 @@ from .objective import ChainOptions, chain_objective
 
 _SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
 _GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
+_XENT = ("xent_output", "xent_deriv", "xent_totals")
 
 
 def _rule(s: ShapeArgs) -> None:
@@ -35,7 +37,10 @@ def _rule(s: ShapeArgs) -> None:
     s.set("totals", ((3,), np.dtype(np.float64)))
     if s.has("posteriors"):
         s.same_shape("outputs and posteriors", shape, s["posteriors"])
-    if s.has("xent_deriv"):
+    present = [slot for slot in _XENT if s.has(slot)]
+    if present and len(present) < len(_XENT):
+        raise ShapeError(f"want all of {', '.join(_XENT)} or none, not {', '.join(present)} alone")
+    if present:
         s.set("xent_deriv", (s.same_shape("outputs", shape, s["xent_output"]), dtype))
         s.set("xent_totals", ((2,), np.dtype(np.float64)))
 
@@ -44,7 +49,7 @@ chain = operator(
     "nnet3.chain_objective",
     doc="LF-MMI: the log-probability of the supervision's paths less that of all paths of the"
     " denominator graph. totals: the weight of the frames, the objective, and the L2"
-    " regularisation term; xent_totals: the weight, and the cross-entropy objective of xent_output,"
+    " regularization term; xent_totals: the weight, and the cross-entropy objective of xent_output,"
     " float64. Half of the runs that train, chosen at random, also pull outputs beyond [-30, 30]"
     " back, with twice the scale.",
     inputs=[

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.limits import check_limit
-from .lattice import CompactLattice, single
-from .operations import state_times
+from ...kaldi.lattices.lattice import CompactLattice, single
+from ...kaldi.lattices.operations import state_times
 
 PhoneArc = tuple[int, float, int]
 """Phone, weight, next state."""
@@ -54,7 +54,8 @@ class Tolerances:
 
     def span(self, begin: int, end: int, length: int) -> range:
         """The frames of output on which a phone from `begin` to before `end` may stand."""
-        first, last = max(0, begin - self.left), min(length, end + self.right)
+        first = max(0, begin - self.left)
+        last = min(length, end + self.right)
         return range(self.frames(first), self.frames(last))
 
 

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..fst.fst import Fst
+from ...framework.base.option_fields import option
+from ...kaldi.fst.fst import Fst
 
 _END = 0  # the phone before the first and behind the last one
 _STAGES = 4  # likelihoods in the queue are computed anew between them
@@ -31,14 +32,17 @@ class PhoneLmOptions:
     """Kaldi's LanguageModelOptions.
 
     Attributes:
-        ngram_order: of the longest n-grams, 2 or more.
-        num_extra_lm_states: how many states may stay besides those that are never dissolved.
+        ngram_order: 2 or more.
         no_prune_ngram_order: states with histories shorter than this are never dissolved.
     """
 
-    ngram_order: int = 4
-    num_extra_lm_states: int = 1000
-    no_prune_ngram_order: int = 3
+    ngram_order: int = option(4, "Order of the longest n-grams")
+    num_extra_lm_states: int = option(
+        1000, "How many states to keep besides those of --no-prune-ngram-order"
+    )
+    no_prune_ngram_order: int = option(
+        3, "Order of the n-grams whose states are all kept; best the width of the tree's window"
+    )
 
     def __post_init__(self) -> None:
         """Check the values. Raises ShapeError: they do not fit each other."""
@@ -194,7 +198,9 @@ class _Estimation:
             "Note: perplexity on unseen data will be infinity as there is no smoothing.  This is by"
             " design, to reduce the number of arcs."
         )
-        self._log(f"Created phone language model with {made.states} states and {made.arcs} arcs.")
+        self._log(
+            f"Created phone language model with {made.states} states and {len(made.arcs)} arcs."
+        )
         return made
 
     def _nearest(self, history: tuple[int, ...]) -> int:
@@ -267,8 +273,12 @@ class _Estimation:
         for phone, count in state.counts.items():
             into.counts[phone] = into.counts.get(phone, 0) + count
         into.total += state.total
-        state.counts, state.total, state.reachable, state.queued = {}, 0, 0, False
-        was_queued, into.queued = into.queued, self._may_go(into)
+        state.counts = {}
+        state.total = 0
+        state.reachable = 0
+        state.queued = False
+        was_queued = into.queued
+        into.queued = self._may_go(into)
         if into.queued and not was_queued:
             heapq.heappush(self._queue, (-self._change(state.backoff), -state.backoff))
 

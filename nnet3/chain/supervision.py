@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..files.kaldi_io import Reader, Writer
-from ..fst.epsilons import remove_epsilons
-from ..fst.fst import Fst
-from ..fst.fst_io import read_fst, write_fst
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst_io import read_fst, write_fst
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class Supervision:
             row t * num_sequences + s is frame t of sequence s.
         frames_per_sequence: frames (after subsampling) of each.
         label_dim: how many pdfs there are; labels of the FSTs are pdfs counted from 1. Label 0,
-            which stands for no frame, occurs before normalisation only.
+            which stands for no frame, occurs before normalization only.
         fst: one acyclic acceptor, sorted by time, for the sequences one after the other.
         e2e_fsts: instead of it, one acceptor of any form for each sequence (flat start).
         alignment_pdfs: the pdf of each frame where it is known, int32; may be empty.
@@ -67,7 +67,8 @@ class Supervision:
                 found.e2e_fsts.append(read_fst(reader))
             reader.expect_token("</Fsts>")
             if len(found.e2e_fsts) != found.num_sequences:
-                have, want = len(found.e2e_fsts), found.num_sequences
+                have = len(found.e2e_fsts)
+                want = found.num_sequences
                 raise reader.error(f"{have} FSTs for {want} sequences", start)
         else:
             found.fst = read_fst(reader)
@@ -76,7 +77,7 @@ class Supervision:
             found.alignment_pdfs = reader.read_int_vector()
         reader.expect_token("</Supervision>")
         for fst in found.fsts:
-            if fst.arcs and not 0 <= fst.ilabel.min() <= fst.ilabel.max() <= found.label_dim:
+            if len(fst.arcs) and not 0 <= fst.ilabel.min() <= fst.ilabel.max() <= found.label_dim:
                 raise reader.error(f"a label of the FST is none of 0 to {found.label_dim}", start)
             if fst.start != 0:
                 raise reader.error("the FST does not start in state 0", start)
@@ -127,9 +128,9 @@ def check_labels(fst: Fst) -> None:
     """Refuse arcs without a frame.
 
     Raises:
-        ShapeError: there are some, so the chain example that holds the FST was not normalised.
+        ShapeError: there are some, so the chain example that holds the FST was not normalized.
     """
-    if fst.arcs and fst.ilabel.min() <= 0:
+    if len(fst.arcs) and fst.ilabel.min() <= 0:
         raise ShapeError(
             "the FST of a supervision has arcs without a label: nnet3-chain-normalize-egs makes"
             " such chain examples ready for training"
@@ -201,7 +202,7 @@ def _concatenate(fsts: Sequence[Fst]) -> Fst:
     for number, fst in enumerate(fsts):
         shift = offset - (number > 0)
         arc_source = fst.source()
-        inner = arc_source > 0 if number else np.full(fst.arcs, True)
+        inner = arc_source > 0 if number else np.full(len(fst.arcs), True)
         source.append(arc_source[inner] + shift)
         for column, values in ((label, fst.ilabel), (weight, fst.weight)):
             column.append(values[inner])

@@ -20,14 +20,14 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.untrusted.limits import check_limit
-from ..chain.supervision import Supervision, breadth_first
-from ..files.context_dependency import ContextDependency
-from ..files.transition_model import TransitionModel
-from ..fst.acceptors import connect
-from ..fst.fst import Fst
-from .lattice import single
+from ...kaldi.files.context_dependency import ContextDependency
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.acceptors import connect
+from ...kaldi.fst.fst import Fst
+from ...kaldi.lattices.lattice import single
+from ...kaldi.lattices.transition_ids import TransitionIds
 from .phone_graphs import PhoneArc, PhoneGraph
-from .transition_ids import TransitionIds
+from .supervision import Supervision, breadth_first
 
 _Window = tuple[int, ...]
 
@@ -319,7 +319,8 @@ class _Unfolding:
             found = looping + forward if first else forward + looping
             return found[::-1], math.inf
         distance = self._empty_ways(place.node)
-        found, end = looping, math.inf
+        found = looping
+        end = math.inf
         seen: set[_Node | tuple[int, _Node]] = set()
         # Nodes, and HMMs that begin with several arcs, stand behind arcs without labels.
         stack: list[_Node | tuple[int, _Node]] = [place.node]
@@ -339,7 +340,8 @@ class _Unfolding:
                 if not window:
                     stack.append(node)
                     continue
-                hmm, total = maker.hmm(window), single(so_far + weight)
+                hmm = maker.hmm(window)
+                total = single(so_far + weight)
                 if len(maker.hmm_arcs(hmm, 0)) == 1:
                     found = found + self._enter(hmm, 0, total, node)
                 else:

@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..files.transition_model import TransitionModel, Transitions
-from ..fst.acceptors import connect, determinize, minimize
-from ..fst.epsilons import remove_epsilons
-from ..fst.fst import Fst
+from ...kaldi.files.transition_model import TransitionModel, Transitions
+from ...kaldi.fst.acceptors import connect, determinize, minimize
+from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.fst import Fst
 from .supervision import Supervision
 
 
@@ -41,7 +41,7 @@ def unconstrained(
     alignment = transitions.pdf[_draw_path(fst, rng)].astype(np.int32)
     later = fst.source() != fst.start
     label = np.where(transitions.is_loop[fst.ilabel] & later, 0, fst.ilabel).astype(np.int32)
-    forward = _smallest(remove_epsilons(replace(fst, ilabel=label, olabel=label)))
+    forward = _smallest(remove_epsilons(fst.with_columns(ilabel=label, olabel=label)))
     looped = _smallest(connect(_with_loops(forward, transitions)))
     return replace(
         supervision,
@@ -60,7 +60,8 @@ def _smallest(fst: Fst) -> Fst:
 
 def _draw_path(fst: Fst, rng: np.random.Generator) -> list[int]:
     """The labels of a path that takes each way on with equal probability."""
-    state, labels = fst.start, []
+    state = fst.start
+    labels = []
     while True:
         begin, end = int(fst.begin[state]), int(fst.begin[state + 1])
         choice = int(rng.integers(end - begin + (not np.isinf(fst.final[state]))))

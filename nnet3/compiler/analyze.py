@@ -130,7 +130,7 @@ def takes_memory(command: Command, s: int) -> bool:
 class Analysis:
     """The accesses of a computation, by command and by matrix.
 
-    A pass that has one for its result, or only leaves commands out, hands it on (`analysed`).
+    A pass that has one for its result, or only leaves commands out, hands it on (`analyzed`).
     Commands that take or give up the memory of many matrices touch none of them.
 
     Args:
@@ -221,7 +221,7 @@ class Analysis:
         return list(compress(self.commands, remaining))
 
 
-def analysed(computation: Computation) -> Analysis:
+def analyzed(computation: Computation) -> Analysis:
     """The analysis that the pass before has handed on, or a new one."""
     return computation.analysis or Analysis(computation)
 
@@ -245,7 +245,8 @@ class Cover:
         """Add a sub-matrix."""
         _, row, rows, col, cols = part
         begin = self._cut(col) if col else 0
-        last, end = len(self._rows), col + cols
+        last = len(self._rows)
+        end = col + cols
         end = last if end == self._edges[last] else self._cut(end)
         for span in range(begin, end):
             self._rows[span] |= ((1 << rows) - 1) << row

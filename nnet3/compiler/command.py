@@ -233,29 +233,6 @@ class Command:
         """A command of another type on other rows, with the scale of this one."""
         return Command(type, target, source, self.alpha, rows)
 
-    def on_submatrices(
-        self,
-        target: int,
-        source: int,
-        rows: np.ndarray | None = None,
-        deriv: tuple[int, int, int, int] = NO_DERIV,
-    ) -> Command:
-        """The same command on other sub-matrices."""
-        return Command(
-            self.type,
-            target,
-            source,
-            self.alpha,
-            rows,
-            self.node,
-            self.step,
-            self.precomputed,
-            deriv,
-            self.store_stats,
-            self.use_memo,
-            self.storage,
-        )
-
     def without_model_update(self) -> Command:
         """Of a Backprop the command that leaves the parameters and statistics alone."""
         return Command(

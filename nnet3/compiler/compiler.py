@@ -34,7 +34,7 @@ from .steps import NnetStep, NnetSteps
 
 
 class Compiler:
-    """Compiles requests; `compile()` gives the Computation, not optimised nor explicit.
+    """Compiles requests; `compile()` gives the Computation, not optimized nor explicit.
 
     Several requests become segments of one computation: each reads what those before it computed.
 
@@ -104,7 +104,10 @@ class Compiler:
         whole, located = self._whole, self.input_locations
         for step, parts in zip(self.steps.steps, located, strict=True):
             at, columns, is_input, source, _ = step
-            node, rows, value, deriv = nodes[at], columns.size, 0, 0
+            node = nodes[at]
+            rows = columns.size
+            value = 0
+            deriv = 0
             kind, dim = node.kind, node.dim
             if not rows:
                 pass
@@ -141,7 +144,9 @@ class Compiler:
             if len(parts) == 1:
                 parts[0].value, parts[0].deriv = value, deriv
             elif parts:
-                offset, of_value, of_deriv = 0, submatrices[value][0], submatrices[deriv][0]
+                offset = 0
+                of_value = submatrices[value][0]
+                of_deriv = submatrices[deriv][0]
                 for part in parts:
                     dim = part.facts.dim
                     part.value = len(submatrices)
@@ -223,7 +228,8 @@ class Compiler:
         """End the last part; take memory after the inputs and give it back before the outputs."""
         self._last.insert(0, Command.dealloc_matrices(self._without(self._provided)))
         self._end_part()
-        commands, begin = self._commands, 0
+        commands = self._commands
+        begin = 0
         while commands[begin].type == "AcceptInput":
             begin += 1
         commands.insert(begin, Command.alloc_matrices(self._without(self._accepted)))
@@ -237,7 +243,8 @@ class Compiler:
     # Forward
 
     def _forward(self) -> None:
-        nodes, before = self.topology.nodes, 0
+        nodes = self.topology.nodes
+        before = 0
         for number, step in enumerate(self.steps.steps):
             if step.segment != before:
                 before = step.segment
@@ -276,7 +283,8 @@ class Compiler:
             add(Command.set_const(value, part.facts.constant))
         for summand in part.summands:
             if summand.single >= 0:
-                source, alpha = self._values[summand.single], summand.alpha
+                source = self._values[summand.single]
+                alpha = summand.alpha
                 if summand.whole:
                     add(Command("MatrixAdd", value, source, alpha))
                 else:
@@ -337,14 +345,17 @@ class Compiler:
 
     def _backprop(self, number: int, node: int) -> None:
         properties = self.topology.nodes[node].properties
-        values, derivs, request = self._values, self._derivs, self.requests[0]
+        values = self._values
+        derivs = self._derivs
+        request = self.requests[0]
         value_in = values[number - 1] if properties & FLAGS.BACKPROP_NEEDS_INPUT else 0
         value_out = values[number] if properties & FLAGS.BACKPROP_NEEDS_OUTPUT else 0
         stores = request.store_component_stats and (
             request.need_model_derivative or not properties & FLAGS.UPDATABLE
         )
         deriv = value_in, value_out, derivs[number], derivs[number - 1]
-        precomputed, use_memo = self._precomputed.get(number, 0), properties & FLAGS.USES_MEMO
+        precomputed = self._precomputed.get(number, 0)
+        use_memo = properties & FLAGS.USES_MEMO
         self._add(Command.backprop(node, number, deriv, precomputed, bool(stores), bool(use_memo)))
 
     def _backward_part(self, part: InputLocations) -> None:

@@ -87,9 +87,11 @@ def locate(steps: NnetSteps) -> list[list[InputLocations]]:
     queries: list[Query] = []
     table: RowTable | None = None  # for leaves that are more than an offset of a node
     aligned = _AlignedSteps(steps)
-    sums_of, nothing = topology.sums, list[InputLocations]()
+    sums_of = topology.sums
+    nothing = list[InputLocations]()
     for number, step in enumerate(steps.steps):
-        sums, columns = sums_of[step.node], step.columns
+        sums = sums_of[step.node]
+        columns = step.columns
         if not sums or not columns.size:
             located.append(nothing)
             continue
@@ -177,7 +179,9 @@ def _aligned_summand(
     reader = columns.aligned
     if reader is None:
         return None
-    steps, wanted, sources = aligned.steps, reader.moved(t), dict[int, Aligned]()
+    steps = aligned.steps
+    wanted = reader.moved(t)
+    sources = dict[int, Aligned]()
     for number in aligned.read_by(reader, node, wanted):
         source = steps.steps[number].columns.aligned
         if source is None or source.family is not reader.family:

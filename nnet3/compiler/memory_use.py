@@ -58,7 +58,8 @@ def memory_use(computation: Computation) -> MemoryUse:
         for number, matrix in enumerate(computation.matrices)
     ]
     last = len(computation.commands) - 1
-    now, by_command = 0, []
+    now = 0
+    by_command = []
     packed: dict[int, int] = {}
     for number, command in enumerate(computation.commands):
         use = matrices[computation.submatrices[command.target].matrix]

@@ -58,7 +58,7 @@ def report_compressed(to: Verbose, before: Computation, after: Computation) -> N
             to.at(2, f"Memory compression reduced  memory use {words}")
 
 
-def report_optimised(
+def report_optimized(
     to: Verbose, computation: Computation, chunks: int = 0, looped: bool = False
 ) -> None:
     """Tell of a computation after the passes.

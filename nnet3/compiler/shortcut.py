@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,29 @@ def expand(computation: Computation, count: int) -> Computation | None:
         return None
 
 
+class _Place(NamedTuple):
+    """Rows of a matrix: the first one, and how many."""
+
+    row: int
+    rows: int
+
+
+class _Source(NamedTuple):
+    """Where a list's row numbers, those of a sub-matrix for two sequences, are among all.
+
+    Attributes:
+        row, new_row: the sub-matrix's first row in its matrix, for two and for all sequences.
+        stride: rows between one sequence and the next.
+        span, new_span: rows of a block, for two and for all sequences.
+    """
+
+    row: Any
+    new_row: Any
+    stride: Any
+    span: Any
+    new_span: Any
+
+
 class _IrregularError(Exception):
     """The rows of a matrix are not in the order of two equal sequences."""
 
@@ -76,7 +99,7 @@ class _Expander:
         self.lists: dict[int, ExpandedIndexes] = {}
         self.strides = [1]
         self.n = np.arange(count, dtype=np.int32)[:, None, None]
-        self.places: dict[tuple[int, int, int], tuple[int, int]] = {}
+        self.places: dict[tuple[int, int, int], _Place] = {}
 
     def expanded(self) -> Computation:
         """See `expand`."""
@@ -94,17 +117,21 @@ class _Expander:
         return result
 
     def _matrices(self) -> list[MatrixInfo]:
-        _, cols, contiguous, is_deriv, node, listed = zip(*self.before.matrices, strict=True)
-        wide = [self.lists.get(id(few)) or self._expand_list(few) for few in listed[1:]]
+        first, *matrices = self.before.matrices
+        wide = [self.lists.get(id(m.listed)) or self._expand_list(m.listed) for m in matrices]
         self.strides += [each.stride for each in wide]
-        sizes = [0, *(each.size for each in wide)]
-        return matrices_of(zip(sizes, cols, contiguous, is_deriv, node, [None, *wide], strict=True))
+        moved = matrices_of(
+            (w.size, m.cols, m.contiguous, m.is_deriv, m.node, w)
+            for m, w in zip(matrices, wide, strict=True)
+        )
+        return [first._replace(rows=0, listed=None), *moved]
 
     def _expand_list(self, few: IndexList | None) -> ExpandedIndexes:
         """A list for all sequences."""
         if few is None or not few.size or few.size % _FEW:
             raise _IrregularError
-        stride, within = 1, None
+        stride = 1
+        within = None
         if few.sequences != _FEW:
             stride = n_stride(few.indexes)
             if not stride or few.indexes[-1, 0] != _FEW - 1:
@@ -118,30 +145,35 @@ class _Expander:
         return wide
 
     def _submatrices(self) -> list[SubMatrix]:
-        strides, places, moved = self.strides, self.places, []
+        strides = self.strides
+        places = self.places
         count = self.count
+        moved = []
         for matrix, row, rows, col, cols in self.before.submatrices:
             stride = strides[matrix]
             if stride == 1 and not (row & 1 or rows & 1):  # n innermost, as mostly
                 moved.append((matrix, row // _FEW * count, rows // _FEW * count, col, cols))
                 continue
             key = stride, row, rows
-            new_row, new_rows = places.get(key) or self._place(*key)
-            moved.append((matrix, new_row, new_rows, col, cols))
+            place = places.get(key) or self._place(*key)
+            moved.append((matrix, place.row, place.rows, col, cols))
         return submatrices_of(moved)
 
-    def _place(self, stride: int, row: int, rows: int) -> tuple[int, int]:
+    def _place(self, stride: int, row: int, rows: int) -> _Place:
         """Rows with n = 0 stay in their block; those with n = 1 go to the last n of theirs."""
-        span, end = _FEW * stride, row + rows
+        span = _FEW * stride
+        end = row + rows
         if rows and (row % span >= stride or (end - 1) % span < stride):
             raise _IrregularError
         more = (self.count - _FEW) * stride
         new_row = row + row // span * more
-        place = self.places[stride, row, rows] = new_row, end + -(-end // span) * more - new_row
+        place = _Place(new_row, end + -(-end // span) * more - new_row)
+        self.places[stride, row, rows] = place
         return place
 
     def _precomputed(self) -> list[Any]:
-        nodes, before = self.before.topology.nodes, self.before
+        before = self.before
+        nodes = before.topology.nodes
         if len(before.precomputed) != len(before.precomputed_from) + 1:
             raise _IrregularError
         steps = []
@@ -165,19 +197,21 @@ class _Expander:
         for (kind, stride), numbers in kinds.items():
             listed = [self._blocks(commands[number], stride) for number in numbers]
             sources = [commands[number].source for number in numbers]
-            moved, begin = self._moved(kind, stride, listed, sources), 0
+            moved = self._moved(kind, stride, listed, sources)
+            begin = 0
             for number, few in zip(numbers, listed, strict=True):
-                _, row, rows, _, _ = self.submatrices[commands[number].target]
-                first = begin + row % (self.count * stride)
-                commands[number] = commands[number].changed(rows=moved[first : first + rows])
+                target = self.submatrices[commands[number].target]
+                first = begin + target.row % (self.count * stride)
+                commands[number] = commands[number].changed(rows=moved[first : first + target.rows])
                 begin += len(few) // _FEW * self.count
 
     def _blocks(self, command: Command, stride: int) -> np.ndarray:
         """A command's list for the whole of all blocks that its target lies in; -1: nothing."""
         listed = command.rows
         assert listed is not None
-        _, row, rows, _, _ = self.before.submatrices[command.target]
-        before, behind = row % (_FEW * stride), -(row + rows) % (_FEW * stride)
+        target = self.before.submatrices[command.target]
+        before = target.row % (_FEW * stride)
+        behind = -(target.row + target.rows) % (_FEW * stride)
         if not before and not behind:
             return listed
         nothing = np.full((max(before, behind), *listed.shape[1:]), -1, listed.dtype)
@@ -200,38 +234,37 @@ class _Expander:
         elif kind == "AddRowRanges":  # whose ends are those of their last rows
             rows = few - _END
             missing = rows[..., 1:] < rows[..., :1]
-        facts: Any = [self._source(s) for s in sources]
-        if len(set(facts)) == 1:  # as mostly
-            facts = facts[0]
+        each = [self._source(s) for s in sources]
+        if len(set(each)) == 1:  # as mostly
+            source = each[0]
         else:
             if kind in ROWS_MULTI:
                 which = np.searchsorted(numbered, few[..., 0].ravel())
             else:
-                which = np.repeat(np.arange(len(sources)), [len(each) // _FEW for each in listed])
-            facts = np.array(facts, np.int32).T[:, which.reshape(-1, 1, stride, 1)]
-        row, new_row, step, span, new_span = facts
-        block, within = np.divmod(rows + row, span)
-        is_other, some_missing = within >= step, np.count_nonzero(missing)
+                which = np.repeat(np.arange(len(sources)), [len(one) // _FEW for one in listed])
+            source = _Source(*np.array(each, np.int32).T[:, which.reshape(-1, 1, stride, 1)])
+        block, within = np.divmod(rows + source.row, source.span)
+        is_other = within >= source.stride
+        some_missing = np.count_nonzero(missing)
         if some_missing:
             is_other &= ~missing
         if np.count_nonzero(is_other):
             raise _IrregularError
-        first = block * new_span + within - new_row
+        first = block * source.new_span + within - source.new_row
         if kind == "AddRowRanges":
             first += _END
         wide = np.empty((len(few), self.count, *few.shape[2:]), np.int32)
         moved = wide[..., 1:] if kind in ROWS_MULTI else wide
-        np.add(first, self.n * step, out=moved)
+        np.add(first, self.n * source.stride, out=moved)
         if some_missing:
             np.copyto(moved, -1, where=missing)
         if kind in ROWS_MULTI:
             wide[..., :1] = few[..., :1]
         return wide.reshape((-1, 2) if kind in _PAIRS else -1)
 
-    def _source(self, s: int) -> tuple[int, int, int, int, int]:
-        """Of a sub-matrix that rows are read from: its first row, before and after, its stride, and
-        the rows of a block, before and after."""
-        matrix, new_row, _, _, _ = self.submatrices[s]
-        stride = self.strides[matrix]
+    def _source(self, s: int) -> _Source:
+        """The sub-matrix that rows are read from."""
+        after = self.submatrices[s]
+        stride = self.strides[after.matrix]
         row = self.before.submatrices[s].row
-        return row, new_row, stride, _FEW * stride, self.count * stride
+        return _Source(row, after.row, stride, _FEW * stride, self.count * stride)

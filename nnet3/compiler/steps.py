@@ -210,7 +210,8 @@ class NnetSteps:
             inputs = columns
             if info.properties & _ROWS_DIFFER != FLAGS.SIMPLE:
                 inputs, columns = self._component_rows(node, columns, keys_of)
-            number, segment = len(self.steps), self._segment
+            number = len(self.steps)
+            segment = self._segment
             self.at[node - 1][id(inputs)], self.at[node][id(columns)] = number, number + 1
             self.steps.append(_nnet_step((node - 1, inputs, False, -1, segment)))
             self.steps.append(_nnet_step((node, columns, False, -1, segment)))
@@ -240,7 +241,8 @@ class NnetSteps:
         self, node: int, outputs: Columns, keys_of: GroupKeys
     ) -> tuple[Columns, Columns]:
         """The input rows of a component for some output rows, and these, both as it orders them."""
-        info, inputs = self.topology.nodes[node], outputs
+        info = self.topology.nodes[node]
+        inputs = outputs
         if not info.properties & FLAGS.SIMPLE:
             read = [(number, self._component_input(node, number, keys)) for number, keys in keys_of]
             read = [(number, keys) for number, keys in read if len(keys)]
@@ -295,7 +297,8 @@ def hash_order(values: list[int]) -> list[int]:
     for value in values:
         if len(order) == _BUCKETS[size]:
             size += 1
-            kept, order = order, []
+            kept = order
+            order = []
             for other in kept:
                 _join(order, other, _BUCKETS[size])
         _join(order, value, _BUCKETS[size])

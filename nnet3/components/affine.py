@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ...framework.base.untrusted.values import check_fill
-from ..files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 from .base.component import OLD_IS_GRADIENT, Component, Properties, UpdatableComponent
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, MATRIX, VECTOR, Field
 from .base.initial import default_ranks, normal, read_matrix_file, refuse_beside, split_bias
@@ -40,14 +40,11 @@ _STDDEV = Computed("1 / sqrt(input-dim)")
 _TRANSPOSED = Attrs.of({"transpose_y": True})
 
 
-class AffineParameters(UpdatableComponent):
-    """Base of trained affine components: `linear_params` [out, in], `bias_params` [out]."""
+class AffineArrays(Component):
+    """Base of affine components: `linear_params` [out, in], `bias_params` [out]."""
 
     linear_params: np.ndarray
     bias_params: np.ndarray
-
-    trained = ("linear_params", "bias_params")
-    flags = SIMPLE_UPDATABLE
 
     @property
     def input_dim(self) -> int:
@@ -59,8 +56,16 @@ class AffineParameters(UpdatableComponent):
 
     def check(self) -> None:
         super().check()
-        rows, size = self.linear_params.shape[0], self.bias_params.size
+        rows = self.linear_params.shape[0]
+        size = self.bias_params.size
         self.demand(rows == size, f"{rows} rows of linear parameters, but {size} biases")
+
+
+class AffineParameters(AffineArrays, UpdatableComponent):
+    """Base of trained affine components."""
+
+    trained = ("linear_params", "bias_params")
+    flags = SIMPLE_UPDATABLE
 
 
 class AffineComponent(AffineParameters):
@@ -256,23 +261,12 @@ class LinearComponent(UpdatableComponent):
         )
 
 
-class FixedAffineComponent(Component):
+class FixedAffineComponent(AffineArrays):
     """y = x W^T + b with fixed parameters."""
-
-    linear_params: np.ndarray
-    bias_params: np.ndarray
 
     fields = LINEAR_FIELDS
     keys = (*optional(str, matrix=None), *_FILE_DIMS)
     flags = _P.SIMPLE | _P.BACKPROP_ADDS
-
-    @property
-    def input_dim(self) -> int:
-        return self.linear_params.shape[1]
-
-    @property
-    def output_dim(self) -> int:
-        return self.linear_params.shape[0]
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         dims = o.input_dim, o.output_dim
@@ -292,11 +286,6 @@ class FixedAffineComponent(Component):
         component.linear_params = affine.linear_params.copy()
         component.bias_params = affine.bias_params.copy()
         return component
-
-    def check(self) -> None:
-        super().check()
-        rows, size = self.linear_params.shape[0], self.bias_params.size
-        self.demand(rows == size, f"{rows} rows of linear parameters, but {size} biases")
 
     def info(self) -> str:
         return (

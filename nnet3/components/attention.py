@@ -30,7 +30,7 @@ _LEAST = 1e-20
 
 @dataclass(frozen=True)
 class AttentionRows:
-    """The input row of the first query, and the distance in rows between neighbours in context."""
+    """The input row of the first query, and the distance in rows between neighbors in context."""
 
     first_query: int
     shift: int
@@ -169,7 +169,8 @@ class RestrictedAttentionComponent(OnTimeGrid, Component):
 
     def grid(self, inputs: IndexList, outputs: IndexList) -> TimeGrid:
         """One step for inputs and outputs."""
-        grid, stride = TimeGrid.of(inputs, outputs), int(self.time_stride)
+        grid = TimeGrid.of(inputs, outputs)
+        stride = int(self.time_stride)
         step_in, step_out = grid.step_in or stride, grid.step_out or stride
         step = gcd(step_in, step_out, stride)
         start = grid.start_out - stride * int(self.num_left_inputs)
@@ -235,7 +236,7 @@ attention = operator(
         AttrSpec("key_scale", "float", "factor of the products of query and key"),
         AttrSpec("output_context", "bool", "append the weights to the output", False),
         AttrSpec("first_query", "int", "input row of the first query", minimum=0),
-        AttrSpec("shift", "int", "rows between neighbours in a window", minimum=1),
+        AttrSpec("shift", "int", "rows between neighbors in a window", minimum=1),
         AttrSpec("rows", "int", "rows of the output", minimum=0),
     ],
     source="Kaldi: nnet3/attention.cc",
@@ -275,7 +276,9 @@ class _Heads:
 
 @attention.kernel
 def attention_kernel(k: KernelArgs) -> Call:
-    xp, x, a = k.xp, _Heads(k, k["x"]), k.attrs
+    xp = k.xp
+    x = _Heads(k, k["x"])
+    a = k.attrs
     out = k["out"].reshape(a["rows"], a["heads"], k["out"].shape[1] // a["heads"])
     mixed, rest = out[:, :, : a["value_dim"]], out[:, :, a["value_dim"] :]
     shape = (a["rows"], a["heads"], a["context"])

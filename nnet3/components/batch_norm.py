@@ -1,4 +1,4 @@
-"""BatchNormComponent: columns normalised over the rows of a batch, or by collected statistics."""
+"""BatchNormComponent: columns normalized over the rows of a batch, or by collected statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.array_calls import ChunkScratch
 from ...framework.fusion.team import in_order
@@ -98,7 +97,8 @@ class BatchNormComponent(KeepsDim, Component):
 
     def _forget(self) -> None:
         self.count = 0.0
-        self.stats_sum, self.stats_sumsq = np.zeros(self.block_dim), np.zeros(self.block_dim)
+        self.stats_sum = np.zeros(self.block_dim)
+        self.stats_sumsq = np.zeros(self.block_dim)
 
     def check(self) -> None:
         check_block(self.dim, self.block_dim)
@@ -150,7 +150,7 @@ class BatchNormComponent(KeepsDim, Component):
 
 
 def batch_norm_transform(component: BatchNormComponent) -> tuple[np.ndarray, np.ndarray]:
-    """Scale and offset of a batch normalisation in test mode, from its statistics.
+    """Scale and offset of a batch normalization in test mode, from its statistics.
 
     Raises:
         RunError: it has no statistics.
@@ -168,7 +168,7 @@ def batch_norm_transform(component: BatchNormComponent) -> tuple[np.ndarray, np.
 batch_norm = operator(
     "nnet3.batch_norm",
     doc=(
-        "Batch normalisation of every column over all rows (and, where `block` is less than the"
+        "Batch normalization of every column over all rows (and, where `block` is less than the"
         " columns, over blocks): out = (x - mean) * scale, scale = target_rms *"
         " (max(uvar - mean^2, 0) + epsilon) ** -0.5, uvar = mean(x^2). x [N, B*block] ->"
         " out [N, B*block]; mean, uvar, scale [block] are the memo for gradient and statistics."
@@ -201,7 +201,8 @@ def batch_norm_shape(s: ShapeArgs) -> None:
 
 def _row_chunks(k: KernelArgs, array: Any) -> list[slice]:
     """Ranges of rows that stay in the cache together; for a GPU all rows at once."""
-    rows, each = len(array), max(array.size // max(len(array), 1), 1)
+    rows = len(array)
+    each = max(array.size // max(len(array), 1), 1)
     size = max(1, _CHUNK // each) if k.xp is np else max(rows, 1)
     return [slice(begin, min(begin + size, rows)) for begin in range(0, rows, size)]
 
@@ -226,7 +227,8 @@ def _compiled(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: An
 
 def _in_chunks(k: KernelArgs, arrays: Mapping[str, Any], formula: str, target: Any) -> Call:
     """`_elementwise` as calls of NumPy or CuPy, for chunks of rows that stay in the cache."""
-    scratch, calls = ChunkScratch(k), []
+    scratch = ChunkScratch(k)
+    calls = []
     for chunk in _row_chunks(k, target):
         scratch.begin()
         views = {name: a[chunk] if a.ndim == 3 else a for name, a in arrays.items()}
@@ -241,14 +243,14 @@ def _summing(k: KernelArgs, blocks: Any, target: Any) -> Call:
     time of a reduction.
     """
     plain = blocks.flags.c_contiguous and blocks.size and blocks.dtype.itemsize >= 4
-    if k.xp is np and plain and is_on("OPSCOPE_PIECES"):
+    if k.xp is np and plain:
         rows = blocks.reshape(-1, blocks.shape[2])
         return partial(np.dot, np.ones(len(rows), rows.dtype), rows, target)
     return partial(k.xp.sum, blocks, axis=(0, 1), out=target)
 
 
 def _memo(k: KernelArgs) -> list[Any]:
-    """Mean, uncentred variance and scale of every column of a block."""
+    """Mean, uncentered variance and scale of every column of a block."""
     memo = [k.get(slot) for slot in ("mean", "uvar", "scale")]
     return [k.scratch((k.attrs["block"],), k["x"].dtype) if a is None else a for a in memo]
 
@@ -269,7 +271,7 @@ def _scaling(k: KernelArgs, mean: Any, uvar: Any, scale: Any) -> Call:
     return run
 
 
-def _normalising(k: KernelArgs, mean: Any, scale: Any) -> Call:
+def _normalizing(k: KernelArgs, mean: Any, scale: Any) -> Call:
     x, out = (blocks_of(k[slot], k.attrs["block"]) for slot in ("x", "out"))
     return _elementwise(k, {"x": x, "mean": mean, "scale": scale}, "(x - mean) * scale", out)
 
@@ -278,11 +280,13 @@ def _normalising(k: KernelArgs, mean: Any, scale: Any) -> Call:
 def batch_norm_kernel(k: KernelArgs) -> Call:
     xp, width = k.xp, k.attrs["block"]
     x = blocks_of(k["x"], width)
-    real, count = x.dtype.type, x.shape[0] * x.shape[1]
+    real = x.dtype.type
+    count = x.shape[0] * x.shape[1]
     mean, uvar, scale = _memo(k)
     chunks = _row_chunks(k, x)
     squares = k.scratch(x[chunks[0]].shape if chunks else x.shape, x.dtype)
-    share, part = k.scratch((width,), x.dtype), real(1 / max(count, 1))
+    share = k.scratch((width,), x.dtype)
+    part = real(1 / max(count, 1))
     chunked = [
         (values, products, _summing(k, values, share), _summing(k, products, share))
         for values, products in ((x[c], squares[: c.stop - c.start]) for c in chunks)
@@ -300,18 +304,19 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
         xp.multiply(mean, part, mean)
         xp.multiply(uvar, part, uvar)
 
-    return in_order(statistics, _scaling(k, mean, uvar, scale), _normalising(k, mean, scale))
+    return in_order(statistics, _scaling(k, mean, uvar, scale), _normalizing(k, mean, scale))
 
 
 @batch_norm.kernel(device="cpu", dtypes=(np.float32, np.float64), library="native")
 def native_batch_norm(k: KernelArgs) -> Call | None:
     """With the sums of columns in C, which threads share."""
-    x, (mean, uvar, scale) = k["x"], _memo(k)
+    x = k["x"]
+    (mean, uvar, scale) = _memo(k)
     if rows.library() is None or not x.size or not rows.suits(x.dtype, x, mean, uvar, scale):
         return None
     share = k.attrs["block"] / x.size
     sums = rows.call(*rows.moments(x, x, (mean, uvar), (share, share)))
-    return in_order(sums, _scaling(k, mean, uvar, scale), _normalising(k, mean, scale))
+    return in_order(sums, _scaling(k, mean, uvar, scale), _normalizing(k, mean, scale))
 
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
@@ -374,7 +379,7 @@ _IN, _OUT = totals_slots(sum="[D]", sumsq="[D]", count="[1]: rows so far")
 batch_norm_statistics = operator(
     "nnet3.batch_norm_statistics",
     doc=(
-        "Adds the statistics of a batch to those of a batch normalisation: N mean to sum [D],"
+        "Adds the statistics of a batch to those of a batch normalization: N mean to sum [D],"
         " N uvar to sumsq [D], N to count [1]; N counts the rows of x [R, B*D], over all blocks."
     ),
     inputs=[

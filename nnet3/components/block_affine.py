@@ -259,7 +259,9 @@ def block_affine_kernel(k: KernelArgs) -> Call:
 
 @block_affine.backward("x", "w", "b")
 def block_affine_grad_kernel(k: KernelArgs) -> Call:
-    xp, blocks, calls = k.xp, k.attrs["blocks"], []
+    xp = k.xp
+    blocks = k.attrs["blocks"]
+    calls = []
     grad = _columns(k["out_grad"], blocks)
     if k.get("w_grad") is not None:
         w_grad = _rows(k["w_grad"], blocks)

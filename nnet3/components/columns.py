@@ -12,7 +12,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 from ..operators.blocks import divided
 from .base.checks import check_divides
 from .base.component import Component, KeepsDim, Properties
@@ -28,7 +28,7 @@ _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 
 
 class PnormComponent(Component):
-    """The Euclidean norm of each group of input-dim / output-dim neighbouring columns."""
+    """The Euclidean norm of each group of input-dim / output-dim neighboring columns."""
 
     fields = DIM_FIELDS
     keys = DIM_KEYS
@@ -82,7 +82,7 @@ class SumBlockComponent(Component):
 
 
 class SumGroupComponent(Component):
-    """The sums of groups of neighbouring columns; `sizes`: columns of each group."""
+    """The sums of groups of neighboring columns; `sizes`: columns of each group."""
 
     sizes: list[int]
 
@@ -218,7 +218,7 @@ def _gather(k: KernelArgs, source: Any, columns: Any, target: Any) -> Call:
 sum_group = operator(
     "nnet3.sum_group",
     doc=(
-        "Sums of neighbouring columns: group i holds sizes[i] columns of x [N, sum(sizes)] and"
+        "Sums of neighboring columns: group i holds sizes[i] columns of x [N, sum(sizes)] and"
         " gives column i of out [N, len(sizes)]."
     ),
     inputs=[Slot("x", "[N, sum(sizes)]", not_in_gradient=True)],
@@ -268,7 +268,8 @@ sum_block = operator(
 
 
 @sum_block.shape_rule
-def sum_block_shape(s: ShapeArgs) -> None:
+def blocks_shape(s: ShapeArgs) -> None:
+    """One block of columns out of `blocks` of them."""
     divided(s, s.attrs["blocks"], f"{s.attrs['blocks']} blocks")
 
 
@@ -295,7 +296,7 @@ def _scaling(k: KernelArgs, out: Any) -> Call | None:
 pnorm = operator(
     "nnet3.pnorm",
     doc=(
-        "Euclidean norm of groups of neighbouring columns:"
+        "Euclidean norm of groups of neighboring columns:"
         " out[:, i] = sqrt(sum of x[:, i*G : (i+1)*G] squared); x [N, D*G] -> out [N, D]."
         " The gradient is 0 where the norm is."
     ),
@@ -344,16 +345,12 @@ def pnorm_grad_kernel(k: KernelArgs) -> Call:
 elementwise_product = operator(
     "nnet3.elementwise_product",
     doc="Product over the blocks of columns: x [N, B*D] -> out [N, D].",
+    shape=blocks_shape,
     inputs=[Slot("x", "[N, B*D]")],
     outputs=[Slot("out", "[N, D]", not_in_gradient=True)],
     attrs=[AttrSpec("blocks", "int", "number of blocks, B", minimum=1)],
     source=_SOURCE,
 )
-
-
-@elementwise_product.shape_rule
-def elementwise_product_shape(s: ShapeArgs) -> None:
-    divided(s, s.attrs["blocks"], f"{s.attrs['blocks']} blocks")
 
 
 @elementwise_product.kernel
@@ -371,9 +368,12 @@ def elementwise_product_kernel(k: KernelArgs) -> Call:
 def elementwise_product_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, blocks = k.xp, k["out_grad"], k.attrs["blocks"]
     shape = (grad.shape[0], blocks, grad.shape[1])
-    x, x_grad, calls = k["x"].reshape(shape), k["x_grad"].reshape(shape), []
+    x = k["x"].reshape(shape)
+    x_grad = k["x_grad"].reshape(shape)
+    calls = []
     for i in range(blocks):
-        target, source = x_grad[:, i], grad
+        target = x_grad[:, i]
+        source = grad
         for j in range(blocks):
             if j != i:
                 calls.append(partial(xp.multiply, source, x[:, j], target))

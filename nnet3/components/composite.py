@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from ..files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ..language.config import ConfigLine, Key, read_keys
 from .base.component import (
     Component,
@@ -152,7 +152,8 @@ class CompositeComponent(UpdatableComponent):
     def lower(self, recipe: Recipe) -> None:
         # Intermediate results are variables like any other;
         # `composite_rows` cuts the rows into chunks.
-        source, last = X, len(self.components) - 1
+        source = X
+        last = len(self.components) - 1
         for number, part in enumerate(self.components):
             path = f"{recipe.path}{number}."
             wanted = recipe.natural_gradient, recipe.statistics

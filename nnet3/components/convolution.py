@@ -292,7 +292,8 @@ def _windows(attrs: Any) -> int:
 def convolution_kernel(k: KernelArgs) -> Call:
     xp, w, b, out = k.xp, k["w"], k["b"], k["out"]
     patches = _patches(k["x"], k.attrs, xp)
-    pools, taps = patches.shape[1] * patches.shape[2], w.shape[1]
+    pools = patches.shape[1] * patches.shape[2]
+    taps = w.shape[1]
     chunks = chunks_of(len(out), pools * taps * out.itemsize)
     longest = max((c.stop - c.start for c in chunks), default=0)
     buffer = k.scratch((longest, *patches.shape[1:]), out.dtype)
@@ -311,8 +312,10 @@ def convolution_kernel(k: KernelArgs) -> Call:
 def convolution_grad_kernel(k: KernelArgs) -> Call:
     xp, w, x_grad, w_grad = k.xp, k["w"], k.get("x_grad"), k.get("w_grad")
     filters, taps = w.shape
-    grad, calls = k["out_grad"], []
-    rows_total, pools = grad.shape[0], _windows(k.attrs)
+    grad = k["out_grad"]
+    calls = []
+    rows_total = grad.shape[0]
+    pools = _windows(k.attrs)
     grad = grad.reshape(rows_total, pools, filters)
     if k.get("b_grad") is not None:
         calls.append(reducing(xp, grad, k["b_grad"]))
@@ -384,7 +387,8 @@ def _places(array: Any, attrs: Any) -> list[Any]:
 
 @max_pool.kernel
 def max_pool_kernel(k: KernelArgs) -> Call:
-    xp, places = k.xp, _places(k["x"], k.attrs)
+    xp = k.xp
+    places = _places(k["x"], k.attrs)
     out = k["out"].reshape(places[0].shape)
     first = partial(xp.copyto, out, places[0])
     return in_order(first, *(partial(xp.maximum, out, place, out=out) for place in places[1:]))

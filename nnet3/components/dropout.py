@@ -126,7 +126,8 @@ class DropoutMaskComponent(RandomComponent):
         return NOTHING
 
     def lower(self, recipe: Recipe) -> None:
-        p, columns = float(self.dropout_proportion), int(self.output_dim)
+        p = float(self.dropout_proportion)
+        columns = int(self.output_dim)
         if self.test_mode or p == 0:
             value = 1.0 if self.continuous or p == 0 else 1.0 - p
             recipe.op("fill_constant", OUT, attrs={"shape": [recipe.rows, columns], "value": value})

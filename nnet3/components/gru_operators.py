@@ -241,7 +241,8 @@ output_gru_factors = _factors_operator(
 
 @output_gru_factors.kernel
 def output_gru_factors_kernel(k: KernelArgs) -> Call:
-    x, cells = k["x"], len(k["w"])
+    x = k["x"]
+    cells = len(k["w"])
     before = x[:, 2 * cells : 3 * cells]
     delta, call = gru_delta(k, x[:, :cells], before, None, None)
     return in_order(

@@ -195,7 +195,9 @@ def lstm_statistics_shape(s: ShapeArgs) -> None:
 
 @lstm_statistics.kernel
 def lstm_statistics_kernel(k: KernelArgs) -> Call:
-    xp, dtype, shape = k.xp, k["x"].dtype, (k["x"].shape[0], k["w"].shape[1])
+    xp = k.xp
+    dtype = k["x"].dtype
+    shape = (k["x"].shape[0], k["w"].shape[1])
     names, formulas = lstm_formulas(k)
     gates = {name: k.scratch(shape, dtype) for name in ("i", "f", "g", "o", "t")}
     values = tuple(gates.values())

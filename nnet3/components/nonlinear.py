@@ -15,6 +15,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
+from ...operators.names import names_in
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
 from .base.keys import Computed, key, optional
@@ -45,7 +46,6 @@ class NonlinearComponent(KeepsDim, Component):
     self_repair_scale: float
 
     abstract = True
-    op_type: ClassVar[str] = ""  # the operator that computes it
     sums_values: ClassVar[bool] = True  # whether `value_sum` is collected
     repaired: ClassVar[tuple[float, float] | None] = None
     """Where there is self-repair: its default lower and upper threshold of the average slope."""
@@ -100,6 +100,11 @@ class NonlinearComponent(KeepsDim, Component):
             self_repair_scale=0.0,
         ),
     )
+
+    @property
+    def op_type(self) -> str:
+        """The operator that computes it."""
+        return names_in("nnet3")[self.type][0].type
 
     value_avg = Averaged("value_sum")
     deriv_avg = Averaged("deriv_sum")
@@ -220,7 +225,6 @@ def _root_mean(total: np.ndarray, count: float) -> np.ndarray:
 class SigmoidComponent(NonlinearComponent):
     """y = 1 / (1 + exp(-x))."""
 
-    op_type = "sigmoid"
     repaired = (0.05, 1.0)
     flags = _COMMON | _P.PROPAGATE_IN_PLACE
 
@@ -228,7 +232,6 @@ class SigmoidComponent(NonlinearComponent):
 class TanhComponent(NonlinearComponent):
     """y = tanh(x)."""
 
-    op_type = "tanh"
     repaired = (0.2, 1.0)
     flags = _COMMON | _P.PROPAGATE_IN_PLACE
 
@@ -236,7 +239,6 @@ class TanhComponent(NonlinearComponent):
 class RectifiedLinearComponent(NonlinearComponent):
     """y = max(x, 0)."""
 
-    op_type = "relu"
     repaired = (0.05, 0.95)
     flags = _COMMON | _P.PROPAGATE_IN_PLACE
 
@@ -248,14 +250,16 @@ class RectifiedLinearComponent(NonlinearComponent):
 class SoftmaxComponent(NonlinearComponent):
     """y = exp(x) / sum(exp(x)) over each row."""
 
-    op_type = "nnet3.softmax"
     flags = _COMMON | _P.PROPAGATE_IN_PLACE | _P.BACKPROP_IN_PLACE
+
+    @property
+    def op_type(self) -> str:
+        return "nnet3.softmax"
 
 
 class LogSoftmaxComponent(NonlinearComponent):
     """y = x - log(sum(exp(x))) over each row."""
 
-    op_type = "log_softmax"
     sums_values = False
     flags = _COMMON
 

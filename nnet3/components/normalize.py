@@ -119,7 +119,8 @@ normalize = operator(
 
 @normalize.shape_rule
 def normalize_shape(s: ShapeArgs) -> None:
-    blocks, block = whole_blocks(s), s.attrs["block"] + int(s.attrs["add_log_stddev"])
+    blocks = whole_blocks(s)
+    block = s.attrs["block"] + int(s.attrs["add_log_stddev"])
     s.set("out", ((s["x"][0], blocks * block if blocks >= 0 else -1), s.floats("x")))
 
 
@@ -155,9 +156,12 @@ def normalize_kernel(k: KernelArgs) -> Call:
 
 @normalize.backward("x", inplace={"x_grad": "out_grad"})
 def normalize_grad_kernel(k: KernelArgs) -> Call:
-    xp, block, log = k.xp, k.attrs["block"], int(k.attrs["add_log_stddev"])
+    xp = k.xp
+    block = k.attrs["block"]
+    log = int(k.attrs["add_log_stddev"])
     x, grad = blocks_of(k["x"], block), blocks_of(k["out_grad"], block + log)
-    target, real = blocks_of(k["x_grad"], block), x.dtype.type
+    target = blocks_of(k["x_grad"], block)
+    real = x.dtype.type
     work, scale = k.scratch(x.shape, x.dtype), k.scratch(x.shape[:2], x.dtype)
     dot, floored = k.scratch(x.shape[:2], x.dtype), k.scratch(x.shape[:2], bool)
     top = real(1 / math.sqrt(SQUARED_NORM_FLOOR))

@@ -340,7 +340,8 @@ def block_offset_kernel(k: KernelArgs) -> Call:
 
 @block_offset.backward("x", "y", inplace={"x_grad": "out_grad"})
 def block_offset_grad_kernel(k: KernelArgs) -> Call:
-    calls, grad = [], k["out_grad"]
+    calls = []
+    grad = k["out_grad"]
     if k.get("y_grad") is not None:
         calls.append(reducing(k.xp, blocks_of(grad, len(k["y_grad"])), k["y_grad"]))
     if k.get("x_grad") is not None:
@@ -395,7 +396,8 @@ def _away_from_zero(k: KernelArgs, scale: Any) -> tuple[Any, Call | None]:
 
 @scale_offset.kernel
 def scale_offset_kernel(k: KernelArgs) -> Call:
-    xp, width = k.xp, len(k["scale"])
+    xp = k.xp
+    width = len(k["scale"])
     scale, prepare = _away_from_zero(k, k["scale"])
     x, out = blocks_of(k["x"], width), blocks_of(k["out"], width)
     return in_order(
@@ -407,7 +409,9 @@ def scale_offset_kernel(k: KernelArgs) -> Call:
 
 @scale_offset.backward("x", "scale", "offset", inplace={"x_grad": "out_grad"})
 def scale_offset_grad_kernel(k: KernelArgs) -> Call:
-    xp, width, grad = k.xp, len(k["scale"]), k["out_grad"]
+    xp = k.xp
+    width = len(k["scale"])
+    grad = k["out_grad"]
     scale, prepare = _away_from_zero(k, k["scale"])
     grad, out = blocks_of(grad, width), blocks_of(k["out"], width)
     calls = [prepare]
@@ -456,7 +460,8 @@ def scale_offset_terms_shape(s: ShapeArgs) -> None:
 
 @scale_offset_terms.kernel
 def scale_offset_terms_kernel(k: KernelArgs) -> Call:
-    xp, width = k.xp, len(k["scale"])
+    xp = k.xp
+    width = len(k["scale"])
     scale, prepare = _away_from_zero(k, k["scale"])
     terms = blocks_of(k["terms"], width)
     return in_order(

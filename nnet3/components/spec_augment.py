@@ -180,7 +180,8 @@ def time_mask_shape(s: ShapeArgs) -> None:
 @time_mask.kernel
 def time_mask_kernel(k: KernelArgs) -> Call:
     xp, out, state, lengths = k.xp, k["out"], k.state, k.attrs["lengths"]
-    order, p = xp.asarray(k.attrs["order"]), k.attrs["proportion"]
+    order = xp.asarray(k.attrs["order"])
+    p = k.attrs["proportion"]
     longest = k.attrs["longest"]
     limits = (int(longest * (1 - p) / p), longest)
 

@@ -234,7 +234,8 @@ def range_sums(k: KernelArgs, source: Any, begin: np.ndarray, end: np.ndarray, o
 
     It goes by ranges where these are few and long, else by places within them.
     """
-    xp, lengths = k.xp, end - begin
+    xp = k.xp
+    lengths = end - begin
     longest = int(lengths.max(initial=0))
     if not source.shape[0] or longest <= 0:
         return partial(out.fill, 0)
@@ -291,7 +292,8 @@ statistics = operator(
 
 @statistics.shape_rule
 def statistics_shape(s: ShapeArgs) -> None:
-    rows, cols = _check_ranges(s), s["x"][1]
+    rows = _check_ranges(s)
+    cols = s["x"][1]
     sums = 2 if s.attrs["variance"] else 1
     s.set("out", ((rows, 1 + sums * cols if cols >= 0 else -1), s.floats("x")))
 
@@ -354,7 +356,8 @@ pool_statistics = operator(
 
 @pool_statistics.shape_rule
 def pool_statistics_shape(s: ShapeArgs) -> None:
-    rows, cols = _check_ranges(s), s["x"][1]
+    rows = _check_ranges(s)
+    cols = s["x"][1]
     if cols == 0 or (s.attrs["stddevs"] and cols > 0 and cols % 2 == 0):
         s.fail(f"x has {cols} columns; wants a count, then as many means as squares")
     s.set("out", ((rows, s.attrs["log_counts"] + cols - 1 if cols > 0 else -1), s.floats("x")))

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.row_copies import fill_call
 from ...framework.fusion.team import in_order, takes_blocks
@@ -40,7 +39,8 @@ from .base.time_offsets import (
 
 _P = Properties
 _NARROW = 64  # columns
-_SPAN, _SMALL = 384, 1 << 17
+_SPAN = 384
+_SMALL = 1 << 17
 """Rows of the output that are taken together, and the weights of an offset up to which that pays:
 6208 rows of 96 to 512 columns take 12.3 ms at once and 10.4 ms in spans, their gradients 25.3 and
 19.1; with 512 to 512 columns the products alone decide."""
@@ -244,7 +244,8 @@ def tdnn_shape(s: ShapeArgs) -> None:
 
 def _spliced(k: KernelArgs) -> tuple[Any, list[Call]]:
     """The input rows of all offsets beside one another, and the calls that put them there."""
-    parts, width = rows_of_offsets(k, k["x"]), k["x"].shape[1]
+    parts = rows_of_offsets(k, k["x"])
+    width = k["x"].shape[1]
     whole = k.scratch((k.attrs["rows"], width * len(parts)), k["x"].dtype)
     return whole, [
         partial(k.xp.copyto, share, part)
@@ -254,9 +255,10 @@ def _spliced(k: KernelArgs) -> tuple[Any, list[Call]]:
 
 def _spans(k: KernelArgs) -> list[slice]:
     """Ranges of the output's rows, which stay in the cache while all products take them."""
-    rows, weights = k.attrs["rows"], count(k.shape("w")) // len(k.attrs["first"])
+    rows = k.attrs["rows"]
+    weights = count(k.shape("w")) // len(k.attrs["first"])
     short = rows < 2 * _SPAN or weights > _SMALL
-    if k.xp is not np or short or not is_on("OPSCOPE_PIECES"):
+    if k.xp is not np or short:
         return [slice(0, rows)]
     return [slice(begin, begin + _SPAN) for begin in range(0, rows, _SPAN)]
 
@@ -319,8 +321,13 @@ def _cleared(k: KernelArgs, x_grad: Any) -> list[Call]:
 @tdnn.backward("x", "w", "b")
 def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.tdnn_grad` on top of a product of two matrices."""
-    xp, w, grad, calls = k.xp, k["w"], k["out_grad"], []
-    width, w_grad, x_grad = w.shape[1] // len(k.attrs["first"]), k.get("w_grad"), k.get("x_grad")
+    xp = k.xp
+    w = k["w"]
+    grad = k["out_grad"]
+    calls = []
+    width = w.shape[1] // len(k.attrs["first"])
+    w_grad = k.get("w_grad")
+    x_grad = k.get("x_grad")
     narrow = w_grad is not None and width < _NARROW
     if narrow:
         x, load = _spliced(k)
@@ -329,7 +336,9 @@ def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
         calls.append(sum_of_rows(k, grad, k["b_grad"]))
     if x_grad is not None:
         calls += _cleared(k, x_grad)
-    spans, by_rows, by_weights = _spans(k), None, None
+    spans = _spans(k)
+    by_rows = None
+    by_weights = None
     if x_grad is not None:
         by_rows = k.scratch((len(grad[spans[0]]), width), grad.dtype)
     if len(spans) > 1 and w_grad is not None and not narrow:
@@ -344,7 +353,8 @@ def bind_tdnn_grad(k: KernelArgs, product: Product = product) -> Call:
         if by_rows is not None:
             first = k.attrs["first"]
             written = _written(k)
-            parts, blocks = rows_of_offsets(k, x_grad), _blocks(w, width)
+            parts = rows_of_offsets(k, x_grad)
+            blocks = _blocks(w, width)
             for number in sorted(range(len(first)), key=lambda one: one != written):
                 by = None if number == written else by_rows[: len(slopes)]
                 calls.append(product(xp, slopes, blocks[number], parts[number][span], by=by))

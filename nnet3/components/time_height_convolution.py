@@ -242,7 +242,8 @@ class TimeHeightConvolutionComponent(OnTimeGrid, UpdatableComponent):
         return text
 
     def reads(self) -> Reads:
-        required, times = set(self.required_time_offsets), self.all_time_offsets
+        required = set(self.required_time_offsets)
+        times = self.all_time_offsets
         return offset_reads(times, [time in required for time in times])
 
     def grid(self, inputs: IndexList, outputs: IndexList) -> TimeGrid:
@@ -349,7 +350,8 @@ def convolution_shape(s: ShapeArgs) -> None:
 
 def _places(k: KernelArgs, array: Any) -> list[tuple[slice, Any]]:
     """For each offset: the output heights whose input exists, and these inputs [rows, h, F]."""
-    attrs, places = k.attrs, []
+    attrs = k.attrs
+    places = []
     height, step = attrs["height_in"], attrs["height_step"]
     for part, offset in zip(rows_of_offsets(k, array), attrs["height_offsets"], strict=True):
         begin = max(0, -(offset // step))
@@ -365,7 +367,8 @@ class _Patches:
 
     def __init__(self, k: KernelArgs, array: Any) -> None:
         attrs = k.attrs
-        self.xp, self.places = k.xp, _places(k, array)
+        self.xp = k.xp
+        self.places = _places(k, array)
         shape = (attrs["height_out"], len(self.places), array.shape[1] // attrs["height_in"])
         cells = shape[0] * shape[1] * shape[2]
         self.chunks = chunks_of(attrs["rows"], cells * array.itemsize)
@@ -380,7 +383,8 @@ class _Patches:
 
     def load(self, rows: slice) -> list[Call]:
         """Calls that fill the patches; heights outside of the input become 0."""
-        part, calls = self.memory[: rows.stop - rows.start], []
+        part = self.memory[: rows.stop - rows.start]
+        calls = []
         for i, (heights, values) in enumerate(self.places):
             for edge in (part[:, : heights.start, i], part[:, heights.stop :, i]):
                 if edge.size:
@@ -390,7 +394,8 @@ class _Patches:
 
     def spread(self, rows: slice) -> list[Call]:
         """Calls that add the patches to where they come from."""
-        part, calls = self.memory[: rows.stop - rows.start], []
+        part = self.memory[: rows.stop - rows.start]
+        calls = []
         for i, (heights, values) in enumerate(self.places):
             target = values[rows]
             calls.append(partial(self.xp.add, target, part[:, heights, i], target))
@@ -410,10 +415,12 @@ def _by_height(k: KernelArgs, array: Any, units: int) -> tuple[Any, list[Call]]:
 def bind_convolution(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.time_height_convolution` on top of a product of two matrices."""
     w, b, out, height = k["w"], k["b"], k["out"], k.attrs["height_out"]
-    patches, target = _Patches(k, k["x"]), out
+    patches = _Patches(k, k["x"])
+    target = out
     if not out.flags.c_contiguous:
         target = k.scratch(out.shape, out.dtype)
-    flat, calls = target.reshape(out.shape[0] * height, w.shape[0]), []
+    flat = target.reshape(out.shape[0] * height, w.shape[0])
+    calls = []
     for rows in patches.chunks:
         part = flat[rows.start * height : rows.stop * height]
         calls += [*patches.load(rows), product(k.xp, patches.of(rows), w.T, part, bias=b)]
@@ -432,7 +439,8 @@ def bind_convolution_grad(k: KernelArgs, product: Product = product) -> Call:
         calls.append(reducing(xp, grad, k["b_grad"]))
     w_grad, x_grad = k.get("w_grad"), k.get("x_grad")
     if w_grad is not None:
-        patches, share = _Patches(k, k["x"]), k.scratch(w.shape, w.dtype)
+        patches = _Patches(k, k["x"])
+        share = k.scratch(w.shape, w.dtype)
         calls.append(partial(w_grad.fill, 0))
         for rows in patches.chunks:
             part = grad[rows.start * height : rows.stop * height]

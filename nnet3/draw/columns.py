@@ -12,6 +12,7 @@ Point = tuple[float, float]
 _LANE = 7.0
 _MARGIN = 14.0
 _MOST_COLUMNS = 12
+_HALVINGS = 50  # of an interval of heights, until it is narrower than two of them differ by
 
 
 @dataclass
@@ -77,19 +78,21 @@ def _cut(placed: Placement, edges: Sequence[tuple[int, int]], count: int) -> Col
         for at, (x, _) in enumerate(route):
             spans[column[ranks[start] + (at + 1) // 2]].append(x)
     above = _MARGIN + _LANE * max(crossing) if max(crossing) else 0.0
-    lefts, x = [], 0.0
+    begins: list[float] = []
+    across: list[float] = []
+    x = 0.0
     for number, span in enumerate(spans):
         if number:
             x += 2 * _MARGIN + _LANE * crossing[number - 1]
-        lefts.append(x - min(span))
+        begins.append(x)
+        across.append(x - min(span))
         x += max(span) - min(span)
     first = [column.index(number) for number in range(column[-1] + 1)]
-    shift = [above - tops[number] for number in first]
-    last = [number for number in range(len(column)) if column[number + 1 :][:1] != [column[number]]]
-    ends = [bottoms[number] for number in last]
+    down = [above - tops[number] for number in first]
+    ends = [bottoms[number - 1] for number in (*first[1:], len(column))]
 
     def moved(point: Point, number: int) -> Point:
-        return point[0] + lefts[column[number]], point[1] + shift[column[number]]
+        return point[0] + across[column[number]], point[1] + down[column[number]]
 
     found = Columns(width=x)
     for box, number in zip(placed.boxes, ranks, strict=True):
@@ -108,35 +111,39 @@ def _cut(placed: Placement, edges: Sequence[tuple[int, int]], count: int) -> Col
             number = column[upper]
             lane = used[number] * _LANE
             used[number] += 1
-            down = ends[number] + shift[number] + _MARGIN / 2 + lane
-            gutter = lefts[number + 1] + min(spans[number + 1]) - _MARGIN - lane
+            below = ends[number] + down[number] + _MARGIN / 2 + lane
+            gutter = begins[number + 1] - _MARGIN - lane
             up = above - _MARGIN / 2 - lane - 4.0
-            corners = [from_, (from_[0], down), (gutter, down), (gutter, up), (to[0], up), to]
+            corners = [from_, (from_[0], below), (gutter, below), (gutter, up), (to[0], up), to]
             elbows.append(corners)
         found.curves.append(curves)
         found.elbows.append(elbows)
-    depth = [end + off + _LANE * n for end, off, n in zip(ends, shift, crossing, strict=False)]
+    depth = [end + off + _LANE * n for end, off, n in zip(ends, down, crossing, strict=False)]
     found.height = max(depth) + (_MARGIN if max(crossing) else 0.0)
     return found
 
 
 def _columns_of_ranks(tops: list[float], bottoms: list[float], count: int) -> list[int]:
     """The column of each rank; columns are as low as `count` of them allow."""
-    heights = sorted({b - t for t in tops for b in bottoms if b > t})
-    low, high = 0, len(heights) - 1
-    while low < high:
-        middle = (low + high) // 2
-        if _filled(tops, bottoms, heights[middle])[-1] < count:
+    # Bisection of the number itself: there are as many possible heights as pairs of ranks.
+    low = 0.0
+    high = max(bottoms) - min(tops)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if _filled(tops, bottoms, middle)[-1] < count:
             high = middle
         else:
-            low = middle + 1
-    return _filled(tops, bottoms, heights[low])
+            low = middle
+    return _filled(tops, bottoms, high)
 
 
 def _filled(tops: list[float], bottoms: list[float], height: float) -> list[int]:
-    column, start, found = 0, tops[0], []
+    column = 0
+    start = tops[0]
+    found = []
     for top, bottom in zip(tops, bottoms, strict=True):
         if bottom - start > height and found:
-            column, start = column + 1, top
+            column = column + 1
+            start = top
         found.append(column)
     return found

@@ -25,7 +25,7 @@ class Row:
 
     Attributes:
         name: of the node, whole.
-        role: INPUT, TRAINED, OTHER or OUTPUT, which gives the colour.
+        role: INPUT, TRAINED, OTHER or OUTPUT, which gives the color.
         what: the component's type without `Component`, with its frames; or the kind of node.
         dims: columns, `in→out` where they differ.
         reads: parts of the descriptor in short form; empty where the row above or an arrow tells.
@@ -127,7 +127,8 @@ def _row(
     components: Mapping[str, Component],
     dims: Mapping[str, int],
 ) -> Row:
-    name, dim = node.name, str(dims[node.name])
+    name = node.name
+    dim = str(dims[node.name])
     if node.kind == INPUT:
         return Row(name, INPUT, "input", dim, f"input-node name={name} dim={dim}")
     if node.kind == DIM_RANGE:
@@ -137,7 +138,8 @@ def _row(
         what = f"columns {node.dim_offset}:{end}"
         return Row(name, OTHER, what, dim, tip, [], [node.source], node.source)
     assert feed is not None
-    sources, plain = list(dict.fromkeys(feed.node_names())), plain_source(feed)
+    sources = list(dict.fromkeys(feed.node_names()))
+    plain = plain_source(feed)
     if node.kind == DESCRIPTOR:
         tip = f"output-node name={name} input={feed} dim={dim} objective={node.objective}"
         return Row(name, OUTPUT, f"output, {node.objective}", dim, tip, [], sources, plain)

@@ -77,7 +77,8 @@ def _node_at(part: SumDescriptor) -> tuple[SimpleForwardingDescriptor | None, in
     """The node and the offset in t of a part that is one node's row, else None."""
     if not isinstance(part, SimpleSumDescriptor):
         return None, 0
-    src, offset = part.src, 0
+    src = part.src
+    offset = 0
     while isinstance(src, OffsetForwardingDescriptor) and not src.x:
         src, offset = src.src, offset + src.t
     return (src, offset) if isinstance(src, SimpleForwardingDescriptor) else (None, 0)
@@ -90,7 +91,8 @@ def _forwarding(src: ForwardingDescriptor, naming: Naming) -> str:
     if isinstance(src, SwitchingForwardingDescriptor):
         return f"Switch({', '.join(_forwarding(part, naming) for part in src.srcs)})"
     if isinstance(src, OffsetForwardingDescriptor):
-        inner, index = src.src, f"{src.t}"
+        inner = src.src
+        index = f"{src.t}"
         if src.x:
             index = f"t{src.t:+d}, x{src.x:+d}" if src.t else f"x{src.x:+d}"
         return f"{_forwarding(inner, naming)}[{index}]"

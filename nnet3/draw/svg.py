@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...framework.draw.pictures import KIND_COLOURS
+from ...framework.draw.pictures import KIND_COLORS
 from ...framework.draw.sugiyama import Box, place
 from ...framework.draw.svg_text import columns_of, escaped
 from ...framework.ir import desc
@@ -15,11 +15,11 @@ from .layers import OTHER, OUTPUT, TRAINED, Arrow, Drawing, Layer, Row
 WIDTH, HEIGHT = 1590.0, 880.0
 """Pixels of a screen that a drawing is laid out for, without the frame of a browser."""
 
-_COLOURS = {
-    INPUT: KIND_COLOURS[desc.INPUT],
-    TRAINED: KIND_COLOURS[desc.PARAMETER],
+_COLORS = {
+    INPUT: KIND_COLORS[desc.INPUT],
+    TRAINED: KIND_COLORS[desc.PARAMETER],
     OTHER: "#ffffff",
-    OUTPUT: KIND_COLOURS[desc.OUTPUT],
+    OUTPUT: KIND_COLORS[desc.OUTPUT],
 }
 _TITLES = {INPUT: "input", TRAINED: "trained", OTHER: "other", OUTPUT: "output"}
 _LINE = "#667"
@@ -124,13 +124,13 @@ class _Frame:
             ' rx="3" fill="none" stroke="#445"/>'
         )
         for (source, target), lane in zip(self.layer.inner, self.lanes, strict=True):
-            colour, tip = (_BACK, "back") if source >= target else (_LINE, "flow")
+            color, tip = (_BACK, "back") if source >= target else (_LINE, "flow")
             begin, end = y + self.middle(source) + 3, y + self.middle(target) - 3
             edge = x + self.body
             out = edge + _LANE * (lane + 2)
             parts.append(
                 f'<path d="M{edge:.1f} {begin:.1f} H{out:.1f} V{end:.1f} H{edge:.1f}" fill="none"'
-                f' stroke="{colour}" marker-end="url(#{tip})"/>'
+                f' stroke="{color}" marker-end="url(#{tip})"/>'
             )
         return parts
 
@@ -140,16 +140,16 @@ class _Frame:
         parts = [
             f"<g><title>{_escaped_lines(tip)}</title>"
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{self.body:.1f}" height="{height:.1f}"'
-            f' fill="{_COLOURS[row.role]}" stroke="#c4c8d0" stroke-width="0.6"/>'
+            f' fill="{_COLORS[row.role]}" stroke="#c4c8d0" stroke-width="0.6"/>'
         ]
         for number, line in enumerate(lines):
             mark = " " if number else "◂"
             parts.append(_text(x + _PAD, y + 11, f"{mark} {line}", "#1f5f8b"))
             y += _ROW
-        colour = _WARNING if row.unusual else "#000"
+        color = _WARNING if row.unusual else "#000"
         what = x + _PAD + (self.names + 1) * _CHAR
         parts += [
-            _text(x + _PAD, y + 11, self._name(row), colour),
+            _text(x + _PAD, y + 11, self._name(row), color),
             _text(what, y + 11, row.what, "#445"),
             _text(x + self.body - _PAD, y + 11, row.dims, "#000", "end"),
         ]
@@ -163,7 +163,7 @@ def _draw_arrow(
     source, target = layers[arrow.source], layers[arrow.target]
     readers = ", ".join(target.rows[row].name for row in arrow.rows)
     tip = f"<title>{escaped(f'{source.name} to {readers}')}</title>"
-    colour, marker = (_BACK, "back") if arrow.back else (_LINE, "flow")
+    color, marker = (_BACK, "back") if arrow.back else (_LINE, "flow")
     pieces: list[tuple[Point, str]] = []  # first point, path
     for a, b in columns.curves[number]:
         middle = (a[1] + b[1]) / 2
@@ -183,7 +183,7 @@ def _draw_arrow(
         elif not arrow.back and end == last:
             at = f' marker-end="url(#{marker})"'
         parts.append(
-            f'<path d="M{start[0]:.1f} {start[1]:.1f} {path}" fill="none" stroke="{colour}"{at}>'
+            f'<path d="M{start[0]:.1f} {start[1]:.1f} {path}" fill="none" stroke="{color}"{at}>'
             f"{tip}</path>"
         )
     return parts + _draw_bypass(arrow, columns, number, frames, tip)
@@ -204,7 +204,8 @@ def _draw_bypass(
         return []
     row = lower.y - lower.height / 2 + target.middle(rows[-1])
     if elbows:
-        gutter, left = elbows[0][2][0], lower.x - lower.width / 2
+        gutter = elbows[0][2][0]
+        left = lower.x - lower.width / 2
         between = [b for b in columns.boxes if gutter < b.x < left and _covers(b, row)]
         path = "" if between else f"M{gutter:.1f} {row:.1f} H{left:.1f}"
     else:
@@ -237,7 +238,8 @@ def _lanes(arrows: list[tuple[int, int]]) -> list[int]:
     taken: list[list[tuple[int, int]]] = []
     found = [0] * len(arrows)
     for index in sorted(range(len(arrows)), key=lambda i: abs(arrows[i][0] - arrows[i][1])):
-        low, high = min(arrows[index]), max(arrows[index])
+        low = min(arrows[index])
+        high = max(arrows[index])
         free = (n for n, spans in enumerate(taken) if all(high < a or low > b for a, b in spans))
         lane = next(free, len(taken))
         if lane == len(taken):
@@ -278,23 +280,25 @@ def _thousands(count: int) -> str:
 
 
 def _legend(drawing: Drawing, width: float) -> tuple[list[str], float]:
-    """Colours and signs that occur in a drawing, in rows of this width; and where they end."""
+    """Colors and signs that occur in a drawing, in rows of this width; and where they end."""
     rows = [row for layer in drawing.layers for row in layer.rows]
     roles = {row.role for row in rows}
-    entries = [(_COLOURS[role], title) for role, title in _TITLES.items() if role in roles]
+    entries = [(_COLORS[role], title) for role, title in _TITLES.items() if role in roles]
     entries += [("", note) for note in _notes(drawing, rows)]
     parts = []
-    x, y = _EDGE, 1.6 * _EDGE
-    for colour, text in entries:
-        size = 17.0 * bool(colour) + columns_of(text) * _CHAR
+    x = _EDGE
+    y = 1.6 * _EDGE
+    for color, text in entries:
+        size = 17.0 * bool(color) + columns_of(text) * _CHAR
         if x > _EDGE and x + size > width + _EDGE:
-            x, y = _EDGE, y + _LEGEND_ROW
-        if colour:
+            x = _EDGE
+            y = y + _LEGEND_ROW
+        if color:
             parts.append(
-                f'<rect x="{x:.1f}" y="{y:.1f}" width="12" height="12" fill="{colour}"'
+                f'<rect x="{x:.1f}" y="{y:.1f}" width="12" height="12" fill="{color}"'
                 ' stroke="#889"/>'
             )
-        parts.append(_text(x + 17.0 * bool(colour), y + 10, text, "#445"))
+        parts.append(_text(x + 17.0 * bool(color), y + 10, text, "#445"))
         x += size + 16
     return parts, y + 2 * _EDGE
 
@@ -314,17 +318,17 @@ def _notes(drawing: Drawing, rows: list[Row]) -> list[str]:
     return [note for note, occurs in notes.items() if occurs]
 
 
-def _marker(name: str, colour: str) -> str:
+def _marker(name: str, color: str) -> str:
     return (
         f'<marker id="{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7"'
         ' markerHeight="7" orient="auto-start-reverse">'
-        f'<path d="M0 0 L8 4 L0 8 z" fill="{colour}"/></marker>'
+        f'<path d="M0 0 L8 4 L0 8 z" fill="{color}"/></marker>'
     )
 
 
-def _text(x: float, y: float, text: str, colour: str, anchor: str = "start") -> str:
+def _text(x: float, y: float, text: str, color: str, anchor: str = "start") -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}"'
+        f'<text x="{x:.1f}" y="{y:.1f}" fill="{color}" text-anchor="{anchor}"'
         f' xml:space="preserve">{escaped(text)}</text>'
     )
 

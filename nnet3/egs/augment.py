@@ -14,31 +14,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from ...framework.base.option_fields import option
+from ...kaldi.files.sparse import to_dense
 from ..files.examples import NnetExample, NnetIo
-from ..files.sparse import to_dense
 
 
 @dataclass(frozen=True)
 class AugmentationOptions:
     """Kaldi's ImageAugmentationConfig.
 
-    Attributes:
-        num_channels: colours. horizontal_flip_prob: how often left and right are exchanged.
-        horizontal_shift, vertical_shift: at most, as a share of width and height.
-        rotation_degree: at most. rotation_prob: how often an image is turned.
-        fill_mode: what stands beyond the edges: `nearest`, or `reflect`.
-
     Raises:
         AttributeTypeError: a value out of bounds.
     """
 
-    num_channels: int = 1
-    horizontal_flip_prob: float = 0.0
-    horizontal_shift: float = 0.0
-    vertical_shift: float = 0.0
-    rotation_degree: float = 0.0
-    rotation_prob: float = 0.0
-    fill_mode: str = "nearest"
+    num_channels: int = option(1, "Colors of a pixel")
+    horizontal_flip_prob: float = option(0.0, "How often left and right are exchanged")
+    horizontal_shift: float = option(0.0, "The largest shift, as a share of the width")
+    vertical_shift: float = option(0.0, "The largest shift, as a share of the height")
+    rotation_degree: float = option(0.0, "The largest rotation")
+    rotation_prob: float = option(0.0, "How often an image is turned")
+    fill_mode: str = option("nearest", "What stands beyond the edges: nearest or reflect")
 
     def __post_init__(self) -> None:
         if self.num_channels < 1:
@@ -88,9 +83,9 @@ def changed(
     if rng.random() < options.rotation_prob:
         angle = np.deg2rad((2 * rng.random() - 1) * options.rotation_degree)
         turn[:2, :2] = [[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]]
-    centre = np.eye(3)
-    centre[:2, 2] = (width - 1) / 2, (height - 1) / 2
-    transform = centre @ turn @ move @ np.linalg.inv(centre)
+    center = np.eye(3)
+    center[:2, 2] = (width - 1) / 2, (height - 1) / 2
+    transform = center @ turn @ move @ np.linalg.inv(center)
     return transformed(image, transform, options.num_channels, options.fill_mode)
 
 

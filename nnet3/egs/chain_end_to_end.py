@@ -6,17 +6,15 @@ Source: `TrainingGraphToSupervisionE2e` in Kaldi's `chain/chain-supervision.cc`,
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...kaldi.files.sparse import GeneralMatrix
+from ...kaldi.files.transition_model import Transitions
+from ...kaldi.fst.epsilons import remove_epsilons
+from ...kaldi.fst.fst import Fst
 from ..chain.examples import NnetChainExample, NnetChainSupervision
 from ..chain.supervision import Supervision, breadth_first
-from ..files.sparse import GeneralMatrix
-from ..files.transition_model import Transitions
-from ..fst.epsilons import remove_epsilons
-from ..fst.fst import Fst
 from .generate import IvectorSource
 from .rows import example_inputs, frame_indexes
 from .splitting import ExampleGenerationOptions
@@ -43,8 +41,8 @@ def graph_supervision(graph: Fst, transitions: Transitions, frames: int) -> Supe
     Raises:
         ShapeError: a label is no transition-id, or every path is longer than the utterance.
     """
-    fst = breadth_first(remove_epsilons(replace(graph, olabel=graph.ilabel)))
-    if fst.arcs and fst.ilabel.max() >= len(transitions.pdf):
+    fst = breadth_first(remove_epsilons(graph.with_columns(olabel=graph.ilabel)))
+    if len(fst.arcs) and fst.ilabel.max() >= len(transitions.pdf):
         raise ShapeError(
             f"transition-id {fst.ilabel.max()} of a model with {len(transitions.pdf) - 1}"
         )
@@ -59,7 +57,9 @@ def graph_supervision(graph: Fst, transitions: Transitions, frames: int) -> Supe
 def _shortest_path(fst: Fst) -> float:
     """Arcs of the shortest path to an end; infinity where there is none."""
     begin, following = fst.begin.tolist(), fst.nextstate.tolist()
-    layer, seen, length = {fst.start}, {fst.start}, 0
+    layer = {fst.start}
+    seen = {fst.start}
+    length = 0
     while layer and fst.states:
         if any(not np.isinf(fst.final[state]) for state in layer):
             return length

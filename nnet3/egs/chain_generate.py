@@ -9,16 +9,16 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from ...kaldi.files.sparse import GeneralMatrix
 from ..chain.chunks import SupervisionSplitter
 from ..chain.examples import NnetChainExample, NnetChainSupervision
 from ..chain.supervision import Supervision
-from ..files.sparse import GeneralMatrix
 from .generate import IvectorSource
 from .rows import example_inputs, frame_indexes
 from .splitting import Chunk, UtteranceSplitter
 
 Finish = Callable[[Supervision, Chunk], Supervision]
-"""A change of the supervision of a chunk before it is written, e.g. normalisation."""
+"""A change of the supervision of a chunk before it is written, e.g. normalization."""
 
 
 def chain_examples(

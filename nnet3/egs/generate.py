@@ -13,9 +13,9 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.values import INT32
+from ...kaldi.files.posterior import Posterior
+from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..files.examples import NnetExample, NnetIo
-from ..files.posterior import Posterior
-from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from .rows import compressed, example_inputs, example_io, posterior_matrix, take_range, take_rows
 from .splitting import Chunk, UtteranceSplitter
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..files.compressed import CompressedMatrix, Compression, decompress_stacked
+from ...kaldi.files.compressed import CompressedMatrix, Compression, decompress_stacked
+from ...kaldi.files.posterior import Posterior
+from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..files.examples import NnetIo
-from ..files.posterior import Posterior
-from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
 
 _FEWEST_BYTE_ROWS = 8
 """With fewer rows than this, one byte an element with a header for each column does not pay."""

@@ -33,7 +33,7 @@ class ExampleGenerationOptions:
             up to multiples of the subsampling factor.
         left_context, right_context: frames of input beside each chunk; `left_context_initial` and
             `right_context_final` at the ends of the utterance, where they are not negative.
-        num_frames_overlap: of neighbouring chunks of the principal length.
+        num_frames_overlap: of neighboring chunks of the principal length.
         frame_subsampling_factor: input frames for one output frame.
 
     Raises:
@@ -158,7 +158,8 @@ class UtteranceSplitter:
 
     def _draw_split(self, length: int) -> list[int]:
         principal = self.options.num_frames[0]
-        step, repeats = principal - self.options.num_frames_overlap, 0
+        step = principal - self.options.num_frames_overlap
+        repeats = 0
         if length >= len(self._splits):
             repeats = math.ceil((length - len(self._splits) + 1) / step)
             length -= repeats * step
@@ -194,7 +195,8 @@ class UtteranceSplitter:
         options, factor = self.options, self.options.frame_subsampling_factor
         split = self._draw_split(length) if options.num_frames else [length]
         gaps = self._gaps(length, split) if split and options.num_frames else [0] * len(split)
-        firsts, time = [], 0
+        firsts = []
+        time = 0
         for frames, gap in zip(split, gaps, strict=True):
             firsts.append(time + gap)
             time += gap + frames

@@ -1,4 +1,4 @@
-"""Kaldi's file formats: tokens, matrices, sparse rows, posteriors, examples, transition models.
+"""Training examples and Indexes in Kaldi's files.
 
-Gives `Reader`, `Writer` and the values of files to every room. May import framework.
+Gives `NnetExample`, `read_indexes` and `write_indexes` to every room. May import kaldi.
 """

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.sparse import GeneralMatrix, read_general_matrix, write_general_matrix
 from .index_io import read_indexes, write_indexes
-from .kaldi_io import Reader, Writer
-from .sparse import GeneralMatrix, read_general_matrix, write_general_matrix
 
 _SHORTEST_IO = len("<NnetIo> a <I1V> ")
 

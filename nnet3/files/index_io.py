@@ -12,8 +12,8 @@ import re
 
 import numpy as np
 
-from . import matrix_io
-from .kaldi_io import Reader, Writer
+from ...kaldi.files import matrix_io
+from ...kaldi.files.kaldi_io import Reader, Writer
 
 _NEAR = 125  # a step of t from here on takes the long form
 _ESCAPE = 127

@@ -79,7 +79,8 @@ class Explorer:
     def _explore(self) -> None:
         expanded, queued, usable, state = self._expanded, self._queued, self.usable, self.state
         for self.rounds in range(_MAX_ROUNDS):
-            current, self._next = self._next, []
+            current = self._next
+            self._next = []
             if not current:
                 return
             while current:
@@ -101,8 +102,10 @@ class Explorer:
     def _endless(self, rows: list[int]) -> str:
         """What goes on for ever: the loop of nodes that the newest rows come from, and whether it
         leads to earlier or to later times."""
-        row, before = max(rows), list[int]()
-        nodes, passed = self.topology.nodes, set[int]()
+        row = max(rows)
+        before = list[int]()
+        nodes = self.topology.nodes
+        passed = set[int]()
         while self._readers[row] and self.rows[row][0] not in passed:
             before.append(row)
             passed.add(self.rows[row][0])

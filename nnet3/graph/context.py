@@ -77,7 +77,8 @@ def reads_further(
         return False
     frames = -(-_FEW_FRAMES // modulus) * modulus
     times = np.arange(frames)
-    furthest, ivector = 0, topology.index.get("ivector")
+    furthest = 0
+    ivector = topology.index.get("ivector")
     for node in range(len(topology)):
         for read, t, _ in topology.dependencies(node, times, times * 0):
             if np.any((np.asarray(read) == ivector) & (t != 0)):

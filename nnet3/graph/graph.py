@@ -235,7 +235,8 @@ def group_sequences(topology: Topology, requests: Sequence[ComputationRequest]) 
 
 def _by_sequence(indexes: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """The values of n in order, with the keys of their rows."""
-    n, keys = indexes[:, 0], pack_tx(indexes[:, 1], indexes[:, 2])
+    n = indexes[:, 0]
+    keys = pack_tx(indexes[:, 1], indexes[:, 2])
     for _ in range(2):
         starts = [0, *((n[1:] != n[:-1]).nonzero()[0] + 1).tolist()][: len(n)]
         values = [int(n[start]) for start in starts]
@@ -337,7 +338,8 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
 def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
     """Fills `rows`, for a network without loops; False where an output is missing."""
     order = np.argsort(topology.epochs, kind="stable").tolist()
-    given, outputs = _given(segment), segment.wanted
+    given = _given(segment)
+    outputs = segment.wanted
     found = _closure(topology, order, outputs, given)
     all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in found.items()}
     computable: dict[int, np.ndarray | bool] = {}

@@ -57,7 +57,8 @@ class Levels:
 
     def _follow(self) -> None:
         readers, waiting, found = self._loop.readers, self._waiting, self.found
-        level, turn = 0, self._loop.members
+        level = 0
+        turn = self._loop.members
         begins: list[int] = []  # where periods may begin, in `found`
         attempts = 0 if self._jumping else _ATTEMPTS
         while turn or self._landing:
@@ -74,12 +75,14 @@ class Levels:
                     attempts -= 1
                     skipped = self._repeat(*begins[-3:])
                     if skipped:
-                        level, attempts = level + skipped, 0
+                        level = level + skipped
+                        attempts = 0
             level += 1
 
     def _ready(self, turn: list[int]) -> list[tuple[int, int]]:
         """The units and rows of the next level; of other units than these nothing has changed."""
-        done, self._landing = self._landing, []
+        done = self._landing
+        self._landing = []
         for unit in turn:
             ready = self._left[unit] & ~self._blocked(unit, self._waiting)
             if ready:
@@ -140,7 +143,8 @@ class Levels:
         return all([mask & rows == _repeated(mask & bits, shift, count) for mask in masks])
 
     def _skip(self, period: list[Found], count: int, length: int, shift: int) -> int:
-        waiting, added = self._waiting.copy(), list[Found]()
+        waiting = self._waiting.copy()
+        added = list[Found]()
         for number in range(1, count + 1):
             up, by = number * length, number * shift
             added += [(level + up, unit, _moved(bits, by)) for level, unit, bits in period]

@@ -116,7 +116,8 @@ class LoopTimes:
 
     def _run(self, loop: Loop) -> tuple[list[np.ndarray], list[int]]:
         """The times of a loop, and its components that are read outside; notes what it uses."""
-        nodes, there = self._topology.nodes, self._steps(loop)
+        nodes = self._topology.nodes
+        there = self._steps(loop)
         wanted = np.flatnonzero(self._needed[loop.members].any(axis=1))
         outputs = set()
         for node in [loop.members[place] for place in wanted.tolist()]:
@@ -126,7 +127,8 @@ class LoopTimes:
         needed = self._needed[loop.members].any(axis=0) & there
         rows = np.zeros_like(there)
         runs = []
-        step, turn = abs(loop.offset), -1 if loop.offset > 0 else 1
+        step = abs(loop.offset)
+        turn = -1 if loop.offset > 0 else 1
         for first in range(step):
             # Views, in the order in which the loop runs.
             needed_of, there_of, rows_of, t_of = (
@@ -153,13 +155,15 @@ def _like_sequences(ios: Sequence[IoSpecification]) -> tuple[np.ndarray, int, li
         IrregularError: rows differ in more than n and t, or sequences in their times.
     """
     listed = []
-    sequences, x = np.zeros(0, np.int32), 0
+    sequences = np.zeros(0, np.int32)
+    x = 0
     for number, io in enumerate(ios):
         if io.has_deriv or not len(io.indexes):
             raise IrregularError("derivatives, or no rows")
         ns, times = distinct(io.indexes[:, 0]), distinct(io.indexes[:, 1])
         if not number:
-            sequences, x = ns, int(io.indexes[0, 2])
+            sequences = ns
+            x = int(io.indexes[0, 2])
         same = np.array_equal(ns, sequences) and (io.indexes[:, 2] == x).all()
         places = np.searchsorted(ns, io.indexes[:, 0]) * len(times)
         places += np.searchsorted(times, io.indexes[:, 1])

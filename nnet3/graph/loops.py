@@ -156,7 +156,9 @@ def _terms(part: SumDescriptor, places: Iterator[Candidate]) -> Iterator[Term]:
 
 def order_of(topology: Topology, members: list[int]) -> list[int]:
     """The members, each after those of whose rows it reads that of the same time."""
-    left, order, done = members, list[int](), set[int]()
+    left = members
+    order = list[int]()
+    done = set[int]()
     inside = set(members)
     while left:
         ready = [

@@ -7,50 +7,9 @@ topological sort), so that equal networks give equal numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-Graph = Sequence[Sequence[int]]
-
-
-def strongly_connected(graph: Graph) -> list[list[int]]:
-    """The strongly connected components of `graph[node] = successors`, sinks first (Tarjan)."""
-    index = [-1] * len(graph)
-    low = [0] * len(graph)
-    on_stack = [False] * len(graph)
-    stack: list[int] = []
-    components: list[list[int]] = []
-    count = 0
-    for root in range(len(graph)):
-        if index[root] >= 0:
-            continue
-        path = [(root, 0)]
-        while path:
-            node, position = path.pop()
-            if position == 0:
-                index[node] = low[node] = count
-                count += 1
-                stack.append(node)
-                on_stack[node] = True
-            elif low[graph[node][position - 1]] < low[node]:
-                low[node] = low[graph[node][position - 1]]
-            while position < len(graph[node]):
-                successor = graph[node][position]
-                position += 1
-                if index[successor] < 0:
-                    path += [(node, position), (successor, 0)]
-                    break
-                if on_stack[successor]:
-                    low[node] = min(low[node], index[successor])
-            else:
-                if low[node] == index[node]:
-                    begin = stack.index(node)
-                    members = stack[begin:][::-1]
-                    del stack[begin:]
-                    for member in members:
-                        on_stack[member] = False
-                    components.append(members)
-    return components
+from ...framework.base.strongly_connected import Graph, strongly_connected
 
 
 def topological_order(graph: Graph) -> list[int]:

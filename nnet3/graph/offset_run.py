@@ -37,7 +37,8 @@ class OffsetRun:
 
     def readers(self, bits: int) -> int:
         """The rows that may read one of these."""
-        found, covered = bits << max(-self.first, 0) >> max(self.first, 0), 1
+        found = bits << max(-self.first, 0) >> max(self.first, 0)
+        covered = 1
         while covered < self.count:
             more = min(covered, self.count - covered)
             found |= found >> self.step * more
@@ -46,7 +47,8 @@ class OffsetRun:
 
     def read(self, rows: int) -> int:
         """What these rows may read."""
-        found, covered = rows, 1
+        found = rows
+        covered = 1
         while covered < self.count:
             more = min(covered, self.count - covered)
             found |= found << self.step * more

@@ -20,8 +20,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ..files.index_io import read_indexes, write_indexes
-from ..files.kaldi_io import Reader, Writer
 from ..index.indexes import as_indexes, format_indexes
 from ..index.ranges import format_rows, parse_rows, rows_of
 

@@ -25,7 +25,8 @@ Keys = dict[int, np.ndarray]  # node -> keys of (t, x), sorted
 Masks = dict[int, list[int]]  # unit -> for which rows each candidate is used
 Level = tuple[int, int, np.ndarray]  # level within the epoch, node, keys of (t, x), sorted
 _MOST_TIMES = 1 << 20
-_MOST_TIMES_OF_LOOPS, _MOST_PASSES = 1 << 16, 64
+_MOST_TIMES_OF_LOOPS = 1 << 16
+_MOST_PASSES = 64
 """With more times than these, no more passes over a loop than these."""
 
 
@@ -131,7 +132,8 @@ class TimeRows:
         """The candidates of a unit, those outside of the window being the first bit."""
         jumps = []
         at = outside + np.arange(len(times))
-        node, x_of = self.units.rule[unit], np.full(len(times), self._x)
+        node = self.units.rule[unit]
+        x_of = np.full(len(times), self._x)
         for source, t, x in self.topology.dependencies(node, times, x_of):
             if x is not x_of and (x != self._x).any():
                 return None
@@ -180,12 +182,16 @@ class TimeRows:
             used: for a unit, for which rows each candidate is followed; if not there, for all.
             used_runs: the same for units whose candidates are a run.
         """
-        reached, outside, reads = self.wanted.copy(), ~self._inside, self.units.reads
+        reached = self.wanted.copy()
+        outside = ~self._inside
+        reads = self.units.reads
         done = [bits | outside for bits in self.given]
         for members, is_loop in reversed(self.units.stages):
-            again, passes = True, 0
+            again = True
+            passes = 0
             while again:
-                again, passes = False, passes + 1
+                again = False
+                passes = passes + 1
                 if passes > _MOST_PASSES and self._size > _MOST_TIMES_OF_LOOPS:
                     raise _TooManyTimesError
                 for unit in reversed(members):
@@ -220,7 +226,9 @@ class TimeRows:
 
     def _compute(self) -> None:
         """Which rows can be computed; `_used` says which candidates they then use."""
-        units, outside, reached = self.units, ~self._inside, self._reached
+        units = self.units
+        outside = ~self._inside
+        reached = self._reached
         given = [bits | outside for bits in self.given]
         computable = [a | b for a, b in zip(reached, given, strict=True)]
         self._used: Masks = {}
@@ -242,7 +250,8 @@ class TimeRows:
 
     def _allows(self, unit: int, computable: list[int]) -> int:
         """The rows of a unit whose candidates are there; notes which candidates they use."""
-        units, allowed = self.units, self._allowed.get(unit, -1)
+        units = self.units
+        allowed = self._allowed.get(unit, -1)
         run = units.runs.get(unit)
         if run is not None:
             there = computable[run.node]
@@ -300,7 +309,8 @@ class TimeRows:
 
     def _read_through_jumps(self, unit: int, sets: list[int]) -> int:
         """For which rows of a unit a candidate that they use is in `sets`."""
-        masks, found = self._used.get(unit), 0
+        masks = self._used.get(unit)
+        found = 0
         for number, there in enumerate(self._present(unit, sets)):
             found |= there if masks is None else there & masks[number]
         return found

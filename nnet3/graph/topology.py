@@ -186,7 +186,8 @@ class Topology:
         ]
 
     def _facts(self, node: int, descriptor: Descriptor) -> Iterator[SumFacts]:
-        steps, begin = self.steps[node], 0
+        steps = self.steps[node]
+        begin = 0
         for part in descriptor.parts:
             leaves = range(begin, begin + sum(1 for _ in part.leaves()))
             begin = leaves.stop

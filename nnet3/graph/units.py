@@ -105,7 +105,8 @@ class Units:
         return OffsetRun.of(candidates)
 
     def _loop(self, members: list[int]) -> Loop:
-        inputs_of, inside = self._inputs_of, set(members)
+        inputs_of = self._inputs_of
+        inside = set(members)
         reads = {
             number: [(i, read) for i, read in enumerate(self.reads[number]) if read[0] in inside]
             for number in members

@@ -56,6 +56,13 @@ def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
     return np.ascontiguousarray(array, np.int32)
 
 
+def frame_indexes(sequences: int, times: np.ndarray) -> np.ndarray:
+    """Indexes of some times in each of so many sequences, one sequence after the other."""
+    n = np.repeat(np.arange(sequences), len(times))
+    t = np.tile(times, sequences)
+    return np.stack((n, t, np.zeros_like(t)), axis=1)
+
+
 def pack_tx(t: np.ndarray, x: np.ndarray) -> np.ndarray:
     """int64 keys that sort as (t, x)."""
     return (np.asarray(t, np.int64) << X_BITS) + (x + MAX_X)
@@ -119,7 +126,9 @@ class LazyIndexes:
     """An `IndexList` that a function makes when it is read."""
 
     def __init__(self, size: int, sequences: int, make: Callable[[], np.ndarray]) -> None:
-        self.size, self.sequences, self._make = size, sequences, make
+        self.size = size
+        self.sequences = sequences
+        self._make = make
 
     @cached_property
     def indexes(self) -> np.ndarray:
@@ -159,7 +168,9 @@ class Columns(IndexList):
     _base: tuple[tuple[int, int], np.ndarray] | None = None
 
     def __init__(self, n: np.ndarray, t: np.ndarray, x: np.ndarray) -> None:
-        self.n, self.t, self.x = n, t, x
+        self.n = n
+        self.t = t
+        self.x = x
         self.size = len(t)
 
     def __len__(self) -> int:
@@ -171,7 +182,8 @@ class Columns(IndexList):
         if indexes.dtype != np.int32:
             return cls(*np.ascontiguousarray(indexes.T, np.int64))
         columns = cls.__new__(cls)
-        columns.indexes, columns.size = indexes, len(indexes)
+        columns.indexes = indexes
+        columns.size = len(indexes)
         return columns
 
     @classmethod
@@ -179,16 +191,22 @@ class Columns(IndexList):
         """For each list of sorted keys (see `pack_tx`): its rows for every n, n innermost."""
         whole = cls.__new__(cls)
         together = np.concatenate(lists) if len(lists) > 1 else lists[0]
-        whole.size, whole._factors = len(together) * len(ns), (ns, together)
+        whole.size = len(together) * len(ns)
+        whole._factors = (ns, together)
         x = together & X_MASK
         low_x, high_x = int(x.min()) - MAX_X, int(x.max()) - MAX_X
-        low_n, high_n, count = int(ns[0]), int(ns[-1]), len(ns)
+        low_n = int(ns[0])
+        high_n = int(ns[-1])
+        count = len(ns)
         sequences = count if low_n == 0 and high_n == count - 1 else 0
-        parts, end = [], 0
+        parts = []
+        end = 0
         for keys in lists:
             columns = cls.__new__(cls)
-            columns.size, columns.sequences = len(keys) * count, sequences
-            columns.within, columns.real = (whole, end), None
+            columns.size = len(keys) * count
+            columns.sequences = sequences
+            columns.within = (whole, end)
+            columns.real = None
             columns.low = low_n, int(keys[0]) >> X_BITS, low_x
             columns.high = high_n, int(keys[-1]) >> X_BITS, high_x
             end += columns.size
@@ -308,7 +326,10 @@ class Aligned:
         sequences: int,
         grid: np.ndarray | None = None,
     ):
-        self.family, self.bits, self.keys, self.sequences = family, bits, keys, sequences
+        self.family = family
+        self.bits = bits
+        self.keys = keys
+        self.sequences = sequences
         self.in_order = grid is None
         self._grid = grid
         self._series: Series | None | Literal[False] = False  # not looked at
@@ -379,7 +400,8 @@ def format_integers(values: np.ndarray) -> str:
     if not ints:
         return "[ ]"
     parts = []
-    start, end = 0, len(ints)
+    start = 0
+    end = len(ints)
     while start < end:
         stop = start + 1
         step = ints[stop] - ints[start] if stop < end else 2

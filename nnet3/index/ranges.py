@@ -88,7 +88,8 @@ def parse_rows(text: str, ns: np.ndarray | None = None) -> np.ndarray:
     Raises:
         RangeError: with the place in the text: what is wrong.
     """
-    found, offset = [], 0
+    found = []
+    offset = 0
     for part in text.split(";"):
         try:
             found.append(as_indexes(_one_list(part, ns, offset), f"'{_cut(part)}'"))
@@ -147,7 +148,8 @@ def format_numbers(values: np.ndarray) -> str:
     """Numbers with ranges: `1,4,7:9,20:30:2`; equal ones that follow each other as `-1 x 12`."""
     values = np.asarray(values, np.int64).reshape(-1)
     steps = np.diff(values)[:, None]
-    parts, begin = [], 0
+    parts = []
+    begin = 0
     while begin < len(values):
         step = int(steps[begin, 0]) if begin < len(steps) else 0
         count = _equal_steps(steps, begin, 0, step)
@@ -181,7 +183,8 @@ def rows_of(indexes: np.ndarray) -> Iterator[Rows]:
 
 def _product(columns: np.ndarray, steps: np.ndarray, begin: int) -> list[tuple[int, int]]:
     """How many values, and at what step, each column has; the last one runs fastest."""
-    axes, size = [], 1
+    axes = []
+    size = 1
     for axis in (2, 1, 0):
         count, step = _blocks(columns, steps, begin, size, axis)
         axes.insert(0, (count, step))
@@ -218,7 +221,8 @@ def _equal_steps(steps: np.ndarray, begin: int, axis: int, step: int) -> int:
     """How many rows follow from one on, each higher by `step` in one column alone."""
     wanted = np.zeros(steps.shape[1], np.int64)
     wanted[axis] = step
-    window, at = 16, begin
+    window = 16
+    at = begin
     while at < len(steps):
         others = np.flatnonzero((steps[at : at + window] != wanted).any(axis=1))
         if others.size:

@@ -45,7 +45,8 @@ class RowTable:
         self._moves: dict[int, int] = {}  # what to add to `Columns.base` for the rows of a node
         end = 1  # the first place stays empty
         for node, (first, last) in self._times.items():
-            begin, end = end, end + (last - first + 1) * of_n * of_x
+            begin = end
+            end = end + (last - first + 1) * of_n * of_x
             self._moves[node] = begin - self._place(self._low[0], first, self._low[1])
         self._dict: dict[tuple[int, int, int, int], int] = {}
         self._dense: np.ndarray | None = None
@@ -102,7 +103,8 @@ class RowTable:
         if outside:
             ends = np.cumsum(sizes).tolist()
             for number in outside:
-                begin, end = ends[number] - sizes[number], ends[number]
+                begin = ends[number] - sizes[number]
+                end = ends[number]
                 places[begin:end] = self._kept(queries[number], places[begin:end])
         return self._dense[places]
 

@@ -19,7 +19,8 @@ def series(bits: int) -> Series | None:
     """The series that a set that is not empty is; None where it is none."""
     start = (bits & -bits).bit_length() - 1
     bits >>= start
-    count, rest = bits.bit_count(), bits ^ 1
+    count = bits.bit_count()
+    rest = bits ^ 1
     step = (rest & -rest).bit_length() - 1 if rest else 1
     if bits != ((1 << count * step) - 1) // ((1 << step) - 1):
         return None

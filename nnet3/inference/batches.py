@@ -16,8 +16,8 @@ import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, check_kind
+from ...framework.base.option_fields import option
 from ...framework.base.python.cached import cached_property
-from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
 from .chunks import ChunkComputer
 from .pieces import Chunk, ChunkOptions, Shape, Utterance, check_options
@@ -28,24 +28,31 @@ class BatchOptions(ChunkOptions):
     """The chunks that utterances are cut into, and how many make a minibatch.
 
     Attributes:
-        chunks_per_batch: of a full minibatch (Kaldi's `minibatch-size`).
-        edge_chunks_per_batch: the same for first and last chunks of utterances, where these have
-            another context.
-        ensure_exact_final_context: compute utterances that are shorter than a chunk as they are,
-            each by itself, rather than with their last frame repeated. Makes a difference for
-            networks that go backwards in time.
-        partial_batch_factor: minibatches that do not get full are computed for the last of
-            `int(factor^n * chunks_per_batch)` chunks, n = 0, 1, 2 ..., that they fit into; 0: for
-            full ones only. From 0 to below 1.
+        ensure_exact_final_context: makes a difference for networks that go backwards in time.
+        partial_batch_factor: from 0 to below 1; of the numbers of chunks, the least is taken that
+            the minibatch fits into.
 
     Raises:
         OpscopeError: a value is out of range.
     """
 
-    chunks_per_batch: int = 128
-    edge_chunks_per_batch: int = 32
-    ensure_exact_final_context: bool = False
-    partial_batch_factor: float = 0.5
+    chunks_per_batch: int = option(128, "Chunks that are computed at once", "minibatch-size")
+    edge_chunks_per_batch: int = option(
+        32,
+        "The same for the first and last chunks of utterances, where these have another context",
+        "edge-minibatch-size",
+    )
+    ensure_exact_final_context: bool = option(
+        False,
+        "Compute utterances shorter than --frames-per-chunk as they are, each by itself, rather"
+        " than with their last frame repeated",
+    )
+    partial_batch_factor: float = option(
+        0.5,
+        "Minibatches that do not get full are computed for int(factor^n * minibatch-size) chunks,"
+        " n = 0, 1, 2 ...; 0: for full ones only",
+        "partial-minibatch-factor",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,23 +108,10 @@ class BatchComputer(ChunkComputer):
     """
 
     options: BatchOptions
+    options_type = BatchOptions
 
-    def __init__(
-        self,
-        model: Model,
-        options: BatchOptions | None = None,
-        priors: np.ndarray | bool | None = None,
-        place: Place | None = None,
-        optimize: bool | OptimizeOptions = True,
-        *,
-        test_mode: bool = True,
-        collapse: bool = True,
-    ) -> None:
-        check_kind(options, BatchOptions | None, "options")
-        how = priors, place, optimize
-        super().__init__(
-            model, options or BatchOptions(), *how, test_mode=test_mode, collapse=collapse
-        )
+    def _lay_out(self, place: Place | None, optimize: bool | OptimizeOptions) -> None:
+        super()._lay_out(place, optimize)
         self.counts: dict[tuple[Shape, int], BatchCount] = {}
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
@@ -128,7 +122,8 @@ class BatchComputer(ChunkComputer):
         Raises:
             ShapeError: as `compute`; the utterance is named.
         """
-        waiting, alike = _Waiting(), dict[tuple[Shape, int], list[Chunk]]()
+        waiting = _Waiting()
+        alike: dict[tuple[Shape, int], list[Chunk]] = {}
         factor = self.options.frame_subsampling_factor
         for number, utterance in enumerate(self.checked(utterances)):
             total = -(-len(utterance.features) // factor)
@@ -156,7 +151,8 @@ class BatchComputer(ChunkComputer):
             yield from super().chunks(number, utterance)
             return
         factor = self.options.frame_subsampling_factor
-        total, size = -(-len(utterance.features) // factor), self.frames_per_chunk // factor
+        total = -(-len(utterance.features) // factor)
+        size = self.frames_per_chunk // factor
         exact = total < size and self.options.ensure_exact_final_context
         frames = total if exact else size
         for first in range(0, total, size):
@@ -172,7 +168,8 @@ class BatchComputer(ChunkComputer):
     @cached_property
     def _any_length(self) -> bool:
         # Kaldi's last chunk ends with the utterance: it begins at any multiple of the factor.
-        options, modulus = self.options, self.nnet.modulus()
+        options = self.options
+        modulus = self.nnet.modulus()
         return options.frame_subsampling_factor % modulus == 0 and super()._any_length
 
     def _shape(self, begins: bool, ends: bool, frames: int) -> Shape:

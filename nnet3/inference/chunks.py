@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 
@@ -24,12 +24,13 @@ from ..cache.computers import ComputerCache
 from ..graph.context import reads_further
 from ..graph.graph import NotComputableError
 from ..graph.request import ComputationRequest, IoSpecification
+from ..index.indexes import frame_indexes
 from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
 from ..run.given import float_array
 from .chunk_lengths import KALDIS_CHUNK, chunk_lengths, rounded_up
-from .pieces import Chunk, ChunkOptions, Shape, Utterance
+from .pieces import Chunk, ChunkOptions, LoopedOptions, Shape, Utterance
 from .priors import log_priors
 
 # Online iVectors may end that many frames before the features do.
@@ -46,37 +47,48 @@ class UtteranceComputer(ABC):
     """Computes the output of a simple network for whole utterances, chunk by chunk.
 
     Args:
-        model, priors, test_mode, collapse: as `ChunkComputer` takes them.
-        frames_per_chunk: input frames of a chunk, rounded up to a multiple that suits the network.
-        frame_subsampling_factor: input frames for one frame of output.
+        options: how to cut utterances, of `options_type`.
+        Others: as of `ChunkComputer`.
 
     Attributes:
         nnet: the network that is computed: in test mode, with joined components.
+        frames_per_chunk: input frames of a chunk, a multiple that suits the network.
     """
 
+    options: ChunkOptions | LoopedOptions
+    options_type: ClassVar[type[ChunkOptions | LoopedOptions]]
     left_context: int
     right_context: int
 
     def __init__(
         self,
         model: Model,
-        frames_per_chunk: int,
-        frame_subsampling_factor: int,
-        priors: np.ndarray | bool | None,
-        test_mode: bool,
-        collapse: bool,
+        options: ChunkOptions | LoopedOptions | None = None,
+        priors: np.ndarray | bool | None = None,
+        place: Place | None = None,
+        optimize: bool | OptimizeOptions = True,
+        *,
+        test_mode: bool = True,
+        collapse: bool = True,
     ) -> None:
+        check_kind(options, self.options_type | None, "options")
         check_kind(priors, np.ndarray | Sequence | bool | None, "priors")
+        self.options = options = options or self.options_type()
         model = opened(model)
         self.nnet = nnet = for_inference(model, test_mode, collapse)
         self.left_context, self.right_context = nnet.context()
-        step = math.lcm(frame_subsampling_factor, nnet.modulus())
-        self.frames_per_chunk = -(-frames_per_chunk // step) * step
+        step = math.lcm(options.frame_subsampling_factor, nnet.modulus())
+        self.frames_per_chunk = -(-(options.frames_per_chunk or KALDIS_CHUNK) // step) * step
         self.output_dim = nnet.output_dim("output")
         refuse_diverged(nnet)
         self.input_dim = nnet.input_dim("input")
         self.ivector_dim = max(nnet.input_dim("ivector"), 0)
         self.log_priors = log_priors(chosen_priors(priors, model), self.output_dim)
+        self._lay_out(place, optimize)
+
+    @abstractmethod
+    def _lay_out(self, place: Place | None, optimize: bool | OptimizeOptions) -> None:
+        """Make what computes the network."""
 
     def compute(
         self,
@@ -134,31 +146,20 @@ class ChunkComputer(UtteranceComputer):
             acoustic model holds; None: nothing is subtracted.
         place: where to compute; the CPU by default.
         optimize: as `compile_request` takes it.
-        test_mode: batch normalisation takes its statistics, and dropout does nothing. False: each
+        test_mode: batch normalization takes its statistics, and dropout does nothing. False: each
             component computes in the mode that it is in, usually that of training.
         collapse: components are joined where that saves work, as Kaldi's programs do it.
 
     Raises:
-        FormatError: the file cannot be read, or the network was not trained: batch normalisation
+        FormatError: the file cannot be read, or the network was not trained: batch normalization
             has no statistics.
         ShapeError: the network is not simple, see `Nnet.is_simple`, or the priors do not fit it.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        options: ChunkOptions | None = None,
-        priors: np.ndarray | bool | None = None,
-        place: Place | None = None,
-        optimize: bool | OptimizeOptions = True,
-        *,
-        test_mode: bool = True,
-        collapse: bool = True,
-    ) -> None:
-        check_kind(options, ChunkOptions | None, "options")
-        self.options = options = options or ChunkOptions()
-        chunk = options.frames_per_chunk or KALDIS_CHUNK, options.frame_subsampling_factor
-        super().__init__(model, *chunk, priors, test_mode, collapse)
+    options: ChunkOptions
+    options_type = ChunkOptions
+
+    def _lay_out(self, place: Place | None, optimize: bool | OptimizeOptions) -> None:
         self._cache = ComputerCache(self.nnet, place, optimize)
         self._computing = new_lock()  # of a computer, which holds inputs and outputs
 
@@ -177,7 +178,8 @@ class ChunkComputer(UtteranceComputer):
             frames += len(utterance.features)
             if frames >= self.frames_ahead:
                 yield from self._compute_waiting(waiting)
-                waiting, frames = [], 0
+                waiting = []
+                frames = 0
         yield from self._compute_waiting(waiting)
 
     @property
@@ -215,7 +217,8 @@ class ChunkComputer(UtteranceComputer):
 
     def _long_chunks(self, number: int, total: int, size: int, factor: int) -> Iterator[Chunk]:
         """Chunks of lengths at which all together cost least."""
-        first, context = 0, self.left_context + self.right_context
+        first = 0
+        context = self.left_context + self.right_context
         for length in chunk_lengths(total, size, factor, context):
             given = self.left_context + (length - 1) * factor + 1 + self.right_context
             shape = Shape(self.left_context, given, length)
@@ -355,15 +358,10 @@ class ChunkComputer(UtteranceComputer):
         """The request for `count` chunks of a shape; chunk n has the indexes (n, t, 0)."""
         begin = -shape.left_context
         times = np.arange(begin, begin + shape.input_frames)
-        inputs = [IoSpecification("input", _indexes(count, times))]
+        inputs = [IoSpecification("input", frame_indexes(count, times))]
         if self.ivector_dim:
-            inputs.append(IoSpecification("ivector", _indexes(count, np.zeros(1, np.int64))))
+            inputs.append(IoSpecification("ivector", frame_indexes(count, np.zeros(1, np.int64))))
         outputs = np.arange(shape.output_frames) * self.options.frame_subsampling_factor
-        return ComputationRequest(inputs, [IoSpecification("output", _indexes(count, outputs))])
-
-
-def _indexes(count: int, times: np.ndarray) -> np.ndarray:
-    """Indexes of `count` sequences, one sequence after the other."""
-    n = np.repeat(np.arange(count), len(times))
-    t = np.tile(times, count)
-    return np.stack((n, t, np.zeros_like(t)), axis=1)
+        return ComputationRequest(
+            inputs, [IoSpecification("output", frame_indexes(count, outputs))]
+        )

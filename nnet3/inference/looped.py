@@ -18,7 +18,7 @@ from ...framework.ir.op_list import OpList
 from ..cache.on_disk import kept
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
-from ..compiler.reports import report_compiled, report_optimised
+from ..compiler.reports import report_compiled, report_optimized
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
@@ -59,7 +59,8 @@ def looped_requests(
             f" {subsampling} and of the iVector period {ivector_period}"
         )
     requests = []
-    begin, last_ivector = -left_context, None
+    begin = -left_context
+    last_ivector = None
     for number in range(3):
         end = (number + 1) * chunk + right_context
         inputs = [_io("input", np.arange(begin, end), sequences)]
@@ -126,7 +127,8 @@ def loop_computation(
     )
     reach = _reach(topology, requests)
     count = max(_FEWEST, 2 * reach + 1)
-    most, listener = max(_MOST, 2 * count), VERBOSE.get()
+    most = max(_MOST, 2 * count)
+    listener = VERBOSE.get()
     while count <= most:
         listed = list(requests)
         while len(listed) < count:
@@ -138,7 +140,7 @@ def loop_computation(
         computation = run_passes(computation, options)
         looped = form_loop(computation, reach)
         if listener is not None:
-            report_optimised(listener, looped or computation, count, looped is not None)
+            report_optimized(listener, looped or computation, count, looped is not None)
         if looped is not None:
             return looped
         count *= 2

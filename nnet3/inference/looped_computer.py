@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import Place
-from ...framework.base.errors import OpscopeError, ShapeError, check_kind
+from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.scope import Scope
+from ...framework.base.settings import Options, read_options
 from ...framework.runtime.plain_net import PlainNet
-from ...framework.runtime.plans.options import current_options
-from ...framework.runtime.plans.plan import PlanOptions
 from ..cache.structure import structure
 from ..compiler.verbose import VERBOSE
 from ..lower.spans import lower_with_spans
-from ..network.for_inference import Model
 from ..optimize import OptimizeOptions
 from ..run.given import float_array, warn_of_nan
 from ..run.segment_computer import SegmentComputer
@@ -35,38 +32,7 @@ from .looped import (
     looped_requests,
     with_ivector_period,
 )
-from .pieces import Utterance, check_options
-
-
-@dataclass(frozen=True)
-class LoopedOptions:
-    """The chunks that a stream is cut into, with the names of Kaldi's options.
-
-    Attributes:
-        frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
-            the subsampling factor and of the network's modulus. The output lags behind the input
-            by at most so many frames and the network's right context.
-        extra_left_context_initial: copies of the first frame before it, besides those that the
-            network needs.
-        frame_subsampling_factor: one output frame is computed for so many input frames.
-        acoustic_scale: factor for the output.
-
-    Raises:
-        OpscopeError: a value is out of range.
-    """
-
-    frames_per_chunk: int = 24
-    extra_left_context_initial: int = 0
-    frame_subsampling_factor: int = 1
-    acoustic_scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        least = {
-            "frames_per_chunk": 1,
-            "extra_left_context_initial": 0,
-            "frame_subsampling_factor": 1,
-        }
-        check_options(self, least)
+from .pieces import LoopedOptions, Utterance
 
 
 class LoopedComputer(UtteranceComputer):
@@ -89,23 +55,14 @@ class LoopedComputer(UtteranceComputer):
         OpscopeError: the network cannot be computed chunk by chunk.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        options: LoopedOptions | None = None,
-        priors: np.ndarray | bool | None = None,
-        place: Place | None = None,
-        optimize: bool | OptimizeOptions = True,
-        *,
-        test_mode: bool = True,
-        collapse: bool = True,
-    ) -> None:
-        check_kind(options, LoopedOptions | None, "options")
-        self.options = options = options or LoopedOptions()
-        chunk = options.frames_per_chunk, options.frame_subsampling_factor
-        super().__init__(model, *chunk, priors, test_mode, collapse)
+    options: LoopedOptions
+    options_type = LoopedOptions
+
+    def _lay_out(self, place: Place | None, optimize: bool | OptimizeOptions) -> None:
+        options = self.options
         self.left_context += options.extra_left_context_initial
-        topology, period = self.nnet.topology(), 0
+        topology = self.nnet.topology()
+        period = 0
         if self.ivector_dim:
             period = self.frames_per_chunk
             topology = with_ivector_period(topology, period)
@@ -131,14 +88,14 @@ class LoopedComputer(UtteranceComputer):
             )
         self._net = PlainNet(compiled, check=False)
         self._shared = Scope(place)
-        self._idle: dict[PlanOptions, list[SegmentComputer]] = {}  # by the switches of their plans
+        self._idle: dict[Options, list[SegmentComputer]] = {}  # by the options of their plans
 
     def stream(self) -> Stream:
         """A new stream; all streams of a computer share the network's parameters.
 
         What a stream computes with is laid out once, and taken over from one that is gone.
         """
-        idle = self._idle.setdefault(current_options(), [])
+        idle = self._idle.setdefault(read_options(), [])
         try:
             segments = idle.pop()
         except IndexError:
@@ -243,7 +200,8 @@ class Stream:
         """
         self._check_open()
         self._finished = True
-        computer, outputs = self._computer, []
+        computer = self._computer
+        outputs = []
         factor = computer.options.frame_subsampling_factor
         size = computer.frames_per_chunk // factor
         left = -(-self._frames // factor) - self._chunks * size

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
+from ...framework.base.option_fields import option
+from ...framework.base.untrusted.limits import check_limit
 from ..run.given import warn_of_nan
 
 
@@ -21,25 +23,29 @@ class ChunkOptions:
         frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
             the subsampling factor and of the network's modulus. None: as many as cost least where
             the output does not depend on it, else 50 as in Kaldi.
-        extra_left_context, extra_right_context: input frames in addition to the network's context.
-        extra_left_context_initial, extra_right_context_final: the same at the start and at the end
-            of an utterance; -1: no exception is made there.
-        frame_subsampling_factor: one output frame is computed for so many input frames.
-        acoustic_scale: factor for the output.
-        chunks_per_batch: how many chunks are computed at once, at most.
 
     Raises:
         OpscopeError: a value is out of range.
     """
 
     frames_per_chunk: int | None = None
-    extra_left_context: int = 0
-    extra_right_context: int = 0
-    extra_left_context_initial: int = -1
-    extra_right_context_final: int = -1
-    frame_subsampling_factor: int = 1
-    acoustic_scale: float = 1.0
-    chunks_per_batch: int = 16
+    extra_left_context: int = option(
+        0, "Frames of left context besides those that the network needs"
+    )
+    extra_right_context: int = option(0, "Frames of right context besides those that it needs")
+    extra_left_context_initial: int = option(
+        -1, "If >= 0, takes the place of --extra-left-context at the start of an utterance"
+    )
+    extra_right_context_final: int = option(
+        -1, "If >= 0, takes the place of --extra-right-context at the end of an utterance"
+    )
+    frame_subsampling_factor: int = option(
+        1, "Input frames for one output frame, e.g. 3 for 'chain'"
+    )
+    acoustic_scale: float = option(1.0, "Factor for the output")
+    chunks_per_batch: int = option(
+        16, "Chunks, of several utterances, that are computed at once", "minibatch-size"
+    )
 
     def __post_init__(self) -> None:
         check_options(self, _LEAST, may_be_none=("frames_per_chunk",))
@@ -56,11 +62,15 @@ _LEAST = {
 }
 
 
+_FRAMES = {name for name in _LEAST if name.startswith(("frames", "extra"))}
+
+
 def check_options(options: Any, least: Mapping[str, int], may_be_none: Sequence[str] = ()) -> None:
     """Refuse options that are out of range; `least` has those that are whole numbers.
 
     Raises:
-        OpscopeError: one is of the wrong kind or too small, or the acoustic scale is not finite.
+        OpscopeError: one is of the wrong kind, too small, or beyond the limit `chunk`; or the
+            acoustic scale is not finite.
     """
     for name, smallest in least.items():
         value = getattr(options, name)
@@ -68,9 +78,42 @@ def check_options(options: Any, least: Mapping[str, int], may_be_none: Sequence[
             check_kind(value, int, name)
         if value is not None and value < smallest:
             raise OpscopeError(f"{name} is {value}; it must be at least {smallest}")
+        if value is not None and name in _FRAMES:
+            check_limit("chunk", value, name)
     check_kind(options.acoustic_scale, float, "acoustic_scale")
     if not math.isfinite(options.acoustic_scale):
         raise OpscopeError(f"acoustic_scale is {options.acoustic_scale}; it must be finite")
+
+
+@dataclass(frozen=True)
+class LoopedOptions:
+    """The chunks that a stream is cut into, with the names of Kaldi's options.
+
+    Attributes:
+        frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
+            the subsampling factor and of the network's modulus. The output lags behind the input
+            by at most so many frames and the network's right context.
+        extra_left_context_initial: copies of the first frame before it, besides those that the
+            network needs.
+
+    Raises:
+        OpscopeError: a value is out of range.
+    """
+
+    frames_per_chunk: int = option(24, "Frames that the network computes at once")
+    extra_left_context_initial: int = option(0, "Frames of left context besides, at the start")
+    frame_subsampling_factor: int = option(
+        1, "Input frames for one output frame, e.g. 3 for 'chain'"
+    )
+    acoustic_scale: float = option(1.0, "Factor for log-likelihoods")
+
+    def __post_init__(self) -> None:
+        least = {
+            "frames_per_chunk": 1,
+            "extra_left_context_initial": 0,
+            "frame_subsampling_factor": 1,
+        }
+        check_options(self, least)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def compile_request(
         natural_gradient: components that have natural gradient make their gradients by it.
         shortcut: a request for many like sequences is compiled for two of them and expanded, which
             gives the same and is quicker.
-        test_mode: True: batch normalisation takes its statistics, and nothing is random; False:
+        test_mode: True: batch normalization takes its statistics, and nothing is random; False:
             each component computes in the mode that it is in; None: test mode where the request
             wants neither derivatives nor statistics.
 

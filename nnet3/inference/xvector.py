@@ -10,6 +10,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError, ShapeError
 from ..cache.computers import ComputerCache
 from ..graph.request import ComputationRequest, IoSpecification
+from ..index.indexes import frame_indexes
 from ..network.model_check import refuse_diverged
 
 
@@ -46,7 +47,8 @@ def xvector(
     if features.shape[1] != wanted:
         raise ShapeError(f"the input wants {wanted} columns, you gave {features.shape[1]}")
     size = len(features) if chunk_size == -1 else min(chunk_size, len(features))
-    total, weight = np.zeros(cache.nnet.output_dim("output"), np.float32), 0
+    total = np.zeros(cache.nnet.output_dim("output"), np.float32)
+    weight = 0
     for begin in range(0, len(features), size):
         piece = features[begin : begin + size]
         frames = len(piece)
@@ -64,8 +66,7 @@ def xvector(
 
 
 def _output(cache: ComputerCache, piece: np.ndarray) -> np.ndarray:
-    times = np.arange(len(piece))
-    indexes = np.stack((np.zeros_like(times), times, np.zeros_like(times)), axis=1)
+    indexes = frame_indexes(1, np.arange(len(piece)))
     output = IoSpecification("output", np.zeros((1, 3), np.int32))
     computer = cache.computer(ComputationRequest([IoSpecification("input", indexes)], [output]))
     computer.accept_input("input", piece, quiet=True)

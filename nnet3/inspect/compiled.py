@@ -49,7 +49,7 @@ def compile(  # noqa: A001  # nnet3.compile, as re.compile
             `parse_request`; or the path of a file with a request, in Kaldi's form (binary or text)
             or as `ComputationRequest.parse` reads it. A string with `=` is a line.
         optimize, test_mode, shortcut: as `compile_request` takes them. With None a network that has
-            no test mode, as batch normalisation has no statistics yet, is compiled as it is;
+            no test mode, as batch normalization has no statistics yet, is compiled as it is;
             then `op_list` and `computer` are refused.
 
     Example:
@@ -75,7 +75,8 @@ def compile(  # noqa: A001  # nnet3.compile, as re.compile
     except FormatError as error:
         if test_mode is not None:
             raise
-        mode, refused = False, error
+        mode = False
+        refused = error
     options = CompileOptions(OptimizeOptions.chosen(optimize), mode, shortcut)
     return CompiledRequest(network, wanted, options, refused)
 
@@ -181,7 +182,7 @@ class CompiledRequest:
 
     @cached_property
     @gc_disabled()
-    def optimised(self) -> Computation:
+    def optimized(self) -> Computation:
         """The commands after the passes; those of `plain` where none runs."""
         if self.options.passes is None:
             return self.plain
@@ -191,30 +192,30 @@ class CompiledRequest:
 
     @cached_property
     def sizes(self) -> Sizes:
-        """The matrices of the optimised computation."""
-        return Sizes(self.optimised)
+        """The matrices of the optimized computation."""
+        return Sizes(self.optimized)
 
     @cached_property
     def memory(self) -> Memory:
         """How much memory both computations take, and when each matrix has its own."""
-        return Memory(self.plain, self.optimised)
+        return Memory(self.plain, self.optimized)
 
     @gc_disabled()
     def op_list(self) -> OpList:
         """The op list that runs, as `compile_request` gives it.
 
         Raises:
-            FormatError: batch normalisation is to have test mode, and has no statistics.
+            FormatError: batch normalization is to have test mode, and has no statistics.
         """
         self._check_runs()
-        return lower_computation(self.optimised)
+        return lower_computation(self.optimized)
 
     def _check_runs(self) -> None:
         if self._refused is not None:
             raise self._refused
 
     def computer(self, say: Callable[[str], None] | None = None) -> NnetComputer:
-        """A computer for the optimised computation.
+        """A computer for the optimized computation.
 
         Args:
             say: takes a line for every command that is run, with what it writes, as Kaldi's
@@ -227,7 +228,7 @@ class CompiledRequest:
         self._check_runs()
         if say is None:
             return NnetComputer(self.op_list(), self.nnet)
-        net, spans = lower_with_spans(self.optimised)
+        net, spans = lower_with_spans(self.optimized)
         return NnetComputer(net, self.nnet, spans=spans, say=say)
 
     def summary(self) -> str:
@@ -249,7 +250,7 @@ class CompiledRequest:
             f"cindexes   {graph.num_cindexes:,} of {nodes} nodes",
             f"order      {len(self.epochs)} epochs, {len(steps)} steps",
         ]
-        for word, computation in (("plain", self.plain), ("optimised", self.optimised)):
+        for word, computation in (("plain", self.plain), ("optimized", self.optimized)):
             use = memory_use(computation)
             commands, matrices = len(computation.commands), len(use.matrices)
             lines.append(
@@ -260,13 +261,13 @@ class CompiledRequest:
 
     def _mode(self) -> str:
         if self._refused is not None:
-            return "; no test mode: batch normalisation without statistics"
+            return "; no test mode: batch normalization without statistics"
         return "; test mode" if self.options.test_mode else ""
 
     def __str__(self) -> str:
-        """The summary, then the optimised computation in words."""
+        """The summary, then the optimized computation in words."""
         try:
-            commands = f"\n\n{self.optimised}"
+            commands = f"\n\n{self.optimized}"
         except NotComputableError:  # of which the summary tells
             commands = ""
         return f"{self.summary()}{commands}".rstrip("\n")
@@ -276,7 +277,7 @@ class CompiledRequest:
         return (
             f"Computation request is  {self.request.to_kaldi()}\n"
             f"Generated computation is: {self.plain.to_kaldi()}\n"
-            f"Optimized computation is: {self.optimised.to_kaldi()}\n"
+            f"Optimized computation is: {self.optimized.to_kaldi()}\n"
         )
 
     def __repr__(self) -> str:

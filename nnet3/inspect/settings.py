@@ -13,7 +13,7 @@ class CompileOptions:
 
     Attributes:
         passes: the switches of the passes; None: none runs.
-        test_mode: batch normalisation takes its statistics, and nothing is random; False: each
+        test_mode: batch normalization takes its statistics, and nothing is random; False: each
             component computes in the mode that it is in.
         shortcut: a request for many like sequences is compiled for two of them and expanded.
     """

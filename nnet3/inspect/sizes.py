@@ -10,7 +10,7 @@ from ..compiler.memory_use import MemoryUse, memory_use
 
 
 class Sizes:
-    """The matrices of the optimised computation: size, node and rows; `sizes[1]` is m1."""
+    """The matrices of the optimized computation: size, node and rows; `sizes[1]` is m1."""
 
     def __init__(self, computation: Computation) -> None:
         self._computation = computation
@@ -38,34 +38,34 @@ class Memory:
     """The memory of the computation before and after the passes.
 
     Attributes:
-        plain, optimised: see `MemoryUse`.
+        plain, optimized: see `MemoryUse`.
     """
 
-    def __init__(self, plain: Computation, optimised: Computation) -> None:
+    def __init__(self, plain: Computation, optimized: Computation) -> None:
         self.plain: MemoryUse = memory_use(plain)
-        self.optimised: MemoryUse = memory_use(optimised)
-        self._computation = optimised.explicit()
+        self.optimized: MemoryUse = memory_use(optimized)
+        self._computation = optimized.explicit()
 
     @property
     def peak(self) -> int:
-        """The most bytes that the optimised computation takes at one time."""
-        return self.optimised.peak
+        """The most bytes that the optimized computation takes at one time."""
+        return self.optimized.peak
 
     @property
     def total(self) -> int:
-        """The bytes of all matrices of the optimised computation together."""
-        return self.optimised.total
+        """The bytes of all matrices of the optimized computation together."""
+        return self.optimized.total
 
     def __str__(self) -> str:
         lines = []
-        for word, use in (("plain", self.plain), ("optimised", self.optimised)):
+        for word, use in (("plain", self.plain), ("optimized", self.optimized)):
             lines.append(
                 f"{word:<9}  peak {shown_bytes(use.peak)} (command {use.peak_at}),"
                 f" {len(use.matrices)} matrices of {shown_bytes(use.total)} together"
             )
         nodes = self._computation.topology.nodes
         rows = []
-        for use in self.optimised.matrices:
+        for use in self.optimized.matrices:
             matrix = self._computation.matrices[use.number]
             node = nodes[matrix.node].name if matrix.node >= 0 else ""
             kind = "deriv" if matrix.is_deriv else "value"
@@ -83,7 +83,7 @@ class Memory:
         """The lines of Kaldi's `--verbose=3`."""
         return (
             f"Before optimization, max memory use (bytes) = {self.plain.peak}\n"
-            f"After optimization, max memory use (bytes) = {self.optimised.peak}\n"
+            f"After optimization, max memory use (bytes) = {self.optimized.peak}\n"
         )
 
 

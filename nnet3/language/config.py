@@ -195,7 +195,8 @@ class ConfigLine:
             end = line.find(line[begin], begin + 1)
             if end < 0:
                 raise self.error(f"the quote after {key}= is not closed")
-            value, stop = line[begin + 1 : end], end + 1
+            value = line[begin + 1 : end]
+            stop = end + 1
         else:
             stop = len(line)
             following = line.find("=", begin)

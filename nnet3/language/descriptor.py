@@ -328,7 +328,7 @@ class BinarySumDescriptor(SumDescriptor):
 
 @dataclass(frozen=True)
 class Descriptor:
-    """Parts appended column-wise. `str()` gives the normalised text, which parses to the same."""
+    """Parts appended column-wise. `str()` gives the normalized text, which parses to the same."""
 
     parts: tuple[SumDescriptor, ...]
 

@@ -1,9 +1,9 @@
-"""Reading descriptors: the general grammar, its normalisation, and the three-level result.
+"""Reading descriptors: the general grammar, its normalization, and the three-level result.
 
 The general grammar nests all operators freely; `GeneralDescriptor.normalize` moves Append to the
 top, then Sum, Failover and IfDefined, then the rest, and Scale to the node names, as far as that
 is possible (Kaldi's nnet-descriptor.cc, class GeneralDescriptor). Text of the restricted grammar is
-a special case: it normalises to itself.
+a special case: it normalizes to itself.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class GeneralDescriptor:
         return terms[0] if len(terms) == 1 else GeneralDescriptor("Append", terms)
 
     def to_descriptor(self) -> Descriptor:
-        """The three-level descriptor; FormatError where the expression cannot be normalised."""
+        """The three-level descriptor; FormatError where the expression cannot be normalized."""
         normal = self.normalize()
         parts = normal.children if normal.op == "Append" else [normal]
         descriptor = Descriptor(tuple(_to_sum(part) for part in parts))

@@ -31,7 +31,8 @@ class Form:
     @property
     def arguments(self) -> str:
         """What stands in the brackets, in words: `src, t-offset[, x-offset]`."""
-        text, names = "", iter(self.names)
+        text = ""
+        names = iter(self.names)
         for letter in self.letters:
             if letter == "*":
                 text += ", ..."

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.errors import FormatError, OpscopeError, doubled, nearest
 from .config import ConfigLine, Key, is_valid_name, read_keys
 from .descriptor import Descriptor
 from .descriptor_parse import parse_descriptor
@@ -135,7 +135,7 @@ LINES: Final = {
             Key("dim", "int", minimum=1, doc="columns that are taken"),
             Key("dim-offset", "int", minimum=0, doc="the first of them, from 0"),
         ),
-        "Some neighbouring columns of a node.",
+        "Some neighboring columns of a node.",
     ),
 }
 """All kinds of lines of a network's config, by their first word."""
@@ -210,8 +210,7 @@ def nodes_from_lines(lines: Sequence[ConfigLine]) -> list[NetworkNode]:
             nodes.append(NetworkNode(name, kind))
     by_name = {node.name: node for node in nodes}
     if len(by_name) < len(nodes):
-        names = [node.name for node in nodes]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = doubled(node.name for node in nodes)[0]
         raise FormatError(f"two nodes are called {twice!r} (NAME_input feeds component-node NAME)")
     readable = {node.name for node in nodes if node.kind != DESCRIPTOR}
     for line in lines:

@@ -20,13 +20,13 @@ import itertools
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
-from typing import Any, Final
+from typing import Any, Final, get_type_hints
 
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
 from ...framework.base.untrusted.values import plain
-from ...framework.ir.attributes.checked import attribute
+from ...framework.ir.attributes.checked import attribute, only_variable
 from ...framework.ir.desc import (
     BACKWARD,
     FORWARD,
@@ -41,7 +41,7 @@ from ...framework.ir.messages import (
     as_op_list,
     attr_value,
 )
-from ...framework.ir.op_list import OpList, OpNode, SlotNames, View
+from ...framework.ir.op_list import OpList, OpNode, View
 from ...proto import net_pb2 as pb
 from ..compiler.command import Command
 from ..compiler.computation import Computation, MatrixInfo, SubMatrix, numbered_sources
@@ -108,7 +108,12 @@ _TYPES: Final = {_small(name): name for name in _SLOTS}
 INDEXES: Final = {
     kind.__name__: kind for kind in (OffsetRows, AttentionRows, RowRanges, MaskRows, SequenceRows)
 }
-FIELD_KINDS: Final = {"int": "int", "tuple[int, ...]": "ints", "np.ndarray": "tensor"}
+_KINDS: Final = {int: "int", tuple[int, ...]: "ints", np.ndarray: "tensor"}
+INDEX_FIELDS: Final = {
+    name: {field: _KINDS[hint] for field, hint in get_type_hints(kind).items()}
+    for name, kind in INDEXES.items()
+}
+"""The fields of each of them, and what kind of attribute holds them."""
 _ARRAY: Final = "array"
 
 
@@ -187,11 +192,12 @@ class _Writer:
 
     def _indexes(self, name: str, indexes: Any) -> None:
         if is_dataclass(indexes):
+            kind = type(indexes).__name__
             attrs = {
-                f.name: attr_value(getattr(indexes, f.name), FIELD_KINDS[str(f.type)])
-                for f in fields(indexes)
+                field: attr_value(getattr(indexes, field), wanted)
+                for field, wanted in INDEX_FIELDS[kind].items()
             }
-            attrs["kind"] = attr_value(type(indexes).__name__)
+            attrs["kind"] = attr_value(kind)
         else:
             attrs = {"kind": _ARRAY, "array": np.asarray(indexes)}
         self.net.ops.append(make_op("nnet3.indexes", {}, {"out": name}, attrs))
@@ -253,7 +259,7 @@ class _Reader:
             self._command(op)
 
     def _matrix(self, op: OpNode) -> None:
-        name = _only(op.outputs, "out")
+        name = only_variable(op.outputs, "out")
         if name in self.matrix:
             raise FormatError(f"{name!r} is declared twice")
         self.matrix[name] = len(self.computation.matrices)
@@ -263,10 +269,8 @@ class _Reader:
             raise FormatError(f"{name!r} is no matrix with known rows and columns")
         info = MatrixInfo(*shape, "contiguous" in op.attrs, "derivative" in op.attrs)
         if "node" in op.attrs:
-            node, indexes = (
-                self.node(attribute(op, "node", "string")),
-                attribute(op, "rows", "tensor"),
-            )
+            node = self.node(attribute(op, "node", "string"))
+            indexes = attribute(op, "rows", "tensor")
             if indexes.shape != (info.rows, 3):
                 found = list(indexes.shape)
                 raise FormatError(f"indexes {found} for the {info.rows} rows of {name!r}")
@@ -297,15 +301,13 @@ class _Reader:
             self.computation.submatrices.append(part)
 
     def _indexes(self, op: OpNode) -> None:
-        self.indexes[_only(op.outputs, "out")] = len(self.computation.precomputed)
+        self.indexes[only_variable(op.outputs, "out")] = len(self.computation.precomputed)
         kind = attribute(op, "kind", "string")
         if kind == _ARRAY:
             value = attribute(op, "array", "tensor")
         elif kind in INDEXES:
-            known = fields(INDEXES[kind])
-            value = INDEXES[kind](
-                **{f.name: attribute(op, f.name, FIELD_KINDS[str(f.type)]) for f in known}
-            )
+            known = INDEX_FIELDS[kind]
+            value = INDEXES[kind](**{name: attribute(op, name, known[name]) for name in known})
         else:
             raise FormatError(f"no indexes of components are called {kind!r}")
         self.computation.precomputed.append(value)
@@ -388,9 +390,3 @@ def _numbering() -> Callable[[str], int]:
     """Numbers for names, in the order in which they come."""
     numbers: dict[str, int] = {}
     return lambda name: numbers.setdefault(name, len(numbers))
-
-
-def _only(slots: SlotNames, name: str) -> str:
-    if len(slots.get(name, ())) != 1:
-        raise FormatError(f"the slot {name!r} must hold one variable")
-    return slots[name][0]

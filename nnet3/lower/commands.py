@@ -3,7 +3,7 @@
 Matrices become variables `m1`, `m2`, ...; those that the caller gives or takes are called
 `input.NODE`, `output.NODE`, `output_deriv.NODE` and `input_deriv.NODE`. Parameters are variables
 `COMPONENT/FIELD`, their plain gradients `COMPONENT/FIELD@GRAD`. Other arrays of a component (the
-transform of a batch norm in test mode, say) are states that carry their values as initialisers.
+transform of a batch norm in test mode, say) are states that carry their values as initializers.
 Statistics that a computation stores are float64 states `COMPONENT/FIELD`, which the operators
 add to. The plan that runs the list allocates and releases memory: a matrix that is set to zero
 before use becomes a `fill_constant`, and a deallocation nothing. What the caller gives
@@ -74,7 +74,8 @@ class Lowering:
         self.ops: list[OpNode] = []
         self.appended = 0  # how often operators were appended; makes names in `_values_again`
         self._set_role(FORWARD)
-        self.natural_gradient, self.has_frozen = natural_gradient, False
+        self.natural_gradient = natural_gradient
+        self.has_frozen = False
         self.has_model_derivative = computation.need_model_derivative
         self.components_by_name: dict[str, _Component] = {}
         self.components: dict[int, _Component] = {}  # by node
@@ -418,7 +419,8 @@ class Lowering:
         the forward operators have other rows, so these operators run once more.
         """
         value_in, _, out_deriv, in_deriv = [self.names[s] for s in c.deriv]
-        x, out = in_deriv or out_deriv, out_deriv
+        x = in_deriv or out_deriv
+        out = out_deriv
         if c.step >= 0:
             prefix = f"step{c.step}"
         else:

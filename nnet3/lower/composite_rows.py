@@ -2,7 +2,7 @@
 
 Kaldi bounds the memory of a CompositeComponent: it runs all inner components forward and backward
 for `max_rows_process` rows, then for the next chunk of rows. The plan bounds memory here, but the
-chunks show in the results: natural gradient sees one chunk after the other, and batch normalisation
+chunks show in the results: natural gradient sees one chunk after the other, and batch normalization
 within the component has the statistics of a chunk. So a command for many rows becomes one for each
 chunk before it is lowered.
 

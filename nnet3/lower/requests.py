@@ -196,7 +196,8 @@ class _LoopLowering(Lowering):
     def _mark(self, c: Command) -> None:
         from .step_net import LoopStep  # nets over sequences are slow to load
 
-        run, nodes = self._runs.pop(0), self.nodes
+        run = self._runs.pop(0)
+        nodes = self.nodes
         title = f"loop.{nodes[run.loop.members[0]].name}"
         step = LoopStep(self.computation.topology, run.loop, title, self._ops_of)
         reads = []

@@ -19,12 +19,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...framework.base.python.cached import cached_property
-from ...framework.base.settings import is_on
 from ...framework.ir.desc import FORWARD, TEMPORARY
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList, OpNode, VarDecl, View
 
-_NARROWEST, _SMALLEST = 64, 1 << 16
+_NARROWEST = 64
+_SMALLEST = 1 << 16
 """Columns of a part, and elements of the spliced matrix, from which products of parts pay."""
 
 
@@ -63,15 +63,16 @@ class _Splice(NamedTuple):
 
 
 def read_in_place(net: OpList) -> OpList:
-    """The net with products of spliced rows as sums of products (switch OPSCOPE_SPLICE)."""
-    return _Splicer(net).result() if is_on("OPSCOPE_SPLICE") else net
+    """The net with products of spliced rows as sums of products."""
+    return _Splicer(net).result()
 
 
 class _Splicer:
     """Finds and replaces the products of one net."""
 
     def __init__(self, net: OpList) -> None:
-        self.net, self.ops = net, net.ops
+        self.net = net
+        self.ops = net.ops
         self.base_of = {var.name: var.view[0] for var in net.vars if var.view is not None}
         self.added: list[VarDecl] = []
 
@@ -253,7 +254,8 @@ class _Splicer:
     # -- the new operators -----------------------------------------------------------------------
 
     def _replace(self, splice: _Splice, replaced: dict[int, list[OpNode]]) -> None:
-        op, parts = self.ops[splice.product], tuple(splice.parts)
+        op = self.ops[splice.product]
+        parts = tuple(splice.parts)
         inputs = {"x": parts, "w": op.inputs["y"]}
         gradients: dict[int, list[OpNode]] = {}
         for number in splice.gradients:
@@ -269,7 +271,8 @@ class _Splicer:
     def _gradient(self, number: int, splice: _Splice) -> dict[int, list[OpNode]]:
         """What takes the places of a gradient and of what adds its parts to others."""
         op = self.ops[number]
-        grad, rest = op.inputs["out_grad"], (op.role, op.device, op.source)
+        grad = op.inputs["out_grad"]
+        rest = (op.role, op.device, op.source)
         made: list[OpNode] = []
         if "y_grad" in op.outputs:
             inputs = {"x": tuple(splice.parts), "out_grad": grad}
@@ -329,7 +332,8 @@ class _Splicer:
 
     def _may_wait(self, number: int, users: list[int], op: OpNode) -> bool:
         """Whether the product may be done where the last of its parts is added."""
-        own, last = set(users), users[-1]
+        own = set(users)
+        last = users[-1]
         for name in (*op.inputs["out_grad"], *op.inputs["y"]):
             area = next(self._areas([name]))
             if self._changes(area, number, last + 1, set()):
@@ -342,37 +346,14 @@ class _Splicer:
         return True
 
 
-def _narrowed(declared: list[VarDecl], ops: list[OpNode], matrices: set[str]) -> list[VarDecl]:
-    """The declarations, with matrices of which only some columns are used as these alone."""
-    used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
-    spans: dict[str, tuple[int, int]] = {}
-    for var in declared:
-        if var.view is not None and var.view.base in matrices and var.name in used:
-            left, right = spans.get(var.view.base, (1 << 62, 0))
-            spans[var.view.base] = min(left, var.view.col_begin), max(right, var.view.col_end)
-    made: list[VarDecl] = []
-    for var in declared:
-        base = var.name if var.view is None else var.view.base
-        span = spans.get(base)
-        if span is None or span[0] >= span[1] or base in used:
-            made.append(var)
-        elif var.view is None:
-            assert var.shape is not None, "it has views, whose rows and columns are known"
-            made.append(var.changed(shape=(var.shape[0], span[1] - span[0])))
-        elif var.name in used:
-            columns = var.view.col_begin - span[0], var.view.col_end - span[0]
-            view = var.view._replace(col_begin=columns[0], col_end=columns[1])
-            made.append(var.changed(view=view))
-    return made
-
-
 def _columns(area: _Area, copied: dict[int, int]) -> list[tuple[int, int]]:
     """The columns of a matrix cut where copies begin and end.
 
     Args:
         copied: first column of each copy -> its columns.
     """
-    found, at = [], area.left
+    found = []
+    at = area.left
     for left in sorted(copied):
         if at < left:
             found.append((at, left))

@@ -28,7 +28,7 @@ _PASSED_ON = {"nnet3.truncate_gradient", "nnet3.clip_gradient", "nnet3.scale_gra
 """Operators that copy and do something to the gradient, which nobody asks for here."""
 
 _PERHAPS_BY_ROW = FLAGS.RANDOM | FLAGS.USES_MEMO
-"""Of components that compute row by row in test mode: dropout, batch normalisation."""
+"""Of components that compute row by row in test mode: dropout, batch normalization."""
 
 
 class LoopStep:
@@ -60,7 +60,8 @@ class LoopStep:
                 parts = [self._sum(part) for part in loop.parts[number]]
                 value = parts[0] if len(parts) == 1 else self._op("concat", {"x": parts}, axis=1)
             elif node.kind == "dim-range":
-                begin, end = node.dim_offset, node.dim_offset + node.dim
+                begin = node.dim_offset
+                end = node.dim_offset + node.dim
                 cut = {"axes": [1], "starts": [begin], "ends": [end]}
                 value = self._op("slice", {"x": self._values[node.source]}, **cut)
             else:
@@ -84,7 +85,8 @@ class LoopStep:
 
     def _sum(self, terms: Sequence[Term]) -> str:
         """The variable of a part of a descriptor."""
-        total, constant = "", 0.0
+        total = ""
+        constant = 0.0
         for term in terms:
             if term.node < 0:
                 constant += term.scale
@@ -108,7 +110,9 @@ class LoopStep:
 
     def _component(self, ops: ComponentOps, node: TopologyNode, x: str) -> None:
         """Append the operators of a component; its output has the name of the node."""
-        recipe, name, out = ops.recipe(), node.component_name, node.name
+        recipe = ops.recipe()
+        name = node.component_name
+        out = node.name
         names = {X: x, OUT: out, EMPTY: EMPTY}
         for symbol in [symbol for op in recipe.forward for symbol in op.variables()]:
             names.setdefault(

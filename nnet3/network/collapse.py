@@ -1,4 +1,4 @@
-"""Joining neighbouring components of a trained network, so that it computes less.
+"""Joining neighboring components of a trained network, so that it computes less.
 
     nnet = Nnet.read("final.raw")
     prepare_for_test(nnet)
@@ -141,7 +141,8 @@ def _join_affine(
 ) -> AffineComponent:
     """W2 (W1 x + b1) + b2; where the second reads several outputs of the first side by side, each
     of its blocks of columns meets W1."""
-    rows, blocks = second.output_dim, second.input_dim // first.output_dim
+    rows = second.output_dim
+    blocks = second.input_dim // first.output_dim
     linear = second.linear_params.reshape(rows, blocks, first.output_dim)
     joined = AffineComponent()
     joined.linear_params = np.ascontiguousarray((linear @ first.linear_params).reshape(rows, -1))

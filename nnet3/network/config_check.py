@@ -145,7 +145,8 @@ class NetworkCheck:
 
     def output_dim(self, name: str) -> int:
         """Columns of an output node; -1 where they are not known."""
-        node, dims = self._nodes.get(name), self._dims()
+        node = self._nodes.get(name)
+        dims = self._dims()
         if node is None or node.descriptor is None:
             return -1
         if not all(read in dims for read in node.descriptor.node_names()):
@@ -247,7 +248,8 @@ class NetworkCheck:
     ) -> str:
         """What is wrong with the dimensions that a node reads; empty where nothing is known."""
         if node.kind == DIM_RANGE:
-            width, end = dims.get(node.source), node.dim_offset + node.dim
+            width = dims.get(node.source)
+            end = node.dim_offset + node.dim
             if width is None or end <= width:
                 return ""
             return f"takes columns {node.dim_offset} to {end} of {node.source!r}, which has {width}"

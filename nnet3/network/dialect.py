@@ -26,10 +26,10 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
 from ...framework.base.untrusted.values import INT32, plain, shown
 from ...framework.ir import desc
-from ...framework.ir.attributes.checked import attribute
+from ...framework.ir.attributes.checked import attribute, only_variable
 from ...framework.ir.desc import PARAMETER, STATE, make_op, make_var
 from ...framework.ir.messages import FORMAT_VERSION, as_op_list, attr_value
-from ...framework.ir.op_list import OpList, OpNode, SlotNames
+from ...framework.ir.op_list import OpList, OpNode
 from ..components import Component, new_component
 from ..components.base.fields import Field
 from ..language.config import ConfigLine
@@ -127,7 +127,7 @@ def _check_fed(op: OpNode, nodes: list[NetworkNode]) -> None:
     before = nodes[-2] if len(nodes) > 1 else None
     wanted = input_name(nodes[-1].name)
     is_fed = before is not None and before.kind == DESCRIPTOR and before.name == wanted
-    if not is_fed or _slot(op.inputs, "x") != wanted:
+    if not is_fed or only_variable(op.inputs, "x") != wanted:
         raise FormatError(f"the descriptor {shown(wanted)}, which it reads, must stand before it")
 
 
@@ -229,7 +229,7 @@ def _setting(op: OpNode, attr: str, kind: str) -> Any:
 
 
 def _array(op: OpNode, attr: str, values: Mapping[str, np.ndarray], rank: int) -> np.ndarray:
-    name = _slot(op.inputs, attr)
+    name = only_variable(op.inputs, attr)
     if name not in values:
         raise FormatError(f"the array {attr!r} is missing")
     array = np.asarray(values[name])
@@ -273,13 +273,7 @@ def _node_op(node: NetworkNode, before: NetworkNode | None, is_output: bool) -> 
 
 
 def _out(op: OpNode) -> str:
-    return _slot(op.outputs, "out")
-
-
-def _slot(slots: SlotNames, name: str) -> str:
-    if len(slots.get(name, ())) != 1:
-        raise FormatError(f"the slot {name!r} must hold one variable")
-    return slots[name][0]
+    return only_variable(op.outputs, "out")
 
 
 def _input_node(op: OpNode) -> NetworkNode:
@@ -298,7 +292,7 @@ def _descriptor_node(op: OpNode) -> NetworkNode:
 
 
 def _dim_range_node(op: OpNode) -> NetworkNode:
-    source = _slot(op.inputs, "x")
+    source = only_variable(op.inputs, "x")
     offset, dim = attribute(op, "dim_offset", "int", 0), attribute(op, "dim", "int", 1)
     return NetworkNode(_out(op), DIM_RANGE, dim=dim, source=source, dim_offset=offset)
 

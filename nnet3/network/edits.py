@@ -91,7 +91,8 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
     """
     check_kind(nnet, Nnet, "the network")
     check_kind(lines, list | tuple, "the directives (see parse_edits)")
-    edited, done = nnet.copy(), []
+    edited = nnet.copy()
+    done = []
     for line in lines:
         try:
             done.append(perform(edited, edit_of(line)))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import OpscopeError, ShapeError, one_list
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.transition_model import TransitionModel
 from ..components import Component
-from ..files.kaldi_io import Reader
-from ..files.transition_model import TransitionModel
 from .config_check import NetworkCheck
 from .model_check import ERROR, Problem, not_finite
 from .model_file import check_priors
@@ -57,7 +57,8 @@ class _ModelCheck:
         if not begun or not self._try(self._read_lines):
             return
         damaged: list[Problem] = []
-        lines, self.found = self.found, damaged
+        lines = self.found
+        self.found = damaged
         self._try(self._read_components)
         self.found = [*lines, *self._lines.problems(self._reader.name, None), *damaged]
         nnet = Nnet()
@@ -108,7 +109,8 @@ class _ModelCheck:
         reader = self._reader
         reader.expect_token("<NumComponents>")
         place = reader.offset
-        count, seen = reader.read_int32(), []
+        count = reader.read_int32()
+        seen = []
         while reader.peek_token() != "</Nnet3>":
             reader.expect_token("<ComponentName>")
             begin = reader.offset

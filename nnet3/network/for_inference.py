@@ -16,9 +16,9 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind
+from ...kaldi.files.kaldi_io import Reader
 from ..components.batch_norm import BatchNormComponent
 from ..components.dropout import RandomComponent
-from ..files.kaldi_io import Reader
 from ..graph.request import ComputationRequest
 from .adjust import without_statistics
 from .collapse import collapse_model
@@ -74,7 +74,7 @@ def for_inference(model: Model, test_mode: bool = True, collapse: bool = True) -
 
     Args:
         model: a network, an acoustic model, or the path of a file that holds one of them.
-        test_mode: batch normalisation takes its statistics, and nothing is random. False: each
+        test_mode: batch normalization takes its statistics, and nothing is random. False: each
             component computes in its own mode, which after training is that of training.
         collapse: components are joined where that saves work, see `collapse_model`.
 
@@ -82,7 +82,7 @@ def for_inference(model: Model, test_mode: bool = True, collapse: bool = True) -
         A network that shares the arrays of the model; the network itself where nothing differs.
 
     Raises:
-        FormatError: the file cannot be read; or batch normalisation has no statistics, because
+        FormatError: the file cannot be read; or batch normalization has no statistics, because
             the network was not trained, and has no test mode.
         OpscopeError: it is no model.
     """
@@ -102,14 +102,14 @@ def _in_test_mode(nnet: Nnet) -> Nnet:
     """The network with test mode set in batch-norm and dropout components, which are copies.
 
     Raises:
-        FormatError: batch normalisation that an output needs has no statistics.
+        FormatError: batch normalization that an output needs has no statistics.
     """
     unneeded = set(orphan_nodes(nnet))
     needed = {node.component for node in nnet.nodes if node.name not in unneeded}
     untrained = [name for name in without_statistics(nnet) if name in needed]
     if untrained:
         raise FormatError(
-            f"no statistics for batch normalisation in {', '.join(untrained)}; the network was not"
+            f"no statistics for batch normalization in {', '.join(untrained)}; the network was not"
             " trained, and computes in training mode only (test_mode=False)"
         )
     changed = {
@@ -179,7 +179,8 @@ def _view(nnet: Nnet) -> Nnet:
 
 def with_output(nnet: Nnet, name: str) -> Nnet:
     """The network with one of its outputs alone, called `output`; components are shared."""
-    view, outputs = Nnet(), {node.name for node in nnet.outputs()}
+    view = Nnet()
+    outputs = {node.name for node in nnet.outputs()}
     view.components = dict(nnet.components)
     view.nodes = [
         copy.copy(node) for node in nnet.nodes if node.name == name or node.name not in outputs

@@ -9,8 +9,8 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import ShapeError, check_kind
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ..components.base.summary import number
-from ..files.kaldi_io import Reader, Writer
 from .model_file import check_priors, read_model_file
 from .nnet import Nnet
 

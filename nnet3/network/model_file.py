@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 
 _END = re.compile(rb"</TransitionModel>\s+(?=<Nnet3>\s)")
 

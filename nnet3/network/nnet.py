@@ -22,11 +22,11 @@ from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError, check_kind, nearest
 from ...framework.base.untrusted.values import Fills
 from ...framework.ir.op_list import OpList
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ..components import Component, new_component
 from ..components.base.initial import generator_of
 from ..components.base.summary import singular_values
 from ..draw.shown import ShownNnet
-from ..files.kaldi_io import Reader, Writer
 from ..graph.context import simple_context
 from ..graph.topology import Topology, component_facts
 from ..graph.topology_node import TopologyNode
@@ -191,7 +191,9 @@ class Nnet(ShownNnet):
         if reader.peek_token() in LINES:
             raise reader.error("a config, not a network: nnet3-init makes one of it")
         reader.expect_token("<Nnet3>")
-        lines, begin, where = [], reader.offset, reader.offset
+        lines = []
+        begin = reader.offset
+        where = reader.offset
         if reader.read_line().strip():
             raise reader.error("a line end was expected after <Nnet3>", where)
         while True:
@@ -387,7 +389,8 @@ class Nnet(ShownNnet):
         return self._topology[1]
 
     def _make_topology(self) -> Topology:
-        dims, numbers = self.node_dims(), {node.name: i for i, node in enumerate(self.nodes)}
+        dims = self.node_dims()
+        numbers = {node.name: i for i, node in enumerate(self.nodes)}
         return Topology(
             [
                 TopologyNode(
@@ -420,7 +423,8 @@ class Nnet(ShownNnet):
         dims = self.node_dims()
         for node in self.nodes:
             if node.kind == COMPONENT:
-                source, wanted = input_name(node.name), self.components[node.component].input_dim
+                source = input_name(node.name)
+                wanted = self.components[node.component].input_dim
                 if dims[source] != wanted:
                     raise ShapeError(
                         f"component-node {node.name!r} reads {self.node(source).descriptor} of "

@@ -77,7 +77,8 @@ class _Line:
 
     def request(self) -> ComputationRequest:
         request = ComputationRequest()
-        ns, everywhere = self._sequences(), False
+        ns = self._sequences()
+        everywhere = False
         for offset, word in self.words:
             name, equals, rows = word.partition("=")
             if not equals:

@@ -7,6 +7,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError, check_kind
 from ...framework.base.untrusted.values import check_fill
 from ..graph.request import ComputationRequest, IoSpecification
+from ..index.indexes import frame_indexes
 from .for_inference import Model, nnet_of
 
 _BYTES_OF_ROW = 512  # that compiling takes, about
@@ -53,18 +54,14 @@ def simple_request(
     steps = left + left_context + last + right + right_context + 1
     check_fill((sequences, steps), _BYTES_OF_ROW, f"a request for {sequences} x {steps} frames")
     times = np.arange(-left - left_context, last + right + right_context + 1)
-    inputs = [IoSpecification("input", _rows(sequences, times), derivatives)]
+    inputs = [IoSpecification("input", frame_indexes(sequences, times), derivatives)]
     if nnet.input_dim("ivector") > 0:
-        inputs.append(IoSpecification("ivector", _rows(sequences, np.zeros(1, int)), derivatives))
-    outputs = _rows(sequences, np.arange(frames) * subsampling)
+        inputs.append(
+            IoSpecification("ivector", frame_indexes(sequences, np.zeros(1, int)), derivatives)
+        )
+    outputs = frame_indexes(sequences, np.arange(frames) * subsampling)
     return ComputationRequest(
         inputs,
         [IoSpecification("output", outputs, derivatives)],
         need_model_derivative=derivatives,
     )
-
-
-def _rows(sequences: int, times: np.ndarray) -> np.ndarray:
-    n = np.repeat(np.arange(sequences), len(times))
-    t = np.tile(times, sequences)
-    return np.stack((n, t, np.zeros_like(t)), axis=1)

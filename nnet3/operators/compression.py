@@ -7,14 +7,12 @@ in the cache.
 
 from __future__ import annotations
 
-import functools
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion import row_blocks, team
+from ...framework.fusion import native, row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -23,25 +21,6 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
 _NO_GRADIENT = "compiled computations hold it, whose backward part is compiled, too"
 _RANGE = AttrSpec("range", "float", "greatest magnitude; 0: only whether x is above 0", minimum=0.0)
-
-_CODE = """\
-typedef int64_t word;
-/* rows and columns; from and to, the distances of their rows in elements */
-EXPORT void nnet3_above_zero(const word *b, word t, word n) {
-  for (word r = b[0] * t / n; r < b[0] * (t + 1) / n; r++) {
-    const float *restrict x = (const float *)b[2] + r * b[3];
-    uint8_t *restrict out = (uint8_t *)b[4] + r * b[5];
-    for (word j = 0; j < b[1]; j++) out[j] = x[j] > 0;
-  }
-}
-EXPORT void nnet3_of_bytes(const word *b, word t, word n) {
-  for (word r = b[0] * t / n; r < b[0] * (t + 1) / n; r++) {
-    const uint8_t *restrict x = (const uint8_t *)b[2] + r * b[3];
-    float *restrict out = (float *)b[4] + r * b[5];
-    for (word j = 0; j < b[1]; j++) out[j] = x[j];
-  }
-}
-"""
 
 compress = operator(
     "nnet3.compress",
@@ -75,7 +54,8 @@ def compress_kernel(k: KernelArgs) -> Call:
     if not limit:
         return partial(xp.greater, x, x.dtype.type(0), out, casting="unsafe")
     largest = np.iinfo(out.dtype).max
-    work, real = k.scratch(x.shape, x.dtype), x.dtype.type
+    work = k.scratch(x.shape, x.dtype)
+    real = x.dtype.type
     return in_order(
         partial(xp.multiply, x, real(largest / limit), work),
         partial(xp.rint, work, work),
@@ -112,11 +92,6 @@ def decompress_kernel(k: KernelArgs) -> Call:
     return in_order(copy, partial(xp.multiply, out, step, out))
 
 
-@functools.cache
-def _library() -> Any:
-    return team.load(_CODE)
-
-
 def _by_bytes(k: KernelArgs, name: str) -> Call | None:
     """The call of a compiled function that takes x to `out`, one of them of bytes."""
     arrays = x, out = k["x"], k["out"]
@@ -124,22 +99,23 @@ def _by_bytes(k: KernelArgs, name: str) -> Call | None:
     dtypes = {array.dtype for array in arrays}
     if k.attrs["range"] or dtypes != {np.dtype("uint8"), np.dtype("float32")} or not x.size:
         return None
-    if _library() is None or reads is None or writes is None:
+    library = native.load("bytes")
+    if library is None or reads is None or writes is None:
         return None
     places = (
         word for array in arrays for word in (array.ctypes.data, array.strides[0] // array.itemsize)
     )
     argument = np.array([*x.shape, *places], np.int64)
-    item = (_library().address(name), argument.ctypes.data)
+    item = (library.address(name), argument.ctypes.data)
     by = ByRows(len(x), (item,), (reads,), (writes,), (argument, arrays))
     return team.run_together([team.rows_task(by, x.size)])
 
 
 @compress.kernel(device="cpu", dtypes=(np.float32,), library="native")
 def compress_to_bytes(k: KernelArgs) -> Call | None:
-    return _by_bytes(k, "nnet3_above_zero")
+    return _by_bytes(k, "above_zero")
 
 
 @decompress.kernel(device="cpu", dtypes=(np.float32,), library="native")
 def decompress_bytes(k: KernelArgs) -> Call | None:
-    return _by_bytes(k, "nnet3_of_bytes")
+    return _by_bytes(k, "of_bytes")

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.settings import is_on
+from ...framework.base.settings import read_options
 from ...framework.fusion import compiler
 from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
 from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
@@ -63,7 +63,7 @@ def fused(
     """
     shape = next(iter(results.values())).shape
     dtype = next(iter(results.values())).dtype
-    if k.xp is not np or dtype.name not in C_TYPES or not is_on("OPSCOPE_FUSE"):
+    if k.xp is not np or dtype.name not in C_TYPES or not read_options().fuse:
         return None
     kinds: list[str] = []
     words = list(shape)

@@ -129,7 +129,9 @@ def precondition_kernel(k: KernelArgs) -> Call:
 
 @precondition_ranks.kernel
 def precondition_ranks_kernel(k: KernelArgs) -> Call:
-    ranks, x, out = ranks_of(k), k["x"], k["out"]
+    ranks = ranks_of(k)
+    x = k["x"]
+    out = k["out"]
     if not k.attrs["summed"]:
         return _after_copies(k, _Preconditioner(k, ranks).run)
     whole = k.scratch(x.shape, x.dtype)
@@ -161,8 +163,12 @@ class _Preconditioner:
     def __init__(
         self, k: KernelArgs, ranks: Callable[[], Communicator] | None, x: Any = None
     ) -> None:
-        self.xp, self.attrs, self.ranks = k.xp, k.attrs, ranks
-        self.x, self.out, self.scale = k["x"] if x is None else x, k["out"], k["scale"]
+        self.xp = k.xp
+        self.attrs = k.attrs
+        self.ranks = ranks
+        self.x = k["x"] if x is None else x
+        self.out = k["out"]
+        self.scale = k["scale"]
         self.w, self.d, self.rho = k["w_out"], k["d_out"], k["rho_out"]
         self.count, self.frozen, self.state = k["count_out"], k.get("frozen"), k.state
         (rows, cols), rank, dtype = self.x.shape, len(self.w), self.x.dtype
@@ -220,7 +226,9 @@ class _Preconditioner:
 
     def _start(self, square: float) -> None:
         """A first estimate: from special orthonormal rows, improved with the batch itself."""
-        rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
+        rank = self.rank
+        cols = self.cols
+        alpha = self.attrs["alpha"]
         start = special_orthonormal(rank, cols) / math.sqrt(2.0 + (cols + rank) * alpha / cols)
         self.w[...] = self.xp.asarray(start, self.w.dtype)
         self.d[...] = EPSILON
@@ -232,14 +240,17 @@ class _Preconditioner:
     def _update(self, square: float) -> None:
         """Move the estimate towards that of the batch; `products` must hold H for w as it is."""
         xp, w, sums = self.xp, self.w, self.sums
-        rank, cols, alpha = self.rank, self.cols, self.attrs["alpha"]
+        rank = self.rank
+        cols = self.cols
+        alpha = self.attrs["alpha"]
         xp.matmul(self.products.T, self.x, out=sums)
         xp.matmul(self.products.T, self.products, out=self.inner)
         if self.ranks is not None:
             self.ranks().all_reduce(self.moments)
         inner = to_host(self.inner).astype(np.float64)
         outer = to_host(xp.matmul(sums, sums.T)).astype(np.float64)  # K
-        d, rho = to_host(self.d).astype(np.float64), float(self.rho[0])
+        d = to_host(self.d).astype(np.float64)
+        rho = float(self.rho[0])
         eta = self._eta()
         new, old = eta / max(self.rows, 1), 1.0 - eta
         root_e = _root_e(d, rho, alpha, cols)
@@ -253,7 +264,8 @@ class _Preconditioner:
             return
         values, vectors = np.linalg.eigh((z / size).astype(w.dtype))
         order = np.argsort(-np.abs(values), kind="stable")
-        c, u = values[order].astype(np.float64) * size, vectors[:, order].astype(np.float64)
+        c = values[order].astype(np.float64) * size
+        u = vectors[:, order].astype(np.float64)
         floor = (rho * old) ** 2
         apart = c[0] > _CONDITION * c[-1] or bool((c < floor).any())
         root_c = np.sqrt(np.maximum(c, floor))

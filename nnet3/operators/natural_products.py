@@ -23,7 +23,7 @@ splice_rows = operator(
     outputs=[Slot("out", "[rows, K*D] or [rows, K*D+1]")],
     attrs=[
         AttrSpec("first", "ints", "input row that the first output row reads, for each part", ()),
-        AttrSpec("stride", "int", "distance of the rows of neighbouring outputs", 1, minimum=1),
+        AttrSpec("stride", "int", "distance of the rows of neighboring outputs", 1, minimum=1),
         AttrSpec("rows", "int", "rows of the output, where `first` is given", 0, minimum=0),
         AttrSpec("ones", "bool", "append ones, which stand for a bias", False),
     ],
@@ -39,7 +39,8 @@ def splice_rows_shape(s: ShapeArgs) -> None:
         last = max(a["first"]) + a["stride"] * (a["rows"] - 1)
         if rows >= 0 and a["rows"] and (min(a["first"]) < 0 or last >= rows):
             s.fail(f"rows {min(a['first'])} to {last} are read and x has {rows}")
-        rows, cols = a["rows"], cols * len(a["first"]) if cols >= 0 else -1
+        rows = a["rows"]
+        cols = cols * len(a["first"]) if cols >= 0 else -1
     s.set("out", ((rows, cols + a["ones"] if cols >= 0 else -1), s.floats("x")))
 
 

@@ -1,7 +1,7 @@
 """Operators on rows of matrices, to which commands of compiled computations are lowered.
 
 `add_*` add to their target, `copy_*` set it. Row lists are attributes, so that a kernel
-can see beforehand where they are runs of neighbouring rows, which need no indexing.
+can see beforehand where they are runs of neighboring rows, which need no indexing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def _runs(target: np.ndarray, source: np.ndarray) -> list[tuple[slice, slice]] |
         return None
     pairs = []
     for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-        a, b, size = int(target[begin]), int(source[begin]), end - begin
+        a = int(target[begin])
+        b = int(source[begin])
+        size = end - begin
         pairs.append((slice(a, a + size), slice(b, b + size)))
     return pairs
 
@@ -298,7 +300,8 @@ def copy_rows_shape(s: ShapeArgs) -> None:
 
 @copy_rows.kernel
 def copy_rows_kernel(k: KernelArgs) -> Call:
-    rows, out = _rows(k.attrs), k["out"]
+    rows = _rows(k.attrs)
+    out = k["out"]
     target = np.flatnonzero(rows >= 0)
     clear = partial(out.fill, 0) if len(target) < len(rows) else None
     return in_order(clear, _row_copier(k, out, k["x"], target, rows[target], k.attrs["alpha"]))
@@ -306,8 +309,11 @@ def copy_rows_kernel(k: KernelArgs) -> Call:
 
 @copy_rows.backward("x")
 def copy_rows_grad_kernel(k: KernelArgs) -> Call:
-    rows, grad, x_grad = _rows(k.attrs), k["out_grad"], k["x_grad"]
-    alpha, target = k.attrs["alpha"], np.flatnonzero(rows >= 0)
+    rows = _rows(k.attrs)
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
+    alpha = k.attrs["alpha"]
+    target = np.flatnonzero(rows >= 0)
     source = rows[target]
     clear = partial(x_grad.fill, 0)
     if len(np.unique(source)) == len(source):
@@ -335,7 +341,8 @@ copy_rows_multi = operator(
 
 @copy_rows_multi.shape_rule
 def copy_rows_multi_shape(s: ShapeArgs) -> None:
-    pairs, shapes = _rows(s.attrs, "pairs"), s.shapes("x")
+    pairs = _rows(s.attrs, "pairs")
+    shapes = s.shapes("x")
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not shapes:
         s.fail(f"wants pairs [N, 2] and at least one x, not {pairs.shape}")
     if any(len(shape) != 2 or shape[1] != shapes[0][1] for shape in shapes):
@@ -351,7 +358,8 @@ def copy_rows_multi_shape(s: ShapeArgs) -> None:
 
 @copy_rows_multi.kernel
 def copy_rows_multi_kernel(k: KernelArgs) -> Call:
-    pairs, out = _rows(k.attrs, "pairs"), k["out"]
+    pairs = _rows(k.attrs, "pairs")
+    out = k["out"]
     calls: list[Call | None] = []
     if (pairs[:, 0] < 0).any():
         calls.append(partial(out.fill, 0))

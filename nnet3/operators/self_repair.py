@@ -81,9 +81,11 @@ def self_repair_kernel(k: KernelArgs) -> Call:
             change = (low - high) * push
             touched = low + high
         elif kind == "tanh":
-            change, touched = out * (low * -push), low
+            change = out * (low * -push)
+            touched = low
         else:
-            change, touched = (out * real(2) - real(1)) * (low * -push), low
+            change = (out * real(2) - real(1)) * (low * -push)
+            touched = low
         xp.add(grad, change, grad)
         xp.add(k["repaired_out"], touched.sum(), k["repaired_out"])
 
@@ -129,7 +131,8 @@ def draw_repair_shape(s: ShapeArgs) -> None:
 def draw_repair_kernel(k: KernelArgs) -> Call:
     xp, state, slopes, count = k.xp, k.state, k["slopes"], k["count"]
     repair, repaired, total = k["repair_out"], k["repaired_out"], k["repaired"]
-    lower, push = k.attrs["lower"], k.attrs["scale"] / PROBABILITY
+    lower = k.attrs["lower"]
+    push = k.attrs["scale"] / PROBABILITY
 
     def draw() -> None:
         xp.copyto(repaired, total)

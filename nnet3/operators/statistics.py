@@ -76,7 +76,9 @@ def column_sums_kernel(k: KernelArgs) -> Call:
     xp, of = k.xp, k.attrs["of"]
     x = k["x"][:, : k["total"].shape[0]]
     sums, work = k.scratch(x.shape[1:], x.dtype), k.scratch(x.shape, x.dtype)
-    one, calls, source = x.dtype.type(1), [], work
+    one = x.dtype.type(1)
+    calls = []
+    source = work
     if of == "value":
         source = x
     elif of == "relu_slope":

@@ -44,7 +44,7 @@ parameter_delta = operator(
     ],
     outputs=[Slot("delta_out", "the change", duplicable=True)],
     attrs=[
-        AttrSpec("l2", "float", "L2 regularisation of the component", 0.0, minimum=0.0),
+        AttrSpec("l2", "float", "L2 regularization of the component", 0.0, minimum=0.0),
         AttrSpec("momentum", "float", "share of the change before", 0.0, minimum=0.0),
     ],
     source="Kaldi: nnet3/nnet-training.cc, nnet3/nnet-utils.cc (ApplyL2Regularization)",
@@ -276,7 +276,10 @@ def constrain_orthonormal_shape(s: ShapeArgs) -> None:
 
 @constrain_orthonormal.kernel
 def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
-    xp, state, wanted, ranks = k.xp, k.state, k.get("wanted"), ranks_of(k)
+    xp = k.xp
+    state = k.state
+    wanted = k.get("wanted")
+    ranks = ranks_of(k)
     w = k["w_out"] if k["w"].shape[0] <= k["w"].shape[1] else k["w_out"].T
     gram = k.scratch((len(w), len(w)), w.dtype)
     change = k.scratch(w.shape, w.dtype)
@@ -290,7 +293,8 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
         if drawn[0] >= probability:
             return
         xp.matmul(w, w.T, out=gram)
-        speed, square = _UPDATE_SPEED, given * given
+        speed = _UPDATE_SPEED
+        square = given * given
         if given < 0:
             trace, twice = float(xp.trace(gram)), float((gram * gram).sum())
             if trace < 1e-15:

@@ -20,7 +20,8 @@ _COPIES = {
 
 def convert_additions(computation: Computation, options: OptimizeOptions) -> Computation:
     """Turn the first addition to each sub-matrix into a copy, as every matrix begins as zeros."""
-    result, own = replace(computation, commands=list(computation.commands)), computation.owns
+    result = replace(computation, commands=list(computation.commands))
+    own = computation.owns
     result.analysis = analysis = Analysis(result, empty=True)
     commands, submatrices, listed = result.commands, result.submatrices, analysis.listed
     by_rows: dict[int, Spans] = {}  # the accesses so far of a matrix that has many

@@ -35,7 +35,7 @@ def check_computation(computation: Computation, rewrites: bool = True) -> None:
     """
     checker = _Checker(computation.explicit())
     checker.commands()
-    checker.analyse()
+    checker.analyze()
     checker.life()
     checker.contents(rewrites)
     checker.compression()
@@ -185,7 +185,8 @@ class _Checker:
         if flags & Properties.SIMPLE:
             self.want(not c.precomputed, "a simple component takes no precomputed indexes")
         else:
-            found, wanted = self.computation.precomputed[c.precomputed], component.indexes_type
+            found = self.computation.precomputed[c.precomputed]
+            wanted = component.indexes_type
             self.want(
                 isinstance(found, wanted),
                 f"a {component.type} takes indexes of the kind {wanted.__name__}, not"
@@ -253,7 +254,7 @@ class _Checker:
 
     # The life of matrices
 
-    def analyse(self) -> None:
+    def analyze(self) -> None:
         self.analysis = Analysis(self.computation)
 
     def life(self) -> None:

@@ -26,6 +26,7 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     """
     commands, level = computation.commands, options.memory_compression_level
     types = [command.type for command in commands]
+    # Without a backward part nothing is saved; of several segments each may read any matrix.
     if types.count("NoOperationMarker") != 1 or not level:
         return computation
     marker = types.index("NoOperationMarker")
@@ -46,9 +47,11 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
         before, back = uses[behind - 1][0], uses[behind][0]
         alone = all(number == back and mode == READ for number, mode in uses[behind:])
         if alone and back in rectifiers:
-            storage, limit = "uint8", 0.0
+            storage = "uint8"
+            limit = 0.0
         elif level >= 2:
-            storage, limit = "int16", RANGE
+            storage = "int16"
+            limit = RANGE
         else:
             continue
         compress = Command.compress_matrix(whole, limit, storage)

@@ -31,6 +31,7 @@ def consolidate_model_update(computation: Computation, options: OptimizeOptions)
     for number, command in enumerate(computation.commands):
         if command.type == "Backprop":
             flags = nodes[command.node].properties
+            # A memo is that of one Propagate; there is none for the rows of all of them.
             if flags & _ABLE == _ABLE and not flags & FLAGS.USES_MEMO:
                 steps.setdefault(nodes[command.node].component_name, []).append(number)
     steps = {name: numbers for name, numbers in steps.items() if len(numbers) > 1}
@@ -69,7 +70,8 @@ class _Consolidator:
         computation, matrices = self.result, self.result.matrices
         submatrices = [computation.submatrices[s] for s in parts]
         infos = [matrices[s[0]] for s in submatrices]
-        counts, cols = [s[2] for s in submatrices], submatrices[0].cols
+        counts = [s[2] for s in submatrices]
+        cols = submatrices[0].cols
         whole = computation.new_matrix(sum(counts), cols)
         each = zip(infos, submatrices, strict=True)
         contiguous = any([i.contiguous and (s.rows, s.cols) == (i.rows, i.cols) for i, s in each])
@@ -77,7 +79,8 @@ class _Consolidator:
         joined = matrices[matrix]._replace(contiguous=contiguous)
         matrices[matrix] = _described(joined, infos, submatrices)
         self.consolidated.append(whole)
-        first, before = len(computation.submatrices), self.before
+        first = len(computation.submatrices)
+        before = self.before
         rows = zip(accumulate(counts, initial=0), counts, strict=False)
         computation.submatrices += submatrices_of([(matrix, row, n, 0, cols) for row, n in rows])
         for target, (number, part) in enumerate(zip(numbers, parts, strict=True), first):

@@ -71,7 +71,8 @@ class _Limiter:
         """The part of a sub-matrix that is in the range; 0: none is."""
         s = self.result.submatrices[number]
         begin, end = self.bounds[s.matrix]
-        begin, end = max(begin, s.row), min(end, s.row + s.rows)
+        begin = max(begin, s.row)
+        end = min(end, s.row + s.rows)
         return self.result.new_part(number, begin - s.row, end - begin) if end > begin else 0
 
     def _deriv(self, number: int) -> int:
@@ -248,7 +249,8 @@ class _Limiter:
         for s, part in enumerate(computation.submatrices):
             if part.matrix != number:
                 continue
-            first, last = max(part.row, begin), min(part.row + part.rows, end)
+            first = max(part.row, begin)
+            last = min(part.row + part.rows, end)
             # What lies outside is used by nothing.
             rows = max(last - first, 1)
             computation.submatrices[s] = part._replace(row=max(first - begin, 0), rows=rows)

@@ -118,7 +118,8 @@ def _first_repeat(lists: list[list[tuple[int, int, bool]]], shift: int) -> tuple
     """
     for first, before in enumerate(lists):
         for second in range(first + 1, len(lists)):
-            later, time = lists[second], shift * (second - first)
+            later = lists[second]
+            time = shift * (second - first)
             if len(before) == len(later) and all(
                 a == b and (v - u == time or (u == v and live))
                 for (a, u, live), (b, v, _) in zip(before, later, strict=True)

@@ -35,6 +35,7 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
         whole = matrices[home]
         if rows == whole.rows or row or col or cols != whole.cols:
             continue
+        # A source that has grown is measured by the rows that it had: nothing reads the others.
         if rows < LEAST_SHARE * before.get(home, whole.rows):
             continue
         matrix, row, rows, col, width = submatrices[command.target]
@@ -56,14 +57,16 @@ def extend_matrices(computation: Computation, options: OptimizeOptions) -> Compu
 
 def _bound(computation: Computation) -> set[int]:
     """The matrices of inputs and outputs, and those with memory commands of their own."""
-    submatrices, bound = computation.submatrices, BOUNDS | SIZING
+    submatrices = computation.submatrices
+    bound = BOUNDS | SIZING
     listed = [c for c in computation.commands if c.type in bound]
     return {submatrices[s].matrix for c in listed for s in (c.target, c.source)}
 
 
 def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
     """A matrix with more rows: their indexes are those of the last rows, without a time."""
-    listed, extra = matrix.listed, rows - matrix.rows
+    listed = matrix.listed
+    extra = rows - matrix.rows
     if listed is None:
         return matrix._replace(rows=rows)
 
@@ -80,7 +83,8 @@ def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
 
 def _of_whole_matrices(computation: Computation, grown: Iterable[int]) -> None:
     """Let the commands that take and give back memory name the new wholes of grown matrices."""
-    submatrices, wholes = computation.submatrices, {}
+    submatrices = computation.submatrices
+    wholes = {}
     for matrix in grown:
         info = computation.matrices[matrix]
         wholes[matrix] = len(submatrices)

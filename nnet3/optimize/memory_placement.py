@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import groupby
 from operator import attrgetter, itemgetter
 
-from ..compiler.analyze import READ, SIZING, Analysis, Fill, analysed
+from ..compiler.analyze import READ, SIZING, Analysis, Fill, analyzed
 from ..compiler.command import OF_MANY, Command
 from ..compiler.computation import Computation
 from .options import OptimizeOptions
@@ -54,7 +54,7 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
     `move_sizing_commands` memory is taken just before the first use and given up just behind the
     last. With `allocate_from_other` a matrix takes over the memory of one that needs it no more.
     """
-    analysis = analysed(computation)
+    analysis = analyzed(computation)
     commands: list[Command | None] = list(analysis.commands)
     of_many = [number for number, c in enumerate(analysis.commands) if c.type in OF_MANY]
     always_zero = not options.has("initialize_undefined")

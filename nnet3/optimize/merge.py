@@ -58,12 +58,15 @@ class _Merger:
         analysis, computation.analysis = computation.analysis, None  # as it is changed here
         self.computation = computation = computation.copy()
         self.options = options
-        self.left, self.right = options.allow_left_merge, options.allow_right_merge
+        self.left = options.allow_left_merge
+        self.right = options.allow_right_merge
         self.analysis: Analysis = analysis or Analysis(computation)
         self.analysis.commands = computation.commands
         self.analysis.submatrices = computation.submatrices
-        self.submatrices, self.matrices = computation.submatrices, computation.matrices
-        self.uses, self.dropped = self.analysis.of_matrix, self.analysis.dropped
+        self.submatrices = computation.submatrices
+        self.matrices = computation.matrices
+        self.uses = self.analysis.of_matrix
+        self.dropped = self.analysis.dropped
         self.parts: list[list[int]] = [[] for _ in self.matrices]
         for number, part in enumerate(self.submatrices):
             self.parts[part[0]].append(number)
@@ -111,6 +114,7 @@ class _Merger:
                 and nodes[c.node].properties & FLAGS.BACKPROP_IN_PLACE
             ):
                 value_in, value_out, out_deriv, in_deriv = c.deriv
+                # In place the command would write over a value that it still reads.
                 if in_deriv and not {out_deriv, in_deriv} & {value_in, value_out}:
                     found.append((number, out_deriv, in_deriv, False))
             elif kind in OF_MANY:
@@ -146,7 +150,9 @@ class _Merger:
             else:
                 left.append(candidate)
         self._move()
-        self.candidates, self.changed, self.dirty = left, set(dirty), {}
+        self.candidates = left
+        self.changed = set(dirty)
+        self.dirty = {}
         self.dirty_rows = {}
         return bool(dirty)
 
@@ -158,7 +164,10 @@ class _Merger:
         Args:
             a, b: the matrices of source and target.
         """
-        matrices, dirty, uses_of, never = self.matrices, self.dirty, self.uses, (False, False)
+        matrices = self.matrices
+        dirty = self.dirty
+        uses_of = self.uses
+        never = (False, False)
         whole_a, whole_b = self.whole[source], self.whole[target]
         if a in dirty and self._is_touched(source, dirty[a], _NEVER, self.dirty_rows):
             return never
@@ -167,10 +176,12 @@ class _Merger:
         if a in self.bound or b in self.bound:  # each is a matrix of its own
             if not (whole_a and whole_b):
                 return never
+            # Two arrays of the caller's cannot become one, but an input may become an output.
             for bound in (self.analysis.given, self.analysis.taken):
                 if a in bound and b in bound:
                     return never
         left, right = whole_b and self.left, whole_a and self.right
+        # A part of a wider matrix has gaps between its rows.
         if left and not whole_a and matrices[b].contiguous:
             left = False
         if right and not whole_b and matrices[a].contiguous:
@@ -191,7 +202,8 @@ class _Merger:
 
         None where one does more than a copy can bear, which is that its source is read later.
         """
-        uses, last = self.uses[self.submatrices[source][0]], -1
+        uses = self.uses[self.submatrices[source][0]]
+        last = -1
         touches_all = self.whole[source]
         if not touches_all and len(uses) > _FEW:
             uses = self._touching(source, uses, bisect_left(uses, (number + 1,)), len(uses))
@@ -203,7 +215,7 @@ class _Merger:
             if use <= number:
                 break
             if last >= 0 and mode == READ:
-                continue
+                continue  # before the last one only writes matter
             if not touches_all:
                 _, r, n, c, m = submatrices[other]
                 if r >= row_end or row >= r + n or c >= col_end or col >= c + m:
@@ -222,7 +234,8 @@ class _Merger:
         uses, touches_all = self.uses[matrix], self.whole[target]
         if not touches_all and len(uses) > _FEW:
             begin, end = bisect_left(uses, (number + 1,)), bisect_left(uses, (last + 1,))
-            uses, touches_all = self._touching(target, uses, begin, end), True
+            uses = self._touching(target, uses, begin, end)
+            touches_all = True
         for use, mode, other in uses:
             if use > last:
                 break
@@ -270,7 +283,8 @@ class _Merger:
         Args:
             by_rows: where the order by rows of these lists is kept.
         """
-        submatrices, by_rows = self.submatrices, self.use_rows if by_rows is None else by_rows
+        submatrices = self.submatrices
+        by_rows = self.use_rows if by_rows is None else by_rows
         mine = submatrices[submatrix]
         index = by_rows.get(mine[0])
         if index is None:
@@ -285,7 +299,9 @@ class _Merger:
 
     def _merge(self, number: int, keep: int, drop: int) -> None:
         """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
-        analysis, matrices, kept = self.analysis, self.matrices, self.submatrices[keep]
+        analysis = self.analysis
+        matrices = self.matrices
+        kept = self.submatrices[keep]
         home, old = kept[0], self.submatrices[drop][0]
         if old in self.bound:
             self.bound.add(home)
@@ -310,7 +326,9 @@ class _Merger:
     def _move(self) -> None:
         """Moves the sub-matrices and accesses of matrices that were merged."""
         submatrices, uses, parts, whole = self.submatrices, self.uses, self.parts, self.whole
-        dropped, homes, made = self.dropped, set[int](), tuple.__new__
+        dropped = self.dropped
+        homes = set[int]()
+        made = tuple.__new__  # a third of the time of SubMatrix(...)
         for old, (home, row, col, is_whole) in self.moves.items():
             mine = parts[old]
             for s in mine:

@@ -1,4 +1,4 @@
-"""Switches of the optimisation passes, with the names and defaults of Kaldi's nnet-optimize.h."""
+"""Switches of the optimization passes, with the names and defaults of Kaldi's nnet-optimize.h."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from ...framework.base.errors import AttributeTypeError
 
-LEAST, MOST = -(1 << 31), (1 << 31) - 1
+LEAST = -(1 << 31)
+MOST = (1 << 31) - 1
 """Times that stand for "no limit"."""
 
 
@@ -77,14 +78,15 @@ class OptimizeOptions:
 
     @classmethod
     def none(cls) -> OptimizeOptions:
-        """No optimisation at all."""
-        off: dict[str, Any] = {field.name: False for field in fields(cls) if field.type == "bool"}
+        """No optimization at all."""
+        off: dict[str, Any] = {each.name: False for each in fields(cls) if each.default is True}
         return cls(**off, memory_compression_level=0)
 
     @property
     def limits_derivative_times(self) -> bool:
         """Whether derivatives at some frames count as 0."""
-        first, last = self.min_deriv_time, min(self.max_deriv_time, self.max_deriv_time_relative)
+        first = self.min_deriv_time
+        last = min(self.max_deriv_time, self.max_deriv_time_relative)
         return first != LEAST or last != MOST
 
     @classmethod
@@ -95,5 +97,5 @@ class OptimizeOptions:
         return cls() if optimize else None
 
     def has(self, *switches: str) -> bool:
-        """Whether one of these is on, and optimisation as such."""
+        """Whether one of these is on, and optimization as such."""
         return self.optimize and any(getattr(self, name) for name in switches)

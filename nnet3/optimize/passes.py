@@ -1,4 +1,4 @@
-"""Compiling with optimisation: the passes over a computation, in the order in which they run."""
+"""Compiling with optimization: the passes over a computation, in the order in which they run."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
 from ...framework.base.python.bounded_cache import BoundedCache
-from ...framework.base.settings import is_on
+from ...framework.base.settings import read_options
 from ..compiler.compiler import Compiler
 from ..compiler.computation import Computation
-from ..compiler.reports import report_compiled, report_compressed, report_optimised
+from ..compiler.reports import report_compiled, report_compressed, report_optimized
 from ..compiler.shortcut import decompose, expand
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
@@ -37,7 +37,7 @@ class Pass:
         apply: gives the changed computation, or the given one if there is nothing to change. It
             must not change the given one, but for commands that this one owns.
         switches: the options of which one must be on. Without any, the pass runs unless all
-            optimisation is off.
+            optimization is off.
         needed: the pass always runs: later stages rely on it. It looks at the options itself.
         rewrites: after it a matrix may be written to that was read before.
         applies: whether there is anything for it to do; None: that shows when it runs.
@@ -129,16 +129,18 @@ def optimize(
         if name not in optional:
             raise AttributeTypeError(f"no pass to skip is called '{name}'{nearest(name, optional)}")
     if check is None:
-        check = is_on("OPSCOPE_VERIFY")
+        check = read_options().verify
     if check:
         check_computation(computation, rewrites=False)
-    rewrites, listener = False, VERBOSE.get()
+    rewrites = False
+    listener = VERBOSE.get()
     for step in PASSES:
         if not step.runs(options):
             continue
         if step.applies is not None and not step.applies(computation, options):
             continue
-        before, computation = computation, step.apply(computation, options)
+        before = computation
+        computation = step.apply(computation, options)
         if listener is not None and step.name == "compress_memory":
             report_compressed(listener, before, computation)
         rewrites |= step.rewrites
@@ -171,7 +173,8 @@ def compile_optimized(
     """
 
     def compile_whole(wanted: ComputationRequest) -> Computation:
-        compiler, listener = Compiler(topology, wanted), VERBOSE.get()
+        compiler = Compiler(topology, wanted)
+        listener = VERBOSE.get()
         computation = compiler.compile()
         if listener is not None:
             report_compiled(listener, compiler, computation)
@@ -179,7 +182,7 @@ def compile_optimized(
         made = computation.explicit() if options is None else optimize(computation, options)
         made.owns = False  # a cache may hold it
         if listener is not None:
-            report_optimised(listener, made)
+            report_optimized(listener, made)
         return made
 
     parts = decompose(request) if shortcut else None

@@ -51,6 +51,8 @@ def _renumber_more(commands: list[Command], numbers: list[int]) -> None:
             c.deriv = numbers[value_in], numbers[value_out], numbers[out_deriv], numbers[in_deriv]
         elif c.rows is not None:
             rows = c.rows = c.rows.copy()
+            # -1 stands for no sub-matrix, and 0, the empty one, comes first when all are sorted:
+            # both keep their numbers.
             real = rows[:, 0] > 0
             array = np.array(numbers) if array is None else array
             rows[real, 0] = array[rows[real, 0]]

@@ -8,11 +8,14 @@ from ..compiler.command import Command
 from ..compiler.computation import Computation
 from .options import OptimizeOptions
 
-_WORST_SPREAD = 2  # rows that are spread over more than so many times their number are left alone
+# Rows that are spread over more than so many times their number are left alone: the command of a
+# part covers all rows between its first and its last.
+_WORST_SPREAD = 2
 _SPLIT = {  # the types of a part's command: for rows that follow each other, and for others
     "AddRowsMulti": ("MatrixAdd", "AddRows"),
     "CopyRowsMulti": ("MatrixCopy", "CopyRows"),
     "AddToRowsMulti": ("MatrixAdd", "AddRows"),
+    # None: CopyRows would set the rows between its own to 0, which this command leaves as they are.
     "CopyToRowsMulti": ("MatrixCopy", None),
 }
 
@@ -60,7 +63,7 @@ def split_row_ops(computation: Computation, options: OptimizeOptions) -> Computa
             parts[number] = split
     if not parts:
         return computation
-    for number in sorted(parts, reverse=True):
+    for number in sorted(parts, reverse=True):  # so that the numbers before it stay
         result.commands[number : number + 1] = parts[number]
     return result
 
@@ -109,7 +112,8 @@ def replace_row_ops(computation: Computation, options: OptimizeOptions) -> Compu
     result = computation.copy()
     for number, run in zip(numbers, runs, strict=True):
         if run is not None:
-            command, (first, count, row) = commands[number], run
+            command = commands[number]
+            (first, count, row) = run
             result.commands[number] = command.as_type(
                 "MatrixCopy" if command.type == "CopyRows" else "MatrixAdd",
                 result.new_part(command.target, first, count),

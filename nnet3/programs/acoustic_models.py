@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
-from ..files.context_dependency import ContextDependency, new_transition_model
-from ..files.kaldi_io import Reader, Writer
-from ..files.transition_model import TransitionModel, convert
+from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.transition_model import TransitionModel, convert
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import read_table
 from ..network.model import AmNnetSimple
-from ..tables.streams import open_reader
-from ..tables.tables import read_table
 from ..training.progress import number, ratio
 from ..training.transitions import TransitionOptions, output_priors, train_transitions
 from .base.options import BINARY

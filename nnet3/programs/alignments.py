@@ -13,14 +13,14 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ..files.context_dependency import ContextDependency, answers
-from ..files.kaldi_io import Writer
-from ..files.phone_segments import PhoneSplitter, Segments
-from ..files.posterior import Posterior
-from ..files.transition_model import TransitionModel
-from ..tables.specifiers import is_specifier
-from ..tables.streams import open_output, open_reader
-from ..tables.tables import TableWriter, read_table
+from ...kaldi.files.context_dependency import ContextDependency, answers
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.phone_segments import PhoneSplitter, Segments
+from ...kaldi.files.posterior import Posterior
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.tables.specifiers import is_specifier
+from ...kaldi.tables.streams import open_output, open_reader
+from ...kaldi.tables.tables import TableWriter, read_table
 from .base.options import BINARY
 from .base.program import Option, program
 from .base.saving import save

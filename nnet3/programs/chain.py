@@ -6,22 +6,22 @@ Source: Kaldi's `chainbin/nnet3-chain-train.cc`, `nnet3-chain-compute-prob.cc`,
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
 
 import click
 
+from ...kaldi.tables.tables import read_table
 from ..chain.denominator import DenominatorGraph
 from ..chain.objective import ChainOptions
 from ..network.nnet import Nnet
-from ..tables.tables import read_table
-from ..training import NnetTrainer
+from ..training import NnetTrainer, NnetTrainerOptions
 from ..training.chain_objectives import ChainObjectives
 from ..training.chain_request import XENT
 from .base.graphs import open_fst
 from .base.options import ALLOCATOR, BINARY, DEBUG, GPU, SRAND, UNUSED, chosen_place
 from .base.passes import chosen_passes, optimization_options
-from .base.program import Option, program
+from .base.program import Option, from_values, options_of, program
 from .train import (
     CACHE,
     COMBINING,
@@ -33,25 +33,13 @@ from .train import (
     read_raw,
     set_test_modes,
     train_pass,
-    trainer_options,
     write_raw,
 )
 
 _CHAIN = (
-    Option("l2-regularize", 0.0, "L2 regularization of the network's output"),
-    Option("out-of-range-regularize", 0.01, "How much outputs beyond [-30,30] are pulled back"),
-    Option("leaky-hmm-coefficient", 1.0e-05, "Flow from each HMM state to all others"),
-    Option("xent-regularize", 0.0, "Scale of the cross-entropy objective of 'output-xent'"),
-    Option("lwf-scale", 0.0, "Learning without forgetting: scale of the examples' posteriors"),
-    Option("lwf-den-scale", 0.0, "The same, less the denominator's log-probability"),
+    *options_of(ChainOptions),
     Option("numerator-graph-threads", 4, UNUSED),
 )
-
-
-def _chain_options(options: SimpleNamespace) -> ChainOptions:
-    return ChainOptions(
-        **{field.name: getattr(options, field.name) for field in fields(ChainOptions)}
-    )
 
 
 def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
@@ -71,7 +59,7 @@ def _read_graph(name: str, nnet: Nnet) -> DenominatorGraph:
     SRAND,
     GPU,
     Option("apply-deriv-weights", True, "Use the weights of derivatives in the examples"),
-    *trainer_options(),
+    *options_of(NnetTrainerOptions),
     *_CHAIN,
     *CACHE,
     *ALLOCATOR,
@@ -85,7 +73,9 @@ def nnet3_chain_train(
     log = options.program.log
     nnet = read_raw(model)
     objective = ChainObjectives(
-        _read_graph(graph, nnet), _chain_options(options), options.apply_deriv_weights
+        _read_graph(graph, nnet),
+        from_values(ChainOptions, vars(options)),
+        options.apply_deriv_weights,
     )
     trainer = NnetTrainer(
         *(chosen_trainer(options), nnet, chosen_place(options.use_gpu)),
@@ -119,7 +109,7 @@ def nnet3_chain_compute_prob(
     nnet = read_raw(model)
     set_test_modes(options, nnet)
     prob = NnetChainComputeProb(
-        *(nnet, _read_graph(graph, nnet), _chain_options(options)),
+        *(nnet, _read_graph(graph, nnet), from_values(ChainOptions, vars(options))),
         *(chosen_place(options.use_gpu), chosen_passes(options)),
     )
     in_turn(examples, prob.compute, "compute", "chain_example")
@@ -141,7 +131,8 @@ def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None
     from ..training.chain_prob import NnetChainComputeProb
 
     *models, valid, output = files
-    chosen, place = _chain_options(options), chosen_place(options.use_gpu)
+    chosen = from_values(ChainOptions, vars(options))
+    place = chosen_place(options.use_gpu)
     examples = [example for _, example in read_table(valid, "chain_example")]
     options.program.log(f"Read {len(examples)} examples.")
     nnets = [read_raw(models[0])]

@@ -1,4 +1,4 @@
-"""Kaldi's programs for chain examples: made, normalised, copied, merged, shuffled, drawn from.
+"""Kaldi's programs for chain examples: made, normalized, copied, merged, shuffled, drawn from.
 
 Source: Kaldi's `chainbin/nnet3-chain-get-egs.cc`, `nnet3-chain-e2e-get-egs.cc`,
 `nnet3-chain-normalize-egs.cc`, `nnet3-chain-copy-egs.cc`, `nnet3-chain-merge-egs.cc`,
@@ -15,6 +15,11 @@ from typing import Any
 import click
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...kaldi.files.transition_model import TransitionModel, Transitions
+from ...kaldi.fst.acceptors import Matcher
+from ...kaldi.fst.fst import Fst
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..chain.chunks import normalized, scaled
 from ..chain.examples import NnetChainExample
 from ..chain.supervision import Supervision
@@ -25,11 +30,6 @@ from ..egs.chain_generate import chain_examples
 from ..egs.generate import IvectorSource
 from ..egs.merging import MinibatchRule
 from ..egs.splitting import Chunk
-from ..files.transition_model import TransitionModel, Transitions
-from ..fst.acceptors import Matcher
-from ..fst.fst import Fst
-from ..tables.streams import open_reader
-from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.graphs import open_fst
 from .base.options import COMPRESS, SRAND, errors_tell, shown
 from .base.program import Option, program

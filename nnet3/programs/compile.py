@@ -17,7 +17,7 @@ from .listing import read_request
 _STAGES = ("request", "steps", "kaldi", "commands")
 _PARTS = (
     *("summary", "request", "options", "epochs", "computable", "cindexes", "phases", "steps"),
-    *("plain", "optimised", "sizes", "memory"),
+    *("plain", "optimized", "sizes", "memory"),
 )
 
 

@@ -8,54 +8,46 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import TypeVar
 
 import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.sparse import to_dense
+from ...kaldi.tables.streams import open_output, open_reader
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
-from ..files.kaldi_io import Writer
-from ..files.sparse import to_dense
 from ..inference.batches import BatchComputer, BatchOptions
 from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
 from ..inference.chunks import ChunkComputer, UtteranceComputer
-from ..inference.looped_computer import LoopedComputer, LoopedOptions
-from ..inference.pieces import ChunkOptions, Utterance
+from ..inference.looped_computer import LoopedComputer
+from ..inference.pieces import ChunkOptions, LoopedOptions, Utterance
 from ..inference.xvector import xvector
 from ..network.for_inference import for_inference, read_model
 from ..network.nnet import Nnet
 from ..run.given import warn_of_nan
-from ..tables.streams import open_output, open_reader
-from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.example_request import example_request
 from .base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell, shown
 from .base.passes import chosen_passes, optimization_options
-from .base.program import Option, program
+from .base.program import Option, from_values, options_of, program
 
-CHUNKS = (
-    Option("extra-left-context", 0, "Frames of left context besides those that the network needs"),
-    Option("extra-right-context", 0, "Frames of right context besides those that it needs"),
-    Option(
-        "extra-left-context-initial",
-        -1,
-        "If >= 0, takes the place of --extra-left-context at the start of an utterance",
-    ),
-    Option(
-        "extra-right-context-final",
-        -1,
-        "If >= 0, takes the place of --extra-right-context at the end of an utterance",
-    ),
-    Option("frame-subsampling-factor", 1, "Input frames for one output frame, e.g. 3 for 'chain'"),
-    Option(
-        "frames-per-chunk", KALDIS_CHUNK, "Frames computed in one piece, before any subsampling"
-    ),
-    Option("acoustic-scale", 1.0, "Factor for the output"),
-    Option("minibatch-size", 16, "Chunks, of several utterances, that are computed at once"),
+Chunks = TypeVar("Chunks", bound=ChunkOptions)
+
+_LENGTH = Option(
+    "frames-per-chunk", KALDIS_CHUNK, "Frames computed in one piece, before any subsampling"
 )
+
+
+def chunk_options(scale: float = 1.0) -> tuple[Option, ...]:
+    """The options of `ChunkOptions`, with the default of the acoustic scale."""
+    return _LENGTH, *options_of(ChunkOptions(acoustic_scale=scale))
+
+
 IVECTORS = (
     Option("ivectors", "", "Rspecifier of iVectors: one vector for each utterance (or speaker)"),
     Option("utt2spk", "", "Rspecifier of the speaker of each utterance, for --ivectors"),
@@ -76,7 +68,7 @@ COMPUTING = (
     "nnet3-compute",
     "Compute the output of an nnet3 network for features, utterance by utterance.",
     ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
-    *CHUNKS,
+    *chunk_options(),
     Option("looped", False, "Compute every frame once, chunk after chunk, as online decoding does"),
     *COMPUTING,
 )
@@ -84,7 +76,8 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     start = time.perf_counter()
     place = chosen_place(options.use_gpu)
     how = options.use_priors, place, chosen_passes(options)
-    read, cut = read_model(open_reader(model)), (_looped if options.looped else chunked)(options)
+    read = read_model(open_reader(model))
+    cut = (_looped if options.looped else chunked)(options)
     with errors_tell(model):
         if isinstance(cut, LoopedOptions):
             computer = LoopedComputer(read, cut, *how)
@@ -100,32 +93,15 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     "nnet3-compute-batch",
     "Compute the output of an nnet3 network for features, chunks of many utterances at once.",
     ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
-    *(option for option in CHUNKS if option.name != "minibatch-size"),
-    Option("minibatch-size", 128, "Chunks that are computed at once"),
-    Option(
-        "edge-minibatch-size",
-        32,
-        "The same for the first and last chunks of utterances, where these have another context",
-    ),
-    Option(
-        "ensure-exact-final-context",
-        False,
-        "Compute utterances shorter than --frames-per-chunk as they are, each by itself, rather"
-        " than with their last frame repeated",
-    ),
-    Option(
-        "partial-minibatch-factor",
-        0.5,
-        "Minibatches that do not get full are computed for int(factor^n * minibatch-size) chunks,"
-        " n = 0, 1, 2 ...; 0: for full ones only",
-    ),
+    _LENGTH,
+    *options_of(BatchOptions),
     *COMPUTING,
 )
 def nnet3_compute_batch(options: SimpleNamespace, model: str, features: str, output: str) -> None:
     start = time.perf_counter()
     place = chosen_place(options.use_gpu)
     read = read_model(open_reader(model))
-    cut = BatchOptions(**_chosen(options, BatchOptions))
+    cut = chunked(options, BatchOptions)
     with errors_tell(model):
         computer = BatchComputer(read, cut, options.use_priors, place, chosen_passes(options))
     inputs = Utterances(options, features)
@@ -177,7 +153,7 @@ def _compute_all(
     "nnet3-xvector-compute",
     "Compute one vector for each utterance with an x-vector network.",
     ("<raw-nnet-in>", "<features-rspecifier>", "<vector-wspecifier>"),
-    *(replace(option, doc=UNUSED) for option in CHUNKS),
+    *(replace(option, doc=UNUSED) for option in chunk_options()),
     GPU,
     *DEBUG,
     *optimization_options(),
@@ -194,7 +170,8 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
     read = read_model(open_reader(model))
     with errors_tell(model):
         nnet = for_inference(read)
-    place, passes = chosen_place(options.use_gpu), chosen_passes(options)
+    place = chosen_place(options.use_gpu)
+    passes = chosen_passes(options)
     cache = ComputerCache(nnet, place, passes, options.cache_capacity, options.use_shortcut)
     if options.cached_compiler_in:
         read_cache(cache.compiler, nnet, open_reader(options.cached_compiler_in))
@@ -231,7 +208,8 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
 def tell_chunk(options: SimpleNamespace, computer: UtteranceComputer) -> None:
     """Log it where chunks are longer than `--frames-per-chunk` says."""
     if computer.frames_per_chunk != options.frames_per_chunk:
-        factor, modulus = options.frame_subsampling_factor, computer.nnet.modulus()
+        factor = options.frame_subsampling_factor
+        modulus = computer.nnet.modulus()
         why = f"to make it a multiple of --frame-subsampling-factor={factor}"
         if modulus > 1:
             why = (
@@ -258,34 +236,19 @@ def _finish(options: SimpleNamespace, done: int, inputs: Utterances) -> None:
         raise click.exceptions.Exit(1)
 
 
-# fields of ChunkOptions and BatchOptions whose options are called otherwise
-_NAMES = {
-    "chunks_per_batch": "minibatch_size",
-    "edge_chunks_per_batch": "edge_minibatch_size",
-    "partial_batch_factor": "partial_minibatch_factor",
-}
-
-
-def chunked(options: SimpleNamespace) -> ChunkOptions:
-    """How the options `CHUNKS` cut utterances."""
-    return ChunkOptions(**_chosen(options, ChunkOptions))
-
-
-def _chosen(options: SimpleNamespace, kind: type[ChunkOptions]) -> dict[str, Any]:
-    """The fields of a class of options, as a program's options have them."""
-    names = [field.name for field in fields(kind)]
-    chosen = {name: getattr(options, _NAMES.get(name, name)) for name in names}
-    return {**chosen, "frames_per_chunk": of_programs(options.frames_per_chunk)}
+def chunked(options: SimpleNamespace, kind: type[Chunks] = ChunkOptions) -> Chunks:
+    """How the options of chunks cut utterances."""
+    length = of_programs(options.frames_per_chunk)
+    return from_values(kind, vars(options), frames_per_chunk=length)
 
 
 def _looped(options: SimpleNamespace) -> LoopedOptions:
-    chosen = {field.name: getattr(options, field.name) for field in fields(LoopedOptions)}
-    chosen["extra_left_context_initial"] = max(options.extra_left_context_initial, 0)
     for name, default in _NOT_LOOPED.items():
         if getattr(options, name) != default:
             option = name.replace("_", "-")
             raise FormatError(f"--{option} has no meaning with --looped=true")
-    return LoopedOptions(**chosen)
+    first = max(options.extra_left_context_initial, 0)
+    return from_values(LoopedOptions, vars(options), extra_left_context_initial=first)
 
 
 _NOT_LOOPED = {"extra_left_context": 0, "extra_right_context": 0, "extra_right_context_final": -1}

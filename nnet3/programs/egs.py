@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,13 +16,13 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import whole_number
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..egs import selecting
 from ..egs.augment import AugmentationOptions, augmented
 from ..egs.merging import ExampleMerger, MinibatchRule
-from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from ..training.progress import Log
 from .base.options import SRAND, UNUSED, errors_tell, shown
-from .base.program import Option, program
+from .base.program import Option, from_values, options_of, program
 
 SHUFFLING = (
     Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),
@@ -130,7 +129,8 @@ class Copier:
     kind = "example"
 
     def __init__(self, options: SimpleNamespace) -> None:
-        self.options, self.rng = options, generator(options)
+        self.options = options
+        self.rng = generator(options)
         self.weights = RandomAccessTable(options.weights, "float") if options.weights else None
         self.names = RandomAccessTable(options.outputs, "token") if options.outputs else None
         frame = getattr(options, "frame", "")
@@ -162,7 +162,8 @@ class Copier:
 
     def select(self, example: Any) -> Any:
         """The example with the chosen frames and output name; None if it lacks those frames."""
-        options, chosen = self.options, example
+        options = self.options
+        chosen = example
         if options.frame or options.left_context != -1 or options.right_context != -1:
             frame = None
             if options.frame == "random":
@@ -259,17 +260,10 @@ def draw_examples(options: SimpleNamespace, source: str, output: str, kind: str)
     "Change the images in examples at random: flipped, shifted, turned.",
     ("<egs-rspecifier>", "<egs-wspecifier>"),
     SRAND,
-    Option("num-channels", 1, "Colours of a pixel"),
-    Option("horizontal-flip-prob", 0.0, "How often left and right are exchanged"),
-    Option("horizontal-shift", 0.0, "The largest shift, as a share of the width"),
-    Option("vertical-shift", 0.0, "The largest shift, as a share of the height"),
-    Option("rotation-degree", 0.0, "The largest rotation"),
-    Option("rotation-prob", 0.0, "How often an image is turned"),
-    Option("fill-mode", "nearest", "What stands beyond the edges: nearest or reflect"),
+    *options_of(AugmentationOptions),
 )
 def nnet3_egs_augment_image(options: SimpleNamespace, source: str, output: str) -> None:
-    names = [field.name for field in fields(AugmentationOptions)]
-    chosen = AugmentationOptions(**{name: getattr(options, name) for name in names})
+    chosen = from_values(AugmentationOptions, vars(options))
     rng = generator(options)
     with TableWriter(output, "example") as writer:
         for key, example in shown(read_table(source, "example"), "change", "examples"):

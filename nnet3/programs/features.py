@@ -1,4 +1,4 @@
-"""Kaldi's programs for features that its training scripts call: normalised, measured.
+"""Kaldi's programs for features that its training scripts call: normalized, measured.
 
 Source: Kaldi's `featbin/apply-cmvn.cc`, `feat-to-dim.cc`, `feat-to-len.cc`, `transform/cmvn.cc`,
 `cudamatrix/cuda-compiled.cc`.
@@ -16,10 +16,10 @@ import numpy as np
 
 from ...framework.base.backend import gpu_present
 from ...framework.base.errors import FormatError, ShapeError
-from ..files.kaldi_io import Writer
-from ..tables.specifiers import is_specifier
-from ..tables.streams import open_reader
-from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.tables.specifiers import is_specifier
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.options import errors_tell, shown
 from .base.program import Option, program
 from .base.saving import save
@@ -74,7 +74,9 @@ class _Normalizer:
     """Knows the statistics of utterances."""
 
     def __init__(self, options: SimpleNamespace, stats: str) -> None:
-        self._options, self._all, self._table = options, None, None
+        self._options = options
+        self._all = None
+        self._table = None
         if is_specifier(stats):
             self._table = RandomAccessTable(stats, "double_matrix", utt2spk=options.utt2spk)
         elif options.utt2spk:
@@ -106,10 +108,10 @@ class _Normalizer:
 
 @dataclass(frozen=True)
 class CmvnTerms:
-    """How statistics normalise features.
+    """How statistics normalize features.
 
     Attributes:
-        variances: variances are normalised as well as means.
+        variances: variances are normalized as well as means.
         skipped: dimensions that are left alone.
         reverse: features get the mean and variance of the statistics.
     """

@@ -14,12 +14,12 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...kaldi.files.sparse import GeneralMatrix
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..egs import generate
 from ..egs.rows import is_finite
 from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from ..files.sparse import GeneralMatrix
-from ..tables.streams import open_reader
-from ..tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.options import COMPRESS, SRAND, shown
 from .base.program import Option, program
 from .egs import generator, writers
@@ -35,7 +35,7 @@ CUTTING = (
         "Frames with labels in an example: the principal number, then others that may be used for"
         " the rest of an utterance, e.g. 40,25,50; -1 = whole utterances",
     ),
-    Option("num-frames-overlap", 0, "Frames that neighbouring examples share, about"),
+    Option("num-frames-overlap", 0, "Frames that neighboring examples share, about"),
     Option("frame-subsampling-factor", 1, "Input frames for one frame of labels"),
 )
 NAN = Option("skip-nan", False, "Pass over utterances with NaN or infinity, in place of refusing")
@@ -69,7 +69,10 @@ class Getter:
     kind = "example"
 
     def __init__(self, options: SimpleNamespace) -> None:
-        self.options, self.program, self.failed, self.written = options, options.program, 0, 0
+        self.options = options
+        self.program = options.program
+        self.failed = 0
+        self.written = 0
         cutting = ExampleGenerationOptions(
             ExampleGenerationOptions.parse_frames(options.num_frames),
             options.left_context,
@@ -97,7 +100,8 @@ class Getter:
                     self.fail(f"No targets for key {key}")
                     continue
                 found = table[key]
-                rows, count = matrix.shape[0], self.count(found)
+                rows = matrix.shape[0]
+                count = self.count(found)
                 if count is not None and not self._match(rows, count):
                     self.fail(f"{key} has {rows} frames and {count} targets")
                     continue
@@ -145,7 +149,8 @@ class Getter:
     def _ivectors_of(self, key: str, rows: int) -> generate.IvectorSource | None:
         if self.ivectors is None:
             return None
-        matrix, period = self.ivectors.get(key), self.options.online_ivector_period
+        matrix = self.ivectors.get(key)
+        period = self.options.online_ivector_period
         if matrix is None:
             self.fail(f"No iVectors for utterance {key}")
             return None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from ...framework.base.errors import FormatError
-from ..files.kaldi_io import Writer
-from ..tables.streams import open_reader
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.tables.streams import open_reader
 from ..training.lda import (
     LdaAccumulator,
     LdaStats,

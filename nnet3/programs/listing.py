@@ -13,18 +13,18 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.ir.op_list import OpList
+from ...kaldi.files.compressed import CompressedMatrix
+from ...kaldi.files.posterior import Posterior
+from ...kaldi.files.sparse import SparseMatrix
+from ...kaldi.tables.kinds import Kind, guess_kind, kind_of
+from ...kaldi.tables.specifiers import ReadSpecifier
+from ...kaldi.tables.streams import Files, open_reader
+from ...kaldi.tables.tables import first_kind, read_table
 from ..chain.examples import NnetChainExample
-from ..files.compressed import CompressedMatrix
 from ..files.examples import NnetExample
-from ..files.posterior import Posterior
-from ..files.sparse import SparseMatrix
 from ..graph.request import ComputationRequest
 from ..lower import command_dialect
 from ..network.nnet import Nnet
-from ..tables.kinds import KINDS, Kind, guess_kind
-from ..tables.specifiers import ReadSpecifier
-from ..tables.streams import Files, open_reader
-from ..tables.tables import first_kind, read_table
 from ..xconfig import xconfig_to_configs
 from .base.file_kinds import TABLE
 
@@ -35,15 +35,9 @@ def listing(name: str, kind: str) -> Iterator[str]:
         yield read_request(name).to_kaldi().rstrip("\n")
     elif kind == "value":
         yield describe(read_value(name))
-    elif kind == "table":
+    else:
         for key, value in entries(name):
             yield f"{key}  {describe(value)}"
-    else:
-        from ...framework.ir.printer import net_text
-
-        nnet = read_network(name, kind)
-        yield f"{nnet.summary()}\n"
-        yield net_text(nnet.to_desc()).rstrip("\n")
 
 
 def check(name: str, kind: str) -> Iterator[str]:
@@ -108,7 +102,7 @@ def read_network(name: str, kind: str) -> Nnet:
 def read_value(name: str) -> Any:
     reader = Files(None).reader(name)
     if reader.peek() == "[":  # a matrix as text
-        from ..files.matrix_io import read_matrix
+        from ...kaldi.files.matrix_io import read_matrix
 
         return read_matrix(reader)
     value = guess_kind(reader).read_value(reader)
@@ -130,7 +124,7 @@ def _kind(name: str) -> Kind | None:
     kind = first_kind(ReadSpecifier.parse(name))
     if kind is None or not kind.name.startswith("token"):
         return kind
-    kind = KINDS["token_vector"]  # a later line may have more words
+    kind = kind_of("token_vector")  # a later line may have more words
     if next(read_table(name, kind))[1][:1] == ["["]:
         next(read_table(name, "array"))  # raises a FormatError with the reason
     return kind
@@ -179,7 +173,8 @@ def _frames(indexes: np.ndarray) -> str:
 
 def _check_table(name: str) -> Iterator[str]:
     seen: set[str] = set()
-    rows, widths = 0, set()
+    rows = 0
+    widths = set()
     for key, value in entries(name):
         if key in seen:
             raise FormatError(f"{name}: the key {key!r} comes twice, again as entry {len(seen)}")

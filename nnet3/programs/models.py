@@ -12,15 +12,15 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ..files.kaldi_io import Writer
-from ..files.transition_model import TransitionModel, convert
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.transition_model import TransitionModel, convert
+from ...kaldi.tables.streams import open_output, open_reader
 from ..language.config import ConfigLine, split_lines
 from ..network import adjust
 from ..network.averaging import average
 from ..network.collapse import prepare_for_test
 from ..network.model import AmNnetSimple
 from ..network.nnet import Nnet
-from ..tables.streams import open_output, open_reader
 from .base.file_kinds import kind_of_file
 from .base.options import BINARY, UNUSED, errors_tell
 from .base.program import KaldiCommand, Option, program

@@ -12,11 +12,11 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ..files import matrix_io
-from ..files.kaldi_io import Writer
-from ..tables.specifiers import is_specifier
-from ..tables.streams import open_output, open_reader
-from ..tables.tables import RandomAccessTable, TableWriter, read_table
+from ...kaldi.files import matrix_io
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.tables.specifiers import is_specifier
+from ...kaldi.tables.streams import open_output, open_reader
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.program import Option, program
 
 _BINARY = Option("binary", True, "Write output in binary mode, where it is a single file")

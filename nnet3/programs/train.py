@@ -8,7 +8,6 @@ Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-combi
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -16,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...framework.base.errors import FormatError, OpscopeError
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import read_table
 from ..cache.files import read_cache, write_cache
 from ..components.base.summary import singular_values
 from ..files.examples import NnetExample
-from ..files.kaldi_io import Writer
 from ..network import adjust
 from ..network.collapse import collapse_model
 from ..network.nnet import Nnet
-from ..tables.streams import open_reader
-from ..tables.tables import read_table
 from ..training import NnetTrainer, NnetTrainerOptions
 from .base.options import (
     ALLOCATOR,
@@ -37,7 +36,7 @@ from .base.options import (
     shown,
 )
 from .base.passes import chosen_passes, optimization_options
-from .base.program import Option, program
+from .base.program import Option, from_values, options_of, program
 from .base.saving import save
 
 if TYPE_CHECKING:
@@ -65,24 +64,6 @@ _ACCURACY = (
     Option("compute-accuracy", True, "Compute accuracy besides the objective"),
     Option("compute-per-dim-accuracy", False, "Compute accuracy for each class, too"),
 )
-_TRAINER_DOCS = {
-    "zero_component_stats": "Begin with statistics of nonlinearities at 0, if they are stored",
-    "store_component_stats": "Store activations and derivatives of nonlinear components",
-    "print_interval": "Minibatches after which the objective is reported",
-    "momentum": "Share of the last change that goes on, e.g. 0.9",
-    "l2_regularize_factor": "Factor of the components' L2 regularization",
-    "backstitch_training_scale": "Scale of backstitch; 0 = normal training",
-    "backstitch_training_interval": "Backstitch is made with one of so many minibatches",
-    "batchnorm_stats_scale": "Factor of batch-norm statistics after each minibatch",
-    "max_param_change": "Largest change in one minibatch, as Euclidean norm over the whole model",
-}
-
-
-def trainer_options() -> Iterator[Option]:
-    """The options of a trainer, by the names of `NnetTrainerOptions`."""
-    defaults = NnetTrainerOptions()
-    for name, doc in _TRAINER_DOCS.items():
-        yield Option(name.replace("_", "-"), getattr(defaults, name), doc)
 
 
 def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
@@ -91,13 +72,9 @@ def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
     Raises:
         AttributeTypeError: a value out of bounds.
     """
-    given: dict[str, Any] = {
-        field.name: getattr(options, field.name)
-        for field in fields(NnetTrainerOptions)
-        if field.name in _TRAINER_DOCS
-    }
-    return NnetTrainerOptions(
-        **given,
+    return from_values(
+        NnetTrainerOptions,
+        vars(options),
         optimize=chosen_passes(options),
         use_shortcut=options.compiler_use_shortcut,
         cache_capacity=options.compiler_cache_capacity,
@@ -182,7 +159,7 @@ def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
     BINARY,
     SRAND,
     GPU,
-    *trainer_options(),
+    *options_of(NnetTrainerOptions),
     *CACHE,
     *ALLOCATOR,
     *DEBUG,
@@ -192,7 +169,8 @@ def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
 def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str) -> None:
     log = options.program.log
     nnet = read_raw(model)
-    chosen, place = chosen_trainer(options), chosen_place(options.use_gpu)
+    chosen = chosen_trainer(options)
+    place = chosen_place(options.use_gpu)
     trainer = NnetTrainer(chosen, nnet, place, options.srand & 0xFFFFFFFF, log)
     trained = train_pass(trainer, options, examples)
     write_raw(nnet, output, options.binary)

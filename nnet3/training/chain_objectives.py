@@ -17,11 +17,11 @@ import numpy as np
 
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import FORWARD, INPUT, OUTPUT
+from ...kaldi.files.sparse import to_dense
 from ..chain.arrays import graph_arrays, supervision_arrays
 from ..chain.denominator import DenominatorGraph
 from ..chain.examples import NnetChainExample
 from ..chain.objective import ChainOptions
-from ..files.sparse import to_dense
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
 from .chain_request import XENT, chain_request, posteriors_of

@@ -8,11 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.backend import Place
+from ...kaldi.files.sparse import to_dense
 from ..cache.computers import ComputerCache
 from ..chain.denominator import DenominatorGraph
 from ..chain.examples import NnetChainExample
 from ..chain.objective import ChainOptions, chain_objective
-from ..files.sparse import to_dense
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
 from .chain_request import POSTERIORS, XENT, chain_request, posteriors_of
@@ -42,7 +42,9 @@ class NnetChainComputeProb:
         store_component_stats: bool = False,
     ) -> None:
         self.store_component_stats = store_component_stats
-        self.nnet, self.graph, self.options = nnet, graph, options or ChainOptions()
+        self.nnet = nnet
+        self.graph = graph
+        self.options = options or ChainOptions()
         self.totals: dict[str, ObjectiveInfo] = {}
         self.remembered: dict[str, float] = {}  # of posteriors in the examples
         self._cache = ComputerCache(nnet, place, optimize)

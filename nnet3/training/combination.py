@@ -52,7 +52,7 @@ def frame_prob(nnet: Nnet, store_component_stats: bool) -> NnetComputeProb:
 def recompute_stats(
     examples: Iterable[Any], nnet: Nnet, log: Log, make_prob: MakeProb = frame_prob
 ) -> None:
-    """Collect the statistics of all components anew, which is what batch normalisation uses in
+    """Collect the statistics of all components anew, which is what batch normalization uses in
     test mode."""
     log("Recomputing stats on nnet (affects batch-norm)")
     for component in nnet.components.values():
@@ -65,7 +65,7 @@ def recompute_stats(
 
 
 def has_batchnorm(nnet: Nnet) -> bool:
-    """Whether there is batch normalisation in it."""
+    """Whether there is batch normalization in it."""
     return any(isinstance(c, BatchNormComponent) for c in nnet.components.values())
 
 
@@ -105,7 +105,7 @@ def combine(
         nnets: the last one first; read one after the other. count: how many there are.
         examples: over which the objective is computed.
         stats_examples: over which statistics are collected at the end, where there is batch
-            normalisation; by default the same.
+            normalization; by default the same.
         make_prob: what to judge by.
 
     Raises:
@@ -119,7 +119,8 @@ def combine(
     modes = batchnorm_test_mode, dropout_test_mode, make_prob
     stream = iter(nnets)
     mean = next(stream).copy()
-    best, used = mean.copy(), 1
+    best = mean.copy()
+    used = 1
     first = highest = objective_in_test_mode(mean, examples, *modes)
     log(f"objective function using the last model is {number(first)}")
     every = -(-count // max_objective_evaluations)
@@ -130,7 +131,9 @@ def combine(
             value = objective_in_test_mode(mean, examples, *modes)
             log(f"Combining last {n + 1} models, objective function is {number(value)}")
             if value > highest:
-                best, used, highest = mean.copy(), n + 1, value
+                best = mean.copy()
+                used = n + 1
+                highest = value
     log(
         f"Combining {used} nnets, objective function changed from {number(first)} to"
         f" {number(highest)}"

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.backend import Place
+from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..cache.computers import ComputerCache
 from ..files.examples import NnetExample
-from ..files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..network.nnet import Nnet
 from ..optimize import OptimizeOptions
 from .example_request import example_request

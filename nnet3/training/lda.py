@@ -1,6 +1,6 @@
 """Statistics for LDA, and the transform of a network's input that is made of them.
 
-The transform diagonalises the within-class covariance, orders directions by how far they tell
+The transform diagonalizes the within-class covariance, orders directions by how far they tell
 classes apart, and scales the less telling ones down ("preconditioning" of the input).
 
 Source: Kaldi's `transform/lda-estimate.cc`, `nnet2/get-feature-transform.cc`,
@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.sparse import to_dense
 from ..cache.computers import ComputerCache
 from ..chain.examples import NnetChainExample
 from ..chain.numerator import numerator
 from ..files.examples import NnetExample
-from ..files.kaldi_io import Reader, Writer
-from ..files.sparse import to_dense
 from ..graph.request import ComputationRequest, IoSpecification
 from ..network.nnet import Nnet
 from .example_request import example_request

@@ -15,8 +15,8 @@ import numpy as np
 from ...framework.base.scope import Scope
 from ...framework.ir.desc import FORWARD, INPUT, OUTPUT
 from ...framework.ir.op_list import VarDecl
+from ...kaldi.files.sparse import to_dense
 from ..files.examples import NnetExample
-from ..files.sparse import to_dense
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
 from .example_request import count_examples, example_request

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ...framework.base.errors import AttributeTypeError, check_kind
+from ...framework.base.option_fields import option
 from ..optimize import OptimizeOptions
 
 
 @dataclass(frozen=True)
 class NnetTrainerOptions:
     """Settings of training. Learning rates, their factors, the largest change of a component and
-    its L2 regularisation belong to the components.
+    its L2 regularization belong to the components.
 
     Attributes:
-        zero_component_stats: begin with statistics of nonlinearities at 0.
-        store_component_stats: collect them.
-        print_interval: minibatches after which the objective is reported.
-        momentum: share of the last change that goes on; the learning rate is multiplied with
-            1 - momentum, so that it stays what it was in effect.
-        l2_regularize_factor: factor of the components' L2 regularisation.
-        backstitch_training_scale: if above 0, backstitch: a minibatch is first used to step back by
-            this share of its change, and then forward by 1 and this share.
-        backstitch_training_interval: backstitch is made with one of so many minibatches.
-        batchnorm_stats_scale: factor of the statistics of batch normalisation after each minibatch.
-        max_param_change: largest change in one minibatch of all parameters together, as Euclidean
-            norm; 0 = any.
+        momentum: the learning rate is multiplied with 1 - momentum, so that it stays what it was in
+            effect.
+        backstitch_training_scale: if above 0, a minibatch is first used to step back by this share
+            of its change, and then forward by 1 and this share.
+        max_param_change: 0 = any.
         double_precision: train in float64, as a Kaldi does that was built with DOUBLE_PRECISION=1:
             to tell rounding from errors, where training is sensitive. Parameters are stored as
             float32 all the same.
@@ -37,17 +31,27 @@ class NnetTrainerOptions:
         AttributeTypeError: a value out of bounds, or backstitch together with momentum.
     """
 
-    zero_component_stats: bool = True
-    store_component_stats: bool = True
-    print_interval: int = 100
-    momentum: float = 0.0
-    l2_regularize_factor: float = 1.0
-    backstitch_training_scale: float = 0.0
-    backstitch_training_interval: int = 1
-    batchnorm_stats_scale: float = 0.8
-    max_param_change: float = 2.0
+    zero_component_stats: bool = option(
+        True, "Begin with statistics of nonlinearities at 0, if they are stored"
+    )
+    store_component_stats: bool = option(
+        True, "Store activations and derivatives of nonlinear components"
+    )
+    print_interval: int = option(100, "Minibatches after which the objective is reported")
+    momentum: float = option(0.0, "Share of the last change that goes on, e.g. 0.9")
+    l2_regularize_factor: float = option(1.0, "Factor of the components' L2 regularization")
+    backstitch_training_scale: float = option(0.0, "Scale of backstitch; 0 = normal training")
+    backstitch_training_interval: int = option(
+        1, "Backstitch is made with one of so many minibatches"
+    )
+    batchnorm_stats_scale: float = option(
+        0.8, "Factor of batch-norm statistics after each minibatch"
+    )
+    max_param_change: float = option(
+        2.0, "Largest change in one minibatch, as Euclidean norm over the whole model"
+    )
     double_precision: bool = False
-    optimize: bool | OptimizeOptions = field(default=True)
+    optimize: bool | OptimizeOptions = True
     use_shortcut: bool = True
     cache_capacity: int = 64
 

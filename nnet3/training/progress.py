@@ -32,7 +32,7 @@ class ObjectiveInfo:
 
     Attributes:
         weight, objective, auxiliary: sums over all minibatches; the auxiliary objective is that of
-            regularisation, where there is any.
+            regularization, where there is any.
     """
 
     weight: float = 0.0
@@ -59,7 +59,8 @@ class ObjectiveInfo:
         if phase != self.phase:
             if log is not None:
                 log(self._phase_line(name, per_phase, phase))
-            self.phase, self.minibatches_this_phase = phase, 0
+            self.phase = phase
+            self.minibatches_this_phase = 0
             self.weight_this_phase = self.objective_this_phase = self.auxiliary_this_phase = 0.0
         self.minibatches_this_phase += 1
         self.weight_this_phase += weight

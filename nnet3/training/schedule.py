@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError
+from ..components.base.component import Component
+from ..components.base.summary import printed_mean
 
 NO_OBJECTIVE = -100000.0
 """What a job counts for that reports no objective."""
@@ -76,7 +79,8 @@ class Schedule:
 
     def jobs(self, iteration: int) -> int:
         """The number of jobs: it rises evenly."""
-        start, end = float(self.jobs_initial), self.jobs_final
+        start = float(self.jobs_initial)
+        end = self.jobs_final
         ideal = start + (end - start) * float(iteration) / self.iterations
         if ideal < self.jobs_step:
             return int(0.5 + ideal)
@@ -177,39 +181,35 @@ def dropout_edits(schedule: str, share: float) -> str:
     return "; ".join(edits)
 
 
-_MEAN = r"deriv-avg=[^m]+mean=([^,]+),"
-_INSIDE = r"deriv-avg=[^}]+mean=([^,]+),"
-_CELLS = [
-    *((f"{gate}_t_sigmoid=[{{][^}}]+{_INSIDE}", 0.25) for gate in "ifo"),
-    *((f"{cell}_t_tanh=[{{][^}}]+{_INSIDE}", 1.0) for cell in "cm"),
-]
-_DERIVATIVES = {
-    "type=SigmoidComponent": [(_MEAN, 0.25)],
-    "type=TanhComponent": [(_MEAN, 1.0)],
-    "type=LstmNonlinearityComponent": _CELLS,
-    "GruNonlinearityComponent": [(_MEAN, 1.0)],
+_LARGEST = {
+    "SigmoidComponent": (0.25,),
+    "TanhComponent": (1.0,),
+    "LstmNonlinearityComponent": (0.25, 0.25, 1.0, 0.25, 1.0),
+    "GruNonlinearityComponent": (1.0,),
+    "OutputGruNonlinearityComponent": (1.0,),
 }
-"""In the info texts of components: where mean derivatives stand, and how large they can be."""
+"""By component type, the largest derivative of each function whose derivatives it sums up."""
 
 
-def saturation(info: str) -> float:
+def saturation(components: Iterable[Component]) -> float:
     """How saturated the sigmoids and hyperbolic tangents of a network are, from 0 to 1: one minus
-    their derivative over its largest value, on average; 0 where there are none.
+    their mean derivative over its largest value, on average; 0 where there are none.
 
-    Args:
-        info: the text that nnet3-info prints. Its digits are what Kaldi's rule goes by.
+    Kaldi's rule reads the text of nnet3-info, so means have the digits that it prints, and
+    functions of so few values that it lists them all do not count.
 
     Raises:
         FormatError: the derivatives are beyond what these functions have.
     """
     found: list[float] = []
-    for line in info.splitlines():
-        for kind, places in _DERIVATIVES.items():
-            if kind not in line:
-                continue
-            for pattern, largest in places:
-                if (match := re.search(pattern, line)) is not None:
-                    found.append(1.0 - float(match[1]) / largest)
+    for component in components:
+        statistics: Any = component
+        if component.type not in _LARGEST or statistics.count <= 0:
+            continue
+        sums = np.atleast_2d(statistics.deriv_sum)
+        for largest, row in zip(_LARGEST[component.type], sums, strict=True):
+            if (mean := printed_mean(row / statistics.count)) is not None:
+                found.append(1.0 - mean / largest)
     value = sum(found) / len(found) if found else 0.0
     if not 0.0 <= value <= 1.0:
         raise FormatError(f"the nonlinearities' saturation is {value:g}, which is not in 0 to 1")

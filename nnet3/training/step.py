@@ -97,7 +97,9 @@ class Step:
         if self._traced is None:
             self.net.run(self.scope, context)
             return
-        trace, traced, context = self._trace, self._traced, self._trace.keeping(context)
+        trace = self._trace
+        traced = self._traced
+        context = self._trace.keeping(context)
         trace.reset()
         trace.run(self.scope, context)
         begin, end = traced.objective

@@ -123,7 +123,7 @@ class NnetTrainer:
             changes, momentum and constraints see the sums, and parameters stay equal bit by bit.
             What belongs to the data of a rank stays with it: the matrices of the natural gradient,
             which scale its gradient before the sum, the statistics of self-repair and of batch
-            normalisation. All ranks train on as many minibatches, with the same outputs.
+            normalization. All ranks train on as many minibatches, with the same outputs.
         sync_natural_gradient: the matrices of the natural gradient are those of the samples of all
             ranks instead, so that these train as one process. It costs three short messages for
             each matrix, and minibatches of all ranks must have the same structure.
@@ -148,7 +148,9 @@ class NnetTrainer:
     ) -> None:
         check_kind(options, NnetTrainerOptions, "options")
         check_kind(nnet, Nnet, "the network")
-        self.options, self.nnet, self.log = options, nnet, log or _log.info
+        self.options = options
+        self.nnet = nnet
+        self.log = log or _log.info
         self.objective = objective or FrameObjectives()
         if options.zero_component_stats:
             for component in nnet.components.values():
@@ -247,7 +249,8 @@ class NnetTrainer:
         for output, *own in self.objective.outcomes(step.scope):
             whole = np.array(own)
             self._ranks.all_reduce(whole)
-            sums, name = whole.tolist(), output + suffix
+            sums = whole.tolist()
+            name = output + suffix
             info = self.objectives.setdefault(name, ObjectiveInfo())
             info.update(name, interval, self.minibatches, *sums, log=self.log)
         if FACTORS in step.scope:
@@ -280,7 +283,8 @@ class NnetTrainer:
         options = self.options
         lowered, spans = lower_with_spans(self.compiler.compile(request), natural_gradient=True)
         desc = training_net(lowered, self.nnet, options, self.objective)
-        listener, trace = VERBOSE.get(), None
+        listener = VERBOSE.get()
+        trace = None
         if listener is not None and listener.tells_commands:
             trace = TracedParts.of(lowered, desc, spans, listener.log, self._size_of_parameters)
         self._statistics |= {

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..files.transition_model import TransitionModel
+from ...kaldi.files.transition_model import TransitionModel
 from .progress import Log, number, ratio
 
-_ROUNDS = 3  # of flooring and normalising
+_ROUNDS = 3  # of flooring and normalizing
 
 
 @dataclass(frozen=True)

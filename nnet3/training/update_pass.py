@@ -2,7 +2,7 @@
 
 Between forward and backward operators it puts the objectives of the outputs, and after them the
 updates of the parameters: each component's change, the bounds on changes, the new parameters, the
-orthonormal constraint, and the fading of batch normalisation's statistics. What differs from step
+orthonormal constraint, and the fading of batch normalization's statistics. What differs from step
 to step (`SCALARS`), the learning rates and the changes that momentum keeps are variables [1] of the
 net that all computations of a trainer share.
 """
@@ -36,7 +36,7 @@ from .options import NnetTrainerOptions
 SCALARS: Mapping[str, float] = {
     "scale": 1.0,  # of the changes
     "bound_scale": 1.0,  # of the bounds on changes
-    "l2_scale": 0.0,  # of the L2 regularisation
+    "l2_scale": 0.0,  # of the L2 regularization
     "batchnorm_scale": 1.0,  # of statistics, after the step
     "constrain": 1.0,  # whether orthonormal constraints may be enforced
     "kept": 1.0,  # whether the last change was applied
@@ -94,7 +94,7 @@ def training_net(
 
     Args:
         net: with natural gradient, where that is to be used; it is not changed.
-        nnet: whose settings (bounds, regularisation, objectives) hold.
+        nnet: whose settings (bounds, regularization, objectives) hold.
         objective: gives the derivatives at the outputs.
     """
     return _Pass(net, nnet, options, objective).net
@@ -106,7 +106,8 @@ def with_common_estimates(net: OpList) -> OpList:
 
     Ranks must meet these operators in the same order.
     """
-    made, common = net.copy(), "nnet3.precondition_ranks"
+    made = net.copy()
+    common = "nnet3.precondition_ranks"
     made.ops = [
         replace(op, type=common, checked=None) if op.type == "nnet3.precondition" else op
         for op in made.ops
@@ -118,7 +119,9 @@ class _Pass:
     def __init__(
         self, net: OpList, nnet: Nnet, options: NnetTrainerOptions, objective: Objective
     ) -> None:
-        self.net, self.nnet, self.options = net.copy(), nnet, options
+        self.net = net.copy()
+        self.nnet = nnet
+        self.options = options
         self.vars = {var.name: var for var in self.net.vars}
         self.ops: list[OpNode] = []
         self._parameter_of: dict[str, str] = {}  # change -> its parameter

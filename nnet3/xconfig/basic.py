@@ -175,7 +175,7 @@ def check_nonlinearity_options(layer: Layer) -> None:
 )
 def _basic(layer: Layer) -> None:
     """An affine transform, then what the type's name lists, in its order: relu, sigmoid, tanh,
-    renorm (normalisation of each row), batchnorm, so (scale and offset), dropout."""
+    renorm (normalization of each row), batchnorm, so (scale and offset), dropout."""
     parts = layer.type.split("-")[:-1]
     whole = dim = layer.default_dim()
     bottleneck = layer["bottleneck-dim"]

@@ -1,4 +1,4 @@
-"""Layers of several components: factorised TDNN, prefinal, statistics, attention, SpecAugment."""
+"""Layers of several components: factorized TDNN, prefinal, statistics, attention, SpecAugment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _STATISTICS = re.compile(
     },
 )
 def _tdnnf(layer: Layer) -> None:
-    """A factorised TDNN: a matrix to a bottleneck that is kept orthonormal, an affine matrix back,
+    """A factorized TDNN: a matrix to a bottleneck that is kept orthonormal, an affine matrix back,
     relu, batchnorm, dropout, and the sum with the scaled input."""
     dim, bottleneck = layer.positive("dim"), layer.positive("bottleneck-dim")
     bypass, dropout = layer["bypass-scale"], layer["dropout-proportion"]
@@ -251,7 +251,8 @@ def _spec_augment(layer: Layer) -> None:
         if not 0 < layer[key] < 1:
             layer.fail(f"{key}={layer[key]} must be above 0 and below 1")
     layer.positive("time-mask-max-frames")
-    dim, configs = layer.input_dim, initial(layer)
+    dim = layer.input_dim
+    configs = initial(layer)
     node = layer.component(
         ".freq-mask",
         "GeneralDropoutComponent",

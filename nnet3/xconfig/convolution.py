@@ -10,7 +10,7 @@ from .layer import FLAG, NEEDED, NEEDED_TEXT, NUMBER, Layer, layer_type
 
 _OFFSETS = re.compile(r"[+-]?\d{1,9}(,[+-]?\d{1,9})*\Z")
 
-# What a convolution's initialisation and natural gradient may be told, in the order it is written.
+# What a convolution's initialization and natural gradient may be told, in the order it is written.
 _TRAINED = {
     "param-stddev": NUMBER,
     "bias-stddev": NUMBER,
@@ -212,14 +212,16 @@ def _residual(layer: Layer) -> None:
     source = layer.choice("bypass-source", "input", "noop", "relu", "batchnorm")
     height = layer.positive("height")
     time, rows = layer.positive("time-period"), layer.positive("height-period")
-    filters, middle = _filters_of_input(layer, height), _bottleneck(layer)
+    filters = _filters_of_input(layer, height)
+    middle = _bottleneck(layer)
     if layer["num-filters"] not in (-1, filters):
         layer.fail(
             f"num-filters={layer['num-filters']} of height {height} differ from the "
             f"dimension {layer.input_dim} of the input"
         )
     padding = "required-time-offsets=0" if layer["allow-zero-padding"] else ""
-    current, node = filters, layer.input
+    current = filters
+    node = layer.input
     for number in (1, 2, 3) if middle else (1, 2):
         node = _relu(layer, str(number), current, height, node)
         node = _block(layer, number, "batchnorm", current, height, node)
@@ -264,8 +266,11 @@ def _residual2(layer: Layer) -> None:
     """Two, or with a bottleneck three, times (convolution, batchnorm, scale and offset, relu); the
     bypass, a convolution where the shape changes, is added before the last relu."""
     height_in, height_out = _block_heights(layer)
-    filters_in, filters = _filters_of_input(layer, height_in), layer.positive("num-filters")
-    middle, period, step = _bottleneck(layer), layer.positive("time-period"), 1
+    filters_in = _filters_of_input(layer, height_in)
+    filters = layer.positive("num-filters")
+    middle = _bottleneck(layer)
+    period = layer.positive("time-period")
+    step = 1
     if height_out != height_in:
         step = 2
         if not height_in / 2 - 1 <= height_out <= height_in / 2 + 1:
@@ -275,7 +280,9 @@ def _residual2(layer: Layer) -> None:
         if not middle and period % 2:
             layer.fail(f"time-period={period} must be even where the height is halved")
     bypass = layer.input if step == 1 and filters_in == filters else f"{layer.name}.conv_bypass"
-    current, height, node = filters_in, height_in, layer.input
+    current = filters_in
+    height = height_in
+    node = layer.input
     last = 3 if middle else 2
     for number in range(1, last + 1):
         following = middle if middle and number < last else filters
@@ -318,7 +325,8 @@ def _block_geometry(
     filters: tuple[int, int],
 ) -> str:
     """Fields of convolution `number` of a res2-block; the first one takes every `step`-th row."""
-    period, first = layer["time-period"], step if number == 1 else 1
+    period = layer["time-period"]
+    first = step if number == 1 else 1
     padding = "required-time-offsets=0" if layer["allow-zero-padding"] else ""
     ends = f"height-in={heights[0]} height-out={heights[1]}"
     maps = f"num-filters-in={filters[0]} num-filters-out={filters[1]}"

@@ -1,4 +1,4 @@
-"""GRU layers: plain, projected (pgru) and output-gated (opgru), also normalised and "fast"."""
+"""GRU layers: plain, projected (pgru) and output-gated (opgru), also normalized and "fast"."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ node sn_t W_s.ys .{source}
 range s_t_preclip sn_t 0 rec
 node s_t s_r .s_t_preclip
 """
-_NORMALISED_PROJECTION = """
+_NORMALIZED_PROJECTION = """
 affine W_s.ys cell proj
 truncate s_r rec
 batchnorm1 batchnorm proj
@@ -70,7 +70,7 @@ node sn_nobatchnorm_t W_s.ys .{source}
 """
 _GRU = f"{_RESET}{_UPDATE}truncate s_r cell\nnode s_t s_r .y_t\n".replace("{state}", "s_t")
 _PGRU = f"{_RESET}{_UPDATE}{_PROJECTION}".replace("{state}", "y_t").replace("{source}", "y_t")
-_NORM_PGRU = f"""{_RESET}{_UPDATE}{_NORMALISED_PROJECTION}
+_NORM_PGRU = f"""{_RESET}{_UPDATE}{_NORMALIZED_PROJECTION}
 range s_t_preclip sn_nobatchnorm_t 0 rec
 node sn_t batchnorm .sn_nobatchnorm_t
 node s_renorm_t renorm .s_t_preclip
@@ -78,7 +78,7 @@ node s_t s_r .s_renorm_t
 """.replace("{state}", "y_t").replace("{source}", "y_t")
 _GATED = f"{_OUTPUT_GATE}{_UPDATE}node y_o_t o1 Append(.o_t, .y_t)\n".replace("{state}", "y_t")
 _OPGRU = f"{_GATED}{_PROJECTION}".replace("{source}", "y_o_t")
-_NORM_OPGRU = f"""{_GATED}{_NORMALISED_PROJECTION}
+_NORM_OPGRU = f"""{_GATED}{_NORMALIZED_PROJECTION}
 node sn_t batchnorm .sn_nobatchnorm_t
 range s_t_preclip sn_nobatchnorm_t 0 rec
 node s_t_preclip_renorm renorm .s_t_preclip
@@ -139,7 +139,7 @@ product cdoto 2*cell cell
 node cdoto cdoto Append(.c_t, .o_t)
 affine W_y.cdoto cell proj
 """
-_FAST_NORMALISED = """
+_FAST_NORMALIZED = """
 renorm renorm rec
 truncate s_r rec
 range s_t_pre y_t_tmp 0 rec
@@ -150,11 +150,11 @@ node y_t batchnorm .y_t_tmp
 """
 _FAST_TAIL = "truncate s_r rec\nrange {pre} y_t 0 rec\nnode s_t s_r .{pre}\n"
 _FAST_PGRU = f"{_FAST_RESET}node y_t W_y.c .c_t\n{_FAST_TAIL}".replace("{pre}", "s_t_pre")
-_FAST_NORM_PGRU = f"{_FAST_RESET}node y_t_tmp W_y.c .c_t\n{_FAST_NORMALISED}"
+_FAST_NORM_PGRU = f"{_FAST_RESET}node y_t_tmp W_y.c .c_t\n{_FAST_NORMALIZED}"
 _FAST_OPGRU = f"{_FAST_OUTPUT_GATE}node y_t W_y.cdoto .cdoto\n{_FAST_TAIL}".replace(
     "{pre}", "s_t_preclip"
 )
-_FAST_NORM_OPGRU = f"{_FAST_OUTPUT_GATE}node y_t_tmp W_y.cdoto .cdoto\n{_FAST_NORMALISED}"
+_FAST_NORM_OPGRU = f"{_FAST_OUTPUT_GATE}node y_t_tmp W_y.cdoto .cdoto\n{_FAST_NORMALIZED}"
 
 _GRU_OPTIONS = {
     **RECURRENT,
@@ -166,15 +166,15 @@ _FAST = {"gru-nonlinearity-options": "max-change=0.75"}
 _DROPOUT = {"dropout-proportion": NO_DROPOUT, "dropout-per-frame": True}
 _L2 = {"l2-regularize": 0.0}
 
-_NORMALISED = "normalised: the recurrence by renorm, the output by batchnorm, with dropout of gates"
+_NORMALIZED = "normalized: the recurrence by renorm, the output by batchnorm, with dropout of gates"
 _DOCS = {
     "gru-layer": "A gated recurrent unit: y_t = (1 - z_t) h_t + z_t y_(t-1).",
     "pgru-layer": "A gated recurrent unit whose state is projected; a part of the projection is the"
     " recurrence. Its candidate is NAME.h_t.",
-    "norm-pgru-layer": f"As pgru-layer, {_NORMALISED}.",
+    "norm-pgru-layer": f"As pgru-layer, {_NORMALIZED}.",
     "opgru-layer": "A projected gated recurrent unit with an output gate in place of the reset"
     " gate. Its candidate is NAME.h_t.",
-    "norm-opgru-layer": f"As opgru-layer, {_NORMALISED}.",
+    "norm-opgru-layer": f"As opgru-layer, {_NORMALIZED}.",
 }
 # By layer type: table, options beside the common ones, node of the output, other nodes of the
 # dimension of the cell that may be used.

@@ -18,7 +18,7 @@ from ..language.forms import FORMS
 _BACK = re.compile(r"\[([^\[\]]*)\]\s*")
 _TOKEN = re.compile(r"[(),@]|[^(),@\s]+")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,9}\Z")
-_DEEPEST = 50  # levels of brackets; nothing that nnet3 can normalise is near that
+_DEEPEST = 50  # levels of brackets; nothing that nnet3 can normalize is near that
 
 _SAME_DIM = ("Sum", "Switch", "Failover")
 

@@ -75,7 +75,8 @@ class LayerType:
         if isinstance(default, Unset):
             kind = {"number": "float", "flag": "bool"}[default.kind]
             return Key(key, kind, None, "that of the component", doc)
-        words, value = "", default
+        words = ""
+        value = default
         if isinstance(default, Computed):
             words, value = default.words, default.mark
         kind = type(value).__name__

@@ -12,8 +12,7 @@ import re
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError, check_kind
-from ...framework.base.untrusted.opener import read_text
-from ..language.config import is_valid_name, numbered_lines
+from ..language.config import is_valid_name, numbered_lines, read_config_text
 
 _TYPE = re.compile(r"[a-z][-a-z0-9]+\Z")
 _FOREIGN = re.compile(r"[^a-zA-Z0-9.\-()\[\]@_=,/+:\s\"]")
@@ -51,18 +50,15 @@ def split_lines(source: PathLike) -> list[tuple[str, str]]:
     """
     check_kind(source, str | os.PathLike, "an xconfig's text or path")
     if isinstance(source, str) and "\n" in source:
-        text, name = source, ""
+        text = source
+        name = ""
     else:
         name = os.fspath(source)
-        text = _read(name)
+        text = read_config_text(name)
     lines = list(numbered_lines(text, name))
     if not lines:
         raise FormatError(f"{name or 'the xconfig'}: no layer in it")
     return lines
-
-
-def _read(path: str) -> str:
-    return read_text(path, pipes=True)
 
 
 def parse_line(content: str, place: str) -> XconfigLine:
@@ -88,7 +84,8 @@ def parse_line(content: str, place: str) -> XconfigLine:
     values: dict[str, str] = {}
     ends = [*(key.start() for key in keys), len(rest)][1:]
     for key, end in zip(keys, ends, strict=True):
-        name, value = key[1], " ".join(rest[key.end() : end].split())
+        name = key[1]
+        value = " ".join(rest[key.end() : end].split())
         if not is_valid_name(name):
             raise FormatError(f"{place}: {name!r} cannot be a key")
         if name in values:

@@ -144,7 +144,7 @@ def _lstm(layer: Layer) -> None:
 )
 def _lstmp(layer: Layer) -> None:
     """An LSTM with peepholes, whose output is projected; its cell is NAME.c_t. With batchnorm in
-    its name the output is normalised."""
+    its name the output is normalized."""
     write_table(layer, _LSTMP)
     layer.output(_result(layer, "rp_t"), projected_dim(layer))
     layer.output(f"{layer.name}.c_t", layer["cell-dim"], "c_t")
@@ -153,7 +153,7 @@ def _lstmp(layer: Layer) -> None:
 @layer_type("fast-lstm-layer", "fast-lstm-batchnorm-layer", options=_FAST)
 def _fast_lstm(layer: Layer) -> None:
     """An LSTM with peepholes in two components, quicker than lstm-layer; its cell is NAME.c. With
-    batchnorm in its name the output is normalised."""
+    batchnorm in its name the output is normalized."""
     write_table(layer, _FAST_LSTM)
     name, cell = layer.name, layer["cell-dim"]
     layer.output(_result(layer, "m"), cell)
@@ -173,7 +173,7 @@ def _fast_lstm(layer: Layer) -> None:
 )
 def _lstmb(layer: Layer) -> None:
     """An LSTM in one component, whose gates are computed through a bottleneck; the output is
-    normalised by batchnorm."""
+    normalized by batchnorm."""
     table = _LSTMB.replace("{bottleneck}", str(layer.positive("bottleneck-dim")))
     table = table.replace("{scale}", str(layer["self-scale"]))
     write_table(layer, table.replace("{delay}", str(layer["delay"])))
@@ -187,7 +187,7 @@ def _lstmb(layer: Layer) -> None:
 )
 def _fast_lstmp(layer: Layer) -> None:
     """As lstmp-layer in two components, which is quicker; its cell is NAME.c. With batchnorm in its
-    name the output is normalised."""
+    name the output is normalized."""
     write_table(layer, _FAST_LSTMP)
     layer.output(_result(layer, "rp"), projected_dim(layer))
     # Kaldi offers the cell as `c_t`, but its node is `c`: only this name leads to it.

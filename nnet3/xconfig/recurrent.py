@@ -92,11 +92,13 @@ def _write_row(
     name = f"{layer.name}.{name}"
     if verb in ("node", "gate"):
         parts = row.split(None, 3 if verb == "node" else 5)
-        source, component = _source(layer, parts[-1]), f"{layer.name}.{parts[2]}"
+        source = _source(layer, parts[-1])
+        component = f"{layer.name}.{parts[2]}"
         if verb == "gate" and dropout:
             before = f"{layer.name}.{parts[4]}"
             layer.line(f"component-node name={before} component={component} input={source}")
-            source, component = before, f"{layer.name}.{parts[3]}"
+            source = before
+            component = f"{layer.name}.{parts[3]}"
         layer.line(f"component-node name={name} component={component} input={source}")
     elif verb == "range":
         node, offset, dim = rest

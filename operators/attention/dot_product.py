@@ -66,6 +66,7 @@ def attention_shape(s: ShapeArgs) -> None:
     s.same("the columns of query and key", query[-1], key[-1])
     keys = s.same("the rows of key and value", key[-2], value[-2])
     batch = s.broadcast(query[:-2], key[:-2], value[:-2])
+    # Batch axes that only value has are axes of the weights, too: one shape serves both products.
     weights = (*batch, query[-2], keys)
     if s.has("mask"):
         _check_mask(s, weights, dtype)
@@ -77,6 +78,7 @@ def attention_shape(s: ShapeArgs) -> None:
     else:
         s.set("out", ((*batch, query[-2], value[-1]), dtype))
     s.set("weights", (weights, dtype))
+    # Without dropout it takes no memory.
     s.set("kept", (weights if s.attrs["dropout"] else (0,), dtype))
 
 
@@ -88,6 +90,7 @@ def _check_mask(s: ShapeArgs, weights: Shape, dtype: np.dtype) -> None:
         )
     mask = s["mask"]
     whole = s.broadcast(mask, weights)
+    # A mask may be smaller than the weights and never larger, or it would change the shape of out.
     grown = any(was not in (-1, size) for was, size in zip(weights, whole, strict=False))
     if len(mask) > len(weights) or grown:
         shown = ", ".join("?" if size < 0 else str(size) for size in weights)
@@ -97,10 +100,11 @@ def _check_mask(s: ShapeArgs, weights: Shape, dtype: np.dtype) -> None:
 def _check_key_mask(s: ShapeArgs, weights: Shape) -> None:
     if s.dtype("key_mask") != _BOOL:
         s.fail(f"key_mask wants bool, true where there is a key, and has {s.dtype('key_mask')}")
+    # Weights [T, S] have no axis N: queries would be taken for it.
     if len(weights) < 3:
         s.fail("key_mask is [N, S], and query, key and value have no axis N in front")
-    given = s.rank("key_mask", 2)
-    s.same_shape("key_mask and [N, S] of the weights", given, (weights[0], weights[-1]))
+    mask_shape = s.rank("key_mask", 2)
+    s.same_shape("key_mask and [N, S] of the weights", mask_shape, (weights[0], weights[-1]))
 
 
 def _scaled(k: KernelArgs, query: Any) -> tuple[Any, Call]:
@@ -110,6 +114,7 @@ def _scaled(k: KernelArgs, query: Any) -> tuple[Any, Call]:
 
 
 def _scale(k: KernelArgs, query: Any) -> Any:
+    # Columns of width 0 have products of 0 whatever the scale; 1 stands in for the root of 0.
     return query.dtype.type(k.attrs["scale"] or 1 / sqrt(max(query.shape[-1], 1)))
 
 
@@ -119,15 +124,19 @@ def _masking(k: KernelArgs, weights: Any) -> list[Call]:
     added = []
     calls = []
     if k.attrs["causal"]:
+        # Made once when bound: the triangle follows from the shape alone.
         later = np.triu(np.full(weights.shape[-2:], -np.inf, weights.dtype), 1)
         added.append(xp.asarray(later))
+    # Biases of several shapes are added one after the other, each broadcast: together they would be
+    # an array as large as the weights.
     if keys is not None:
         keys = keys.reshape(len(keys), *(1,) * (weights.ndim - 2), keys.shape[1])
-    for given in (mask, keys):
-        if given is None or given.dtype != _BOOL:
+    for allowed in (mask, keys):
+        if allowed is None or allowed.dtype != _BOOL:
             continue
-        bias = k.scratch(given.shape, weights.dtype)
-        calls += [partial(bias.fill, -np.inf), partial(xp.copyto, bias, 0, where=given)]
+        # In each run, as a mask is data; a bias is as small as its mask, so this is cheap.
+        bias = k.scratch(allowed.shape, weights.dtype)
+        calls += [partial(bias.fill, -np.inf), partial(xp.copyto, bias, 0, where=allowed)]
         added.append(bias)
     if mask is not None and mask.dtype != _BOOL:
         added.append(mask)
@@ -140,7 +149,9 @@ def _softmax(k: KernelArgs, x: Any) -> Call:
     lowest, one = x.dtype.type(np.finfo(x.dtype).min), x.dtype.type(1)
 
     def run() -> None:
+        # The largest comes off first, so that no exponential overflows.
         x.max(-1, edge, True)
+        # A row of minus infinities: without it, minus infinity less itself would be NaN.
         xp.maximum(edge, lowest, out=edge)
         xp.subtract(x, edge, x)
         xp.exp(x, x)
@@ -162,8 +173,13 @@ def _dropping(k: KernelArgs, weights: Any) -> tuple[Any, Call | None]:
     xp, p = k.xp, k.attrs["dropout"]
     kept = k.get("kept")
     if kept is None:
+        # No gradient asks for the factors.
         kept = k.scratch(weights.shape, weights.dtype)
-    draw, factor = draw_below(k, kept, 1 - p), kept.dtype.type(1 / (1 - p) if p < 1 else 0)
+    draw = draw_below(k, kept, 1 - p)
+    # Scaled while training, so that testing needs no factor. At p = 1 nothing is kept, and 1 / 0 is
+    # avoided.
+    factor = kept.dtype.type(1 / (1 - p) if p < 1 else 0)
+    # Not in place: the gradient of the softmax wants the weights before dropout.
     dropped = k.scratch(weights.shape, weights.dtype)
 
     def run() -> None:
@@ -183,12 +199,15 @@ def attention_kernel(k: KernelArgs) -> Call:
     if weights is None:
         weights = k.scratch((*out.shape[:-1], key.shape[-2]), out.dtype)
     if not weights.size:
+        # No key at all: rows that see nothing give zeros.
         return partial(k["out"].fill, 0)
     scaled, load = _scaled(k, query)
+    # To the batch axes of the weights, of which query and key together may lack some of value.
     scaled = k.xp.broadcast_to(scaled, (*out.shape[:-1], query.shape[-1]))
     dropped, drop = _dropping(k, weights)
     return in_order(
         load,
+        # A transposed view: matrix products read it as it is, so the keys are not copied.
         stacked(k.xp, scaled, key.swapaxes(-1, -2), weights),
         *_masking(k, weights),
         _softmax(k, weights),
@@ -201,6 +220,7 @@ def attention_kernel(k: KernelArgs) -> Call:
 def attention_grad_kernel(k: KernelArgs) -> Call:
     xp, heads, weights = k.xp, k.attrs["heads"], k["weights"]
     targets = {slot: k.get(f"{slot}_grad") for slot in ("query", "key", "value", "mask")}
+    # Nothing was attended to, so no input has any influence.
     if not weights.size:
         return in_order(*(partial(t.fill, 0) for t in targets.values() if t is not None))
     query, key, value, out, grad = (
@@ -209,21 +229,29 @@ def attention_grad_kernel(k: KernelArgs) -> Call:
     calls: list[Call | None] = []
     dropped = weights
     if targets["value"] is not None:
+        # Computed again, one product, so that a net keeps two arrays [..., T, S] and not three.
         if _drops(k):
             dropped = k.scratch(weights.shape, weights.dtype)
             calls.append(partial(xp.multiply, weights, k["kept"], dropped))
         target = split_heads(targets["value"], heads)
         calls.append(_product(k, dropped.swapaxes(-1, -2), grad, target))
+    # The gradient of value needs the weights alone; the others need a second product.
     if all(targets[slot] is None for slot in ("query", "key", "mask")):
         return in_order(*calls)
     pull = k.scratch(weights.shape, weights.dtype)
     calls += [stacked(xp, grad, value.swapaxes(-1, -2), pull), _through_softmax(k, out, grad, pull)]
+    # A mask is added to the products, so it gets their gradient, summed over the axes along which
+    # it was broadcast.
     if targets["mask"] is not None:
         calls.append(reducing(xp, pull, targets["mask"]))
     if targets["query"] is not None:
         target = split_heads(targets["query"], heads)
         calls.append(_product(k, pull, key, target))
+        # The scale comes last here and first in the forward run: either way on the smaller array,
+        # never on the weights.
         calls.append(partial(xp.multiply, target, _scale(k, query), target))
+    # The scaled query comes from query again: scratch memory does not last from the forward run to
+    # this one.
     if targets["key"] is not None:
         scaled, load = _scaled(k, query)
         target = split_heads(targets["key"], heads)
@@ -246,6 +274,8 @@ def _through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
         xp.multiply(out, grad, both)
         both.sum(-1, None, edge, True)
         xp.subtract(pull, edge, pull)
+        # Rows that see nothing have weights of 0, and so a gradient of 0, without a case of their
+        # own.
         xp.multiply(pull, weights, pull)
 
     return run
@@ -255,6 +285,7 @@ def _product(k: KernelArgs, left: Any, right: Any, target: Any) -> Call:
     """target = left right, summed over the axes that the target was broadcast along."""
     if not target.size:
         return nothing
+    # A key of one head for many queries, say: each gives a product, and their sum is the gradient.
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     shape = (*batch, left.shape[-2], right.shape[-1])
     if shape == target.shape:

@@ -21,6 +21,8 @@ def split_heads(array: Any, heads: int) -> Any:
     if not heads:
         return array
     count, steps, width = array.shape
+    # To split an axis is a view whatever the strides are, so what is written to it is written to
+    # the array: heads need no copy on the way in or out.
     return array.reshape(count, steps, heads, width // heads).transpose(0, 2, 1, 3)
 
 
@@ -32,6 +34,7 @@ def head_shape(s: ShapeArgs, slot: str) -> Shape:
             s.fail(f"{slot} wants 2 dimensions or more, [..., steps, width]")
         return shape
     count, steps, width = s.rank(slot, 3)
+    # A width of -1 is unknown while a net is built, and divides by anything.
     if width % heads and width >= 0:
         s.fail(f"the {width} columns of {slot} do not divide by {heads} heads")
     return count, heads, steps, width // heads if width >= 0 else -1

@@ -38,6 +38,7 @@ def positions_shape(s: ShapeArgs) -> None:
 
 def _counted(k: KernelArgs, axis: int) -> np.ndarray:
     """The positions along an axis of x, counted from the front."""
+    # Offsets are of rows, the first axis; along any other one nothing begins anew.
     levels = k.offsets("x") if axis == 0 else ()
     rows = np.arange(k.shape("x")[axis])
     if not levels:
@@ -48,6 +49,7 @@ def _counted(k: KernelArgs, axis: int) -> np.ndarray:
 @positions.kernel
 def positions_kernel(k: KernelArgs) -> Call:
     out = k["out"]
+    # They follow from shape and offsets alone: computed when bound, copied in each run.
     numbers = k.xp.asarray(_counted(k, k.attrs["axis"] % len(k.shape("x"))))
 
     def run() -> None:
@@ -58,6 +60,7 @@ def positions_kernel(k: KernelArgs) -> Call:
 
 def _rates(k: KernelArgs, width: int) -> Any:
     """The angle that each pair of columns turns by a step, float64."""
+    # float64: the angle of a late position times a rate loses its fraction in float32.
     rates = k.attrs["base"] ** (-np.arange(0, width, 2) / max(width, 1))
     return k.xp.asarray(rates)
 
@@ -92,16 +95,18 @@ def sinusoidal_encoding_shape(s: ShapeArgs) -> None:
 
 @sinusoidal_encoding.kernel
 def sinusoidal_encoding_kernel(k: KernelArgs) -> Call:
-    xp, given, out = k.xp, k["positions"], k["out"]
+    xp, numbers, out = k.xp, k["positions"], k["out"]
     if not out.size:
         return nothing
     rates = _rates(k, out.shape[-1])
-    angles = k.scratch((*given.shape, len(rates)), np.float64)
+    angles = k.scratch((*numbers.shape, len(rates)), np.float64)
+    # Views of every other column: the results are rounded to the dtype of out where they belong.
     sines, cosines = out[..., 0::2], out[..., 1::2]
 
     def run() -> None:
-        xp.multiply(given[..., None], rates, angles)
+        xp.multiply(numbers[..., None], rates, angles)
         sines[...] = xp.sin(angles)
+        # An odd size has one sine more than cosines.
         cosines[...] = xp.cos(angles[..., : cosines.shape[-1]])
 
     return run
@@ -115,7 +120,7 @@ rotary_embedding = operator(
         " depends on the distance of their positions alone. x [..., T, d], or with `heads`"
         " [..., T, heads d]; d is even. `positions` broadcasts to x without its last axis; without"
         " it rows count from 0 along T or, where x carries sequences, in each of them. Pairs are"
-        " neighbours (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and"
+        " neighbors (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and"
         " i + d / 2."
     ),
     inputs=[
@@ -123,39 +128,45 @@ rotary_embedding = operator(
         Slot("positions", "integers or floats", optional=True),
     ],
     outputs=[Slot("out", "shape of x", not_in_gradient=True)],
-    attrs=[HEADS, _BASE, AttrSpec("interleaved", "bool", "pairs are neighbours", True)],
+    attrs=[HEADS, _BASE, AttrSpec("interleaved", "bool", "pairs are neighbors", True)],
     source="Su et al. 2021, RoFormer: enhanced transformer with rotary position embedding",
 )
 
 
 @rotary_embedding.shape_rule
 def rotary_embedding_shape(s: ShapeArgs) -> None:
-    shape, heads = s["x"], s.attrs["heads"] or 1
+    shape = s["x"]
+    heads = s.attrs["heads"] or 1
     if len(shape) < 2:
         s.fail("x wants 2 dimensions or more, [..., steps, width]")
     if shape[-1] % (2 * heads) and shape[-1] >= 0:
         s.fail(f"the {shape[-1]} columns of x do not divide into pairs of {heads} heads")
     if s.has("positions"):
-        given = s["positions"]
+        places = s["positions"]
         if s.dtype("positions").kind == "b":
             s.fail(f"positions wants numbers and has {s.dtype('positions')}")
-        if len(given) >= len(shape):
-            s.fail(f"positions has {len(given)} dimensions, and x only {len(shape) - 1} of rows")
-        whole = s.broadcast(given, shape[:-1])
+        if len(places) >= len(shape):
+            s.fail(f"positions has {len(places)} dimensions, and x only {len(shape) - 1} of rows")
+        # Positions may say less than x (one row for a batch), and not more.
+        whole = s.broadcast(places, shape[:-1])
         s.same_shape("the rows of x and those that positions broadcast to", shape[:-1], whole)
     s.set("out", (shape, s.floats("x")))
 
 
 def _turned(k: KernelArgs, source: str, target: str, sign: int) -> Call:
     """target = source, its pairs of columns turned by the angles of their rows (sign 1) or back."""
-    x, out, heads = k[source], k[target], k.attrs["heads"] or 1
+    x = k[source]
+    out = k[target]
+    heads = k.attrs["heads"] or 1
     if not out.size:
         return nothing
     shape = (*out.shape[:-1], heads, out.shape[-1] // heads)
+    # The last axis is split, which is a view of any array: writing to the halves of out fills out.
     one, two = _halves(k, x.reshape(shape))
     first, second = _halves(k, out.reshape(shape))
     cosines, sines, load = _angles(k, shape, x.dtype)
     xp, part, other = k.xp, k.scratch(one.shape, x.dtype), k.scratch(one.shape, x.dtype)
+    # Turning back is turning by the same angles with the sign of the sine changed.
     minus, plus = (xp.subtract, xp.add) if sign > 0 else (xp.add, xp.subtract)
 
     def run() -> None:
@@ -184,18 +195,22 @@ def _angles(k: KernelArgs, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any
     Args:
         shape: of x with its heads apart.
     """
-    xp, rates = k.xp, _rates(k, shape[-1])
-    given = k.get("positions")
-    if given is None:
+    xp = k.xp
+    rates = _rates(k, shape[-1])
+    position = k.get("positions")
+    if position is None:
+        # In `shape` heads are apart, so steps are the third axis from the end.
         axis = 0 if k.offsets("x") else len(shape) - 3
         numbers = _counted(k, axis).reshape((-1,) + (1,) * (len(shape) - 1 - axis))
+        # Without positions the angles are fixed by the shape: sines are computed once, when bound.
         angles = xp.multiply(xp.asarray(numbers), rates)
         return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype), nothing
-    angles = k.scratch((*given.shape, 1, len(rates)), np.float64)
+    # The axis of 1 is that of the heads, which all turn alike.
+    angles = k.scratch((*position.shape, 1, len(rates)), np.float64)
     cosines, sines = k.scratch(angles.shape, dtype), k.scratch(angles.shape, dtype)
 
     def load() -> None:
-        xp.multiply(given[..., None, None], rates, angles)
+        xp.multiply(position[..., None, None], rates, angles)
         cosines[...] = xp.cos(angles)
         sines[...] = xp.sin(angles)
 

@@ -1,5 +1,5 @@
 """Faster kernels behind the same operators: products by MKL, OpenBLAS and packed GEMM of our own;
-softmax, normalisation and attention in C.
+softmax, normalization and attention in C.
 
 Registers kernels beside the reference ones. May import all rooms of operators before it.
 """

@@ -57,10 +57,13 @@ def by_terms(
     """The product of numbers of so many terms, on a machine with AMX; arguments as of `task`."""
     begin: Any = None
     if bias is not None:
+        # Tiles load a row of 32 numbers as it lies.
         begin = np.ascontiguousarray(bias)
     elif factors[1]:
         begin = arrays[2]
-    if not how[0][0] and row_blocks.enabled():
+    # A first factor that lies in columns has its rows spread over all of its memory: no blocks of
+    # rows.
+    if not how[0][0]:
         found = _by_rows(terms, arrays, how, factors[0], begin)
         if found is not None:
             return found
@@ -79,6 +82,7 @@ def _by_rows(
     reads, writes = row_blocks.span(a), row_blocks.span(out)
     if reads is None or writes is None or amx_gemm.room(b, terms) > _MOST:
         return None
+    # In turn: products that are done together in blocks of rows hold their panels at the same time.
     panels = panel_memory(amx_gemm.room(b, terms), in_turn=True)
     packing = amx_gemm.pack(b, alpha, panels, terms)
     work = amx_gemm.multiply(
@@ -101,6 +105,7 @@ def _in_blocks(
     """The product over pieces of the inner dimension and of the columns, one after another."""
     a, b, out = arrays
     k, n = b.shape
+    # The same bytes of a block: a number of one term takes a third of those of three.
     deep = _DEEP * amx_gemm.THREE // terms
     panels = panel_memory(amx_gemm.room(b[:deep, :_WIDE], terms))
     tasks = []
@@ -116,5 +121,6 @@ def _in_blocks(
                 factor, _steps(how), rows, alpha, panels, block, first, fresh=True, terms=terms
             )
             tasks.append(task)
+            # From the second piece on the product adds to what the first one has written.
             first = block
     return parts.in_turn(tasks)

@@ -7,14 +7,14 @@ ever there. Dropout, gradients of masks and heads that broadcast are left to the
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.fusion import team
+from ...framework.fusion import native, team
+from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
 from ...framework.runtime.plans.memory import panel_memory
@@ -29,87 +29,17 @@ _LARGEST = 1 << 22  # elements of a head's weights, up to which its gradient is 
 _SHARES = 8  # blocks that a thread may have memory for
 _EXP = 60
 
-_SOURCE = """\
-typedef void (*product_T)(void *, const void *, const void *, void *);
-static void multiply_T(const word *p, word a, word b, word c) {
-  if (p[0]) ((product_T)p[0])((void *)p[1], (const void *)a, (const void *)b, (void *)c);
-}
 
-/* the softmax of a row of products, under the masks of its block; see attend_T */
-static void attend_row_T(const word *b, const word *u, word i, T *w) {
-  const word n = b[4], seen = b[5] ? least(n, u[10] + i + 1) : n;
-  const char *mask = (const char *)u[8] + i * b[7], *keys = (const char *)u[9];
-  if (u[8] && b[6] == 1) {
-    for (word j = 0; j < seen; j++)
-      if (!mask[j * b[8]]) w[j] = -INFINITY;
-  } else if (u[8]) {
-    for (word j = 0; j < seen; j++) w[j] += *(const T *)(mask + j * b[8]);
-  }
-  if (u[9])
-    for (word j = 0; j < seen; j++)
-      if (!keys[j * b[9]]) w[j] = -INFINITY;
-  T top = top_T(w, seen);
-  if (top == -INFINITY) top = 0;  /* it sees nothing */
-  const double total = powers_T(w, w, seen, top);
-  const T share = total == 0 ? 0 : 1 / total;
-#pragma omp simd
-  for (word j = 0; j < seen; j++) w[j] *= share;
-  for (word j = seen; j < n; j++) w[j] = 0;
-}
-
-/* blocks, memory for weights, bytes for each thread, how many may have some; keys, whether queries
-   see no later ones; kind of the mask (1: booleans), its steps, that of the mask of keys.
-   Of each block: two products (function, handle), query, key, value, out, mask, keys, first query,
-   how many, weights or 0 */
-EXPORT void attend_T(const word *b, word t, word wanted) {
-  const word n = least(wanted, b[3]);
-  if (t >= n) return;
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
-    const word *u = b + 10 + 13 * i;
-    T *w = (T *)(u[12] ? u[12] : b[1] + t * b[2]);
-    multiply_T(u, u[4], u[5], (word)w);
-    for (word r = 0; r < u[11]; r++) attend_row_T(b, u, r, w + r * b[4]);
-    multiply_T(u + 2, (word)w, u[6], u[7]);
-  }
-}
-
-/* heads, memory, bytes for each thread, how many may have some; queries, keys, columns of out;
-   steps of out and out_grad. Of each head: four products, query, key, value, out, out_grad,
-   weights, the gradients of query, key and value */
-EXPORT void attend_grad_T(const word *b, word t, word wanted) {
-  const word n = least(wanted, b[3]), width = b[6];
-  if (t >= n) return;
-  T *pull = (T *)(b[1] + t * b[2]);
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
-    const word *u = b + 9 + 17 * i;
-    multiply_T(u, u[13], u[12], u[16]);  /* value_grad = weights^T out_grad */
-    multiply_T(u + 2, u[12], u[10], (word)pull);  /* of the weights: out_grad value^T */
-    for (word r = 0; (u[4] || u[6]) && r < b[4]; r++) {
-      const T *out = (const T *)u[11] + r * b[7], *grad = (const T *)u[12] + r * b[8];
-      const T *w = (const T *)u[13] + r * b[5];
-      SUM_T(total, width, out[j] * grad[j])
-      const T edge = total;
-      T *p = pull + r * b[5];
-#pragma omp simd
-      for (word j = 0; j < b[5]; j++) p[j] = (p[j] - edge) * w[j];
-    }
-    multiply_T(u + 4, (word)pull, u[9], u[14]);  /* query_grad = scale pull key */
-    multiply_T(u + 6, (word)pull, u[8], u[15]);  /* key_grad = scale pull^T query */
-  }
-}
-"""
-
-
-@functools.cache
-def library() -> Any:
-    """The compiled functions; None where there is no C compiler, or one that does not take them."""
-    return team.load(rows.for_types(rows.ROWS + _SOURCE))
+def library(dtype: np.dtype | type = np.float32) -> Library | None:
+    """The functions for a dtype; None where it has none, or there is no native library."""
+    return native.typed("attention", dtype)
 
 
 def _products(k: KernelArgs) -> parts.MakeGemm[parts.Gemm] | None:
     """What makes products on one thread."""
     plan = getattr(k.frame, "plan", None)  # a kernel that is tried by itself has none
     libraries = ("mkl", "blas") if plan is None else plan.options.libraries
+    # MKL's code for one shape first: heads are many small products of equal shapes.
     if "mkl" in libraries and mkl.library() is not None:
         return mkl.make_gemm
     return blas.make_gemm if "blas" in libraries and blas.library() is not None else None
@@ -155,12 +85,13 @@ class _Heads:
     def room(self, elements: int) -> tuple[Any, int, int]:
         """Memory of so many elements for each thread, its bytes, and how many threads have some."""
         size = -(-elements * self.dtype.itemsize // 64) * 64
+        # Bounded: memory for all threads of a large machine would leave the cache.
         count = min(len(self.places) * 64, _SHARES * most_threads())
         return panel_memory(size * count), size, count
 
     def call(self, name: str, words: list[Any], work: int) -> Call:
         argument = np.array([rows.word(one) for one in words], np.int64)
-        item = library().address(f"{name}_{rows.TYPES[self.dtype.name]}"), argument.ctypes.data
+        item = native.function("attention", self.dtype, name), argument.ctypes.data
         self.memory += [argument, *(one for one in words if isinstance(one, np.ndarray))]
         return rows.call(team.ParallelTask((item,), work, self.memory))
 
@@ -174,7 +105,10 @@ def _bind(k: KernelArgs) -> Call | None:
     heads, (queries, keys) = _Heads(k, make, lead), (out.shape[-2], key.shape[-2])
     step = min(queries, max(_FEWEST, _BLOCK // keys))
     weights = k.get("weights")
+    # Where the weights are an output they are computed in their place, and any thread may take a
+    # block.
     room, size, count = (None, 0, 1 << 20) if weights is not None else heads.room(step * keys)
+    # As `pull` below: for its layout alone.
     like = np.empty((step, keys), out.dtype)
     masks = _masks(k, heads, (*lead, queries, keys))
     places = [heads.addresses(array) for array in (query, key, value, out)]
@@ -248,6 +182,7 @@ def _bind_grad(k: KernelArgs) -> Call | None:
         return None
     heads = _Heads(k, make, lead)
     first = heads.places[0]
+    # Only its layout counts, for the products' code: threads have memory of their own.
     pull = np.empty((queries, keys), out.dtype)
     at = [None if target is None else target[first] for target in targets]
     scale, none = _scale(k, query), of_query is None and of_key is None

@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import DeviceError
-from ...framework.fusion import team
-from ...framework.fusion.compiler import Library, address
+from ...framework.fusion import native, team
+from ...framework.fusion.libraries import address
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel
 from . import blas, mkl, parts
@@ -33,41 +33,6 @@ from . import blas, mkl, parts
 LEAST = 16
 """Rows, columns and summands from which rounding both factors first is worth it."""
 _HANDLE = 13  # words, of which the last two are alpha and beta
-
-_SOURCE = """\
-typedef int64_t word;
-typedef uint16_t half;
-EXPORT word opscope_bf16_there(void) {
-#if defined(__x86_64__) || defined(_M_X64)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return 0;
-#endif
-}
-/* The nearest, of two the even one; NaN stays NaN. */
-static void rounded(word rows, word cols, word step, const float *from, half *to) {
-  for (word i = 0; i < rows; i++) {
-    const uint32_t *bits = (const uint32_t *)(from + i * step);
-    for (word j = 0; j < cols; j++) {
-      uint32_t x = bits[j], up = x + 0x7fff + ((x >> 16) & 1);
-      to[i * cols + j] = (x & 0x7fffffff) > 0x7f800000 ? (x >> 16) | 0x40 : up >> 16;
-    }
-  }
-}
-typedef void product(int, int, int, int, int, int, float, const half *, int, const half *, int,
-                     float, float *, int);
-/* function, transposed a and b, m, n, k, lda, ldb, ldc, memory for a and b; then alpha and beta */
-EXPORT void opscope_bf16(const word *h, const float *a, const float *b, float *c) {
-  const double *factors = (const double *)(h + 11);
-  word m = h[3], n = h[4], k = h[5];
-  word a_rows = h[1] ? k : m, a_cols = h[1] ? m : k, b_rows = h[2] ? n : k, b_cols = h[2] ? k : n;
-  half *left = (half *)h[9], *right = (half *)h[10];
-  rounded(a_rows, a_cols, h[6], a, left);
-  rounded(b_rows, b_cols, h[7], b, right);
-  ((product *)h[0])(101, 111 + h[1], 111 + h[2], m, n, k, factors[0], left, a_cols, right, b_cols,
-                    factors[1], c, h[8]);
-}
-"""
 
 
 def missing() -> str:
@@ -86,16 +51,11 @@ def _by_tiles() -> bool:
 def _missing_for_mkls() -> str:
     if mkl.library() is None or not hasattr(mkl.library(), "cblas_gemm_bf16bf16f32"):
         return "the package mkl"
-    code = _code()
-    if code is None:
-        return "a C compiler"
-    there = code.handle["opscope_bf16_there"]
-    return "" if there() else "a processor with AVX512-BF16"
-
-
-@functools.cache
-def _code() -> Library | None:
-    return team.load(_SOURCE)
+    if native.load("bf16") is None:
+        return "the native library"
+    # Asked of the processor, as MKL computes such products on any, by slow ways.
+    there = any(one.name == "avx512bf16" for one in native.kinds())
+    return "" if there else "a processor with AVX512-BF16"
 
 
 class Gemm:
@@ -115,7 +75,7 @@ class Gemm:
         from ...framework.runtime.plans.memory import padded
 
         assert dtype == "float32", "registered for it alone"
-        code = _code()
+        code = native.load("bf16")
         assert code is not None, "the caller has seen that it is there"
         m, n, k = sizes[:3]
         self._split, self.room = padded(2 * m * k), padded(2 * m * k) + padded(2 * k * n)
@@ -125,7 +85,7 @@ class Gemm:
         self._words[:-4] = function, *transposed, *sizes
         self._words[-2:].view(np.float64)[:] = factors
         self.handle = self._words.ctypes.data
-        self.address = code.address("opscope_bf16")
+        self.address = code.address("bf16_product")
 
     def put_at(self, memory: Any) -> None:
         """Takes memory, for which nobody else has a use while the product runs."""
@@ -187,6 +147,7 @@ def kernel(bind: Callable[..., Call | None], *products: Callable[..., Call]) -> 
             raise DeviceError(
                 f"OPSCOPE_LIBRARIES names bf16, and this machine lacks {missing()}: leave bf16 out"
             )
+        # Steps of loops are left to the kernels that pack their weights before it.
         return None if k.prepared is not None else bind(k, *products)
 
     return with_bf16

@@ -4,20 +4,20 @@ OpenBLAS's own threads wait for each other awake: beside a busy process, or in a
 use fewer cores than the machine has, a product can take tens of times as long as on one thread.
 Here large products are cut into parts for the threads that compiled loops use as well, whose number
 follows the machine (framework/base/threads.py). Small ones, for which OpenBLAS takes one thread
-anyway, are left to NumPy, and so is everything where there is no C compiler.
+anyway, are left to NumPy, and so is everything where there is no native
+library.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.cpu.numpy_blas import OpenBlas
 from ...framework.base.cpu.threads import follow_by_numpy
-from ...framework.fusion import team
-from ...framework.fusion.compiler import Library
+from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
@@ -32,45 +32,16 @@ _SMALL = 1 << 14
 _LETTERS = {"float32": "s", "float64": "d"}
 _HANDLE = 11  # words, of which the last two are alpha and beta
 
-_SOURCE = """\
-typedef int64_t word;
-/* function, transposed a and b, m, n, k, lda, ldb, ldc; then alpha and beta as doubles */
-#define GEMM(name, T, I)                                                                       \\
-  EXPORT void opscope_##name(const word *h, const T *a, const T *b, T *c) {                    \\
-    const double *factors = (const double *)(h + 9);                                           \\
-    ((void (*)(int, int, int, I, I, I, T, const T *, I, const T *, I, T, T *, I))h[0])(        \\
-        101, 111 + h[1], 111 + h[2], h[3], h[4], h[5], factors[0], a, h[6], b, h[7],           \\
-        factors[1], c, h[8]);                                                                  \\
-  }
-GEMM(s64, float, int64_t)
-GEMM(d64, double, int64_t)
-GEMM(s32, float, int32_t)
-GEMM(d32, double, int32_t)
-"""
-
-
-class _Products(NamedTuple):
-    """NumPy's OpenBLAS, and the functions that call its product with the addresses of a part."""
-
-    blas: OpenBlas
-    code: Library
-
 
 @functools.cache
-def library() -> _Products | None:
+def library() -> OpenBlas | None:
     """NumPy's OpenBLAS for the threads of a team; None where NumPy has another BLAS, or there is
-    no C compiler. What NumPy computes itself then follows the number of threads."""
-    found = _open()
+    no native library. What NumPy computes itself then follows the number of threads."""
+    found = None if native.typed("blas", np.float32) is None else team.hold_blas()
     if found is None:
+        # Products are left to NumPy then, and its threads should follow the load as ours do.
         follow_by_numpy(always=True)
     return found
-
-
-def _open() -> _Products | None:
-    if team.library() is None:
-        return None
-    code, found = team.load(_SOURCE), team.hold_blas()
-    return None if code is None or found is None else _Products(found, code)
 
 
 class Gemm:
@@ -86,10 +57,10 @@ class Gemm:
         found = library()
         assert found is not None, "the caller has seen that it is there"
         self._words = np.zeros(_HANDLE, np.int64)
-        self._words[:-2] = found.blas.gemm[dtype], *transposed, *sizes
+        self._words[:-2] = found.gemm[dtype], *transposed, *sizes
         self._words[-2:].view(np.float64)[:] = factors
         self.handle = self._words.ctypes.data
-        self.address = found.code.address(f"opscope_{_LETTERS[dtype]}{found.blas.bits}")
+        self.address = native.function("blas", np.dtype(dtype), f"blas_product{found.bits}")
 
 
 _gemm = functools.lru_cache(maxsize=512)(Gemm)
@@ -108,6 +79,7 @@ def product(
     """See `matmul.product`, which serves elsewhere: small sizes, unusual strides."""
     large = _worth_it(a, b, out)
     ours = large or out.size * a.shape[1] >= _SMALL
+    # A bias beside a matrix that is added wants two passes: the reference has them.
     if (bias is None or by is None) and ours and library() is not None:
         arrays = a, b, out
         how = parts.layouts(arrays)

@@ -16,8 +16,6 @@ two cores 13 packed, and 17 as they lie.
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -26,7 +24,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.fusion import team
+from ...framework.fusion import native, team
+from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.runtime.plans.memory import as_view, panel_memory
 from ..linear.matmul import affine, bind_affine, bind_matmul, matmul
@@ -47,147 +46,10 @@ _SHARED = 2
 """Blocks of columns for each thread from which threads share them; a piece of rows each is better
 where there are fewer."""
 
-_SOURCE = """\
-/* rows of a, n, k; a and its step, matrix and its step, pieces of k, their sums; direction */
-EXPORT void few_T(const word *b, word t, word parts) {
-  const word m = b[0], n = b[1], k = b[2], step = b[6];
-  const word first = b[7] * t / parts, last = b[7] * (t + 1) / parts;
-  for (word c = first; c < last; c++) {
-    const word piece = b[9] ? first + last - 1 - c : c;
-    const word end = k * (piece + 1) / b[7];
-    T *sums = (T *)b[8] + piece * m * n;
-    memset(sums, 0, m * n * sizeof(T));
-    for (word j = k * piece / b[7]; j < end;) {
-      const T *p = (const T *)b[5] + j * step;
-      const word many = j + 8 <= end ? 8 : 1;
-      for (word i = 0; i < m; i++) {
-        const T *x = (const T *)b[3] + i * b[4] + j;
-        T *s = sums + i * n;
-        if (many == 8) {
-          const T x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], x4 = x[4], x5 = x[5], x6 = x[6];
-          const T x7 = x[7];
-#pragma omp simd
-          for (word q = 0; q < n; q++)
-            s[q] += x0 * p[q] + x1 * p[step + q] + x2 * p[2 * step + q] + x3 * p[3 * step + q] +
-                    x4 * p[4 * step + q] + x5 * p[5 * step + q] + x6 * p[6 * step + q] +
-                    x7 * p[7 * step + q];
-        } else {
-#pragma omp simd
-          for (word q = 0; q < n; q++) s[q] += x[0] * p[q];
-        }
-      }
-      j += many;
-    }
-  }
-}
 
-/* pieces, m, n, sums; out and its step, bias or 0, alpha, where the direction is */
-EXPORT void few_added_T(const word *b, word t, word parts) {
-  const word m = b[1], n = b[2], begin = n * t / parts, end = n * (t + 1) / parts;
-  const T alpha = real(b[7]), *bias = (const T *)b[6];
-  for (word i = 0; i < m; i++) {
-    T *s = (T *)b[3] + i * n, *out = (T *)b[4] + i * b[5];
-    for (word piece = 1; piece < b[0]; piece++) {
-      const T *more = s + piece * m * n;
-#pragma omp simd
-      for (word q = begin; q < end; q++) s[q] += more[q];
-    }
-    for (word q = begin; q < end; q++) out[q] = alpha * s[q] + (bias ? bias[q] : 0);
-  }
-  if (!t) *(word *)b[8] ^= 1;
-}
-
-enum { LANES_T = BYTES / sizeof(T), WIDE_T = LINE * LANES_T };
-typedef T vec_T __attribute__((vector_size(BYTES)));
-typedef T row_T __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
-
-/* sums over k of a block of `wide` vectors, and `from` (or 0); several of each are under way, as an
-   addition waits for the one before */
-INLINE void sums_T(const word wide, word k, const T *a, const T *p, T *out, const T *from) {
-  vec_T s[SUMS][LINE];
-#pragma GCC unroll 4
-  for (int q = 0; q < SUMS; q++)
-#pragma GCC unroll 4
-    for (int v = 0; v < wide; v++)
-      s[q][v] = from && !q ? (vec_T) * (const row_T *)(from + v * LANES_T) : (vec_T){0};
-  word j = 0;
-  for (; j + SUMS <= k; j += SUMS, p += SUMS * wide * LANES_T)
-#pragma GCC unroll 4
-    for (int q = 0; q < SUMS; q++)
-#pragma GCC unroll 4
-      for (int v = 0; v < wide; v++)
-        s[q][v] += a[j + q] * *(const vec_T *)(p + (q * wide + v) * LANES_T);
-  for (; j < k; j++, p += wide * LANES_T)
-#pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) s[0][v] += a[j] * *(const vec_T *)(p + v * LANES_T);
-#pragma GCC unroll 4
-  for (int v = 0; v < wide; v++)
-    *(row_T *)(out + v * LANES_T) = (s[0][v] + s[1][v]) + (s[2][v] + s[3][v]);
-}
-
-/* vectors of a block of columns that begins with column j of n */
-INLINE word wide_T(word n, word j) { return least(LINE, (n - j + LANES_T - 1) / LANES_T); }
-
-/* k, n; a, packed blocks, out, what to begin with or 0; direction: of the thread that begins with a
-   block, in a cache line of its own */
-EXPORT void line_T(const word *b, word t, word parts) {
-  const word k = b[0], n = b[1], blocks = (n + WIDE_T - 1) / WIDE_T;
-  const word first = blocks * t / parts, last = blocks * (t + 1) / parts;
-  const T *a = (const T *)b[2], *from = (const T *)b[5];
-  if (first == last) return;
-  word *back = (word *)b[6] + 8 * first;
-  for (word i = first; i < last; i++) {
-    const word j = (*back ? first + last - 1 - i : i) * WIDE_T, wide = wide_T(n, j);
-    const T *p = (const T *)b[3] + j * k, *begin = from ? from + j : 0;
-    T whole[WIDE_T] = {0}, *out = (T *)b[4] + j;
-    const word odd = n - j < wide * LANES_T ? n - j : 0;  /* vectors would reach over the edge */
-    if (odd && from) begin = memcpy(whole, begin, odd * sizeof(T));
-    T *to = odd ? whole : out;
-    if (wide == 1)
-      sums_T(1, k, a, p, to, begin);
-    else if (wide == 2)
-      sums_T(2, k, a, p, to, begin);
-    else if (wide == 3)
-      sums_T(3, k, a, p, to, begin);
-    else
-      sums_T(LINE, k, a, p, to, begin);
-    memcpy(out, whole, odd * sizeof(T));
-  }
-  *back ^= 1;
-}
-
-/* k, n; matrix, its steps along both; packed blocks; a factor */
-EXPORT void pack_line_T(const word *b, word t, word parts) {
-  const word k = b[0], n = b[1], down = b[3], right = b[4], blocks = (n + WIDE_T - 1) / WIDE_T;
-  const T factor = real(b[6]);
-  for (word block = blocks * t / parts; block < blocks * (t + 1) / parts; block++) {
-    const word c = block * WIDE_T, step = wide_T(n, c) * LANES_T, columns = least(step, n - c);
-    const T *from = (const T *)b[2] + c * right;
-    T *to = (T *)b[5] + c * k;
-    memset(to, 0, k * step * sizeof(T));
-    for (word r = 0; r < k; r += TILE)  /* of either layout some stays in the cache */
-      for (word i = 0; i < columns; i++)
-        for (word j = r; j < least(r + TILE, k); j++)
-          to[j * step + i] = factor * from[j * down + i * right];
-  }
-}
-"""
-
-_HEAD = """#if defined(__AVX512F__)
-enum { BYTES = 64, LINE = 4, SUMS = 4 };
-#elif defined(__AVX2__)
-enum { BYTES = 32, LINE = 2, SUMS = 4 };
-#else
-enum { BYTES = 16, LINE = 2, SUMS = 4 };
-#endif
-EXPORT int64_t opscope_block_bytes[] = {LINE * BYTES, BYTES};
-"""
-
-
-@functools.cache
-def library() -> Any:
-    """The compiled functions; None where there is no C compiler, or one that does not take them."""
-    return team.load(_HEAD + rows.for_types(rows.ROWS + _SOURCE))
+def library(dtype: np.dtype | type = np.float32) -> Library | None:
+    """The functions for a dtype; None where it has none, or there is no native library."""
+    return native.typed("few_rows", dtype)
 
 
 def _row_step(array: Any) -> int | None:
@@ -214,6 +76,7 @@ def task(
     if not suits or not rows.suits(out.dtype, bias) or a.dtype != out.dtype or b.dtype != out.dtype:
         return None
     (m, k), n = a.shape, b.shape[1]
+    # By the matrix alone, never by the threads: the order of additions, and so the result, stays.
     pieces = max(min(b.nbytes // _PIECE, _PIECES), 1)
     shape = pieces, m, n
     sums = as_view(panel_memory(math.prod(shape) * out.itemsize), (shape, out.dtype))
@@ -233,7 +96,10 @@ def _kept_task(
 ) -> team.ParallelTask | None:
     """The product of one row with packed weights; None where they are not, or do not suit."""
     (k, n), size = b.shape, b.itemsize
-    (whole, vector) = (ctypes.c_int64 * 2).in_dll(library().handle, "opscope_block_bytes")
+    found = library(b.dtype)
+    if found is None:
+        return None
+    whole, vector = found.words("block_bytes", 2)
     blocks = -(-n * size // whole)
     steps = [step // size for step in b.strides]
     few = most_threads() > 1 and blocks < _SHARED * most_threads()
@@ -252,6 +118,8 @@ def _kept_task(
     if panels is None:
         return None
     begin = bias if by is None else out
+    # Eight words for each: a cache line of its own, or threads that write theirs would wait for
+    # each other.
     ways = np.zeros((blocks, 8), np.int64)
     return _task("line", b.dtype, _argument([k, n, a, panels, out, begin, ways]), _READ * b.size)
 
@@ -262,7 +130,7 @@ def _argument(words: list[Any]) -> tuple[Any, list[Any]]:
 
 
 def _task(name: str, dtype: np.dtype, argument: tuple[Any, Any], work: int) -> team.ParallelTask:
-    item = library().address(f"{name}_{rows.TYPES[dtype.name]}"), argument[0].ctypes.data
+    item = native.function("few_rows", dtype, name), argument[0].ctypes.data
     return team.ParallelTask((item,), work, argument)
 
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
-from ...framework.runtime.executor import frame_of
+from ...framework.runtime.binding import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product

@@ -20,7 +20,6 @@ from ...framework.base import installed
 from ...framework.base.cpu.cores import is_intel
 from ...framework.base.cpu.numpy_blas import controllers
 from ...framework.base.cpu.threads import most_threads
-from ...framework.base.settings import is_on
 from ...framework.fusion import team
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -51,13 +50,15 @@ def library() -> Any:
     """MKL's run-time library, from the PyPI package `mkl`; None where that is not installed.
 
     Each call computes on one thread: large products are cut into parts for the pool that compiled
-    loops use as well (fusion/pool.py). MKL's own threads would wait for each other, and stand in
+    loops use as well (native/pool.h). MKL's own threads would wait for each other, and stand in
     the way of those. Where NumPy computes with the same library it is left to NumPy.
     """
     of_numpy = {os.path.realpath(one.filepath) for one in controllers()}
     for path in installed.files("mkl") or []:
         if not os.path.basename(path).startswith(("libmkl_rt.", "mkl_rt.")):
             continue
+        # One copy of the library in a process has one number of threads: NumPy's would be set to 1,
+        # too.
         if os.path.realpath(path) in of_numpy:
             continue
         try:
@@ -93,7 +94,8 @@ class Gemm:
         sizes: tuple[int, ...],
     ) -> None:
         letter, scalar = _TYPES[dtype]
-        mkl, handle = library(), ctypes.c_void_p()
+        mkl = library()
+        handle = ctypes.c_void_p()
         create = getattr(mkl, f"mkl_cblas_jit_create_{letter}gemm")
         (alpha, beta), (m, n, k, lda, ldb, ldc) = factors, sizes
         status = create(
@@ -174,12 +176,13 @@ def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call
     task = row_products.first_way(arrays, how, factors, bias, library())
     if task is not None:
         return team.run_together([task])
-    work, threads = out.size * a.shape[1], most_threads()
+    work = out.size * a.shape[1]
+    threads = most_threads()
     teams = team.library() is not None
     if threads > 1 and work >= (_largest(threads) if teams else _SHARED):
         return None
     narrow = how[0] == (1, 0) and out.shape[1] <= _NARROW and a.shape[1] >= 2 * _PIECE
-    if teams and narrow and is_on("OPSCOPE_PIECES"):
+    if teams and narrow:
         return team.run_together([_in_pieces(arrays, how, factors, bias)])
     if not teams:
         gemm, addresses = parts.one(_gemm, arrays, how, factors)
@@ -204,6 +207,7 @@ def _in_pieces(
     for at in range(0, len(b), _PIECE):
         piece = a[:, at : at + _PIECE], b[at : at + _PIECE], out
         tasks.append(parts.product(_gemm, piece, how, factors, bias)[-1])
+        # The first piece begins with the bias or what is there, the others add to it.
         factors, bias = (factors[0], 1.0), None
     return parts.in_turn(tasks)
 

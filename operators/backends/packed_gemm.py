@@ -12,166 +12,16 @@ The tile: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplicat
 
 from __future__ import annotations
 
-import functools
-from ctypes import c_int64
 from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import team
+from ...framework.fusion import native, team
+from ...framework.fusion.libraries import Library
 from ...framework.fusion.prepared import Prepared
 from ...framework.runtime.plans.kept_factors import Kept
 from . import amx_gemm, parts
 
-_HEAD = """\
-#include <stdint.h>
-#include <string.h>
-typedef int64_t word;
-#if defined(__AVX512F__)
-enum { BYTES = 64, WIDE = 3, HIGH = 8 };
-#elif defined(__AVX2__)
-enum { BYTES = 32, WIDE = 2, HIGH = 6 };
-#elif defined(__aarch64__)
-enum { BYTES = 16, WIDE = 3, HIGH = 8 };
-#else
-enum { BYTES = 16, WIDE = 2, HIGH = 4 };
-#endif
-enum { CHUNK = 64, BLOCK = 32 };
-#define INLINE static inline __attribute__((always_inline))
-EXPORT word opscope_panel_bytes = WIDE * BYTES;
-
-static word least(word a, word b) { return a < b ? a : b; }
-"""
-
-_SOURCE = """\
-enum { LANES_T = BYTES / sizeof(T), COLS_T = WIDE * LANES_T };
-typedef T vec_T __attribute__((vector_size(BYTES)));
-typedef T row_T __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
-
-/* c[high][wide vectors] = a p, plus what `from` points to: rows `step` apart; 0 for nothing */
-INLINE void tile_T(const int high, const int wide, word k, const T *a, word lda, word next,
-                   const T *p, T *c, word ldc, const T *from, word step) {
-  vec_T s[HIGH][WIDE];
-  for (int i = 0; i < high; i++)
-    for (int v = 0; v < wide; v++)
-      s[i][v] = from ? (vec_T) * (const row_T *)(from + i * step + v * LANES_T) : (vec_T){0};
-  for (word j = 0; j < k; j++) {
-    vec_T b[WIDE];
-    for (int v = 0; v < wide; v++) b[v] = *(const vec_T *)(p + j * COLS_T + v * LANES_T);
-#pragma GCC unroll 8
-    for (int i = 0; i < high; i++) {
-      const T x = a[i * lda + j * next];
-#pragma GCC unroll 4
-      for (int v = 0; v < wide; v++) s[i][v] += x * b[v];
-    }
-  }
-  for (int i = 0; i < high; i++)
-    for (int v = 0; v < wide; v++) *(row_T *)(c + i * ldc + v * LANES_T) = s[i][v];
-}
-
-typedef void (*tiler_T)(word, const T *, word, word, const T *, T *, word, const T *, word);
-#define TILE(high, wide)                                                                         \\
-  static void tile_T_##high##_##wide(word k, const T *a, word lda, word next, const T *p, T *c,  \\
-                                     word ldc, const T *from, word step) {                       \\
-    if (next == 1)                                                                               \\
-      tile_T(high, wide, k, a, lda, 1, p, c, ldc, from, step);                                   \\
-    else                                                                                         \\
-      tile_T(high, wide, k, a, 1, next, p, c, ldc, from, step);                                  \\
-  }
-#define TILES(high) TILE(high, 1) TILE(high, 2) TILE(high, WIDE)
-TILES(1) TILES(2) TILES(4) TILES(HIGH)
-#undef TILE
-#undef TILES
-#define TILES(high) {tile_T_##high##_1, tile_T_##high##_2, tile_T_##high##_WIDE}
-static const tiler_T tilers_T[4][3] = {TILES(1), TILES(2), TILES(4), TILES(HIGH)};
-#undef TILES
-
-/* rows r0 to r1 of one panel's columns */
-static void panel_T(word r0, word r1, word cols, word k, const T *a, word lda, word next,
-                    const T *p, T *c, word ldc, const T *from, word step) {
-  const int wide = (cols + LANES_T - 1) / LANES_T, odd = cols % LANES_T != 0;
-  const int column = wide == WIDE ? 2 : wide - 1;
-  while (r0 < r1) {
-    const word left = r1 - r0;
-    const int size = left >= HIGH ? 3 : left >= 4 ? 2 : left >= 2;
-    const word high = left >= HIGH ? HIGH : 1 << size;
-    const T *base = from ? from + r0 * step : 0;
-    if (odd) {  /* through a whole tile, as vectors would reach over the edge */
-      T whole[HIGH * COLS_T];
-      const word size_of = cols * sizeof(T);
-      for (word i = 0; base && i < high; i++) memcpy(whole + i * COLS_T, base + i * step, size_of);
-      tilers_T[size][column](k, a + r0 * lda, lda, next, p, whole, COLS_T, base ? whole : 0,
-                             COLS_T);
-      for (word i = 0; i < high; i++) memcpy(c + (r0 + i) * ldc, whole + i * COLS_T, size_of);
-    } else {
-      tilers_T[size][column](k, a + r0 * lda, lda, next, p, c + r0 * ldc, ldc, base, step);
-    }
-    r0 += high;
-  }
-}
-
-/* the place (panel, row) where unit u of the product begins; a unit is a tile one vector wide */
-static void place_T(word u, word m, word n, word *panel, word *row) {
-  const word tiles = (m + HIGH - 1) / HIGH, panels = (n + COLS_T - 1) / COLS_T;
-  const word p = least(u / (tiles * WIDE), panels);
-  const word wide = least(WIDE, (n - p * COLS_T + LANES_T - 1) / LANES_T);
-  *panel = p;
-  *row = p < panels ? least((u - p * tiles * WIDE) / wide * HIGH, m) : 0;
-}
-
-/* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
-   (or 0) and its step */
-EXPORT void product_T(const word *b, word t, word threads) {
-  const word m = b[0], n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8], step = b[10];
-  const T *a = (const T *)b[3], *p = (const T *)b[6], *from = (const T *)b[9];
-  T *c = (T *)b[7];
-  if (m > CHUNK * threads) {  /* rows to each thread; some of them stay in its cache */
-    const word tiles = (m + HIGH - 1) / HIGH;
-    const word end = least(tiles * (t + 1) / threads * HIGH, m);
-    for (word r = tiles * t / threads * HIGH; r < end; r += CHUNK)
-      for (word j = 0; j < n; j += COLS_T)
-        panel_T(r, least(r + CHUNK, end), least(COLS_T, n - j), k, a, lda, next, p + j * k, c + j,
-                ldc, from ? from + j : 0, step);
-    return;
-  }
-  const word units = (m + HIGH - 1) / HIGH * ((n + LANES_T - 1) / LANES_T);
-  word panel, row, last, end;
-  place_T(units * t / threads, m, n, &panel, &row);
-  place_T(units * (t + 1) / threads, m, n, &last, &end);
-  for (; panel <= last; panel++, row = 0) {
-    const word j = panel * COLS_T;
-    if (j < n)
-      panel_T(row, panel == last ? end : m, least(COLS_T, n - j), k, a, lda, next, p + j * k, c + j,
-              ldc, from ? from + j : 0, step);
-  }
-}
-
-/* k n; factor, its steps along k and n; panels; what it is multiplied with */
-EXPORT void pack_T(const word *b, word t, word threads) {
-  const word k = b[0], n = b[1], down = b[3], right = b[4];
-  const word panels = (n + COLS_T - 1) / COLS_T;
-  const T *from = (const T *)b[2], alpha = *(const T *)b[6];
-  for (word panel = panels * t / threads; panel < panels * (t + 1) / threads; panel++) {
-    const word cols = least(COLS_T, n - panel * COLS_T);
-    const T *x = from + panel * COLS_T * right;
-    T *to = (T *)b[5] + panel * COLS_T * k;
-    for (word j0 = 0; j0 < k; j0 += BLOCK) {  /* a block of either layout stays in the cache */
-      const word j1 = least(j0 + BLOCK, k);
-      if (right == 1) {
-        for (word j = j0; j < j1; j++)
-          for (word i = 0; i < cols; i++) to[j * COLS_T + i] = alpha * x[j * down + i];
-      } else {
-        for (word i = 0; i < cols; i++)
-          for (word j = j0; j < j1; j++) to[j * COLS_T + i] = alpha * x[j * down + i * right];
-      }
-      for (word j = j0; cols < COLS_T && j < j1; j++)
-        memset(to + j * COLS_T + cols, 0, (COLS_T - cols) * sizeof(T));
-    }
-  }
-}
-"""
-
-_TYPES = {"float32": "float", "float64": "double"}
 _LARGE = 1 << 22
 """Multiplications from which a product is worth packing a factor for it alone."""
 _FEWEST = 64
@@ -184,16 +34,9 @@ _BLOCK = 256
 """Inner dimension of one piece: its panels stay in the cache."""
 
 
-@functools.cache
-def library() -> Any:
-    """The compiled functions; None where there is no C compiler, or one that does not take them."""
-    return team.load(source())
-
-
-def source() -> str:
-    """The functions in C, for files that have more of them."""
-    parts = [f"#define T {t}\n{_SOURCE.replace('_T', f'_{t}')}#undef T\n" for t in _TYPES.values()]
-    return _HEAD + "".join(parts)
+def library(dtype: np.dtype | type = np.float32) -> Library | None:
+    """The functions for a dtype; None where it has none, or there is no native library."""
+    return native.typed("packed_gemm", dtype)
 
 
 def task(
@@ -203,7 +46,7 @@ def task(
 
     A factor b that is none of the prepared ones is packed each time, where the product is large.
     """
-    if library() is None or not suited(a, b, out, bias, by):
+    if library(out.dtype) is None or not suited(a, b, out, bias, by):
         return None
     (m, k), n = a.shape, b.shape[1]
     tiled = by_tiles(m, n, k, out)
@@ -211,6 +54,7 @@ def task(
         return None  # outside of loops the other product is as good
     begin = out if by is not None else bias
     if prepared.holds(b):
+        # Two views of one array may be two factors, and `alpha` is packed into the panels.
         steps = (b.ctypes.data, b.shape, b.strides, b.dtype, alpha, tiled)
         panels = prepared.get(steps, lambda: pack(b, alpha, tiled))
         return multiply(a, b, panels, out, begin, alpha, tiled)
@@ -238,6 +82,8 @@ def kept_task(
     if panels is None:
         return None
     made = multiply(a, b, panels, out, bias if by is None else out, alpha, tiled)
+    # Of few rows reading the factor takes longest, which the number of multiplications does not
+    # show.
     return team.ParallelTask(made.items, max(made.work, _READ * b.size), made.memory)
 
 
@@ -293,7 +139,7 @@ def multiply(
         ],
         np.int64,
     )
-    item = (library().address(f"product_{_TYPES[out.dtype.name]}"), argument.ctypes.data)
+    item = (native.function("packed_gemm", out.dtype, "product"), argument.ctypes.data)
     return team.ParallelTask((item,), m * n * k, (argument, a, b, panels, out, begin))
 
 
@@ -315,7 +161,9 @@ def room(b: Any, tiled: bool) -> int:
     """Bytes that the panels of b take; `tiled`: those of AMX."""
     if tiled:
         return amx_gemm.room(b)
-    columns = c_int64.in_dll(library().handle, "opscope_panel_bytes").value // b.itemsize
+    found = library(b.dtype)
+    assert found is not None, "the caller has seen that it is there"
+    columns = found.words("panel_bytes", 1)[0] // b.itemsize
     return -(-b.shape[1] // columns) * columns * len(b) * b.itemsize
 
 
@@ -335,5 +183,5 @@ def pack(
     argument = np.array(
         [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
     )
-    item = (library().address(f"pack_{_TYPES[b.dtype.name]}"), argument.ctypes.data)
+    item = (native.function("packed_gemm", b.dtype, "pack"), argument.ctypes.data)
     return panels, team.ParallelTask((item,), 2 * b.size, (argument, b, panels, factor))

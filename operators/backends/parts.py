@@ -51,6 +51,7 @@ Layouts = tuple[tuple[int, int], tuple[int, int, int]]
 def layouts(arrays: Arrays) -> Layouts | None:
     """How three matrices lie in memory; None where a library's product does not take them."""
     found = [one for array in arrays if (one := _layout(array)) is not None]
+    # The result must lie in rows: libraries write nothing else here.
     if len(found) < 3 or found[2][0] or len({array.dtype for array in arrays}) > 1:
         return None
     steps = found[0][1], found[1][1], found[2][1]
@@ -66,7 +67,9 @@ def _layout(array: Any) -> tuple[int, int] | None:
     for transposed, matrix in enumerate((array, array.T)):
         rows, cols = matrix.shape
         steps = [stride // array.itemsize for stride in matrix.strides]
+        # NumPy gives the stride of an axis of length 1 any value.
         row_step = max(cols, 1) if rows == 1 else steps[0]
+        # A step below the width would be overlapping rows, as a broadcast axis has them.
         if (cols == 1 or steps[1] == 1) and row_step >= cols:
             return transposed, row_step
     return None
@@ -103,7 +106,7 @@ def product(
         places.append(addresses)
     work = max(out.size * depth, _READING * (a.size + b.size))
     task = team.parts_task(found, work, [*arrays, *memory])
-    assert task is not None, "the caller has seen that there is a C compiler"
+    assert task is not None, "the caller has seen that the library is there"
     return memory, places, task
 
 
@@ -121,6 +124,7 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     lead = out.shape[:-2]
     if team.library() is None or not (out.size and a.size):
         return None
+    # A broadcast axis has the stride 0, so heads that share a factor read the same memory.
     arrays = (*(np.broadcast_to(x, (*lead, *x.shape[-2:])) for x in (a, b)), out)
     places = list(np.ndindex(lead))
     first = arrays[0][places[0]], arrays[1][places[0]], out[places[0]]
@@ -161,6 +165,7 @@ def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
 
 
 def _spans(size: int, count: int, unit: int) -> list[slice]:
+    # Whole vectors to each part: the edge of a part would be computed number by number.
     step = -(-size // (count * unit)) * unit
     return [slice(begin, min(begin + step, size)) for begin in range(0, size, step)]
 

@@ -1,7 +1,7 @@
-"""Softmax, cross entropy, normalisation, means and filling by C functions (library "native").
+"""Softmax, cross entropy, normalization, means and filling by C functions (library "native").
 
 Of small arrays they save less work than calls from Python: they stand in one list with their
-neighbours.
+neighbors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import team
+from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Kernel, lookup
 from ..loss.class_targets import reshaped
@@ -67,7 +67,7 @@ def _softmax_grad(logarithm: bool) -> Kernel:
 
 
 def _trailing(k: KernelArgs) -> tuple[int, int]:
-    """Rows and columns of what is normalised over its last axes."""
+    """Rows and columns of what is normalized over its last axes."""
     shape = k.shape("x")
     begin = k.attrs["begin_norm_axis"] % len(shape)
     return prod(shape[:begin]), prod(shape[begin:])
@@ -77,14 +77,14 @@ def _norm(stats: tuple[str, ...]) -> Kernel:
     """layer_norm, with a mean, or rms_norm, without."""
 
     def kernel(k: KernelArgs) -> Call | None:
-        x, out, scale, centred = k["x"], k["out"], k.get("scale"), len(stats) > 1
-        bias = k.get("bias") if centred else None
+        x, out, scale, centered = k["x"], k["out"], k.get("scale"), len(stats) > 1
+        bias = k.get("bias") if centered else None
         found = [k.get(slot) for slot in stats]
         if not x.size or not rows.suits(x.dtype, x, out, scale, bias, *found):
             return None
-        mean = found[0] if centred else None
+        mean = found[0] if centered else None
         arguments = [*_trailing(k), x, out, scale, bias, mean, found[-1]]
-        arguments += [float(k.attrs["epsilon"]), int(centred)]
+        arguments += [float(k.attrs["epsilon"]), int(centered)]
         return rows.call(rows.task("norm", x.dtype, arguments, _NORM * x.size))
 
     return kernel
@@ -93,10 +93,10 @@ def _norm(stats: tuple[str, ...]) -> Kernel:
 def _norm_grad(stats: tuple[str, ...]) -> Kernel:
     def kernel(k: KernelArgs) -> Call | None:
         x, grad, x_grad, scale = k["x"], k["out_grad"], k.get("x_grad"), k.get("scale")
-        centred = len(stats) > 1
+        centered = len(stats) > 1
         scale_grad = k.get("scale_grad")
-        bias_grad = k.get("bias_grad") if centred else None
-        mean, inverse = k[stats[0]] if centred else None, k[stats[-1]]
+        bias_grad = k.get("bias_grad") if centered else None
+        mean, inverse = k[stats[0]] if centered else None, k[stats[-1]]
         arrays = x, grad, x_grad, scale, scale_grad, bias_grad, mean, inverse
         if not x.size or not rows.suits(x.dtype, *arrays):
             return None
@@ -140,10 +140,12 @@ def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) 
     arguments += [k.attrs["ignore_index"], 0]
     task = rows.task(name, first.dtype, arguments, work * first.size)
     argument, _ = task.memory
+    # C cannot raise: it marks a bad label, and the check finds its place and name.
     mark = argument[-1:]
 
     def check() -> None:
         if mark[0]:
+            # Cleared before the error, as the next run must not see it.
             mark[0] = 0
             labels.check()  # raises an error that names the label
 
@@ -152,6 +154,7 @@ def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) 
 
 def _mean(k: KernelArgs) -> Call | None:
     x, out = k["x"], k["out"]
+    # A larger mean is shared between threads by the reduction's own kernel.
     if not 0 < x.size <= _FEW or not rows.suits(x.dtype, x, out):
         return None
     return rows.call(rows.task("mean", x.dtype, [x.size, x, out], x.size))
@@ -171,7 +174,7 @@ def _fill(k: KernelArgs) -> Call | None:
 
 def _filled(out: Any, factor: float, other: Any) -> Call | None:
     """A call that makes all elements of a small array `factor`, times the number in `other`."""
-    if not 0 < out.size <= _FEW or out.dtype.name not in rows.TYPES:
+    if not 0 < out.size <= _FEW or out.dtype.name not in native.C_TYPES:
         return None
     if not rows.suits(out.dtype, out, other):
         return None

@@ -6,12 +6,17 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.backend import address
-from ...framework.ir.kernel_args import Call
+from ...framework.ir.kernel_args import Call, KernelArgs
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """A call for the products of two stacks of matrices, whose leading axes broadcast."""
     return partial(xp.matmul, a, b, out=out)
+
+
+def in_one_piece(k: KernelArgs, array: Any) -> Any:
+    """An array itself where it is contiguous, else scratch memory like it."""
+    return array if array.flags.c_contiguous else k.scratch(array.shape, array.dtype)
 
 
 def same_memory(a: Any, b: Any) -> bool:
@@ -47,12 +52,14 @@ def reducing(xp: Any, source: Any, target: Any) -> Call | None:
         for axis in range(source.ndim)
         if axis < extra or (target.shape[axis - extra] == 1 and source.shape[axis] != 1)
     )
+    # Without the summed axes, so that one `sum` serves operands of size 1 there and those without.
     index = (0 if axis + extra in axes else slice(None) for axis in range(target.ndim))
     reduced = target[(*index, ...)]  # the ellipsis makes it a view even where no axis is left
     leading = axes == tuple(range(len(axes)))
     packed = source.flags.c_contiguous and reduced.flags.c_contiguous
     if leading and packed and source.size and reduced.ndim:
         rows = source.reshape(-1, reduced.size)
+        # Made while binding, so that a call is the product alone.
         ones = xp.ones(len(rows), source.dtype)
         return partial(xp.dot, ones, rows, out=reduced.reshape(-1))
     return partial(source.sum, axis=axes, out=reduced)

@@ -23,7 +23,7 @@ def derived_kernel(k: KernelArgs) -> Call:
     Operands broadcast as in NumPy.
     """
     results = _results(k)
-    return in_order(*_calls(k, k.op.entry.scalar, results))
+    return in_order(*_calls(k, k.op.entry.expressions, results))
 
 
 def summed_back_kernel(k: KernelArgs) -> Call:
@@ -32,8 +32,11 @@ def summed_back_kernel(k: KernelArgs) -> Call:
     A gradient of the result's shape is summed back to the shape of the operand. `x_grad` may have
     the memory of out_grad, so the expressions name it last.
     """
-    results, scalar = _results(k), k.op.entry.scalar
+    results = _results(k)
+    scalar = k.op.entry.expressions
     shape = k["out_grad"].shape
+    # No operand was broadcast, as in most nets: one plan for all gradients shares what they have in
+    # common.
     if all(target.shape == shape for target in results.values()):
         return in_order(*_calls(k, scalar, results))
     calls: list[Call | None] = []
@@ -54,7 +57,7 @@ def summed_back_kernel(k: KernelArgs) -> Call:
 
 def _results(k: KernelArgs) -> dict[str, Any]:
     """Arrays of the outputs that somebody needs."""
-    arrays = {slot: k.get(slot) for slot in k.op.entry.scalar}
+    arrays = {slot: k.get(slot) for slot in k.op.entry.expressions}
     return {slot: array for slot, array in arrays.items() if array is not None}
 
 
@@ -62,13 +65,14 @@ def _calls(k: KernelArgs, scalar: Mapping[str, str], results: Mapping[str, Any])
     inputs, attrs = k.op.inputs, k.attrs
     texts = tuple(scalar.items())
     named, summed = _roles(texts, tuple(inputs), tuple(attrs))
+    # As tuples, since plans are cached by them: equal operators share one plan.
     numbers = tuple((name, float(attrs[name] if name in attrs else ABSENT[name])) for name in named)
     counts = tuple((slot, len(inputs[slot])) for slot in summed)
     plan = array_plan(texts, tuple(results), numbers, counts)
-    given = {name: k[name] for name in plan.reads if name in inputs}
+    arrays = {name: k[name] for name in plan.reads if name in inputs}
     for slot in summed:
-        given.update((part_name(slot, i), array) for i, array in enumerate(k.list(slot)))
-    return array_calls(k, plan, given, results)
+        arrays.update((part_name(slot, i), array) for i, array in enumerate(k.list(slot)))
+    return array_calls(k, plan, arrays, results)
 
 
 @lru_cache(maxsize=1024)

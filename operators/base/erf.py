@@ -126,7 +126,9 @@ def erf_call(k: ArrayHost, x: Any, out: Any) -> Call:
     coefficients = _ERF_LONG if x.dtype.itemsize == 8 else _ERF_SHORT
     return in_order(
         erfc_call(k, x, far),
+        # Near 0 this difference cancels, which is why a polynomial of its own serves there.
         partial(xp.subtract, real(1), far, far),
+        # Clamped to where the polynomial was fitted; what lies outside takes `far` below.
         partial(xp.minimum, x, real(1), out=inner),
         partial(xp.maximum, inner, real(-1), out=inner),
         partial(xp.not_equal, x, inner, outside),

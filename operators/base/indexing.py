@@ -30,6 +30,7 @@ def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Ca
     ids = k[slot]
     checked, least = (ids, 0) if counted is None else (counted, -bound)
     bits = 8 * checked.dtype.itemsize
+    # Of narrow signed ids all from half of the unsigned range on are negative ones.
     limit = min(bound, 1 << (bits - 1)) if checked.dtype.kind == "i" else bound
     greatest = checked.view(f"u{checked.dtype.itemsize}").max
 
@@ -45,9 +46,12 @@ def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Ca
 def counted_from_front(k: KernelArgs, ids: Any, bound: int) -> tuple[Any, Call]:
     """An array of int64, and the call that fills it: ids, plus `bound` where they are below 0."""
     counted, below = k.scratch(ids.shape, np.int64), k.scratch(ids.shape, bool)
-    xp, zero, size = k.xp, ids.dtype.type(0), np.int64(bound)
+    xp = k.xp
+    zero = ids.dtype.type(0)
+    size = np.int64(bound)
 
     def run() -> None:
+        # Added up in int64: narrow ids plus `bound` could overflow.
         xp.less(ids, zero, below)
         xp.multiply(below, size, counted)
         xp.add(counted, ids, counted)

@@ -53,7 +53,9 @@ def average_parameters_shape(s: ShapeArgs) -> None:
 
 @average_parameters.kernel
 def average_parameters_kernel(k: KernelArgs) -> Call:
-    average, due = _Average(k), is_due(k)
+    average = _Average(k)
+    due = is_due(k)
+    # Outputs are new variables unless the plan put them in place: other steps must fill them, too.
     keep = _keeping(k, "param", "param_out")
 
     def run() -> None:
@@ -105,11 +107,12 @@ equal on all ranks, and `delta` as zeros. In other steps everything stays.""",
 
 @block_momentum.shape_rule
 def block_momentum_shape(s: ShapeArgs) -> None:
-    dtype, specs = one_dtype(s, "param", floats=True), s.specs("param")
+    dtype = one_dtype(s, "param", floats=True)
+    specs = s.specs("param")
     for slot in ("model", "delta"):
-        given = s.specs(slot)
-        s.same(f"the numbers of param and {slot}", len(specs), len(given))
-        for (shape, _), (other, own) in zip(specs, given, strict=True):
+        own_specs = s.specs(slot)
+        s.same(f"the numbers of param and {slot}", len(specs), len(own_specs))
+        for (shape, _), (other, own) in zip(specs, own_specs, strict=True):
             s.same_shape(f"param and {slot}", shape, other)
             if own != dtype:
                 s.fail(f"{slot} wants the dtype of param, {dtype}, and has {own}")
@@ -121,11 +124,13 @@ def block_momentum_shape(s: ShapeArgs) -> None:
 
 @block_momentum.kernel
 def block_momentum_kernel(k: KernelArgs) -> Call:
-    average, due = _Average(k), is_due(k)
+    average = _Average(k)
+    due = is_due(k)
     keep = in_order(*(_keeping(k, slot, f"{slot}_out") for slot in ("param", "model", "delta")))
     slots = ("model", "delta", "param_out", "model_out", "delta_out")
     arrays = list(zip(*(k.list(slot) for slot in slots), strict=True))
     momentum, rate = k.attrs["momentum"], k.attrs["rate"]
+    # Without Nesterov the block began at the model itself.
     ahead = momentum if k.attrs["nesterov"] else 0.0
 
     def run() -> None:
@@ -137,7 +142,9 @@ def block_momentum_kernel(k: KernelArgs) -> Call:
             average.parts, arrays, strict=True
         ):
             real = mean.dtype.type
+            # The block began ahead by the momentum, which is no gain of its own.
             gained = mean - (model + real(ahead) * delta)
+            # New arrays, and outputs written last: they may be the memory of the inputs.
             change = real(momentum) * delta + real(rate) * gained
             new = model + change
             for out, value in ((delta_out, change), (model_out, new)):
@@ -157,14 +164,17 @@ class _Average:
     """
 
     def __init__(self, k: KernelArgs) -> None:
-        self._ranks, self._share = ranks_of(k), share_of(k)
+        self._ranks = ranks_of(k)
+        self._share = share_of(k)
         self._bucket = Bucket(k, "param", "param_out")
         self.parts = split(self._bucket.flat, k.list("param"))
 
     def __call__(self) -> None:
         if self._bucket.pack is not None:
             self._bucket.pack()
-        others, flat = self._ranks(), self._bucket.flat
+        others = self._ranks()
+        flat = self._bucket.flat
+        # Before the sum, as shares differ between ranks; a plain mean is divided once, after it.
         if self._share is not None:
             scale(flat, self._share(others))
         others.all_reduce(flat)

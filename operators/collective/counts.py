@@ -37,6 +37,7 @@ def element_count_kernel(k: KernelArgs) -> Call:
     each = count(shape[mask.ndim :])
 
     def run() -> None:
+        # float64, as counts of many ranks are added up: float32 is exact to 2^24 only.
         out[...] = mask.sum(dtype="float64") * each
 
     return run

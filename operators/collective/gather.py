@@ -48,7 +48,10 @@ def all_gather_shape(s: ShapeArgs) -> None:
 
 @all_gather.kernel
 def all_gather_kernel(k: KernelArgs) -> Call:
-    ranks, x, out = ranks_of(k), k["x"], k["out"]
+    ranks = ranks_of(k)
+    x = k["x"]
+    out = k["out"]
+    # The number of ranks is an attribute, so that the shape is known before a run.
     parts = out.reshape(k.attrs["ranks"], *x.shape)
 
     def run() -> None:
@@ -61,12 +64,16 @@ def all_gather_kernel(k: KernelArgs) -> Call:
 
 @all_gather.backward("x")
 def all_gather_grad_kernel(k: KernelArgs) -> Call:
-    ranks, grad, x_grad = ranks_of(k), k["out_grad"], k["x_grad"]
+    ranks = ranks_of(k)
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     shape = k.attrs["ranks"], *x_grad.shape
 
     def run() -> None:
         others = ranks()
         _check_size(k, others.size)
+        # A copy: the sum replaces what it is given, and the gradient may be read by others.
+        # Of the sum only the own part is kept: communicators have no reduce-scatter.
         whole = grad.reshape(-1).copy()
         others.all_reduce(whole)
         copy_into(x_grad, whole.reshape(shape)[others.rank])
@@ -132,7 +139,9 @@ def all_gather_rows_shape(s: ShapeArgs) -> None:
 
 @all_gather_rows.kernel
 def all_gather_rows_kernel(k: KernelArgs) -> Call:
-    ranks, share, mean = ranks_of(k), share_of(k), k.attrs["mode"] == "mean"
+    ranks = ranks_of(k)
+    share = share_of(k)
+    mean = k.attrs["mode"] == "mean"
     x, rows, out, rows_out = k["x"], k["rows"], k["out"], k["rows_out"]
 
     def run() -> None:
@@ -143,19 +152,24 @@ def all_gather_rows_kernel(k: KernelArgs) -> Call:
         # On the host: numbers of rows decide about memory, and the parts come from there.
         ids, values = merge_rows(np, to_host(rows), to_host(x))
         if factor == 0:
+            # No rows at all: rows of NaN times 0 would stay NaN.
             ids, values = ids[:0], values[:0]
         elif factor != 1:
             values = values * values.dtype.type(factor)
         numbers = others.all_gather_rows(ids)
         parts = others.all_gather_rows(values)
-        found = np.unique(np.concatenate(numbers))
-        if len(found) > len(rows_out):
-            raise RanksError(k.describe(f"the ranks have {len(found)} rows, most={len(rows_out)}"))
-        sums = np.zeros((len(found), *values.shape[1:]), values.dtype)
+        # Sorted on every rank alike, so that all ranks hold the rows in the same order.
+        union = np.unique(np.concatenate(numbers))
+        # The memory was laid out before the numbers were known.
+        if len(union) > len(rows_out):
+            raise RanksError(k.describe(f"the ranks have {len(union)} rows, most={len(rows_out)}"))
+        # Every rank adds all parts, in the order of ranks: the same bits everywhere.
+        sums = np.zeros((len(union), *values.shape[1:]), values.dtype)
         for own, part in zip(numbers, parts, strict=True):
-            sums[np.searchsorted(found, own)] += part  # no number comes twice
-        count = len(found)
-        rows_out[:count], rows_out[count:] = k.xp.asarray(found.astype(rows_out.dtype)), -1
+            sums[np.searchsorted(union, own)] += part  # no number comes twice
+        count = len(union)
+        # The result has memory for `most` rows; what is left of it says "nothing".
+        rows_out[:count], rows_out[count:] = k.xp.asarray(union.astype(rows_out.dtype)), -1
         out[:count], out[count:] = k.xp.asarray(sums), 0
 
     return run
@@ -197,7 +211,9 @@ def broadcast_shape(s: ShapeArgs) -> None:
 
 @broadcast.kernel
 def broadcast_kernel(k: KernelArgs) -> Call:
-    ranks, root, bucket = ranks_of(k), k.attrs["root"], Bucket(k, "x", "out")
+    ranks = ranks_of(k)
+    root = k.attrs["root"]
+    bucket = Bucket(k, "x", "out")
 
     def run() -> None:
         if bucket.pack is not None:
@@ -211,13 +227,17 @@ def broadcast_kernel(k: KernelArgs) -> Call:
 
 @broadcast.backward("x")
 def broadcast_grad_kernel(k: KernelArgs) -> Call:
-    ranks, root, bucket = ranks_of(k), k.attrs["root"], Bucket(k, "out_grad", "x_grad")
+    ranks = ranks_of(k)
+    root = k.attrs["root"]
+    bucket = Bucket(k, "out_grad", "x_grad")
 
     def run() -> None:
         if bucket.pack is not None:
             bucket.pack()
         others = ranks()
         others.all_reduce(bucket.flat)
+        # All ranks take part in the sum, as each must make the same exchanges, though only one
+        # keeps it.
         if others.rank != root:
             bucket.flat.fill(0)
         if bucket.unpack is not None:

@@ -36,15 +36,16 @@ PERIOD = AttrSpec("period", "int", "run where `step` is a multiple of it", 1, mi
 
 def ranks_of(k: KernelArgs) -> Callable[[], Communicator]:
     """A function that gives the communicator of the run under way, told which operator asks."""
+    # Asked in each run: a kernel is bound once, and runs in contexts with other communicators.
     state, title = k.state, k.op.title()
 
     def get() -> Communicator:
         context = state.context
-        found = None if context is None else context.communicator
-        if found is None:
+        ranks = None if context is None else context.communicator
+        if ranks is None:
             return _ALONE
-        found.operator = title
-        return found
+        ranks.operator = title
+        return ranks
 
     return get
 
@@ -97,12 +98,15 @@ def share_of(k: KernelArgs) -> Callable[[Communicator], float] | None:
 
     def find(ranks: Communicator) -> float:
         own = float(to_host(weight))
+        # Written so that NaN is refused, too.
         if not 0 <= own < np.inf:
             raise RanksError(k.describe(f"the weight of rank {ranks.rank} is {own}"))
         if total is None:
+            # float64: sums of sample counts stay exact.
             whole = np.array([own])
             ranks.all_reduce(whole)
         else:
+            # A caller who knows the sum spares an exchange for each bucket.
             whole = to_host(total).reshape(1)
         return own / float(whole[0]) if whole[0] > 0 else 1 / ranks.size
 
@@ -112,7 +116,9 @@ def share_of(k: KernelArgs) -> Callable[[Communicator], float] | None:
 def scale(array: Any, factor: float) -> None:
     """array *= factor; a factor of 0 makes zeros of NaN and infinities, too."""
     if factor == 0:
+        # Not a product, which would keep NaN: a rank without samples must not spoil the sum.
         array.fill(0)
+    # A factor of 1 (one rank alone) costs no pass.
     elif factor != 1:
         array *= array.dtype.type(factor)
 
@@ -122,6 +128,7 @@ def is_due(k: KernelArgs) -> Callable[[], bool]:
     step, period = k.get("step"), k.attrs["period"]
     if step is None:
         return lambda: True
+    # Every rank counts the same steps, so all of them exchange or none does.
     return lambda: int(to_host(step)) % period == 0
 
 
@@ -138,10 +145,13 @@ class Bucket:
     def __init__(self, k: KernelArgs, source: str, target: str) -> None:
         xp = k.xp
         arrays, outs = k.list(source), k.list(target)
+        # Outputs that are not wanted (None) hinder nothing.
         in_place = all(
             out is None or same_memory(array, out) for array, out in zip(arrays, outs, strict=True)
         )
-        dtype, half = wide(arrays[0].dtype), arrays[0].dtype in HALVES
+        # Sums of halves over many ranks would lose digits or overflow.
+        dtype = wide(arrays[0].dtype)
+        half = arrays[0].dtype in HALVES
         self.flat: Any = None
         self.pack: Call | None = None
         self.unpack: Call | None = None
@@ -161,7 +171,8 @@ class Bucket:
 
 def split(flat: Any, like: Sequence[Any]) -> list[Any]:
     """Views of a flat array in the shapes of others, one after the other."""
-    views, end = [], 0
+    views = []
+    end = 0
     for array in like:
         views.append(flat[end : end + array.size].reshape(array.shape))
         end += array.size
@@ -171,5 +182,6 @@ def split(flat: Any, like: Sequence[Any]) -> list[Any]:
 def unpacking(xp: Any, flat: Any, outs: Sequence[Any], like: Sequence[Any]) -> Call:
     """A call that copies a flat array to the outputs that somebody needs."""
     parts = split(flat, like)
+    # Back to halves where they were widened for the way, hence the unsafe cast.
     pairs = [(part, out) for part, out in zip(parts, outs, strict=True) if out is not None]
     return in_order(*(partial(xp.copyto, out, part, casting="unsafe") for part, out in pairs))

@@ -64,7 +64,9 @@ def all_reduce_shape(s: ShapeArgs) -> None:
 
 @all_reduce.kernel
 def all_reduce_kernel(k: KernelArgs) -> Call:
-    ranks, share, bucket = ranks_of(k), share_of(k), Bucket(k, "x", "out")
+    ranks = ranks_of(k)
+    share = share_of(k)
+    bucket = Bucket(k, "x", "out")
     mean = k.attrs["mode"] == "mean"
 
     def run() -> None:
@@ -72,6 +74,7 @@ def all_reduce_kernel(k: KernelArgs) -> Call:
             bucket.pack()
         others = ranks()
         if share is not None:
+            # Each rank has a weight of its own, so it counts before the sum.
             scale(bucket.flat, share(others))
         others.all_reduce(bucket.flat)
         if mean:
@@ -84,7 +87,9 @@ def all_reduce_kernel(k: KernelArgs) -> Call:
 
 @all_reduce.backward("x")
 def all_reduce_grad_kernel(k: KernelArgs) -> Call:
-    ranks, share, bucket = ranks_of(k), share_of(k), Bucket(k, "out_grad", "x_grad")
+    ranks = ranks_of(k)
+    share = share_of(k)
+    bucket = Bucket(k, "out_grad", "x_grad")
     mean = k.attrs["mode"] == "mean"
 
     def factor(others: Communicator) -> float:
@@ -96,6 +101,7 @@ def all_reduce_grad_kernel(k: KernelArgs) -> Call:
         if bucket.pack is not None:
             bucket.pack()
         others = ranks()
+        # Transposed: the gradients of all ranks are summed, and then the own share is the factor.
         by = factor(others)
         others.all_reduce(bucket.flat)
         scale(bucket.flat, by)
@@ -138,7 +144,9 @@ def all_reduce_start_shape(s: ShapeArgs) -> None:
 
 @all_reduce_start.kernel
 def all_reduce_start_kernel(k: KernelArgs) -> Call:
-    ranks, share, bucket = ranks_of(k), share_of(k), Bucket(k, "x", "lent")
+    ranks = ranks_of(k)
+    share = share_of(k)
+    bucket = Bucket(k, "x", "lent")
     ticket = k["ticket"]
 
     def run() -> None:
@@ -147,6 +155,8 @@ def all_reduce_start_kernel(k: KernelArgs) -> Call:
         others = ranks()
         if share is not None:
             scale(bucket.flat, share(others))
+        # A variable holds numbers only: the communicator keeps the request and its array, and the
+        # ticket names them.
         ticket.fill(others.keep(others.start_all_reduce(bucket.flat), bucket.flat))
 
     return run
@@ -179,8 +189,12 @@ def all_reduce_wait_shape(s: ShapeArgs) -> None:
 
 @all_reduce_wait.kernel
 def all_reduce_wait_kernel(k: KernelArgs) -> Call:
-    ranks, ticket, outs = ranks_of(k), k["ticket"], k.list("out")
+    ranks = ranks_of(k)
+    ticket = k["ticket"]
+    outs = k.list("out")
     mean = k.attrs["mode"] == "mean"
+    # The plan may have laid the outputs into the memory that is summed; then they are there
+    # already.
     own = [address(out) for out in outs if out is not None and out.size][:1]
 
     def run() -> None:

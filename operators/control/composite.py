@@ -19,10 +19,9 @@ from ...framework.ir.desc import (
     enum_name,
     make_op,
 )
-from ...framework.ir.infer import infer_specs
 from ...framework.ir.names import SUM_OP, inner_name
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
-from ...framework.ir.operation import Operator, expand_op
+from ...framework.ir.operation import Operator
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ..linear.matmul import NUM_FLATTEN_DIMS, affine_shape
 
@@ -65,26 +64,28 @@ def fc_expansion(desc: OpNode) -> list[OpNode]:
     linear = inner_name(out, "LINEAR") if activation else out
     attrs = {"num_flatten_dims": op.attrs["num_flatten_dims"]}
     products = [inner_name(out, f"PRODUCT{i}") for i in range(len(xs))] if len(xs) > 1 else [linear]
-    made = []
+    ops = []
     for x, w, product in zip(xs, ws, products, strict=True):
-        bias = op.inputs.get("b", ()) if not made else ()
-        made.append(make_op("affine", {"x": x, "w": w, "b": bias}, {"out": product}, attrs))
+        # With the first product alone: each of them would add it otherwise.
+        bias = op.inputs.get("b", ()) if not ops else ()
+        ops.append(make_op("affine", {"x": x, "w": w, "b": bias}, {"out": product}, attrs))
     if len(products) > 1:
-        made.append(make_op(SUM_OP, {"x": products}, {"out": linear}))
+        ops.append(make_op(SUM_OP, {"x": products}, {"out": linear}))
     if activation:
-        _check_activation(op, activation)
-        made.append(make_op(activation, {"x": linear}, {"out": out}))
-    return made
+        check_activation(op, activation)
+        ops.append(make_op(activation, {"x": linear}, {"out": out}))
+    return ops
 
 
-def _check_activation(op: Operator, activation: str) -> None:
+def check_activation(op: Operator, activation: str) -> None:
+    """Refuse an activation that is no operator from x to out."""
     entry = lookup(activation, op.title())
     wanted = [slot.name for slot in entry.inputs if not slot.optional]
-    given = [slot.name for slot in entry.outputs if not (slot.optional or slot.intermediate)]
-    if wanted != ["x"] or given != ["out"]:
+    results = [slot.name for slot in entry.outputs if not (slot.optional or slot.intermediate)]
+    if wanted != ["x"] or results != ["out"]:
         raise AttributeTypeError(
             f"{op.title()}: activation={activation!r} is no operator from x to out: it takes"
-            f" {', '.join(wanted) or 'nothing'} and gives {', '.join(given) or 'nothing'}"
+            f" {', '.join(wanted) or 'nothing'} and gives {', '.join(results) or 'nothing'}"
         )
 
 
@@ -110,19 +111,6 @@ net = operator(
 )
 
 
-@net.shape_rule
-def net_shape(s: ShapeArgs) -> None:
-    known = {}
-    for slot in ("inputs", "parameters"):
-        known |= dict(zip(s.op.inputs.get(slot, ()), s.specs(slot), strict=True))
-    specs = infer_specs([Operator(op) for op in _expanded(s.op)], known, {})
-    s.set("outputs", *(specs[name] for name in s.op.outputs["outputs"]))
-
-
-def _expanded(op: OperatorView) -> list[OpNode]:
-    return [plain for inner in _inner_ops(op) for plain in expand_op(inner)]
-
-
 @net.expansion
 def net_expansion(desc: OpNode) -> list[OpNode]:
     return _inner_ops(Operator(desc))
@@ -132,8 +120,9 @@ def _inner_ops(op: OperatorView) -> list[OpNode]:
     """The inner net's operators over outer names."""
     inner = op.attrs["net"]
     names = _Names(op, inner)
-    made = []
+    ops = []
     for desc in inner.ops:
+        # Gradients and updates are made of the outer net, once the inner operators are part of it.
         if desc.role != FORWARD:
             names.refuse(f"holds the {enum_name(ROLE_NAMES, desc.role)} operator {desc.type}")
         reads, writes = desc.input_names(), desc.output_names()
@@ -141,11 +130,11 @@ def _inner_ops(op: OperatorView) -> list[OpNode]:
             names.read(name, desc)
         for name in writes:
             names.write(name, desc)
-        made.append(desc.renamed({name: names.outer(name) for name in (*reads, *writes)}))
+        ops.append(desc.renamed({name: names.outer(name) for name in (*reads, *writes)}))
     for name in op.attrs["output_names"]:
         if name not in names.written:
             names.refuse(f"does not write {name!r} of output_names", VariableError)
-    return made
+    return ops
 
 
 class _Names:
@@ -166,10 +155,10 @@ class _Names:
         for var in inner.vars:
             self._check_declaration(var)
 
-    def _pair(self, slot: str, given: Any) -> dict[str, str]:
+    def _pair(self, slot: str, slots: Any) -> dict[str, str]:
         attr = f"{slot[:-1]}_names"
         inner: Sequence[str] = self.op.attrs[attr]
-        outer: Sequence[str] = given.get(slot, ())
+        outer: Sequence[str] = slots.get(slot, ())
         if len(inner) != len(outer):
             self.fail(f"{len(inner)} {attr} want as many {slot}, not {len(outer)}", SlotError)
         if len(set(inner)) < len(inner):
@@ -200,6 +189,7 @@ class _Names:
 
     def write(self, name: str, desc: OpNode) -> None:
         if name in self.inputs:
+            # It goes by its outer name, so the outer net's variable would change.
             self.refuse(f"overwrites its input {name!r} in {desc.type}", VariableError)
         if name in self.own:
             self.read(name, desc)

@@ -18,14 +18,17 @@ LINK_GRADS = tuple(
 def check_links(s: ShapeArgs, title: str, **links: int) -> None:
     """Refuse slots that have not as many variables as the net has links there."""
     for slot, wanted in links.items():
-        given = s.op.inputs.get(slot) or s.op.outputs.get(slot, ())
-        if len(given) != wanted:
-            s.fail(f"{title}: {wanted} links want as many variables in {slot!r}, not {len(given)}")
+        variables = s.op.inputs.get(slot) or s.op.outputs.get(slot, ())
+        if len(variables) != wanted:
+            s.fail(
+                f"{title}: {wanted} links want as many variables in {slot!r}, not {len(variables)}"
+            )
 
 
 def link_grad_shapes(s: ShapeArgs) -> None:
     """Shape rule: each gradient is like the variable that it belongs to."""
     for slot in LINKS:
+        # Not strict: a slot of gradients is empty where none of them is wanted.
         for source, name in zip(
             s.op.inputs.get(slot, ()), s.op.outputs.get(f"{slot}_grad", ()), strict=False
         ):

@@ -26,7 +26,7 @@ from ...framework.loops.recurrent.links import (
     plain_schedule,
 )
 from ...framework.loops.recurrent.net import RecurrentGradientProgram, make_program
-from ...framework.runtime.executor import frame_of
+from ...framework.runtime.binding import frame_of
 from .nets import LINK_GRADS, check_links, link_grad_shapes
 
 recurrent = operator(
@@ -101,10 +101,12 @@ def _step_of(s: ShapeArgs) -> StepNet:
 @recurrent.shape_rule
 def recurrent_shape(s: ShapeArgs) -> None:
     step = _step_of(s)
+    # A placeholder: the variable holds the scopes of the steps, and no array.
     s.set("steps", ((0,), np.bool_))
     s.set_offsets("steps", ())
     names = s.op.inputs["x"]
     offsets = [s.input_offsets(name) for name in names]
+    # Offsets come with data: while a net is built there are none.
     if offsets[0] is None:
         _infer_while_building(s, step)
         return
@@ -124,19 +126,21 @@ def recurrent_shape(s: ShapeArgs) -> None:
     ]
     known = _Known(step, s, tracks, statics, memories)
     if len(levels[0]) > 1 or any(len(one) > 1 for one in levels) or _tracked(statics):
+        # Lengths of inner sequences differ from step to step, and shapes may follow from them.
         steps = list(range(schedule.steps))
     else:  # steps of one size are alike; shapes are linear in between
         steps = [0, schedule.steps - 1] if schedule.steps else []
-    found = [known.infer(step_index, int(schedule.sizes[step_index])) for step_index in steps]
-    specs, inner = found[0] if found else known.infer_empty()
+    inferred = [known.infer(step_index, int(schedule.sizes[step_index])) for step_index in steps]
+    specs, inner = inferred[0] if inferred else known.infer_empty()
     for name, link in zip(s.op.outputs.get("out", ()), step.outputs, strict=True):
-        own = [offsets.get(link, ()) for _, offsets in found]
+        own = [offsets.get(link, ()) for _, offsets in inferred]
         shape, dtype = specs[link]
         if own and own[0]:
-            lengths = sum(one[link][0][0] for one, _ in found)
+            lengths = sum(one[link][0][0] for one, _ in inferred)
             full = outer_levels(schedule, outer, own)
         else:
-            lengths, full = int(outer[-1]), (outer,)
+            lengths = int(outer[-1])
+            full = (outer,)
         s.results[name] = ((lengths, *shape[1:]), dtype)
         s.result_offsets[name] = full
     s.set("final", *(_final_spec(step, memories, sequences)))
@@ -157,12 +161,13 @@ def _own_track(levels: Levels | None, outer: np.ndarray, schedule: Any) -> Any:
 
 
 def _final_spec(step: StepNet, memories: list[ArraySpec], rows: int) -> list[ArraySpec]:
-    found = sorted(
+    # In the order of the slot, which may be another than that of the memories.
+    numbered = sorted(
         (memory.final, ((rows, *row), dtype))
         for memory, (row, dtype) in zip(step.memories, memories, strict=True)
         if memory.final >= 0
     )
-    return [spec for _, spec in found]
+    return [spec for _, spec in numbered]
 
 
 def _outer_offsets(s: ShapeArgs, step: StepNet, names: Any, levels: list[Levels]) -> np.ndarray:
@@ -230,8 +235,12 @@ class _Known:
     def __init__(
         self, step: StepNet, s: ShapeArgs, tracks: Any, statics: Any, memories: list[ArraySpec]
     ) -> None:
-        self.step, self.tracks, self.statics, self.memories = step, tracks, statics, memories
-        self.inputs, self.static_specs = s.specs("x"), s.specs("static")
+        self.step = step
+        self.tracks = tracks
+        self.statics = statics
+        self.memories = memories
+        self.inputs = s.specs("x")
+        self.static_specs = s.specs("static")
 
     def infer(self, number: int, size: int) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
         """Shapes and offsets of everything in step `number`."""
@@ -301,6 +310,7 @@ def recurrent_kernel(k: KernelArgs) -> Any:
             sums=k.list("sum"),
             sum_tracks=[None] * len(step.sums),
             steps=None if saved_in is None else (scope.find(saved_in) or scope.var(saved_in)),
+            # If the steps outlive the plan, their readers are not known and every value is kept.
             to_save=None if saving.everything else _gradient_reads(saving.readers),
         )
     )

@@ -132,10 +132,12 @@ def recursive_shape(s: ShapeArgs) -> None:
     outs = (specs.node[name] for name in tree.outputs)
     s.set("out", *(((nodes, *shape[1:]), dtype) for shape, dtype in outs))
     s.set_offsets("out", levels)
+    # In the order of the slot, which may be another than that of the memories.
     held = sorted((memory.final, memory.state) for memory in tree.memories if memory.final >= 0)
     finals = (specs.node[state] for _, state in held)
     s.set("final", *(((trees, *shape[1:]), dtype) for shape, dtype in finals))
     s.set_offsets("final", ())
+    # One number, that of the run whose values the scope holds: the gradient refuses any other.
     s.set("steps", ((1,), np.int64))
     s.set_offsets("steps", ())
 
@@ -152,6 +154,7 @@ def _check_rows(s: ShapeArgs, tree: TreeNet, nodes: int, levels: Levels | None) 
                 s.fail(f"{tree.title}: {name!r} is a scalar, want a row for each node")
             s.same(f"{tree.title}: the rows of {parent!r} and {name!r}", nodes, shape[0])
             own = s.input_offsets(name)
+            # Plain rows fit any forest; only sequences of their own have to be its trees.
             if own and (not levels or not np.array_equal(own[-1], levels[0])):
                 s.fail(f"{tree.title}: {parent!r} and {name!r} hold trees of different sizes")
 

@@ -1,4 +1,4 @@
-"""Convolutions, poolings and local response normalisation over windows.
+"""Convolutions, poolings and local response normalization over windows.
 
 Registers operators; gives window arithmetic to CNTK's. May import base and linear.
 """

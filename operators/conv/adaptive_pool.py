@@ -31,6 +31,7 @@ _WINDOWS = (
 
 def _ends(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
     """The first place of each window, and the end of it."""
+    # In integers: a quotient of floats could miss a whole number.
     positions = np.arange(after)
     return positions * before // after, -(-(positions + 1) * before // after)
 
@@ -51,6 +52,7 @@ def _mean_map(before: int, after: int) -> AxisMap:
     start, end = _ends(before, after)
     sizes = end - start
     taps = np.arange(sizes.max())[:, None]
+    # Windows differ by one place in size: the short ones repeat a place with the weight 0.
     weights = np.where(taps < sizes, 1 / sizes, 0)
     return AxisMap.of(before, np.minimum(start + taps, before - 1), weights)
 
@@ -117,7 +119,8 @@ class _Pass:
 
 def _passes(x: Sequence[int], out: Sequence[int]) -> list[_Pass]:
     """The passes that change anything, in their order forward."""
-    shape, passes = tuple(x), []
+    shape = tuple(x)
+    passes = []
     for axis in range(len(x) - 1, 1, -1):
         after = (*shape[:axis], out[axis], *shape[axis + 1 :])
         if after != shape:
@@ -149,7 +152,8 @@ def _max_forward(k: KernelArgs) -> Call:
     passes = _passes(x.shape, out.shape)
     if not passes:
         return copying(k.xp, x, out) or in_order()
-    calls, current = [], x
+    calls = []
+    current = x
     for step, winner in zip(passes, _winners(k.get("index"), passes), strict=True):
         target = out if step is passes[-1] else k.scratch(step.after, x.dtype)
         calls.append(_max_pass(k, step, current, target, winner))
@@ -160,6 +164,7 @@ def _max_forward(k: KernelArgs) -> Call:
 def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any) -> Call:
     """target = maximum along one axis; winner = the tap it came from, the first of equal ones."""
     xp, (start, end) = k.xp, step.ends
+    # Short windows repeat their last place, which is not greater than itself and never wins again.
     taps = np.arange((end - start).max())[:, None]
     calls: list[Call | None] = []
     if winner is not None:
@@ -176,6 +181,8 @@ def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any)
             calls += [
                 partial(xp.greater, part, target, out=better),
                 partial(xp.multiply, better, winner.dtype.type(tap), out=number),
+                # Taps ascend, so the maximum keeps the last better one, and of equal ones the
+                # first.
                 partial(xp.maximum, winner, number, out=winner),
             ]
         calls.append(partial(xp.maximum, target, part, out=target))
@@ -187,7 +194,8 @@ def _max_backward(k: KernelArgs) -> Call:
     passes = _passes(x_grad.shape, grad.shape)
     if not passes:
         return copying(k.xp, grad, x_grad) or in_order()
-    calls, current = [], grad
+    calls = []
+    current = grad
     for step, winner in reversed(list(zip(passes, _winners(k["index"], passes), strict=True))):
         target = x_grad if step is passes[0] else k.scratch(step.before, grad.dtype)
         calls.append(_scatter(k, step, current, target, winner))
@@ -202,21 +210,22 @@ def _scatter(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any) 
     windows = np.repeat(np.arange(len(sizes)), sizes)
     taps = np.arange(len(windows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     table = Table.of(start[windows] + taps, windows, taps, step.before[step.axis])
+    # No tap is -1: a repeated place gets no gradient a second time.
     asked = np.where(table.present, table.value, -1)
     flags = k.scratch(step.before, bool)
-    given = k.scratch(step.before, source.dtype)
+    share = k.scratch(step.before, source.dtype)
     gradients = gathers(k, source, step.axis, table.index)
     winners = gathers(k, winner, step.axis, table.index)
     calls: list[Call | None] = []
     for number, ((take, part), (find, won)) in enumerate(zip(gradients, winners, strict=True)):
         tap = along(k, asked[number], step.axis, source.ndim, winner.dtype)
-        out = target if number == 0 else given
+        out = target if number == 0 else share
         calls += [
             take,
             find,
             partial(xp.equal, won, tap, out=flags),
             partial(xp.multiply, part, flags, out=out),
-            partial(xp.add, target, given, out=target) if number else None,
+            partial(xp.add, target, share, out=target) if number else None,
         ]
     return in_order(*calls)
 

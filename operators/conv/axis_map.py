@@ -38,6 +38,7 @@ class Table:
     @classmethod
     def of(cls, results: np.ndarray, places: np.ndarray, values: np.ndarray, count: int) -> Table:
         """The table of triples (result, place, value)."""
+        # Sorted by place, too: a sum has one order, whatever order the triples came in.
         order = np.lexsort((places, results))
         results, places, values = results[order], places[order], values[order]
         terms = np.bincount(results, minlength=count)
@@ -72,8 +73,11 @@ class AxisMap:
         """From the places [terms, after] and weights [terms, after] of all results."""
         after = index.shape[1]
         results = np.broadcast_to(np.arange(after), index.shape)
+        # Result and place as one number: taps that were clipped to the same edge are one, of the
+        # sum of their weights.
         keys, inverse = np.unique(results * before + index, return_inverse=True)
         totals = np.bincount(inverse.reshape(-1), np.ravel(weights), len(keys))
+        # Places of weight 0 go: an infinite one would make NaN of the product.
         kept = totals != 0
         return cls(before, after, keys[kept] // before, keys[kept] % before, totals[kept])
 
@@ -88,14 +92,14 @@ class AxisMap:
         A repetition shares the weight of the place that it repeats: 0 times infinity is NaN.
         """
         if transposed:
-            made = Table.of(self.places, self.results, self.weights, self.before)
+            table = Table.of(self.places, self.results, self.weights, self.before)
         else:
-            made = Table.of(self.results, self.places, self.weights, self.after)
-        absent = (~made.present).sum(0)
-        shared = made.value[0] / (absent + 1)
-        weights = np.where(made.present, made.value, shared)
+            table = Table.of(self.results, self.places, self.weights, self.after)
+        absent = (~table.present).sum(0)
+        shared = table.value[0] / (absent + 1)
+        weights = np.where(table.present, table.value, shared)
         weights[0] = shared
-        return Table(made.index, weights, made.present)
+        return Table(table.index, weights, table.present)
 
 
 def gathers(k: KernelArgs, x: Any, axis: int, index: np.ndarray) -> list[tuple[Call | None, Any]]:
@@ -104,6 +108,7 @@ def gathers(k: KernelArgs, x: Any, axis: int, index: np.ndarray) -> list[tuple[C
     Where the places are evenly spaced, it is a view and needs no call.
     """
     parts: list[tuple[Call | None, Any]] = []
+    # One memory for all lines that need any: each is used up before the next is taken.
     memory = None
     for places in index:
         step = int(places[1] - places[0]) if len(places) > 1 else 1
@@ -128,7 +133,8 @@ def along(k: KernelArgs, values: np.ndarray, axis: int, ndim: int, dtype: Any) -
 
 def _pass(k: KernelArgs, table: Table, x: Any, axis: int, out: Any) -> Call:
     """out = the map of x along one axis."""
-    xp, product = k.xp, None
+    xp = k.xp
+    product = None
     calls: list[Call | None] = []
     for number, (take, part) in enumerate(gathers(k, x, axis, table.index)):
         weight = along(k, table.value[number], axis, x.ndim, out.dtype)
@@ -158,12 +164,15 @@ def apply_maps(
     """
     first = x.ndim - len(maps)
     steps = [(first + n, m) for n, m in enumerate(maps) if not m.is_identity]
+    # Those that shrink come first, so that the others go over less.
     steps.sort(key=lambda step: step[1].after / max(step[1].before, 1))
     if transposed:
+        # The transpose of a product has its factors in the opposite order.
         steps.reverse()
     if not steps:
         return copying(k.xp, x, out) or in_order()
-    calls, current = [], x
+    calls = []
+    current = x
     for number, (axis, one) in enumerate(steps):
         size = one.before if transposed else one.after
         shape = (*current.shape[:axis], size, *current.shape[axis + 1 :])

@@ -46,6 +46,7 @@ def _rule(s: ShapeArgs) -> None:
         filters = s.same("the size of b and the filters of w", s.rank("b", 1)[0], filters)
     out = []
     for axis, size, more in zip(make_axes(s.attrs, w[2:], x[2:]), x[2:], extra, strict=True):
+        # From there on the size would be that of another input.
         if more and more >= max(axis.stride, axis.dilation):
             s.fail(
                 f"output_padding {more} is not below stride {axis.stride}"
@@ -66,16 +67,20 @@ def _correlation(k: KernelArgs, large: str, multiply: Any) -> Correlation:
 
 def bind_conv_transpose(k: KernelArgs, multiply: Any = stacked) -> Call:
     """Kernel of the family on top of products of stacks of matrices."""
-    plan, b, out = _correlation(k, "out", multiply), k.get("b"), k["out"]
+    plan = _correlation(k, "out", multiply)
+    b = k.get("b")
+    out = k["out"]
     bias = None
     if b is not None:
+        # The bias comes last: `make_large` writes `out` anew, however many taps meet at a place.
         bias = partial(k.xp.add, out, b.reshape(-1, *(1,) * (out.ndim - 2)), out=out)
     return in_order(plan.load_small(k["x"], edges=True), plan.make_large(k["w"], out), bias)
 
 
 def bind_conv_transpose_grad(k: KernelArgs, multiply: Any = stacked) -> Call:
     """Kernel of its gradient on top of products of stacks of matrices."""
-    plan, out_grad = _correlation(k, "out_grad", multiply), k["out_grad"]
+    plan = _correlation(k, "out_grad", multiply)
+    out_grad = k["out_grad"]
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
     calls = []
     if x_grad is not None or w_grad is not None:

@@ -56,7 +56,10 @@ class Correlation:
         multiply: Callable[..., Call] = stacked,
     ) -> None:
         self.multiply = partial(multiply, k.xp)
-        self.k, self.xp, self.dtype, self.groups = k, k.xp, dtype, groups
+        self.k = k
+        self.xp = k.xp
+        self.dtype = dtype
+        self.groups = groups
         self.lifted = len(axes) == 1  # [N, C, L] is worked on as [N, C, 1, L]
         unit = (1,) if self.lifted else ()
         self.axes = (Axis(1), *axes) if self.lifted else tuple(axes)
@@ -68,6 +71,7 @@ class Correlation:
         first = self.axes[0]
         self.kernel = tuple(axis.kernel for axis in self.axes)
         self.overlap = first.stride == 1 and first.dilation == 1
+        # Copies along a short row cost a call for a few numbers; along the batch they are longer.
         self.batch_last = self.small_dims[-1] < _SHORT_AXIS and self.batch >= self.small_dims[-1]
         self.positions = self.small_dims[0]
         self.row_count = self.positions + first.kernel - 1 if self.overlap else self.positions
@@ -113,6 +117,7 @@ class Correlation:
             (group, row, line, item),
         )
 
+    # These are made when first asked for: each direction needs some of them, and memory costs.
     @cached_property
     def _rows(self) -> tuple[Any, Any, Any]:
         """Rows as [G, R, taps*C/G, inner], as [G, R, taps, C/G, N, ...], and their windows."""
@@ -171,11 +176,13 @@ class Correlation:
         turn = None
         if self.batch_last and self.taps > 1:
             source = self._turned[1]
+            # Turned once: each tap would turn the whole image again.
             turn = copying(xp, by_rows, source)
         else:
             source = by_rows
         _, view, _ = self._rows
         copies = [copying(xp, there, here) for here, there in self._tap_views(view, source)]
+        # Without padding every place is written, and nothing need be cleared.
         clear = partial(view.fill, 0) if self._padded else None
         return in_order(clear, turn, *copies)
 
@@ -196,6 +203,7 @@ class Correlation:
         weights = self._weights(w)
         order = (0, 1, *range(3, weights.ndim), 2)
         packed = self.k.scratch([weights.shape[axis] for axis in order], self.dtype)
+        # Packed in each call, as the weights may have changed since the last.
         pack = partial(xp.copyto, packed, weights.transpose(order), casting="unsafe")
         matrix = packed.reshape(self.groups, 1, self.filters, self.depth)
         windows = self._rows[2]
@@ -237,11 +245,13 @@ class Correlation:
         total = self._turned[1] if self.batch_last else by_rows
         pairs = self._tap_views(view, total)
         finish = copying(xp, total, by_rows)
-        multiply, add = self.multiply(matrix, source, target), xp.add
+        multiply = self.multiply(matrix, source, target)
+        add = xp.add
 
         def run() -> None:
             pack()
             multiply()
+            # The taps overlap: each adds to what others have put there.
             total.fill(0)
             for part, there in pairs:
                 add(there, part, out=there)
@@ -253,8 +263,10 @@ class Correlation:
     def make_weights(self, out: Any) -> Call:
         """out = gradient of the weights from the gathered rows and the small array's rows."""
         xp = self.xp
-        windows, small = self._rows[2], self._small[1].swapaxes(2, 3)
+        windows = self._rows[2]
+        small = self._small[1].swapaxes(2, 3)
         size = self.groups * self.depth * self.filters
+        # Products of all positions at once would take as much memory as the gathered rows again.
         chunk = max(1, min(self.positions, _CHUNK // max(size, 1)))
         products = self.k.scratch((self.groups, chunk, self.depth, self.filters), self.dtype)
         shape = (self.groups, self.depth, self.filters)
@@ -266,6 +278,7 @@ class Correlation:
                 terms,
             )
             for at in starts
+            # The last chunk may be shorter than the others.
             for terms in (products[:, : self.positions - at],)
         ]
         weights = self._weights(out)
@@ -275,6 +288,7 @@ class Correlation:
         add, total_of = xp.add, xp.sum
 
         def run() -> None:
+            # The first chunk's sum is written, not added, so `total` need not be cleared.
             target = total
             for multiply, terms in chunks:
                 multiply()
@@ -288,11 +302,14 @@ class Correlation:
 
     def make_bias(self, out: Any) -> Call:
         """out = sum of the small array, by rows, over everything but its channels."""
-        xp, rows = self.xp, self._small[1]
+        xp = self.xp
+        rows = self._small[1]
+        # A sum as a product with ones, which BLAS does faster than a reduction.
         ones = xp.ones((self.inner, 1), self.dtype)
         sums = self.k.scratch((self.groups, self.positions, self.filters, 1), self.dtype)
         target = out.reshape(self.groups, self.filters, 1)
-        multiply, total_of = self.multiply(rows, ones, sums), xp.sum
+        multiply = self.multiply(rows, ones, sums)
+        total_of = xp.sum
 
         def run() -> None:
             multiply()

@@ -45,7 +45,8 @@ interpolate = operator(
 @interpolate.shape_rule
 def interpolate_shape(s: ShapeArgs) -> None:
     x, dtype = s["x"], s.floats("x")
-    rank, mode = len(x) - 2, s.attrs["mode"]
+    rank = len(x) - 2
+    mode = s.attrs["mode"]
     if rank < 1:
         s.fail("x wants at least 3 dimensions")
     if _RANKS.get(mode, rank) != rank:
@@ -88,11 +89,13 @@ def _axis_map(kind: str, before: int, after: int, scale: float, aligned: bool) -
         return AxisMap.of(before, places.clip(0, last).astype(int)[None], np.ones((1, after)))
     at = _places(before, after, scale, aligned)
     if kind == "linear":
+        # As in PyTorch: places before the first one take its value.
         at = at.clip(0, None)
         low = np.floor(at).clip(None, last)
         rest = (at - low).clip(0, 1)
         taps, weights = [low, low + 1], [1 - rest, rest]
     else:
+        # Taps beyond the edge are clipped to it below, and `AxisMap.of` adds up their weights.
         low = np.floor(at)
         rest = at - low
         taps = [low - 1, low, low + 1, low + 2]
@@ -111,9 +114,10 @@ def _far(distance: np.ndarray) -> np.ndarray:
 
 
 def _maps(k: KernelArgs, before: Sequence[int], after: Sequence[int]) -> list[AxisMap]:
-    mode, aligned = str(k.attrs["mode"]), k.attrs["align_corners"]
-    given = k.attrs["scale"] or (0.0,)
-    scales = given if len(given) > 1 else given * (len(before) - 2)
+    mode = str(k.attrs["mode"])
+    aligned = k.attrs["align_corners"]
+    factors = k.attrs["scale"] or (0.0,)
+    scales = factors if len(factors) > 1 else factors * (len(before) - 2)
     return [
         _axis_map(_KINDS.get(mode, mode), size, positions, scale, aligned)
         for size, positions, scale in zip(before[2:], after[2:], scales, strict=True)

@@ -1,4 +1,4 @@
-"""Local response normalisation across channels."""
+"""Local response normalization across channels."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .windows import Axis
 
 lrn = operator(
     "lrn",
-    doc="Local response normalisation of [N, C, ...]: out = x / base**beta, where base = k +"
-    " alpha / size * (sum of x**2 over `size` neighbouring channels; size // 2 of them before).",
+    doc="Local response normalization of [N, C, ...]: out = x / base**beta, where base = k +"
+    " alpha / size * (sum of x**2 over `size` neighboring channels; size // 2 of them before).",
     inputs=[Slot("x", "[N, C, ...]")],
     outputs=[Slot("out", "shape of x"), Slot("base", "shape of x", intermediate=True)],
     attrs=[
-        AttrSpec("size", "int", "number of neighbouring channels", 5, 1),
+        AttrSpec("size", "int", "number of neighboring channels", 5, 1),
         AttrSpec("alpha", "float", "weight of the sum of squares", 1e-4),
         AttrSpec("beta", "float", "exponent", 0.75),
         AttrSpec("k", "float", "term added to the sum", 1.0),
@@ -37,9 +37,10 @@ def lrn_shape(s: ShapeArgs) -> None:
 
 
 def _window_sum(k: KernelArgs, source: Any, target: Any, *, transposed: bool = False) -> Call:
-    """target = sums of neighbouring channels; `transposed`: back to where each came from."""
+    """target = sums of neighboring channels; `transposed`: back to where each came from."""
     size, channels = k.attrs["size"], source.shape[1]
     before, after = size // 2, (size - 1) // 2
+    # For an even size the window is lopsided, and its transpose leans the other way.
     axis = Axis(size, before=after if transposed else before, after=before if transposed else after)
     calls: list[Call] = [partial(target.fill, 0)]
     for tap in range(size):
@@ -57,10 +58,12 @@ def lrn_kernel(k: KernelArgs) -> Call:
     if base is None:
         base = k.scratch(x.shape, x.dtype)
     return in_order(
+        # Squares lie in `out`, which is free until the power is taken.
         partial(xp.multiply, x, x, out=out),
         _window_sum(k, out, base),
         partial(xp.multiply, base, number(k.attrs["alpha"] / k.attrs["size"]), out=base),
         partial(xp.add, base, number(k.attrs["k"]), out=base),
+        # One power and a product: a power and a division cost more.
         partial(xp.power, base, number(-k.attrs["beta"]), out=out),
         partial(xp.multiply, out, x, out=out),
     )
@@ -82,6 +85,7 @@ def lrn_grad_kernel(k: KernelArgs) -> Call:
         _window_sum(k, share, total, transposed=True),
         partial(xp.multiply, total, x, out=total),
         partial(xp.multiply, total, number(factor), out=total),
+        # Not out / x, which is 0 / 0 where x is 0.
         partial(xp.power, base, number(-k.attrs["beta"]), out=share),
         partial(xp.multiply, share, grad, out=x_grad),
         partial(xp.subtract, x_grad, total, out=x_grad),

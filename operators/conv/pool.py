@@ -95,7 +95,8 @@ def _kernel(attrs: dict, rank: int) -> tuple[int, ...]:
 
 def _passes(attrs: dict, x: Sequence[int], out: Sequence[int]) -> list[_Pass]:
     """The passes that change anything, in their order forward."""
-    shape, passes = tuple(x), []
+    shape = tuple(x)
+    passes = []
     axes = make_axes(attrs, _kernel(attrs, len(x) - 2), x[2:])
     for place in range(len(x) - 1, 1, -1):
         after = (*shape[:place], out[place], *shape[place + 1 :])
@@ -112,6 +113,7 @@ def _out_shape(s: ShapeArgs, rank: int) -> tuple[int, ...]:
     check_attrs(s, rank)
     out = []
     for axis, size in zip(make_axes(s.attrs, _kernel(s.attrs, rank), x[2:]), x[2:], strict=True):
+        # A window in the padding alone would have no maximum.
         if max(axis.before, axis.after) >= axis.kernel:
             s.fail(f"padding {max(axis.before, axis.after)} is not below the kernel {axis.kernel}")
         out.append(-1 if size < 0 else axis.positions(size, s.attrs["ceil_mode"]))
@@ -137,6 +139,7 @@ def _between(k: KernelArgs, passes: Sequence[_Pass], large: Any, small: Any) -> 
 
 
 def _index_dtype(kernel: Sequence[int]) -> np.dtype:
+    # A byte for each winner: the index would otherwise take as much memory as the result.
     return np.dtype(np.uint8 if max(kernel) <= 256 else np.int32)
 
 
@@ -153,7 +156,8 @@ def _winners(index: Any, passes: Sequence[_Pass]) -> list[Any]:
     """The part of `index` that belongs to each pass; None for each where there is no `index`."""
     if index is None:
         return [None] * len(passes)
-    parts, start = [], 0
+    parts = []
+    start = 0
     for step in passes:
         size = count(step.after)
         parts.append(index[start : start + size].reshape(step.after))
@@ -183,17 +187,21 @@ def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any)
     inputs, best = step.inputs(source), step.outputs(target)
     calls: list[Call] = []
     begin = 0
+    # Every window has its first two taps: their maximum spares the fill.
     if step.full and len(inputs) > 1:
         begin = 2
         if winner is not None:
             flags = _as_flags(k, winner)
             calls.append(partial(xp.greater, inputs[1], inputs[0], out=flags))
+            # Bytes have taken the flags in place.
             if winner.dtype != np.uint8:
                 calls.append(partial(xp.copyto, winner, flags))
         calls.append(partial(xp.maximum, inputs[0], inputs[1], out=target))
     else:
+        # Padding never wins a maximum, though it counts as 0 in a convolution.
         calls.append(partial(target.fill, -xp.inf))
         if winner is not None:
+            # A window of -inf alone has no tap that is greater; its winner must lie inside, too.
             calls.append(partial(xp.copyto, winner, _first_taps(k, step, winner.dtype)))
     if winner is not None and begin < len(inputs):
         winners = step.outputs(winner)
@@ -204,6 +212,7 @@ def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any)
             calls += [
                 partial(xp.greater, inputs[tap], best[tap], out=better[tap]),
                 partial(xp.multiply, better[tap], winner.dtype.type(tap), out=number[tap]),
+                # Taps ascend, so the greater number is that of the later winner.
                 partial(xp.maximum, winners[tap], number[tap], out=winners[tap]),
             ]
         calls.append(partial(xp.maximum, best[tap], inputs[tap], out=best[tap]))
@@ -220,6 +229,7 @@ def _as_flags(k: KernelArgs, winner: Any) -> Any:
 def _first_taps(k: KernelArgs, step: _Pass, dtype: Any) -> Any:
     """For each position the first tap that falls inside the input."""
     first = np.zeros(step.after[step.place], dtype)
+    # From the last tap to the first, so that the first one stays.
     for tap in range(step.axis.kernel - 1, -1, -1):
         first[step.spans[tap][0]] = tap
     return step.along(first, dtype, k.xp)
@@ -244,27 +254,29 @@ def _scatter(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any =
     """Give each window's gradient to its inputs: to the winner alone, or to all of them."""
     xp = k.xp
     targets, sources = step.inputs(target), step.outputs(source)
+    # Windows that tile the input write each place once; elsewhere some places lie in no window, or
+    # in several.
     calls: list[Call | None] = [None if step.tiles else partial(target.fill, 0)]
     if winner is not None:
         flags = k.scratch(source.shape, bool)
         weights = k.scratch(source.shape, source.dtype)
         weighted = step.outputs(weights)
     for tap, place in enumerate(targets):
-        given = sources[tap]
+        share = sources[tap]
         if winner is not None:
-            given = weighted[tap]
+            share = weighted[tap]
             calls += [
                 partial(xp.equal, winner, winner.dtype.type(tap), out=flags),
                 partial(xp.copyto, weights, flags),
             ]
             if step.disjoint:
-                calls.append(partial(xp.multiply, sources[tap], given, out=place))
+                calls.append(partial(xp.multiply, sources[tap], share, out=place))
             else:
                 calls.append(partial(xp.multiply, source, weights, out=weights))
         if not step.disjoint:
-            calls.append(partial(xp.add, place, given, out=place))
+            calls.append(partial(xp.add, place, share, out=place))
         elif winner is None:
-            calls.append(partial(xp.copyto, place, given))
+            calls.append(partial(xp.copyto, place, share))
     return in_order(*calls)
 
 
@@ -304,9 +316,11 @@ def _avg_rule(s: ShapeArgs) -> None:
 
 def _scale(k: KernelArgs, x: Sequence[int], out: Sequence[int], dtype: Any) -> Any:
     """1 / number of places that each window averages over: one scalar, or an array."""
+    # Divided in float64 and rounded once, as each axis brings a factor.
     scale: Any = np.ones((), np.float64)
     for step in _passes(k.attrs, x, out):
-        size, positions = step.before[step.place], np.arange(step.after[step.place])
+        size = step.before[step.place]
+        positions = np.arange(step.after[step.place])
         start = positions * step.axis.stride - step.axis.before
         end = np.minimum(start + step.axis.kernel, size + step.axis.after)
         if not k.attrs["count_include_pad"]:
@@ -339,6 +353,7 @@ def _sum_pass(xp: Any, step: _Pass, source: Any, target: Any) -> Call:
 def _avg_backward(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     passes = _passes(k.attrs, x_grad.shape, grad.shape)
+    # Scaled before the passes, while the array is still small.
     scaled = k.scratch(grad.shape, grad.dtype) if passes else x_grad
     scale = _scale(k, x_grad.shape, grad.shape, grad.dtype)
     steps = list(_between(k, passes, x_grad, scaled))
@@ -413,6 +428,7 @@ def global_avg_pool_kernel(k: KernelArgs) -> Call:
 def global_avg_pool_grad_kernel(k: KernelArgs) -> Call:
     xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
     scaled = k.scratch(grad.shape, grad.dtype)
+    # Scaled a channel at a time and then copied, which takes fewer products than places.
     scale = grad.dtype.type(1 / count(x_grad.shape[2:]))
     return in_order(
         partial(xp.multiply, grad, scale, out=scaled), partial(xp.copyto, x_grad, scaled)
@@ -441,6 +457,7 @@ def global_max_pool_kernel(k: KernelArgs) -> Call:
     flat = (*x.shape[:2], count(x.shape[2:]))
     if x.flags.c_contiguous:
         return in_order(highest, partial(xp.argmax, x.reshape(flat), axis=2, out=index))
+    # Packed in each call: flattening strided memory here would copy the values of now.
     packed = k.scratch(x.shape, x.dtype)
     find = partial(xp.argmax, packed.reshape(flat), axis=2, out=index)
     return in_order(highest, copying(xp, x, packed), find)

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TypeVar
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.registry import AttrSpec
+
+Value = TypeVar("Value")
 
 STRIDE = AttrSpec(
     "stride", "ints", "step of the window: one value, or one an axis", (1,), minimum=1
@@ -70,9 +73,11 @@ class Axis:
     def span(self, tap: int, size: int, positions: int) -> tuple[slice, slice]:
         """Where `tap` falls inside the input: slices of the positions and of the `size` inputs."""
         shift = tap * self.dilation - self.before
+        # -(a // b) is -a / b rounded up.
         first = max(0, -(shift // self.stride))
         last = min(positions, (size - 1 - shift) // self.stride + 1)
         if last <= first:
+            # Both empty: a start below 0 would count from the end.
             return slice(0, 0), slice(0, 0)
         start = first * self.stride + shift
         stop = (last - 1) * self.stride + shift + 1
@@ -87,7 +92,7 @@ def per_axis(s: ShapeArgs, name: str, rank: int) -> tuple[int, ...]:
     return spread(values, rank)
 
 
-def spread(values: Sequence[int], rank: int) -> tuple[int, ...]:
+def spread(values: Sequence[Value], rank: int) -> tuple[Value, ...]:
     """One value repeated for every axis; several as they are."""
     return tuple(values) * rank if len(values) == 1 else tuple(values)
 
@@ -98,8 +103,8 @@ def check_attrs(s: ShapeArgs, rank: int) -> None:
         if name in s.attrs and (name != "stride" or s.attrs[name]):
             per_axis(s, name, rank)
     if len(s.attrs["padding"]) not in {1, rank, 2 * rank}:
-        given = len(s.attrs["padding"])
-        s.fail(f"padding wants 1, {rank} or {2 * rank} values and has {given}")
+        count = len(s.attrs["padding"])
+        s.fail(f"padding wants 1, {rank} or {2 * rank} values and has {count}")
 
 
 def make_axes(attrs: dict, kernel: Sequence[int], sizes: Sequence[int]) -> tuple[Axis, ...]:
@@ -109,6 +114,7 @@ def make_axes(attrs: dict, kernel: Sequence[int], sizes: Sequence[int]) -> tuple
         kernel: taps along each axis. sizes: inputs along each axis; -1 where it is not known yet.
     """
     rank = len(kernel)
+    # Poolings may leave the stride open, which is then that of windows side by side.
     strides = spread(attrs["stride"] or tuple(kernel), rank)
     dilations = spread(attrs.get("dilation", (1,)), rank)
     algorithm = attrs.get("padding_algorithm", "explicit")

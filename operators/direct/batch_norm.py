@@ -53,9 +53,10 @@ def _moments(k: KernelArgs, work: Work, side: int) -> int:
     """Has mean and squares of each channel of x taken; their address."""
     x, parts = k["x"], threads()
     batch, channels, size = _sizes(x)
+    # One line for each thread, which adds up its own images in double; `settle` joins them.
     moments = work.keep(k.scratch((parts, channels, 3), np.float64))
     words = (parts, side, batch, channels, size, work.keep(x), steps(x)[0], moments)
-    work.add("moments", words, x.size * 2 * _WORK)
+    work.add("image_norm", "channel_moments", words, x.size * 2 * _WORK)
     return moments
 
 
@@ -66,7 +67,7 @@ def _apply(k: KernelArgs, work: Work, side: int, settled: tuple[int, int, int]) 
         settled: addresses of mean, factor and bias of the channels.
     """
     x, out = k["x"], k["out"]
-    work.add("apply", (side, *_sizes(x), work.keep(x), steps(x)[0], work.keep(out),
+    work.add("image_norm", "apply", (side, *_sizes(x), work.keep(x), steps(x)[0], work.keep(out),
                        steps(out)[0], *settled), x.size * _WORK)  # fmt: skip
 
 
@@ -85,16 +86,27 @@ def blended_batch_norm(k: KernelArgs) -> Call | None:
     work, channels = Work(dtype), x.shape[1]
     weights, own = work.keep(k.scratch((2,), np.float64)), k.get("own_weight")
     moments = _moments(k, work, side) if k.train else 0
-    work.add("weights", (len(x) if k.train else 0, *(work.keep(one) for one in doubles), weights,
-                         0 if own is None else work.keep(own)))  # fmt: skip
+    work.add(
+        "image_norm",
+        "weights",
+        (
+            len(x) if k.train else 0,
+            *(work.keep(one) for one in doubles),
+            weights,
+            0 if own is None else work.keep(own),
+        ),
+    )
     used, inverse = (
         work.keep(k.scratch((channels,), dtype) if array is None else array) for array in kept
     )
     factor = work.keep(k.scratch((channels,), dtype))
     scale, bias, *running = (work.keep(array) for array in small)
     epsilon = work.keep(np.array([k.attrs["epsilon"]], np.float64))
-    work.add("settle_blended", (threads(), channels, moments, *running, weights, epsilon, used,
-                                inverse, scale, factor))  # fmt: skip
+    work.add(
+        "image_norm",
+        "settle_blended",
+        (threads(), channels, moments, *running, weights, epsilon, used, inverse, scale, factor),
+    )
     _apply(k, work, side, (used, factor, bias))
     return work.call()
 
@@ -124,8 +136,24 @@ def _settled(k: KernelArgs, work: Work, moments: int) -> tuple[int, int, int]:
     after = [k.get(slot) for slot in _AFTER]
     results = [0 if array is None else work.keep(array) for array in after]
     parts = threads()
-    work.add("settle", (parts, channels, moments, mean, variance, *results, address, address + 8,
-                        used, inverse, scale, factor))  # fmt: skip
+    work.add(
+        "image_norm",
+        "settle",
+        (
+            parts,
+            channels,
+            moments,
+            mean,
+            variance,
+            *results,
+            address,
+            address + 8,
+            used,
+            inverse,
+            scale,
+            factor,
+        ),
+    )
     return used, factor, bias
 
 
@@ -148,7 +176,7 @@ def folded(k: KernelArgs, work: Work) -> Callable[[slice, Any], tuple[int, int]]
         factors, terms = (work.keep(k.scratch((room,), dtype)) for _ in range(2))
         bias_of = (0, 0) if before is None else (work.keep(before), *steps(before))
         given = used + begin, factor + begin, bias + begin
-        work.add("fold", (room, count, *given, *bias_of, factors, terms))
+        work.add("image_norm", "fold", (room, count, *given, *bias_of, factors, terms))
         return factors, terms
 
     return fold
@@ -189,12 +217,29 @@ def _gradients(
     sums = work.keep(k.scratch((parts, channels, 2), np.float64))
     factors = work.keep(k.scratch((3, channels), x.dtype))
     data = work.keep(x), steps(x)[0], work.keep(grad), steps(grad)[0], work.keep(mean)
-    work.add("slopes", (parts, side, batch, channels, size, *data, sums), x.size * 2 * _WORK)
+    work.add(
+        "image_norm",
+        "slopes",
+        (parts, side, batch, channels, size, *data, sums),
+        x.size * 2 * _WORK,
+    )
     targets = [0 if a is None else work.keep(a) for a in (scale_grad, bias_grad)]
-    work.add("factors", (parts, channels, sums, batch * size if learns else 0, work.keep(inverse),
-                         work.keep(scale), *targets, factors,
-                         0 if follows is None else work.keep(follows)))  # fmt: skip
+    work.add(
+        "image_norm",
+        "factors",
+        (
+            parts,
+            channels,
+            sums,
+            batch * size if learns else 0,
+            work.keep(inverse),
+            work.keep(scale),
+            *targets,
+            factors,
+            0 if follows is None else work.keep(follows),
+        ),
+    )
     if x_grad is not None:
         words = (side, batch, channels, size, *data, factors, work.keep(x_grad), steps(x_grad)[0])
-        work.add("slope_of", words, x.size * 2 * _WORK)
+        work.add("image_norm", "slope_of", words, x.size * 2 * _WORK)
     return work.call()

@@ -1,7 +1,7 @@
 """Convolutions over one and two spatial axes without a matrix of all windows.
 
 Each image is laid out once with its channels side by side and zeros around it (where it does not
-lie so already), small enough for a cache; see `conv_source.py` for what is computed from it.
+lie so already), small enough for a cache; see `native/convolution.c` for what is computed from it.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ def forward(
         parts = tail.parts(parts, max(threads() // x.shape[0], 1))
     ragged = s.deep and x.shape[1] % lanes(x.dtype) != 0  # vectors reach beyond the array
     seen = image(k, work, x, s.frame(plane), at_once=parts > 1, copy=ragged)
+    # In training the weights are others in each run.
     panels = _pack(k, work, w, 0, np.arange(w[0, 0].size), keep=not k.train)
     phase = _Phase(
         s.taps(seen.row, seen.pixel),
@@ -215,6 +216,7 @@ def _without_padding(phase: _Phase, reach: Sequence[slice], rows: int) -> list[_
 
 def _parts(batch: int, work: int) -> int:
     """Into how many parts an image is cut, so that all threads get some."""
+    # Whole images then: a part reads rows around it that its neighbors read, too.
     if batch >= 2 * threads() or threads() == 1:
         return 1
     return max(1, min(8 * threads() // batch, work // _PART))
@@ -251,7 +253,7 @@ def _pack(
     else:
         panels = k.scratch(shape, w.dtype)
     words = (outs, inner, len(taps), work.keep(w), so, si, work.words(places), work.keep(panels))
-    work.add("pack", (*words, panels[0].size, old), w.size)
+    work.add("convolution", "pack_weights", (*words, panels[0].size, old), w.size)
     return panels
 
 
@@ -278,7 +280,7 @@ def _packing(
     work, (outs, inner, so, si) = Work(w.dtype), sizes
     panels = aligned(int(np.prod(shape)) * w.itemsize).view(w.dtype).reshape(shape)
     words = (outs, inner, shape[1], work.keep(w), so, si, work.words(places), work.keep(panels))
-    work.add("pack", (*words, panels[0].size, 0), w.size)
+    work.add("convolution", "pack_weights", (*words, panels[0].size, 0), w.size)
     return panels, work.task()
 
 
@@ -309,8 +311,11 @@ def _run(
         bias = work.keep(b)
     elif b is not None:
         padded = k.scratch((-(-outs // size) * size,), dtype)
-        work.add("pack", (outs, 1, 1, work.keep(b), *steps(b), 0, work.words([0]),
-                          work.keep(padded), size, 0))  # fmt: skip
+        work.add(
+            "convolution",
+            "pack_weights",
+            (outs, 1, 1, work.keep(b), *steps(b), 0, work.words([0]), work.keep(padded), size, 0),
+        )
         bias = padded.ctypes.data
     own, room, turned = 0, 0, sc != 1 and outs > 1
     if into.pool:
@@ -329,7 +334,7 @@ def _run(
     given = into.batch, parts, threads(), phases[0].panels.shape[2], outs, bias, int(into.relu)
     address = work.keep(out), sn, sc, own, room, step, len(phases), work.words(words)
     total = into.batch * into.array[0].size * depth
-    work.add("conv", (*given, *address, *seen.words, into.pool, int(into.deep),
+    work.add("convolution", "conv", (*given, *address, *seen.words, into.pool, int(into.deep),
                       ends.factors), total)  # fmt: skip
 
 
@@ -344,6 +349,7 @@ def conv_grad(k: KernelArgs) -> Call | None:
     if _declines(k, grad.ndim - 2) or not suited(grad, w, x, x_grad, w_grad, b_grad):
         return None
     s, work = _Shapes(k, x if x is not None else x_grad, grad, w), Work(grad.dtype)
+    # Vectors are of input channels there: of three, as an image has, most lanes would be idle.
     if x_grad is not None and w.shape[1] < _FEWEST and not s.deep:
         return None
     filters = w.shape[0] // s.groups
@@ -386,6 +392,7 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
     depth = x.shape[1] + room
     few = max(_CACHE // dtype.itemsize // depth, _LEAST * (2 if depth >= _MANY else 1))
     work.add(
+        "convolution",
         "sums_of",
         (
             *(parts, batch, threads(), len(at), work.words(at), len(pixels), work.words(pixels)),
@@ -396,6 +403,7 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
     b_words = (0, 0) if b_grad is None else (work.keep(b_grad), *steps(b_grad))
     w_word = 0 if w_grad is None else work.keep(w_grad)
     work.add(
+        "convolution",
         "total",
         (parts, len(at), room, sums.ctypes.data, outs, w_word, work.words(places), step, *b_words),
     )
@@ -445,6 +453,7 @@ def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:
     """The taps that reach places of that remainder: number, and position less place // stride."""
     found = []
     for tap in range(axis.kernel):
+        # Of places with this remainder only every stride-th tap meets a position.
         distance = rest + axis.before - tap * axis.dilation
         if distance % axis.stride == 0:
             found.append((tap, distance // axis.stride))

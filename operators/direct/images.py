@@ -2,63 +2,38 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from ctypes import c_int64
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.fusion import team
+from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call, KernelArgs
-from . import conv_source, norm_source, pool_source
-
-_HEAD = """\
-#include <stdint.h>
-#include <string.h>
-typedef int64_t word;
-#if defined(__AVX512F__)
-enum { BYTES = 64 };
-#elif defined(__AVX2__)
-enum { BYTES = 32 };
-#else
-enum { BYTES = 16 };
-#endif
-#define INLINE static inline __attribute__((always_inline))
-EXPORT word opscope_lane_bytes = BYTES;
-
-static word least(word a, word b) { return a < b ? a : b; }
-"""
-
-TYPES = {"float32": "float", "float64": "double"}
-
-
-@functools.cache
-def library() -> Any:
-    """The compiled functions; None where there is no C compiler, or one that does not take them."""
-    source = conv_source.SOURCE + norm_source.SOURCE + pool_source.SOURCE
-    parts = [f"#define T {t}\n{source.replace('_T', f'_{t}')}#undef T\n" for t in TYPES.values()]
-    return team.load(_HEAD + "".join(parts))
 
 
 def lanes(dtype: np.dtype) -> int:
     """Elements of a vector."""
-    return c_int64.in_dll(library().handle, "opscope_lane_bytes").value // dtype.itemsize
+    found = native.typed("images", dtype)
+    assert found is not None, "the caller has seen that it is there"
+    return found.words("lanes", 1)[0]
 
 
 def suited(*arrays: Any) -> bool:
     """Whether the C functions take these arrays; None among them is skipped."""
     given = [array for array in arrays if array is not None]
-    return all(
-        type(array) is np.ndarray
-        and array.size
-        and array.dtype == given[0].dtype
-        and array.flags.aligned
-        and all(step % array.itemsize == 0 for step in array.strides)
-        for array in given
-    ) and (given[0].dtype.name in TYPES and library() is not None)
+    return (
+        all(
+            type(array) is np.ndarray
+            and array.size
+            and array.dtype == given[0].dtype
+            and array.flags.aligned
+            and all(step % array.itemsize == 0 for step in array.strides)
+            for array in given
+        )
+        and native.typed("images", given[0].dtype) is not None
+    )
 
 
 def steps(array: Any) -> list[int]:
@@ -86,9 +61,9 @@ class Work:
         self.memory.append(array)
         return array.ctypes.data
 
-    def add(self, name: str, words: Sequence[int], work: int = 0) -> None:
-        """Run the function `name` of this element type."""
-        address = library().address(f"{name}_{TYPES[self.dtype.name]}")
+    def add(self, file: str, name: str, words: Sequence[int], work: int = 0) -> None:
+        """Run a function of a file of `native/`, for this element type."""
+        address = native.function(file, self.dtype, name)
         self.items.append((address, self.words(words)))
         self.work += work
 
@@ -125,7 +100,7 @@ class Image:
     """A stack of images as `image_T` takes it; a pixel's channels lie side by side there.
 
     Attributes:
-        words: the fifteen numbers. row, pixel: distances of neighbouring rows and pixels.
+        words: the fifteen numbers. row, pixel: distances of neighboring rows and pixels.
     """
 
     words: tuple[int, ...]
@@ -154,6 +129,7 @@ def image(
     """
     batch, channels, height, width = array.shape
     sn, sc, sh, sw = steps(array)
+    # NumPy gives the stride of an axis of length 1 any value.
     if channels == 1:
         sc = 1
     plain = sc == 1 and sw >= channels and sh >= width * sw and frame.inside(height, width)
@@ -162,6 +138,7 @@ def image(
         return Image((work.keep(array), sn, *(0,) * 13), sh, sw)
     size = frame.high * frame.wide * channels
     room = -(-size // 16) * 16 + 16  # a vector that begins at the last pixel may reach beyond
+    # One image for each thread is enough where a thread does whole images: it stays in its cache.
     copies = k.scratch((batch if at_once else threads(), room), array.dtype)
     words = (
         *(work.keep(array), sn, 1, channels, height, width, sc, sh, sw),
@@ -170,5 +147,5 @@ def image(
     row, pixel = frame.wide * channels, channels
     if not at_once:
         return Image(words, row, pixel)
-    work.add("pad", (batch, *words))
+    work.add("images", "pad", (batch, *words))
     return Image((copies.ctypes.data, room, *(0,) * 13), row, pixel)

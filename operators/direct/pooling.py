@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.fusion import native
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying
 from ..conv.windows import Axis, make_axes, spread
-from .images import Work, library, steps, suited
+from .images import Work, steps, suited
 
 _MOST_TAPS = 255
 _WORK = 2
@@ -26,7 +27,11 @@ def windows(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
     kernel = spread(k.attrs["kernel"], len(shape) - 2)
     axes = make_axes(k.attrs, kernel, shape[2:])
     found = (Axis(1), *axes) if len(axes) == 1 else tuple(axes)
-    if len(found) != 2 or found[0].kernel * found[1].kernel > _MOST_TAPS or library() is None:
+    if (
+        len(found) != 2
+        or found[0].kernel * found[1].kernel > _MOST_TAPS
+        or native.load("pooling", "float") is None
+    ):
         return None
     return found if 0 not in shape and found != (Axis(1), Axis(1)) else None
 
@@ -97,13 +102,33 @@ def _run(
     if name == "spread":
         found.append(int(_tiles(axes, large, small)))
     taps = axes[0].kernel * axes[1].kernel
-    work.add(name, found, small.size * taps * _WORK)
+    work.add("pooling", name, found, small.size * taps * _WORK)
     if back is not None and _is_planes(back):
         batch, channels, *plane = _lift(back).shape
         size = plane[0] * plane[1]
         turned = steps(_lift(target))
-        work.add("pad", (batch, work.keep(target), turned[0], 1, size, 1, channels, channels, 0, 1,
-                         1, channels, 0, 0, work.keep(back), steps(back)[0]))  # fmt: skip
+        work.add(
+            "images",
+            "pad",
+            (
+                batch,
+                work.keep(target),
+                turned[0],
+                1,
+                size,
+                1,
+                channels,
+                channels,
+                0,
+                1,
+                1,
+                channels,
+                0,
+                0,
+                work.keep(back),
+                steps(back)[0],
+            ),
+        )
     return work.call()
 
 
@@ -121,7 +146,7 @@ def _rows_of(k: KernelArgs, work: Work, array: Any, *, copy: bool) -> Any:
     rows = np.moveaxis(k.scratch((batch, *plane, channels), array.dtype), -1, 1)
     if copy:
         step, size = steps(array)[0], array.size // (batch * channels)
-        work.add("pad", (batch, work.keep(array), step, 1, channels, 1, size, size, 0, 1,
+        work.add("images", "pad", (batch, work.keep(array), step, 1, channels, 1, size, size, 0, 1,
                          1, size, 0, 0, work.keep(rows), step))  # fmt: skip
     return rows
 
@@ -148,6 +173,7 @@ def max_pool(k: KernelArgs) -> Call | None:
         return None
     x, copy = _usable(k, k["x"])
     index = k.get("index")
+    # Outside of training nobody reads the winners, and finding them takes as long as the maximum.
     winners = index if index is not None and is_read(k, "index") else None
     return in_order(copy, _run(k, "pool", axes, x, k["out"], winners, False))
 

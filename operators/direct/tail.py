@@ -30,6 +30,7 @@ class Tail:
             self._windows = windows(self.pool, self.shape)
             index = self.pool.get("index")
             self._winners = index if index is not None and is_read(self.pool, "index") else None
+            # Winners of all groups lie in one index, which a group by itself cannot place.
             self._whole = self._winners is None or k.attrs["groups"] == 1
 
     def fits(self) -> bool:

@@ -23,7 +23,7 @@ class Term(NamedTuple):
     array: Any
 
 
-def labelled(xp: Any, labels: Sequence[str], array: Any, sizes: Mapping[str, int]) -> Term:
+def labeled(xp: Any, labels: Sequence[str], array: Any, sizes: Mapping[str, int]) -> Term:
     """An array as a term, a view of it.
 
     Axes with the same label become one, the diagonal. Axes of size 1 whose label has another size
@@ -33,6 +33,7 @@ def labelled(xp: Any, labels: Sequence[str], array: Any, sizes: Mapping[str, int
     for label, size, stride in zip(labels, array.shape, array.strides, strict=True):
         before = kept.get(label, (size, 0))[1]
         if size == sizes[label]:
+            # A step along a diagonal is a step along each of its axes, so strides add up.
             kept[label] = size, before + stride
     shape, strides = ([pair[i] for pair in kept.values()] for i in (0, 1))
     if len(kept) == array.ndim:
@@ -49,8 +50,10 @@ def contracting(
     Args:
         labels: of `out`; each is a label of some term. sizes: of every label.
     """
-    left, calls = list(terms), []
+    left = list(terms)
+    calls = []
     while len(left) > 2:
+        # The cheapest pair first: greedy, not the best of all orders.
         a, b = min(combinations(left, 2), key=lambda pair: _work(pair, sizes))
         left = [term for term in left if term is not a and term is not b]
         others = {label for term in left for label in term.labels}.union(labels)
@@ -96,13 +99,15 @@ def _without(k: KernelArgs, term: Term, other: Term, labels: Labels) -> tuple[Te
 def _pair(k: KernelArgs, a: Term, b: Term, target: Term) -> list[Call]:
     """Calls for target = the product of two terms, summed over the labels that it has not."""
     labels = target.labels
+    # A label of one factor alone is summed before the product, which is smaller then.
     a, calls = _without(k, a, b, labels)
     b, more = _without(k, b, a, labels)
     calls += more
     inner = [label for label in a.labels if label not in labels]
+    # Nothing is summed: one product that broadcasts, and no matrices.
     if not inner:
-        given = (_ordered(term, labels) for term in (a, b))
-        return [*calls, partial(k.xp.multiply, *given, target.array)]
+        factors = (_ordered(term, labels) for term in (a, b))
+        return [*calls, partial(k.xp.multiply, *factors, target.array)]
     if labels and labels[-1] in a.labels and labels[-1] not in b.labels:
         a, b = b, a  # so that the columns of the product are the result's, too
     both = [label for label in labels if label in a.labels and label in b.labels]
@@ -119,6 +124,7 @@ def _pair(k: KernelArgs, a: Term, b: Term, target: Term) -> list[Call]:
 def _product(xp: Any, x: Any, y: Any, out: Any) -> Call:
     if out.ndim > 2:
         return stacked(xp, x, y, out)
+    # The transposed product writes rows: NumPy's `dot` writes to C-contiguous memory alone.
     if out.flags.f_contiguous and not out.flags.c_contiguous:
         return product(xp, y.T, x.T, out.T)
     return product(xp, x, y, out)
@@ -129,12 +135,12 @@ def _matrices(
 ) -> tuple[Any, list[Call]]:
     """The term as a stack of matrices, and calls that bring it into scratch memory if needed."""
     view = _ordered(term, [*both, *rows, *columns])
-    found = _as_matrices(view, len(both), len(rows))
-    if found is not None:
-        return found, []
+    matrices = _as_matrices(view, len(both), len(rows))
+    if matrices is not None:
+        return matrices, []
     held = k.scratch(view.shape, view.dtype)
-    found = _as_matrices(held, len(both), len(rows))
-    return found, [partial(k.xp.copyto, held, view)]
+    matrices = _as_matrices(held, len(both), len(rows))
+    return matrices, [partial(k.xp.copyto, held, view)]
 
 
 def _result_matrices(
@@ -142,9 +148,9 @@ def _result_matrices(
 ) -> tuple[Any, list[Call]]:
     """As `_matrices`, for a result: the calls bring it to its place afterwards."""
     view = _ordered(target, [*both, *rows, *columns])
-    found = _as_matrices(view, len(both), len(rows))
-    if found is not None:
-        return found, []
+    matrices = _as_matrices(view, len(both), len(rows))
+    if matrices is not None:
+        return matrices, []
     held = k.scratch(view.shape, view.dtype)
     return _as_matrices(held, len(both), len(rows)), [partial(k.xp.copyto, view, held)]
 
@@ -158,13 +164,15 @@ def _as_matrices(array: Any, stack: int, rows: int) -> Any:
     if not (_joins(array, stack, split) and _joins(array, split, array.ndim)):
         return None
     shape = array.shape
-    found = array.reshape((*shape[:stack], count(shape[stack:split]), count(shape[split:])))
-    (height, width), (down, right) = found.shape[-2:], found.strides[-2:]
+    matrices = array.reshape((*shape[:stack], count(shape[stack:split]), count(shape[split:])))
+    (height, width), (down, right) = matrices.shape[-2:], matrices.strides[-2:]
     item = array.dtype.itemsize
+    # BLAS wants one axis without gaps, and lines that do not overlap along the other.
     by_rows = right == item and down >= width * item
     by_columns = down == item and right >= height * item
+    # A single row or column has one stride that counts.
     line = (height <= 1 and right >= item) or (width <= 1 and down >= item)
-    return found if by_rows or by_columns or line or not array.size else None
+    return matrices if by_rows or by_columns or line or not array.size else None
 
 
 def _joins(array: Any, begin: int, end: int) -> bool:
@@ -172,6 +180,7 @@ def _joins(array: Any, begin: int, end: int) -> bool:
     pairs = [
         (size, stride)
         for size, stride in zip(array.shape[begin:end], array.strides[begin:end], strict=True)
+        # The stride of an axis of size 1 leads nowhere, and may be any number.
         if size != 1
     ]
     return array.size == 0 or all(

@@ -11,7 +11,7 @@ from ...framework.base.shape import Shape, ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from .contraction import Labels, Term, contracting, labelled
+from .contraction import Labels, Term, contracting, labeled
 
 _ELLIPSIS = "..."
 
@@ -33,7 +33,7 @@ einsum = operator(
 
 
 class _Equation(NamedTuple):
-    """Labels of each operand's axes and of the result's; axes of `...` are labelled `.0`, ...
+    """Labels of each operand's axes and of the result's; axes of `...` are labeled `.0`, ...
 
     The last of these is `.0`, as they are lined up at their ends.
     """
@@ -42,6 +42,7 @@ class _Equation(NamedTuple):
     result: Labels
 
 
+# Read for the shape rule, the kernel and the gradient of each operator.
 @lru_cache(maxsize=256)
 def _read(equation: str, ranks: tuple[int, ...]) -> _Equation:
     """The equation for operands of so many axes.
@@ -50,8 +51,8 @@ def _read(equation: str, ranks: tuple[int, ...]) -> _Equation:
         ShapeError: says what is wrong.
     """
     text = "".join(equation.split())
-    given, arrow, after = text.partition("->")
-    operands = given.split(",")
+    before, arrow, after = text.partition("->")
+    operands = before.split(",")
     if len(operands) != len(ranks):
         raise ShapeError(f"has letters for {len(operands)} operands and is given {len(ranks)}")
     labels = tuple(
@@ -62,6 +63,7 @@ def _read(equation: str, ranks: tuple[int, ...]) -> _Equation:
     spread = _spread_labels(max((_spread_of(operand) for operand in labels), default=0))
     if not arrow:
         once = sorted(label for label in set(everything) if everything.count(label) == 1)
+        # `spread` has the labels of `...` already, so only letters follow.
         return _Equation(labels, spread + tuple(one for one in once if one.isalpha()))
     letters = after.replace(_ELLIPSIS, "", 1)
     rank = len(letters) + (len(spread) if _ELLIPSIS in after else 0)
@@ -75,6 +77,7 @@ def _read(equation: str, ranks: tuple[int, ...]) -> _Equation:
 
 
 def _spread_labels(count: int) -> Labels:
+    # A dot before the number: no letter of an equation can be the same.
     return tuple(f".{place}" for place in reversed(range(count)))
 
 
@@ -112,7 +115,7 @@ def _sizes(operands: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int
     Raises:
         ShapeError: two sizes for one label.
     """
-    found: dict[str, list[int]] = {}
+    seen: dict[str, list[int]] = {}
     for labels, shape in zip(operands, shapes, strict=True):
         own: dict[str, int] = {}
         for label, size in zip(labels, shape, strict=True):
@@ -121,8 +124,8 @@ def _sizes(operands: Sequence[Labels], shapes: Sequence[Shape]) -> dict[str, int
                 raise ShapeError(f"takes a diagonal along {label!r} of sizes {held} and {size}")
             own[label] = max(held, size)
         for label, size in own.items():
-            found.setdefault(label, []).append(size)
-    return {label: _joint(label, sizes) for label, sizes in found.items()}
+            seen.setdefault(label, []).append(size)
+    return {label: _joint(label, sizes) for label, sizes in seen.items()}
 
 
 def _joint(label: str, sizes: Sequence[int]) -> int:
@@ -130,6 +133,7 @@ def _joint(label: str, sizes: Sequence[int]) -> int:
     if len(known) > 1:
         what = "an axis of `...`" if label.startswith(".") else f"the axis {label!r}"
         raise ShapeError(f"gives {what} the sizes {' and '.join(map(str, known))}")
+    # Sizes 1 and unknown together are unknown: -1.
     return known[0] if known else min(sizes)
 
 
@@ -142,7 +146,7 @@ def _operands(k: KernelArgs) -> tuple[_Equation, dict[str, int], list[Term]]:
     equation = _read(k.attrs["equation"], tuple(map(len, shapes)))
     sizes = _sizes(equation.operands, shapes)
     pairs = zip(equation.operands, k.list("x"), strict=True)
-    return equation, sizes, [labelled(k.xp, labels, array, sizes) for labels, array in pairs]
+    return equation, sizes, [labeled(k.xp, labels, array, sizes) for labels, array in pairs]
 
 
 @einsum.kernel
@@ -162,7 +166,7 @@ def einsum_grad_kernel(k: KernelArgs) -> Call:
         labels = equation.operands[number]
         if len(set(labels)) < len(labels):  # a diagonal, and nothing beside it
             calls.append(partial(target.fill, 0))
-        own = labelled(k.xp, labels, target, sizes)
+        own = labeled(k.xp, labels, target, sizes)
         others = [arriving, *(term for place, term in enumerate(terms) if place != number)]
         calls += _filling(k, others, own, sizes)
     return in_order(*calls)
@@ -176,5 +180,6 @@ def _filling(k: KernelArgs, terms: Sequence[Term], own: Term, sizes: dict[str, i
         return contracting(k, terms, kept, own.array, sizes)
     held = k.scratch([sizes[label] for label in kept], own.array.dtype)
     index = (slice(None) if label in known else None for label in own.labels)
+    # An axis of this operand alone was summed forward, so every place along it has one gradient.
     copy = partial(k.xp.copyto, own.array, held[(*index, ...)])
     return [*contracting(k, terms, kept, held, sizes), copy]

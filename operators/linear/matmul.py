@@ -23,6 +23,7 @@ _left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
 
 
 def _product_rows(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
+    # Rows of x are those of the result unless y is a stack whose axes meet the first axis of x.
     x, y = (len(specs[op.inputs[slot][0]][0]) for slot in "xy")
     return _left_rows(op, specs, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
 
@@ -108,6 +109,7 @@ def bind_matmul(k: KernelArgs, product: Product = product, stacked: Product = st
     out = _as_matrices(k, k["out"])
     alpha = k.attrs["alpha"]
     if x.ndim == y.ndim == 2:
+        # `dot` cannot add to its result, so the product goes to memory of its own first.
         by = k.scratch(out.shape, out.dtype) if k.accumulate else None
         return product(k.xp, x, y, out, alpha=alpha, by=by)
     if y.ndim == 2 and _contiguous(x, out):  # one large product for all batches
@@ -256,6 +258,7 @@ def affine_shape(s: ShapeArgs, x: Shape, w: Shape) -> Shape:
     split = s.attrs["num_flatten_dims"]
     if split >= len(x):
         s.fail(f"num_flatten_dims {split} leaves no columns of x")
+    # -1 fits here as it is: all axes but the last.
     lead = x[:split]
     s.same("the columns of x and the rows of w", count(x[len(lead) :]), w[0])
     cols = w[1]
@@ -286,6 +289,7 @@ def bind_affine_grad(k: KernelArgs, product: Product = product, sums: Any = None
     grad, calls = as_rows(k, k["out_grad"], rows, w.shape[1])
     if k.get("w_grad") is not None:
         x, load = as_rows(k, k["x"], rows, w.shape[0])
+        # The transpose is a view: BLAS reads a matrix in either order.
         calls += [*load, product(xp, x.T, grad, k["w_grad"])]
     if k.get("b_grad") is not None:
         calls.append((sums or partial(sum_of_rows, multiply=product))(k, grad, k["b_grad"]))

@@ -39,9 +39,13 @@ def bind_targets(k: KernelArgs, samples: int, classes: int) -> tuple[Any, list[C
         out.fill(spread)
         if valid is None:
             ignored.fill(False)
+            # An index names each row once, so += loses nothing. Where a row has the label, both
+            # parts add up to 1 - eps + eps / C, as PyTorch smooths.
             out[numbers, labels.values] += peak
         else:
             k.xp.logical_not(valid[:, None], ignored)
+            # An ignored label may be no class at all: class 0 stands in, and its loss is cleared
+            # afterwards.
             out[numbers, labels.values * valid] += peak
         if weight is not None:
             k.xp.multiply(out, weight, out)
@@ -50,8 +54,12 @@ def bind_targets(k: KernelArgs, samples: int, classes: int) -> tuple[Any, list[C
 
 
 def _soft_targets(k: KernelArgs, label: Any, load: list[Call]) -> tuple[Any, list[Call]]:
-    eps, weight, dtype = k.attrs["label_smoothing"], k.get("weight"), label.dtype
-    out, spread = k.scratch(label.shape, dtype), dtype.type(eps / max(label.shape[1], 1))
+    eps = k.attrs["label_smoothing"]
+    weight = k.get("weight")
+    dtype = label.dtype
+    # The label is an input and stays as it is.
+    out = k.scratch(label.shape, dtype)
+    spread = dtype.type(eps / max(label.shape[1], 1))
     calls = [*load, partial(k.xp.multiply, label, dtype.type(1 - eps), out)]
     calls.append(partial(k.xp.add, out, spread, out))
     if weight is not None:
@@ -61,6 +69,7 @@ def _soft_targets(k: KernelArgs, label: Any, load: list[Call]) -> tuple[Any, lis
 
 def clearing(k: KernelArgs, rows: Any, ignored: Any) -> Call | None:
     """A call that sets rows of ignored samples to 0, even where they hold NaN."""
+    # Set, not multiplied: 0 times NaN is NaN.
     return None if ignored is None else partial(k.xp.copyto, rows, 0, where=ignored)
 
 
@@ -92,15 +101,19 @@ def label_weight_shape(s: ShapeArgs) -> None:
 
 @label_weight.kernel
 def label_weight_kernel(k: KernelArgs) -> Call:
-    weight, samples, classes = k.get("weight"), count(k["out"].shape), k.shape("x")[-1]
+    weight = k.get("weight")
+    samples = count(k["out"].shape)
+    classes = k.shape("x")[-1]
     matrix, store = as_rows(k, k["out"], samples, 1, write=True)
-    flat, labels = matrix[:, 0], bind_labels(k, classes)
+    flat = matrix[:, 0]
+    labels = bind_labels(k, classes)
 
     def run() -> None:
         valid = labels.check()
         if weight is None:
             flat.fill(1)
         else:
+            # Ignored labels may lie outside of the table: they read class 0, and are cleared below.
             flat[...] = weight[labels.values if valid is None else labels.values * valid]
         if valid is not None:
             flat[~valid] = 0

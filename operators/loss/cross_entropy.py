@@ -32,7 +32,8 @@ _SOFT = AttrSpec("soft_label", "bool", "label holds a weight for each class", Fa
 def _rule(s: ShapeArgs) -> None:
     soft = s.attrs.get("soft_label", False)
     samples = soft_rule(s) if soft else index_rule(s)
-    x, dtype = s["x"], wide(s.dtype("x"))
+    x = s["x"]
+    dtype = wide(s.dtype("x"))
     if x[-1] == 0:
         s.fail("x has no classes")
     if s.has("weight"):
@@ -61,7 +62,8 @@ cross_entropy = operator(
 
 @cross_entropy.kernel
 def cross_entropy_kernel(k: KernelArgs) -> Call:
-    xp, tiny = k.xp, _smallest(k)
+    xp = k.xp
+    tiny = _smallest(k)
     if k.attrs["soft_label"]:
         x, label, out = k["x"], k["label"], k["out"]
         logs = k.scratch(x.shape, x.dtype)
@@ -85,9 +87,12 @@ def cross_entropy_kernel(k: KernelArgs) -> Call:
 
 @cross_entropy.backward("x")
 def cross_entropy_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, tiny = k.xp, k["x"], _smallest(k)
+    xp = k.xp
+    x = k["x"]
+    tiny = _smallest(k)
     if k.attrs["soft_label"]:
         label, grad, x_grad = k["label"], k["out_grad"][..., None], k["x_grad"]
+        # The floor of the loss again, so that quotients stay finite.
         floor = k.scratch(x.shape, x.dtype)
 
         def run() -> None:
@@ -144,6 +149,7 @@ def _picking(k: KernelArgs, loss: Callable[[Any], None]) -> Call:
     def run() -> None:
         valid = labels.check()
         index = labels.values if valid is None else labels.values * valid
+        # Ignored labels may be no class: they read class 0, and their losses are cleared below.
         flat[...] = x[numbers, index]
         loss(flat)
         if valid is not None:
@@ -167,9 +173,11 @@ def _placing(k: KernelArgs, derivative: Callable[[Any, Any], Any], reads_x: bool
         valid = labels.check()
         index = labels.values if valid is None else labels.values * valid
         picked = None if x is None else x[numbers, index]
+        # Before x_grad is cleared, which may be the memory of x.
         placed = derivative(picked, grad)
         x_grad[...] = 0
-        x_grad[numbers, index] = placed if valid is None else placed * valid
+        # Not a product with `valid`: what stands in an ignored row may make infinity or NaN of it.
+        x_grad[numbers, index] = placed if valid is None else k.xp.where(valid, placed, 0)
 
     return in_order(*labels.load, *load, *load_grad, run, *store)
 
@@ -206,7 +214,8 @@ def softmax_cross_entropy_kernel(k: KernelArgs) -> Call:
     samples = count(k["out"].shape)
     x, load = as_rows(k, k["x"], samples, classes)
     out, store = as_rows(k, k["out"], samples, 1, write=True)
-    softmax, store_softmax = k.get("softmax"), []
+    softmax = k.get("softmax")
+    store_softmax = []
     if softmax is not None:
         softmax, store_softmax = as_rows(k, softmax, samples, classes, write=True)
     if k.attrs["soft_label"] or reshaped(k):
@@ -224,6 +233,7 @@ def _soft_loss(k: KernelArgs, x: Any, label: Any, out: Any, softmax: Any) -> Cal
     edge, total = k.scratch(out.shape, x.dtype), k.scratch(out.shape, x.dtype)
 
     def run() -> None:
+        # The maximum comes off first, so that no exponential overflows.
         x.max(1, edge, True)
         xp.subtract(x, edge, shifted)
         xp.exp(shifted, exps)
@@ -231,6 +241,7 @@ def _soft_loss(k: KernelArgs, x: Any, label: Any, out: Any, softmax: Any) -> Cal
         if softmax is not None:
             xp.divide(exps, total, softmax)
         xp.log(total, total)
+        # Labels need not sum to 1: each term has the logarithm of the sum in it.
         xp.subtract(total, shifted, shifted)
         xp.multiply(shifted, label, shifted)
         shifted.sum(1, None, out, True)
@@ -248,15 +259,23 @@ def _index_loss(k: KernelArgs, x: Any, out: Any, softmax: Any) -> tuple[Call, li
     labels = bind_labels(k, classes)
     index, picked = k.scratch((samples,), np.int64), k.scratch((samples,), x.dtype)
     line = k.scratch((samples,), x.dtype)
-    numbers, before = xp.arange(samples), labels.load
+    numbers = xp.arange(samples)
+    before = labels.load
     if xp is np and classes <= FEW:  # on the transpose; see FEW
-        z, edge, stride = k.scratch(x.T.shape, x.dtype), line, samples
+        z = k.scratch(x.T.shape, x.dtype)
+        edge = line
+        stride = samples
         before = [*before, partial(np.copyto, z, x.T)]
         x, result = z, z
         maximum = partial(np.maximum.reduce, z, 0, None, edge)
+        # Sums over the classes as a product with ones, which BLAS computes.
         total = partial(np.dot, np.ones(classes, z.dtype), z, edge)
     else:
-        z, edge, stride, result = k.scratch(x.shape, x.dtype), line[:, None], 1, softmax
+        z = k.scratch(x.shape, x.dtype)
+        edge = line[:, None]
+        stride = 1
+        result = softmax
+        # Places in the flat matrix: `take` of flat places is faster than indexing by two arrays.
         numbers *= classes
         maximum, total = partial(x.max, 1, edge, True), partial(z.sum, 1, None, edge, True)
     stride = xp.asarray(stride)
@@ -268,14 +287,17 @@ def _index_loss(k: KernelArgs, x: Any, out: Any, softmax: Any) -> tuple[Call, li
         valid = check()
         maximum()
         subtract(x, edge, z)
+        # In the transpose class c of sample n is at c * samples + n, else at n * classes + c.
         multiply(values, stride, index)
         add(index, numbers, index)
         if valid is not None:
             multiply(index, valid, index)
+        # Before the exponentials are written over it.
         pick()
         exp(z, z)
         total()
         if softmax is not None:
+            # edge and line are the same memory: it held the maxima and holds the sums now.
             divide(z, edge, result)
         log(line, out)
         subtract(out, picked, out)
@@ -300,6 +322,8 @@ def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
         pull = k.scratch((samples, classes), label.dtype)
 
         def soft() -> None:
+            # Labels with class weights do not sum to 1, so the softmax counts as often as their sum
+            # says.
             label.sum(1, None, weight, True)
             xp.multiply(softmax, weight, pull)
             xp.subtract(pull, label, pull)
@@ -326,6 +350,7 @@ def _pull_few(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: An
         subtract(softmax, hot, x_grad)
         multiply(x_grad, grad, x_grad)
         if valid is not None:
+            # Assigned, not multiplied: NaN in an ignored sample must not come through.
             x_grad[~valid] = 0
 
     return run
@@ -334,10 +359,13 @@ def _pull_few(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: An
 def _pull_many(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Call:
     """x_grad = (softmax - one-hot label) * grad, by subtracting 1 at the labels."""
     multiply, check, values = k.xp.multiply, labels.check, labels.values
-    numbers, line = k.xp.arange(len(values)), grad[:, 0]
+    numbers = k.xp.arange(len(values))
+    line = grad[:, 0]
 
     def run() -> None:
         valid = check()
+        # The whole matrix once, and then one element a row: no one-hot matrix is read. x_grad may
+        # be the memory of softmax, which is not read after this.
         multiply(softmax, grad, x_grad)
         x_grad[numbers, values if valid is None else values * valid] -= line
         if valid is not None:

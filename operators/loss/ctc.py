@@ -61,9 +61,12 @@ def ctc_loss_shape(s: ShapeArgs) -> None:
     classes = shape[-1]
     if 0 <= classes <= s.attrs["blank"]:
         s.fail(f"the blank {s.attrs['blank']} is none of the {classes} classes")
-    given = sequences_in(levels_of(s, "label"))
+    labeled = sequences_in(levels_of(s, "label"))
+    # A padded batch [B, T, C] has T rows in each: shorter ones come as sequences.
     rows = shape[0] if len(shape) == 3 else sequences_in(levels_of(s, "x"))
-    s.set("out", ((s.same("the sequences of x and of label", rows, given),), wide(s.floats("x"))))
+    s.set("out", ((s.same("the sequences of x and of label", rows, labeled),), wide(s.floats("x"))))
+    # The sum over paths gives the derivative along with the loss. It is kept, so that the gradient
+    # does not walk all steps again.
     s.set("slope", (shape, s.dtype("x")))
     s.set_offsets("out", ())
 
@@ -87,20 +90,28 @@ class _Places:
     """
 
     def __init__(self, k: KernelArgs) -> None:
-        xp, offsets, labels = k.xp, _offsets(k), offsets_in(k, "label")
+        xp = k.xp
+        offsets = _offsets(k)
+        labels = offsets_in(k, "label")
         self.used = np.flatnonzero(lengths_of(offsets))
+        # A sequence without rows has no step to begin in; its loss is settled without a path.
         lengths, counts = lengths_of(offsets)[self.used], lengths_of(labels)[self.used]
         steps, states = np.arange(lengths.max(initial=0)), np.arange(2 * counts.max(initial=0) + 1)
         first = offsets[:-1][self.used]
+        # Behind the end a sequence reads its last row again, which is a valid place; its share
+        # there is 0.
         self.rows = xp.asarray(first + np.minimum(steps[:, None], lengths - 1))
+        # States alternate: blank, label, blank, ..., blank. Odd ones are labels.
         spoken = (states % 2 == 1) & (states < 2 * counts[:, None])
         place = labels[:-1][self.used][:, None] + states // 2
+        # Blanks point at label 0, a valid place, and are put right by `where`.
         self.spoken, self.labels = xp.asarray(spoken), xp.asarray(np.where(spoken, place, 0))
         self.lengths, self.states = xp.asarray(lengths), xp.asarray(2 * counts + 1)
         self.owner = sequence_of_row(offsets_of(lengths))
 
     def paths(self, xp: Any, label: Any, blank: int) -> Paths:
         symbols = xp.full(self.spoken.shape, blank)
+        # All sequences without labels: there is no label 0 to point at.
         if len(label):
             symbols = xp.where(self.spoken, label[self.labels], blank)
         return Paths(self.lengths, self.states, symbols, skips(xp, symbols, blank))
@@ -108,7 +119,9 @@ class _Places:
 
 def _label_check(k: KernelArgs, classes: int) -> Call:
     """A callable that refuses labels that are no class, or the blank."""
-    label, blank, in_range = k["label"], k.attrs["blank"], id_check(k, "label", classes)
+    label = k["label"]
+    blank = k.attrs["blank"]
+    in_range = id_check(k, "label", classes)
 
     def check() -> None:
         in_range()
@@ -123,13 +136,18 @@ def _label_check(k: KernelArgs, classes: int) -> Call:
 @ctc_loss.kernel
 def ctc_loss_kernel(k: KernelArgs) -> Call:
     xp, out, slope, shape = k.xp, k["out"], k.get("slope"), k.shape("x")
-    offsets, counts = _offsets(k), lengths_of(offsets_in(k, "label"))
-    rows, classes, blank = int(offsets[-1]), shape[-1], k.attrs["blank"]
+    offsets = _offsets(k)
+    counts = lengths_of(offsets_in(k, "label"))
+    rows = int(offsets[-1])
+    classes = shape[-1]
+    blank = k.attrs["blank"]
     zero = k.attrs["zero_infinity"]
     label = k["label"].reshape(-1)
     check = _label_check(k, classes)
     never = 0.0 if zero else np.inf
+    # Without rows, no labels are certain (a loss of 0) and any label is impossible.
     start = xp.asarray(np.where(counts > 0, never, 0.0), out.dtype)  # of sequences without rows
+    # PyTorch, too, divides by 1 where there are no labels.
     shares = np.maximum(counts, 1) if k.attrs["per_label"] else np.ones(len(counts))
     divisors = xp.asarray(shares)
     if not rows:
@@ -137,8 +155,10 @@ def ctc_loss_kernel(k: KernelArgs) -> Call:
     places = _Places(k)
     used = xp.asarray(places.used)
     x, load = as_rows(k, k["x"], rows, classes)
+    # float64: a path's logarithm is a sum over all steps, of hundreds of nats.
     logs, edge = k.scratch((rows, classes), np.float64), k.scratch((rows, 1), np.float64)
     taken = (*places.rows.shape, places.spoken.shape[1])
+    # Several states of a step have one class (all blanks do), so shares are added, not assigned.
     cells, moved = k.scratch(taken, np.int64), k.scratch(taken, np.float64)
     subtract_shares = scatter_adder(k, logs.reshape(-1), cells, moved)
     flat, store = (None, []) if slope is None else as_rows(k, slope, rows, classes, write=True)
@@ -152,15 +172,19 @@ def ctc_loss_kernel(k: KernelArgs) -> Call:
         xp.log(edge, edge)
         xp.subtract(logs, edge, logs)
         paths = places.paths(xp, label, blank)
+        # Places in the flat matrix, for the gather here and the sum of shares later.
         cells[...] = (places.rows * classes)[:, :, None] + paths.symbols
         whole, possible, share = occupation(xp, paths, logs.reshape(-1)[cells])
         xp.copyto(out, start)
         out[used] = xp.where(possible, -whole / divisors[used], never)
         if flat is None:
             return
+        # The derivative by a logit: its softmax less the share of the paths that pass through its
+        # class. The logarithms are not read again, so it is computed in their memory.
         xp.exp(logs, logs)
         xp.negative(share, moved)
         subtract_shares()
+        # NaN, not 0: a gradient of an infinite loss must not look like one of a perfect one.
         factors = xp.where(possible, 1 / divisors[used], 0.0 if zero else np.nan)
         flat[...] = logs * factors[owner][:, None]
 
@@ -170,10 +194,12 @@ def ctc_loss_kernel(k: KernelArgs) -> Call:
 
 @ctc_loss.backward("x")
 def ctc_loss_grad_kernel(k: KernelArgs) -> Call:
-    offsets, classes = _offsets(k), k.shape("x")[-1]
+    offsets = _offsets(k)
+    classes = k.shape("x")[-1]
     rows = int(offsets[-1])
     if not rows:
         return nothing
+    # All that is left is the gradient of each loss, the same for all rows of its sequence.
     slope, load = as_rows(k, k["slope"], rows, classes)
     x_grad, store = as_rows(k, k["x_grad"], rows, classes, write=True)
     spread = k.scratch((rows,), x_grad.dtype)

@@ -1,7 +1,8 @@
 """Losses that compare two arrays element by element; reduce them with `mean` or `sum`.
 
-Each is one entry of a table, with value and derivative as expressions. NumPy, C and CUDA kernels
-follow from these. Losses of float16 and bfloat16 are float32.
+Each is one entry of a table, with its value as an expression; where its derivative is written, too,
+a comment says what is wrong with the one derived from it. NumPy, C and CUDA kernels follow from
+these. Losses of float16 and bfloat16 are float32.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from ...framework.base.dtypes import wide
 from ...framework.base.shape import ShapeArgs, ShapeRule
+from ...framework.fusion.derivative import gradients
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -25,16 +27,17 @@ class _Loss:
     """A loss of x and a second array of the same shape, in the slot `other`.
 
     Attributes:
-        value: expression of out. slope: of its derivative with respect to x.
-        other_slope: of that with respect to the other array; "-" = the negative one, "" = none.
+        value: expression of out. slope: of its derivative with respect to x, which is minus that
+            with respect to y; "" = derived from the value.
+        both: the other array has a gradient, too.
     """
 
     type: str
     doc: str
     value: str
-    slope: str
+    slope: str = ""
     other: str = "y"
-    other_slope: str = "-"
+    both: bool = True
     attrs: tuple[AttrSpec, ...] = ()
     source: str = ""
 
@@ -44,7 +47,9 @@ def _positive(name: str, default: float, doc: str) -> AttrSpec:
 
 
 # Of the focal loss: the probability of the wrong side, the cross entropy, the weight of the class.
+# Each side from its own exponential: 1 less the other would lose its digits where that is near 1.
 _MISSED = "(label / (1 + exp(x)) + (1 - label) / (1 + exp(-x)))"
+# The exponential is of -|x|, so it cannot overflow.
 _CROSS = "(fmax(x, 0) + log1p(exp(-fabs(x))) - x * label)"
 _SHARE = "(alpha < 0 ? 1 : alpha * label + (1 - alpha) * (1 - label))"
 _SIDES = "(1 / (1 + exp(-x))) * (1 / (1 + exp(x)))"  # the derivative of the sigmoid
@@ -54,12 +59,13 @@ _LOSSES = (
         "squared_error",
         "Squared error: out = (x - y)^2; `mean` of it is the mean squared error.",
         value="(x - y) * (x - y)",
-        slope="(2 * (x - y))",
     ),
     _Loss(
         "l1_loss",
         "Absolute error: out = |x - y|; the derivative where x = y is 0.",
         value="fabs(x - y)",
+        # the derived one subtracts before it compares
+        # The last case is 0, or NaN where x or y is: a plain 0 would hide it.
         slope="(x > y ? 1 : x < y ? -1 : x - y)",
     ),
     _Loss(
@@ -67,6 +73,7 @@ _LOSSES = (
         "Huber loss of d = x - y: out = d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2).",
         value="(fabs(x - y) < delta ? fabs(x - y) : delta)"
         " * (fabs(x - y) - (fabs(x - y) < delta ? fabs(x - y) : delta) / 2)",
+        # the derived one computes all sides of |x - y|
         slope="(x - y > delta ? delta : x - y < -delta ? -delta : x - y)",
         attrs=(_positive("delta", 1.0, "where the square ends"),),
         source="Huber 1964; PyTorch: torch.nn.functional.huber_loss",
@@ -76,6 +83,7 @@ _LOSSES = (
         "Smooth L1 loss of d = x - y: out = d^2 / (2 beta) where |d| < beta, else |d| - beta / 2.",
         value="(fabs(x - y) < beta ? fabs(x - y) : beta)"
         " * (fabs(x - y) - (fabs(x - y) < beta ? fabs(x - y) : beta) / 2) / beta",
+        # the derived one computes all sides of |x - y|
         slope="((x - y > beta ? beta : x - y < -beta ? -beta : x - y) / beta)",
         attrs=(_positive("beta", 1.0, "where the square ends"),),
         source="Girshick 2015; PyTorch: torch.nn.functional.smooth_l1_loss",
@@ -84,9 +92,10 @@ _LOSSES = (
         "hinge_loss",
         "Hinge loss of a score x for a label of 0 or 1: out = max(0, 1 - (2 label - 1) x).",
         value="(1 - 2 * label) * x + 1 < 0 ? 0 : (1 - 2 * label) * x + 1",
+        # the derived one is not 0 at the kink
         slope="((1 - 2 * label) * x + 1 > 0 ? 1 : 0) * (1 - 2 * label)",
         other="label",
-        other_slope="",
+        both=False,
         source="Paddle: paddle/operators/hinge_loss_op.cc",
     ),
     _Loss(
@@ -94,9 +103,9 @@ _LOSSES = (
         "Cross entropy of independent classes, from logits x and labels (or probabilities) in"
         " [0, 1]: out = max(x, 0) - x label + log(1 + exp(-|x|)).",
         value="fmax(x, 0) + log1p(exp(-fabs(x))) - x * label",
+        # the derived one computes both sides of |x|
         slope="(1 / (1 + exp(-x)) - label)",
         other="label",
-        other_slope="-x",
         source="Paddle: paddle/operators/sigmoid_cross_entropy_with_logits_op.cc",
     ),
     _Loss(
@@ -106,11 +115,12 @@ _LOSSES = (
         " times the cross entropy, a = alpha label + (1 - alpha) (1 - label). Easy samples hardly"
         " count. alpha < 0: a = 1.",
         value=f"{_SHARE} * pow({_MISSED}, gamma) * {_CROSS}",
+        # the derived one is infinite at 0 for a gamma below 1
         slope=f"({_SHARE} * (pow({_MISSED}, gamma) * (1 / (1 + exp(-x)) - label)"
         f" + gamma * pow(fmax({_MISSED}, 1e-7), gamma - 1) * {_CROSS} * (1 - 2 * label)"
         f" * {_SIDES}))",
         other="label",
-        other_slope="",
+        both=False,
         attrs=(
             AttrSpec("alpha", "float", "weight of label 1; below 0: none", 0.25, maximum=1.0),
             AttrSpec("gamma", "float", "how fast easy samples lose weight", 2.0, minimum=0.0),
@@ -148,11 +158,13 @@ def _register(loss: _Loss) -> None:
         scalar=loss.value,
     )
     entry.kernel(derived_kernel)
-    scalar = {"x_grad": f"{loss.slope} * out_grad"}
-    if loss.other_slope:  # x_grad comes last: it may have the memory of out_grad
-        factor = loss.slope if loss.other_slope == "-" else "x"
-        scalar = {f"{other}_grad": f"-{factor} * out_grad", **scalar}
-    wrt = ("x", other) if loss.other_slope else ("x",)
+    wrt = ("x", other) if loss.both else ("x",)
+    scalar = {}  # x_grad comes last: it may have the memory of out_grad
+    if loss.slope:
+        signs = {"y": "-", "x": ""} if other == "y" else {"x": ""}
+        scalar = {f"{name}_grad": f"{s}{loss.slope} * out_grad" for name, s in signs.items()}
+    derived = gradients(loss.value, [name for name in wrt if f"{name}_grad" not in scalar])
+    scalar = {**derived, **scalar}
     entry.backward(*wrt, scalar=scalar, inplace={"x_grad": "out_grad"})(derived_kernel)
 
 
@@ -173,7 +185,9 @@ kl_div = operator(
 
 def _log_ratio(k: KernelArgs, out: Any) -> list[Call]:
     """Calls for out = log(label) - x, finite where a label is 0."""
-    xp, tiny = k.xp, out.dtype.type(np.finfo(out.dtype).tiny)
+    xp = k.xp
+    # A floor, as the product with a label of 0 must be 0 and not 0 times infinity.
+    tiny = out.dtype.type(np.finfo(out.dtype).tiny)
     return [
         partial(xp.maximum, k["label"], tiny, out=out),
         partial(xp.log, out, out),
@@ -196,6 +210,7 @@ def kl_div_grad_kernel(k: KernelArgs) -> Call:
     if label_grad is not None:
         calls += [
             *_log_ratio(k, slope),
+            # The label is a factor and in the logarithm: the latter adds 1.
             partial(xp.add, slope, slope.dtype.type(1), slope),
             partial(xp.multiply, slope, grad, label_grad),
         ]

@@ -59,14 +59,18 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
     matrix, load = as_rows(k, k["label"], samples, 1)
     values = matrix[:, 0]
     if values.dtype != "int64":
-        given, values = values, k.scratch((samples,), "int64")
-        load = [*load, partial(k.xp.copyto, values, given, casting="unsafe")]
+        narrow = values
+        values = k.scratch((samples,), "int64")
+        # One integer type for all kernels, and the check below reads it as unsigned numbers of 8
+        # bytes.
+        load = [*load, partial(k.xp.copyto, values, narrow, casting="unsafe")]
     ignored = k.attrs["ignore_index"]
     is_class = 0 <= ignored < classes
     # Seen as unsigned numbers negative labels are the largest: one pass checks both bounds.
     greatest = values.view("u8").max
 
     def check() -> Any:
+        # Nearly always so. Then there is no mask, and kernels skip all that it costs.
         if greatest() < classes:
             return values != ignored if is_class else None
         valid = (values >= 0) & (values < classes)
@@ -78,6 +82,7 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
             raise RunError(k.describe(why))
         return valid & (values != ignored) if is_class else valid
 
+    # The largest of no labels does not exist.
     return Labels(values, load, check if samples else _nothing_to_check)
 
 

@@ -57,27 +57,33 @@ def accuracy_kernel(k: KernelArgs) -> Call:
     def by_argmax(index: Any) -> None:
         x.argmax(1, out=chosen)
         xp.equal(chosen, index, out=right)
+        # NumPy's argmax takes NaN for the largest, so a NaN at the label would count as right.
         xp.copyto(right, False, where=xp.isnan(x[numbers, index]))
 
     def by_rank(index: Any) -> None:
+        # Counts the classes that a label beats, itself included, not those that beat it: no
+        # comparison with NaN is true, so a label whose score is NaN beats none and is wrong.
         own = x[numbers, index][:, None]
-        behind = (x < own) | ((x == own) & (names >= index[:, None]))
-        xp.greater_equal(behind.sum(1), max(classes - best, 0) + 1, out=right)
+        beaten = (x < own) | ((x == own) & (names >= index[:, None]))
+        xp.greater_equal(beaten.sum(1), max(classes - best, 0) + 1, out=right)
 
     judge = by_argmax if best == 1 else by_rank
 
     def run() -> None:
         valid = labels.check()
-        index, counted = labels.values, samples
+        index = labels.values
+        counted = samples
         if valid is not None:
-            index, counted = index * valid, valid.sum()
+            # Ignored labels may be no class: class 0 stands in, and is not counted.
+            index = index * valid
+            counted = valid.sum()
         judge(index)
         if valid is not None:
             xp.logical_and(right, valid, out=right)
-        found = right.sum()
-        out[...] = found / xp.maximum(counted, 1)
+        hits = right.sum()
+        out[...] = hits / xp.maximum(counted, 1)
         if correct is not None:
-            correct[...] = found
+            correct[...] = hits
         if total is not None:
             total[...] = counted
 
@@ -130,7 +136,7 @@ def edit_distance_kernel(k: KernelArgs) -> Call:
     numbers = xp.arange(rows)
     diagonals = [k.scratch((rows, width + 1), np.int32) for _ in range(3)]
     differs = k.scratch((rows, width + 1), np.int32)
-    found = k.scratch((rows,), np.int32)
+    distances = k.scratch((rows,), np.int32)
     steps: list[Any] = [
         (d, max(0, d - height), min(d, width), *(diagonals[(d - back) % 3] for back in range(3)))
         for d in range(width + height + 1)
@@ -142,12 +148,14 @@ def edit_distance_kernel(k: KernelArgs) -> Call:
             inner = slice(first, final + 1)
             before = slice(first - 1, final)
             cost = differs[:, inner]
+            # Along a diagonal i rises as the place in label falls, so label is read backwards.
             columns = label[:, d - final - 1 : d - first][:, ::-1]
             xp.not_equal(x[:, before], columns, out=cost)
             xp.add(former[:, before], cost, out=cost)
             xp.minimum(last[:, before], last[:, inner], out=new[:, inner])
             xp.add(new[:, inner], 1, out=new[:, inner])
             xp.minimum(new[:, inner], cost, out=new[:, inner])
+        # Against an empty sequence the distance is the length of the other.
         if begin == 0:
             new[:, 0] = d
         if end == d:
@@ -156,15 +164,17 @@ def edit_distance_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         xs = _lengths(k, "x_length", x_length, rows, width)
         labels = _lengths(k, "label_length", label_length, rows, height)
+        # A row ends at the entry where both its lengths are reached, on the diagonal of their sum.
         whole = xs + labels
         for step in steps:
             advance(*step)
             d, new = step[0], step[3]
-            xp.copyto(found, new[numbers, xs], where=whole == d)
+            # Rows end on different diagonals: each is read off when its own passes.
+            xp.copyto(distances, new[numbers, xs], where=whole == d)
         if k.attrs["normalized"]:
-            out[...] = found / xp.maximum(labels, 1)
+            out[...] = distances / xp.maximum(labels, 1)
         else:
-            out[...] = found
+            out[...] = distances
 
     return run
 
@@ -173,6 +183,7 @@ def _lengths(k: KernelArgs, slot: str, given: Any, rows: int, most: int) -> Any:
     """The lengths of a slot as int64, checked; `most` for each row where there is none."""
     if given is None:
         return k.xp.full(rows, most)
+    # Widened before it is compared and added: the sum of two int8 lengths may overflow.
     lengths = given.astype(np.int64)
     bad = (lengths < 0) | (lengths > most)
     if bad.any():
@@ -224,10 +235,13 @@ def auc_kernel(k: KernelArgs) -> Call:
         """Each sample's rank is the mean of those that its tie takes up."""
         positive = flags != 0
         _, place, sizes = xp.unique(scores, return_inverse=True, return_counts=True)
+        # Equal scores share a rank, the mean of the places that they take: so ties count half.
         last = sizes.cumsum()
         ranks = (last - (sizes - 1) / 2)[place]
         ones = positive.sum()
         pairs = ones * (len(positive) - ones)
+        # Mann and Whitney: the ranks of the positive samples, less what they are among these alone,
+        # add up to the pairs that they win. It takes one sort, and no loop over thresholds.
         wins = ranks[positive].sum() - ones * (ones + 1) / 2
         out[...] = xp.where(pairs > 0, wins / xp.maximum(pairs, 1), 0.5)
 

@@ -52,6 +52,7 @@ def _weights(k: KernelArgs, dtype: Any) -> tuple[Any, Any, Call]:
     def load() -> None:
         xp.copyto(weights, mask, casting="unsafe")
         weights.sum(None, None, total)
+        # The sum of the broadcast mask, without broadcasting it.
         xp.multiply(total, each, out=total)
 
     return weights.reshape(mask.shape + (1,) * (len(shape) - mask.ndim)), total, load
@@ -69,8 +70,10 @@ def masked_mean_kernel(k: KernelArgs) -> Call:
         load()
         xp.multiply(x, weights, out=weighted)
         xp.equal(weights, 0, out=gap)
+        # 0 times NaN is NaN, and what pads a batch may be anything.
         xp.copyto(weighted, 0, where=gap)
         weighted.sum(None, None, out)
+        # The sum is 0 then, too, and 0 / 1 says so without NaN.
         xp.copyto(total, 1, where=total == 0)
         xp.divide(out, total, out=out)
 
@@ -87,6 +90,7 @@ def masked_mean_grad_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         load()
         xp.copyto(total, 1, where=total == 0)
+        # x is not read: the mean is linear, so NaN in the padding do not reach its gradient.
         xp.divide(grad, total, out=total)
         xp.multiply(weights, total, out=x_grad)
 
@@ -124,6 +128,7 @@ def sequence_mean_shape(s: ShapeArgs) -> None:
 def sequence_mean_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
     (out,), pool = op.outputs["out"], _POOLS[op.attrs["per"]]
+    # Rows are averaged as they are: `mean` alone has the same value, and pools nothing.
     if pool is None:
         return [make_op("mean", {"x": op.inputs["x"]}, {"out": out})]
     pooled = inner_name(out, "POOLED")
@@ -166,9 +171,11 @@ def sequence_error_kernel(k: KernelArgs) -> Call:
     xp, out, wrong = k.xp, k["out"], k.get("wrong")
     rows, classes = k.shape("x")
     x, load = as_rows(k, k["x"], rows, classes)
-    labels, offsets = bind_labels(k, classes), offsets_in(k, "x")
+    labels = bind_labels(k, classes)
+    offsets = offsets_in(k, "x")
     sequences = len(offsets) - 1
     chosen, differs = k.scratch((rows,), xp.intp), k.scratch((rows,), bool)
+    # A group without rows gets 0, that is False: an empty sequence is not wrong.
     failed = k.scratch((sequences,), bool)
     judge = reduce_groups(k, xp.logical_or, differs, offsets, failed)
 
@@ -176,13 +183,14 @@ def sequence_error_kernel(k: KernelArgs) -> Call:
         valid = labels.check()
         x.argmax(1, out=chosen)
         xp.not_equal(chosen, labels.values, out=differs)
+        # argmax takes NaN for the largest, so at the label it would count as right.
         xp.logical_or(differs, xp.isnan(x).any(1), out=differs)
         if valid is not None:
             xp.logical_and(differs, valid, out=differs)
         judge()
-        found = failed.sum()
-        out[...] = found / max(sequences, 1)
+        errors = failed.sum()
+        out[...] = errors / max(sequences, 1)
         if wrong is not None:
-            wrong[...] = found
+            wrong[...] = errors
 
     return in_order(*labels.load, *load, run)

@@ -1,4 +1,4 @@
-"""Elementwise functions, arithmetic, comparisons, reductions, softmax and normalisation.
+"""Elementwise functions, arithmetic, comparisons, reductions, softmax and normalization.
 
 Registers operators; gives little else. May import base.
 """

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.derivative import gradients
+from ...framework.fusion.expression import names, parse
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -24,17 +26,22 @@ _Y = "any shape that broadcasts with x; dtype of x"
 _OUT = Slot("out", "the shape that x and y broadcast to", inplace="x")
 _UNREAD_OUT = Slot(_OUT.name, _OUT.doc, inplace="x", not_in_gradient=True)
 
+SHARING = {"x_grad": "out_grad"}
+"""The gradient of x may be written over that of out; that of y comes before it."""
 
-def _broadcast(s: ShapeArgs) -> None:
+
+def binary_rule(s: ShapeArgs) -> None:
+    """Shape rule of functions of two arrays of numbers, which broadcast."""
     dtype = s.dtype("x")
     if dtype != s.dtype("y") or dtype.kind == "b":
         s.fail("x and y want one dtype, a number's")
     s.set("out", (s.broadcast(s["x"], s["y"]), dtype))
 
 
-def _broadcast_floats(s: ShapeArgs) -> None:
+def binary_floats_rule(s: ShapeArgs) -> None:
+    """As `binary_rule`, for floats."""
     s.floats("x", "y")
-    _broadcast(s)
+    binary_rule(s)
 
 
 def _binary(
@@ -42,9 +49,16 @@ def _binary(
     doc: str,
     scalar: str,
     reads: str = "",
-    shape: Callable[[ShapeArgs], None] = _broadcast,
+    shape: Callable[[ShapeArgs], None] = binary_rule,
 ) -> OperatorDef:
-    """Register an operator of x and y; `reads` names the variables that its gradient reads."""
+    """Register an operator of x and y, whose gradients are derived from its expression.
+
+    Args:
+        reads: the variables that its gradients read, where the caller adds these.
+    """
+    derived = {} if reads else gradients(scalar, ["x", "y"])
+    if derived:
+        reads = " ".join(names(parse(" + ".join(derived.values()))))
     entry = operator(
         op_type,
         doc=f"{doc} Shapes broadcast as in NumPy.",
@@ -57,13 +71,16 @@ def _binary(
         scalar=scalar,
     )
     entry.kernel(derived_kernel)
+    if derived:
+        entry.backward("x", "y", scalar=derived, inplace=SHARING)(summed_back_kernel)
     return entry
 
 
 add = _binary("add", "Sum: out = x + y.", "x + y")
 sub = _binary("sub", "Difference: out = x - y.", "x - y")
-mul = _binary("mul", "Product of elements: out = x * y.", "x * y", "x y")
-div = _binary("div", "Quotient: out = x / y.", "x / y", "y out", _broadcast_floats)
+mul = _binary("mul", "Product of elements: out = x * y.", "x * y")
+div = _binary("div", "Quotient: out = x / y.", "x / y", shape=binary_floats_rule)
+# `x != x` keeps a NaN of x; a NaN of y makes both comparisons false, which chooses y.
 maximum = _binary(
     "maximum",
     "Larger of two: out = max(x, y), NaN where either is. The gradient of a tie belongs to x.",
@@ -81,7 +98,7 @@ power = _binary(
     "Power: out = x ** y; NaN for negative x unless y is whole. The gradient of y is 0 at x = 0.",
     "pow(x, y)",
     "x y out",
-    _broadcast_floats,
+    binary_floats_rule,
 )
 
 
@@ -94,42 +111,18 @@ def _into(k: KernelArgs, slot: str) -> tuple[Any, Call | None]:
     return whole, reducing(k.xp, whole, target)
 
 
-# In all gradients that of y comes first: that of x may be written over out_grad. Fused loops
-# compute these expressions for operands of one shape.
-_SHARING = {"x_grad": "out_grad"}
-for _entry, _gradients in (
-    (add, {"y_grad": "out_grad", "x_grad": "out_grad"}),
-    (sub, {"y_grad": "-out_grad", "x_grad": "out_grad"}),
-    (mul, {"y_grad": "out_grad * x", "x_grad": "out_grad * y"}),
-):
-    _entry.backward("x", "y", scalar=_gradients, inplace=_SHARING)(summed_back_kernel)
-
-# The gradients of div, maximum, minimum and pow are not fused: they are array calls alone.
-
-
-@div.backward("x", "y", inplace={"x_grad": "out_grad"})
-def div_grad_kernel(k: KernelArgs) -> Call:
-    xp, calls = k.xp, []
-    if k.get("y_grad") is not None:
-        whole, back = _into(k, "y_grad")
-        calls += [
-            partial(xp.multiply, k["out_grad"], k["out"], whole),
-            partial(xp.divide, whole, k["y"], whole),
-            partial(xp.negative, whole, whole),
-            back,
-        ]
-    if k.get("x_grad") is not None:
-        whole, back = _into(k, "x_grad")
-        calls += [partial(xp.divide, k["out_grad"], k["y"], whole), back]
-    return in_order(*calls)
+# The gradients of maximum, minimum and pow are not fused: they are array calls alone. Those derived
+# from the expressions give a tie to y, and are not defined at x = 0.
 
 
 def _choice_gradient(mine: str, others: str) -> Callable[[Any], Call]:
     """Kernel of the gradient of an operator that takes x where the ufunc `mine` holds, else y."""
 
     def bind(k: KernelArgs) -> Call:
-        xp, calls = k.xp, []
+        xp = k.xp
+        calls = []
         chosen = k.scratch(k["out_grad"].shape, bool)
+        # y first: x_grad may have the memory of out_grad, which the product for y still reads.
         for slot, ufunc in (("y", others), ("x", mine)):
             if k.get(f"{slot}_grad") is not None:
                 whole, back = _into(k, f"{slot}_grad")
@@ -143,17 +136,16 @@ def _choice_gradient(mine: str, others: str) -> Callable[[Any], Call]:
     return bind
 
 
-maximum.backward("x", "y", inplace={"x_grad": "out_grad"})(
-    _choice_gradient("greater_equal", "less"),
-)
-minimum.backward("x", "y", inplace={"x_grad": "out_grad"})(
-    _choice_gradient("less_equal", "greater"),
-)
+maximum.backward("x", "y", inplace=SHARING)(_choice_gradient("greater_equal", "less"))
+minimum.backward("x", "y", inplace=SHARING)(_choice_gradient("less_equal", "greater"))
 
 
-@power.backward("x", "y", inplace={"x_grad": "out_grad"})
+@power.backward("x", "y", inplace=SHARING)
 def power_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, y, calls = k.xp, k["x"], k["y"], []
+    xp = k.xp
+    x = k["x"]
+    y = k["y"]
+    calls = []
     one, zero = x.dtype.type(1), x.dtype.type(0)
     shape = k["out_grad"].shape
     if k.get("y_grad") is not None:
@@ -162,6 +154,7 @@ def power_grad_kernel(k: KernelArgs) -> Call:
         calls += [
             partial(xp.log, x, logs),
             partial(xp.equal, x, zero, at_zero),
+            # log(0) is -inf, and 0 ** y times -inf would be NaN.
             partial(xp.copyto, logs, zero, where=at_zero),
             partial(xp.multiply, k["out"], logs, whole),
             partial(xp.multiply, whole, k["out_grad"], whole),
@@ -173,6 +166,7 @@ def power_grad_kernel(k: KernelArgs) -> Call:
         flat = k.scratch(y.shape, bool)
         calls += [
             partial(xp.subtract, y, one, less),
+            # Not out / x, which is 0 / 0 at x = 0.
             partial(xp.power, x, less, slope),
             partial(xp.multiply, slope, y, slope),
             partial(xp.equal, y, zero, flat),  # x ** 0 is flat, also where x ** -1 is infinite
@@ -200,7 +194,7 @@ sum_many = operator(
 def sum_many_shape(s: ShapeArgs) -> None:
     specs = s.specs("x")
     dtypes = {dtype for _, dtype in specs}
-    if len(dtypes) != 1 or bool in dtypes:
+    if len(dtypes) != 1 or any(dtype.kind == "b" for dtype in dtypes):
         s.fail("the arrays to sum want one dtype, a number's")
     s.set("out", (s.same_shape("the arrays to sum", *s.shapes("x")), dtypes.pop()))
 

@@ -9,7 +9,6 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...framework.ir.rows import elementwise
 from ..base.calls import copying, reducing
 
 _NO_GRADIENT = "its result is a truth value"
@@ -34,32 +33,42 @@ def _float_test(s: ShapeArgs) -> None:
     s.set("out", (s["x"], bool))
 
 
-# operator type (which is also NumPy's function): doc.
+# operator type (which is also NumPy's function): scalar expression.
 _COMPARISONS = {
-    "equal": "out = x == y",
-    "not_equal": "out = x != y",
-    "less": "out = x < y",
-    "less_equal": "out = x <= y",
-    "greater": "out = x > y",
-    "greater_equal": "out = x >= y",
+    "equal": "x == y",
+    "not_equal": "x != y",
+    "less": "x < y",
+    "less_equal": "x <= y",
+    "greater": "x > y",
+    "greater_equal": "x >= y",
 }
+# The same: expression, doc.
+# Their inputs are bool alone, so `!=` is the exclusive or.
 _CONNECTIVES = {
-    "logical_and": "out = x and y",
-    "logical_or": "out = x or y",
-    "logical_xor": "out = x or y, but not both",
+    "logical_and": ("x && y", "out = x and y"),
+    "logical_or": ("x || y", "out = x or y"),
+    "logical_xor": ("x != y", "out = x or y, but not both"),
 }
 
 
-def _truth(op_type: str, doc: str, slots: tuple[str, ...], shape: Any, inplace: str = "") -> None:
+def _truth(
+    op_type: str,
+    doc: str,
+    scalar: str,
+    shape: Any,
+    *,
+    slots: tuple[str, ...] = ("x",),
+    inplace: str = "",
+) -> None:
     """Register an operator that one ufunc of its own name computes."""
     entry = operator(
         op_type,
         doc=doc,
+        scalar=scalar,
         inputs=[Slot(slot, "any shape; two of them broadcast as in NumPy") for slot in slots],
         outputs=[Slot("out", "bool, the shape of the inputs together", inplace=inplace)],
         shape=shape,
         no_gradient=_NO_GRADIENT,
-        rows=elementwise,
     )
 
     @entry.kernel
@@ -67,14 +76,19 @@ def _truth(op_type: str, doc: str, slots: tuple[str, ...], shape: Any, inplace: 
         return partial(getattr(k.xp, op_type), *(k[slot] for slot in slots), k["out"])
 
 
-for _type, _doc in _COMPARISONS.items():
-    _truth(_type, f"Comparison of elements: {_doc}.", ("x", "y"), _compared)
-for _type, _doc in _CONNECTIVES.items():
-    _truth(_type, f"Logic of elements: {_doc}.", ("x", "y"), _logical, inplace="x")
-_truth("logical_not", "Logic of elements: out = not x.", ("x",), _logical, inplace="x")
-_truth("isfinite", "Whether an element is neither NaN nor infinite.", ("x",), _float_test)
-_truth("isinf", "Whether an element is infinite, of either sign.", ("x",), _float_test)
-_truth("isnan", "Whether an element is NaN.", ("x",), _float_test)
+for _type, _scalar in _COMPARISONS.items():
+    _doc = f"Comparison of elements: out = {_scalar}."
+    _truth(_type, _doc, _scalar, _compared, slots=("x", "y"))
+for _type, (_scalar, _doc) in _CONNECTIVES.items():
+    _doc = f"Logic of elements: {_doc}."
+    _truth(_type, _doc, _scalar, _logical, slots=("x", "y"), inplace="x")
+_truth("logical_not", "Logic of elements: out = not x.", "!x", _logical, inplace="x")
+for _type, _doc in {
+    "isfinite": "Whether an element is neither NaN nor infinite.",
+    "isinf": "Whether an element is infinite, of either sign.",
+    "isnan": "Whether an element is NaN.",
+}.items():
+    _truth(_type, _doc, f"{_type}(x)", _float_test)
 
 where = operator(
     "where",
@@ -87,7 +101,7 @@ where = operator(
     outputs=[
         Slot("out", "the shape that all three broadcast to", inplace="x", not_in_gradient=True),
     ],
-    rows=elementwise,
+    scalar="condition ? x : y",
 )
 
 
@@ -103,8 +117,10 @@ def where_shape(s: ShapeArgs) -> None:
 @where.kernel
 def where_kernel(k: KernelArgs) -> Call:
     xp, condition, out = k.xp, k["condition"], k["out"]
+    # In the condition's own shape: `where` of copyto broadcasts.
     other = k.scratch(condition.shape, bool)
     return in_order(
+        # First x everywhere, then y through the mask: NumPy's `where` has no `out`.
         copying(xp, k["x"], out),
         partial(xp.logical_not, condition, other),
         partial(xp.copyto, out, k["y"], where=other),
@@ -113,7 +129,10 @@ def where_kernel(k: KernelArgs) -> Call:
 
 @where.backward("x", "y")
 def where_grad_kernel(k: KernelArgs) -> Call:
-    xp, condition, out_grad, calls = k.xp, k["condition"], k["out_grad"], []
+    xp = k.xp
+    condition = k["condition"]
+    out_grad = k["out_grad"]
+    calls = []
     other = k.scratch(condition.shape, bool)
     for slot, mask in (("x_grad", condition), ("y_grad", other)):
         target = k.get(slot)

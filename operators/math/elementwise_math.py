@@ -1,19 +1,18 @@
 """Elementwise functions of one input.
 
-Each is given by one scalar expression for its value and one for its gradient. NumPy, C and CUDA
-kernels follow from these.
+Each is given by one scalar expression for its value, which its gradient is derived from. NumPy, C
+and CUDA kernels follow from these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from math import log as log_of
-from math import pi
+from collections.abc import Callable, Sequence
 
 from ...framework.base.shape import ShapeArgs, same_as
+from ...framework.fusion.derivative import gradients
 from ...framework.fusion.expression import names, parse
 from ...framework.fusion.team import in_order
-from ...framework.ir.gradient_args import GradientArgs
+from ...framework.ir.gradient_args import GradientArgs, GradientMaker
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator
@@ -28,7 +27,8 @@ def _floats(s: ShapeArgs) -> None:
     s.set("out", (s["x"], s.floats("x")))
 
 
-def _numbers(s: ShapeArgs) -> None:
+def numbers_rule(s: ShapeArgs) -> None:
+    """Shape rule of floats or whole numbers x -> out."""
     if s.dtype("x").kind == "b":
         s.fail("x wants a number's dtype and has bool")
     s.set("out", (s["x"], s.dtype("x")))
@@ -39,8 +39,8 @@ def unary(
     doc: str,
     scalar: str,
     *,
-    gradient: str = "",
-    attrs: Iterable[AttrSpec] = (),
+    gradient: str | GradientMaker = "",
+    attrs: Sequence[AttrSpec] = (),
     shape: Callable[[ShapeArgs], None] = _floats,
     no_gradient: str = "",
     source: str = "",
@@ -49,10 +49,16 @@ def unary(
 
     Args:
         scalar: expression of out in terms of x and attributes.
-        gradient: expression of x_grad in terms of out_grad, x, out and attributes; "" where the
-            caller adds a gradient maker, or there is no gradient.
+        gradient: expression of x_grad in terms of out_grad, x, out and attributes, or a gradient
+            maker; "" = derived from `scalar`. One is written where it is better than the derived
+            one, with the reason.
     """
-    reads = names(parse(gradient)) if gradient else frozenset[str]()
+    maker = gradient if callable(gradient) else None
+    written: dict[str, str] = {}
+    if maker is None and not no_gradient:
+        written = {"x_grad": str(gradient)} if gradient else gradients(scalar, ["x"])
+    # Training keeps what a gradient reads; all else may be overwritten in place or freed.
+    reads = names(parse(written["x_grad"])) if written else frozenset[str]()
     entry = operator(
         op_type,
         doc=doc,
@@ -65,31 +71,32 @@ def unary(
         no_gradient=no_gradient,
     )
     entry.kernel(derived_kernel)
-    if gradient:
-        sharing = {"x_grad": "out_grad"}
-        entry.backward("x", scalar={"x_grad": gradient}, inplace=sharing)(derived_kernel)
+    if written:
+        # Each element of x_grad reads its own place alone, so it may lie where out_grad lay.
+        entry.backward("x", scalar=written, inplace={"x_grad": "out_grad"})(derived_kernel)
+    elif maker is not None:
+        entry.gradient_maker(maker)
     return entry
 
 
-neg = unary("neg", "Negation: out = -x.", "-x", shape=_numbers)
-
-
-@neg.gradient_maker
-def neg_gradient(g: GradientArgs) -> list[OpNode]:
+def negated_gradient(g: GradientArgs) -> list[OpNode]:
+    """The gradient of x is minus that of out."""
     return [g.op("neg", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
+
+neg = unary("neg", "Negation: out = -x.", "-x", gradient=negated_gradient, shape=numbers_rule)
 
 absolute = unary(
     "abs",
     "Absolute value: out = |x|. The gradient at 0 is 0.",
     "fabs(x)",
-    gradient="x > 0 ? out_grad : x < 0 ? -out_grad : x * out_grad",
-    shape=_numbers,
+    shape=numbers_rule,
 )
 
 
 # operator type -> doc, scalar expression
 _STEPS = {
+    # The last branch is x and not 0, so that NaN stays.
     "sign": ("Sign: out = 1, 0 or -1; NaN of NaN.", "x > 0 ? 1 : x < 0 ? -1 : x"),
     "floor": ("Largest whole number not above x.", "floor(x)"),
     "ceil": ("Smallest whole number not below x.", "ceil(x)"),
@@ -97,83 +104,43 @@ _STEPS = {
     "trunc": ("Whole number next to x towards 0: x without its fraction.", "trunc(x)"),
 }
 for _type, (_doc, _scalar) in _STEPS.items():
-    unary(_type, _doc, _scalar, no_gradient=_FLAT)
+    _rule = numbers_rule if _type == "sign" else _floats
+    unary(_type, _doc, _scalar, no_gradient=_FLAT, shape=_rule)
 
-exp = unary("exp", "Exponential: out = e ** x.", "exp(x)", gradient="out_grad * out")
+exp = unary("exp", "Exponential: out = e ** x.", "exp(x)")
 
-log = unary("log", "Natural logarithm; NaN below 0.", "log(x)", gradient="out_grad / x")
+log = unary("log", "Natural logarithm; NaN below 0.", "log(x)")
 
-_LN2, _LN10 = log_of(2), log_of(10)
-
-# operator type -> doc, scalar expression, gradient
+# operator type -> doc, scalar expression
 _FUNCTIONS = {
-    "exp2": ("Power of two: out = 2 ** x.", "exp2(x)", f"out_grad * out * {_LN2}"),
-    "expm1": ("out = e ** x - 1, exact for small x too.", "expm1(x)", "out_grad * (out + 1)"),
-    "log2": ("Logarithm to base 2; NaN below 0.", "log2(x)", f"out_grad / (x * {_LN2})"),
-    "log10": ("Logarithm to base 10; NaN below 0.", "log10(x)", f"out_grad / (x * {_LN10})"),
-    "log1p": (
-        "out = log(1 + x), exact for small x too; NaN below -1.",
-        "log1p(x)",
-        "out_grad / (1 + x)",
-    ),
-    "tan": ("Tangent of x in radians.", "tan(x)", "out_grad * (1 + out * out)"),
-    "asin": (
-        "Arcsine in radians, from -pi / 2 to pi / 2; NaN outside of [-1, 1].",
-        "asin(x)",
-        "out_grad / sqrt((1 - x) * (1 + x))",
-    ),
-    "acos": (
-        "Arccosine in radians, from 0 to pi; NaN outside of [-1, 1].",
-        "acos(x)",
-        "-out_grad / sqrt((1 - x) * (1 + x))",
-    ),
-    "atan": (
-        "Arctangent in radians, from -pi / 2 to pi / 2.",
-        "atan(x)",
-        "out_grad / (1 + x * x)",
-    ),
-    "sinh": ("Hyperbolic sine.", "sinh(x)", "out_grad * cosh(x)"),
-    "cosh": ("Hyperbolic cosine.", "cosh(x)", "out_grad * sinh(x)"),
-    "asinh": ("Inverse hyperbolic sine.", "asinh(x)", "out_grad / sqrt(x * x + 1)"),
-    "acosh": (
-        "Inverse hyperbolic cosine; NaN below 1.",
-        "acosh(x)",
-        "out_grad / sqrt((x - 1) * (x + 1))",
-    ),
-    "atanh": (
-        "Inverse hyperbolic tangent; NaN outside of [-1, 1].",
-        "atanh(x)",
-        "out_grad / ((1 - x) * (1 + x))",
+    "exp2": ("Power of two: out = 2 ** x.", "exp2(x)"),
+    "expm1": ("out = e ** x - 1, exact for small x too.", "expm1(x)"),
+    "log2": ("Logarithm to base 2; NaN below 0.", "log2(x)"),
+    "log10": ("Logarithm to base 10; NaN below 0.", "log10(x)"),
+    "log1p": ("out = log(1 + x), exact for small x too; NaN below -1.", "log1p(x)"),
+    "sqrt": ("Square root; NaN below 0.", "sqrt(x)"),
+    "rsqrt": ("Reciprocal square root: out = 1 / sqrt(x).", "1 / sqrt(x)"),
+    "reciprocal": ("out = 1 / x.", "1 / x"),
+    "sin": ("Sine of x in radians.", "sin(x)"),
+    "cos": ("Cosine of x in radians.", "cos(x)"),
+    "tan": ("Tangent of x in radians.", "tan(x)"),
+    "asin": ("Arcsine in radians, from -pi / 2 to pi / 2; NaN outside of [-1, 1].", "asin(x)"),
+    "acos": ("Arccosine in radians, from 0 to pi; NaN outside of [-1, 1].", "acos(x)"),
+    "atan": ("Arctangent in radians, from -pi / 2 to pi / 2.", "atan(x)"),
+    "sinh": ("Hyperbolic sine.", "sinh(x)"),
+    "cosh": ("Hyperbolic cosine.", "cosh(x)"),
+    "asinh": ("Inverse hyperbolic sine.", "asinh(x)"),
+    "acosh": ("Inverse hyperbolic cosine; NaN below 1.", "acosh(x)"),
+    "atanh": ("Inverse hyperbolic tangent; NaN outside of [-1, 1].", "atanh(x)"),
+    "erf": (
+        "Error function: out = 2 / sqrt(pi) * (integral of exp(-t * t) for t from 0 to x).",
+        "erf(x)",
     ),
 }
-for _type, (_doc, _scalar, _gradient) in _FUNCTIONS.items():
-    unary(_type, _doc, _scalar, gradient=_gradient)
+for _type, (_doc, _scalar) in _FUNCTIONS.items():
+    unary(_type, _doc, _scalar)
 
-sqrt = unary("sqrt", "Square root; NaN below 0.", "sqrt(x)", gradient="out_grad / (out + out)")
-
-rsqrt = unary(
-    "rsqrt",
-    "Reciprocal square root: out = 1 / sqrt(x).",
-    "1 / sqrt(x)",
-    gradient="out_grad * out * out * out / -2",
-)
-
-square = unary(
-    "square", "Square: out = x * x.", "x * x", shape=_numbers, gradient="out_grad * (x + x)"
-)
-
-reciprocal = unary("reciprocal", "out = 1 / x.", "1 / x", gradient="-out_grad * out * out")
-
-sin = unary("sin", "Sine of x in radians.", "sin(x)", gradient="out_grad * cos(x)")
-
-cos = unary("cos", "Cosine of x in radians.", "cos(x)", gradient="-out_grad * sin(x)")
-
-erf = unary(
-    "erf",
-    "Error function: out = 2 / sqrt(pi) * (integral of exp(-t * t) for t from 0 to x).",
-    "erf(x)",
-    gradient=f"out_grad * exp(-x * x) * {2 / pi**0.5}",
-)
+square = unary("square", "Square: out = x * x.", "x * x", shape=numbers_rule)
 
 
 def limits_rule(s: ShapeArgs) -> None:
@@ -188,7 +155,6 @@ clip = unary(
     "Limits: out = min(max(x, minimum), maximum); NaN stays. The gradient is 1 from minimum to"
     " maximum, both included, and 0 outside.",
     "x < minimum ? minimum : x > maximum ? maximum : x",
-    gradient="x >= minimum && x <= maximum ? out_grad : 0",
     attrs=[
         AttrSpec("minimum", "float", "lower limit", float("-inf")),
         AttrSpec("maximum", "float", "upper limit", float("inf")),
@@ -196,13 +162,15 @@ clip = unary(
     shape=limits_rule,
 )
 
-assign = unary("assign", "Copy: out = x, of any dtype.", "x", shape=same_as("x"))
 
-
-@assign.gradient_maker
-def assign_gradient(g: GradientArgs) -> list[OpNode]:
+def copied_gradient(g: GradientArgs) -> list[OpNode]:
+    """The gradient of out is that of x."""
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
+
+assign = unary(
+    "assign", "Copy: out = x, of any dtype.", "x", gradient=copied_gradient, shape=same_as("x")
+)
 
 stop_gradient = unary(
     "stop_gradient",
@@ -213,10 +181,18 @@ stop_gradient = unary(
     source="TensorFlow's tf.stop_gradient",
 )
 
+
+def scaled_gradient(g: GradientArgs) -> list[OpNode]:
+    """The gradient of x is that of out, scaled as x is."""
+    factor = {"scale": g.attrs["scale"]} if "scale" in g.attrs else {}
+    return [g.op("scale", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, factor)]
+
+
 scale = unary(
     "scale",
     "Linear map by constants: out = scale * x + bias.",
     "scale * x + bias",
+    gradient=scaled_gradient,
     attrs=[
         AttrSpec("scale", "float", "factor", 1.0),
         AttrSpec("bias", "float", "added after the factor", 0.0),
@@ -224,32 +200,22 @@ scale = unary(
 )
 
 
-@scale.gradient_maker
-def scale_gradient(g: GradientArgs) -> list[OpNode]:
-    factor = {"scale": g.attrs["scale"]} if "scale" in g.attrs else {}
-    return [g.op("scale", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, factor)]
-
-
 def _increment_shape(s: ShapeArgs) -> None:
     value = s.attrs["value"]
     if s.dtype("x").kind in "iu" and not float(value).is_integer():
         s.fail(f"value={value} is not whole, as it has to be for {s.dtype('x')}")
-    _numbers(s)
+    numbers_rule(s)
 
 
 increment = unary(
     "increment",
     "Counting: out = x + value, for floats and integers; out may be the variable x itself.",
     "x + value",
+    gradient=copied_gradient,
     attrs=[AttrSpec("value", "float", "the number added; whole where x is an integer", 1.0)],
     shape=_increment_shape,
     source="Paddle, paddle/operators/increment_op.cc",
 )
-
-
-@increment.gradient_maker
-def increment_gradient(g: GradientArgs) -> list[OpNode]:
-    return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
 cast = operator(

@@ -43,6 +43,7 @@ def _halves(k: KernelArgs, whole: Any) -> tuple[Any, Any]:
 
 
 def _sigmoid(xp: Any, x: Any, out: Any) -> list[Call]:
+    # Far below 0 exp(-x) overflows to infinity, whose reciprocal is the right 0: no branch by sign.
     one = x.dtype.type(1)
     return [
         partial(xp.negative, x, out),
@@ -56,6 +57,7 @@ def _sigmoid(xp: Any, x: Any, out: Any) -> list[Call]:
 def glu_kernel(k: KernelArgs) -> Call:
     xp, out = k.xp, k["out"]
     value, gate = _halves(k, k["x"])
+    # `out` never shares memory with x, so it can hold the weights before the product.
     return in_order(*_sigmoid(xp, gate, out), partial(xp.multiply, value, out, out))
 
 
@@ -66,6 +68,7 @@ def glu_grad_kernel(k: KernelArgs) -> Call:
     value_grad, gate_grad = _halves(k, k["x_grad"])
     weight = k.scratch(gate.shape, gate.dtype)
     return in_order(
+        # value_grad keeps out_grad w, so that `weight` is free to become 1 - w.
         *_sigmoid(xp, gate, weight),
         partial(xp.multiply, out_grad, weight, value_grad),
         # The slope of the gate, w (1 - w), times the value.
@@ -109,7 +112,9 @@ def _by_channel(k: KernelArgs, w: Any) -> Any:
 @prelu.kernel
 def prelu_kernel(k: KernelArgs) -> Call:
     xp, x, out = k.xp, k["x"], k["out"]
-    zero, low = x.dtype.type(0), k.scratch(x.shape, x.dtype)
+    zero = x.dtype.type(0)
+    # Two clamped halves instead of a mask: minimum and maximum both let NaN through.
+    low = k.scratch(x.shape, x.dtype)
     return in_order(
         partial(xp.minimum, x, zero, out=low),
         partial(xp.multiply, low, _by_channel(k, k["w"]), low),
@@ -121,10 +126,13 @@ def prelu_kernel(k: KernelArgs) -> Call:
 @prelu.backward("x", "w")
 def prelu_grad_kernel(k: KernelArgs) -> Call:
     xp, x, out_grad = k.xp, k["x"], k["out_grad"]
-    zero, w, calls = x.dtype.type(0), k["w"], []
+    zero = x.dtype.type(0)
+    w = k["w"]
+    calls = []
     if k.get("w_grad") is not None:
         low, w_grad = k.scratch(x.shape, x.dtype), k["w_grad"]
         axes = tuple(a for a in range(x.ndim) if a != 1 or w.size == 1)
+        # A sum over all axes has no axis left for the one slope of [1].
         total = w_grad.reshape(()) if w.size == 1 else w_grad
         calls += [
             partial(xp.minimum, x, zero, out=low),
@@ -134,6 +142,7 @@ def prelu_grad_kernel(k: KernelArgs) -> Call:
     if k.get("x_grad") is not None:
         x_grad, above = k["x_grad"], k.scratch(x.shape, bool)
         calls += [
+            # At x = 0 the slope is w, as the operator's text has it: x itself only where x > 0.
             partial(xp.greater, x, zero, above),
             partial(xp.multiply, out_grad, _by_channel(k, w), x_grad),
             partial(xp.copyto, x_grad, out_grad, where=above),

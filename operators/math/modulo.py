@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...framework.base.shape import ShapeArgs
+from ...framework.fusion.derivative import gradients
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ...framework.ir.rows import elementwise
 from ..base.derived import derived_kernel, summed_back_kernel
+from .arithmetic import SHARING, binary_floats_rule, binary_rule
 
 _SLOTS = (
     Slot("x", "any shape that broadcasts with y"),
@@ -17,19 +18,8 @@ _SLOTS = (
 _OUT_DOC = "the shape that x and y broadcast to"
 
 
-def _numbers(s: ShapeArgs) -> None:
-    dtype = s.dtype("x")
-    if dtype != s.dtype("y") or dtype.kind == "b":
-        s.fail("x and y want one dtype, a number's")
-    s.set("out", (s.broadcast(s["x"], s["y"]), dtype))
-
-
-def _floats(s: ShapeArgs) -> None:
-    s.floats("x", "y")
-    _numbers(s)
-
-
-# x = y * n + out with a whole n: (x - out) / y, which rounding moves away from a whole number.
+# x = y * n + out with a whole n: (x - out) / y, which rounding moves away from a whole number. The
+# derived one has the whole number next to x / y, which is another one where rounding reaches it.
 _REMAINDER_GRADIENT = {"y_grad": "-out_grad * rint((x - out) / y)", "x_grad": "out_grad"}
 
 
@@ -39,7 +29,7 @@ def _remainder(op_type: str, doc: str, ufunc: str, scalar: str) -> OperatorDef:
         doc=f"{doc} By 0 it is NaN, and 0 for integers. Shapes broadcast as in NumPy.",
         inputs=_SLOTS,
         outputs=[Slot("out", _OUT_DOC, inplace="x")],
-        shape=_numbers,
+        shape=binary_rule,
         scalar=scalar,
     )
 
@@ -63,17 +53,16 @@ fmod = _remainder(
     "fmod(x, y)",
 )
 for _entry in (mod, fmod):
-    _entry.backward("x", "y", scalar=_REMAINDER_GRADIENT, inplace={"x_grad": "out_grad"})(
-        summed_back_kernel
-    )
+    _entry.backward("x", "y", scalar=_REMAINDER_GRADIENT, inplace=SHARING)(summed_back_kernel)
 
+# Without a scalar expression: 1 // 0.1 is 9, and floor(1 / 0.1) is 10, as the quotient is rounded.
 floor_divide = operator(
     "floor_divide",
     doc="Quotient rounded down, as Python's //: out = floor(x / y), and 0 for integers divided by"
     " 0. Shapes broadcast as in NumPy.",
     inputs=_SLOTS,
     outputs=[Slot("out", _OUT_DOC, inplace="x")],
-    shape=_numbers,
+    shape=binary_rule,
     no_gradient="its derivative is zero wherever there is one",
     rows=elementwise,
 )
@@ -91,16 +80,10 @@ atan2 = operator(
     inputs=_SLOTS,
     outputs=[Slot("out", _OUT_DOC, inplace="x", not_in_gradient=True)],
     source="torch.atan2",
-    shape=_floats,
+    shape=binary_floats_rule,
     scalar="atan2(x, y)",
 )
 atan2.kernel(derived_kernel)
-atan2.backward(
-    "x",
-    "y",
-    scalar={
-        "y_grad": "-out_grad * x / (x * x + y * y)",
-        "x_grad": "out_grad * y / (x * x + y * y)",
-    },
-    inplace={"x_grad": "out_grad"},
-)(summed_back_kernel)
+atan2.backward("x", "y", scalar=gradients("atan2(x, y)", ["x", "y"]), inplace=SHARING)(
+    summed_back_kernel
+)

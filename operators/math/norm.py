@@ -1,4 +1,4 @@
-"""Normalisation: batch, layer, group, instance and root mean square.
+"""Normalization: batch, layer, group, instance and root mean square.
 
 All of them are out = (x - mean) / sqrt(variance + epsilon) * scale + bias; they differ in the axes
 that mean and variance are taken over, and in the shape of scale and bias. So there is one pair of
@@ -28,18 +28,18 @@ def _epsilon(default: float) -> AttrSpec:
 
 @dataclass(frozen=True)
 class _View:
-    """The shapes in which a normalisation views its arrays.
+    """The shapes in which a normalization views its arrays.
 
     Attributes:
         shape: of x, out and their gradients. axes: those that statistics are taken over.
         param: shape of scale and bias, which broadcasts to `shape`.
-        centred: whether the mean is taken off.
+        centered: whether the mean is taken off.
     """
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
     param: tuple[int, ...]
-    centred: bool = True
+    centered: bool = True
 
     @property
     def stat(self) -> tuple[int, ...]:
@@ -81,14 +81,15 @@ def _to_inverse(k: KernelArgs, variance: Any) -> Call:
 
 def _affine(k: KernelArgs, view: _View, out: Any) -> Call:
     """out = out * scale + bias; either may be left out."""
-    scale, bias = k.get("scale"), k.get("bias") if "bias" in k.op.entry.input_slots else None
+    scale = k.get("scale")
+    bias = k.get("bias") if "bias" in k.op.entry.input_slots else None
     return in_order(
         None if scale is None else partial(k.xp.multiply, out, scale.reshape(view.param), out=out),
         None if bias is None else partial(k.xp.add, out, bias.reshape(view.param), out=out),
     )
 
 
-def _normalise(
+def _normalize(
     k: KernelArgs, view: _View, mean: Any, inverse: Any, on_variance: Call | None = None
 ) -> Call:
     """The forward calls; `mean` and `inverse` are left holding the statistics.
@@ -99,12 +100,16 @@ def _normalise(
     xp = k.xp
     x, out = k["x"].reshape(view.shape), k["out"].reshape(view.shape)
     squares = k.scratch(view.shape, x.dtype)
-    source, calls = x, []
-    if view.centred:
+    source = x
+    calls = []
+    if view.centered:
         calls += [_mean(k, view, x, mean), partial(xp.subtract, x, mean, out=out)]
+        # Deviations wait in `out` until they are scaled, which spares an array.
         source = out
     return in_order(
         *calls,
+        # Of deviations, in a second pass: the mean of squares less the square of the mean would
+        # cancel.
         partial(xp.multiply, source, source, out=squares),
         _mean(k, view, squares, inverse),
         on_variance,
@@ -129,10 +134,11 @@ def _gradients(k: KernelArgs, view: _View, mean: Any, inverse: Any, constant: bo
     calls: list[Call | None] = []
     if bias_grad is not None:
         calls.append(_summed(xp, view, grad, bias_grad))
+    # The gradient of scale reads h, and that of x reads it through statistics of its own input.
     if scale_grad is not None or not constant:
         calls += [
-            partial(xp.subtract, x, mean, out=normal) if view.centred else None,
-            partial(xp.multiply, normal if view.centred else x, inverse, out=normal),
+            partial(xp.subtract, x, mean, out=normal) if view.centered else None,
+            partial(xp.multiply, normal if view.centered else x, inverse, out=normal),
         ]
     if scale_grad is not None:
         calls += [
@@ -143,11 +149,12 @@ def _gradients(k: KernelArgs, view: _View, mean: Any, inverse: Any, constant: bo
         return in_order(*calls)
     x_grad = x_grad.reshape(view.shape)
     if scale is not None:
+        # g lies in x_grad: later steps read all of it before it is changed, or go place by place.
         calls.append(partial(xp.multiply, grad, scale.reshape(view.param), out=x_grad))
         grad = x_grad
     if not constant:
         average = k.scratch(view.stat, x.dtype)
-        if view.centred:
+        if view.centered:
             shift = k.scratch(view.stat, x.dtype)
             calls.append(_mean(k, view, grad, shift))
         calls += [
@@ -155,7 +162,7 @@ def _gradients(k: KernelArgs, view: _View, mean: Any, inverse: Any, constant: bo
             _mean(k, view, product, average),
             partial(xp.multiply, normal, average, out=normal),
             partial(xp.subtract, grad, normal, out=x_grad),
-            partial(xp.subtract, x_grad, shift, out=x_grad) if view.centred else None,
+            partial(xp.subtract, x_grad, shift, out=x_grad) if view.centered else None,
         ]
         grad = x_grad
     return in_order(*calls, partial(xp.multiply, grad, inverse, out=x_grad))
@@ -181,7 +188,7 @@ _CHANNELS = ("scale", "bias", "mean", "variance")
 
 batch_norm = operator(
     "batch_norm",
-    doc="""Batch normalisation of [N, C, ...], channel by channel:
+    doc="""Batch normalization of [N, C, ...], channel by channel:
 out = (x - mean) / sqrt(variance + epsilon) * scale + bias.
 
 While training, mean and (biased) variance are those of the batch, and the running ones move on:
@@ -245,11 +252,13 @@ def batch_norm_shape(s: ShapeArgs) -> None:
 
 @batch_norm.kernel
 def batch_norm_kernel(k: KernelArgs) -> Call:
-    x, view = k["x"], _batch_view(k.shape("x"))
+    x = k["x"]
+    view = _batch_view(k.shape("x"))
     mean, inverse = (_stat(k, view, slot, x.dtype) for slot in ("saved_mean", "saved_inv_std"))
     running = [k[slot].reshape(view.stat) for slot in ("mean", "variance")]
     if not _uses_batch(k):
         return _with_running_values(k, view, running, mean, inverse)
+    # Refused here: the shape rule does not know whether the run is one of training.
     if view.size < 2:
         specs = {k.op.inputs["x"][0]: (x.shape, x.dtype)}
         why = "training wants more than one value a channel"
@@ -257,7 +266,7 @@ def batch_norm_kernel(k: KernelArgs) -> Call:
     momentum = k.attrs["momentum"]
     unbiased = momentum * view.size / (view.size - 1)
     return in_order(
-        _normalise(k, view, mean, inverse, _move(k, running[1], "variance_out", inverse, unbiased)),
+        _normalize(k, view, mean, inverse, _move(k, running[1], "variance_out", inverse, unbiased)),
         _move(k, running[0], "mean_out", mean, momentum),
     )
 
@@ -267,7 +276,9 @@ def _move(k: KernelArgs, running: Any, slot: str, batch: Any, weight: float) -> 
     out = k.get(slot)
     if out is None:
         return None
-    xp, number, out = k.xp, running.dtype.type, out.reshape(running.shape)
+    xp = k.xp
+    number = running.dtype.type
+    out = out.reshape(running.shape)
     step = k.scratch(running.shape, running.dtype)
     return in_order(
         partial(xp.multiply, running, number(1 - k.attrs["momentum"]), out=out),
@@ -280,6 +291,7 @@ def _with_running_values(k: KernelArgs, view: _View, running: Any, mean: Any, in
     """out = x * factor + term, with one factor and one term a channel."""
     xp, x, out = k.xp, k["x"], k["out"]
     scale, bias = k["scale"].reshape(view.param), k["bias"].reshape(view.param)
+    # Scale, bias and statistics meet once a channel, so an element costs one product and one sum.
     factor, term = k.scratch(view.stat, x.dtype), k.scratch(view.stat, x.dtype)
     copies = []
     for source, slot in zip(running, ("mean_out", "variance_out"), strict=True):
@@ -316,23 +328,23 @@ def _register(
     rule: Callable[[ShapeArgs], tuple[tuple[int, ...], tuple[int, ...]]],
     look: Callable[[Any], _View],
     *,
-    centred: bool = True,
+    centered: bool = True,
     source: str = "",
 ) -> OperatorDef:
-    """An operator that normalises with the statistics of its own input.
+    """An operator that normalizes with the statistics of its own input.
 
     Args:
         rule: gives the shapes of the statistics and of scale and bias, or refuses the input.
         look: gives the view of the arrays of a kernel.
     """
-    params = ("scale", "bias") if centred else ("scale",)
-    stats = ("mean", "inv_std") if centred else ("inv_rms",)
+    params = ("scale", "bias") if centered else ("scale",)
+    stats = ("mean", "inv_std") if centered else ("inv_rms",)
 
     def shape(s: ShapeArgs) -> None:
-        given = [slot for slot in params if s.has(slot)]
-        dtype = s.floats("x", *given)
+        present = [slot for slot in params if s.has(slot)]
+        dtype = s.floats("x", *present)
         stat, param = rule(s)
-        for slot in given:
+        for slot in present:
             s.same_shape(f"{slot} and what it scales or shifts of x", s[slot], param)
         s.set("out", (s["x"], dtype))
         for slot in stats:
@@ -363,7 +375,8 @@ def _register(
     def kernel(k: KernelArgs) -> Call:
         view = look(k)
         arrays = [_stat(k, view, slot, k["x"].dtype) for slot in stats]
-        return _normalise(k, view, arrays[0], arrays[-1])
+        # For rms_norm both are its one statistic; without centering the mean is not read.
+        return _normalize(k, view, arrays[0], arrays[-1])
 
     @entry.backward("x", *params)
     def grad_kernel(k: KernelArgs) -> Call:
@@ -374,26 +387,26 @@ def _register(
     return entry
 
 
-_BEGIN = AttrSpec("begin_norm_axis", "int", "first of the axes that are normalised", -1)
+_BEGIN = AttrSpec("begin_norm_axis", "int", "first of the axes that are normalized", -1)
 
 
 def _trailing_rule(s: ShapeArgs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     x = s["x"]
     begin = s.axis(s.attrs["begin_norm_axis"], len(x), "begin_norm_axis")
     if 0 in x[begin:]:
-        s.fail("x has no elements along the axes that are normalised")
+        s.fail("x has no elements along the axes that are normalized")
     return x[:begin], x[begin:]
 
 
-def _trailing_view(k: KernelArgs, centred: bool = True) -> _View:
+def _trailing_view(k: KernelArgs, centered: bool = True) -> _View:
     shape = k.shape("x")
     begin = k.attrs["begin_norm_axis"] % len(shape)
-    return _View(shape, tuple(range(begin, len(shape))), shape[begin:], centred)
+    return _View(shape, tuple(range(begin, len(shape))), shape[begin:], centered)
 
 
 layer_norm = _register(
     "layer_norm",
-    "Layer normalisation: out = (x - mean) / sqrt(variance + epsilon) * scale + bias, with mean and"
+    "Layer normalization: out = (x - mean) / sqrt(variance + epsilon) * scale + bias, with mean and"
     " (biased) variance over the axes from `begin_norm_axis` on; scale and bias have the shape of"
     " these axes.",
     [_BEGIN, _epsilon(1e-5)],
@@ -405,12 +418,12 @@ layer_norm.rows = beside("begin_norm_axis", but=("scale", "bias"))
 
 rms_norm = _register(
     "rms_norm",
-    "Root mean square normalisation: out = x / sqrt(mean(x**2) + epsilon) * scale, the mean over"
+    "Root mean square normalization: out = x / sqrt(mean(x**2) + epsilon) * scale, the mean over"
     " the axes from `begin_norm_axis` on; scale has the shape of these axes.",
     [_BEGIN, _epsilon(1e-6)],
     _trailing_rule,
-    lambda k: _trailing_view(k, centred=False),
-    centred=False,
+    lambda k: _trailing_view(k, centered=False),
+    centered=False,
     source="Zhang and Sennrich 2019",
 )
 rms_norm.rows = beside("begin_norm_axis", but=("scale", "bias"))
@@ -423,13 +436,15 @@ def _group_rule(s: ShapeArgs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     groups = s.attrs.get("groups", x[1])
     if x[1] > 0 and x[1] % groups:
         s.fail(f"the {x[1]} channels of x do not split into {groups} groups")
+    # x[0] may be 0: without a sample there is no mean to take.
     if 0 in x[1:]:
-        s.fail("x has no elements along the axes that are normalised")
+        s.fail("x has no elements along the axes that are normalized")
     return (x[0], groups), (x[1],)
 
 
 def _group_view(k: KernelArgs) -> _View:
     batch, channels, *spatial = k.shape("x")
+    # instance_norm has no such attribute: there each channel is a group.
     groups = k.attrs.get("groups", channels)
     shape = (batch, groups, channels // groups, *spatial)
     param = (1, groups, channels // groups, *(1,) * len(spatial))
@@ -438,7 +453,7 @@ def _group_view(k: KernelArgs) -> _View:
 
 group_norm = _register(
     "group_norm",
-    "Group normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) * scale + bias"
+    "Group normalization of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) * scale + bias"
     " with mean and (biased) variance over each sample's groups of C / groups channels; scale and"
     " bias are [C].",
     [AttrSpec("groups", "int", "number of groups", minimum=1), _epsilon(1e-5)],
@@ -449,7 +464,7 @@ group_norm = _register(
 
 instance_norm = _register(
     "instance_norm",
-    "Instance normalisation of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) * scale +"
+    "Instance normalization of [N, C, ...]: out = (x - mean) / sqrt(variance + epsilon) * scale +"
     " bias, with mean and (biased) variance over the spatial axes of each sample's channel; scale"
     " and bias are [C].",
     [_epsilon(1e-5)],

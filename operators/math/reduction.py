@@ -126,6 +126,7 @@ logsumexp = _reduction(
 @reduce_sum.kernel
 def reduce_sum_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
+    # `reducing` gives sums over leading axes to BLAS, which has no integers.
     if is_float(x.dtype):
         return reducing(k.xp, x, kept(k, out)) or nothing
     return partial(x.sum, reduced_axes(k), out.dtype, out, k.attrs["keepdims"])
@@ -168,7 +169,9 @@ def reduce_prod_kernel(k: KernelArgs) -> Call:
 
 @reduce_prod.backward("x")
 def reduce_prod_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, axes = k.xp, k["x"], reduced_axes(k)
+    xp = k.xp
+    x = k["x"]
+    axes = reduced_axes(k)
     order = [a for a in range(x.ndim) if a not in axes] + list(axes)
     moved, grad = x.transpose(order), k["x_grad"].transpose(order)
     out_grad = kept(k, k["out_grad"]).transpose(order)
@@ -179,7 +182,9 @@ def reduce_prod_grad_kernel(k: KernelArgs) -> Call:
     after = k.scratch((rows, size), x.dtype)
 
     def run() -> None:
+        # Not out / x, which is 0 / 0 where x is 0.
         # The product of all other elements: of those before, times those after.
+        # Inside the call: reshaping a transposed view may copy, and then of this run's values.
         flat = moved.reshape(rows, size)
         before[:, :1] = 1
         after[:, -1:] = 1
@@ -204,13 +209,17 @@ def reduce_min_kernel(k: KernelArgs) -> Call:
 @reduce_max.backward("x")
 @reduce_min.backward("x")
 def reduce_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, x_grad, axes = k.xp, k["x"], k["x_grad"], reduced_axes(k)
+    xp = k.xp
+    x = k["x"]
+    x_grad = k["x_grad"]
+    axes = reduced_axes(k)
     out, out_grad = kept(k, k["out"]), kept(k, k["out_grad"])
     chosen = k.scratch(x.shape, bool)
     share = k.scratch(out.shape, x.dtype)
 
     def run() -> None:
         xp.equal(x, out, out=chosen)
+        # The count of equal extremes, which share the gradient; it is a float, to be divided by.
         chosen.sum(axes, share.dtype, share, True)
         xp.divide(out_grad, share, out=share)
         xp.multiply(chosen, share, out=x_grad)
@@ -220,7 +229,9 @@ def reduce_grad_kernel(k: KernelArgs) -> Call:
 
 @logsumexp.kernel
 def logsumexp_kernel(k: KernelArgs) -> Call:
-    xp, x, axes = k.xp, k["x"], reduced_axes(k)
+    xp = k.xp
+    x = k["x"]
+    axes = reduced_axes(k)
     out = kept(k, k["out"])
     peak, shifted = k.scratch(out.shape, x.dtype), k.scratch(x.shape, x.dtype)
     least, most = _finite(x.dtype)

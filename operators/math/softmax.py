@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.settings import is_on
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -46,9 +45,10 @@ def _pieces(k: KernelArgs, *arrays: Any) -> list[tuple[tuple[Any, ...], Any, Any
     """
     first, axis = arrays[0], k.attrs["axis"]
     rows = step = first.shape[0] if first.ndim else 0
-    if k.xp is np and first.ndim == 2 and axis % 2 == 1 and is_on("OPSCOPE_PIECES"):
+    if k.xp is np and first.ndim == 2 and axis % 2 == 1:
         step = max(1, min(rows, _PIECE // first.shape[1]))
     shape = (step, *first.shape[1:])
+    # All pieces take turns in the same scratch memory, so that it stays in the cache, too.
     like = k.scratch(shape, first.dtype)
     edge = k.scratch(_reduced(shape, axis), first.dtype)
     if step == rows:
@@ -74,12 +74,19 @@ softmax = operator(
 
 @softmax.kernel
 def softmax_kernel(k: KernelArgs) -> Call:
-    xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"] % k["x"].ndim
-    work, target, before = out, out, None
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    axis = k.attrs["axis"] % k["x"].ndim
+    work = out
+    target = out
+    before = None
     if xp is np and x.ndim == 2 and axis == 1 and x.shape[1] <= FEW:
         work = k.scratch(x.shape[::-1], x.dtype)
         before = partial(xp.copyto, work, x.T)
-        x, target, axis = work, out.T, 0
+        x = work
+        target = out.T
+        axis = 0
     edge = k.scratch(_reduced(x.shape, axis), x.dtype)
     maximum, subtract, exp, total, divide = x.max, xp.subtract, xp.exp, work.sum, xp.divide
 
@@ -87,6 +94,7 @@ def softmax_kernel(k: KernelArgs) -> Call:
         maximum(axis, edge, True)
         subtract(x, edge, work)
         exp(work, work)
+        # `edge` has done its work as the maximum and takes the sum, at least 1 for its term exp(0).
         total(axis, None, edge, True)
         divide(work, edge, target)
 
@@ -101,6 +109,7 @@ def softmax_grad_kernel(k: KernelArgs) -> Call:
     multiply, subtract, total = xp.multiply, xp.subtract, weighted.sum
 
     def run() -> None:
+        # The sum is complete before x_grad, which may be the memory of grad, is written.
         multiply(grad, out, weighted)
         total(axis, None, edge, True)
         subtract(grad, edge, x_grad)
@@ -132,6 +141,7 @@ def log_softmax_kernel(k: KernelArgs) -> Call:
             subtract(x, edge, out)
             exp(out, exps)
             exps.sum(axis, None, edge, True)
+            # The sum is at least 1, as the largest term is exp(0): this is no logarithm of 0.
             log(edge, edge)
             subtract(out, edge, out)
 
@@ -146,6 +156,7 @@ def log_softmax_grad_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         for (out, grad, x_grad), shares, edge in pieces:
+            # exp(out) is the softmax again, so training keeps neither x nor the sums.
             exp(out, shares)
             grad.sum(axis, None, edge, True)
             multiply(shares, edge, shares)
@@ -176,7 +187,8 @@ def hardmax_kernel(k: KernelArgs) -> Call:
     numbers = xp.arange(x.shape[axis]).reshape((-1,) + (1,) * (x.ndim - 1 - axis))
     flat = largest.squeeze(axis)
 
-    def run() -> None:
+    def run() -> None:  # a comparison with the maximum would hit all of several equal ones
+        # x is read to its end before `out`, which may be the same memory, is written.
         xp.argmax(x, axis, out=flat)
         xp.equal(numbers, largest, out=hit)
         xp.copyto(out, hit)

@@ -47,14 +47,15 @@ def _deviations(k: KernelArgs, wide: np.dtype) -> tuple[list[Call], Any, Any]:
     xp, x = k.xp, k["x"]
     axes = reduced_axes(k)
     mean = k.scratch([1 if a in axes else dim for a, dim in enumerate(x.shape)], wide)
-    centred = k.scratch(x.shape, wide)
+    centered = k.scratch(x.shape, wide)
     count = x.size / mean.size if mean.size else 1
     calls = [
         reducing(xp, x, mean),
         partial(xp.multiply, mean, wide.type(1 / count if count else np.nan), mean),
-        partial(xp.subtract, x, mean, centred),
+        # In two passes: the mean of squares less the square of the mean cancels for a large mean.
+        partial(xp.subtract, x, mean, centered),
     ]
-    return [call for call in calls if call is not None], centred, mean
+    return [call for call in calls if call is not None], centered, mean
 
 
 def _weight(k: KernelArgs, results: int, factor: float, wide: np.dtype) -> Any:
@@ -71,12 +72,13 @@ def _wide(dtype: np.dtype) -> np.dtype:
 @reduce_var.kernel
 @reduce_std.kernel
 def spread_kernel(k: KernelArgs) -> Call:
-    xp, out = k.xp, kept(k, k["out"])
+    xp = k.xp
+    out = kept(k, k["out"])
     wide = _wide(out.dtype)
-    calls, centred, total = _deviations(k, wide)
+    calls, centered, total = _deviations(k, wide)
     calls += [
-        partial(xp.multiply, centred, centred, centred),
-        reducing(xp, centred, total) or partial(xp.copyto, total, centred),
+        partial(xp.multiply, centered, centered, centered),
+        reducing(xp, centered, total) or partial(xp.copyto, total, centered),
         partial(xp.multiply, total, _weight(k, total.size, 1, wide), total),
     ]
     if k.op.type == "reduce_std":
@@ -88,30 +90,35 @@ def spread_kernel(k: KernelArgs) -> Call:
 def reduce_var_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad = k.xp, k["x_grad"]
     wide = _wide(x_grad.dtype)
-    calls, centred, factor = _deviations(k, wide)
+    calls, centered, factor = _deviations(k, wide)
     weight = _weight(k, factor.size, 2, wide)
     return in_order(
         *calls,
         partial(xp.multiply, kept(k, k["out_grad"]), weight, factor),
-        partial(xp.multiply, centred, factor, centred),
-        partial(xp.copyto, x_grad, centred),
+        partial(xp.multiply, centered, factor, centered),
+        partial(xp.copyto, x_grad, centered),
     )
 
 
 @reduce_std.backward("x")
 def reduce_std_grad_kernel(k: KernelArgs) -> Call:
-    xp, x_grad, out = k.xp, k["x_grad"], kept(k, k["out"])
+    xp = k.xp
+    x_grad = k["x_grad"]
+    out = kept(k, k["out"])
     wide = _wide(x_grad.dtype)
-    calls, centred, factor = _deviations(k, wide)
-    weight, flat = _weight(k, factor.size, 1, wide), k.scratch(factor.shape, bool)
+    calls, centered, factor = _deviations(k, wide)
+    # 1 where the variance has 2: the square gives a 2, and the root takes it away.
+    weight = _weight(k, factor.size, 1, wide)
+    flat = k.scratch(factor.shape, bool)
     return in_order(
         *calls,
         partial(xp.multiply, kept(k, k["out_grad"]), weight, factor),
         partial(xp.divide, factor, out, factor),
+        # Of equal elements the deviation is 0 and its slope undefined: 0 instead of NaN.
         partial(xp.equal, out, out.dtype.type(0), flat),
         partial(xp.copyto, factor, wide.type(0), where=flat),
-        partial(xp.multiply, centred, factor, centred),
-        partial(xp.copyto, x_grad, centred),
+        partial(xp.multiply, centered, factor, centered),
+        partial(xp.copyto, x_grad, centered),
     )
 
 
@@ -136,7 +143,8 @@ def _quantifier(op_type: str, method: str, doc: str) -> None:
 
     @entry.kernel
     def kernel(k: KernelArgs) -> Call:
-        x, axes = k["x"], reduced_axes(k)
+        x = k["x"]
+        axes = reduced_axes(k)
         return partial(getattr(x, method), axes, out=k["out"], keepdims=k.attrs["keepdims"])
 
 

@@ -48,7 +48,10 @@ def _total_of(k: KernelArgs, source: Any, out: Any) -> Call:
 
 @norm.kernel
 def norm_kernel(k: KernelArgs) -> Call:
-    xp, x, out, p = k.xp, k["x"], kept(k, k["out"]), k.attrs["p"]
+    xp = k.xp
+    x = k["x"]
+    out = kept(k, k["out"])
+    p = k.attrs["p"]
     wide = np.dtype("float32") if x.dtype == np.float16 else x.dtype
     held, total = k.scratch(x.shape, wide), k.scratch(out.shape, wide)
     deliver = partial(xp.copyto, out, total)
@@ -89,6 +92,7 @@ def norm_grad_kernel(k: KernelArgs) -> Call:
             *no_slope,
             partial(xp.multiply, x, factor, x_grad),
         )
+    # sign(0) is 0, which is the gradient that the operator's text promises there.
     sign = partial(xp.sign, x, x_grad)
     if p == 1:
         return in_order(sign, partial(xp.multiply, x_grad, out_grad, x_grad))
@@ -98,6 +102,7 @@ def norm_grad_kernel(k: KernelArgs) -> Call:
         return in_order(
             partial(xp.absolute, x, held),
             partial(xp.equal, held, out, chosen),
+            # `factor` holds the number of largest elements first, since they share the gradient.
             partial(chosen.sum, reduced_axes(k), factor.dtype, factor, True),
             partial(xp.divide, out_grad, factor, factor),
             sign,
@@ -110,6 +115,7 @@ def norm_grad_kernel(k: KernelArgs) -> Call:
         partial(xp.absolute, x, held),
         partial(xp.divide, held, out, held),
         partial(xp.power, held, x.dtype.type(p - 1), held),
+        # For p < 1 the power of 0 is infinite, and infinity times sign(0) would be NaN.
         partial(xp.equal, x, zero, at_zero),
         partial(xp.copyto, held, zero, where=at_zero),
         sign,
@@ -247,6 +253,7 @@ class _Vectors:
     def _view(self, array: Any) -> Any:
         view = array.reshape((1,) * (len(self.shape) - array.ndim) + tuple(array.shape))
         shape = list(view.shape)
+        # A vector of size 1 along the axis counts at each place of the other, also in its length.
         if shape[self.axis] == self.shape[self.axis]:
             return view
         shape[self.axis] = self.shape[self.axis]
@@ -259,7 +266,8 @@ class _Vectors:
 
 @cosine_similarity.kernel
 def cosine_similarity_kernel(k: KernelArgs) -> Call:
-    xp, v = k.xp, _Vectors(k)
+    xp = k.xp
+    v = _Vectors(k)
     dot, calls = _dot(k, v.x, v.y, v.axis, v.length_x.dtype)
     return in_order(
         *v.calls,
@@ -271,10 +279,14 @@ def cosine_similarity_kernel(k: KernelArgs) -> Call:
 
 @cosine_similarity.backward("x", "y")
 def cosine_similarity_grad_kernel(k: KernelArgs) -> Call:
-    xp, v = k.xp, _Vectors(k)
-    wide, ones = v.length_x.dtype, _one_along(v.shape, v.axis)
+    xp = k.xp
+    v = _Vectors(k)
+    wide = v.length_x.dtype
+    ones = _one_along(v.shape, v.axis)
     out, out_grad = v.kept(k["out"]), v.kept(k["out_grad"])
-    calls, cross, own = list(v.calls), k.scratch(ones, wide), k.scratch(ones, wide)
+    calls = list(v.calls)
+    cross = k.scratch(ones, wide)
+    own = k.scratch(ones, wide)
     for slot, mine, length, other, other_length in (
         ("x_grad", v.x, v.length_x, v.y, v.length_y),
         ("y_grad", v.y, v.length_y, v.x, v.length_x),

@@ -21,6 +21,8 @@ _MEAN_OUT = f"beta1 * moment1 + (1 - beta1) * {GRADIENT}"
 _SQUARES_OUT = f"beta2 * moment2 + (1 - beta2) * ({GRADIENT} * {GRADIENT})"
 
 
+# A NaN stays in the norm, as in PyTorch: the first comparison keeps an old one, and against a new
+# one the second is false. epsilon is a part of the size, as it is there.
 _OLD = "(beta2 * norm)"
 _SIZE = f"(fabs({GRADIENT}) + epsilon)"
 
@@ -68,6 +70,8 @@ radam = register(
             "moment2_out": _SQUARES_OUT,
             "param_out": "param - lr * lr_factor / (1 - pow(beta1, step)) * moment1_out"
             f" * (({_RHO} > 5 ? {_RECTIFIED} : 0) / (sqrt(moment2_out) + epsilon)"
+            # A sum of two choices and not one of two products: the conditions depend on step alone,
+            # so both are numbers that are computed once a run.
             f" + ({_RHO} > 5 ? 0 : 1))",
         },
         step=True,
@@ -92,6 +96,7 @@ nadam = register(
         scalar={
             "moment1_out": _MEAN_OUT,
             "moment2_out": _SQUARES_OUT,
+            # PyTorch's two addends, gradient and mean, over a divisor that they share.
             "param_out": f"param - (lr * lr_factor * (1 - {_MU}) / correction * {GRADIENT}"
             f" + lr * lr_factor * {_NEXT_MU} / (1 - (1 - correction) * {_NEXT_MU}) * moment1_out)"
             " / (sqrt(moment2_out) / sqrt(1 - pow(beta2, step)) + epsilon)",
@@ -106,6 +111,9 @@ nadam = register(
 
 
 nadam_correction = operator(
+    # The product over all steps so far is no function of `step` that is quick to compute, so it is
+    # a state. It is 1 - P, as states begin at 0, and float64, as one factor a step rounds P each
+    # time.
     "nadam_correction",
     doc=(
         "The bias correction of `nadam`: out = 1 - P, where P is the product of mu(1) to mu(step),"
@@ -137,6 +145,7 @@ def nadam_correction_kernel(k: KernelArgs) -> Call:
     beta, decay = k.attrs["beta1"], k.attrs["momentum_decay"]
 
     def run() -> None:
+        # An array and no Python number: on a GPU the step is not waited for.
         now = xp.maximum(step, 1).astype(xp.float64)
         mu = beta * (1 - 0.5 * 0.96 ** (now * decay))
         out[...] = previous + (1 - previous) * (1 - mu)

@@ -31,6 +31,8 @@ adagrad = register(
 )
 
 
+# It reads the average of updates from before this one, so it may name the new average of squares,
+# and not that of updates.
 _ADADELTA_UPDATE = (
     f"(sqrt(update_average + epsilon) / sqrt(square_average_out + epsilon) * {GRADIENT})"
 )
@@ -56,6 +58,8 @@ adadelta = register(
 )
 
 
+# No floor under a - m^2, as PyTorch has none. `centered` is an attribute, so the choice is made
+# when the loop is written, as is that of momentum.
 _RMSPROP_SQUARES = (
     "(centered ? square_average_out - gradient_average_out * gradient_average_out"
     " : square_average_out)"
@@ -105,6 +109,9 @@ _ADAM_ATTRS = (
     _decay("beta2", 0.999, "weight of the old value in moment2"),
     _epsilon(1e-8),
 )
+# The corrections depend on step alone and are computed once a run, in float64: 1 - beta2^step loses
+# digits in float32 at the first steps. epsilon comes after the correction, as in PyTorch: the
+# shorter form at the end of the paper's section 2 has another epsilon.
 _ADAM_STEP = (
     "lr * lr_factor / (1 - pow(beta1, step)) * moment1_out"
     " / (sqrt(moment2_out) / sqrt(1 - pow(beta2, step)) + epsilon)"
@@ -139,6 +146,7 @@ adamw = register(
             start="(1 - lr lr_factor weight_decay) param", gradient="with g = grad_scale grad."
         ),
         scalar={
+            # Not GRADIENT: the decay acts on the parameter below, and moments do not see it.
             "moment1_out": "beta1 * moment1 + (1 - beta1) * (grad_scale * grad)",
             "moment2_out": "beta2 * moment2"
             " + (1 - beta2) * ((grad_scale * grad) * (grad_scale * grad))",

@@ -27,6 +27,7 @@ _LAMB = Method(
     scalar={
         "moment1_out": f"beta1 * moment1 + (1 - beta1) * {_GRADIENT}",
         "moment2_out": f"beta2 * moment2 + (1 - beta2) * ({_GRADIENT} * {_GRADIENT})",
+        # Not yet an update: its norm must be known before the first element changes.
         "direction": "moment1_out / (1 - pow(beta1, step))"
         " / (sqrt(moment2_out) / sqrt(1 - pow(beta2, step)) + epsilon) + weight_decay * param",
     },
@@ -71,6 +72,7 @@ lars = operator(_LARS.type, **schema_of(_LARS, sparse=False))
 def lamb_kernel(k: KernelArgs) -> Call:
     xp, param, out = k.xp, k["param"], k["param_out"]
     names = [state.name for state in _LAMB.states]
+    # All of it is kept: param_out may be the memory of param, whose norm is read as well.
     direction = k.scratch(param.shape, param.dtype)
     states = [(k[name], k[f"{name}_out"]) for name in names]
     before, update = prepare(_LAMB, k, names, result="direction")
@@ -79,6 +81,7 @@ def lamb_kernel(k: KernelArgs) -> Call:
     for array, norm in zip((param, direction), norms, strict=True):
         calls += norm_calls(k, array, norm)
     lr, factor = k["lr"], k.attrs["lr_factor"]
+    # The factor is computed in float64 and rounded once, to the dtype of the parameter.
     exact, rate = k.scratch((), np.float64), k.scratch((), param.dtype)
     calls.append(partial(_quotient, xp, norms[0], norms[1], exact))
 
@@ -100,9 +103,11 @@ def lars_kernel(k: KernelArgs) -> Call:
     calls = [*norm_calls(k, param, length), *norm_calls(k, k["grad"], slope)]
 
     def trusted() -> None:
+        # The norm of a scaled gradient without a pass over it.
         if scale is not None:
             xp.multiply(slope, abs(scale), slope)
         neither = (length == 0) | (slope == 0)
+        # where computes both sides: adding `neither` keeps 0 / 0 out of the one that is not taken.
         ratio[...] = xp.where(neither, 1, trust * length / (slope + decay * length + neither))
 
     before, update = prepare(_LARS, k, ["velocity"], {"ratio": ratio})
@@ -112,13 +117,17 @@ def lars_kernel(k: KernelArgs) -> Call:
 
 def norm_calls(k: KernelArgs, array: Any, out: Any) -> list[Call]:
     """Calls that compute the Euclidean norm of a whole array, float64 []."""
-    xp, calls = k.xp, []
+    xp = k.xp
+    calls = []
+    # float32 at least: squares of halves overflow at 256 in float16.
     dtype = np.result_type(np.float32, array.dtype)
     if array.dtype != dtype or not array.flags.c_contiguous:
         packed = k.scratch(array.shape, dtype)
         calls.append(partial(xp.copyto, packed, array))
         array = packed
-    flat, square = array.reshape(-1), k.scratch((), dtype)
+    flat = array.reshape(-1)
+    square = k.scratch((), dtype)
+    # BLAS reads the array once and stores no squares.
     calls.append(partial(xp.dot, flat, flat, square))
 
     def root() -> None:

@@ -35,7 +35,8 @@ def lbfgs_states(
     shapes: Sequence[Shape], dtype: np.dtype, attrs: Mapping[str, Any]
 ) -> dict[str, ArraySpec]:
     """The states' shapes and dtypes."""
-    rows, size = attrs["history"], sum(map(count, shapes))
+    rows = attrs["history"]
+    size = sum(map(count, shapes))
     return {
         "steps": ((rows, size), dtype),
         "changes": ((rows, size), dtype),
@@ -109,6 +110,7 @@ def lbfgs_shape(s: ShapeArgs) -> None:
 
 @lbfgs.kernel
 def lbfgs_kernel(k: KernelArgs) -> Call:
+    # States are read and written in their outputs, mostly the same memory; then nothing is copied.
     copies = [copying(k.xp, k[name], k[f"{name}_out"]) for name in _STATES]
     return in_order(*copies, _Update(k).run)
 
@@ -128,13 +130,16 @@ class _Update:
         size, self.dtype = gradient.size, gradient.dtype
         self.gradient, self.step, self.work = (k.scratch((size,), self.dtype) for _ in range(3))
         rows = self.state["products"].size
+        # Numbers stay in arrays, so that the recursion waits for no product on a GPU.
         self.shares = [k.scratch((), self.dtype) for _ in range(rows)]
         self.rate, self.scale, self.number = (k.scratch((), self.dtype) for _ in range(3))
-        self.parts, begin = [], 0
+        self.parts = []
+        begin = 0
         for param, grad, out in zip(
             k.list("param"), k.list("grad"), k.list("param_out"), strict=True
         ):
             views = (
+                # Views: what is written to a part is in the vector.
                 whole[begin : begin + param.size].reshape(param.shape)
                 for whole in (self.gradient, self.step)
             )
@@ -149,15 +154,19 @@ class _Update:
         self.gather()
         if updates:
             remembered += self.remember(remembered)
+        # The recursion works on the negative gradient, in place, and gives the direction.
         xp.negative(self.gradient, self.step)
         self.turn(remembered)
         xp.copyto(self.rate, self.k["lr"], casting="same_kind")
         if not updates:
+            # Without curvature the scale of the problem is unknown: PyTorch's first step.
             xp.absolute(self.gradient, self.work)
             self.work.sum(0, None, self.number)
             xp.maximum(self.number, 1, out=self.number)
             xp.divide(self.rate, self.number, self.rate)
         xp.multiply(self.step, self.rate, self.step)
+        # Before the step is stored: it must be the one that the parameters took, shortened and with
+        # their factors, or it would not belong to the change of the gradient.
         self.move()
         xp.copyto(state["last_gradient"], self.gradient)
         xp.copyto(state["last_step"], self.step)
@@ -166,8 +175,10 @@ class _Update:
 
     def gather(self) -> None:
         """The gradients of all parameters, scaled and with weight decay, as one vector."""
-        xp, decay = self.xp, self.k.attrs["weight_decay"]
+        xp = self.xp
+        decay = self.k.attrs["weight_decay"]
         scale = self.k.get("grad_scale")
+        # The step of this run is not known yet, so its part serves as working memory.
         for param, grad, _, own, work in self.parts:
             xp.copyto(own, grad)
             if scale is not None:
@@ -182,8 +193,10 @@ class _Update:
         xp, state = self.xp, self.state
         xp.subtract(self.gradient, state["last_gradient"], self.work)
         xp.dot(self.work, state["last_step"], self.number)
+        # Not <=: a NaN is refused, too. Steps without positive curvature would make H indefinite.
         if not float(to_host(self.number)) > self.k.attrs["curvature"]:
             return 0
+        # A ring: the oldest step is written over, and nothing moves.
         row = remembered % state["products"].size
         state["steps"][row] = state["last_step"]
         state["changes"][row] = self.work
@@ -194,6 +207,7 @@ class _Update:
         """Multiply `step` by the inverse Hessian: the recursion of two loops."""
         xp, state, q = self.xp, self.state, self.step
         steps, changes, products = state["steps"], state["changes"], state["products"]
+        # Rows of the ring from the oldest to the latest.
         rows = [row % products.size for row in range(remembered)[-products.size :]]
         for row, share in zip(reversed(rows), self.shares, strict=False):
             xp.dot(steps[row], q, share)
@@ -201,6 +215,8 @@ class _Update:
             xp.multiply(changes[row], share, self.work)
             xp.subtract(q, self.work, q)
         if rows:
+            # H begins as s y / y y of the latest step times the identity, which gives steps the
+            # right length.
             newest = rows[-1]
             xp.dot(changes[newest], changes[newest], self.number)
             xp.divide(products[newest : newest + 1].reshape(()), self.number, self.number)
@@ -214,13 +230,17 @@ class _Update:
 
     def move(self) -> None:
         """Add the step, shortened where it is too long, to the parameters."""
-        xp, longest = self.xp, self.k.attrs["max_step"]
+        xp = self.xp
+        longest = self.k.attrs["max_step"]
         for (*_, own), factor in zip(self.parts, self.factors, strict=True):
+            # A factor of 0 freezes a parameter, and its part of the step is remembered as 0.
             if factor != 1:
                 xp.multiply(own, self.dtype.type(factor), own)
         if longest:
             xp.dot(self.step, self.step, self.number)
             xp.sqrt(self.number, self.number)
+            # The factor is longest / max(norm, longest): 1 for shorter steps, without a question to
+            # the GPU.
             xp.maximum(self.number, self.dtype.type(longest), out=self.number)
             xp.divide(self.dtype.type(longest), self.number, self.number)
             xp.multiply(self.step, self.number, self.step)

@@ -15,6 +15,8 @@ lion = register(
         " (1 - beta1) g); then m = beta2 m + (1 - beta2) g, with g = grad_scale grad. Its rate is"
         " 3 to 10 times smaller than Adam's, its weight decay as much larger.",
         scalar={
+            # The third case is 0 or NaN: a plain 0 would hide a gradient that is NaN. The direction
+            # is of the old moment, with a weight of its own, as in the paper's program.
             "param_out": "(1 - lr * lr_factor * weight_decay) * param"
             f" - lr * lr_factor * ({_MIX} > 0 ? 1 : {_MIX} < 0 ? -1 : {_MIX})",
             "moment_out": f"beta2 * moment + (1 - beta2) * {_GRADIENT}",

@@ -37,6 +37,9 @@ momentum = register(
         " with g = grad_scale grad + weight_decay param.",
         scalar={
             "velocity_out": f"momentum * velocity + {GRADIENT}",
+            # The rate stands outside of the velocity, as in PyTorch: a schedule changes the next
+            # step at once. (Where v holds the rate, as in Sutskever's text, old rates live on in
+            # it.)
             "param_out": "param - lr * lr_factor * velocity_out",
         },
         states=(_VELOCITY,),
@@ -52,6 +55,8 @@ nesterov = register(
         " (g + momentum v), with g = grad_scale grad + weight_decay param.",
         scalar={
             "velocity_out": f"momentum * velocity + {GRADIENT}",
+            # The parameter is kept where the gradient is taken, ahead of the velocity: no second
+            # point is stored.
             "param_out": f"param - lr * lr_factor * ({GRADIENT} + momentum * velocity_out)",
         },
         states=(_VELOCITY,),
@@ -85,7 +90,10 @@ def global_norm_scale_shape(s: ShapeArgs) -> None:
 @global_norm_scale.kernel
 def global_norm_scale_kernel(k: KernelArgs) -> Call:
     xp, scale = k.xp, k["scale"]
-    arrays, dtype = k.list("x"), scale.dtype
+    arrays = k.list("x")
+    # float32 at least: the sum of squares of float16 overflows at a norm of 256.
+    dtype = scale.dtype
+    # A number of that dtype: the quotient stays in it.
     clip = np.asarray(k.attrs["clip_norm"], dtype)[()]
     squares = k.scratch((len(arrays),), dtype)
     calls = []
@@ -95,6 +103,7 @@ def global_norm_scale_kernel(k: KernelArgs) -> Call:
             calls.append(partial(xp.copyto, packed, array))
             array = packed
         flat = array.reshape(-1)
+        # BLAS reads the array once and stores no squares.
         calls.append(partial(xp.dot, flat, flat, squares[number : number + 1].reshape(())))
 
     def run() -> None:
@@ -102,6 +111,8 @@ def global_norm_scale_kernel(k: KernelArgs) -> Call:
             call()
         squares.sum(0, None, scale)
         xp.sqrt(scale, scale)
+        # A norm of 0 gives infinity, and then 1. A NaN goes on to all parameters: a step that is
+        # wrong is not hidden. PyTorch adds 1e-6 to the norm, which clips a little below it.
         xp.divide(clip, scale, scale)
         xp.minimum(scale, 1, out=scale)
 

@@ -60,6 +60,7 @@ def master_sync_kernel(k: KernelArgs) -> Call:
 
     return in_order(
         convert_call(xp, master, rounded),
+        # Compared as bits: a NaN equals itself, and no half is converted.
         partial(xp.not_equal, rounded.view(np.uint16), param.view(np.uint16), other),
         copying(xp, master, out),
         take,
@@ -144,7 +145,9 @@ def loss_scale_check_kernel(k: KernelArgs) -> Call:
     calls: list[Call] = [partial(xp.divide, 1, k["scale"], k["factor"])]
     if finite is None:
         return calls[0]
+    # A flag for each gradient, put together at the end: nothing is asked of a GPU on the way.
     flags = k.scratch((len(arrays),), bool)
+    # One mask, as large as the largest gradient, serves all of them in turn.
     largest = max((array.size for array in arrays), default=0)
     masks, exponents = k.scratch((largest,), bool), k.scratch((largest,), np.uint16)
     for number, array in enumerate(arrays):
@@ -153,9 +156,9 @@ def loss_scale_check_kernel(k: KernelArgs) -> Call:
         if top is None:
             calls.append(partial(xp.isfinite, array, mask))
         else:  # several times as fast as `isfinite`
-            found = exponents[: array.size].reshape(array.shape)
-            calls.append(partial(xp.bitwise_and, array.view(np.uint16), top, found))
-            calls.append(partial(xp.not_equal, found, top, mask))
+            exponent = exponents[: array.size].reshape(array.shape)
+            calls.append(partial(xp.bitwise_and, array.view(np.uint16), top, exponent))
+            calls.append(partial(xp.not_equal, exponent, top, mask))
         calls.append(partial(mask.all, out=flags[number : number + 1].reshape(())))
     every = k.scratch((), bool)
     return in_order(*calls, partial(flags.all, out=every), partial(xp.copyto, finite, every))
@@ -217,6 +220,7 @@ def loss_scale_commit_kernel(k: KernelArgs) -> Call:
     return in_order(
         partial(xp.greater, k["finite"], 0, done),
         copying(xp, k["old"], out),
+        # A choice and no product: what is skipped may be infinite or NaN.
         partial(xp.copyto, out, k["new"], where=done),
     )
 
@@ -257,14 +261,20 @@ def loss_scale_update_kernel(k: KernelArgs) -> Call:
     xp, scale, steps, finite = k.xp, k["scale"], k["steps"], k["finite"]
     scale_out, steps_out, number = k["scale_out"], k["steps_out"], k["scale"].dtype.type
     growth, backoff = number(k.attrs["growth_factor"]), number(k.attrs["backoff_factor"])
-    interval, least = k.attrs["growth_interval"], np.finfo(scale.dtype).tiny
+    interval = k.attrs["growth_interval"]
+    # The scale stays a normal number, or its inverse would be infinite.
+    least = np.finfo(scale.dtype).tiny
 
     def run() -> None:
-        good, grown, counted = finite > 0, scale * growth, steps + 1
+        good = finite > 0
+        grown = scale * growth
+        counted = steps + 1
+        # All cases are computed and one is chosen: the verdict stays on the device.
         due = counted >= interval
         grown = xp.where(due & xp.isfinite(grown), grown, scale)
         lowered = xp.maximum(scale * backoff, least)
         scale_out[...] = xp.where(good, grown, lowered)
+        # Counted anew after each change of the scale, up or down.
         steps_out[...] = xp.where(good & ~due, counted, 0)
 
     return run

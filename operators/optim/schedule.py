@@ -55,6 +55,8 @@ def _constant(xp: Any, step: Any, t: Any, learning_rate: float) -> Any:
 def _step_decay(
     xp: Any, step: Any, t: Any, learning_rate: float, step_size: int, gamma: float
 ) -> Any:
+    # By a formula of t, not by a product from step to step: training that goes on from a stored
+    # step gets the same rate.
     return learning_rate * gamma ** xp.floor(t / step_size)
 
 
@@ -96,7 +98,9 @@ def _polynomial(
     power: float,
     cycle: bool,
 ) -> Any:
+    # At t = 0 no period has begun, and a span of 0 would be a divisor.
     span = decay_steps * xp.maximum(xp.ceil(t / decay_steps), 1) if cycle else decay_steps
+    # Held at the end: below 0 a broken power would be NaN.
     left = 1 - xp.minimum(t / span, 1)
     return (learning_rate - end_learning_rate) * left**power + end_learning_rate
 
@@ -104,6 +108,7 @@ def _polynomial(
 def _cosine(
     xp: Any, step: Any, t: Any, learning_rate: float, total_steps: int, end_learning_rate: float
 ) -> Any:
+    # Held at the end: the cosine would rise again.
     wave = (1 + xp.cos(math.pi * xp.minimum(t / total_steps, 1))) / 2
     return end_learning_rate + (learning_rate - end_learning_rate) * wave
 
@@ -125,12 +130,14 @@ def _warmup_cosine(
     end_learning_rate: float,
 ) -> Any:
     rising = xp.minimum(step / warmup_steps, 1)
+    # One of the two factors is always 1, so that their product needs no case.
     after = xp.maximum(step - warmup_steps, 0)
     falling = _cosine(xp, step, after, 1.0, total_steps - warmup_steps, 0.0)
     return end_learning_rate + (learning_rate - end_learning_rate) * rising * falling
 
 
 def _noam(xp: Any, step: Any, t: Any, learning_rate: float, d_model: int, warmup_steps: int) -> Any:
+    # Of the step, which is 1 at first: t = 0 has no inverse root.
     return learning_rate * d_model**-0.5 * xp.minimum(step**-0.5, step * warmup_steps**-1.5)
 
 
@@ -144,6 +151,8 @@ def _piecewise(
 ) -> Any:
     rate = learning_rate * factors[0]
     for boundary, factor in zip(boundaries, factors[1:], strict=True):
+        # Boundaries rise, so the last one that is passed decides. The step is data: no branch of
+        # Python can read it when the kernel is bound.
         rate = xp.where(t >= boundary, learning_rate * factor, rate)
     return rate
 
@@ -280,9 +289,15 @@ def _register(schedule: _Schedule) -> None:
 
     @entry.kernel
     def kernel(k: KernelArgs) -> Call:
-        xp, step, out, rate, attrs = k.xp, k["step"], k["out"], schedule.rate, k.attrs
+        xp = k.xp
+        step = k["step"]
+        out = k["out"]
+        rate = schedule.rate
+        attrs = k.attrs
 
         def run() -> None:
+            # float64: float32 cannot count beyond 2^24. A step of 0, before training, has the rate
+            # of the first.
             now = xp.maximum(step, 1).astype(xp.float64)
             out[...] = rate(xp, now, now - 1, **attrs)
 

@@ -34,6 +34,8 @@ from ..base.calls import copying
 _CHUNK = 16384
 """Elements of a chunk: a handful of float32 chunks fit the second-level cache."""
 
+# The attribute is a number when the loop is written, so the choice costs nothing there. Without
+# decay the parameter is not read: 0 times an infinite one would be NaN.
 GRADIENT = "(weight_decay > 0 ? grad_scale * grad + weight_decay * param : grad_scale * grad)"
 """The gradient that methods with L2 weight decay see, as a scalar expression."""
 
@@ -171,6 +173,7 @@ def _rule(method: Method, s: ShapeArgs) -> None:
             s.same_shape(f"param and {state.name}", param, s[state.name])
             s.set(f"{state.name}_out", (param, dtype))
     for state in method.states:
+        # A state that is read and not written would stand still silently.
         if s.has(state.name) != s.has(f"{state.name}_out"):
             s.fail(f"{state.name} and {state.name}_out must be given together")
         if state.needed_by and s.attrs[state.needed_by] and not s.has(state.name):
@@ -183,6 +186,8 @@ def _bind(method: Method, k: KernelArgs) -> Call:
     pairs += [(k[name], k[f"{name}_out"]) for name in names]
     before, update = prepare(method, k, names)
     if "rows" in k.op.inputs:
+        # Only some rows are written, so the others must be there already; in place nothing is
+        # copied.
         copies = [copying(k.xp, old, new) for old, new in pairs]
         return in_order(*copies, *before, _sparse(k, update, [new for _, new in pairs]))
     return in_order(*before, *dense_calls(k, update, pairs))
@@ -236,6 +241,7 @@ def prepare(
     if "grad_scale" not in single:
         numbers["grad_scale"] = ABSENT["grad_scale"]
     wanted = (*(f"{name}_out" for name in names), result)
+    # Tuples are keys of a cache: parameters with the same attributes share one plan.
     texts = tuple(method.scalar.items())
     plan = array_plan(texts, wanted, tuple(numbers.items()), single=tuple(single))
     calls, per_run = per_run_values(k, plan, single, k["param"].dtype)
@@ -249,11 +255,15 @@ def dense_calls(k: KernelArgs, update: _Update, pairs: list[tuple[Any, Any]]) ->
     """
     arrays = [k["grad"], *(array for pair in pairs for array in pair)]
     size = arrays[0].size
+    # A step of 0 is no range, and a parameter may be empty.
     step = max(size, 1)
+    # Only then a flat view exists for all; other arrays are updated as a whole.
     if all(array.flags.c_contiguous for array in arrays):
         arrays = [array.reshape(-1) for array in arrays]
+        # On a GPU a chunk would cost the start of a kernel and gain nothing.
         step = _CHUNK if k.xp is np else step
-    scratch, calls = ChunkScratch(k), []
+    scratch = ChunkScratch(k)
+    calls = []
     for begin in range(0, size, step):
         chunk = slice(begin, begin + step) if arrays[0].ndim == 1 else ()
         scratch.begin()
@@ -267,16 +277,19 @@ def _sparse(k: KernelArgs, update: _Update, tables: list[Any]) -> Call:
     It copies these rows, updates them as a dense parameter, and writes them back.
     """
     xp, rows, grad = k.xp, k["rows"], k["grad"]
-    host, count = _FreshScratch(xp), tables[0].shape[0]
+    host = _FreshScratch(xp)
+    count = tables[0].shape[0]
 
     def run() -> None:
         ids, merged = merge_rows(xp, rows, grad)
         if not ids.size:
             return
-        if ids[-1] >= count:
+        if ids[-1] >= count:  # they are sorted
             name = k.op.inputs["rows"][0]
             raise RunError(k.describe(f"rows {name!r} holds {int(ids[-1])}, want below {count}"))
+        # Indexing copies; merged rows are unique, so that writing back loses no update.
         taken = [table[ids] for table in tables]
+        # Each copy is old and new at once: updated in place.
         arrays = [merged, *(array for array in taken for _ in range(2))]
         for call in update.calls(host, arrays):
             call()
@@ -303,7 +316,9 @@ def merge_rows(xp: Any, rows: Any, grad: Any) -> tuple[Any, Any]:
         rows, grad = rows[keep], grad[keep]
     ids, place, counts = xp.unique(rows, return_inverse=True, return_counts=True)
     if xp is np:
+        # Stable: equal rows are summed in the order in which they came, in every run alike.
         order = place.argsort(kind="stable")
+        # No row comes twice: sorting is all.
         if len(ids) == len(rows):
             return ids, grad[order]
         starts = np.concatenate(([0], counts.cumsum()[:-1]))

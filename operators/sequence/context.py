@@ -1,4 +1,4 @@
-"""Rows beside their neighbours in time: splicing, shifting, convolution over time."""
+"""Rows beside their neighbors in time: splicing, shifting, convolution over time."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def _spliced(s: ShapeArgs) -> Shape:
     levels_of(s, "x")
     rows, width = s.rank("x", 2)
     left, right = s.attrs["left"], s.attrs["right"]
+    # Negative sides may leave the row itself out, so the count is checked and not each side.
     count = left + right + 1
     if count < 1:
         s.fail(f"left {left} and right {right} leave no context")
@@ -49,8 +50,11 @@ def _spliced(s: ShapeArgs) -> Shape:
 def _shifted(k: KernelArgs, by: np.ndarray, edge: bool) -> np.ndarray:
     """Row numbers [N, len(by)]: `by` rows further on in the sequence; -1 or its edge if outside."""
     offsets = offsets_in(k, "x")
+    # Empty sequences own no row, so no row asks for the first or last one of a sequence without
+    # any.
     number = sequence_of_row(offsets)[:, None]
-    first, last = offsets[:-1][number], offsets[1:][number] - 1
+    first = offsets[:-1][number]
+    last = offsets[1:][number] - 1
     rows = np.arange(len(number))[:, None] + by
     if edge:
         return np.clip(rows, first, last)
@@ -87,6 +91,8 @@ def sequence_context_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     if not out.size:
         return nothing
+    # A row of out is its context rows one after another, so seen as rows of D columns the whole
+    # result is one gather. That view needs contiguous memory.
     memory, store = unpacked(k, out)
     flat = memory.reshape(-1, x.shape[1])
     return in_order(gather(k, x, _context_rows(k), flat), store)
@@ -97,6 +103,8 @@ def sequence_context_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
+    # A row stands in several contexts, and with padding="edge" more than once in one: its gradient
+    # is a sum over groups, not a scatter, which would lose all but the last.
     grad, load = packed(k, k["out_grad"])
     flat = grad.reshape(-1, x_grad.shape[1])
     return in_order(load, gather_grad(k, flat, _context_rows(k), x_grad))
@@ -134,6 +142,7 @@ def sequence_conv_shape(s: ShapeArgs) -> None:
 def sequence_conv_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
     (out,) = op.outputs["out"]
+    # An expansion and no kernel: the gradient follows from those of the two operators.
     spliced = inner_name(out, "CONTEXT")
     reads = {slot: op.inputs.get(slot, ()) for slot in ("w", "b")}
     attrs = {name: op.attrs[name] for name in ("left", "right", "padding")}
@@ -174,6 +183,7 @@ def sequence_shift_shape(s: ShapeArgs) -> None:
         s.same_shape("rows of x and of boundary", s["x"][1:], boundary[1:])
         if s.dtype("boundary") != s.dtype("x"):
             s.fail("x and boundary want one dtype")
+        # Numbers of sequences are known in a run only; a net that is being built passes here.
         if levels is not None and boundary[0] != 1:
             count = len(levels[-1]) - 1
             s.same("rows of boundary and sequences of x", boundary[0], count)
@@ -182,6 +192,7 @@ def sequence_shift_shape(s: ShapeArgs) -> None:
 
 
 def _shifted_rows(k: KernelArgs) -> np.ndarray:
+    # The sign turns: out[t] is x[t - by], so row t looks back by `by`.
     return _shifted(k, np.array([-k.attrs["by"]]), False)[:, 0]
 
 
@@ -196,9 +207,13 @@ def sequence_shift_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     index = _shifted_rows(k)
     boundary = k.get("boundary")
+    # Which rows come from outside follows from the offsets, so it is settled when the kernel is
+    # bound: a batch of sequences without one runs a plain gather.
     outside = np.flatnonzero(index < 0)
     if boundary is None or not len(outside):
         return gather(k, x, index, out, k.attrs["fill"])
+    # `take` fills whole arrays only, and these rows are scattered in out: they are collected first
+    # and then written over the zeros that `move` leaves there.
     edge = k.scratch((len(outside), *x.shape[1:]), x.dtype)
     take_edge = gather(k, boundary, _boundary_rows(k, index), edge)
     move = gather(k, x, index, out)
@@ -220,6 +235,8 @@ def sequence_shift_grad_kernel(k: KernelArgs) -> Call:
     if x_grad is not None:
         calls.append(gather_grad(k, grad, index, x_grad))
     if boundary_grad is not None:
+        # Rows from inside stay -1, which gives nothing. A boundary of one row for all collects the
+        # sum of its gradients, as several rows then name it.
         rows = np.full(len(index), -1)
         rows[index < 0] = _boundary_rows(k, index)
         calls.append(gather_grad(k, grad, rows, boundary_grad))

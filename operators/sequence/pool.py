@@ -22,11 +22,13 @@ from .sequences import (
     sequences_in,
 )
 
+# Above every row number, and low enough that a row number added to it still fits int32.
 _NO_ROW = np.int32(1 << 30)
 
 # Pool type -> the factor of a sum over a sequence of so many rows.
 _SCALES = {
     "sum": lambda lengths: np.ones(len(lengths)),
+    # The sum of an empty sequence is 0 already: a length of 0 counts as 1 to keep 0 / 0 out.
     "mean": lambda lengths: 1 / np.maximum(lengths, 1),
     "sqrt": lambda lengths: 1 / np.sqrt(np.maximum(lengths, 1)),
 }
@@ -51,6 +53,7 @@ sequence_pool = operator(
 @sequence_pool.shape_rule
 def sequence_pool_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
+    # Rows that are only picked may be integers; sums are scaled by fractions.
     dtype = s.floats("x") if s.attrs["pool_type"] in _SCALES else s.dtype("x")
     s.set("out", ((sequences_in(levels), *s["x"][1:]), dtype))
     s.set_offsets("out", None if levels is None else levels[:-1])
@@ -59,6 +62,7 @@ def sequence_pool_shape(s: ShapeArgs) -> None:
 def _ends(k: KernelArgs, offsets: np.ndarray) -> np.ndarray:
     """The first or last row of each sequence; -1 where it is empty."""
     ends = offsets[:-1] if k.attrs["pool_type"] == "first" else offsets[1:] - 1
+    # Without this the first row of an empty sequence would be that of the next one.
     return np.where(lengths_of(offsets) > 0, ends, -1)
 
 
@@ -70,6 +74,7 @@ def sequence_pool_kernel(k: KernelArgs) -> Call:
         return gather(k, x, _ends(k, offsets), out)
     if how == "max":
         return reduce_groups(k, xp.maximum, x, offsets, out)
+    # The S results are scaled, not the N rows.
     scale = None
     if how != "sum":
         factors = column(k, _SCALES[how](lengths_of(offsets)), out)
@@ -87,9 +92,12 @@ def sequence_pool_grad_kernel(k: KernelArgs) -> Call:
         return _max_grad(k, offsets)
     load = None
     if how != "sum":
+        # Scaled before rows are repeated, which is less work; in scratch memory, as others may read
+        # out_grad.
         scaled = k.scratch(grad.shape, grad.dtype)
         factors = column(k, _SCALES[how](lengths_of(offsets)), grad)
-        load, grad = partial(xp.multiply, grad, factors, scaled), scaled
+        load = partial(xp.multiply, grad, factors, scaled)
+        grad = scaled
     return in_order(load, gather(k, grad, sequence_of_row(offsets), x_grad))
 
 
@@ -101,9 +109,12 @@ def _max_grad(k: KernelArgs, offsets: np.ndarray) -> Call:
     top = k.scratch(x.shape, x.dtype)
     less, flag = k.scratch(x.shape, bool), k.scratch(x.shape, bool)
     numbers, first = k.scratch(x.shape, np.int32), k.scratch(out.shape, np.int32)
+    # The first row with the maximum is the least number among such rows: two reductions over
+    # groups, with no loop over sequences. int32 halves the memory that they read.
     counter = xp.arange(len(x), dtype=np.int32).reshape((-1,) + (1,) * (x.ndim - 1))
     owner = sequence_of_row(offsets)
     take_top = gather(k, out, owner, top)
+    # An empty sequence gets number 0 here, which no row of its own asks for.
     find_first = reduce_groups(k, xp.minimum, numbers, offsets, first)
     take_first = gather(k, first, owner, numbers)
     take_grad = gather(k, grad, owner, x_grad)
@@ -117,6 +128,8 @@ def _max_grad(k: KernelArgs, offsets: np.ndarray) -> Call:
         xp.multiply(less, _NO_ROW, out=numbers)
         xp.add(numbers, counter, out=numbers)
         find_first()
+        # The numbers are spent: their memory takes the first row of each sequence, spread over its
+        # rows.
         take_first()
         xp.equal(numbers, counter, out=flag)
         take_grad()
@@ -153,6 +166,7 @@ def sequence_expand_shape(s: ShapeArgs) -> None:
         s.axis(s.attrs["level"], len(levels), "level")
         count = len(levels[s.attrs["level"]]) - 1
         s.same("rows of x and sequences of like", s["x"][0], count)
+    # The result has the rows of `like` whatever the level: only what repeats x differs.
     s.set("out", ((s["like"][0], *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", levels)
 
@@ -161,6 +175,7 @@ def _source_rows(levels: Levels, level: int) -> np.ndarray:
     """For each row the number of its sequence on `level`."""
     level %= len(levels)
     offsets = levels[level]
+    # Offsets of an outer level count sequences of the next one: step by step they become rows.
     for inner in levels[level + 1 :]:
         offsets = inner[offsets]
     return sequence_of_row(offsets)

@@ -43,6 +43,7 @@ def levels_of(s: ShapeArgs, slot: str, number: int = 0) -> Levels | None:
             f"{slot} {name!r} carries no sequences; give it offsets: feed it as Sequences, or as a"
             " list of arrays to an input that declares its levels"
         )
+    # An unknown number of rows is -1, and is checked when it is known.
     if 0 <= shape[0] != levels[-1][-1]:
         s.fail(f"the sequences of {slot} {name!r} have {levels[-1][-1]} rows; it has {shape[0]}")
     return levels
@@ -56,10 +57,6 @@ def offsets_in(k: KernelArgs, slot: str, number: int = 0) -> np.ndarray:
 def sequences_in(levels: Levels | None) -> int:
     """Number of the innermost sequences; -1 while a net is built."""
     return -1 if levels is None else len(levels[-1]) - 1
-
-
-def equal_levels(a: Levels, b: Levels) -> bool:
-    return len(a) == len(b) and all(map(np.array_equal, a, b))
 
 
 def sequence_of_row(offsets: np.ndarray) -> np.ndarray:
@@ -95,6 +92,8 @@ def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -
     Args:
         x: [R, ...]. index: [M]. out: [M, ...].
     """
+    # The index is known before a run, so what is special about it is found once: no rows at all, or
+    # consecutive ones, which are a slice and need no `take`.
     missing = np.flatnonzero(index < 0)
     if not out.size:
         return nothing
@@ -104,6 +103,7 @@ def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -
     if begin >= 0 and np.array_equal(index, np.arange(begin, begin + len(index))):
         return copying(k.xp, x[begin : begin + len(index)], out) or nothing
     x, load = packed(k, x)
+    # Missing rows take row 0 and are written over afterwards: `take` fills whole arrays only.
     take = taker(k, x, k.xp.asarray(np.maximum(index, 0)), 0, out)
     fill = partial(out.__setitem__, k.xp.asarray(missing), empty) if len(missing) else None
     return in_order(load, take, fill)
@@ -111,6 +111,9 @@ def gather(k: KernelArgs, x: Any, index: np.ndarray, out: Any, empty: Any = 0) -
 
 def gather_grad(k: KernelArgs, grad: Any, index: np.ndarray, out: Any) -> Call:
     """A call for the transpose of `gather`: out[j] = sum of the grad[i] with index[i] == j."""
+    # Sorted by target, so that a sum is one run of rows. The sort is stable: rows are added in
+    # ascending order, and a result has the same bits in every run. `add.at` has no fixed order on a
+    # GPU.
     valid = np.flatnonzero(index >= 0)
     targets = index[valid]
     rows = valid[np.argsort(targets, kind="stable")]
@@ -140,14 +143,18 @@ def reduce_groups(
     """
     lengths = lengths_of(offsets)
     filled = np.flatnonzero(lengths)
+    # Rows in their own order need no copy that reorders them.
     if rows is not None and np.array_equal(rows, np.arange(len(x))):
         rows = None
     if not out.size:
         return nothing
+    # Nothing to add up: each group is a copy of its row, or empty.
     if not len(filled) or lengths.max() == 1:
         index = np.full(len(lengths), -1)
         index[filled] = offsets[:-1][filled] if rows is None else rows[offsets[:-1][filled]]
         return gather(k, x, index, out)
+    # Steps cost calls by the length of the longest group, `reduceat` time by the elements of the
+    # result.
     width = out.size // len(out)
     if k.xp is np and int(lengths.max()) * _STEP_COST > len(filled) * width:
         return _reduce_runs(k, ufunc, x, offsets, out, rows)
@@ -159,15 +166,18 @@ def _reduce_runs(
 ) -> Call:
     load = None
     if rows is not None:
+        # `reduceat` wants the rows of a group side by side.
         ordered = k.scratch((len(rows), *x.shape[1:]), x.dtype)
         load = gather(k, x, rows, ordered)
         x = ordered
     filled = np.flatnonzero(lengths_of(offsets))
+    # Of an empty group `reduceat` returns the row at its offset, and it refuses an offset past the
+    # end: empty groups are left out, and zeros put in afterwards.
     if len(filled) == len(out):
         return in_order(load, partial(ufunc.reduceat, x, offsets[:-1], 0, None, out))
-    found = k.scratch((len(filled), *out.shape[1:]), out.dtype)
-    reduce = partial(ufunc.reduceat, x, offsets[:-1][filled], 0, None, found)
-    return in_order(load, reduce, gather(k, found, _places(filled, len(out)), out))
+    reduced = k.scratch((len(filled), *out.shape[1:]), out.dtype)
+    reduce = partial(ufunc.reduceat, x, offsets[:-1][filled], 0, None, reduced)
+    return in_order(load, reduce, gather(k, reduced, _places(filled, len(out)), out))
 
 
 def _reduce_steps(
@@ -176,14 +186,18 @@ def _reduce_steps(
     schedule = make_schedule(offsets)
     taken = schedule.rows if rows is None else rows[schedule.rows]
     x, load = packed(k, x)
+    # Longest first: the groups that have a row t are then the first of `total`, a slice and no
+    # index.
     first = int(schedule.sizes[0])
     order = schedule.order[:first]
+    # Where the groups fall in length already, they are added up in out itself.
     in_place = out.flags.c_contiguous and np.array_equal(order, np.arange(len(out)))
     total = out if in_place else k.scratch((first, *out.shape[1:]), out.dtype)
     part = k.scratch((first, *out.shape[1:]), out.dtype)
     calls = [load]
     for begin, size in zip(schedule.starts, schedule.sizes.tolist(), strict=False):
         index = k.xp.asarray(taken[begin : begin + size])
+        # Step 0 copies, so no ufunc needs a neutral element to begin with.
         if not begin:
             calls.append(taker(k, x, index, 0, total))
         else:
@@ -203,5 +217,6 @@ def _places(chosen: np.ndarray, count: int) -> np.ndarray:
 
 def column(k: KernelArgs, values: np.ndarray, like: Any) -> Any:
     """Numbers [G] in the dtype of `like` [G, ...], shaped to be multiplied with its rows."""
+    # Rounded once, from float64: an array of float64 would make the product one of float64, too.
     shaped = values.astype(like.dtype).reshape((-1,) + (1,) * (like.ndim - 1))
     return k.xp.asarray(shaped)

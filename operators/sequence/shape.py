@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.sequence import lengths_of, offsets_of, runs
+from ...framework.base.sequence import equal_levels, lengths_of, offsets_of, runs
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
 from ..base.indexing import taker
 from .sequences import (
-    equal_levels,
     gather,
     gather_grad,
     levels_of,
@@ -53,6 +52,7 @@ def sequence_concat_shape(s: ShapeArgs) -> None:
         s.fail("all x want one dtype")
     rows = [shape[0] for shape in shapes]
     s.set("out", ((-1 if -1 in rows else sum(rows), *width), s.dtype("x")))
+    # Either all offsets are known (in a run) or none (while a net is built).
     known = [own for own in levels if own is not None]
     if not known:
         return
@@ -68,15 +68,19 @@ def _places(k: KernelArgs) -> list[np.ndarray]:
     """For each x the rows of out that its rows become."""
     offsets = [offsets_in(k, "x", number) for number in range(len(k.op.inputs["x"]))]
     lengths = np.stack([lengths_of(one) for one in offsets])
+    # Parts in the order of out: sequence by sequence, and in each x by x. So lengths are read
+    # sequence first, and the begins turned back to a row for each x.
     begins = offsets_of(lengths.T.reshape(-1))[:-1].reshape(lengths.T.shape).T
     return [runs(*pair) for pair in zip(begins, lengths, strict=True)]
 
 
 @sequence_concat.kernel
 def sequence_concat_kernel(k: KernelArgs) -> Call:
-    out, calls = k["out"], []
+    out = k["out"]
+    calls = []
     for x, place in zip(k.list("x"), _places(k), strict=True):
         if x.size:
+            # No row of out is left over: the places of all x together are every row, each once.
             calls.append(partial(out.__setitem__, k.xp.asarray(place), x))
     return in_order(*calls)
 
@@ -86,6 +90,7 @@ def sequence_concat_grad_kernel(k: KernelArgs) -> Call:
     calls = []
     for x_grad, place in zip(k.list("x_grad"), _places(k), strict=True):
         if x_grad is not None:
+            # Each row went to one place, so the gradient takes rows back and sums nothing.
             calls.append(gather(k, k["out_grad"], place, x_grad))
     return in_order(*calls)
 
@@ -114,6 +119,7 @@ def sequence_reverse_shape(s: ShapeArgs) -> None:
 
 def _reversed(k: KernelArgs) -> np.ndarray:
     offsets = offsets_in(k, "x")
+    # Row r of the sequence [a, b) becomes row a + b - 1 - r.
     ends = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths_of(offsets))
     return ends - np.arange(len(ends))
 
@@ -162,10 +168,12 @@ sequence_slice = operator(
 @sequence_slice.shape_rule
 def sequence_slice_shape(s: ShapeArgs) -> None:
     levels = levels_of(s, "x")
-    given, like = s.has("offset"), s.has("like")
-    if like and not given:
+    # Offsets of a result must be known before a run, so that memory can be laid out. Therefore
+    # lengths come from attributes or from the offsets of `like`, never from data.
+    has_offset, like = s.has("offset"), s.has("like")
+    if like and not has_offset:
         s.fail("like wants offset beside it")
-    if given:
+    if has_offset:
         _check_offset_rule(s, levels, like)
     if levels is None:
         rows = s["like"][0] if like else -1
@@ -175,7 +183,7 @@ def sequence_slice_shape(s: ShapeArgs) -> None:
     if like_levels is not None:
         lengths = lengths_of(like_levels[-1])
     else:
-        lengths = _parts(levels[-1], s.attrs, given)[1]
+        lengths = _parts(levels[-1], s.attrs, has_offset)[1]
     offsets = offsets_of(lengths)
     s.set("out", ((int(offsets[-1]), *s["x"][1:]), s.dtype("x")))
     s.set_offsets("out", (*levels[:-1], offsets))
@@ -193,11 +201,15 @@ def _check_offset_rule(s: ShapeArgs, levels: Levels | None, like: bool) -> None:
     s.same("offset, the sequences of x and those of like", *wanted)
 
 
-def _parts(offsets: np.ndarray, attrs: Any, given: bool) -> tuple[np.ndarray, np.ndarray]:
+def _parts(offsets: np.ndarray, attrs: Any, has_offset: bool) -> tuple[np.ndarray, np.ndarray]:
     """First row within its sequence and number of rows of each part, by the attributes."""
-    have, start, length = lengths_of(offsets), attrs["start"], attrs["length"]
-    if given:  # where they begin is data
+    have = lengths_of(offsets)
+    start = attrs["start"]
+    length = attrs["length"]
+    if has_offset:  # where they begin is data
         return np.zeros_like(have), np.full_like(have, length)
+    # As Python slices do: a start outside of the sequence moves to its end, and leaves less or
+    # nothing.
     begins = np.clip(start if start >= 0 else have + start, 0, have)
     left = have - begins
     return begins, left if length < 0 else np.minimum(left, length)
@@ -221,9 +233,11 @@ def _moving_rows(k: KernelArgs) -> tuple[Any, Call]:
         lengths = lengths_of(offsets_in(k, "like"))
     else:
         lengths = _parts(offsets, k.attrs, True)[1]
+    # A sequence that is shorter than its part has a room below 0, so no begin fits it.
     room = xp.asarray(lengths_of(offsets) - lengths)
     base = xp.asarray(runs(offsets[:-1], lengths))
     number = xp.asarray(np.repeat(np.arange(len(lengths)), lengths))
+    # Filled by each run, as begins are data; all else about the rows is known now.
     rows = k.scratch(base.shape, np.int64)
 
     def load() -> None:
@@ -238,6 +252,7 @@ def _moving_rows(k: KernelArgs) -> tuple[Any, Call]:
                     f" rows: a part of {wanted} does not lie within it"
                 )
             )
+        # int64 whatever the dtype of begins: row numbers of a large batch overflow narrow integers.
         rows[...] = begins[number]
         xp.add(rows, base, rows)
 
@@ -249,6 +264,7 @@ def sequence_slice_kernel(k: KernelArgs) -> Call:
     if "offset" not in k.op.inputs:
         return gather(k, k["x"], _fixed_rows(k), k["out"])
     rows, load = _moving_rows(k)
+    # Parts of no rows, or of width 0: begins are checked all the same.
     if not k["out"].size:
         return load
     x, pack = packed(k, k["x"])
@@ -264,6 +280,7 @@ def sequence_slice_grad_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         load()
+        # Rows outside of the parts have no gradient.
         x_grad.fill(0)
         x_grad[rows] = grad  # a row belongs to one sequence, and to its part at most once
 
@@ -292,6 +309,7 @@ def _steps(s: ShapeArgs, levels: Levels | None) -> int:
     if levels is None:
         return steps
     longest = int(lengths_of(levels[-1]).max(initial=0))
+    # A width that is fixed refuses longer sequences: to cut them would drop data silently.
     if 0 <= steps < longest:
         name = s.op.inputs["x"][0]
         s.fail(f"a sequence of {name!r} has {longest} rows, more than the {steps} steps")
@@ -335,6 +353,7 @@ def sequence_pad_grad_kernel(k: KernelArgs) -> Call:
         return nothing
     grad, load = packed(k, grad)
     offsets = offsets_in(k, "x")
+    # Gaps hold a constant, so their gradients are dropped: only the cells of rows are taken.
     cells = _cells(offsets, grad.shape[1])
     return in_order(load, gather(k, grad.reshape(-1, *grad.shape[2:]), cells, x_grad))
 
@@ -385,6 +404,7 @@ def sequence_unpad_grad_kernel(k: KernelArgs) -> Call:
     if not x_grad.size:
         return nothing
     batch, store = unpacked(k, x_grad)
+    # Cells that are gaps are -1 and get zeros: x has no influence there.
     rows = _rows_of_cells(offsets_in(k, "like"), x_grad.shape[1])
     flat = batch.reshape(-1, *x_grad.shape[2:])
     return in_order(gather(k, k["out_grad"], rows, flat), store)
@@ -416,6 +436,7 @@ def sequence_mask_shape(s: ShapeArgs) -> None:
 @sequence_mask.kernel
 def sequence_mask_kernel(k: KernelArgs) -> Call:
     out = k["out"]
+    # Computed when the kernel is bound: offsets are fixed for a plan, and a run only copies.
     mask = np.arange(out.shape[1]) < lengths_of(offsets_in(k, "x"))[:, None]
     return partial(k.xp.copyto, out, k.xp.asarray(mask))
 

@@ -33,6 +33,8 @@ def sequence_softmax_shape(s: ShapeArgs) -> None:
 def _parts(k: KernelArgs, x: Any) -> tuple[Any, Any, Any, Any]:
     """Offsets, scratch for a row of each sequence, for their rows, and the call between these."""
     offsets = offsets_in(k, "x")
+    # One pair of arrays serves twice: for the maxima, and, when these are taken off, for the sums.
+    # An empty sequence has an edge of 0 that no row reads.
     edge = k.scratch((len(offsets) - 1, *x.shape[1:]), x.dtype)
     spread = k.scratch(x.shape, x.dtype)
     return offsets, edge, spread, gather(k, edge, sequence_of_row(offsets), spread)
@@ -51,6 +53,8 @@ def sequence_softmax_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         maximum()
         expand()
+        # x is not read after this, so out may have its memory. The maximum comes off before exp,
+        # which could overflow; it cancels in the quotient.
         subtract(x, spread, out)
         exp(out, out)
         total()
@@ -66,6 +70,7 @@ def sequence_softmax_grad_kernel(k: KernelArgs) -> Call:
     if not out.size:
         return nothing
     offsets, edge, spread, expand = _parts(k, out)
+    # Not in x_grad: that may be the memory of out_grad, which is read once more after the sum.
     weighted = k.scratch(out.shape, out.dtype)
     total = reduce_groups(k, xp.add, weighted, offsets, edge)
     multiply, subtract = xp.multiply, xp.subtract

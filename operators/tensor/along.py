@@ -50,12 +50,16 @@ def _row_numbers(
     """
     xp = k.xp
     numbers, part = k.scratch(shape, _INT64), k.scratch(shape, _INT64)
-    mesh, fixed, calls = open_mesh(np, shape), np.zeros(shape, _INT64), []
+    mesh = open_mesh(np, shape)
+    # What no value decides is added up while binding; calls are left to the positions alone.
+    fixed = np.zeros(shape, _INT64)
+    calls = []
     for axis, size in enumerate(lead):
         stride = np.int64(count(lead[axis + 1 :]))
         if axis not in parts:
             fixed += mesh[axis] * stride
             continue
+        # int64 comes first: a narrow id times the stride would overflow.
         calls.append(partial(xp.copyto, part, parts[axis], casting="unsafe"))
         if wrap:
             below, more = k.scratch(shape, bool), k.scratch(shape, _INT64)
@@ -66,6 +70,7 @@ def _row_numbers(
             ]
         calls.append(partial(xp.multiply, part, stride, part))
         calls.append(partial(xp.add, numbers, part, numbers))
+    # Scratch memory does not last from call to call, so each call begins with the fixed part.
     return numbers, [partial(xp.copyto, numbers, xp.asarray(fixed)), *calls]
 
 
@@ -108,8 +113,11 @@ def _adding_to_zeros(k: KernelArgs, axes: int, numbers: Any) -> Call:
 
 def _changed_gradients(k: KernelArgs, axes: int, numbers: Any, spread: Shape) -> Call:
     """Gradients of x and of the updates, which broadcast to `spread`, from that of the result."""
-    xp, out_grad, calls = k.xp, k["out_grad"], []
+    xp = k.xp
+    out_grad = k["out_grad"]
+    calls = []
     x_grad, updates_grad = k.get("x_grad"), k.get("updates_grad")
+    # Updates come first: x_grad may be the memory of out_grad, whose rows are cleared below.
     if updates_grad is not None:
         whole = updates_grad
         if whole.shape != spread or not whole.flags.c_contiguous:
@@ -120,6 +128,7 @@ def _changed_gradients(k: KernelArgs, axes: int, numbers: Any, spread: Shape) ->
     if x_grad is not None:
         rows, held = _rows_of(k, x_grad, axes)
         calls.append(copying(xp, out_grad, x_grad if held is None else held))
+        # What was replaced has no influence on the result.
         if k.attrs["mode"] == "set" and numbers.size:
             calls.append(_putting(rows, numbers, rows.dtype.type(0)))
         calls.append(None if held is None else partial(xp.copyto, x_grad, held))
@@ -235,7 +244,9 @@ def put_along_axis_kernel(k: KernelArgs) -> Call:
     picked, find, numbers = _lines(k)
     if not count(picked):
         return in_order(copying(k.xp, k["x"], k["out"]))
-    updates, add = k.xp.broadcast_to(k["updates"], picked), k.attrs["mode"] == "add"
+    # A view: no update is copied to fill its broadcast axes.
+    updates = k.xp.broadcast_to(k["updates"], picked)
+    add = k.attrs["mode"] == "add"
     return in_order(find, _changing(k, len(picked), numbers, updates, add=add))
 
 
@@ -282,14 +293,15 @@ def _indexes(k: KernelArgs, batch: int) -> tuple[int, Call, Any]:
     axes = batch + ids.shape[-1]
     lead = shape[:axes]
     parts = {batch + j: ids[..., j] for j in range(ids.shape[-1])}
-    found = ids.shape[:-1]
-    if not count(found):
-        return axes, nothing, k.scratch(found, _INT64)
+    index_shape = ids.shape[:-1]
+    if not count(index_shape):
+        return axes, nothing, k.scratch(index_shape, _INT64)
     sizes = xp.asarray(np.array(lead[batch:], _INT64))
     bad, other = k.scratch(ids.shape, bool), k.scratch(ids.shape, bool)
     signed = k.scratch(ids.shape, _INT64)
 
     def check() -> None:
+        # In int64, where an id is below the range if its sum with the size is negative.
         xp.copyto(signed, ids, casting="unsafe")
         xp.greater_equal(signed, sizes, bad)
         xp.add(signed, sizes, signed)
@@ -301,7 +313,7 @@ def _indexes(k: KernelArgs, batch: int) -> tuple[int, Call, Any]:
             why = f"ids {k.op.inputs['ids'][0]!r} hold the index {first}, want {limits}"
             raise RunError(k.describe(why))
 
-    numbers, calls = _row_numbers(k, found, lead, parts, wrap=True)
+    numbers, calls = _row_numbers(k, index_shape, lead, parts, wrap=True)
     return axes, in_order(check, *calls), numbers
 
 
@@ -329,6 +341,7 @@ def gather_nd_shape(s: ShapeArgs) -> None:
 @gather_nd.kernel
 def gather_nd_kernel(k: KernelArgs) -> Call:
     axes, find, numbers = _indexes(k, k.attrs["batch_dims"])
+    # Bad indexes are refused even where the parts that they pick are empty.
     if not k["out"].size:
         return find
     return in_order(find, _taking(k, k["x"], axes, numbers, k["out"]))

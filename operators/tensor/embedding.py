@@ -217,10 +217,12 @@ def rows_to_dense_kernel(k: KernelArgs) -> Call:
         out.fill(0)
         least, last = (rows.min(), rows.max()) if rows.size else (0, -1)
         if least < -1 or last >= len(out):
-            bad, name = int(least if least < -1 else last), k.op.inputs["rows"][0]
+            bad = int(least if least < -1 else last)
+            name = k.op.inputs["rows"][0]
             raise RunError(k.describe(f"rows {name!r} holds {bad}, want -1 to {len(out) - 1}"))
         if least < 0:
             held = rows >= 0
+            # The compiled adder counts negative rows from the end: -1 would be the last row.
             xp.add.at(out, rows[held], x[held])
         else:
             add()
@@ -251,10 +253,12 @@ def merge_rows_kernel(k: KernelArgs) -> Call:
     if not rows.size:
         return nothing
     first = k.scratch(rows.shape, _ROWS)  # for each entry: the first entry with its number
+    # No scratch memory: the first place is set once and must stay True from call to call.
     starts = xp.ones(rows.shape, bool)
     add = scatter_adder(k, out, first, k["x"])
 
     def run() -> None:
+        # Stable, so that the first entry of each number leads its group.
         order = xp.argsort(rows, kind="stable")
         ordered = rows[order]
         xp.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
@@ -262,6 +266,7 @@ def merge_rows_kernel(k: KernelArgs) -> Call:
         first[order] = order[starts][group]
         out.fill(0)
         add()
+        # The rows -1 were summed as a group like others, and mean nothing.
         out[rows < 0] = 0
         rows_out.fill(-1)
         heads = order[starts]

@@ -20,6 +20,7 @@ def check_value(s: ShapeArgs, dtype: np.dtype) -> None:
     value = s.attrs["value"]
     if dtype.kind in "iu":
         info = np.iinfo(dtype)
+        # The range comes first, as int() of NaN or infinity is an error.
         if not (info.min <= value <= info.max and value == int(value)):
             s.fail(f"value {value} is no {dtype}")
 
@@ -85,6 +86,7 @@ def constant_shape(s: ShapeArgs) -> None:
 
 @constant.kernel
 def constant_kernel(k: KernelArgs) -> Call:
+    # Brought to the device while binding, once for all runs.
     return partial(k.xp.copyto, k["out"], k.xp.asarray(k.attrs["value"]))
 
 
@@ -107,12 +109,14 @@ def arange_shape(s: ShapeArgs) -> None:
     start, stop, step = s.attrs["start"], s.attrs["stop"], s.attrs["step"]
     if step == 0 or not np.isfinite([start, stop, step]).all():
         s.fail(f"wants finite bounds and a step that is not 0, has {start}, {stop} and {step}")
+    # With a step that leads away from stop there are no values, as in NumPy.
     s.set("out", ((max(0, int(np.ceil((stop - start) / step))),), s.attrs["dtype"]))
 
 
 @arange.kernel
 def arange_kernel(k: KernelArgs) -> Call:
     out = k["out"]
+    # By products, in float64: adding the step again and again would drift.
     values = k.attrs["start"] + k.attrs["step"] * k.xp.arange(out.size)
     return partial(k.xp.copyto, out, values.astype(out.dtype))
 
@@ -143,5 +147,6 @@ def linspace_shape(s: ShapeArgs) -> None:
 @linspace.kernel
 def linspace_kernel(k: KernelArgs) -> Call:
     out = k["out"]
+    # NumPy's own function ends at stop itself, and not where the rounded steps lead.
     values = np.linspace(k.attrs["start"], k.attrs["stop"], out.size).astype(out.dtype)
     return partial(k.xp.copyto, out, k.xp.asarray(values))

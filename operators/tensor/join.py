@@ -17,6 +17,7 @@ from ...framework.ir.rows import beside
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _PARTS = Slot("x", "one or more arrays of one dtype", duplicable=True, not_in_gradient=True)
+# The largest int64: a slice clips it to the axis. Its negative ends a walk backwards at place 0.
 _TO_END = (1 << 63) - 1
 
 
@@ -28,7 +29,8 @@ def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
 
 def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
     """Views of consecutive ranges along `axis`."""
-    views, begin = [], 0
+    views = []
+    begin = 0
     for size in sizes:
         views.append(whole[(span(None),) * axis + (span(begin, begin + size),)])
         begin += size
@@ -108,6 +110,7 @@ def stack_shape(s: ShapeArgs) -> None:
 def _layers(whole: Any, axis: int) -> list[Any]:
     """Views of `whole` at each position of `axis`."""
     axis %= whole.ndim
+    # With an ellipsis the layers of a vector are views, too, and no numbers.
     return [whole[(span(None),) * axis + (i, ...)] for i in range(whole.shape[axis])]
 
 
@@ -140,32 +143,32 @@ split = operator(
 )
 
 
-def _sections(given: tuple[int, ...], parts: int, size: int) -> list[int] | None:
+def _sections(sections: tuple[int, ...], parts: int, size: int) -> list[int] | None:
     """Size of each part; None where they do not make up `size`; -1 for what is not known."""
-    if not given:
+    if not sections:
         if size < 0:
             return [-1] * parts
         return [size // parts] * parts if size % parts == 0 else None
-    fixed = sum(part for part in given if part >= 0)
+    fixed = sum(part for part in sections if part >= 0)
     rest = size - fixed if size >= 0 else -1
-    if size >= 0 and (rest < 0 or (rest > 0 and -1 not in given)):
+    if size >= 0 and (rest < 0 or (rest > 0 and -1 not in sections)):
         return None
-    return [rest if part < 0 else part for part in given]
+    return [rest if part < 0 else part for part in sections]
 
 
 @split.shape_rule
 def split_shape(s: ShapeArgs) -> None:
-    shape, outputs, given = s["x"], s.op.outputs["out"], s.attrs["sections"]
+    shape, outputs, sections = s["x"], s.op.outputs["out"], s.attrs["sections"]
     axis = s.axis(s.attrs["axis"], len(shape))
     if EMPTY in outputs:
         s.fail("every part needs a variable")
-    if given.count(-1) > 1:
-        s.fail(f"sections {list(given)} leave more than one size open")
-    if given and len(given) != len(outputs):
-        s.fail(f"sections {list(given)} need one output each, there are {len(outputs)}")
-    sizes = _sections(given, len(outputs), shape[axis])
+    if sections.count(-1) > 1:
+        s.fail(f"sections {list(sections)} leave more than one size open")
+    if sections and len(sections) != len(outputs):
+        s.fail(f"sections {list(sections)} need one output each, there are {len(outputs)}")
+    sizes = _sections(sections, len(outputs), shape[axis])
     if sizes is None:
-        how = f"into sections {list(given)}" if given else f"into {len(outputs)} equal parts"
+        how = f"into sections {list(sections)}" if sections else f"into {len(outputs)} equal parts"
         s.fail(f"axis {axis} of size {shape[axis]} cannot be cut {how}")
     s.set("out", *(((*shape[:axis], size, *shape[axis + 1 :]), s.dtype("x")) for size in sizes))
 
@@ -183,6 +186,7 @@ def split_kernel(k: KernelArgs) -> Call:
 @split.gradient_maker
 def split_gradient(g: GradientArgs) -> list[OpNode]:
     axis = {name: value for name, value in g.attrs.items() if name == "axis"}
+    # Parts without a gradient come as zeros, so the parts make up x again.
     return [g.op("concat", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, axis)]
 
 
@@ -242,5 +246,7 @@ def slice_op_kernel(k: KernelArgs) -> Call:
 @slice_op.backward("x")
 def slice_op_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
+    # With an ellipsis it is a view even of a scalar, so that the copy reaches x_grad.
     part = x_grad[(*_spans(k.attrs, x_grad.ndim), ...)]
+    # A slice reads no place twice, so gradients are copied and need not be added.
     return in_order(partial(x_grad.fill, 0), partial(k.xp.copyto, part, k["out_grad"]))

@@ -52,6 +52,7 @@ def _check_borders(s: ShapeArgs, shape: Shape, mode: str) -> None:
         s.fail(f"value {s.attrs['value']} is for mode 'constant', not for {mode!r}")
     for number, width in enumerate(s.attrs["paddings"]):
         size = shape[number // 2]
+        # `reflect` does not repeat the edge itself, so it has one entry less to give.
         most = {"reflect": size - 1, "wrap": size}.get(mode, width if size else 0)
         if width > most and size >= 0:
             s.fail(
@@ -70,13 +71,16 @@ def _borders(k: KernelArgs, whole: Any) -> list[tuple[Any, Any]]:
 
     The border of an axis goes along all others, so that a later axis finds the corners filled.
     """
-    paddings, mode, pairs = k.attrs["paddings"], k.attrs["mode"], []
+    paddings = k.attrs["paddings"]
+    mode = k.attrs["mode"]
+    pairs = []
     for axis, size in enumerate(k.shape("x")):
         begin, end = paddings[2 * axis : 2 * axis + 2]
         last = begin + size - 1
         sources = {
             "edge": (slice(begin, begin + 1), slice(last, last + 1)),
             "wrap": (slice(size, size + begin), slice(begin, begin + end)),
+            # A stop of -1 would mean the last place: None goes down to the first one.
             "reflect": (
                 slice(2 * begin, begin, -1),
                 slice(last - 1, last - 1 - end if last - 1 - end >= 0 else None, -1),
@@ -106,9 +110,12 @@ def pad_grad_kernel(k: KernelArgs) -> Call:
     if k.attrs["mode"] == "constant":
         return partial(xp.copyto, x_grad, _inside(out_grad, begins, x_grad.shape))
     whole = k.scratch(out_grad.shape, out_grad.dtype)
+    # In a copy: gradients of borders are added up in place, and others may read out_grad.
     calls: list[Call] = [partial(xp.copyto, whole, out_grad)]
+    # Backwards: a corner repeats a border that repeats the inside.
     for border, source in reversed(_borders(k, whole)):
         part = border
+        # `edge` repeats one entry, whose copies' gradients are summed first.
         if border.shape != source.shape:
             part = k.scratch(source.shape, whole.dtype)
             calls.append(reducing(xp, border, part) or nothing)

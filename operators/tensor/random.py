@@ -18,6 +18,7 @@ from ...framework.base.dtypes import is_float
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ..base.calls import in_one_piece
 from .shape import copier
 
 _SEED = AttrSpec("seed", "int", "0: the run's random state; else a generator of its own", 0, 0)
@@ -34,26 +35,23 @@ _FAN_DOC = (
 
 def _generator(k: KernelArgs) -> Call:
     """A callable that returns the random generator of the run."""
+    # The generator is looked up in each call: a kernel is bound once for runs of any state.
     seed, state = k.attrs["seed"], k.state
     if not seed:
         return lambda: state.generator
     return partial(random_generator, state.place, seed)
 
 
-def _drawable(k: KernelArgs, out: Any) -> Any:
-    """`out` itself where generators can write to it, else scratch memory of its shape.
-
-    They get the size besides: without it CuPy draws one number and copies it everywhere.
-    """
-    return out if out.flags.c_contiguous else k.scratch(out.shape, out.dtype)
-
-
 def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], None]:
-    xp, generator, drawn = k.xp, _generator(k), _drawable(k, out)
+    xp = k.xp
+    generator = _generator(k)
+    # NumPy's generators fill contiguous memory only.
+    drawn = in_one_piece(k, out)
     dtype = drawn.dtype
     low, width = dtype.type(low), dtype.type(high - low)
 
     def run() -> None:
+        # The shape besides `out`: without it CuPy draws one number and copies it everywhere.
         generator().random(drawn.shape, dtype, out=drawn)
         xp.multiply(drawn, width, out=drawn)
         xp.add(drawn, low, out=out)
@@ -62,7 +60,9 @@ def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], N
 
 
 def _gaussian(k: KernelArgs, out: Any, mean: float, std: float) -> Callable[[], None]:
-    xp, generator, drawn = k.xp, _generator(k), _drawable(k, out)
+    xp = k.xp
+    generator = _generator(k)
+    drawn = in_one_piece(k, out)
     dtype = drawn.dtype
     mean, std = dtype.type(mean), dtype.type(std)
 
@@ -146,6 +146,7 @@ def fans(shape: Shape) -> tuple[int, int]:
 def _scaled(k: KernelArgs, variance: float) -> Any:
     """A call that fills `out` with numbers of mean 0 and the variance given."""
     if k.attrs["uniform"]:
+        # Numbers drawn evenly from [-b, b] have the variance b * b / 3.
         bound = math.sqrt(3.0 * variance)
         return _uniform(k, k["out"], -bound, bound)
     return _gaussian(k, k["out"], 0.0, math.sqrt(variance))
@@ -197,7 +198,10 @@ orthogonal_random = _random(
 
 @orthogonal_random.kernel
 def orthogonal_random_kernel(k: KernelArgs) -> Call:
-    xp, out, generator, gain = k.xp, k["out"], _generator(k), k.attrs["gain"]
+    xp = k.xp
+    out = k["out"]
+    generator = _generator(k)
+    gain = k.attrs["gain"]
     rows = out.shape[0] if out.ndim else 1
     columns = out.size // rows if rows else 0
     tall = rows >= columns
@@ -205,6 +209,7 @@ def orthogonal_random_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         if not out.size:
             return
+        # QR gives orthonormal columns, so a wide matrix is made as a tall one and turned.
         shape = (rows, columns) if tall else (columns, rows)
         q, r = xp.linalg.qr(generator().standard_normal(shape))
         q *= xp.sign(xp.diagonal(r)) * gain  # the sign makes every rotation equally likely
@@ -227,13 +232,16 @@ def bernoulli_random_kernel(k: KernelArgs) -> Call:
 
 def draw_below(k: KernelArgs, out: Any, p: float) -> Callable[[], None]:
     """1 with probability p, else 0, in `out`: the same ones whatever its dtype."""
-    xp, generator, dtype = k.xp, _generator(k), np.dtype("float32")
+    xp = k.xp
+    generator = _generator(k)
+    dtype = np.dtype("float32")
     drawn = out
     if out.dtype != dtype or not out.flags.c_contiguous:
         drawn = k.scratch(out.shape, dtype)
     bound = dtype.type(p)
 
     def run() -> None:
+        # The shape besides `out`: without it CuPy draws one number and copies it everywhere.
         generator().random(drawn.shape, dtype, out=drawn)
         xp.less(drawn, bound, out=out)
 
@@ -291,10 +299,12 @@ def dropout_kernel(k: KernelArgs) -> Call:
     if mask is None:
         mask = k.scratch(_mask_shape(x.shape, k.attrs["channels"]), x.dtype)
     draw = draw_below(k, mask, 1 - p)
+    # With p = 1 nothing is kept, and 1 / (1 - p) would be infinite.
     scale = x.dtype.type(1 / (1 - p) if p < 1 else 0)
 
     def run() -> None:
         draw()
+        # The mask takes the factor, so that the gradient is a single product.
         multiply(mask, scale, out=mask)
         multiply(x, mask, out=out)
 

@@ -75,7 +75,8 @@ roll = operator(
 
 @roll.shape_rule
 def roll_shape(s: ShapeArgs) -> None:
-    axes, shifts = _distinct_axes(s), s.attrs["shifts"]
+    axes = _distinct_axes(s)
+    shifts = s.attrs["shifts"]
     if len(shifts) != max(len(axes), 1):
         s.fail(f"shifts {list(shifts)} need one number for each of axes {axes}, or one for none")
     s.set("out", (s["x"], s.dtype("x")))
@@ -105,9 +106,11 @@ def roll_kernel(k: KernelArgs) -> Call:
 
 def _blocks(xp: Any, x: Any, out: Any, shifts: dict[int, int]) -> list[Call]:
     """Copies of the parts that stay together: two along each axis that moves."""
+    # One list stands for all axes: entries are replaced below, and the list itself never changes.
     parts: list[list[tuple[slice, slice]]] = [[(slice(None), slice(None))]] * x.ndim
     for axis, shift in shifts.items():
         by = shift % x.shape[axis] if x.shape[axis] else 0
+        # An axis that stays is one block: of a shift by 0, slice(-0, None) would be the whole axis.
         if by:
             parts[axis] = [
                 (slice(None, -by), slice(by, None)),
@@ -155,6 +158,7 @@ def _spread(k: KernelArgs, repeated: Any) -> tuple[Any, int]:
     """`repeated` with an axis for the copies after that of the entries, and its number."""
     shape = k.shape("x")
     axis = k.attrs["axis"] % len(shape) + 1
+    # Splitting an axis gives a view of strided memory, too, so a copy into it reaches `repeated`.
     return repeated.reshape((*shape[:axis], k.attrs["repeats"], *shape[axis:])), axis
 
 

@@ -26,8 +26,8 @@ def _running_rule(s: ShapeArgs) -> None:
 
 def _along_last(k: KernelArgs, *slots: str) -> tuple[Any, ...]:
     """Views of arrays with the axis to run along at the end, and running forwards."""
-    found = (k.xp.moveaxis(k[slot], k.attrs["axis"], -1) for slot in slots)
-    return tuple(a[..., ::-1] if k.attrs["reverse"] else a for a in found)
+    views = (k.xp.moveaxis(k[slot], k.attrs["axis"], -1) for slot in slots)
+    return tuple(a[..., ::-1] if k.attrs["reverse"] else a for a in views)
 
 
 def _accumulating(k: KernelArgs, function: str, first: int) -> Call:
@@ -68,6 +68,7 @@ def cumsum_kernel(k: KernelArgs) -> Call:
 
 @cumsum.gradient_maker
 def cumsum_gradient(g: GradientArgs) -> list[OpNode]:
+    # x[i] is a term of every later sum, so its gradient is a running sum from the other end.
     attrs = {**g.attrs, "reverse": not g.attrs.get("reverse", False)}
     return [g.op("cumsum", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, attrs)]
 
@@ -102,7 +103,8 @@ def cumprod_grad_kernel(k: KernelArgs) -> Call:
     """
     xp = k.xp
     x, out_grad, x_grad = _along_last(k, "x", "out_grad", "x_grad")
-    size, late = x.shape[-1], int(k.attrs["exclusive"])
+    size = x.shape[-1]
+    late = int(k.attrs["exclusive"])
     # In contiguous memory, with a row for each place along the axis.
     rows, suffix = (k.scratch((size, *x.shape[:-1]), x.dtype) for _ in range(2))
     before, product = k.scratch(x.shape, x.dtype), k.scratch(x.shape[:-1], x.dtype)
@@ -110,8 +112,10 @@ def cumprod_grad_kernel(k: KernelArgs) -> Call:
     steps: list[Call] = [
         partial(xp.copyto, rows, xp.moveaxis(x, -1, 0)),
         partial(xp.copyto, suffix[: size - late], arriving),
+        # With x[i] left out of out[i] the last entry is in no product.
         partial(suffix[size - late :].fill, 0),
     ]
+    # Each s[i] needs s[i+1], so the axis is walked one place at a time, with all lines at once.
     for i in reversed(range(size - 1)):
         steps += [
             partial(xp.multiply, rows[i + 1, ...], suffix[i + 1, ...], product),

@@ -54,6 +54,7 @@ def gather_shape(s: ShapeArgs) -> None:
 def _ids(k: KernelArgs, bound: int) -> tuple[Any, Call | None]:
     """The ids counted from the front, and the call that counts them so where that takes one."""
     ids = k["ids"]
+    # Unsigned ids have no values below 0 that could count from the end.
     if not k.attrs["from_end"] or ids.dtype.kind == "u" or not ids.size:
         return ids, None
     return counted_from_front(k, ids, bound)
@@ -82,6 +83,7 @@ def gather_grad_kernel(k: KernelArgs) -> Call:
     rows = k.xp.moveaxis(x_grad, axis, 0)
     taken = range(axis, axis + ids.ndim)
     values = out_grad.transpose(*taken, *(a for a in range(out_grad.ndim) if a not in taken))
+    # Ids are not checked again: the forward run has refused bad ones.
     add = scatter_adder(k, rows, ids, values)
 
     return in_order(count, partial(x_grad.fill, 0), add)
@@ -154,6 +156,7 @@ def one_hot_shape(s: ShapeArgs) -> None:
 def one_hot_kernel(k: KernelArgs) -> Call:
     ids, out = k["ids"], k["out"]
     check = id_check(k, "ids", k.attrs["depth"])
+    # The index is made once and holds the array of ids itself, so each call reads their new values.
     index = (*open_mesh(k.xp, ids.shape), ids)
 
     def run() -> None:
@@ -175,7 +178,8 @@ def _ordering(k: KernelArgs, ids: Any, descending: bool) -> Any:
     """
     xp, axis = k.xp, k.attrs["axis"]
     x, ids = xp.moveaxis(k["x"], axis, -1), xp.moveaxis(ids, axis, -1)
-    last, count = x.shape[-1] - 1, ids.shape[-1]
+    last = x.shape[-1] - 1
+    count = ids.shape[-1]
 
     def run() -> None:
         if descending:  # ascending order of the reversed array, read backwards, keeps ties stable
@@ -203,13 +207,16 @@ def _largest(k: KernelArgs, values: str, count: int) -> Any:
     """As `_ordered`, descending, for a small count: a search for each, far cheaper than sorting."""
     xp, axis = k.xp, k.attrs["axis"]
     x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
-    left, mesh = k.scratch(x.shape, x.dtype), open_mesh(xp, x.shape[:-1])
+    # A copy of x, in which the lowest value takes the place of what has been chosen.
+    left = k.scratch(x.shape, x.dtype)
+    mesh = open_mesh(xp, x.shape[:-1])
     lowest = _lowest(x.dtype)
     by_sorting = _ordered(k, values, True)
 
     def run() -> None:
         xp.copyto(left, x)
         for place in range(count):
+            # argmax takes the first of equal entries, and NaN for the largest, as the sort does.
             best = left.argmax(-1)
             index = (*mesh, best)
             ids[..., place] = best
@@ -251,12 +258,13 @@ def _order_gradient(op_type: str, values: str) -> Any:
 
     @grad.kernel
     def grad_kernel(k: KernelArgs) -> Call:
-        x_grad, given = k["x_grad"], k[f"{values}_grad"]
+        x_grad, arriving = k["x_grad"], k[f"{values}_grad"]
         index = along_axis(k.xp, k["ids"], k.attrs["axis"])
 
         def run() -> None:
             x_grad.fill(0)
-            x_grad[index] = given
+            # Positions along a line differ, so nothing meets at one place and has to be added.
+            x_grad[index] = arriving
 
         return run
 

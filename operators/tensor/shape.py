@@ -28,6 +28,7 @@ def copier(xp: Any, source: Any, target: Any) -> Any:
     if source.flags.c_contiguous:
         return partial(xp.copyto, target, source.reshape(target.shape))
 
+    # Inside the call: reshaping strided memory may copy, and then of this run's values.
     def run() -> None:
         xp.copyto(target, source.reshape(target.shape))
 
@@ -59,23 +60,24 @@ def _reshaping(
 
 
 def _reshape_rule(s: ShapeArgs) -> None:
-    shape, given = s["x"], s.attrs["shape"]
-    if given.count(-1) > 1:
-        s.fail(f"shape {list(given)} leaves more than one dimension open")
-    copied = [axis for axis, dim in enumerate(given) if dim == 0]
+    shape, wanted = s["x"], s.attrs["shape"]
+    if wanted.count(-1) > 1:
+        s.fail(f"shape {list(wanted)} leaves more than one dimension open")
+    copied = [axis for axis, dim in enumerate(wanted) if dim == 0]
     if copied and copied[-1] >= len(shape):
-        s.fail(f"shape {list(given)} copies dimension {copied[-1]}, which x does not have")
+        s.fail(f"shape {list(wanted)} copies dimension {copied[-1]}, which x does not have")
     # Copied dimensions stand on both sides, so they cancel, even when unknown or zero.
     source = count([dim for axis, dim in enumerate(shape) if axis not in copied])
-    target = count([dim for dim in given if dim > 0])
-    if -1 in given:
+    target = count([dim for dim in wanted if dim > 0])
+    if -1 in wanted:
         if source >= 0 and source % target:
-            s.fail(f"shape {list(given)}: {source} elements do not divide by {target}")
+            s.fail(f"shape {list(wanted)}: {source} elements do not divide by {target}")
     elif source not in (-1, target):
-        s.fail(f"shape {list(given)} does not hold the elements of x")
+        s.fail(f"shape {list(wanted)} does not hold the elements of x")
+    # `target` is a product of dimensions above 0 alone, so it is not 0.
     rest = source // target if source >= 0 else -1
     sizes = {0: lambda axis: shape[axis], -1: lambda axis: rest}
-    out = [sizes[dim](axis) if dim in sizes else dim for axis, dim in enumerate(given)]
+    out = [sizes[dim](axis) if dim in sizes else dim for axis, dim in enumerate(wanted)]
     s.set("out", (out, s.dtype("x")))
 
 
@@ -106,7 +108,8 @@ def _squeeze_rule(s: ShapeArgs) -> None:
 def _unsqueeze_rule(s: ShapeArgs) -> None:
     shape = s["x"]
     rank = len(shape) + len(s.attrs["axes"])
-    axes, rest = _distinct(s, rank), iter(shape)
+    axes = _distinct(s, rank)
+    rest = iter(shape)
     s.set("out", ([1 if axis in axes else next(rest) for axis in range(rank)], s.dtype("x")))
 
 
@@ -162,6 +165,7 @@ transpose = operator(
 @transpose.shape_rule
 def transpose_shape(s: ShapeArgs) -> None:
     shape, perm = s["x"], s.attrs["perm"]
+    # No perm reverses the axes, as array.transpose() without arguments does in the kernels.
     axes = [s.axis(axis, len(shape), "perm:") for axis in perm] or range(len(shape))[::-1]
     if sorted(axes) != list(range(len(shape))):
         s.fail(f"perm {list(perm)} does not name each of the {len(shape)} axes once")
@@ -175,6 +179,7 @@ def transpose_kernel(k: KernelArgs) -> Call:
 
 @transpose.backward("x")
 def transpose_grad_kernel(k: KernelArgs) -> Call:
+    # The target is turned as x was, which spares the inverse permutation.
     return partial(k.xp.copyto, k["x_grad"].transpose(*k.attrs["perm"]), k["out_grad"])
 
 
@@ -191,15 +196,15 @@ expand = operator(
 
 @expand.shape_rule
 def expand_shape(s: ShapeArgs) -> None:
-    shape, given = s["x"], s.attrs["shape"]
-    new = len(given) - len(shape)
+    shape, wanted = s["x"], s.attrs["shape"]
+    new = len(wanted) - len(shape)
     if new < 0:
-        s.fail(f"shape {list(given)} has fewer dimensions than x")
+        s.fail(f"shape {list(wanted)} has fewer dimensions than x")
     out: list[int] = []
-    for axis, dim in enumerate(given):
+    for axis, dim in enumerate(wanted):
         held = shape[axis - new] if axis >= new else 1
         if dim == -1 and axis < new:
-            s.fail(f"shape {list(given)}: axis {axis} is new, so it needs a size")
+            s.fail(f"shape {list(wanted)}: axis {axis} is new, so it needs a size")
         if dim != -1 and held not in (1, -1, dim):
             s.fail(f"axis {axis - new} has size {held} and cannot become {dim}")
         out.append(held if dim == -1 else dim)
@@ -237,6 +242,7 @@ def tile_shape(s: ShapeArgs) -> None:
 def _tiles(k: KernelArgs, tiled: Any) -> Any:
     """`tiled` with two axes for each: copy, place in x."""
     pairs = zip(k.attrs["repeats"], k.shape("x"), strict=True)
+    # Splitting axes gives a view of strided memory, too, so a copy into it reaches `tiled`.
     return tiled.reshape([size for pair in pairs for size in pair])
 
 
@@ -250,6 +256,7 @@ def tile_kernel(k: KernelArgs) -> Call:
 @tile.backward("x")
 def tile_grad_kernel(k: KernelArgs) -> Call:
     x_grad = k["x_grad"]
+    # A scalar has no axes of copies to sum over.
     if not x_grad.ndim:
         return partial(k.xp.copyto, x_grad, k["out_grad"])
     copies = tuple(range(0, 2 * x_grad.ndim, 2))
@@ -312,6 +319,7 @@ def meshgrid_kernel(k: KernelArgs) -> Call:
     axes = _grid_axes(len(vectors), k.attrs["indexing"])
     for vector, out, axis in zip(vectors, k.list("out"), axes, strict=True):
         if out is not None:
+            # Axes in front broadcast by themselves.
             line = vector.reshape((-1, *(1,) * (len(vectors) - axis - 1)))
             calls.append(partial(xp.copyto, out, line))
     return in_order(*calls)
@@ -319,7 +327,8 @@ def meshgrid_kernel(k: KernelArgs) -> Call:
 
 @meshgrid.backward("x")
 def meshgrid_grad_kernel(k: KernelArgs) -> Call:
-    calls, arriving = [], k.list("out_grad")
+    calls = []
+    arriving = k.list("out_grad")
     axes = _grid_axes(len(arriving), k.attrs["indexing"])
     for grad, target, axis in zip(arriving, k.list("x_grad"), axes, strict=True):
         if target is not None:

@@ -44,6 +44,7 @@ def _triangle(op_type: str, what: str) -> None:
         xp, x, out = k.xp, k["x"], k["out"]
         rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
         places = columns - rows - k.attrs["diagonal"]
+        # One mask for all runs, which broadcasts over a stack of matrices.
         outside = xp.asarray(places > 0 if op_type == "tril" else places < 0)
         # A masked copy and no product: 0 * NaN would be NaN.
         clear = partial(xp.copyto, out, out.dtype.type(0), where=outside)
@@ -51,6 +52,7 @@ def _triangle(op_type: str, what: str) -> None:
 
     @entry.gradient_maker
     def gradient(g: GradientArgs) -> list[OpNode]:
+        # A mask of zeros and ones is its own gradient.
         return [g.op(op_type, {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, g.attrs)]
 
 
@@ -122,10 +124,12 @@ def _places(k: KernelArgs, length: int) -> tuple[Any, Any]:
 def _moving(k: KernelArgs, source: Any, target: Any) -> Call:
     """A call that copies a vector to a diagonal of zeros, or a diagonal to a vector."""
     vector = source if source.ndim == 1 else target
-    index, xp = _places(k, len(vector)), k.xp
+    index = _places(k, len(vector))
+    xp = k.xp
     if target.ndim == 1:
 
         def take() -> None:
+            # Inside the call: indexing by arrays copies, and must copy this run's values.
             xp.copyto(target, source[index])
 
         return take

@@ -206,7 +206,8 @@ def instead_of(key: str, value: Any, known: Sequence[str]) -> str:
         value: what was given for it.
         known: the arguments that there are.
     """
-    ours, shown = _ELSEWHERE.get(key, ""), repr(value)
+    ours = _ELSEWHERE.get(key, "")
+    shown = repr(value)
     if ours not in known:
         return nearest(key, known)
     return f" (write {ours}={shown if len(shown) < _LONG else '...'})"

@@ -1,22 +1,23 @@
 """Recurrent cells: one step of a simple RNN, an LSTM or a GRU.
 
-A cell is made of ordinary operators with their parameters, to be used inside a block of
-`b.recurrent`. Gates are side by side in the columns of the weights, in PyTorch's order; its weights
-are the transposes of ours, and its two biases one of ours, except in the GRU. Layers of cells over
-whole sequences are in recurrent_layers.py.
+A cell is a composite operator with its parameters, to be used inside a block of `b.recurrent`.
+Gates are side by side in the columns of the weights, in PyTorch's order; its weights are the
+transposes of ours, and its two biases one of ours, except in the GRU. Layers of cells over whole
+sequences are in recurrent_layers.py.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...framework.base.errors import ShapeError, format_shape
-from ...operators.control.cells import gru_state, lstm_memory, lstm_output
-from .methods import builder_method
+from ...framework.ir.registry import lookup
+from .methods import layer
 from .net_builder import NetBuilder
-from .var import Var, as_var
+from .var import Var
 
 
 class LSTMState(NamedTuple):
@@ -27,7 +28,7 @@ class LSTMState(NamedTuple):
 
 
 class CellParameters:
-    """Makes the parameters of one cell."""
+    """Makes the parameters of one cell, and the cell."""
 
     def __init__(self, builder: NetBuilder, name: str, init: Any, **learned: Any) -> None:
         """`learned`: further arguments of `NetBuilder.parameter`, `lr_factor` and `trainable`."""
@@ -51,14 +52,49 @@ class CellParameters:
     def vector(self, part: str, size: int, init: Any = 0.0) -> Var:
         return self.builder.parameter(f"{self.name}.{part}", [size], init, **self.learned)
 
-    def product(self, x: Any, width: int, h: Any, state: int, size: int, bias: Any = 0.0) -> Var:
-        """x w_x + b + h w_h, with x w_x + b as an operator of its own, which can leave the loop."""
-        w_x, w_h = self.matrix("w_x", width, size), self.matrix("w_h", state, size)
-        from_x = self.builder.affine(x, w_x, self.vector("b", size, bias))
-        return from_x + self.builder.matmul(h, w_h)
+    def rnn(self, width: int, size: int) -> dict[str, Var]:
+        """Those of an `rnn_cell` over rows of `width`, by slot."""
+        return {
+            "w_x": self.matrix("w_x", width, size),
+            "w_h": self.matrix("w_h", size, size),
+            "b": self.vector("b", size),
+        }
+
+    def lstm(
+        self, width: int, size: int, *, peepholes: bool, projection: int, forget_bias: float
+    ) -> dict[str, Var]:
+        """Those of an `lstm_cell` over rows of `width`, by slot."""
+        bias: Any = 0.0
+        if forget_bias:
+            bias = np.repeat([0.0, forget_bias, 0.0, 0.0], size)
+        made = {
+            "w_x": self.matrix("w_x", width, 4 * size),
+            "w_h": self.matrix("w_h", projection or size, 4 * size),
+            "b": self.vector("b", 4 * size, bias),
+        }
+        if peepholes:
+            made |= {f"p_{gate}": self.vector(f"p_{gate}", size) for gate in "ifo"}
+        if projection:
+            made["w_proj"] = self.matrix("w_proj", size, projection)
+        return made
+
+    def gru(self, width: int, size: int, *, reset_after: bool) -> dict[str, Var]:
+        """Those of a `gru_cell` over rows of `width`, by slot."""
+        made = {"w_x": self.matrix("w_x", width, 3 * size), "b": self.vector("b", 3 * size)}
+        if reset_after:
+            own = {"w_h": self.matrix("w_h", size, 3 * size), "b_h": self.vector("b_h", 3 * size)}
+        else:
+            own = {"w_h": self.matrix("w_h", size, 2 * size), "w_n": self.matrix("w_n", size, size)}
+        return made | own
+
+    def cell(self, op_type: str, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
+        """Append the operator; its results are called after the cell, so that the numbers of cells
+        without a name count cells alone."""
+        name = self.builder.unique_name(f"{self.name}.step")
+        return self.builder.append(lookup(op_type), inputs, given, name=name)
 
 
-@builder_method
+@layer("w_x")
 def rnn_cell(
     builder: NetBuilder,
     x: Var | str,
@@ -84,11 +120,19 @@ def rnn_cell(
     name = name or builder.unique_name("rnn_cell")
     p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
     width, size = p.width(x, "x"), p.width(h, "h")
-    both = p.product(x, width, h, size, size)
-    return builder.add_op(activation, both)
+    learned = p.rnn(width, size)
+    if has_parameters(activation):
+        linear = p.cell("rnn_cell", (x, h), {**learned, "activation": ""})
+        return builder.add_op(activation, linear)
+    return p.cell("rnn_cell", (x, h), {**learned, "activation": activation})
 
 
-@builder_method
+def has_parameters(activation: str) -> bool:
+    """Whether an activation has parameters, so that a cell cannot hold it."""
+    return sum(not slot.optional for slot in lookup(activation).inputs) > 1
+
+
+@layer("w_x")
 def lstm_cell(
     builder: NetBuilder,
     x: Var | str,
@@ -133,25 +177,12 @@ def lstm_cell(
         raise ShapeError(
             f"{p.name} (lstm_cell): h is {out} wide, and c {size}, with projection={projection}"
         )
-    bias: Any = 0.0
-    if forget_bias:
-        bias = np.repeat([0.0, forget_bias, 0.0, 0.0], size)
-    gates = p.product(x, p.width(x, "x"), h, out, 4 * size, bias)
-    i, f, g, o = builder.split(gates, axis=1, sections=[size] * 4)
-    before = as_var(builder, c)
-    if peepholes:
-        i = i + before * p.vector("p_i", size)
-        f = f + before * p.vector("p_f", size)
-    after = lstm_memory(builder.add_op, i, f, g, before)
-    if peepholes:
-        o = o + after * p.vector("p_o", size)
-    shown = lstm_output(builder.add_op, o, after)
-    if projection:
-        shown = builder.matmul(shown, p.matrix("w_proj", size, projection))
-    return LSTMState(shown, after)
+    own: dict[str, Any] = {"peepholes": peepholes, "projection": projection}
+    learned = p.lstm(p.width(x, "x"), size, **own, forget_bias=forget_bias)
+    return LSTMState(*p.cell("lstm_cell", (x, h, c), {**learned, "size": size}))
 
 
-@builder_method
+@layer("w_x")
 def gru_cell(
     builder: NetBuilder,
     x: Var | str,
@@ -185,18 +216,5 @@ def gru_cell(
     name = name or builder.unique_name("gru_cell")
     p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
     size = p.width(h, "h")
-    before = as_var(builder, h)
-    from_x = builder.affine(x, p.matrix("w_x", p.width(x, "x"), 3 * size), p.vector("b", 3 * size))
-    if reset_after:
-        sections = [size] * 3
-        w_h, b_h = p.matrix("w_h", size, 3 * size), p.vector("b_h", 3 * size)
-        x_r, x_z, x_n = builder.split(from_x, axis=1, sections=sections)
-        h_r, h_z, h_n = builder.split(builder.affine(before, w_h, b_h), axis=1, sections=sections)
-        r, z = builder.sigmoid(x_r + h_r), builder.sigmoid(x_z + h_z)
-        n = builder.tanh(x_n + r * h_n)
-    else:
-        x_rz, x_n = builder.split(from_x, axis=1, sections=[2 * size, size])
-        gates = x_rz + builder.matmul(before, p.matrix("w_h", size, 2 * size))
-        r, z = builder.split(builder.sigmoid(gates), axis=1, sections=[size] * 2)
-        n = builder.tanh(x_n + builder.matmul(r * before, p.matrix("w_n", size, size)))
-    return gru_state(builder.add_op, z, n, before)
+    learned = p.gru(p.width(x, "x"), size, reset_after=reset_after)
+    return p.cell("gru_cell", (x, h), {**learned, "size": size})

@@ -35,7 +35,7 @@ def backward_from(
             `PlainNet.add_backward_ops` takes any shape.
         wrt: variables to differentiate with respect to, or one of them; by default every trainable
             parameter. Variables of several calls add up.
-        recompute: whether cheap activations (of elementwise operators, dropout, normalisations of
+        recompute: whether cheap activations (of elementwise operators, dropout, normalizations of
             rows, operators that move values) are computed again for the gradients instead of being
             kept: less memory for some more time. It goes for the whole net.
 
@@ -318,7 +318,8 @@ def add_optimizer_ops(builder: NetBuilder, attrs: OptimizerAttrs) -> list[str]:
     """
     if not builder.objective.costs:
         raise GradientError(f"{where()}: add_optimizer_ops needs add_backward_ops() first")
-    before, known = builder.objective, set(builder.net.vars)
+    before = builder.objective
+    known = set(builder.net.vars)
     builder.set_objective(replace(before, optimizers=(*before.optimizers, attrs)))
     return [n for n, var in builder.net.vars.items() if var.kind == STATE and n not in known]
 

@@ -1,4 +1,4 @@
-"""Initialisers of parameters by name."""
+"""Initializers of parameters by name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _ELSEWHERE = {
     "random_uniform": "uniform",
     "orthogonal": "orthogonal_random",
 }
-"""Names of initialisers in PyTorch and Keras -> ours, for messages."""
+"""Names of initializers in PyTorch and Keras -> ours, for messages."""
 
 
 def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> OpNode:
@@ -54,7 +54,7 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
             makes one.
 
     Raises:
-        AttributeTypeError: no such initialiser, no such attribute of it, or an array of another
+        AttributeTypeError: no such initializer, no such attribute of it, or an array of another
             shape.
     """
     if not isinstance(init, np.ndarray):
@@ -77,7 +77,7 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
             )
     elif not isinstance(init, str):
         raise AttributeTypeError(
-            f"parameter {name!r}: {init!r} is no initialiser; want a name"
+            f"parameter {name!r}: {init!r} is no initializer; want a name"
             f" ({', '.join(INITIALIZERS)}), a name with attributes, a number, or an array"
         )
     init = spelled(init, INITIALIZERS)
@@ -90,14 +90,14 @@ def initializer(init: Any, name: str, shape: Sequence[int], dtype: np.dtype) -> 
         ours = _ELSEWHERE.get(spelled(init, _ELSEWHERE), "")
         hint = f' (write "{ours}")' if ours else nearest(init, INITIALIZERS)
         raise AttributeTypeError(
-            f"parameter {name!r}: no initialiser {init!r}{hint}; known: {', '.join(INITIALIZERS)}"
+            f"parameter {name!r}: no initializer {init!r}{hint}; known: {', '.join(INITIALIZERS)}"
         )
-    known = lookup(op_type, f"parameter {name!r}: initialiser").attr_specs
+    known = lookup(op_type, f"parameter {name!r}: initializer").attr_specs
     for key in attrs:
         if key not in known:
             own = [attr for attr in known if attr not in ("shape", "dtype")]
             raise AttributeTypeError(
-                f"parameter {name!r}: initialiser {init!r} has no attribute"
+                f"parameter {name!r}: initializer {init!r} has no attribute"
                 f" {key!r}{nearest(key, own)}; it has {', '.join(own)}"
             )
     return make_op(

@@ -168,7 +168,9 @@ def _conv(
     activation: str,
     o: ConvOptions,
 ) -> Var:
-    name, w, b = o.name or builder.unique_name(kind), o.w, o.b
+    name = o.name or builder.unique_name(kind)
+    w = o.w
+    b = o.b
     entry = lookup(kind)
     learned = {"lr_factor": o.lr_factor, "trainable": o.trainable}
     if w is not None:

@@ -462,7 +462,7 @@ class BuilderMethods:
         overwrite: bool = False,
         share: bool = False,
     ) -> None:
-        """Fill parameters and states that hold no value by their initialisers."""
+        """Fill parameters and states that hold no value by their initializers."""
     def run(
         self,
         scope: Scope | None = None,
@@ -537,7 +537,7 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Cross entropy of scores (logits), as torch.nn.functional.cross_entropy: ready to
-        minimise."""
+        minimize."""
     def softmax_focal_loss(
         self,
         scores: Var | str,
@@ -588,7 +588,7 @@ class BuilderMethods:
         trainable: bool = True,
         name: str = "",
     ) -> Var:
-        """Batch normalisation of [N, C, ...] with scale, bias and running statistics."""
+        """Batch normalization of [N, C, ...] with scale, bias and running statistics."""
     def layer_norm(
         self,
         x: Any,
@@ -604,7 +604,7 @@ class BuilderMethods:
         name: str = "",
         affine: bool = True,
     ) -> Var:
-        """Layer normalisation over the last dimension, with scale and bias."""
+        """Layer normalization over the last dimension, with scale and bias."""
     def rms_norm(
         self,
         x: Any,
@@ -619,7 +619,7 @@ class BuilderMethods:
         name: str = "",
         affine: bool = True,
     ) -> Var:
-        """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
+        """Root-mean-square normalization over the last dimension, with scale; see `layer_norm`."""
     def group_norm(
         self,
         x: Any,
@@ -635,7 +635,7 @@ class BuilderMethods:
         name: str = "",
         affine: bool = True,
     ) -> Var:
-        """Group normalisation of [N, C, ...] with scale and bias."""
+        """Group normalization of [N, C, ...] with scale and bias."""
     def instance_norm(
         self,
         x: Any,
@@ -650,7 +650,7 @@ class BuilderMethods:
         name: str = "",
         affine: bool = True,
     ) -> Var:
-        """Instance normalisation of [N, C, ...] with scale and bias."""
+        """Instance normalization of [N, C, ...] with scale and bias."""
     def einsum(
         self,
         equation: str,
@@ -1098,7 +1098,7 @@ class BuilderMethods:
         epsilon: float = 1e-05,
         name: str = "",
     ) -> Var:
-        """Normalises x [N, C, ...] with given statistics, channel by channel: out = (x -
+        """Normalizes x [N, C, ...] with given statistics, channel by channel: out = (x -
         batch_mean) / sqrt(batch_variance + epsilon) * scale + bias."""
     def batch_norm_sums(
         self,
@@ -1967,8 +1967,8 @@ class BuilderMethods:
         k: float = 1.0,
         name: str = "",
     ) -> Var:
-        """Local response normalisation of [N, C, ...]: out = x / base**beta, where base = k +
-        alpha / size * (sum of x**2 over `size` neighbouring channels; size // 2 of them before)."""
+        """Local response normalization of [N, C, ...]: out = x / base**beta, where base = k +
+        alpha / size * (sum of x**2 over `size` neighboring channels; size // 2 of them before)."""
     def masked_mean(
         self,
         x: Var | str,
@@ -2384,8 +2384,8 @@ class BuilderMethods:
         key depends on the distance of their positions alone. x [..., T, d], or with `heads`
         [..., T, heads d]; d is even. `positions` broadcasts to x without its last axis; without
         it rows count from 0 along T or, where x carries sequences, in each of them. Pairs are
-        neighbours (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and
-        i + d / 2."""
+        neighbors (0, 1), (2, 3), ... as in the paper, or, not `interleaved`, the columns i and i
+        + d / 2."""
     def round(
         self,
         x: Var | str,

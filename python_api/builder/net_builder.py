@@ -174,7 +174,8 @@ class NetBuilder(BuilderMethods, Shown):
         Raises:
             OpscopeError: no gradient flows, or a parameter to update has none.
         """
-        before, self.objective = self.objective, wanted
+        before = self.objective
+        self.objective = wanted
         self._changed()
         try:
             self._net_and_gradients()  # built now, so that errors come from this line
@@ -193,11 +194,9 @@ class NetBuilder(BuilderMethods, Shown):
         if self._seen != self._forward.version:
             self._changed()
         if self._whole is None:
-            wanted, net, gradients = (
-                self.objective,
-                PlainNet(self._forward.op_list, check=False),
-                {},
-            )
+            wanted = self.objective
+            net = PlainNet(self._forward.op_list, check=False)
+            gradients = {}
             if wanted.costs:
                 wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
                 gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)

@@ -40,6 +40,27 @@ from .net_builder import NetBuilder
 from .var import Var, as_var
 
 
+def loop_title(name: str) -> str:
+    """What begins messages about a recurrent net: the line of the call, and its name."""
+    where = caller_location()
+    return f"{where.file}:{where.line}: recurrent net {name!r}"
+
+
+def check_boot(title: str, boot: VarDecl, row: tuple[int, ...] | None) -> tuple[int, ...]:
+    """The shape of a memory's rows, which a variable of a known shape begins.
+
+    Raises:
+        ShapeError: it has no rows, or others than `row`.
+    """
+    told = boot.shape
+    if not told or (row is not None and told[1:] != row):
+        raise ShapeError(
+            f"{title}: boot {boot.name!r} is {format_shape(told)}; a memory of rows"
+            f" {format_shape(row)} wants {format_shape((-1, *(row or ())))}"
+        )
+    return told[1:]
+
+
 class StepBlock:
     """One step of a recurrent net, while its block is open. See the module's example."""
 
@@ -110,15 +131,8 @@ class StepBlock:
                 f" variable, not delay={delay}, shape={shape}, boot={boot}"
             )
         outer = None if boot is None else self._outer(boot)
-        told = None if outer is None else outer.shape
-        if told is not None:
-            if not told or (row is not None and told[1:] != row):
-                wanted = format_shape((-1, *(row or ())))
-                raise ShapeError(
-                    f"{self._title}: boot {str(boot)!r} is {format_shape(told)}; a memory of rows"
-                    f" {format_shape(row)} wants {wanted}"
-                )
-            row = told[1:]
+        if outer is not None and outer.shape is not None:
+            row = check_boot(self._title, outer, row)
         if dtype is None:
             dtype = self._builder.dtype if outer is None else outer.dtype
         inner = self._inner_name(name or "memory", exact=bool(name))
@@ -170,8 +184,7 @@ class StepBlock:
 
     @property
     def _title(self) -> str:
-        where = caller_location()
-        return f"{where.file}:{where.line}: recurrent net {self.name!r}"
+        return loop_title(self.name)
 
     def _outer(self, x: Var | str) -> VarDecl:
         """The outer net's declaration of a variable."""
@@ -255,7 +268,7 @@ class StepBlock:
         linked = {link.inner for link in step.in_links}
         linked |= {entry.previous for entry in step.memories}
         step.net.name = self.name
-        step.net.ops += [op.node for op in inner.operators]
+        step.net.ops += inner.written
         self._copy_linked_inputs(step, linked)
         used = {name for op in step.net.ops for name in (*op.input_names(), *op.output_names())}
         made = [

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from ...framework.base.dtypes import SINGLE
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
-from ...framework.ir.desc import INPUT
+from ...framework.ir.desc import INPUT, caller_location, make_op
+from ...framework.ir.names import steps_name
 from .calls import where
-from .cells import LSTMState
-from .methods import builder_method, takes
+from .cells import CellParameters, LSTMState, has_parameters
+from .loops import append_loop
+from .methods import layer, takes
 from .net_builder import NetBuilder
+from .recurrent import check_boot, loop_title
 from .var import Var
 
 
@@ -33,9 +37,8 @@ class RecurrentOptions:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments of a cell that concern its parameters."""
-        own = {"init": self.init, "lr_factor": self.lr_factor}
-        return {**own, "trainable": self.trainable}
+        """The arguments of a cell that concern its parameters, but for their first values."""
+        return {"lr_factor": self.lr_factor, "trainable": self.trainable}
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class _Cell:
         stem: of the names of its layers.
         size: width of its states.
         states: their names; the first is the cell's output.
-        step: (row, states before, name) -> states after.
+        parameters: (maker of parameters, width of a row) -> parameters by slot.
+        attrs: further attributes of the operator, which is called as the title is.
         projection: width of the first state; 0 = size.
     """
 
@@ -55,7 +59,8 @@ class _Cell:
     stem: str
     size: int
     states: tuple[str, ...]
-    step: Callable[[Var, Sequence[Var], str], Sequence[Var]]
+    parameters: Callable[[CellParameters, int], Mapping[str, Var]]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     projection: int = 0
 
     @property
@@ -76,7 +81,7 @@ class _Cell:
         return value
 
 
-@builder_method
+@layer("w_x")
 @takes(RecurrentOptions)
 def simple_rnn(
     builder: NetBuilder, x: Var | str, size: int, *, activation: str = "tanh", **options: Any
@@ -84,14 +89,14 @@ def simple_rnn(
     """Layers of a simple RNN over sequences; see `rnn_cell`, and `lstm` for the arguments."""
     common = RecurrentOptions(**options)
 
-    def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
-        own = {"activation": activation, "name": name}
-        return (builder.rnn_cell(row, *states, **own, **common.parameters),)
+    def parameters(p: CellParameters, width: int) -> Mapping[str, Var]:
+        return p.rnn(width, size)
 
-    return _stack(builder, _Cell("simple_rnn", "rnn", size, ("h",), step), x, common)
+    attrs = {"activation": activation}
+    return _stack(builder, _Cell("simple_rnn", "rnn", size, ("h",), parameters, attrs), x, common)
 
 
-@builder_method
+@layer("w_x")
 @takes(RecurrentOptions)
 def gru(
     builder: NetBuilder, x: Var | str, size: int, *, reset_after: bool = True, **options: Any
@@ -99,14 +104,13 @@ def gru(
     """Layers of a GRU over sequences; see `gru_cell`, and `lstm` for the arguments."""
     common = RecurrentOptions(**options)
 
-    def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
-        own = {"reset_after": reset_after, "name": name}
-        return (builder.gru_cell(row, *states, **own, **common.parameters),)
+    def parameters(p: CellParameters, width: int) -> Mapping[str, Var]:
+        return p.gru(width, size, reset_after=reset_after)
 
-    return _stack(builder, _Cell("gru", "gru", size, ("h",), step), x, common)
+    return _stack(builder, _Cell("gru", "gru", size, ("h",), parameters), x, common)
 
 
-@builder_method
+@layer("w_x")
 @takes(RecurrentOptions)
 def lstm(
     builder: NetBuilder,
@@ -146,11 +150,13 @@ def lstm(
     """
     common = RecurrentOptions(**options)
 
-    def step(row: Var, states: Sequence[Var], name: str) -> tuple[Var, ...]:
-        own = {"peepholes": peepholes, "projection": projection, "forget_bias": forget_bias}
-        return builder.lstm_cell(row, *states, name=name, **own, **common.parameters)
+    def parameters(p: CellParameters, width: int) -> Mapping[str, Var]:
+        own: dict[str, Any] = {"peepholes": peepholes, "projection": projection}
+        return p.lstm(width, size, **own, forget_bias=forget_bias)
 
-    return _stack(builder, _Cell("lstm", "lstm", size, ("h", "c"), step, projection), x, common)
+    attrs = {"projection": projection} if projection else {}
+    cell = _Cell("lstm", "lstm", size, ("h", "c"), parameters, attrs, projection)
+    return _stack(builder, cell, x, common)
 
 
 def _stack(
@@ -244,24 +250,65 @@ def _direction(
             raise AttributeTypeError(f"{cell.title}: states are either `initial` or carried")
         starts = []
         for width, state in zip(cell.widths, cell.states, strict=True):
-            shape, name = [options.carry, width], f"{prefix}.carried_{state}"
+            shape = [options.carry, width]
+            name = f"{prefix}.carried_{state}"
             start, variable = builder.carried(shape, keep=options.keep, name=name)
             starts.append(start)
             carried.append(variable)
-    with builder.recurrent(out, reverse=reverse) as block:
-        row = block.input(x)
-        before = [
-            block.memory(width, boot=start, name=f"{prefix}.{state}_before")
-            for width, start, state in zip(cell.widths, starts, cell.states, strict=True)
-        ]
-        after = cell.step(row, before, prefix)
-        for memory, state in zip(before, after, strict=True):
-            block.update(memory, state)
-        made = block.output(after[0])
-        last = [
-            block.final(memory, f"{prefix}.{state}")
-            for memory, state in zip(before, cell.states, strict=True)
-        ]
+    activation = cell.attrs.get("activation", "")
+    run = _step_block if activation and has_parameters(activation) else _whole
+    made, *last = run(builder, cell, x, options, starts, prefix, out, reverse)
     for variable, value in zip(carried, last, strict=False):
         builder.carry(variable, value)
     return made, last[0] if len(last) == 1 else LSTMState(*last)
+
+
+def _whole(
+    builder: NetBuilder,
+    cell: _Cell,
+    x: Any,
+    options: RecurrentOptions,
+    starts: Sequence[Any],
+    prefix: str,
+    out: str,
+    reverse: bool,
+) -> Sequence[Var]:
+    """The operator of the whole layer: the states of all steps, and the last ones."""
+    p = CellParameters(builder, prefix, options.init, **options.parameters)
+    inputs = {"x": x, **cell.parameters(p, p.width(x, "x"))}
+    for state, width, start in zip(cell.states, cell.widths, starts, strict=True):
+        if start is not None:
+            declared = builder.declared(start)
+            if declared.shape is not None:
+                check_boot(loop_title(out), declared, (width,))
+            inputs[state] = start
+    last = {f"last_{state}": f"{prefix}.{state}" for state in cell.states}
+    outputs = {"out": out, **last, "steps": builder.unique_name(steps_name(out))}
+    attrs: dict[str, Any] = {"size": cell.size, **cell.attrs}
+    if reverse:
+        attrs["reverse"] = True
+    if builder.dtype != SINGLE:
+        attrs["dtype"] = builder.dtype
+    slots = {slot: str(value) for slot, value in inputs.items()}
+    op = make_op(cell.title, slots, outputs, attrs)
+    return append_loop(builder, op, out, ("out", *last), caller_location())
+
+
+def _step_block(
+    builder: NetBuilder,
+    cell: _Cell,
+    x: Any,
+    options: RecurrentOptions,
+    starts: Sequence[Any],
+    prefix: str,
+    out: str,
+    reverse: bool,
+) -> Sequence[Var]:
+    """As `_whole`, for a simple RNN whose activation has parameters: no operator holds these."""
+    with builder.recurrent(out, reverse=reverse) as block:
+        row = block.input(x)
+        before = block.memory(cell.size, boot=starts[0], name=f"{prefix}.h_before")
+        own = {**cell.attrs, **options.parameters, "init": options.init, "name": prefix}
+        after = builder.rnn_cell(row, before, **own)
+        block.update(before, after)
+        return block.output(after), block.final(before, f"{prefix}.h")

@@ -1,4 +1,4 @@
-"""Methods of NetBuilder that run its net: initialise, feed, run."""
+"""Methods of NetBuilder that run its net: initialize, feed, run."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def initialize(
     overwrite: bool = False,
     share: bool = False,
 ) -> None:
-    """Fill parameters and states that hold no value by their initialisers.
+    """Fill parameters and states that hold no value by their initializers.
 
     Values that the user set, or that come from a file, are used. Those that another NetBuilder
-    initialised, in this scope or in a parent, are not: two nets have no parameters in common unless
+    initialized, in this scope or in a parent, are not: two nets have no parameters in common unless
     somebody says so.
 
     Args:
@@ -61,7 +61,7 @@ def initialize(
 
     Raises:
         VariableError: values of another builder, without `share` or `overwrite`; or variables with
-            neither value nor initialiser.
+            neither value nor initializer.
     """
     if scope is None:
         scope = default_scope()
@@ -120,7 +120,7 @@ def run(
     scope as it was.
 
     Args:
-        scope: holds parameters and states, which are initialised first where they hold no value;
+        scope: holds parameters and states, which are initialized first where they hold no value;
             None: the process's default scope.
         context: its phase is replaced as `need_backward` says.
         need_backward: False runs forward only, in test phase, and just what `fetch` needs.
@@ -162,7 +162,7 @@ def run(
                 if why:
                     raise VariableError(why)
     look()
-    frame = bound.net.bound_frame(scope, bound.context)  # made by a run that initialised the scope
+    frame = bound.net.bound_frame(scope, bound.context)  # made by a run that initialized the scope
     if frame is not None and replace_values(scope, given):
         frame.run(bound.context)
     else:
@@ -178,7 +178,8 @@ def _run_anew(
     given: Given,
 ) -> None:
     """A run that must be planned or bound first, which may fail: then the scope is as before."""
-    initialized, undo = builder.run_cache.initialized, Undo(scope)
+    initialized = builder.run_cache.initialized
+    undo = Undo(scope)
     known = scope in initialized
     try:
         if not known:
@@ -253,7 +254,8 @@ def _bind_run(
     builder: NetBuilder, context: OpContext, need_backward: bool, names: tuple[str, ...]
 ) -> BoundRun:
     """Check what a run is asked for, and prepare all that does not depend on the scope."""
-    whole, wanted = builder.net, frozenset(names)
+    whole = builder.net
+    wanted = frozenset(names)
     for name in names:
         if name not in whole.vars:
             raise VariableError(
@@ -302,7 +304,7 @@ def predict(
         fetch: the results. None: what the net ends in, labels and losses left aside; see
             `Predictor.predict`.
         batch_size: rows of a batch; None: all at once.
-        scope: holds parameters and states that were trained, loaded or initialised; None: the
+        scope: holds parameters and states that were trained, loaded or initialized; None: the
             process's default scope.
 
     Returns:

@@ -94,7 +94,8 @@ def operator_typed(name: str, title: str) -> OperatorDef:
     try:
         return lookup(name if name.islower() else spelled(name, operator_types()), title)
     except UnknownOperatorError:
-        meant, ours = spelled(name, operator_types()), elsewhere(name)
+        meant = spelled(name, operator_types())
+        ours = elsewhere(name)
         if meant != name:
             return lookup(meant)
         if not ours:

@@ -16,7 +16,8 @@ def _frames(text: str) -> tuple[str, tuple[int, int]]:
     match = _CONTEXT.match(text)
     if match is None:
         raise click.UsageError(f"--context {text}: want [NAME=]LEFT:RIGHT or an odd number")
-    left, right = int(match["left"]), match["right"]
+    left = int(match["left"])
+    right = match["right"]
     if right is None:
         if left % 2 == 0:
             raise click.UsageError(f"--context {text}: a window has an odd number of frames")
@@ -133,7 +134,7 @@ def convert(
     type=click.FloatRange(0, min_open=True),
     help="Largest error, of values above 1 relative to them; by default 1e-4.",
 )
-@click.option("--int8", is_flag=True, help="Quantise products; tells what that costs.")
+@click.option("--int8", is_flag=True, help="Quantize products; tells what that costs.")
 @click.option("--streaming", is_flag=True, help="nnet3: a graph for chunks, with caches.")
 @click.option(
     "--frame-subsampling-factor",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import click
 
 if TYPE_CHECKING:
-    from ...framework.ir.desc import NetDesc
+    from ...bridges.onnx.opened import OnnxFile
     from ...framework.ir.op_list import OpList
     from ...nnet3.network.nnet import Nnet
 
@@ -20,29 +21,31 @@ if TYPE_CHECKING:
 def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     """Print the net in FILE, one line an operator, or draw it.
 
-    FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl), a model or checkpoint of
-    CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0), or a config or script of CNTK (.cntk,
-    .ndl, .mel, .bs), whose networks are built. Of Kaldi's other files (archives and script files,
-    also as ark:FILE or scp:FILE, requests, configs, xconfigs) it prints what they hold.
+    FILE is a .pb, a .checkpoint, a model of Kaldi's nnet3 (.raw, .mdl, the folder of a Vosk model),
+    a model or checkpoint of CNTK (.dnn, .cmf, .model, .ckp; binary, or of CNTK 2.0), an ONNX model,
+    or a config or script of CNTK (.cntk, .ndl, .mel, .bs), whose networks are built. Of Kaldi's
+    other files (archives and script files, also as ark:FILE or scp:FILE, requests, configs,
+    xconfigs) it prints what they hold.
 
     Of a network of Kaldi's (model, config or xconfig) it first prints a summary: context, inputs,
     outputs, parameters, and what is unusual; --svg draws its layers.
     """
-    from ...bridges.recognise.kinds import LISTED, SCRIPTS
+    from ...bridges.model.opening import model_kind, open_model
+    from ...bridges.recognize.kinds import LISTED, SCRIPTS
+    from ...bridges.recognize.recognizing import check_language
     from ...framework.base.errors import FormatError
-    from .files import listed, read_desc, read_network, recognised
 
     if dot and svg:
         raise click.UsageError("--dot and --svg exclude each other")
-    kind = recognised(file)
+    kind = model_kind(file)
+    check_language(file, kind)
     if kind == "cntk checkpoint" or (kind in SCRIPTS and not (dot or svg)):
         from ...cntk.programs.files import listing as cntk_listing
 
         for line in cntk_listing(file, "script" if kind in SCRIPTS else "checkpoint"):
             click.echo(line)
         return
-    network = read_network(file, kind)
-    if kind in LISTED and not (network and (dot or svg)):
+    if kind in LISTED:
         if dot or svg:
             raise FormatError(
                 f"{file}: holds no net to draw; without --dot and --svg it is printed"
@@ -52,16 +55,15 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
         for line in listing(file, listed(kind)):
             click.echo(line)
         return
-    desc = network.to_desc() if network else read_desc(file)
+    model = open_model(file)
     if dot:
         from ...framework.draw.pictures import to_dot
 
-        click.echo(to_dot(desc), nl=False)
+        click.echo(to_dot(model.desc), nl=False)
     elif svg:
         from ...framework.base.atomic import write_atomically
-        from ...framework.draw.pictures import to_svg
 
-        picture = network.to_svg() if network else to_svg(desc)
+        picture = model.picture()
         if svg == "-":
             click.echo(picture, nl=False)
         else:
@@ -69,9 +71,14 @@ def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     else:
         from ...framework.ir.printer import net_text
 
-        if network:
-            click.echo(f"{network.summary()}\n")
-        click.echo(net_text(desc, locations=locations).rstrip("\n"))
+        if model.summary:
+            click.echo(f"{model.summary}\n")
+        click.echo(net_text(model.desc, locations=locations).rstrip("\n"))
+
+
+def listed(kind: str) -> str:
+    """What the programs of nnet3 call a file that they list or check."""
+    return "table" if kind in ("archive", "script file") else kind
 
 
 @click.command()
@@ -85,15 +92,16 @@ def summary(file: str, batch: int | None, shapes: tuple[str, ...]) -> None:
 
     FILE is a .pb or a .checkpoint.
     """
+    from ...bridges.model.opening import open_model
     from ...framework.base.errors import FormatError
     from ...framework.draw.summary import summarize
-    from .files import pairs, read_desc
+    from .files import pairs
 
-    desc = read_desc(file)
-    if desc.metadata.get("dialect"):
+    model = open_model(file)
+    if model.dialect:
         raise FormatError(f"{file}: holds no net of operators; `opscope show` prints what it holds")
     given = {name: _dims(name, text) for name, text in pairs(shapes, "--shape").items()}
-    click.echo(str(summarize(desc, given, batch)))
+    click.echo(str(summarize(model.desc, given, batch)))
 
 
 def _dims(name: str, text: str) -> list[int]:
@@ -110,81 +118,113 @@ def _dims(name: str, text: str) -> list[int]:
 def verify(file: str) -> None:
     """Check the net in FILE, and the parameters beside it, and list all that is wrong.
 
-    FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3 or of CNTK, as for `opscope show`. The
-    exit code is 1 if there is an error; warnings alone leave it 0.
+    FILE is a .pb, a .checkpoint, or a file of Kaldi's nnet3, of CNTK or ONNX, as for `opscope
+    show`. The exit code is 1 if there is an error; warnings alone leave it 0.
     """
-    from ...bridges.recognise.kinds import LISTED, NNET3, SCRIPTS
-    from ...framework.files.checkpoint import SUFFIX
-    from ...framework.files.saved import verify_parameters
-    from ...framework.passes.verify.net_check import ERROR
-    from ...framework.passes.verify.verifier import problems
-    from .files import listed, read_marked, recognised
+    from ...bridges.model.opening import model_kind, open_model
+    from ...bridges.recognize.recognizing import check_language
 
-    kind = recognised(file)
-    if kind in NNET3:
-        _verify_nnet3(file)
+    kind = model_kind(file)
+    check_language(file, kind)
+    if kind in _CHECKS:
+        _CHECKS[kind](file, kind)
         return
-    if kind in SCRIPTS:
-        from ...cntk.programs.commands import check_files
+    model = open_model(file, use="that is checked here")  # of a kind that another package brings
+    _verify_net(file, model.desc, [])
 
-        check_files([file])
-        return
-    if kind in ("model", "cntk checkpoint"):
-        from ...cntk.programs.files import check as check_cntk
 
-        click.echo(check_cntk(file, "model" if kind == "model" else "checkpoint"))
-        return
-    if kind in ("config", "xconfig"):
+def _verify_scripts(file: str, kind: str) -> None:
+    from ...cntk.programs.commands import check_files
+
+    del kind
+    check_files([file])
+
+
+def _verify_cntk(file: str, kind: str) -> None:
+    from ...cntk.programs.files import check as check_cntk
+
+    click.echo(check_cntk(file, "model" if kind == "model" else "checkpoint"))
+
+
+def _verify_listed(file: str, kind: str) -> None:
+    from ...nnet3.language.nodes import warnings_to
+    from ...nnet3.programs.listing import check
+
+    is_config = kind in ("config", "xconfig")
+    if is_config:
         from ...nnet3.network.config_check import config_problems
         from ...nnet3.xconfig.check import xconfig_problems
 
         found = config_problems(file) if kind == "config" else xconfig_problems(file)
         _tell([(problem.severity, problem.message) for problem in found], f"{file}: ")
-    if kind in LISTED:
-        from ...nnet3.language.nodes import warnings_to
-        from ...nnet3.programs.listing import check
+    warnings: list[str] = []
+    with warnings_to(warnings.append):
+        lines = list(check(file, listed(kind)))
+    if not is_config:  # of which they are told
+        _tell([("warning", f"{file}: {line}") for line in warnings])
+    for line in lines:
+        click.echo(line)
 
-        warnings: list[str] = []
-        with warnings_to(warnings.append):
-            lines = list(check(file, listed(kind)))
-        if kind not in ("config", "xconfig"):  # of which they are told
-            _tell([("warning", f"{file}: {line}") for line in warnings])
-        for line in lines:
-            click.echo(line)
+
+def _verify_saved(file: str, kind: str) -> None:
+    from ...framework.files.checkpoint import read_checkpoint
+    from ...framework.files.saved import load_marked, verify_parameters
+    from ...framework.passes.verify.net_check import ERROR
+
+    if kind == "checkpoint":
+        _verify_net(file, read_checkpoint(file).op_list, [])
         return
-    desc, mark = read_marked(file)
-    if desc.metadata.get("dialect"):
-        from ...cntk.programs import files as cli_cntk_files
+    desc, mark = load_marked(file)
+    dialect = desc.metadata.get("dialect", "")
+    if not dialect:
+        _verify_net(file, desc, [(ERROR, line) for line in verify_parameters(file, desc, mark)])
+    elif dialect == "cntk":
+        from ...cntk.programs.files import check_dialect as check_cntk
 
-        if cli_cntk_files.is_dialect(desc):
-            click.echo(f"{file}: {cli_cntk_files.check_dialect(file, desc)}, no error")
-            return
+        click.echo(f"{file}: {check_cntk(file, desc)}, no error")
+    elif dialect == "nnet3":
         from ...nnet3.inference.saved import load_nnet
-        from ...nnet3.network.dialect import DIALECT
+
+        _tell_of_network(file, load_nnet(file), [])
+    else:
         from ...nnet3.programs.listing import check_dialect
 
-        if desc.metadata["dialect"] == DIALECT:
-            _tell_of_network(file, load_nnet(file), [])
-        else:
-            click.echo(f"{file}: {check_dialect(file, desc)}, no error")
-        return
-    found = problems(desc)
-    told = [(problem.severity, problem.message) for problem in found]
-    if not file.endswith(SUFFIX):
-        told += [(ERROR, line) for line in verify_parameters(file, desc, mark)]
-    _tell(told)
+        click.echo(f"{file}: {check_dialect(file, desc)}, no error")
+
+
+def _verify_onnx(file: str, kind: str) -> None:
+    """Print numbers that are none, and what does not run here; damage is an error of the reader."""
+    from ...bridges.model.opening import open_model
+    from ...bridges.onnx.importing.model import refused
+    from ...bridges.open.info import not_finite
+
+    del kind
+    model = cast("OnnxFile", open_model(file)).checked
+    told = [("error", f"{file}: {line}") for line in not_finite(model.arrays)]
+    unknown = dict.fromkeys(refused(model.graph))
+    told += [("warning", f"{file}: not supported here: {each}") for each in unknown]
+    _tell(told, f"{file}: ")
+    numbers = sum(array.size for array in model.arrays.values())
+    click.echo(f"{file}: {len(model.graph.nodes)} nodes, {numbers} parameters, no error")
+
+
+def _verify_net(file: str, desc: OpList, told: list[tuple[str, str]]) -> None:
+    """Print what is wrong with a net of operators, with what else was found before."""
+    from ...framework.passes.verify.verifier import problems
+
+    found = [(problem.severity, problem.message) for problem in problems(desc)]
+    _tell(found + told)
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
     if line := _memory_line(desc):
         click.echo(f"{file}: {line}")
 
 
-def _memory_line(desc: NetDesc | OpList) -> str:
+def _memory_line(desc: OpList) -> str:
     """What a run takes, for one row and for each further one; "" where that hangs on data."""
     from ...framework.draw.summary import size_text
-    from ...framework.ir.messages import as_op_list
     from ...framework.runtime.footprint import footprint
 
-    one, two = (footprint(as_op_list(desc), batch) for batch in (1, 2))
+    one, two = (footprint(desc, batch) for batch in (1, 2))
     if one is None:
         return ""
     line = (
@@ -205,14 +245,16 @@ def _tell(lines: list[tuple[str, str]], place: str = "") -> None:
         raise click.exceptions.Exit(1)
 
 
-def _verify_nnet3(file: str) -> None:
+def _verify_nnet3(file: str, kind: str) -> None:
     """Print all that is wrong with a model, NaN and infinities, unusual parts and what no output
     uses."""
     from ...framework.base.errors import OpscopeError
     from ...nnet3.language.nodes import warnings_to
     from ...nnet3.network.file_check import model_problems
+    from ...nnet3.network.vosk_folder import acoustic_model_of
     from ...nnet3.programs.models import read_checked
 
+    file = acoustic_model_of(file) if kind == "vosk" else file
     warnings: list[str] = []
     try:
         with warnings_to(warnings.append):
@@ -237,6 +279,18 @@ def _tell_of_network(file: str, nnet: Nnet, warnings: list[str]) -> None:
     )
 
 
+_CHECKS: dict[str, Callable[[str, str], None]] = {
+    **dict.fromkeys(("nnet3", "acoustic model", "vosk"), _verify_nnet3),
+    **dict.fromkeys(("request", "value", "archive", "script file"), _verify_listed),
+    **dict.fromkeys(("config", "xconfig"), _verify_listed),
+    **dict.fromkeys(("cntk config", "ndl", "mel", "brainscript"), _verify_scripts),
+    **dict.fromkeys(("model", "cntk checkpoint"), _verify_cntk),
+    **dict.fromkeys(("net", "checkpoint"), _verify_saved),
+    "onnx": _verify_onnx,
+}
+"""What checks a file, by its kind."""
+
+
 _EXTRAS = {
     "cupy": "gpu-cuda12 or gpu-cuda13",
     "mkl": "speed",
@@ -257,7 +311,8 @@ def version() -> None:
     from ... import __version__
     from ...framework.base.backend import gpu_present
     from ...framework.base.settings import switch
-    from ...framework.fusion.compiler import find_compiler
+    from ...framework.fusion import native
+    from ...framework.fusion.libraries import find_compiler
     from ...framework.ir.messages import FORMAT_VERSION
 
     compiler = find_compiler(switch("OPSCOPE_CC"))
@@ -270,10 +325,9 @@ def version() -> None:
         ("backends", "numpy, cupy (GPU)" if gpu_present() else "numpy"),
         (
             "compiler",
-            f"{compiler} for {switch('OPSCOPE_MARCH')}"
-            if compiler
-            else "none (OPSCOPE_CC): NumPy computes one operator after the other",
+            compiler or "none (OPSCOPE_CC): NumPy computes one operator after the other",
         ),
+        ("native", native.described()),
     ]
     installed = {
         found.name.lower(): found.version

@@ -39,7 +39,7 @@ _COMMANDS = {
         for name, (module, text) in SPEECH_PROGRAMS.items()
     },
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
-    "transcribe": ("...speech.recognise.command", "Print what is said in recordings."),
+    "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
     "convert": (".convert", "Convert models and data from one format to another."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "to-torch": ("...bridges.torch.command", "Write an nnet3 or CNTK network as a PyTorch module."),
@@ -52,11 +52,17 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognise speech": "transcribe align",
+    "Recognize speech": "transcribe align",
     "Convert": "convert to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }
 """The commands of the list that `--help` prints, by its headings; all others are programs."""
+
+_DRIVEN_BY_FILES = frozenset(
+    "open show summary view profile compare verify run edit"
+    " convert to-onnx to-torch from-torch".split()
+)
+"""The commands held to the limit `cpu`. All others work for as long as their user's data want."""
 
 _WORDS = f"{__name__}.words"
 """The words of the command line, but its roots, in the context's `meta`."""
@@ -186,6 +192,11 @@ def main(debug: bool, threads: int | None, roots: tuple[str, ...]) -> None:
 
     ctx = click.get_current_context()
     ctx.with_resource(confined_command(roots, ctx.meta[_WORDS]))
+    command = ctx.invoked_subcommand or ""
+    if command in _DRIVEN_BY_FILES:
+        from .cpu_budget import cpu_budget
+
+        ctx.with_resource(cpu_budget(command))
     if threads is not None:
         from ...framework.base.cpu.threads import set_threads
 

@@ -146,6 +146,16 @@ def _all_about(name: str) -> Iterator[str]:
             yield ""
         entry = lookup(name)
         yield from _proto_lines(entry.to_proto(), ".".join(_place(entry)))
+        yield from (f"{slot} = {text}" for slot, text in entry.expressions.items())
+        if also := "; ".join(_names_elsewhere(name)):
+            yield from textwrap.wrap(f"also: {also}", _WIDTH, subsequent_indent="  ")
+
+
+def _names_elsewhere(name: str) -> Iterator[str]:
+    from ...operators.names import SYSTEMS, names_of
+
+    for system, called in names_of(name).items():
+        yield f"{SYSTEMS[system]} {called.cell}"
 
 
 def _method_lines(name: str, function: Callable[..., Any]) -> Iterator[str]:

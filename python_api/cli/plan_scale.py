@@ -8,7 +8,7 @@ import click
 
 if TYPE_CHECKING:
     from ...framework.parallel.link import Link
-    from ..scaling.plan import Line
+    from ...scale.planning.plan import Line
 
 
 @click.command("plan-scale")
@@ -104,9 +104,9 @@ def plan_scale(
     (recursive halving, then doubling). Every rank keeps its batch: the efficiency is the part of a
     step in which operators compute.
     """
-    from ..scaling.plan import with_times
-    from ..scaling.record import on_ranks, random_inputs, record_step
-    from ..scaling.table import plan_text
+    from ...scale.planning.plan import with_times
+    from ...scale.planning.record import on_ranks, random_inputs, record_step
+    from ...scale.planning.table import plan_text
     from .files import pairs, read_net
 
     counts = _counts(ranks, "--ranks", least=1)
@@ -152,15 +152,15 @@ def _counts(text: str, option: str, least: int) -> list[int]:
 
 def _link(speed: str, latency: str) -> Link:
     from ...framework.parallel.link import Link
-    from ..scaling.units import bandwidth, seconds
+    from ...scale.planning.units import bandwidth, seconds
 
     return Link(seconds(latency, "latency"), bandwidth(speed))
 
 
 def _given_times(times: tuple[str, ...]) -> Line | None:
     """The line through the times of --time; None without any."""
-    from ..scaling.plan import Line
-    from ..scaling.units import seconds
+    from ...scale.planning.plan import Line
+    from ...scale.planning.units import seconds
     from .files import pairs
 
     if not times:
@@ -177,7 +177,7 @@ def _given_times(times: tuple[str, ...]) -> Line | None:
 def _fitted(measured: list[int]) -> Link:
     """The link of this machine; prints it, with its error."""
     from ...framework.base.cpu.cores import usable_cores
-    from ..scaling.fitting import measured_fit
+    from ...scale.planning.fitting import measured_fit
 
     fit = measured_fit(measured)
     cores = usable_cores()

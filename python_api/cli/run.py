@@ -5,9 +5,14 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...bridges.model.model import Model
 
 
 @click.command()
@@ -38,19 +43,69 @@ def run(
 ) -> None:
     """Run the net in FILE and print variables, or write them to a file.
 
-    Without --range the forward operators that the fetched variables depend on are run.
+    FILE is a .pb or a .checkpoint; of these the forward operators are run that the fetched
+    variables depend on, or those of --range. Or it is a model or config of Kaldi's nnet3, whose
+    `input` is one utterance [frames, columns]; a model or network description of CNTK, whose
+    inputs are one sequence of samples; an ONNX model.
     """
-    from ...framework.base.context import OpContext
+    from ...bridges.model.opening import open_model
+    from ...framework.base.errors import OpscopeError
     from ...framework.files.array_files import read_array
+    from .files import pairs
+
+    operators = _range(span)
+    arrays = {name: read_array(path) for name, path in pairs(feed, "--feed").items()}
+    model = open_model(file, whole=True, use="to run")
+    if model.family == "operators":
+        values = _run_net(model, device, arrays, fetch, operators, train_phase, seed)
+    else:
+        given = {"--range": span, "--train-phase": train_phase, "--seed": seed, "--device": device}
+        for option, value in given.items():
+            if value is not None and value is not False and value != "":
+                raise OpscopeError(f"{file}: {model.what}: {option} is for nets of operators")
+        values = model.run(arrays, fetch)
+    values = {name: _array(name, value) for name, value in values.items()}
+    if out is None:
+        for name, value in values.items():
+            click.echo(f"{name} {value.dtype}{list(value.shape)}")
+            click.echo(str(value))
+    else:
+        _write(out, values)
+
+
+def _array(name: str, value: Any) -> np.ndarray:
+    """A value, which must be an array of numbers.
+
+    Raises:
+        VariableError: it is none.
+    """
+    import numpy as np
+
+    from ...framework.base.errors import VariableError
+
+    if not isinstance(value, np.ndarray) or value.dtype == object:
+        raise VariableError(f"{name!r} is no array of numbers, but {type(value).__name__}")
+    return value
+
+
+def _run_net(
+    model: Model,
+    device: str,
+    arrays: dict[str, np.ndarray],
+    fetch: tuple[str, ...],
+    span: tuple[int, int] | None,
+    train_phase: bool,
+    seed: int | None,
+) -> dict[str, Any]:
+    """The values that operators of a net make."""
+    from ...framework.base.context import OpContext
     from ...framework.ir.desc import PLAIN
     from ...framework.passes.prune import prune
     from ...framework.runtime.feeding import Feeder
     from ...framework.runtime.net import Net
-    from .files import pairs, read_net, variable
+    from .files import read_net, variable
 
-    begin, end = _range(span)
-    arrays = {name: read_array(path) for name, path in pairs(feed, "--feed").items()}
-    net, scope = read_net(file, device)
+    net, scope = read_net(model, device)
     for name in (*arrays, *fetch):
         variable(net.op_list, name)
     if span is None and net.op_list.type == PLAIN:
@@ -62,14 +117,8 @@ def run(
     if span is None:
         _check_inputs(net.op_list, used)
     Feeder(net.op_list, scope)(used, lambda: "--feed")
-    net.run(scope, OpContext(train=train_phase, seed=seed, live_out=fetch), begin, end)
-    values = {name: scope.numpy(name) for name in fetch}
-    if out is None:
-        for name, value in values.items():
-            click.echo(f"{name} {value.dtype}{list(value.shape)}")
-            click.echo(str(value))
-    else:
-        _write(out, values)
+    net.run(scope, OpContext(train=train_phase, seed=seed, live_out=fetch), *(span or (-1, -1)))
+    return {name: scope.numpy(name) for name in fetch}
 
 
 def _check_inputs(net: Any, given: Collection[str]) -> None:
@@ -86,9 +135,9 @@ def _check_inputs(net: Any, given: Collection[str]) -> None:
             )
 
 
-def _range(span: str | None) -> tuple[int, int]:
+def _range(span: str | None) -> tuple[int, int] | None:
     if span is None:
-        return -1, -1
+        return None
     begin, colon, end = span.partition(":")
     if not colon or not all(re.fullmatch("[0-9]{0,9}", part) for part in (begin, end)):
         raise click.UsageError(f"--range {span}: want A:B, A: or :B")

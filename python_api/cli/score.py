@@ -2,44 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import click
 
-from ..score.options import ScoreOptions
-
-_HELP = {
-    "frames_per_chunk": "nnet3: frames computed in one piece, before any subsampling.",
-    "extra_left_context": "nnet3: frames of left context besides those needed.",
-    "extra_right_context": "nnet3: frames of right context besides those needed.",
-    "extra_left_context_initial": "nnet3: the same at the start of an utterance, if >= 0.",
-    "extra_right_context_final": "nnet3: the same at the end of an utterance, if >= 0.",
-    "frame_subsampling_factor": "nnet3: input frames for one output frame.",
-    "acoustic_scale": "nnet3: factor for the output.",
-    "minibatch_size": "nnet3: chunks, of several utterances, that are computed at once.",
-    "ivectors": "nnet3: rspecifier of iVectors, one for each utterance or speaker.",
-    "utt2spk": "nnet3: rspecifier of the speaker of each utterance, for --ivectors.",
-    "online_ivectors": "nnet3: rspecifier of iVectors estimated online, as matrices.",
-    "online_ivector_period": "nnet3: frames between two iVectors of --online-ivectors.",
-    "use_priors": "nnet3: subtract the logarithms of the model's priors.",
-    "apply_exp": "nnet3: write the exponential function of the output.",
-    "input": "CNTK, .pb: the input that gets the features; by default the only one.",
-    "output": "CNTK, .pb: what is written; by default the only output.",
-    "rows_per_batch": "CNTK, .pb: rows of the utterances that are computed at once.",
-    "threads": "Threads of each shard.",
-}
-
-
-def _options(command: Any) -> Any:
-    for field in reversed(dataclasses.fields(ScoreOptions)):
-        kind = {"int": int, "float": float, "bool": bool}.get(str(field.type), str)
-        extra: dict[str, Any] = {"is_flag": True} if kind is bool else {"type": kind}
-        extra["show_default"] = kind not in (bool, str)
-        name = "--" + field.name.replace("_", "-")
-        text = _HELP[field.name]
-        command = click.option(name, field.name, default=field.default, help=text, **extra)(command)
-    return command
+from ...scale.score.options import ScoreOptions
+from .field_options import field_options
 
 
 def _word(name: str, value: Any) -> str:
@@ -82,7 +50,7 @@ def _word(name: str, value: Any) -> str:
 )
 @click.option("--work", default="", metavar="DIR", help="Folder for shards, where OUT is a table.")
 @click.option("--worker", type=int, hidden=True)
-@_options
+@field_options(ScoreOptions)
 def score(
     model: str,
     features: str,
@@ -110,15 +78,15 @@ def score(
     Called again after it was cut off, the same command goes on where it stopped. Finished shards
     are not computed again; with another model, list or option it refuses.
     """
-    from ..score.folder import ScoreFolder
+    from ...scale.score.folder import ScoreFolder
 
     asked = ScoreOptions(**options)
     if worker is not None:
-        from ..score.worker import run_shard
+        from ...scale.score.worker import run_shard
 
         run_shard(ScoreFolder(work), worker, model, asked)
         return
-    from ..score.scoring import Patience, Scoring
+    from ...scale.score.scoring import Patience, Scoring
 
     roots = (click.get_current_context().find_root().params or {}).get("roots", ())
     words = [f"--threads={asked.threads}", *(f"--root={root}" for root in roots)]

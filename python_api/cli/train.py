@@ -30,7 +30,7 @@ _INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
     "--batch", type=click.IntRange(1), default=32, show_default=True, help="Rows of a minibatch."
 )
 @click.option("--epochs", type=click.IntRange(1), default=10, show_default=True)
-@click.option("--loss", default="loss", show_default=True, help="Variable to minimise.")
+@click.option("--loss", default="loss", show_default=True, help="Variable to minimize.")
 @click.option("--metric", multiple=True, help="Further variable to report.")
 @click.option("--optimizer", help="Replace the net's optimizer: sgd, adam, ...; see `opscope ops`.")
 @click.option("--lr", type=float, help="Learning rate of --optimizer (default 0.001).")

@@ -1,4 +1,4 @@
 """`opscope.convert`: one table of conversions between the formats of models and data.
 
-Gives `convert` and the table. May import to_python and convert, and the floors below.
+Gives `convert` and the table. May import builder and to_python, and the floors below.
 """

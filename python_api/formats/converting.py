@@ -79,7 +79,8 @@ def convert(
         states=None if states is None else os.fspath(states),
         bound=bound,
     )
-    found, path = source_of(os.fspath(source)), os.fspath(target)
+    found = source_of(os.fspath(source))
+    path = os.fspath(target)
     form = form_of(path, to, forms_from(found.family), f"{found.path} ({found.title})")
     entry = TABLE_OF[found.family, form.name]
     options.check(entry.options, f"{found.title} -> {form.title}")

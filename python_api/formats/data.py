@@ -18,9 +18,9 @@ from ...framework.base.untrusted.opener import open_file
 from ...framework.base.untrusted.values import plain
 from ...framework.files.array_files import read_array, read_arrays
 from ...framework.files.tensor_file import TensorFile, write_tensors
-from ...nnet3.files.compressed import CompressedMatrix
+from ...kaldi.files.compressed import CompressedMatrix
+from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.programs.listing import entries, read_value
-from ...nnet3.tables.tables import TableWriter, read_table
 from .report import Job
 
 _LIST = "list.scp"
@@ -109,7 +109,8 @@ def _as_written(
     job: Job, written: Mapping[str, np.ndarray], wanted: Mapping[str, np.ndarray]
 ) -> None:
     """Compare what was written with what was read."""
-    job.report.error, job.report.note = job.report.error or 0.0, "all numbers compared"
+    job.report.error = job.report.error or 0.0
+    job.report.note = "all numbers compared"
     try:
         for key, array in wanted.items():
             job.compare(key, written[key], array)

@@ -15,7 +15,7 @@ from ...nnet3.network.nnet import Nnet
 
 _NATURAL = "NaturalGradient"
 _SETTINGS = ("learning_rate_factor", "max_change", "l2_regularize")
-_OPERATIONS = {"Dropout": "dropout", "BatchNormalization": "counts of batch normalisation"}
+_OPERATIONS = {"Dropout": "dropout", "BatchNormalization": "counts of batch normalization"}
 
 
 def of_model(model: Nnet | AmNnetSimple, *, priors: bool = True) -> list[str]:
@@ -73,11 +73,11 @@ def of_outputs(nnet: Nnet) -> list[str]:
     return [f"objectives of outputs ({', '.join(named)})"] if named else []
 
 
-def of_network(network: Network, *, rates: bool = True) -> list[str]:
+def of_network(network: Network, *, rates: bool = True, dropout: bool = True) -> list[str]:
     """What only training of a network of CNTK's needs: criteria, labels, dropout, rates.
 
     Args:
-        rates: whether multipliers of learning rates are lost.
+        rates: whether multipliers of learning rates are lost. dropout: whether it is.
     """
     found = []
     for group, text in (
@@ -91,7 +91,7 @@ def of_network(network: Network, *, rates: bool = True) -> list[str]:
     operations = [node.operation for node in network.nodes.values()]
     for operation, text in _OPERATIONS.items():
         count = operations.count(operation)
-        if count:
+        if count and (dropout or operation != "Dropout"):
             found.append(f"{text} of {count} node{'s' * (count > 1)}")
     changed = [
         n for n in network.nodes.values() if n.is_parameter and n.learning_rate not in (0, 1)

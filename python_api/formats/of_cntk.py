@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ...bridges.onnx.export.cases import OwnRun
-from ...bridges.onnx.export.checking import ExportError
-from ...bridges.onnx.export.cntk_nets import CntkRun
+from ...bridges.inference.cases import OwnRun
+from ...bridges.inference.cntk_nets import CntkRun
+from ...bridges.inference.form import ExportError
+from ...bridges.nnet3_cntk.from_cntk import to_acoustic_model, to_nnet3
 from ...bridges.onnx.export.exporting import to_onnx
 from ...cntk.lower.emitter import Sparse
 from ...cntk.models.v1 import parse_model
@@ -24,11 +25,10 @@ from ...framework.base.errors import FormatError, UnknownOperatorError, Variable
 from ...framework.base.scope import Scope
 from ...framework.files.saved import put_values, save
 from ...framework.ir.messages import from_message, parse_net, serialize_net
-from ...nnet3.files.kaldi_io import Reader, Writer
-from ...nnet3.files.transition_model import TransitionModel
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.transition_model import TransitionModel
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
-from ..convert.from_cntk import to_acoustic_model, to_nnet3
 from ..to_python.cntk_to_python import to_python
 from . import losses
 from .of_nets import Values, write_code
@@ -37,15 +37,14 @@ from .report import VALUES, Job
 from .runs import (
     cases_of,
     cntk_inputs,
-    declared,
     own_run,
+    plain_net,
     random_rows,
     run_cntk,
     run_nnet3,
     run_windows,
     same_cntk,
     windows,
-    without_masks,
 )
 from .sources import DRAWN
 from .writing import Frames, checked_cntk, cntk_facts, nnet3_facts
@@ -81,7 +80,8 @@ def to_model(job: Job) -> None:
 def to_net(job: Job) -> None:
     """A saved net in the dialect cntk."""
     network = _network(job)
-    net, arrays = to_desc(network), parameter_arrays(network)
+    net = to_desc(network)
+    arrays = parameter_arrays(network)
     again = from_desc(from_message(parse_net(serialize_net(net), job.target)), arrays)
     again.validate()
     same_cntk(job, again, network)
@@ -96,11 +96,11 @@ def to_operators(job: Job) -> None:
     network = _network(job)
     _need_outputs(job, network)
     try:
-        run = CntkRun(CntkNet(network), job.options.outputs or None)
+        run = CntkRun(CntkNet(network), job.options.outputs or None, use=job.target)
     except (ExportError, VariableError) as error:
-        raise UnknownOperatorError(f"{job.target}: {str(error).removeprefix('ONNX: ')}") from None
-    job.lose(*losses.of_network(network), *losses.of_precision(network))
-    net = without_masks(declared(run.inference))
+        raise UnknownOperatorError(str(error)) from None
+    job.lose(*losses.of_network(network, dropout=False), *losses.of_precision(network))
+    net = plain_net(run.inference)
     made = own_run(net, run.arrays, list(run.inference.outputs))
     for inputs, found in cases_of(made):
         wanted = run(inputs)
@@ -214,7 +214,8 @@ def to_raw(job: Job) -> None:
 
 def to_mdl(job: Job) -> None:
     """An acoustic model of Kaldi's."""
-    network, path = _network(job), job.options.transition_model
+    network = _network(job)
+    path = job.options.transition_model
     if path is None:
         raise FormatError(
             f"{job.target}: an acoustic model begins with a transition model; give a file that"

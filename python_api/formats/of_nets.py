@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ...bridges.onnx.export.cases import OwnRun
+from ...bridges.inference.cases import OwnRun
+from ...bridges.model.net_models import NetModel, held_values
 from ...bridges.onnx.export.exporting import to_onnx
 from ...bridges.onnx.importing.model import OnnxModel, from_onnx
 from ...framework.base.atomic import write_together
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.scope import Scope
-from ...framework.files.saved import Loaded, loaded, paths_of, put_values, save
+from ...framework.files.saved import paths_of, put_values, save
 from ...framework.files.tensor_file import write_tensors
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.initialize import initialize, persistent_vars
@@ -23,60 +24,57 @@ from . import losses
 from .code_run import built
 from .report import VALUES, Job
 from .runs import cases_of, own_run
-from .sources import Operators
 
 Values = Mapping[str, np.ndarray]
 Run = Callable[[Values], Values]
 
 
-def _operators(job: Job) -> Operators:
-    assert isinstance(job.value, Operators)
+def _operators(job: Job) -> NetModel:
+    assert isinstance(job.value, NetModel)
     return job.value
-
-
-def _loaded(source: Operators) -> Loaded:
-    return loaded(source.net, source.arrays, None, train=False)
 
 
 def operators_to_onnx(job: Job) -> None:
     """An ONNX model, which is checked as `to-onnx` checks it."""
     from .of_nnet3 import take_check
 
-    source, outputs = _operators(job), job.options.outputs or None
-    job.lose(*losses.of_operators(source.net))
-    check = to_onnx(_loaded(source), job.target, outputs=outputs, bound=job.options.bound)
+    source = _operators(job)
+    outputs = job.options.outputs or None
+    job.lose(*losses.of_operators(source.desc))
+    check = to_onnx(source.load(), job.target, outputs=outputs, bound=job.options.bound)
     take_check(job, check)
 
 
 def operators_to_net(job: Job) -> None:
     """A saved net: of a checkpoint, or of a net cut down to what some outputs need."""
     source = _operators(job)
-    job.lose(*losses.of_operators(source.net))
-    run = own_run(source.net, source.arrays, job.options.outputs)
+    job.lose(*losses.of_operators(source.desc))
+    run = own_run(source.desc, source.arrays, job.options.outputs)
     _save(job, run.inference.net, run.arrays)
-    job.report.error, job.report.note = 0.0, "the same operators and arrays"
+    job.report.error = 0.0
+    job.report.note = "the same operators and arrays"
 
 
 def operators_to_code(job: Job) -> None:
     """NetBuilder code, with the parameters beside it."""
     source = _operators(job)
-    job.lose(*losses.of_operators(source.net))
-    run = own_run(source.net, source.arrays, job.options.outputs)
+    job.lose(*losses.of_operators(source.desc))
+    run = own_run(source.desc, source.arrays, job.options.outputs)
     _code(job, run, run)
 
 
 def onnx_to_net(job: Job) -> None:
     """A saved net of operators."""
     model, net = _onnx(job)
-    run = own_run(net, _held(net, model.scope), job.options.outputs)
+    run = own_run(net, held_values(net, model.scope), job.options.outputs)
     _compare_onnx(job, model, run)
-    _save(job, net, _held(net, model.scope))
+    _save(job, net, held_values(net, model.scope))
 
 
 def onnx_to_code(job: Job) -> None:
     """NetBuilder code, with the parameters beside it."""
     model, net = _onnx(job)
-    run = own_run(net, _held(net, model.scope), job.options.outputs)
+    run = own_run(net, held_values(net, model.scope), job.options.outputs)
     _code(job, run, model.run)
 
 
@@ -93,15 +91,6 @@ def _onnx(job: Job) -> tuple[OnnxModel, OpList]:
     if model.metadata:
         job.report.facts.append(f"metadata: {', '.join(list(model.metadata)[:8])}")
     return model, net
-
-
-def _held(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
-    for var in persistent_vars(net):
-        held = scope.find(var.name)
-        if held is not None and held.array is not None:
-            found[var.name] = held.numpy()
-    return found
 
 
 def _compare_onnx(job: Job, model: OnnxModel, run: OwnRun) -> None:
@@ -181,4 +170,4 @@ def _all_values(net: OpList, values: Values) -> dict[str, np.ndarray]:
     for name, array in values.items():
         scope.var(name).set(np.asarray(array, dtypes.get(name) or None))
     initialize(net, scope)
-    return _held(net, scope)
+    return held_values(net, scope)

@@ -6,6 +6,7 @@ import os
 
 import numpy as np
 
+from ...bridges.nnet3_cntk.from_nnet3 import to_cntk
 from ...bridges.onnx.export.exporting import to_onnx
 from ...cntk.models.v1 import parse_model
 from ...cntk.run.runtime import CntkNet
@@ -13,14 +14,13 @@ from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import stem_of
 from ...framework.ir.messages import from_message, parse_net, serialize_net
-from ...nnet3.files.kaldi_io import Reader, Writer
-from ...nnet3.files.transition_model import TransitionModel
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.transition_model import TransitionModel
 from ...nnet3.inference.saved import save_nnet
 from ...nnet3.network.for_inference import nnet_of
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.network.vosk_folder import subsampling_of
-from ..convert.from_nnet3 import to_cntk
 from . import losses
 from .report import Job
 from .runs import (
@@ -36,7 +36,6 @@ from .sources import DRAWN
 from .writing import checked_cntk, cntk_facts, nnet3_facts
 
 _VOSK_FACTOR = 3  # what Vosk takes for models without conf/model.conf
-_SECONDS = 600
 
 
 def model_of(job: Job) -> Nnet | AmNnetSimple:
@@ -62,8 +61,10 @@ def to_raw(job: Job) -> None:
 
 def to_mdl(job: Job) -> None:
     """An acoustic model; the transition model is the source's, or that of another file."""
-    model, binary = model_of(job), not job.options.text
-    nnet, path = nnet_of(model), job.options.transition_model
+    model = model_of(job)
+    binary = not job.options.text
+    nnet = nnet_of(model)
+    path = job.options.transition_model
     if path is not None:
         transitions = TransitionModel.read_from(Reader(path))
     elif isinstance(model, AmNnetSimple):
@@ -74,7 +75,8 @@ def to_mdl(job: Job) -> None:
             f"{job.target}: {job.report.source} has no transition model; give a file that begins"
             " with one: --transition-model"
         )
-    pdfs, width = int(transitions.tuples[:, 2:].max(initial=-1)) + 1, nnet.output_dim("output")
+    pdfs = int(transitions.tuples[:, 2:].max(initial=-1)) + 1
+    width = nnet.output_dim("output")
     if path is not None and pdfs != width:
         raise FormatError(
             f"{job.target}: the transition model has {pdfs} outputs, the network {width}"
@@ -148,7 +150,8 @@ def _cntk_name(name: str) -> str:
 
 def to_onnx_model(job: Job) -> None:
     """An ONNX model, which is checked as `to-onnx` checks it."""
-    model, factor = model_of(job), subsampling(job)
+    model = model_of(job)
+    factor = subsampling(job)
     nnet = nnet_of(model)
     job.lose(*losses.of_model(model), *losses.of_training(nnet), *losses.of_outputs(nnet))
     others = [node.name for node in nnet.outputs() if node.name != "output"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from ...bridges.recognise.recognising import kind_of
+from ...bridges.recognize.recognizing import kind_of
 from ...bridges.torch.folder import MODEL_FILE, STATE_FILE, config_in
 from ...bridges.torch.returning import weights_from_torch
 from ...bridges.torch.to_torch import Model, to_torch
@@ -36,7 +36,8 @@ _FORM_OF = {"nnet3": "raw", "acoustic model": "mdl", "model": "cntk"}
 
 def from_nnet3(job: Job) -> None:
     """A folder with the module of a network of Kaldi's."""
-    model, factor = model_of(job), subsampling(job)
+    model = model_of(job)
+    factor = subsampling(job)
     nnet = nnet_of(model)
     job.lose(*losses.of_model(model), *losses.of_outputs(nnet))
     if any(component.is_updatable for component in nnet.components.values()):
@@ -54,8 +55,7 @@ def from_cntk(job: Job) -> None:
     if job.kind in DRAWN:
         job.report.facts.append("its parameters are drawn: it holds none")
         initialize(job.value)
-    rest = [text for text in losses.of_network(job.value) if not text.startswith("dropout")]
-    job.lose(*rest, *losses.of_precision(job.value))
+    job.lose(*losses.of_network(job.value, dropout=False), *losses.of_precision(job.value))
     net = CntkNet(job.value)
     _write(job, net, job.report.source if job.kind in _FORM_OF else net, {})
 
@@ -102,7 +102,8 @@ def _run_check(job: Job, folder: str) -> None:
         told = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
         raise RunError(f"{job.target}: not written: its check fails: {told[-1]}")
     errors = list(_differences(done.stdout))
-    job.report.error, job.report.cases = max(errors, default=0.0), len(errors)
+    job.report.error = max(errors, default=0.0)
+    job.report.cases = len(errors)
     job.report.note = "by check.py in PyTorch"
 
 

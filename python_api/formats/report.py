@@ -85,7 +85,7 @@ class Job:
 
     Attributes:
         report: what is told of it. options: what was asked for.
-        value: the source, read. kind: of the source, see `bridges.recognise.kinds`.
+        value: the source, read. kind: of the source, see `bridges.recognize.kinds`.
     """
 
     report: ConversionReport

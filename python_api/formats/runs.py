@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...bridges.onnx.export.cases import OwnRun, random_cases
-from ...bridges.onnx.export.net import Inference, inference_form
+from ...bridges.inference.cases import OwnRun, random_cases
+from ...bridges.inference.form import Inference, inference_form
 from ...cntk.network.dialect import parameter_arrays
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.analysis import depth_first
@@ -16,9 +16,9 @@ from ...cntk.network.nodes.node import Node
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.backend import to_host
 from ...framework.base.errors import OpscopeError
-from ...framework.ir.desc import OUTPUT, TEMPORARY, make_op, make_var
-from ...framework.ir.names import COPY_OP
-from ...framework.ir.op_list import OpList, OpNode
+from ...framework.ir.desc import OUTPUT, TEMPORARY, make_var
+from ...framework.ir.op_list import OpList
+from ...framework.passes.prune import prune
 from ...nnet3.graph.request import ComputationRequest, IoSpecification
 from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.inference.pieces import ChunkOptions
@@ -30,7 +30,6 @@ from .report import Job
 
 _FRAMES = (1, 14)
 _SEED = 0
-_MASK = "cntk.dropout_mask"
 Rows = dict[str, np.ndarray]
 
 
@@ -122,7 +121,8 @@ def same_nnet3(job: Job, made: Nnet, source: Nnet) -> None:
         )
     for name, array in mine.items():
         job.compare(name, others[name], array)
-    job.report.error, job.report.note = job.report.error or 0.0, "all arrays compared"
+    job.report.error = job.report.error or 0.0
+    job.report.note = "all arrays compared"
     others_read = sorted({node.name for node in source.inputs()} - {"input", "ivector"})
     if others_read or not source.has_node("input"):
         job.report.note += f"; no outputs: the inputs are {', '.join(others_read) or 'none'}"
@@ -167,7 +167,8 @@ def same_cntk(job: Job, made: Network, source: Network) -> None:
     mine, others = parameter_arrays(source), parameter_arrays(made)
     for name, array in mine.items():
         job.compare(name, others[name], array)
-    job.report.error, job.report.note = job.report.error or 0.0, "all arrays compared"
+    job.report.error = job.report.error or 0.0
+    job.report.note = "all arrays compared"
     if not roots:
         return
     ends = [made.find(node.name) for node in roots]
@@ -195,10 +196,10 @@ def same_cntk(job: Job, made: Network, source: Network) -> None:
 def own_run(net: OpList, arrays: Mapping[str, np.ndarray], outputs: Sequence[str]) -> OwnRun:
     """A net of operators in inference form, ready to run, without what only other outputs need."""
     form = inference_form(net, outputs or None)
-    return OwnRun(replace(form, whole=without_masks(declared(form))), arrays)
+    return OwnRun(replace(form, whole=plain_net(form)), arrays)
 
 
-def declared(form: Inference) -> OpList:
+def plain_net(form: Inference) -> OpList:
     """The net of an inference form, with a declaration for each of its variables."""
     net = form.net.copy()
     known = {var.name: var for var in net.vars}
@@ -211,26 +212,7 @@ def declared(form: Inference) -> OpList:
         spec = form.specs.get(name)
         shape, dtype = (None, None) if spec is None else spec
         net.vars.append(make_var(name, shape, dtype, kind))
-    return net
-
-
-def without_masks(net: OpList) -> OpList:
-    """The net with the identity in place of dropout, whose masks are drawn in training."""
-    masks = {op.outputs["out"][0] for op in net.ops if op.type == _MASK}
-    if not masks:
-        return net
-    ops: list[OpNode] = []
-    for op in net.ops:
-        if op.type == _MASK:
-            continue
-        read = [name for name in op.input_names() if name not in masks]
-        if op.type == "mul" and len(read) == 1:
-            op = make_op(COPY_OP, {"x": read[0]}, dict(op.outputs), source=op.source)
-        ops.append(op)
-    net.ops = ops
-    used = {name for op in ops for name in (*op.input_names(), *op.output_names())}
-    net.vars = [var for var in net.vars if var.name in used]
-    return net
+    return prune(net, form.outputs)
 
 
 def cases_of(run: OwnRun) -> list[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]:

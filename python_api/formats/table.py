@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...bridges.recognise.kinds import KINDS
+from ...bridges.recognize.kinds import KINDS
 from . import config_text, data, of_cntk, of_nets, of_nnet3, of_torch
 from .forms import FORMS
 from .report import Job
@@ -75,7 +75,7 @@ _ALL = (
         CNTK,
         "operators",
         of_cntk.to_operators,
-        "criteria, labels, dropout, double precision, rates",
+        "criteria, labels, double precision, rates",
         ("outputs",),
     ),
     Conversion(

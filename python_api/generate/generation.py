@@ -129,7 +129,8 @@ class Generator:
         choose: Chooser,
     ) -> list[np.ndarray]:
         checked = _check_prompts(prompts, steps)
-        stepper, count = self.stepper, len(checked)
+        stepper = self.stepper
+        count = len(checked)
         stepper.start(count, feed=feed)
         lengths = np.array([len(prompt) for prompt in checked])
         made: list[list[int]] = [[] for _ in checked]
@@ -175,7 +176,7 @@ class Generator:
             width: hypotheses of each sequence.
             end: token that ends a hypothesis.
             length_penalty: alpha >= 0; scores are log P / ((5 + length) / 6)^alpha, so that larger
-                ones favour long results. Lengths count the end.
+                ones favor long results. Lengths count the end.
 
         Returns:
             For each prompt up to `width` hypotheses, best first.

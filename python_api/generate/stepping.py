@@ -39,6 +39,7 @@ from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.operation import Operator
 from ...framework.ir.row_kinds import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
+from ...framework.passes.lowering import lower
 from ...framework.passes.prune import prune
 from ...framework.runtime.feeding import Feeder
 from ...framework.runtime.initialize import PERSISTENT
@@ -90,7 +91,7 @@ def one_step(net: OpList, ids: str, scores: str) -> OneStep:
         VariableError: no such variables, or `scores` do not depend on `ids`.
         OpscopeError: an operator in between needs more than the present step.
     """
-    return _Cut(net, ids, scores).result()
+    return _Cut(lower(net), ids, scores).result()
 
 
 class _Cut:

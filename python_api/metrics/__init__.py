@@ -12,7 +12,8 @@ Predictions are classes (integers), or scores [..., C] of which the highest coun
 of equal ones, or one score a sample, which stands for class 1 where it is above the threshold.
 """
 
-from ..train.metrics import Mean, Measure, Metric
+from ...framework.training.metric import Metric
+from ..train.metrics import Mean, Measure
 from .auc import AUC
 from .counts import Accuracy, ConfusionMatrix
 from .ratios import F1, Precision, Recall

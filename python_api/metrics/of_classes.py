@@ -10,8 +10,8 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, RunError
 from ...framework.base.sequence import Sequences
+from ...framework.training.metric import Metric
 from ..builder.var import Var
-from ..train.metrics import Metric
 
 
 class OfClasses(Metric):

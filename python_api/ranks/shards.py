@@ -155,7 +155,8 @@ def unpack(data: bytes) -> tuple[dict[str, np.ndarray], int, float | None]:
     """The inverse of `pack`."""
     end = data.index(b"\n")
     rows, weight, specs = json.loads(data[:end])
-    start, values = end + 1, {}
+    start = end + 1
+    values = {}
     for name, dtype, shape in specs:
         size = int(np.prod(shape, dtype=np.int64))
         array = np.frombuffer(data, dtype, size, start)

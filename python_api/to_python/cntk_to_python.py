@@ -77,7 +77,8 @@ def to_python(network: Network, source: str = "", params: str = "") -> PythonCod
     style = _style(network, lowered, desc, given, bool(params))
     writer = Writer(desc, outputs.values(), style)
     body = writer.write()
-    results, dtype = list(outputs.values()), "float64" if network.precision == "double" else ""
+    results = list(outputs.values())
+    dtype = "float64" if network.precision == "double" else ""
     text = module_text(network.name, source, params, writer.functions, body, results, dtype)
     return PythonCode(text, _values(network, desc) if params else {}, outputs)
 
@@ -90,7 +91,8 @@ def write_values(code: PythonCode, path: PathLike) -> None:
 
 def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[OpList, dict[str, str]]:
     """The net with each root as a variable of its name."""
-    desc, outputs = lowered.op_list.copy(), {}
+    desc = lowered.op_list.copy()
+    outputs = {}
     made = {name for op in desc.ops for name in op.output_names()}
     for node in roots:
         name = lowered.values[node]

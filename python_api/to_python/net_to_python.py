@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.dtypes import is_float
-from ...framework.ir.desc import INPUT, PARAMETER, STATE
+from ...framework.ir.desc import INPUT, PARAMETER, STATE, make_op
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import OpList, OpNode
+from ...framework.ir.operation import Operator
 from ...framework.ir.registry import REQUIRED, OperatorDef, lookup
+from ...framework.passes.rewriter import Pattern, Rewriter
 from ..builder import NetBuilder
 from ..builder.methods import BUILDER_METHODS
 from .python_text import (
@@ -37,7 +39,7 @@ from .python_text import (
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "matmul": "@"}
 _ACTIVATIONS = frozenset({"relu", "sigmoid", "tanh"})
-_WITH_WEIGHTS = frozenset({"embedding", "conv1d", "conv2d", "conv3d", "sequence_conv"})
+_WITH_WEIGHTS = frozenset({"embedding", "fc", "conv1d", "conv2d", "conv3d", "sequence_conv"})
 _INLINE = 48  # columns that an expression inside another may have
 _RESERVED = ("b", "np", "step", "l", "I", "O", "lookup", "build", "load", "load_file")
 
@@ -61,16 +63,6 @@ class Style:
     notes: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """A fully connected layer that several operators make up."""
-
-    x: str
-    w: str
-    bias: str
-    activation: str
-
-
 class Writer:
     """Writes the lines of a function that builds a net.
 
@@ -81,7 +73,9 @@ class Writer:
     """
 
     def __init__(self, desc: OpList, keep: Iterable[str], style: Style | None = None) -> None:
-        self.desc, self.keep, self.style = desc, frozenset(keep), style or Style()
+        self.desc = desc
+        self.keep = frozenset(keep)
+        self.style = style or Style()
         self.lines: list[str] = []
         self.functions: set[str] = set()  # names that have to be imported
         kinds = {var.dtype for var in desc.vars if var.kind == PARAMETER}
@@ -155,14 +149,12 @@ class Writer:
     def _block(self, ops: Sequence[OpNode], indent: str, read: Counter[str] | None = None) -> None:
         """Write operators; `read` counts further uses of their variables."""
         uses: Counter[str] = Counter(read or ())
+        ops = Rewriter(ops).walk(*self._layers(self.keep.union(uses)))
         for op in ops:
             for name in op.input_names():
                 uses[name] += 2 if op.type == "recurrent" else 1
         uses.update(name for name in self.keep)
-        layers, absorbed = self._layers(ops, uses)
-        for number, op in enumerate(ops):
-            if number in absorbed:
-                continue
+        for op in ops:
             if op.type == "recurrent":
                 self._recurrent(op, indent)
                 continue
@@ -175,9 +167,8 @@ class Writer:
                 if self._vars.get(names[0]) is not None
                 and self._vars[names[0]].kind in (PARAMETER, STATE)
             }
-            layer = layers.get(number)
             kept = made[0] if read is None and made[0] in self.keep and not writes else ""
-            expr = self._layer(layer, kept) if layer else self._expr(entry, op, kept, writes)
+            expr = self._expr(entry, op, kept, writes)
             shown = [
                 name if uses[name] else "_"
                 for slot in entry.outputs
@@ -185,7 +176,7 @@ class Writer:
                 for name in outputs.get(slot.name, ("_",))
             ]
             alone = len(shown) == 1 and uses[shown[0]] == 1 and not kept and not writes
-            if alone and self._can_inline(shown[0], expr, layer):
+            if alone and op.type != "fc" and self._can_inline(shown[0], expr):
                 self._pending[shown[0]] = expr
                 continue
             if len(shown) == 1 and kept and uses[kept] == 1:  # a result that nobody reads
@@ -197,38 +188,37 @@ class Writer:
         _, given = self.style.stem(name)
         return self._name(name, "" if given else f"_{op.type.rpartition('.')[2]}")
 
-    def _can_inline(self, name: str, expr: Expr, layer: _Layer | None) -> bool:
+    def _can_inline(self, name: str, expr: Expr) -> bool:
         _, given = self.style.stem(name)
-        return not given and layer is None and len(flat(expr)) <= _INLINE
+        return not given and len(flat(expr)) <= _INLINE
 
-    def _layers(
-        self, ops: Sequence[OpNode], uses: Counter[str]
-    ) -> tuple[dict[int, _Layer], set[int]]:
-        """Operators that end a fully connected layer, and those that are part of one."""
-        writer = {name: number for number, op in enumerate(ops) for name in op.output_names()}
-        found: dict[int, _Layer] = {}
-        absorbed: set[int] = set()
-        for number, op in enumerate(ops):
-            reads = op.input_names()
-            if op.type == "add":
-                for linear, bias in (reads, reads[::-1]):
-                    at = writer.get(linear, number)
-                    if at == number or not self._is_product(ops[at]) or not self._is(bias, 1):
-                        continue
-                    if uses[linear] == 1 and linear not in self.keep:
-                        x, w = ops[at].input_names()
-                        if self._width(w) == self._width(bias):
-                            found[number] = _Layer(x, w, bias, "")
-                            absorbed.add(at)
-                            break
-            elif op.type in _ACTIVATIONS:
-                at = writer.get(reads[0], number)
-                if at in found and not found[at].activation and uses[reads[0]] == 1:
-                    if reads[0] not in self.keep:
-                        part = found.pop(at)
-                        found[number] = _Layer(part.x, part.w, part.bias, op.type)
-                        absorbed.add(at)
-        return found, absorbed
+    def _layers(self, fixed: frozenset[str]) -> tuple[Pattern, Pattern]:
+        """Patterns that make fully connected layers of operators; `fixed` variables stay."""
+
+        def linear(op: Operator, walk: Rewriter) -> list[OpNode] | None:
+            reads = op.input_vars() if op.type == "add" else []
+            for name, bias in zip(reads, reversed(reads), strict=True):
+                product = walk.writer(name)
+                if product is None or walk.uses[name] > 1 or name in fixed:
+                    continue
+                if self._is_product(product) and self._is(bias, 1):
+                    x, w = product.input_names()
+                    if self._width(w) == self._width(bias):
+                        walk.erase(name)
+                        return [make_op("fc", {"x": x, "w": w, "b": bias}, op.outputs)]
+            return None
+
+        def activated(op: Operator, walk: Rewriter) -> list[OpNode] | None:
+            name = op.input_vars()[0] if op.type in _ACTIVATIONS else ""
+            layer = walk.writer(name)
+            if layer is None or layer.type != "fc" or walk.uses[name] > 1 or name in fixed:
+                return None
+            if layer.attrs:
+                return None
+            walk.erase(name)
+            return [layer.changed(outputs=op.outputs, attrs={"activation": op.type})]
+
+        return linear, activated
 
     def _is_product(self, op: OpNode) -> bool:
         """Whether an operator multiplies something by a parameter, a matrix."""
@@ -244,21 +234,13 @@ class Writer:
         """The last dimension of a parameter."""
         return (self._vars[name].shape or (0,))[-1]
 
-    def _layer(self, layer: _Layer, name: str) -> Expr:
-        own = {"w": self._read(layer.w), "b": self._read(layer.bias)}
-        if layer.activation:
-            own["activation"] = string(layer.activation)
-        if name:
-            own["name"] = string(name)
-        return call("b.fc", self._read(layer.x), **own)
-
     def _expr(self, entry: OperatorDef, op: OpNode, name: str, writes: Mapping[str, str]) -> Expr:
         reads = op.inputs
         attrs = {key: self._literal(value) for key, value in _given(entry, op)}
         items: dict[str, Expr] = {}
         for slot in entry.inputs:
             found = [self._read(var) for var in reads.get(slot.name, ())]
-            if slot.duplicable and found:
+            if slot.duplicable and found and (op.type != "fc" or len(found) > 1):
                 items[slot.name] = Group("[", tuple(("", item) for item in found), "]")
             elif found:
                 items[slot.name] = found[0]
@@ -278,7 +260,8 @@ class Writer:
 
     def _call(self, entry: OperatorDef, items: dict[str, Expr], attrs: dict[str, Expr]) -> Group:
         """`b.relu(x)`, or `b.add_op("cntk.log", x)` where NetBuilder has no method of the name."""
-        first, rest = [], dict(items)
+        first = []
+        rest = dict(items)
         weights = entry.type in _WITH_WEIGHTS
         for slot in entry.inputs:
             if slot.name not in rest or (weights and first):
@@ -308,7 +291,8 @@ class Writer:
 
     def _recurrent(self, op: OpNode, indent: str) -> None:
         desc = op.attrs["net"]
-        step, inner = desc.steps[0], indent + INDENT
+        step = desc.steps[0]
+        inner = indent + INDENT
         options = {"reverse": Text("True")} if step.reverse else {}
         opened = flat(call("b.recurrent", string(desc.name), **options))
         if self.lines and self.lines[-1] and not self.lines[-1].endswith(":"):
@@ -358,7 +342,8 @@ class Writer:
             results[link.outer] = self._result(outside, link.outer, value.text)
             self._assign(results[link.outer], call("step.output", value, **name), inner)
         for link in step.sum_links:
-            value, results[link.outer] = Text(self._name(link.inner)), self._names.new(link.outer)
+            value = Text(self._name(link.inner))
+            results[link.outer] = self._names.new(link.outer)
             made = call("step.total", value, name=string(link.outer))
             self._assign(results[link.outer], made, inner)
         for memory in step.memories:

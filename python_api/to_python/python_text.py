@@ -156,8 +156,10 @@ class Names:
         stem = re.sub(r"_*\W[\W_]*|__+", "_", wanted, flags=re.ASCII).strip("_") or "value"
         if stem[0].isdigit() or keyword.iskeyword(stem):
             stem = f"_{stem}" if stem[0].isdigit() else f"{stem}_"
-        name, number = stem, 2
+        name = stem
+        number = 2
         while name in self._taken:
-            name, number = f"{stem}_{number}", number + 1
+            name = f"{stem}_{number}"
+            number = number + 1
         self._taken.add(name)
         return name

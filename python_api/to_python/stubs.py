@@ -147,7 +147,8 @@ def _definition(
 
 
 def _parameters(parameters: Iterable[inspect.Parameter]) -> list[str]:
-    texts, star = [], False
+    texts = []
+    star = False
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY and not star:
             texts.append("*")
@@ -175,7 +176,9 @@ def _default(value: Any) -> str:
 def _imports(names: Mapping[str, Any]) -> list[str]:
     """The import statements that define names, in the order that ruff wants."""
     package = methods.__name__.split(".")[:-1]
-    standard, others, inside = {}, [], {}
+    standard = {}
+    others = []
+    inside = {}
     for name, value in sorted(names.items()):
         if isinstance(value, ModuleType):
             others.append(f"import {value.__name__} as {name}")

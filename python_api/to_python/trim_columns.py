@@ -78,7 +78,8 @@ class _Trim:
 
     def _take_loop(self, op: OpNode) -> None:
         """A loop: what is a column outside is one inside, and the other way round."""
-        net, outside = op.attrs["net"].copy(), self._ops
+        net = op.attrs["net"].copy()
+        outside = self._ops
         step = net.steps[0]
         short, same = self._short, self._same
         inner_short, inner_same = dict(short), dict(same)
@@ -98,7 +99,9 @@ class _Trim:
             elif self._is_column(memory.previous) and memory.previous not in self._blocked:
                 inner_short[memory.previous] = memory.previous
                 trimmed_memories.add(memory.previous)
-        self._ops, self._short, self._same = [], inner_short, inner_same
+        self._ops = []
+        self._short = inner_short
+        self._same = inner_same
         for each in step.net.ops:
             self._take(each)
         for memory in step.memories:
@@ -118,7 +121,9 @@ class _Trim:
         for number, var in enumerate(step.net.vars):
             if var.name in trimmed_memories and var.shape is not None:
                 step.net.vars[number] = var.changed(shape=(var.shape[0], *var.shape[2:]))
-        self._ops, self._short, self._same = outside, {**short, **results}, same
+        self._ops = outside
+        self._short = {**short, **results}
+        self._same = same
         links = {
             "x": [link.outer for link in step.in_links],
             "static": [link.outer for link in step.static_links],
@@ -151,14 +156,17 @@ class _Trim:
 
     def _drop_reshape(self, x: str, out: str, wanted: tuple[int, ...]) -> bool:
         """Do without a reshape, if it only puts a one in or takes it out, or does nothing."""
-        shape, short = self._dims(x), self._short.get(x)
-        column, source = False, self._same.get(x, x)
+        shape = self._dims(x)
+        short = self._short.get(x)
+        column = False
+        source = self._same.get(x, x)
         if self._is_column(out) and wanted[:2] == (0, 1) and shape == (-1, self._width(out)):
             column = True
         elif short is not None and wanted == (0, self._width(x)):
             source = short
         elif short is not None and self._shapes[out] == shape:
-            column, source = True, short
+            column = True
+            source = short
         elif x in self._columns and wanted == shape[-1:] and out not in self._kept:
             source = x
         elif short is not None or wanted[:1] != (0,) or self._shapes[out] != shape:
@@ -196,7 +204,8 @@ class _Trim:
 def _shapes(desc: OpList) -> dict[str, tuple[int, ...] | None]:
     """The shapes of all variables, as far as they are known; also of those inside loops, whose
     names are no others' in nets from CNTK."""
-    net, inside = PlainNet(OpList(desc.name)), {}
+    net = PlainNet(OpList(desc.name))
+    inside = {}
     for var in desc.vars:
         if var.kind in (INPUT, PARAMETER, STATE):
             net.add_var(var)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, OpscopeError, nearest
 from ...framework.base.scope import Scope
-from .history import History
+from ...framework.training.history import History
 
 
 @dataclass

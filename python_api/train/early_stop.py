@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.dtypes import is_whole
 from ...framework.base.errors import OpscopeError, VariableError, nearest
-from .history import EVAL_PREFIX
+from ...framework.training.history import EVAL_PREFIX
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,7 +31,7 @@ def to_half(
 ) -> _Net:
     """A float32 net in half precision; `net` itself stays as it is.
 
-    Inputs, parameters and results become `dtype`. Running statistics of normalisations stay
+    Inputs, parameters and results become `dtype`. Running statistics of normalizations stay
     float32, losses are float32, and halves are cast where they meet float32. What a NetBuilder was
     asked for, gradients and optimizers, is asked of the new one, too.
 

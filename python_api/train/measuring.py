@@ -13,8 +13,9 @@ from ...framework.base.errors import AttributeTypeError, OpscopeError, VariableE
 from ...framework.base.scope import Scope
 from ...framework.ir.op_list import OpList
 from ...framework.passes.costs import differentiable_ends, possible_costs
-from .history import EVAL_PREFIX
-from .metrics import Mean, Metric, single
+from ...framework.training.history import EVAL_PREFIX
+from ...framework.training.metric import Metric
+from .metrics import Mean, single
 
 _OF_THE_NET = (
     "; a metric is a variable of the net, such as b.accuracy(scores, label, name='accuracy') makes,"
@@ -23,7 +24,7 @@ _OF_THE_NET = (
 
 
 def check_loss(net: OpList, loss: str) -> None:
-    """Check that a net has the variable that is to be minimised.
+    """Check that a net has the variable that is to be minimized.
 
     Raises:
         VariableError: it has not; the message names what may be meant.
@@ -33,7 +34,7 @@ def check_loss(net: OpList, loss: str) -> None:
         return
     perhaps = possible_costs(net) or list(differentiable_ends(net))
     raise VariableError(
-        f"the net has no variable {loss!r}{nearest(loss, names)}; loss= says what is minimised"
+        f"the net has no variable {loss!r}{nearest(loss, names)}; loss= says what is minimized"
         + (f": perhaps {' or '.join(map(repr, perhaps[-3:]))}" if perhaps else "")
     )
 
@@ -42,7 +43,7 @@ class Measurements:
     """The loss and metrics over the minibatches of one pass.
 
     Args:
-        loss: the variable that is minimised.
+        loss: the variable that is minimized.
         metrics: further ones; a mean of the loss itself is left out.
         known: names of the net's variables.
 

@@ -58,7 +58,7 @@ class Options:
         if self.log_csv is not None:
             check_writable(self.log_csv)
         if self.plot is not None:
-            from .plot import require_matplotlib
+            from ...framework.training.plot import require_matplotlib
 
             require_matplotlib()
             check_writable(self.plot)

@@ -1,10 +1,8 @@
-"""The progress of a training on the terminal, and Ctrl-C."""
+"""The progress of a training on the terminal."""
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -70,34 +68,3 @@ class Progress:
 
 def _short(numbers: Mapping[str, float]) -> dict[str, str]:
     return {name: f"{value:.4g}" for name, value in numbers.items()}
-
-
-class CtrlC:
-    """Within the block a first Ctrl-C only sets `pressed`; a second one interrupts as usual.
-
-    Args:
-        told: whether it says on stderr that it was pressed.
-
-    Signals reach the main thread alone: elsewhere this does nothing.
-    """
-
-    def __init__(self, told: bool = True) -> None:
-        self.pressed = False
-        self._told = told
-        self._before: Any = None
-
-    def __enter__(self) -> CtrlC:
-        if threading.current_thread() is threading.main_thread():
-            self._before = signal.signal(signal.SIGINT, self._press)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if self._before is not None:
-            signal.signal(signal.SIGINT, self._before)
-
-    def _press(self, number: int, frame: Any) -> None:
-        if self.pressed:
-            raise KeyboardInterrupt
-        self.pressed = True
-        if self._told:
-            print("Ctrl-C: ending after this minibatch (again: at once)", file=sys.stderr)

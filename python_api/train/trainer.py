@@ -36,18 +36,19 @@ from ...framework.runtime.feeding import Feeder, not_finite
 from ...framework.runtime.initialize import initialize
 from ...framework.runtime.net import Net
 from ...framework.runtime.plain_net import PlainNet
+from ...framework.training.ctrl_c import CtrlC
+from ...framework.training.history import EVAL_PREFIX, History
+from ...framework.training.metric import Metric
+from ...framework.training.resuming import put_values, rows_of, take_over
 from ..builder.gradients import settle_rates
 from ..builder.net_builder import NetBuilder
 from ..ranks.agreement import Ranks
 from .callbacks import Callbacks, TrainingState
 from .data import Data, batches_of, check_reiterable, length_of
 from .early_stop import EarlyStop
-from .history import EVAL_PREFIX, History
 from .measuring import Measurements, check_loss
-from .metrics import Metric
 from .options import WEIGHTS, Options
-from .progress import CtrlC, Progress
-from .resuming import put_values, rows_of, take_over
+from .progress import Progress
 
 _TRY = (
     "training diverges where steps are too long: try a smaller learning rate, a schedule that warms"
@@ -126,7 +127,8 @@ class Trainer:
         self.ranks = ranks
         if ranks.alone:
             return
-        options, number = self.options, length_of(data)
+        options = self.options
+        number = length_of(data)
         steps = None if number is None else number * options.epochs
         settings = {
             "epochs": options.epochs,
@@ -211,7 +213,9 @@ class Trainer:
         bar.start_epoch(self.epoch, length_of(data), self.batch)
         if not self.batch:
             self.measured.reset()
-        self.at.epoch, self.at.step, self.at.row = self.epoch + 1, self.batch, {}
+        self.at.epoch = self.epoch + 1
+        self.at.step = self.batch
+        self.at.row = {}
         every = self.options.checkpoint_batches
         batches = itertools.islice(batches_of(data, self.epoch), self.batch, None)
         stopping = lambda: ctrl_c.pressed or self.at.stopping  # noqa: E731
@@ -221,7 +225,8 @@ class Trainer:
             values = self._one_batch(batch, feeder, context)
             self.seconds = before + time.perf_counter() - started
             bar.step(self.measured)
-            self.at.step, self.at.values = self.batch, values
+            self.at.step = self.batch
+            self.at.values = values
             self.callbacks.on_step(self.at)
             if every and self.batch % every == 0:
                 self._write_checkpoint()
@@ -272,7 +277,9 @@ class Trainer:
 
     def _end_epoch(self, row: dict[str, float], bar: Progress) -> None:
         self.history.rows.append(row)
-        self.epoch, self.batch, self.seconds = self.epoch + 1, 0, 0.0
+        self.epoch = self.epoch + 1
+        self.batch = 0
+        self.seconds = 0.0
         self._watch_early_stop(row)
         bar.end_epoch(row)
         self.at.row = row
@@ -296,7 +303,8 @@ class Trainer:
             live_out=self.measured.fetch,
             stream=self.base.stream,
         )
-        measured, minibatches = self.measured.fresh(), 0
+        measured = self.measured.fresh()
+        minibatches = 0
         end = self.net.last_forward_op + 1
         for batch in batches_of(data, self.epoch):
             rows = feeder(batch, lambda: f"{self._position()}, evaluation", held_out=True)
@@ -447,9 +455,14 @@ class Trainer:
             )
         self.base.set_random_state(member(found.state, "random", dict, path))
         self.measured.reset()
-        self.epoch, self.batch, self.seconds = report.epochs, 0, 0.0
-        self.finished, self.best, self.best_value = False, {}, None
-        self.history.rows, self.history.best_epoch = rows_of(found.state, path), 0
+        self.epoch = report.epochs
+        self.batch = 0
+        self.seconds = 0.0
+        self.finished = False
+        self.best = {}
+        self.best_value = None
+        self.history.rows = rows_of(found.state, path)
+        self.history.best_epoch = 0
         self.history.resumed = report
         put_values(values, report, self.scope)
         return values

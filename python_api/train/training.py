@@ -17,12 +17,12 @@ from ...framework.base.errors import (
     OpscopeError,
 )
 from ...framework.base.scope import Scope, default_scope
+from ...framework.training.history import History
 from ..builder.calls import checked
 from ..ranks.agreement import Ranks, find_communicator
 from .callbacks import Callbacks
 from .data import Data, check_data
 from .early_stop import EarlyStop
-from .history import History
 from .metrics import as_metrics
 from .options import Options
 from .trainer import Trainer
@@ -56,7 +56,7 @@ def train(
 ) -> History:
     """Train a net that holds its optimizer's operators.
 
-    Parameters and states without a value are initialised first. Ctrl-C lets the minibatch under way
+    Parameters and states without a value are initialized first. Ctrl-C lets the minibatch under way
     finish, writes the checkpoint and returns; a second Ctrl-C ends at once. A resumed training goes
     on bit for bit where the data are the same (on a GPU, where an operator draws random numbers,
     from the ends of epochs only).
@@ -70,7 +70,7 @@ def train(
         scope: holds parameters and states; None: that of a loaded net, or the process's default
             scope.
         evaluate: held-out data in the same form, run forward in test phase after each epoch.
-        loss: the variable (handle or name) that is minimised: a single number.
+        loss: the variable (handle or name) that is minimized: a single number.
         metrics: what to report beside the loss. Variables (handles or names), averaged over
             minibatches by rows; functions of arrays, whose parameters are named after the
             variables that they read, or a `Measure`; a `Metric`. Or a mapping from columns of the
@@ -100,7 +100,7 @@ def train(
             files. Callbacks run on all ranks. See docs/scale_out.md.
         shard: every rank is given the same minibatches and trains on its part of the rows, so that
             a script means the same on any number of ranks. False: each is given its own.
-        sync_batch_norm: normalise by the batches of all ranks, not by each rank's own.
+        sync_batch_norm: normalize by the batches of all ranks, not by each rank's own.
 
     Returns:
         The history, with the rows of before a resume.

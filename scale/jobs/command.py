@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Callable
 
 from ...framework.base.errors import RunError, nearest
+from ...framework.base.option_fields import option_fields
 from .job import JobRunner, Resources
 from .kubernetes import KubernetesRunner
 from .local import LocalRunner
@@ -37,13 +38,6 @@ _RUNNERS: dict[str, Callable[[Resources], JobRunner]] = {
     "dask": _dask,
     "ray": _ray,
 }
-_FIELDS = {
-    "--mem": "memory",
-    "--time": "time",
-    "--num-threads": "threads",
-    "--gpu": "gpus",
-    "--max-jobs-run": "most",
-}
 
 
 def parse_resources(words: list[str], option: str = "--cmd") -> Resources:
@@ -54,21 +48,21 @@ def parse_resources(words: list[str], option: str = "--cmd") -> Resources:
     """
     found: dict[str, str | int | tuple[str, ...]] = {}
     rest: list[str] = []
-    kinds = {field.name: field.type for field in dataclasses.fields(Resources)}
+    known = {f"--{each.name}": each for each in option_fields(Resources)}
     while words:
         word = words.pop(0)
         name, equals, value = word.partition("=")
-        if name not in _FIELDS:
+        if name not in known:
             rest.append(word)
             continue
         if not equals:
             if not words:
                 raise RunError(f"{option}: {name} has no value")
             value = words.pop(0)
-        field = _FIELDS[name]
-        if kinds[field] == "int" and not value.isdigit():
+        kind = known[name].kind
+        if kind is int and not value.isdigit():
             raise RunError(f"{option}: {name} {value}: want a number")
-        found[field] = int(value) if kinds[field] == "int" else value
+        found[known[name].field] = kind(value)
     return dataclasses.replace(Resources(rest=tuple(rest)), **found)
 
 

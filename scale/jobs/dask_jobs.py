@@ -38,7 +38,8 @@ class DaskRunner:
     Dask forgets tasks whose client has gone: where a run is cut off, its jobs are run again.
     """
 
-    name, patience = "Dask", 2.0
+    name = "Dask"
+    patience = 2.0
 
     def __init__(self, resources: Resources) -> None:
         try:
@@ -47,7 +48,8 @@ class DaskRunner:
             raise RunError(f"{error}; Dask is missing: pip install 'opscope[dask]'") from None
         if len(resources.rest) > 1:
             raise RunError(f"--cmd: dask {' '.join(resources.rest)}: want `dask [ADDRESS]`")
-        self.most, self.threads = resources.most, resources.threads or 1
+        self.most = resources.most
+        self.threads = resources.threads or 1
         count = resources.most or os.cpu_count() or 1
         settings: dict[str, Any] = {"timeout": _CONNECT, "set_as_default": False}
         if resources.rest:

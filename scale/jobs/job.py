@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
+
+from ...framework.base.option_fields import option
 
 
 @dataclass(frozen=True)
@@ -87,18 +89,15 @@ class Resources:
     """The options of Kaldi's job scripts that all schedulers have words for.
 
     Attributes:
-        memory: such as `4G`. time: such as `4:00:00`. threads: for each job; 0 = not said.
-        gpus: for each job.
-        most: jobs at a time; 0 = any number.
         rest: all other words, for the scheduler's own command.
     """
 
-    memory: str = ""
-    time: str = ""
-    threads: int = 0
-    gpus: int = 0
-    most: int = 0
-    rest: tuple[str, ...] = field(default=())
+    memory: str = option("", "Of each job, such as 4G.", "mem")
+    time: str = option("", "That each job may take, such as 4:00:00.")
+    threads: int = option(0, "Of each job; 0 = not said.", "num-threads")
+    gpus: int = option(0, "Of each job.", "gpu")
+    most: int = option(0, "Jobs at a time; 0 = any number.", "max-jobs-run")
+    rest: tuple[str, ...] = ()
 
 
 def script_text(job: Job, status: str, folder: str, environment: Mapping[str, str]) -> str:

@@ -27,15 +27,18 @@ class KubernetesRunner:
     paths; the image holds opscope and a shell.
     """
 
-    name, patience = "Kubernetes", 15.0
+    name = "Kubernetes"
+    patience = 15.0
 
     def __init__(self, resources: Resources) -> None:
-        self.most, self.threads = resources.most, resources.threads or 1
+        self.most = resources.most
+        self.threads = resources.threads or 1
         self._volumes: list[tuple[str, str]] = []
         self._image, self._namespace = "", ""
         words = list(resources.rest)
         while words:
-            option, value = words.pop(0), words.pop(0) if words else ""
+            option = words.pop(0)
+            value = words.pop(0) if words else ""
             if option == "--image":
                 self._image = value
             elif option == "--namespace":

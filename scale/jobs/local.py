@@ -20,7 +20,8 @@ _GRACE = 2.0
 class LocalRunner:
     """Starts each script in a session of its own, so that all its processes can be ended."""
 
-    name, patience = "this machine", 0.0
+    name = "this machine"
+    patience = 0.0
 
     def __init__(self, resources: Resources) -> None:
         if resources.rest:

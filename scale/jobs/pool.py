@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, RunError, SaveError
+from ...framework.base.settings import as_environment
 from ...framework.base.untrusted.opener import open_text
 from ...framework.base.untrusted.records import json_file, record
 from ...framework.base.untrusted.values import in_range, shown, whole_number
@@ -38,10 +39,11 @@ _CARRIED_PREFIXES = ("OPSCOPE_", "OMP_", "OPENBLAS_", "MKL_", "PYTHON")
 
 
 def carried_environment() -> dict[str, str]:
-    """The variables that jobs get: where programs and packages are, threads, and our switches."""
+    """The variables that jobs get: where programs and packages are, threads, and our switches, as
+    they are and as a block of `opscope.options` has them."""
     return {
         name: value
-        for name, value in sorted(os.environ.items())
+        for name, value in sorted((os.environ | as_environment()).items())
         if name in _CARRIED or name.startswith(_CARRIED_PREFIXES)
     }
 
@@ -103,7 +105,9 @@ class JobPool:
         minutes: float = 0.0,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        self._folder, self.runner, self._log = os.path.abspath(folder), runner, log
+        self._folder = os.path.abspath(folder)
+        self.runner = runner
+        self._log = log
         self._tries, self._minutes = tries, minutes
         self._environment = carried_environment() if environment is None else environment
         self._run = hashlib.sha256(self._folder.encode()).hexdigest()[:10]
@@ -243,7 +247,8 @@ class JobPool:
         Raises:
             RunError: it failed, and there is no attempt left.
         """
-        job, status = entry.job, self._status(entry.job, entry.attempt)
+        job = entry.job
+        status = self._status(entry.job, entry.attempt)
         if status == 0:
             return False
         what = "was lost" if status is None else f"failed with status {status}"

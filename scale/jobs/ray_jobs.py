@@ -18,7 +18,8 @@ class RayRunner:
     Ray forgets tasks whose driver has gone: where a run is cut off, its jobs are run again.
     """
 
-    name, patience = "Ray", 2.0
+    name = "Ray"
+    patience = 2.0
 
     def __init__(self, resources: Resources) -> None:
         try:
@@ -27,7 +28,8 @@ class RayRunner:
             raise RunError(f"{error}; Ray is missing: pip install 'opscope[ray]'") from None
         if len(resources.rest) > 1:
             raise RunError(f"ray {' '.join(resources.rest)}: want `ray [ADDRESS]`")
-        self.most, self.threads = resources.most, resources.threads or 1
+        self.most = resources.most
+        self.threads = resources.threads or 1
         settings: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False}
         if resources.rest:
             settings = {"address": resources.rest[0], "log_to_driver": False}

@@ -48,14 +48,16 @@ def ask(*words: str, text: str | None = None) -> str:
 class SlurmRunner:
     """`sbatch`, `squeue` and `scancel`."""
 
-    name, patience = "Slurm", 15.0
+    name = "Slurm"
+    patience = 15.0
     _OVER = frozenset(
         "BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED"
         " TIMEOUT".split()
     )
 
     def __init__(self, resources: Resources) -> None:
-        self.most, self.threads = resources.most, resources.threads or 1
+        self.most = resources.most
+        self.threads = resources.threads or 1
         self._options = ["--ntasks=1", f"--cpus-per-task={self.threads}"]
         if resources.memory:
             self._options.append(f"--mem={resources.memory}")
@@ -96,11 +98,13 @@ class SlurmRunner:
 class SgeRunner:
     """`qsub`, `qstat` and `qdel`, of Grid Engine and its descendants."""
 
-    name, patience = "Grid Engine", 30.0
+    name = "Grid Engine"
+    patience = 30.0
     _NUMBER = re.compile(r"\b(\d+)\b")
 
     def __init__(self, resources: Resources) -> None:
-        self.most, self.threads = resources.most, resources.threads or 1
+        self.most = resources.most
+        self.threads = resources.threads or 1
         self._options: list[str] = []
         if resources.memory:
             self._options += ["-l", f"mem_free={resources.memory},ram_free={resources.memory}"]

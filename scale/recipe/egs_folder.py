@@ -13,11 +13,11 @@ import numpy as np
 
 from ...framework.base.atomic import write_atomically
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.opener import no_such_file, read_file
 from ...framework.base.untrusted.values import whole_number
+from ...kaldi.tables.tables import TableWriter
 from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ...nnet3.network.nnet import Nnet
-from ...nnet3.tables.tables import TableWriter
 from ...nnet3.training.progress import Log
 from .nnet3_data import ExampleStore, make_examples
 from .nnet3_options import RecipeOptions
@@ -75,7 +75,7 @@ def given_examples(folder: str, chain: bool) -> EgsFolder:
     egs = EgsFolder(folder, count, frames, chain, given=True)
     for path in itertools.chain(map(egs.archive, range(1, count + 1)), egs.combined()):
         if not os.path.exists(path):
-            raise FormatError(f"{path}: there is no such file, though {folder}/info wants it")
+            raise no_such_file(path, f", though {folder}/info wants it")
     return egs
 
 

@@ -29,6 +29,8 @@ from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.base.untrusted.values import INT32, in_range, json_value
 from ...framework.files.tensor_file import TensorFile, write_tensors
+from ...framework.training.ctrl_c import CtrlC
+from ...framework.training.history import EVAL_PREFIX, History
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample
 from ...nnet3.network import adjust
@@ -38,8 +40,6 @@ from ...nnet3.training.combination import combine
 from ...nnet3.training.compute_prob import NnetComputeProb
 from ...nnet3.training.progress import Log, number, ratio
 from ..jobs.lock import folder_lock
-from ..train.history import EVAL_PREFIX, History
-from ..train.progress import CtrlC
 from .experiment import keep_settings, make_folder
 from .nnet3_data import ExampleStore, make_examples, make_network
 from .nnet3_options import RecipeOptions
@@ -153,7 +153,8 @@ class Nnet3Recipe:
                 if ctrl_c.pressed:
                     self.log(f"Wrote {self.path(CHECKPOINT)}: the same training goes on from there")
                     raise KeyboardInterrupt
-            epoch, done = epoch + 1, 0
+            epoch = epoch + 1
+            done = 0
             trainer.store()
             self._end_epoch(trainer, epoch, time.monotonic() - start)
             self._save(trainer, epoch, 0)
@@ -254,7 +255,8 @@ class Nnet3Recipe:
             raise FormatError(f"{path}: no checkpoint of this format")
         what = f"{path}: its state"
         state = record(json_value(file.metadata.get("opscope.state", ""), what), _State, what)
-        self.history.rows, self._seen = [dict[str, float](row) for row in state.history], state.seen
+        self.history.rows = [dict[str, float](row) for row in state.history]
+        self._seen = state.seen
         trainer.restore(state.trainer, {name: file.read(name) for name in file}, what)
         self.log(f"Going on from {path}: epoch {state.epoch + 1}, minibatch {state.done}")
         return state.epoch, state.done

@@ -12,24 +12,24 @@ import numpy as np
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.opener import open_file, read_text
-from ...nnet3.egs import generate
-from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
-from ...nnet3.egs.rows import is_finite
-from ...nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from ...nnet3.files.examples import NnetExample
-from ...nnet3.files.kaldi_io import Writer
-from ...nnet3.files.posterior import Posterior
-from ...nnet3.network.nnet import Nnet
-from ...nnet3.tables.kinds import kind_of
-from ...nnet3.tables.specifiers import ReadSpecifier
-from ...nnet3.tables.streams import Files
-from ...nnet3.tables.tables import (
+from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.posterior import Posterior
+from ...kaldi.tables.kinds import kind_of
+from ...kaldi.tables.specifiers import ReadSpecifier
+from ...kaldi.tables.streams import Files
+from ...kaldi.tables.tables import (
     RandomAccessTable,
     TableWriter,
     first_kind,
     read_script,
     read_table,
 )
+from ...nnet3.egs import generate
+from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
+from ...nnet3.egs.rows import is_finite
+from ...nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
+from ...nnet3.files.examples import NnetExample
+from ...nnet3.network.nnet import Nnet
 from ...nnet3.training.lda import LdaAccumulator, TransformOptions, feature_transform
 from ...nnet3.training.progress import Log
 from ...nnet3.xconfig import xconfig_to_configs
@@ -182,7 +182,8 @@ class ExampleStore:
     """
 
     def __init__(self, folder: str, part: str) -> None:
-        self._files, self._kind = Files(), kind_of("example")
+        self._files = Files()
+        self._kind = kind_of("example")
         self._archive = os.path.join(folder, f"{part}.ark")
         lines = read_script(self._files, os.path.join(folder, f"{part}.scp"))
         self._offsets = [line.name.rpartition(":")[2] for line in lines]
@@ -211,7 +212,8 @@ class _Source:
     """Utterances with features and targets, and the examples that are made of them."""
 
     def __init__(self, options: RecipeOptions, nnet: Nnet, classes: int | None) -> None:
-        self.options, self.skipped = options, 0
+        self.options = options
+        self.skipped = 0
         left, right = nnet.context()
         factor = options.frame_subsampling_factor
         cutting = ExampleGenerationOptions(
@@ -276,7 +278,8 @@ class _Source:
 
     def examples(self, names: list[str]) -> Any:
         """The examples of some utterances."""
-        wanted, options = set(names), self.options
+        wanted = set(names)
+        options = self.options
         for key, matrix in read_table(options.feats, "general_matrix"):
             if key not in wanted:
                 continue
@@ -292,7 +295,8 @@ class _Source:
                 raise ShapeError(f"{key}: {error}") from error
 
     def _targets(self, key: str, rows: int) -> Callable[..., Any]:
-        value, factor = self.targets[key], self.options.frame_subsampling_factor
+        value = self.targets[key]
+        factor = self.options.frame_subsampling_factor
         if not self.splitter.lengths_match(rows, len(value), 2):
             raise ShapeError(f"{key}: {len(value)} targets for {rows} frames")
         if self.kind == "array":

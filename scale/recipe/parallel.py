@@ -30,6 +30,7 @@ from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import AttributeTypeError, OpscopeError
 from ...framework.base.settings import SWITCHES
 from ...framework.base.untrusted.records import AnyFloat, json_file, record_file, typed
+from ...framework.training.history import EVAL_PREFIX, History
 from ...nnet3.network.averaging import average
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.training.progress import Log
@@ -45,7 +46,6 @@ from ..jobs.command import make_runner
 from ..jobs.job import Job, JobRunner
 from ..jobs.lock import folder_lock
 from ..jobs.pool import JobPool, carried_environment
-from ..train.history import EVAL_PREFIX, History
 from .egs_folder import EgsFolder, given_examples, made_examples
 from .experiment import EXAMPLES, keep_settings, make_folder
 from .nnet3_data import make_network
@@ -70,7 +70,7 @@ class _Objective:
 
 
 @dataclass(frozen=True)
-class _Judgement:
+class _Judgment:
     """What a job that judges tells of each part: name -> value."""
 
     train: dict[str, AnyFloat] = field(default_factory=dict)
@@ -94,7 +94,10 @@ class ParallelRecipe:
         log: Log = print,
         runner: JobRunner | None = None,
     ) -> None:
-        self.options, self.parallel, self.use_gpu, self.log = options, parallel, use_gpu, log
+        self.options = options
+        self.parallel = parallel
+        self.use_gpu = use_gpu
+        self.log = log
         self.history = History()
         self._runner = runner
         self._rows: list[dict[str, Any]] = []
@@ -188,7 +191,8 @@ class ParallelRecipe:
             for name in os.listdir(self.path())
             if (match := re.fullmatch(r"(\d+)\.raw", name)) is not None
         ]
-        path, start = self.path(_ROWS), max(numbers)
+        path = self.path(_ROWS)
+        start = max(numbers)
         self._rows = typed(json_file(path, missing=[]), list[dict[str, AnyFloat]], path)[:start]
         if start:
             self.log(f"Going on from {self.path(f'{start}.raw')}")
@@ -229,7 +233,7 @@ class ParallelRecipe:
             "kept": len(kept) if iteration else 1,
             "learning_rate": rate,
             "loss": -objectives[best - 1],
-            **self._judgement(judge.result),
+            **self._judgment(judge.result),
             "seconds": round(time.monotonic() - begun, 3),
         }
         self._tell(row)
@@ -264,7 +268,8 @@ class ParallelRecipe:
         options, parallel = self.options, self.parallel
         largest, minibatch = options.max_param_change, options.minibatch
         if not iteration:  # smaller steps while the network changes fast
-            largest, minibatch = largest / math.sqrt(2), halved(minibatch)
+            largest = largest / math.sqrt(2)
+            minibatch = halved(minibatch)
         stitch = options.backstitch_training_scale
         if egs.chain and iteration < _BACKSTITCH_ITERATIONS:
             stitch = stitch * iteration / _BACKSTITCH_ITERATIONS
@@ -327,7 +332,8 @@ class ParallelRecipe:
             return scale
         if not iteration:
             return parallel.shrink_value
-        value = saturation(Nnet.read(self.path(f"{iteration}.raw")).info())
+        nnet = Nnet.read(self.path(f"{iteration}.raw"))
+        value = saturation(nnet.components.values())
         return parallel.shrink_value if value > parallel.shrink_saturation_threshold else scale
 
     # Jobs
@@ -348,14 +354,14 @@ class ParallelRecipe:
         value = record_file(result, _Objective).objective
         return NO_OBJECTIVE if math.isnan(value) else value
 
-    def _judgement(self, result: str) -> dict[str, float]:
+    def _judgment(self, result: str) -> dict[str, float]:
         """What the model before the iteration was worth; empty if its job failed."""
         if not os.path.exists(result):
             return {}
         prefixes = {"train": "", "valid": EVAL_PREFIX}
         return {
             f"{prefixes[part]}{name}": value
-            for part, values in vars(record_file(result, _Judgement)).items()
+            for part, values in vars(record_file(result, _Judgment)).items()
             for name, value in values.items()
             if prefixes[part] or name != "loss"
         }
@@ -392,7 +398,7 @@ class ParallelRecipe:
         pool.run([self._job("combine", combine)])
         judge = self._prob_job("combined", egs.judged())
         pool.run([self._job("prob.final", judge, optional=True)])
-        for name, value in self._judgement(judge.result).items():
+        for name, value in self._judgment(judge.result).items():
             self.log(f"final {name}: {value:g}")
         nnet = Nnet.read(combine.output)
         os.replace(combine.output, self.path("final.raw"))

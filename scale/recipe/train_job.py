@@ -20,20 +20,20 @@ from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.records import json_file, record, typed
 from ...framework.base.untrusted.values import shown
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import read_table
 from ...nnet3.cache.files import read_cache, write_cache
 from ...nnet3.chain.denominator import DenominatorGraph
 from ...nnet3.chain.objective import ChainOptions
 from ...nnet3.egs import chain_changes, selecting
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
-from ...nnet3.files.kaldi_io import Reader, Writer
 from ...nnet3.network import adjust
 from ...nnet3.network.edits import apply_edits, parse_edits
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.optimize import OptimizeOptions
 from ...nnet3.programs.base.graphs import open_fst
 from ...nnet3.programs.base.options import chosen_place, errors_tell
-from ...nnet3.tables.streams import open_reader
-from ...nnet3.tables.tables import read_table
 from ...nnet3.training import NnetTrainer, NnetTrainerOptions
 from ...nnet3.training.chain_objectives import ChainObjectives
 from ...nnet3.training.chain_prob import NnetChainComputeProb
@@ -122,7 +122,8 @@ class TrainJob:
             objective = ChainObjectives(
                 self.chain.graph(nnet), self.chain.options(), self.chain.apply_deriv_weights
             )
-        place, seed = chosen_place(self.use_gpu), self.seed & 0xFFFFFFFF
+        place = chosen_place(self.use_gpu)
+        seed = self.seed & 0xFFFFFFFF
         trainer = NnetTrainer(options, nnet, place, seed, log, objective)
         if self.read_cache:
             with contextlib.suppress(OpscopeError):  # what is missing is compiled

@@ -184,7 +184,8 @@ class ScoreFolder:
         Raises:
             SaveError: there is no such shard. FormatError: the file says something else.
         """
-        path, text = self.part(number, "json"), self._text(number)
+        path = self.part(number, "json")
+        text = self._text(number)
         if not text:
             raise SaveError(f"{path}: there is no such shard")
         return text, record(json_value(text, path), Description, path)

@@ -6,26 +6,24 @@ any is computed.
 
 from __future__ import annotations
 
-import io
 import logging
-import wave
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...framework.base.errors import FormatError, OutsideError
-from ...nnet3.files.compressed import CompressedMatrix
-from ...nnet3.files.kaldi_io import Reader
-from ...nnet3.files.matrix_io import read_matrix, read_matrix_shape
-from ...nnet3.files.tokens import CutOff
-from ...nnet3.tables.kinds import KINDS, Kind, cut_array
-from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
-from ...nnet3.tables.streams import Files, is_stream
-from ...nnet3.tables.tables import ScriptLine, read_script, script_value, streamed_entries
+from ...kaldi.files.compressed import CompressedMatrix
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.matrix_io import read_matrix, read_matrix_shape
+from ...kaldi.tables.kinds import Kind, cut_array, kind_of
+from ...kaldi.tables.specifiers import ReadSpecifier, is_specifier
+from ...kaldi.tables.streams import Files, is_stream
+from ...kaldi.tables.tables import ScriptLine, read_script, script_value, streamed_entries
+from ...speech.audio.wav import read_header, read_wav
 
 _log = logging.getLogger(__name__)
-_MATRIX = KINDS["matrix"]
+_MATRIX = kind_of("matrix")
 
 
 @dataclass(frozen=True)
@@ -82,7 +80,8 @@ def _of_archive(specifier: ReadSpecifier) -> list[Entry]:
 
 
 def _of_script(specifier: ReadSpecifier, takes_samples: bool) -> list[Entry]:
-    files, found = Files(), []
+    files = Files()
+    found = []
     kind = _kind(_SHAPE.read_value, _wave_shape, takes_samples)
     for line in read_script(files, specifier.name):
         rows = columns = -1
@@ -155,34 +154,27 @@ _STORED = Kind("matrix", _stored_shape, _MATRIX.write)
 _SHAPE = Kind("matrix", lambda reader: _of_shape(*read_matrix_shape(reader)), _MATRIX.write)
 
 
-def _opened(reader: Reader) -> wave.Wave_read:
-    """The WAV file that stands here: of 16 bits and one channel."""
-    try:
-        file = wave.open(io.BytesIO(reader.data[reader.offset :]))
-    except (wave.Error, EOFError, RuntimeError) as error:  # the last one: a chunk too long
-        if reader.beyond:
-            raise CutOff(f"{reader.name}: a WAV file", 2 * reader.remaining()) from None
-        raise reader.error(f"no WAV file that can be read: {error}", reader.offset) from None
-    if file.getsampwidth() != 2 or file.getnchannels() != 1:
-        told = f"{8 * file.getsampwidth()} bits and {file.getnchannels()} channels"
-        raise reader.error(f"a WAV file of {told}; 16 bits and 1 are wanted", reader.offset)
-    return file
+def _sample_count(reader: Reader) -> int:
+    """How many samples the WAV file has that begins here: of one channel, and not cut off."""
+    start = reader.offset
+    header = read_header(reader)
+    if header.channels != 1:
+        told = f"16 bits and {header.channels} channels; 16 bits and 1 are wanted"
+        raise reader.error(f"a WAV file of {told}", start)
+    left = reader.remaining() + reader.beyond
+    size = left if header.bytes is None else header.bytes
+    if size > left:
+        told = f"{left // 2} samples are there, {size // 2} are wanted"
+        raise reader.error(f"the WAV file is cut off: {told}", start)
+    return size // 2
 
 
 def _wave_shape(reader: Reader) -> np.ndarray:
-    return _of_shape(_opened(reader).getnframes(), 1)
+    return _of_shape(_sample_count(reader), 1)
 
 
 def _wave_samples(reader: Reader) -> np.ndarray:
-    file = _opened(reader)
-    count = file.getnframes()
-    try:
-        data = file.readframes(count)
-    except RuntimeError:
-        data = b""
-    if len(data) < 2 * count and reader.beyond:
-        raise CutOff(f"{reader.name}: samples", reader.remaining() + 2 * count)
-    if len(data) < 2 * count:
-        told = f"{len(data) // 2} samples are there, {count} are wanted"
-        raise reader.error(f"the WAV file is cut off: {told}", reader.offset)
-    return np.frombuffer(data, "<i2").astype(np.float32)[:, None]
+    start = reader.offset
+    _sample_count(reader)
+    reader.offset = start
+    return read_wav(reader).samples.T

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ...bridges.recognise.recognising import kind_of
-from ...cntk.models.open_model import open_model
-from ...cntk.network.dialect import from_desc
 from ...cntk.network.network import Network
 from ...cntk.network.nodes.analysis import depth_first
 from ...cntk.run.runtime import CntkNet
 from ...framework.base.errors import OpscopeError, ShapeError
-from ...framework.files.saved import load_parts
 from .options import ScoreOptions
 from .scorer import Keyed, only_one
-
-
-def _network(path: str) -> Network:
-    if os.path.exists(path) and kind_of(path) == "model":
-        return open_model(path).network
-    network = from_desc(*load_parts(path))
-    network.validate()
-    return network
 
 
 class CntkScorer:
     """See `Scorer`; each utterance is a sequence of the minibatch, as of the action write."""
 
-    def __init__(self, path: str, options: ScoreOptions) -> None:
-        network = _network(path)
+    def __init__(self, network: Network, path: str, options: ScoreOptions) -> None:
         self._net = CntkNet(network)
         known = [node.name for node in network.groups["output"]]
         chosen = options.output

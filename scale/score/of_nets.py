@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.sequence import Sequences, offsets_of
-from ...framework.files.saved import load
+from ...framework.files.saved import Loaded
 from ...framework.ir.desc import FORWARD, INPUT
 from ...framework.passes.prune import prune
 from .options import ScoreOptions
@@ -19,8 +19,8 @@ from .scorer import Keyed, only_one
 class NetScorer:
     """See `Scorer`; rows of all utterances, or sequences where the input declares them."""
 
-    def __init__(self, path: str, options: ScoreOptions) -> None:
-        self._net = load(path)
+    def __init__(self, net: Loaded, path: str, options: ScoreOptions) -> None:
+        self._net = net
         self._output = [options.output] if options.output else None
         desc = self._net.net.op_list
         if options.output:
@@ -51,7 +51,8 @@ class NetScorer:
             raise OpscopeError(f"outputs are {', '.join(found)}; choose one with --output")
         name, value = next(iter(found.items()))
         if isinstance(value, Sequences):
-            offsets, value = np.asarray(value.levels[0]), value.data
+            offsets = np.asarray(value.levels[0])
+            value = value.data
         if value.dtype.kind != "f":
             raise ShapeError(f"{name!r} holds {value.dtype}; scores are floating-point numbers")
         if len(offsets) == len(keys) + 1 and offsets[-1] == len(value):

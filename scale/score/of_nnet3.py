@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...kaldi.tables.tables import RandomAccessTable
 from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.inference.pieces import Utterance
 from ...nnet3.network.for_inference import Model
-from ...nnet3.tables.tables import RandomAccessTable
 from .options import ScoreOptions
 from .scorer import Keyed
 

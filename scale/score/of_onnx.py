@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ...bridges.onnx.files.reading import read_model
-from ...bridges.onnx.importing.model import from_onnx
+from ...bridges.onnx.importing.model import OnnxModel
 from ...framework.base.errors import OpscopeError, ShapeError
 from .options import ScoreOptions
 from .scorer import Keyed, only_one
@@ -33,8 +33,8 @@ def data_files(path: str) -> list[str]:
 class OnnxScorer:
     """See `Scorer`; each utterance is computed alone, as rows or as a batch of one sequence."""
 
-    def __init__(self, path: str, options: ScoreOptions) -> None:
-        self._model = from_onnx(path)
+    def __init__(self, model: OnnxModel, options: ScoreOptions) -> None:
+        self._model, path = model, model.path
         inputs = {info.name: info for info in self._model.inputs}
         self._input = only_one(list(inputs), options.input, "input", path)
         if len(inputs) > 1:

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from ...framework.base.atomic import check_writable, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, SaveError
 from ...framework.base.untrusted.opener import open_file, real_path
-from ...nnet3.tables.specifiers import WriteSpecifier, is_specifier
-from ...nnet3.tables.tables import TableWriter
+from ...kaldi.tables.specifiers import WriteSpecifier, is_specifier
+from ...kaldi.tables.tables import TableWriter
 from .folder import Finished, Manifest, ScoreFolder, Written, digests
 
 _LIST = "scores.scp"
@@ -30,7 +30,9 @@ class Output:
     """
 
     def __init__(self, text: str, work: str) -> None:
-        self.text, self.binary, self.work = text, True, work
+        self.text = text
+        self.binary = True
+        self.work = work
         self._table: WriteSpecifier | None = None
         if is_specifier(text):
             self._table = WriteSpecifier.parse(text)
@@ -71,7 +73,8 @@ class Output:
 
     def is_complete(self, manifest: Manifest | None) -> bool:
         """Whether a table is there as this manifest says it was written."""
-        known, files = None if manifest is None else manifest.output, self._files
+        known = None if manifest is None else manifest.output
+        files = self._files
         if manifest is None or known is None or known.name != self.text or not files:
             return False
         sizes = [one.bytes or 0 for one in manifest.shards]

@@ -13,8 +13,8 @@ from typing import Any
 
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import FormatError, RunError, ShapeError
-from ...nnet3.tables.specifiers import ReadSpecifier, is_specifier
-from ...nnet3.tables.streams import place_in_file
+from ...kaldi.tables.specifiers import ReadSpecifier, is_specifier
+from ...kaldi.tables.streams import place_in_file
 from ..jobs.command import make_runner
 from ..jobs.job import Job, JobRunner
 from ..jobs.local import LocalRunner
@@ -73,9 +73,13 @@ class Scoring:
         words: Sequence[str],
         log: Log,
     ) -> None:
-        self._model, self._source, self._output = model, source, Output(output, work)
+        self._model = model
+        self._source = source
+        self._output = Output(output, work)
         self._count, self._on, self._options = shards, on, options
-        self._patience, self._words, self._log = patience, tuple(words), log
+        self._patience = patience
+        self._words = tuple(words)
+        self._log = log
         self._folder = ScoreFolder(self._output.work)
 
     def run(self) -> None:
@@ -199,7 +203,8 @@ class Scoring:
             return records
         if isinstance(runner, LocalRunner) and not runner.most:
             runner.most = max(1, usable_cores() // self._options.threads)
-        tries, minutes = self._patience.retries + 1, self._patience.minutes
+        tries = self._patience.retries + 1
+        minutes = self._patience.minutes
         pool = JobPool(self._folder.at("jobs"), runner, self._log, tries, minutes)
         for job in jobs.values():
             if pool.is_done(job):  # and yet there is no archive that fits its record

@@ -27,12 +27,14 @@ def grouped(entries: Sequence[Entry], rows_together: int) -> list[Group]:
     for entry in entries:
         if entry.rows < 0 and waiting:
             groups.append(waiting)
-            waiting, rows = [], 0
+            waiting = []
+            rows = 0
         waiting.append(entry)
         rows += entry.rows
         if entry.rows < 0 or rows >= rows_together:
             groups.append(waiting)
-            waiting, rows = [], 0
+            waiting = []
+            rows = 0
     return [*groups, waiting] if waiting else groups
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...framework.base.atomic import atomic_file, write_atomically
 from ...framework.base.errors import FormatError, OpscopeError, OutsideError, RunError
-from ...nnet3.tables.tables import ScriptLine, key_bytes, value_bytes
+from ...kaldi.tables.tables import ScriptLine, key_bytes, value_bytes
 from .folder import Description, ScoreFolder
 from .listing import Values
 from .options import ScoreOptions

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight
-from ...nnet3.lattices.operations import best_path
+from ...kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight
+from ...kaldi.lattices.operations import best_path
 from ..lattice.lexicon_align import lexicon_aligned
 from ..lattice.times import single_path
 from ..lattice.word_align import word_aligned
-from ..recognise.model import Model
-from ..recognise.transcript import Source, samples_of
+from ..recognize.model import Model
+from ..recognize.transcript import Source, samples_of
 from ..search.decoder import BestPath
 from .graph import text_graph
 from .path import AlignOptions, FoundPath, NoPathError, aligned_path
@@ -134,7 +134,8 @@ def _alignment(
             words.append(AlignedWord(texts[len(words)], begin, until, confidence, mine))
         phones += mine
         at = end
-    lines, done = [], 0
+    lines = []
+    done = 0
     for line in text.lines:
         lines.append(words[done : done + len(line)])
         done += len(line)

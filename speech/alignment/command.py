@@ -9,15 +9,15 @@ from functools import cache
 
 import click
 
-from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.untrusted.opener import read_bounded
-from ...nnet3.tables.specifiers import is_specifier
-from ...nnet3.tables.tables import RandomAccessTable, read_table
+from ...framework.base.errors import FormatError, OpscopeError, doubled
+from ...framework.base.untrusted.opener import no_such_file, read_bounded
+from ...kaldi.tables.specifiers import is_specifier
+from ...kaldi.tables.tables import RandomAccessTable, read_table
 from ..audio.read import read_audio
 from ..audio.wav import WAVE, Audio
-from ..recognise.batch import Batch, targets_of
-from ..recognise.formats import ENDINGS
-from ..recognise.model import Model
+from ..recognize.batch import Batch, targets_of
+from ..recognize.formats import ENDINGS
+from ..recognize.model import Model
 from .align import align as aligned
 from .formats import FORMATS
 from .path import AlignOptions
@@ -163,14 +163,13 @@ def _items(audio: tuple[str, ...], text: str) -> list[_Item]:
     if os.path.isdir(text):
         return [_Item(path, _in_folder(text, path)) for path in audio]
     if not is_specifier(text) and not os.path.exists(text):
-        raise FormatError(
-            f"{text}: no such file; TEXT is a file with what is said, or - for standard input"
-        )
+        told = "; TEXT is a file with what is said, or - for standard input"
+        raise no_such_file(text, told)
     if len(audio) == 1 and not is_specifier(text):
         return [_Item(audio[0], text)]
     known = {item.name: item for item in _of_table(text)}
     stems = [_stem(path) for path in audio]
-    twice = sorted({stem for stem in stems if stems.count(stem) > 1})
+    twice = sorted(doubled(stems))
     if twice:
         raise FormatError(f"several recordings are called {twice[0]}: {text} has one text for each")
     missing = [path for path, stem in zip(audio, stems, strict=True) if stem not in known]

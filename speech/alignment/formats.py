@@ -8,8 +8,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ..recognise.formats import FORMATS as TRANSCRIPTS
-from ..recognise.formats import rounded
+from ..recognize.formats import FORMATS as TRANSCRIPTS
+from ..recognize.formats import rounded
 from .result import AlignedWord, Alignment
 
 

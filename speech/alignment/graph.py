@@ -12,7 +12,8 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.untrusted.limits import check_limit
-from ..fst.arcs import ARC, ArcFst, spread
+from ...kaldi.fst.arcs import ARC, spread
+from ...kaldi.fst.fst import Fst
 from ..fst.graph import Graph, LookaheadGraph, StaticGraph
 
 
@@ -31,13 +32,13 @@ def text_graph(graph: Graph, labels: Sequence[int]) -> Graph:
     return StaticGraph.of(_saying(graph.fst, labels))
 
 
-def linear(labels: Sequence[int]) -> ArcFst:
+def linear(labels: Sequence[int]) -> Fst:
     """An acceptor of one sequence of labels."""
     count = len(labels)
     arcs = np.array([(label, label, 0.0, at + 1) for at, label in enumerate(labels)], ARC)
     final = np.full(count + 1, np.inf, np.float32)
     final[count] = 0
-    return ArcFst(0, final, np.minimum(np.arange(count + 2), count).astype(np.int64), arcs)
+    return Fst(0, final, np.minimum(np.arange(count + 2), count).astype(np.int64), arcs)
 
 
 class _Layer(NamedTuple):
@@ -53,12 +54,13 @@ class _Layer(NamedTuple):
     leaving: np.ndarray
 
 
-def _saying(fst: ArcFst, labels: Sequence[int]) -> ArcFst:
+def _saying(fst: Fst, labels: Sequence[int]) -> Fst:
     """The paths of an FST that have these output labels."""
     source = fst.source()
     seen = np.zeros(fst.states, bool)
     layers: list[_Layer] = []
-    entered, total = np.array([fst.start]), 0
+    entered = np.array([fst.start])
+    total = 0
     for place, label in enumerate((*labels, 0)):
         states, arcs = _reached(fst, entered, seen)
         outputs = fst.arcs["olabel"][arcs]
@@ -75,10 +77,12 @@ def _saying(fst: ArcFst, labels: Sequence[int]) -> ArcFst:
     return _joined(fst, source, layers)
 
 
-def _reached(fst: ArcFst, entered: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _reached(fst: Fst, entered: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The states that arcs without a word lead to, and all arcs that leave them; `seen` is clear
     before and after."""
-    parts, leaving, front = [entered], [np.empty(0, np.int64)], entered
+    parts = [entered]
+    leaving = [np.empty(0, np.int64)]
+    front = entered
     seen[front] = True
     while len(front):
         _, arcs = spread(fst.begin[front], np.diff(fst.begin)[front])
@@ -93,7 +97,7 @@ def _reached(fst: ArcFst, entered: np.ndarray, seen: np.ndarray) -> tuple[np.nda
 
 
 def _leading(
-    fst: ArcFst, source: np.ndarray, states: np.ndarray, arcs: np.ndarray, ends: np.ndarray
+    fst: Fst, source: np.ndarray, states: np.ndarray, arcs: np.ndarray, ends: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The states from which some end is reached, and the arcs among them."""
     begin, end = (np.searchsorted(states, x) for x in (source[arcs], fst.arcs["nextstate"][arcs]))
@@ -109,7 +113,7 @@ def _leading(
     return states[good], np.sort(arcs[good[begin] & good[end]])
 
 
-def _joined(fst: ArcFst, source: np.ndarray, layers: Sequence[_Layer]) -> ArcFst:
+def _joined(fst: Fst, source: np.ndarray, layers: Sequence[_Layer]) -> Fst:
     """One FST of all layers; states from which later words cannot be reached stay in it."""
     offsets = np.cumsum([0, *(len(layer.states) for layer in layers)])
     parts, sources = [], []
@@ -132,4 +136,4 @@ def _joined(fst: ArcFst, source: np.ndarray, layers: Sequence[_Layer]) -> ArcFst
     start = int(np.searchsorted(layers[0].states, fst.start))
     if start == len(layers[0].states) or layers[0].states[start] != fst.start:
         raise OpscopeError("the graph cannot say the text: no path leads from its start")
-    return ArcFst(start, final, begin, arcs[order])
+    return Fst(start, final, begin, arcs[order])

@@ -14,8 +14,8 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ..fst.graph import Graph
-from ..recognise.model import Model
-from ..recognise.recogniser import Recogniser
+from ..recognize.model import Model
+from ..recognize.recognizer import Recognizer
 from ..search.decoder import BestPath, Decoder
 from ..search.options import MOST_ACTIVE
 
@@ -149,10 +149,10 @@ def _searched(
     options = replace(model.config.search, **known)
     decoder = _Listening(graph, model.pdfs, options, outputs=model.network.output_dim)
     decoder.scores = scores = PhoneScores(model.phones, model.pdfs)
-    recogniser = Recogniser(model, rate, decoder=decoder)
-    recogniser.endpoint = replace(recogniser.endpoint, rules=())  # all is one utterance
-    recogniser.accept(samples)
-    recogniser.finish()
+    recognizer = Recognizer(model, rate, decoder=decoder)
+    recognizer.endpoint = replace(recognizer.endpoint, rules=())  # all is one utterance
+    recognizer.accept(samples)
+    recognizer.finish()
     frames = decoder.frames_decoded
     if not frames:
         raise NoPathError(0, 0)

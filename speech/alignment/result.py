@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..recognise.transcript import Spoken, Transcript
-from ..recognise.utterance import Phone, Word
+from ..recognize.transcript import Spoken, Transcript
+from ..recognize.utterance import Phone, Word
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Alignment:
         return "\n".join(" ".join(word.text for word in line) for line in self.lines)
 
     def transcript(self) -> Transcript:
-        """The same as recognisers tell it: an utterance for each line."""
+        """The same as recognizers tell it: an utterance for each line."""
         found: list[Spoken] = []
         rest = list(self.phones)
         for number, line in enumerate(self.lines, 1):

@@ -11,7 +11,7 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.limits import check_limit
 from ...framework.base.untrusted.opener import path_text, read_file
-from ...nnet3.files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 from .wav import Audio, OtherFormatError, read_wav
 
 _SCALE = 32768.0  # from samples between -1 and 1 to those of 16 bits
@@ -28,7 +28,8 @@ def read_audio(path: str | os.PathLike[str]) -> Audio:
         FormatError: the file cannot be read, is no audio, has no samples, or none that are
             numbers; or it wants soundfile, which is missing.
     """
-    name, data = path_text(path), read_file(path, pipes=True)
+    name = path_text(path)
+    data = read_file(path, pipes=True)
     if not data:
         raise FormatError(f"{name}: the file is empty")
     if data[:4] in (b"RIFF", b"RIFX"):
@@ -52,7 +53,8 @@ def _decoded(name: str, data: bytes, told: str) -> Audio:
     parts: list[np.ndarray] = []
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            channels, rate = int(file.channels), float(file.samplerate)
+            channels = int(file.channels)
+            rate = float(file.samplerate)
             check_limit("unpack", int(file.frames) * channels * 4, f"{name}: the samples")
             parts = list(_blocks(name, file, max(_BLOCK // max(channels, 1), 1)))
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:

@@ -20,7 +20,7 @@ class Resampler:
     """Gives a signal another sampling rate while it comes; blocks give the bits of a whole.
 
     Kaldi's programs for whole files cut frequencies at 0.99 of half the lower rate, its online
-    recogniser at half that rate: the results differ by a little.
+    recognizer at half that rate: the results differ by a little.
 
     Args:
         rate, new_rate: in Hz, whole numbers.
@@ -112,7 +112,8 @@ class Resampler:
         self._given += len(made)
         needed = self._first_sample(self._given)
         cut = min(max(needed - self._begin, 0), len(kept))
-        self._kept, self._begin = kept[cut:].copy(), self._begin + cut
+        self._kept = kept[cut:].copy()
+        self._begin = self._begin + cut
         return made
 
     def _first_sample(self, output: int) -> int:

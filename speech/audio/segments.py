@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import read_text
 from ...framework.base.untrusted.values import shown
+from ...kaldi.tables.tables import RandomAccessTable
 from ...nnet3.language.nodes import warn
-from ...nnet3.tables.tables import RandomAccessTable
 from .wav import WAVE, Audio
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import FormatError
-from ...nnet3.files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.tables.kinds import Kind
 from ...nnet3.language.nodes import warn
-from ...nnet3.tables.kinds import Kind
 
 _PCM, _EXTENSIBLE = 1, 0xFFFE
 _PCM_GUID = bytes.fromhex("0100000000001000800000aa00389b71")
@@ -61,11 +61,20 @@ class Audio:
 
 
 @dataclass(frozen=True)
-class _Header:
+class WavHeader:
+    """What stands before the samples.
+
+    Attributes:
+        channels: how many there are.
+        rate: in Hz.
+        swapped: samples are big-endian.
+        bytes: of the samples; None: up to the end.
+    """
+
     channels: int
     rate: int
     swapped: bool
-    bytes: int | None  # None: up to the end
+    bytes: int | None
 
 
 class OtherFormatError(FormatError):
@@ -76,7 +85,8 @@ class _Chunks:
     """Fields of a WAV header at the place of a reader."""
 
     def __init__(self, reader: Reader) -> None:
-        self.reader, self.swapped = reader, False
+        self.reader = reader
+        self.swapped = False
 
     def tag(self) -> bytes:
         return self.reader.read_bytes(4)
@@ -100,7 +110,13 @@ class _Chunks:
             reader.offset += 1
 
 
-def _read_header(reader: Reader) -> _Header:
+def read_header(reader: Reader) -> WavHeader:
+    """The header of the WAV file at the place of a reader, which is moved to the samples.
+
+    Raises:
+        OtherFormatError: the samples are not 16-bit PCM.
+        FormatError: it is no WAV file.
+    """
     chunks = _Chunks(reader)
     start = reader.offset
     tag = chunks.tag()
@@ -120,14 +136,14 @@ def _read_header(reader: Reader) -> _Header:
         chunks.skip_chunk(size)
     size = chunks.number(4)
     if whole in (0, 0xFFFFFFFF) or size in _STREAMED:
-        return _Header(channels, rate, chunks.swapped, None)
+        return WavHeader(channels, rate, chunks.swapped, None)
     read = reader.offset - start - 8
     if abs(read + size - whole) > 1:
         warn(
             f"{reader.name}: {whole} bytes are announced, but the first data chunk ends after"
             f" {read} + {size} (several data chunks are not read)"
         )
-    return _Header(channels, rate, chunks.swapped, size)
+    return WavHeader(channels, rate, chunks.swapped, size)
 
 
 def _read_format(reader: Reader, chunks: _Chunks) -> tuple[int, int]:
@@ -181,8 +197,9 @@ def read_wav(source: Reader | PathLike | bytes) -> Audio:
         FormatError: it is no WAV file, or has no samples.
     """
     reader = source if isinstance(source, Reader) else Reader(source, binary=True)
-    header = _read_header(reader)
-    start, block = reader.offset, 2 * header.channels
+    header = read_header(reader)
+    start = reader.offset
+    block = 2 * header.channels
     if header.bytes is not None and header.bytes <= reader.remaining() + reader.beyond:
         count = header.bytes
     else:

@@ -1,4 +1,4 @@
-"""Cepstral mean and variance normalisation: by a speaker, by a sliding window, while frames come.
+"""Cepstral mean and variance normalization: by a speaker, by a sliding window, while frames come.
 
 Source: Kaldi's `transform/cmvn.cc`, `OnlineCmvn` in `feat/online-feature.cc`,
 `SlidingWindowCmn` in `feat/feature-functions.cc`; the option `cmn-min-energy` is Vosk's.
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...nnet3.files.kaldi_io import Reader, Writer
+from ...framework.base.option_fields import option
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ...nnet3.programs.features import CmvnTerms, dimensions
-from .options import option
 from .rows import Rows
 
 _LEAST_VARIANCE = 1e-20
@@ -37,12 +37,12 @@ def cmvn_stats(features: np.ndarray, weights: np.ndarray | None = None) -> np.nd
 def apply_cmvn(
     features: np.ndarray, stats: np.ndarray, variances: bool = False, reverse: bool = False
 ) -> np.ndarray:
-    """Features normalised by statistics: float32, [frames, dim].
+    """Features normalized by statistics: float32, [frames, dim].
 
     Args:
         features: [frames, dim]. stats: [2, dim + 1], see `cmvn_stats`.
-        variances: normalise them as well as means.
-        reverse: give normalised features the mean and variance of the statistics.
+        variances: normalize them as well as means.
+        reverse: give normalized features the mean and variance of the statistics.
 
     Raises:
         ShapeError: the statistics are of another dimension.
@@ -141,7 +141,7 @@ def checked_stats(stats: np.ndarray, what: str) -> np.ndarray:
 
 
 class OnlineCmvn:
-    """Normalises frames by a window that ends with each, smoothed by what was known before.
+    """Normalizes frames by a window that ends with each, smoothed by what was known before.
 
     Frames that are too quiet, by `cmn_min_energy`, reuse the statistics of the frame asked for
     before, smoothed once more: they hang on the order in which frames are asked for.
@@ -181,7 +181,7 @@ class OnlineCmvn:
 
     @property
     def frames_ready(self) -> int:
-        """Frames that can be normalised."""
+        """Frames that can be normalized."""
         return len(self._frames)
 
     def accept(self, features: np.ndarray) -> None:
@@ -197,7 +197,8 @@ class OnlineCmvn:
             )
         if not len(features):
             return
-        first, window = len(self._frames), self.options.cmn_window
+        first = len(self._frames)
+        window = self.options.cmn_window
         self._frames.append(features)
         values = features.astype(np.float64)
         gone = np.zeros_like(values)
@@ -289,5 +290,6 @@ class OnlineCmvn:
 
     def next_state(self) -> OnlineCmvnState:
         """What is known after the utterance: the speaker's statistics with all its frames."""
-        known, stats = self.state.speaker_stats, cmvn_stats(self._frames.all)
+        known = self.state.speaker_stats
+        stats = cmvn_stats(self._frames.all)
         return OnlineCmvnState(self.state.global_stats, stats if known is None else known + stats)

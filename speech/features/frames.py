@@ -22,7 +22,8 @@ def window_function(options: FrameOptions) -> np.ndarray:
     """The window that frames are multiplied with: float32, [window size]."""
     size = options.window_size
     angle = 2 * np.pi / (size - 1) * np.arange(size)
-    kind, constant = options.window_type, float(np.float32(options.blackman_coeff))
+    kind = options.window_type
+    constant = float(np.float32(options.blackman_coeff))
     if kind == "hanning":
         window = 0.5 - 0.5 * np.cos(angle)
     elif kind == "sine":
@@ -122,7 +123,8 @@ class Framer:
         energies = self._process(frames)
         self.frames += count
         cut = min(max(options.first_sample(self.frames) - self._begin, 0), len(self._kept))
-        self._kept, self._begin = self._kept[cut:], self._begin + cut
+        self._kept = self._kept[cut:]
+        self._begin = self._begin + cut
         return padded, energies
 
     def _process(self, frames: np.ndarray) -> np.ndarray | None:

@@ -74,7 +74,7 @@ def apply_bins(bins: list[MelBin], spectrum: np.ndarray) -> np.ndarray:
 
 
 def cosine_transform(cepstra: int, bins: int) -> np.ndarray:
-    """The first rows of the DCT-II matrix, normalised: float32, [cepstra, bins]."""
+    """The first rows of the DCT-II matrix, normalized: float32, [cepstra, bins]."""
     rows, columns = np.arange(cepstra)[:, None], np.arange(bins)[None]
     matrix = np.sqrt(2.0 / bins) * np.cos(np.pi / bins * (columns + 0.5) * rows)
     matrix[0] = np.sqrt(1.0 / bins)

@@ -8,49 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, nearest
+from ...framework.base.option_fields import option
 from ...framework.base.untrusted.opener import read_file
-from ...nnet3.programs.base.program import Option
+from ...nnet3.programs.base.program import from_values, options_of
 
 Options = TypeVar("Options")
 _MOST_SAMPLES = 1 << 16  # of a window: 4 seconds at 16 kHz
 _MOST_BINS = 2048
-
-
-def option(default: Any, doc: str, name: str = "") -> Any:
-    """A field of a dataclass that is an option of Kaldi's programs.
-
-    Args:
-        default: its value. doc: one line of help. name: where it is not that of the field.
-    """
-    return field(default=default, metadata={"doc": doc, "name": name})
-
-
-def options_of(kind: type) -> tuple[Option, ...]:
-    """The options that the fields of a dataclass stand for, for programs and config files."""
-    found = []
-    for each in dataclasses.fields(kind):
-        if "doc" in each.metadata:
-            name = each.metadata["name"] or each.name.replace("_", "-")
-            default: Any = each.default
-            found.append(Option(name, default, each.metadata["doc"]))
-    return tuple(found)
-
-
-def from_values(kind: type[Options], values: Mapping[str, Any]) -> Options:
-    """A dataclass of options, of a namespace's values by `Option.attribute`."""
-    taken = {}
-    for each in dataclasses.fields(cast(Any, kind)):
-        if "doc" in each.metadata:
-            name = each.metadata["name"] or each.name
-            taken[each.name] = values[name.replace("-", "_").replace(".", "_")]
-    return kind(**taken)
 
 
 def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, str]]:
@@ -65,7 +36,8 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
         raise FormatError(f"{os.fspath(path)}: no text (byte {error.start})") from None
     found = []
     for number, line in enumerate(text.split("\n"), 1):
-        line, place = line.partition("#")[0].strip(), f"{os.fspath(path)}:{number}"
+        line = line.partition("#")[0].strip()
+        place = f"{os.fspath(path)}:{number}"
         if not line:
             continue
         if not line.startswith("--"):

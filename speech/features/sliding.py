@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.option_fields import option
 from ...nnet3.language.nodes import warn
-from .options import option
 
 _LEAST_VARIANCE = 1e-10
 
@@ -53,7 +53,7 @@ class SlidingCmvnOptions:
 
 
 def sliding_cmvn(features: np.ndarray, options: SlidingCmvnOptions | None = None) -> np.ndarray:
-    """Features normalised by the window at each frame: float32, [frames, dim].
+    """Features normalized by the window at each frame: float32, [frames, dim].
 
     Args:
         features: [frames, dim].

@@ -1,4 +1,4 @@
-"""Frames beside their neighbours, and their linear transforms.
+"""Frames beside their neighbors, and their linear transforms.
 
 Source: Kaldi's `SpliceFrames` in `feat/feature-functions.cc`, `OnlineSpliceFrames` and
 `OnlineTransform` in `feat/online-feature.cc`.
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
-from .options import option
 
 
 @dataclass(frozen=True)
 class SpliceOptions:
-    """How many neighbours stand beside a frame, as in a `splice.conf`.
+    """How many neighbors stand beside a frame, as in a `splice.conf`.
 
     Raises:
         OpscopeError: a number is negative. FormatError: there would be too many.
@@ -39,14 +39,14 @@ class SpliceOptions:
         """Frames side by side."""
         return self.left_context + 1 + self.right_context
 
-    def neighbours(self, frames: np.ndarray, count: int) -> np.ndarray:
+    def neighbors(self, frames: np.ndarray, count: int) -> np.ndarray:
         """Numbers of the frames that stand beside some of `count` ones: [frames, width]."""
         around = np.arange(-self.left_context, self.right_context + 1)
         return np.clip(np.asarray(frames)[:, None] + around, 0, count - 1)
 
 
 def splice(features: np.ndarray, left_context: int = 4, right_context: int = 4) -> np.ndarray:
-    """Frames with their neighbours: [frames, dim * width]; at the ends the last frame is repeated.
+    """Frames with their neighbors: [frames, dim * width]; at the ends the last frame is repeated.
 
     Args:
         features: [frames, dim].
@@ -56,7 +56,7 @@ def splice(features: np.ndarray, left_context: int = 4, right_context: int = 4) 
     """
     options = SpliceOptions(left_context, right_context)
     features = np.asarray(features)
-    around = options.neighbours(np.arange(len(features)), len(features))
+    around = options.neighbors(np.arange(len(features)), len(features))
     return features[around].reshape(len(features), options.width * features.shape[1])
 
 

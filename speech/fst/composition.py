@@ -1,4 +1,4 @@
-"""Composition on the fly in NumPy: what `compose_source.py` does in C, arc for arc.
+"""Composition on the fly in NumPy: what `native/graph.h` does in C, arc for arc.
 
 A state is a pair of states with what was looked ahead: a word that is already passed and still has
 to be met in the first FST, or the cost of all words that can come, already counted. Epsilons of the
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .arcs import spread
+from ...kaldi.fst.arcs import spread
 from .graph import LookaheadGraph, joined_key
 from .look_ahead import LookAhead
 
@@ -144,7 +144,8 @@ class Composition:
         """Arcs of the first FST without a word, while the grammar stays or a word is passed."""
         which, place = spread(self._one.begin[states.s1[chosen]], counts)
         owner = chosen[which]
-        after, s2 = self._one.arcs["nextstate"][place].astype(np.int64), states.s2[owner]
+        after = self._one.arcs["nextstate"][place].astype(np.int64)
+        s2 = states.s2[owner]
         cost, only = self._ahead.costs(after, s2)
         good = np.flatnonzero((only >= 0) | (cost < np.inf))
         owner, after, s2, cost, only = (x[good] for x in (owner, after, s2, cost, only))

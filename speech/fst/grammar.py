@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from .arcs import ARC, ArcFst
+from ...kaldi.fst.arcs import ARC
+from ...kaldi.fst.fst import Fst
 from .words import Words
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def phrase_labels(phrases: Iterable[str], words: Words) -> list[list[int]]:
     return found
 
 
-def grammar_fst(phrases: Sequence[Sequence[int]], discount: float = DISCOUNT) -> ArcFst:
+def grammar_fst(phrases: Sequence[Sequence[int]], discount: float = DISCOUNT) -> Fst:
     """An acceptor of sentences that follow each other as in the phrases.
 
     The state of each word has arcs to the words that follow it, an end where a phrase ends with it,
@@ -67,7 +68,8 @@ def grammar_fst(phrases: Sequence[Sequence[int]], discount: float = DISCOUNT) ->
             counts[0].update(following)
     state = {before: number for number, before in enumerate(counts)}
     arcs: list[tuple[int, int, float, int]] = []
-    begin, final = [0], np.full(len(state), np.inf, np.float32)
+    begin = [0]
+    final = np.full(len(state), np.inf, np.float32)
     for before, following in counts.items():
         total = sum(following.values())
         if before:
@@ -79,4 +81,4 @@ def grammar_fst(phrases: Sequence[Sequence[int]], discount: float = DISCOUNT) ->
             else:
                 final[state[before]] = cost
         begin.append(len(arcs))
-    return ArcFst(0, final, np.array(begin, np.int64), np.array(arcs, ARC))
+    return Fst(0, final, np.array(begin, np.int64), np.array(arcs, ARC))

@@ -10,8 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.cached import cached_property
-from .arcs import ArcFst
-from .openfst import FstFile
+from ...kaldi.fst.fst import Fst
 from .sums import running_sums
 
 
@@ -25,12 +24,12 @@ class StaticGraph:
         largest: the largest input label.
     """
 
-    fst: ArcFst
+    fst: Fst
     emitting: np.ndarray
     largest: int
 
     @classmethod
-    def of(cls, fst: ArcFst, disambiguation: Collection[int] = ()) -> StaticGraph:
+    def of(cls, fst: Fst, disambiguation: Collection[int] = ()) -> StaticGraph:
         """The graph of an FST.
 
         Args:
@@ -65,8 +64,8 @@ class LookaheadGraph:
         largest: the largest input label.
     """
 
-    first: ArcFst
-    second: ArcFst
+    first: Fst
+    second: Fst
     interval_set: np.ndarray
     interval_begin: np.ndarray
     intervals: np.ndarray
@@ -81,9 +80,7 @@ class LookaheadGraph:
     largest: int
 
     @classmethod
-    def of(
-        cls, first: FstFile, second: ArcFst, disambiguation: Collection[int] = ()
-    ) -> LookaheadGraph:
+    def of(cls, first: Fst, second: Fst, disambiguation: Collection[int] = ()) -> LookaheadGraph:
         """The composition of an `olabel_lookahead` FST with a grammar.
 
         Args:
@@ -92,12 +89,13 @@ class LookaheadGraph:
         Raises:
             OpscopeError: the first has no reachability data.
         """
-        known = first.reachability
-        if known is None:
+        kind, known = first.header.kind, first.header.reachability
+        if known is None or known.of_input:
             raise OpscopeError(
-                f"a {first.kind} FST has no reachability data: an olabel_lookahead FST is wanted"
+                f"a {kind} FST has no reachability data of output labels: an olabel_lookahead FST"
+                " is wanted"
             )
-        left = without_labels(first.fst, disambiguation)
+        left = without_labels(first, disambiguation)
         sets, begin, intervals = distinct_sets(known.begin, known.intervals)
         largest = int(left.arcs["ilabel"].max(initial=0))
         parts = _of_grammar(second)
@@ -124,7 +122,7 @@ class LookaheadGraph:
         """What searches of this graph made and share, by its class."""
         return {}
 
-    def with_grammar(self, second: ArcFst) -> LookaheadGraph:
+    def with_grammar(self, second: Fst) -> LookaheadGraph:
         """The same first FST, composed with another grammar."""
         return replace(self, **_of_grammar(second))
 
@@ -137,9 +135,9 @@ def joined_key(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return high.astype(np.int64) << 32 | low.astype(np.int64)
 
 
-def _of_grammar(fst: ArcFst) -> dict[str, Any]:
+def _of_grammar(fst: Fst) -> dict[str, Any]:
     """The attributes of a `LookaheadGraph` that come from its second FST."""
-    fst = fst.ordered(fst.arcs["ilabel"])
+    fst = without_labels(fst, ()).ordered(fst.arcs["ilabel"])
     labels = np.ascontiguousarray(fst.arcs["ilabel"])
     source = fst.source()
     epsilons = np.bincount(source[labels == 0], minlength=fst.states).astype(np.int32)
@@ -191,10 +189,11 @@ def distinct_sets(
     return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
 
 
-def without_labels(fst: ArcFst, labels: Collection[int]) -> ArcFst:
-    """The same FST, some input labels replaced by epsilon."""
-    if not len(labels):
-        return fst
-    arcs = fst.arcs.copy()
-    arcs["ilabel"][np.isin(arcs["ilabel"], list(labels))] = 0
-    return ArcFst(fst.start, fst.final, fst.begin, arcs)
+def without_labels(fst: Fst, labels: Collection[int]) -> Fst:
+    """The same FST, some input labels replaced by epsilon; without its header, whose tables of
+    symbols would stay in memory as long as the graph."""
+    arcs = fst.arcs
+    if len(labels):
+        arcs = arcs.copy()
+        arcs["ilabel"][np.isin(arcs["ilabel"], list(labels))] = 0
+    return Fst(fst.start, fst.final, fst.begin, arcs)

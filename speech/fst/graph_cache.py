@@ -24,8 +24,9 @@ from ...framework.base.errors import FormatError, SaveError
 from ...framework.base.untrusted.opener import real_path
 from ...framework.base.untrusted.values import json_value
 from ...framework.fusion.library_files import cache_folder
-from .arcs import ARC, ArcFst
-from .byte_file import ByteFile
+from ...kaldi.fst.arcs import ARC
+from ...kaldi.fst.byte_file import ByteFile
+from ...kaldi.fst.fst import Fst
 from .graph import Graph, LookaheadGraph, StaticGraph
 from .words import Words
 
@@ -69,7 +70,8 @@ def keep(key: str, graph: Graph, words: Words | None) -> None:
     if folder is None:
         return
     arrays, told = _packed(graph, words)
-    at, table = 0, {}
+    at = 0
+    table = {}
     for name, array in arrays.items():
         at += -at % _ALIGNMENT
         table[name] = [array.dtype.str if array.dtype != ARC else "arc", array.size, at]
@@ -94,7 +96,7 @@ def _packed(graph: Graph, words: Words | None) -> tuple[dict[str, np.ndarray], d
     numbers: dict[str, int] = {}
     for field in dataclasses.fields(graph):
         value = getattr(graph, field.name)
-        if isinstance(value, ArcFst):
+        if isinstance(value, Fst):
             numbers[f"{field.name}.start"] = value.start
             for part in ("final", "begin", "arcs"):
                 arrays[f"{field.name}.{part}"] = getattr(value, part)
@@ -113,7 +115,9 @@ def _unpacked(file: ByteFile) -> tuple[Graph, Words | None]:
         raise file.error("no graph")
     (size,) = file.unpack("q", "the head of a graph")
     told = json_value(bytes(file.array(np.uint8, size, "the head of a graph")).decode(), file.name)
-    start, arrays, numbers = file.offset, {}, told["numbers"]
+    start = file.offset
+    arrays = {}
+    numbers = told["numbers"]
     for name, (dtype, count, at) in told["arrays"].items():
         file.offset = start + at
         arrays[name] = file.array(ARC if dtype == "arc" else dtype, count, name)
@@ -123,7 +127,7 @@ def _unpacked(file: ByteFile) -> tuple[Graph, Words | None]:
         name = field.name
         if f"{name}.start" in numbers:
             parts = (arrays[f"{name}.{part}"] for part in ("final", "begin", "arcs"))
-            values[name] = ArcFst(numbers[f"{name}.start"], *parts)
+            values[name] = Fst(numbers[f"{name}.start"], *parts)
         elif name in arrays:
             values[name] = arrays[name].reshape(-1, 2) if name == "intervals" else arrays[name]
         else:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import path_text, read_text
 from ...framework.base.untrusted.values import whole_number
+from ...kaldi.fst.byte_file import ByteFile
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst_io import read_whole
 from . import graph_cache
-from .byte_file import ByteFile
 from .graph import Graph, LookaheadGraph, StaticGraph
-from .openfst import FstFile, read_openfst
 from .words import Words
 
 _LABEL_MOST = (1 << 31) - 2
+_MOST_COST = 1e9  # of an arc or an end, but for infinity
 
 
 @dataclass(frozen=True)
@@ -70,38 +74,60 @@ def load_graph(folder: str | os.PathLike[str], *, keep: bool = True) -> Decoding
 _NAMES = ("HCLG.fst", "HCLr.fst", "Gr.fst", "disambig_tid.int", "words.txt")
 
 
-def read_graph_fst(path: str) -> FstFile:
+def read_graph_fst(path: str) -> Fst:
     """The FST of a file, with nothing behind it.
 
     Raises:
-        FormatError: see `read_openfst`.
+        FormatError: see `graph_fst`.
     """
-    file = ByteFile.open(path)
-    found = read_openfst(file)
-    if file.remaining:
-        raise file.error(f"{file.remaining} bytes follow the FST")
+    return graph_fst(ByteFile.open(path))
+
+
+def graph_fst(file: ByteFile) -> Fst:
+    """The FST of a file that holds nothing else; a search may trust its costs.
+
+    Raises:
+        FormatError: see `read_whole`; or there is no start, or a cost beyond 1e9.
+    """
+    begin = file.offset
+    found = read_whole(file)
+    if found.start < 0:
+        raise file.error(f"the start state {found.start} is none of {found.states}", begin)
+    for costs in (found.weight, found.final):
+        if not (np.isposinf(costs) | (np.abs(costs) <= _MOST_COST)).all():
+            raise file.error(
+                f"a weight of the FST is not from {-_MOST_COST:g} to {_MOST_COST:g}", begin
+            )
     return found
 
 
 def _static(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
     path = files["HCLG.fst"]
     found = read_graph_fst(path)
-    return StaticGraph.of(found.fst), found.symbols, path
+    return StaticGraph.of(found), _texts(found), path
 
 
 def _composed(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
     first, second = read_graph_fst(files["HCLr.fst"]), read_graph_fst(files["Gr.fst"])
-    if first.reachability is None:
+    reached = first.header.reachability
+    if reached is None or reached.of_input:
         raise FormatError(
-            f"{files['HCLr.fst']}: a {first.kind} FST; an olabel_lookahead FST is wanted"
+            f"{files['HCLr.fst']}: a {first.header.kind} FST; an olabel_lookahead FST is wanted"
         )
     labels = read_labels(files["disambig_tid.int"])
-    return LookaheadGraph.of(first, second.fst, labels), second.symbols, files["Gr.fst"]
+    return LookaheadGraph.of(first, second, labels), _texts(second), files["Gr.fst"]
+
+
+def _texts(fst: Fst) -> dict[int, str] | None:
+    """The words of output labels, where the file has them."""
+    table = fst.header.output_symbols
+    return None if table is None else table.texts
 
 
 def read_labels(path: str) -> list[int]:
     """The labels of a file with one in each line."""
-    found, at = [], 0
+    found = []
+    at = 0
     for number, line in enumerate(read_text(path, "replace").split("\n"), 1):
         if line.strip():
             what = f"{path}: line {number} (byte {at})"

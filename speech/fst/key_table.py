@@ -35,7 +35,8 @@ class KeyTable:
         found = np.empty(len(keys[0]), np.int64)
         rest: np.ndarray | slice = slice(None)
         place = self._places(*keys)
-        slots, last = self._slots, len(self._slots) - 1
+        slots = self._slots
+        last = len(self._slots) - 1
         while True:
             at = slots[place].astype(np.int64)  # int32 is a slow index
             free = np.flatnonzero(at < 0)
@@ -84,4 +85,5 @@ class KeyTable:
             free = np.flatnonzero(self._slots[place] < 0)
             self._slots[place[free]] = rest[free]
             other = np.flatnonzero(self._slots[place] != rest)
-            rest, place = rest[other], (place[other] + 1) & (slots - 1)
+            rest = rest[other]
+            place = (place[other] + 1) & (slots - 1)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arcs import spread
+from ...kaldi.fst.arcs import spread
+from ...native.constants import PRECISE
 from .graph import LookaheadGraph, joined_key
 from .key_table import KeyTable
-from .sums import PRECISE
 
 _LOW = 0xFFFFFFFF
 _NONE = -1
@@ -35,7 +35,8 @@ class LabelSets:
         most = min(int(self._large.sum()), _BIT_BYTES // self._bytes)
         self._bits = np.zeros(most * self._bytes, np.uint8)  # one set after the other
         self._at = np.full(len(self._large), -1)  # where the bits of each set begin; -1: none
-        self._used, self._most = 0, most
+        self._used = 0
+        self._most = most
 
     def have_bits(self, sets: np.ndarray) -> np.ndarray:
         """Which of some sets have bits from now on."""
@@ -126,7 +127,7 @@ class LookAhead:
                 self._costs = np.concatenate([self._costs, np.empty(more, np.float32)])
                 self._only = np.concatenate([self._only, np.empty(more, np.int64)])
             keys = known.keys[0][before : known.count]
-            order = np.argsort(keys)  # neighbours are searched for in the same arcs
+            order = np.argsort(keys)  # neighbors are searched for in the same arcs
             keys = keys[order]
             cost, only = self._search(keys & _LOW, keys >> 32)
             self._costs[before + order], self._only[before + order] = cost, only

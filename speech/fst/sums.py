@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from .arcs import ArcFst
+from ...kaldi.fst.fst import Fst
 
-PRECISE = 1e-9
-"""A run whose part of the sum up to its end is smaller is added up arc by arc."""
 _FEW = 64  # arcs up to which states are summed up side by side
 
 
-def running_sums(fst: ArcFst) -> np.ndarray:
+def running_sums(fst: Fst) -> np.ndarray:
     """The sum of exp(-cost) of each state's arcs, up to each one: float64, [arcs]."""
     with np.errstate(over="ignore"):
         sums = np.exp(-fst.arcs["weight"].astype(np.float64))
-        begin, counts = fst.begin[:-1], np.diff(fst.begin)
+        begin = fst.begin[:-1]
+        counts = np.diff(fst.begin)
         few = begin[(counts > 1) & (counts <= _FEW)]
         sizes = counts[(counts > 1) & (counts <= _FEW)]
         for step in range(1, _FEW):

@@ -78,7 +78,9 @@ class Words:
 
     @cached_property
     def _labels(self) -> dict[bytes, int]:
-        data, found, begin = bytes(self.text), {}, 0
+        data = bytes(self.text)
+        found = {}
+        begin = 0
         for label, end in enumerate(self.ends.tolist()):
             found.setdefault(data[begin:end], label)
             begin = end

@@ -1,4 +1,4 @@
 """iVectors: the Gaussians, the extractor, its estimate while frames come, weights of silence.
 
-Gives `OnlineIvector` and `IvectorModel` to recognise and programs. May import audio and features.
+Gives `OnlineIvector` and `IvectorModel` to recognize and programs. May import audio and features.
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...nnet3.files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader, Writer
 from .extractor import IvectorExtractor
 from .packed import dim_of, read_packed, unpacked, write_packed
 
@@ -60,7 +60,8 @@ class IvectorStats:
         known, which = np.unique(gaussians[frames, columns], return_inverse=True)
         by_gaussian = np.zeros((len(known), len(features)))
         np.add.at(by_gaussian, (which, frames), weights[frames, columns])
-        sums, totals = by_gaussian @ features.astype(np.float64), by_gaussian.sum(axis=1)
+        sums = by_gaussian @ features.astype(np.float64)
+        totals = by_gaussian.sum(axis=1)
         for gaussian, part, total in zip(known.tolist(), sums, totals.tolist(), strict=True):
             self.linear += part @ extractor.linear(gaussian)
             self.quadratic += total * extractor.quadratic(gaussian)
@@ -134,7 +135,8 @@ class IvectorStats:
         start = reader.offset
         reader.expect_token("<OnlineIvectorEstimationStats>")
         reader.expect_token("<PriorOffset>")
-        offset, most = reader.read_double(), 0.0
+        offset = reader.read_double()
+        most = 0.0
         if reader.expect_token("<MaxCount>", "<NumFrames>") == "<MaxCount>":
             most = reader.read_double()
             reader.expect_token("<NumFrames>")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...nnet3.files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 from .packed import dim_of, packed, read_packed, unpacked
 
 _MOST_DIM = 2000  # of iVectors: a matrix of so many rows and columns is made
@@ -49,7 +49,8 @@ class IvectorExtractor:
         count = reader.read_int32()
         if count < 1 or count != len(weights):
             raise reader.error(f"{count} projections for {len(weights)} weights", place)
-        projections, shape = [], None
+        projections = []
+        shape = None
         for _ in range(count):
             place = reader.offset
             matrix = reader.read_matrix(np.float64)

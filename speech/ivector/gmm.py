@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...nnet3.files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,11 +12,12 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...framework.base.option_fields import option
 from ...framework.base.untrusted.opener import path_text
-from ...nnet3.files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader
 from ...nnet3.language.nodes import warn
 from ..features.cmvn import OnlineCmvnOptions, checked_stats
-from ..features.options import config_lines, option, read_config
+from ..features.options import config_lines, read_config
 from ..features.transforms import SpliceOptions
 from .extractor import IvectorExtractor
 from .gmm import DiagGmm

@@ -12,7 +12,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.fusion.small_products import on_one_blas_thread
-from ...nnet3.files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader, Writer
 from ..features.cmvn import OnlineCmvn, OnlineCmvnState
 from ..features.rows import Rows
 from ..features.transforms import transform
@@ -245,7 +245,7 @@ class OnlineIvector:
 
     def _plain_frames(self, frames: np.ndarray) -> np.ndarray:
         """Spliced and transformed frames."""
-        around = self.model.splice.neighbours(frames, len(self._features))
+        around = self.model.splice.neighbors(frames, len(self._features))
         spliced = self._features.all[around].reshape(len(frames), -1)
         return transform(spliced, self.model.transform)
 
@@ -254,7 +254,7 @@ class OnlineIvector:
         new = np.array([frame for frame in frames.tolist() if frame not in self._normalized])
         made = np.empty((0, len(self.model.transform)), np.float32)
         if len(new):
-            around = self.model.splice.neighbours(new, len(self._features))
+            around = self.model.splice.neighbors(new, len(self._features))
             spliced = self._cmvn.normalized(around.ravel()).reshape(len(new), -1)
             made = transform(spliced, self.model.transform)
         if not self._weighted:  # no frame comes again
@@ -284,7 +284,8 @@ class OnlineIvector:
     def adaptation_state(self) -> AdaptationState:
         """What is known after this utterance, for the speaker's next one."""
         most, scale = self.model.options.max_remembered_frames, self.model.options.posterior_scale
-        cmvn, stats = self._cmvn.next_state(), self.stats.copy()
+        cmvn = self._cmvn.next_state()
+        stats = self.stats.copy()
         known = cmvn.speaker_stats
         if known is not None and known[0, -1] > most:
             cmvn.speaker_stats = known * (most / known[0, -1])

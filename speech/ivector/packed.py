@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...nnet3.files.kaldi_io import Reader, Writer
-from ...nnet3.files.matrix_io import format_numbers, parse_numbers
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.matrix_io import format_numbers, parse_numbers
 
 _FLOATS = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
 

@@ -76,7 +76,8 @@ class SilenceWeights:
             raise OpscopeError(
                 f"a traceback with transition-ids that are not among {len(self._silent) - 1}"
             )
-        old, end = self._path, begin + len(ids)
+        old = self._path
+        end = begin + len(ids)
         if not 0 <= begin <= len(old) or end < len(old):
             raise OpscopeError(f"a traceback of frames {begin} to {end} after {len(old)} frames")
         self._path = np.concatenate((old[:begin], ids))

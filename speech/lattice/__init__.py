@@ -1,8 +1,7 @@
-"""Lattices of words: determinised, aligned to words and phones, with confidences and n-best lists.
+"""Lattices of words: aligned to words and phones, with confidences and n-best lists.
 
-Gives `determinised`, `word_aligned`, `lexicon_aligned`, `minimum_bayes_risk` and `n_best` to
-recognise and programs. May import fst and search of this floor, framework, nnet3's files and
-lattices.
+Gives `word_aligned`, `lexicon_aligned`, `minimum_bayes_risk` and `n_best` to recognize and
+programs. May import search of this floor, framework and kaldi.
 
 Source: Kaldi's `lat/`.
 """

@@ -2,7 +2,7 @@
 
 A chunk of the search's lattice begins with the part of the lattice so far that may still change:
 the states from which arcs to the newest tokens leave, and all that lies behind them. It is
-determinised, and takes their place. Two sorts of labels hold both together, besides words: that of
+determinized, and takes their place. Two sorts of labels hold both together, besides words: that of
 a state marks where a chunk is entered, that of a token where it is left.
 
 Source: `LatticeIncrementalDeterminizer` in Kaldi's `decoder/lattice-incremental-decoder.cc`.
@@ -15,9 +15,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...nnet3.lattices.lattice import Arc, CompactLattice, Weight, single, top_sorted
-from ...nnet3.lattices.operations import connected
-from .plain import PlainArc, PlainLattice, sorted_states
+from ...kaldi.lattices.lattice import Arc, CompactLattice, Weight, single, top_sorted
+from ...kaldi.lattices.operations import connected
+from ...kaldi.lattices.plain import PlainArc, PlainLattice, sorted_states
 
 STATE_LABEL = 100_000_000
 TOKEN_LABEL = 200_000_000
@@ -46,7 +46,10 @@ class Chunk:
         for number in weight.ids[:-1]:
             between = self.add_state()
             self.arcs[source].append((label, between, (number,), cost, graph))
-            source, label, cost, graph = between, 0, 0.0, 0.0
+            source = between
+            label = 0
+            cost = 0.0
+            graph = 0.0
         self.arcs[source].append((label, target, weight.ids[-1:], cost, graph))
 
     def sorted(self) -> PlainLattice:
@@ -79,11 +82,11 @@ class AppendedLattice:
     """The lattice so far.
 
     Args:
-        determinise: makes a sorted, deterministic lattice of a chunk.
+        determinize: makes a sorted, deterministic lattice of a chunk.
     """
 
-    def __init__(self, determinise: Callable[[PlainLattice], CompactLattice]) -> None:
-        self._determinise = determinise
+    def __init__(self, determinize: Callable[[PlainLattice], CompactLattice]) -> None:
+        self._determinize = determinize
         self.clear()
 
     def clear(self) -> None:
@@ -133,14 +136,14 @@ class AppendedLattice:
         return chunk, tokens
 
     def accept(self, chunk: Chunk, end_costs: dict[int, float]) -> None:
-        """Determinise a chunk and append it.
+        """Determinize a chunk and append it.
 
         Args:
             chunk: from `begin_chunk`, or one with the search's links only if it is the first.
             end_costs: of the final states behind labels of tokens: they guide pruning, and are
                 taken off again.
         """
-        found = top_sorted(self._determinise(chunk.sorted()))
+        found = top_sorted(self._determinize(chunk.sorted()))
         if not found.states:
             self.clear()
             return
@@ -175,7 +178,8 @@ class AppendedLattice:
             kept = number.setdefault(target, state)
             more = weight._replace(graph=single(weight.graph - self._forward[state]))
             self._forward[state] = math.inf
-            before, self._before[state] = self._before[state], []
+            before = self._before[state]
+            self._before[state] = []
             for source, place in before:
                 # Arcs between states that may change are gone, or others by now.
                 group = lattice.arcs[source] if source not in self._open else []
@@ -240,7 +244,8 @@ class AppendedLattice:
         for source, token, weight in self._exits:
             cost = 0.0 if costs is None else costs.get(token, math.inf)
             if cost < math.inf:
-                made, known = weight.times(Weight(cost)), final[source]
+                made = weight.times(Weight(cost))
+                known = final[source]
                 final[source] = made if known is None else known.plus(made)
         arcs = [list(group) for group in self._lattice.arcs]
         return connected(CompactLattice(self._lattice.start, arcs, final))

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...framework.base.untrusted.limits import check_limit
-from ...nnet3.lattices.lattice import CompactLattice, renumbered, single, topological_order
-from ...nnet3.lattices.operations import best_path, connected, state_times, with_one_end
-from .unfold import check_lattice
+from ...kaldi.lattices.lattice import CompactLattice, renumbered, single, topological_order
+from ...kaldi.lattices.operations import best_path, connected, state_times, with_one_end
+from ...kaldi.lattices.unfold import check_lattice
 
 _DELTA = single(1e-5)  # keeps words from vanishing behind empty ones of the same cost
 _MOST_ROUNDS = 100
@@ -185,7 +185,8 @@ def _behind(before: list[float], word: int, places: list[int]) -> tuple[list[flo
     """
     skip = 1.0 + _DELTA if word else 0.0
     found = before[0] + skip
-    made, ways = [found], bytearray(len(places))
+    made = [found]
+    ways = bytearray(len(places))
     matched = before[0]
     for q, place in enumerate(places, 1):
         match = matched if word == place else matched + 1.0
@@ -235,7 +236,8 @@ def _log_sum(values: list[float]) -> float:
     """The logarithm of a sum of exponentials, one added after the other as Kaldi does it."""
     total = -math.inf
     for value in values:
-        low, total = min(total, value), max(total, value)
+        low = min(total, value)
+        total = max(total, value)
         if low - total >= _LEAST_DIFFERENCE:
             total += math.log1p(math.exp(low - total))
     return total

@@ -7,8 +7,8 @@ import itertools
 import math
 
 from ...framework.base.errors import OpscopeError
-from ...nnet3.lattices.lattice import Arc, CompactLattice, top_sorted
-from .unfold import check_lattice
+from ...kaldi.lattices.lattice import Arc, CompactLattice, top_sorted
+from ...kaldi.lattices.unfold import check_lattice
 
 
 def n_best(lattice: CompactLattice, count: int) -> list[CompactLattice]:

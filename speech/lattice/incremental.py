@@ -1,7 +1,7 @@
-"""The lattice of a search that goes on, determinised in chunks of frames on the way.
+"""The lattice of a search that goes on, determinized in chunks of frames on the way.
 
-Vosk's recogniser works so. It spreads the work, and its result is not quite that of a lattice that
-is determinised at once: what was pruned by a chunk's end and what was not stays so.
+Vosk's recognizer works so. It spreads the work, and its result is not quite that of a lattice that
+is determinized at once: what was pruned by a chunk's end and what was not stays so.
 
 Source: `LatticeIncrementalDecoderTpl` in Kaldi's `decoder/lattice-incremental-decoder.cc`.
 """
@@ -15,28 +15,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
-from ...nnet3.lattices.lattice import CompactLattice
+from ...framework.base.option_fields import option
+from ...kaldi.lattices.determinize import DeterminiseOptions
+from ...kaldi.lattices.lattice import CompactLattice
+from ...kaldi.lattices.phone_determinize import determinized
+from ...kaldi.lattices.plain import PlainLattice
 from ..search.decoder import Decoder
 from ..search.frames import Frame
 from .appended import TOKEN_LABEL, AppendedLattice, Chunk
-from .determinise import DeterminiseOptions
-from .phone_determinise import determinised
-from .plain import PlainLattice
 
 
 @dataclass(frozen=True)
 class ChunkOptions:
-    """When a chunk is determinised, with Kaldi's names and defaults.
+    """When a chunk is determinized, with Kaldi's names and defaults.
 
-    Attributes:
-        determinize_max_delay: frames that may wait.
-        determinize_min_chunk_size: frames of a chunk, at least.
-        determinize_max_active: a chunk ends at a frame with no more tokens than these.
+    Raises:
+        OpscopeError: values that do not go together.
     """
 
-    determinize_max_delay: int = 60
-    determinize_min_chunk_size: int = 20
-    determinize_max_active: int = 200
+    determinize_max_delay: int = option(60, "Frames that may wait to be determinized")
+    determinize_min_chunk_size: int = option(20, "Least frames of a chunk")
+    determinize_max_active: int = option(
+        200, "A chunk ends at a frame with no more tokens than these"
+    )
 
     def __post_init__(self) -> None:
         least = self.determinize_min_chunk_size
@@ -50,11 +51,11 @@ class ChunkOptions:
 
 
 class IncrementalLattice:
-    """The lattice of a decoder's utterance, so far as it is determinised.
+    """The lattice of a decoder's utterance, so far as it is determinized.
 
     Args:
         decoder: `update` is to be called after each block that it was given.
-        starts: from `phone_starts`. options: of determinisation. chunks: when.
+        starts: from `phone_starts`. options: of determinization. chunks: when.
         warn: told when a limit left less of a chunk than was asked for.
     """
 
@@ -68,7 +69,7 @@ class IncrementalLattice:
     ) -> None:
         self._decoder, self._starts, self._options = decoder, starts, options
         self._chunks, self._warn = chunks, warn
-        self._appended = AppendedLattice(self._determinised)
+        self._appended = AppendedLattice(self._determinized)
         self.reset()
 
     def reset(self) -> None:
@@ -76,10 +77,10 @@ class IncrementalLattice:
         self._appended.clear()
         self.frames = 0
         self._labels: dict[int, int] = {}  # of the tokens of the newest frame, by their names
-        self._labelled = 0
+        self._labeled = 0
 
     def update(self) -> None:
-        """Determinise a chunk if enough frames wait for it, up to that with the fewest tokens."""
+        """Determinize a chunk if enough frames wait for it, up to that with the fewest tokens."""
         decoded, chunks = self._decoder.frames_decoded, self._chunks
         if decoded - self.frames < chunks.determinize_max_delay:
             return
@@ -92,11 +93,11 @@ class IncrementalLattice:
             self._append(first + last)
 
     def partial(self) -> CompactLattice | None:
-        """The lattice of the frames that were determinised; None: there are none yet."""
+        """The lattice of the frames that were determinized; None: there are none yet."""
         return self._appended.ended(None) if self.frames else None
 
     def finished(self) -> CompactLattice | None:
-        """The lattice of the utterance, whose decoder is finalised; None: no path was left."""
+        """The lattice of the utterance, whose decoder is finalized; None: no path was left."""
         decoded = self._decoder.frames_decoded
         if not decoded:
             return None
@@ -142,7 +143,8 @@ class IncrementalLattice:
             states[-1], frames[-1].names.tolist(), end_costs.tolist(), strict=True
         ):
             if cost < math.inf:
-                end, label = chunk.add_state(), labels[name]
+                end = chunk.add_state()
+                label = labels[name]
                 chunk.arcs[state].append((label, end, (), 0.0, 0.0))
                 chunk.final[end] = costs[label] = cost
         self._appended.accept(chunk, costs)
@@ -150,20 +152,20 @@ class IncrementalLattice:
 
     def _guides(self, last: int) -> np.ndarray:
         """Costs of ending that guide pruning: those of ending, or what the best paths imply."""
-        if self._decoder.finalised:
+        if self._decoder.finalized:
             return self._decoder.end_costs()
         tokens = self._decoder.frames[last].tokens
         return tokens["extra"] - tokens["cost"]
 
     def _new_labels(self, frame: Frame, costs: np.ndarray) -> dict[int, int]:
         names = frame.names[np.isfinite(costs)].tolist()
-        first = TOKEN_LABEL + self._labelled
-        self._labelled += len(names)
+        first = TOKEN_LABEL + self._labeled
+        self._labeled += len(names)
         return dict(zip(names, range(first, first + len(names)), strict=True))
 
-    def _determinised(self, chunk: PlainLattice) -> CompactLattice:
+    def _determinized(self, chunk: PlainLattice) -> CompactLattice:
         beam = self._decoder.options.lattice_beam
-        return determinised(chunk, beam, self._starts, self._options, self._warn).lattice
+        return determinized(chunk, beam, self._starts, self._options, self._warn).lattice
 
 
 def _states(chunk: Chunk, frame: Frame, known: dict[int, int | None]) -> list[int]:

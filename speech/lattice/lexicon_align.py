@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...framework.base.errors import OpscopeError, ShapeError
-from ...nnet3.lattices.lattice import ONE, CompactLattice, Weight
-from ...nnet3.lattices.operations import with_one_end
-from ...nnet3.lattices.phone_align import PhoneAlignOptions, phone_aligned
-from ...nnet3.lattices.transition_ids import TransitionIds
+from ...kaldi.lattices.lattice import ONE, CompactLattice, Weight
+from ...kaldi.lattices.operations import with_one_end
+from ...kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from ...kaldi.lattices.transition_ids import TransitionIds
+from ...kaldi.lattices.unfold import PARTIAL, SILENCE, Unfolding, check_lattice
 from .align_lexicon import AlignLexicon
-from .unfold import PARTIAL, SILENCE, Unfolding, check_lattice
 
 _OLD, _LAST_NEW, _ALL_NEW = 0, 1, 2
 _ROOM = 1000  # states that small lattices may have beyond max_expand
@@ -94,10 +94,12 @@ class _Aligner:
         options: LexiconAlignOptions,
         warn: Callable[[str], None],
     ) -> None:
-        self._lattice, self._phone, self._lexicon = lattice, transitions.phone, lexicon
+        self._lattice = lattice
+        self._phone = transitions.phone
+        self._lexicon = lexicon
         self._options = options
         most = int(_ROOM + options.max_expand * lattice.states) if options.max_expand else None
-        self.out: Unfolding[_Pending] = Unfolding(warn, most)
+        self.out: Unfolding[_Pending] = Unfolding("word", warn, most)
         self._ends: list[tuple[int, _Pending]] = []
 
     def run(self) -> CompactLattice:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, ShapeError
-from ...nnet3.files.phone_segments import PhoneSplitter
-from ...nnet3.lattices.lattice import Arc, CompactLattice
+from ...kaldi.files.phone_segments import PhoneSplitter
+from ...kaldi.lattices.lattice import Arc, CompactLattice
+from ...kaldi.lattices.unfold import check_lattice
 from .bayes_risk import TimedWord
-from .unfold import check_lattice
 
 
 class TimedPhone(NamedTuple):
@@ -62,7 +62,8 @@ def timed_words(
         end = time + len(weight.ids)
         if label or keep_silence:
             words.append(TimedWord(label, time, end, confidence))
-        time, cost = end, cost + weight.cost
+        time = end
+        cost = cost + weight.cost
     ends = lattice.final[arcs[-1].target if arcs else lattice.start]
     return words, cost + (ends.cost if ends is not None else 0.0)
 

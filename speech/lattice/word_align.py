@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...nnet3.lattices.lattice import ONE, CompactLattice, Weight
-from ...nnet3.lattices.operations import with_one_end
-from ...nnet3.lattices.transition_ids import TransitionIds
-from .unfold import PARTIAL, SILENCE, Unfolding, check_lattice
+from ...kaldi.lattices.lattice import ONE, CompactLattice, Weight
+from ...kaldi.lattices.operations import with_one_end
+from ...kaldi.lattices.transition_ids import TransitionIds
+from ...kaldi.lattices.unfold import PARTIAL, SILENCE, Unfolding, check_lattice
 from .word_boundary import WordBoundaries
 
 
@@ -59,10 +59,11 @@ class _Aligner:
         warn: Callable[[str], None],
         unfinished: bool,
     ) -> None:
-        self._lattice, self._known = with_one_end(lattice), transitions
+        self._lattice = with_one_end(lattice)
+        self._known = transitions
         self._unfinished = unfinished
         self._boundaries = boundaries
-        self._out: Unfolding[_Pending] = Unfolding(warn)
+        self._out: Unfolding[_Pending] = Unfolding("word", warn)
 
     def run(self) -> tuple[CompactLattice, bool]:
         self._out.follow(_Pending(self._lattice.start), self._step)
@@ -149,7 +150,8 @@ class _Aligner:
             if not whole or not self._ends(ids):
                 self._tell("the last word of the lattice is cut off")
                 if self._unfinished:
-                    label, rest = PARTIAL, ()
+                    label = PARTIAL
+                    rest = ()
         elif first == "nonword":
             label = SILENCE
             if not self._ends(ids):

@@ -11,24 +11,22 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
-from ...nnet3.files.kaldi_io import Reader
-from ...nnet3.files.transition_model import TransitionModel
-from ...nnet3.fst.fst import Fst
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.byte_file import ByteFile
+from ...kaldi.fst.fst import Fst
+from ...kaldi.lattices.phone_determinize import phone_starts
+from ...kaldi.lattices.transition_ids import TransitionIds
+from ...kaldi.tables.streams import Files, is_regular, open_reader
+from ...kaldi.tables.tables import RandomAccessTable, read_table
 from ...nnet3.inference.pieces import Utterance
-from ...nnet3.lattices.transition_ids import TransitionIds
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.programs.compute import Utterances
-from ...nnet3.tables.streams import Files, is_regular, open_reader
-from ...nnet3.tables.tables import RandomAccessTable, read_table
 from ..fst import graph_cache
-from ..fst.arcs import ArcFst
-from ..fst.byte_file import ByteFile
 from ..fst.graph import StaticGraph
-from ..fst.openfst import read_openfst
+from ..fst.graph_folder import graph_fst
 from ..fst.words import Words
-from ..lattice.phone_determinise import phone_starts
 
-_KINDS = ("vector", "const")
 _Graph = TypeVar("_Graph")
 
 
@@ -90,7 +88,7 @@ class AcousticModel:
 
 
 def read_graph(name: str) -> StaticGraph:
-    """A decoding graph, `HCLG.fst`: a vector or const FST of OpenFst; the name may be a command.
+    """A decoding graph, `HCLG.fst`: an FST of any type that is read; the name may be a command.
 
     What a plain file is read to is kept in the cache folder (`OPSCOPE_CACHE`).
 
@@ -101,13 +99,7 @@ def read_graph(name: str) -> StaticGraph:
     known = graph_cache.load(key) if key else None
     if known is not None and isinstance(known[0], StaticGraph):
         return known[0]
-    file = ByteFile.open(name) if key else _streamed(name)
-    found = read_openfst(file)
-    if found.kind not in _KINDS:
-        raise FormatError(f"{name}: an FST of type {found.kind}: {' or '.join(_KINDS)} is wanted")
-    if file.remaining:
-        raise file.error(f"{file.remaining} bytes follow the FST")
-    graph = StaticGraph.of(found.fst)
+    graph = StaticGraph.of(graph_fst(ByteFile.open(name) if key else _streamed(name)))
     if key:
         graph_cache.keep(key, graph, None)
     return graph
@@ -118,7 +110,7 @@ def _streamed(name: str) -> ByteFile:
     return ByteFile(reader.data[reader.offset :], name)
 
 
-def checked_fst(fst: ArcFst, name: str) -> ArcFst:
+def checked_fst(fst: Fst, name: str) -> Fst:
     """An FST of a table, which may be empty.
 
     Raises:

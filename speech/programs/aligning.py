@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError, RunError
-from ...nnet3.files.kaldi_io import Reader
-from ...nnet3.files.transition_model import TransitionModel
-from ...nnet3.fst.fst import Fst
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.arcs import ARC
+from ...kaldi.fst.fst import Fst
+from ...kaldi.tables.tables import TableWriter
 from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.compute import CHUNKS, IVECTORS, Utterances, chunked, tell_chunk
-from ...nnet3.tables.tables import TableWriter
-from ..fst.arcs import ARC, ArcFst
+from ...nnet3.programs.compute import IVECTORS, Utterances, chunk_options, chunked, tell_chunk
 from ..fst.graph import StaticGraph
 from ..search.decoder import BestPath, Decoder
-from ..search.options import SearchOptions
+from ..search.options import DECODING_SCALE, SearchOptions
 from .acoustic_model import AcousticModel, with_graphs
 
-_SCALE = 0.1  # Kaldi's acoustic scale where it aligns
 _MIN_ACTIVE = 20  # of Kaldi's FasterDecoder
 _LEAST = 1e-10  # probability of leaving a state, where loops leave nothing
 
@@ -46,7 +44,7 @@ _LEAST = 1e-10  # probability of leaving a state, where loops leave nothing
         "<alignments-wspecifier>",
         "[<scores-wspecifier>]",
     ),
-    *(replace(each, default=_SCALE) if each.name == "acoustic-scale" else each for each in CHUNKS),
+    *chunk_options(DECODING_SCALE),
     Option("beam", 200.0, "Decoding beam used in alignment"),
     Option("retry-beam", 0.0, "Decoding beam of a second try; 0: there is none"),
     Option("careful", False, "Detect alignments that fail: the graph may begin again at its end"),
@@ -81,14 +79,14 @@ def nnet3_align_compiled(
         computer = ChunkComputer(network, chunked(options), *how)
     tell_chunk(options, computer)
     inputs = Utterances(options, features)
-    waiting: list[ArcFst] = []
+    waiting: list[Fst] = []
     with contextlib.ExitStack() as stack:
         made = _Outputs(options, stack, alignments, scores)
         aligning = _Aligning(options, acoustic, made)
 
-        def not_empty(key: str, fst: Fst) -> ArcFst | None:
+        def not_empty(key: str, fst: Fst) -> Fst | None:
             if 0 <= fst.start < fst.states:
-                return ArcFst.of(fst)
+                return fst
             inputs.fail(f"Empty decoding graph for {key}")
             return None
 
@@ -134,24 +132,24 @@ def transition_costs(
     return -np.where(known.is_loop, loop * logs, loop * leaves + other * (logs - leaves))
 
 
-def with_costs(fst: ArcFst, costs: np.ndarray, what: str) -> ArcFst:
+def with_costs(fst: Fst, costs: np.ndarray, what: str) -> Fst:
     """A graph with the costs of transition-ids added.
 
     Raises:
         FormatError: an input label is no transition-id.
     """
-    arcs = fst.arcs.copy()
-    wrong = np.flatnonzero((arcs["ilabel"] < 0) | (arcs["ilabel"] >= len(costs)))
+    labels = fst.ilabel
+    wrong = np.flatnonzero((labels < 0) | (labels >= len(costs)))
     if len(wrong):
         raise FormatError(
-            f"{what}: invalid symbol {arcs['ilabel'][wrong[0]]} on graph input side: the model has"
+            f"{what}: invalid symbol {labels[wrong[0]]} on graph input side: the model has"
             f" transition-ids up to {len(costs) - 1}"
         )
-    arcs["weight"] += np.where(arcs["ilabel"] > 0, costs[arcs["ilabel"]], np.float32(0))
-    return ArcFst(fst.start, fst.final, fst.begin, arcs)
+    added = np.where(labels > 0, costs[labels], np.float32(0))
+    return fst.with_columns(weight=fst.weight + added)
 
 
-def looped(fst: ArcFst) -> ArcFst:
+def looped(fst: Fst) -> Fst:
     """A graph that may go through another time behind its end, and never end there.
 
     What fits better with more of the text than there is does not reach a final state.
@@ -170,7 +168,7 @@ def looped(fst: ArcFst) -> ArcFst:
     begin = np.searchsorted(source[order], np.arange(2 * states + 2)).astype(np.int64)
     final = np.full(2 * states + 1, np.inf, np.float32)
     final[-1] = 0
-    return ArcFst(fst.start, final, begin, arcs[order])
+    return Fst(fst.start, final, begin, arcs[order])
 
 
 class _Outputs:
@@ -207,7 +205,7 @@ class _Aligning:
         self._done = self._failed = self._retried = self._frames = 0
         self._likelihood = 0.0
 
-    def utterance(self, key: str, fst: ArcFst, loglikes: np.ndarray) -> None:
+    def utterance(self, key: str, fst: Fst, loglikes: np.ndarray) -> None:
         """Align an utterance, of which the network gave scaled log-likelihoods."""
         options, warn = self._options, self._program.warn
         graph = StaticGraph.of(fst)

@@ -8,39 +8,30 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Iterator
-from dataclasses import replace
 from types import SimpleNamespace
 
 import click
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...nnet3.fst.fst import Fst
+from ...kaldi.fst.fst import Fst
+from ...kaldi.lattices.lattice import CompactLattice
+from ...kaldi.lattices.plain import from_raw, to_lattice
+from ...kaldi.lattices.raw_lattice import RawLattice
+from ...kaldi.tables.specifiers import is_specifier
+from ...kaldi.tables.tables import TableWriter
 from ...nnet3.inference.chunks import ChunkComputer
-from ...nnet3.lattices.lattice import CompactLattice
 from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, program
-from ...nnet3.programs.compute import CHUNKS, IVECTORS, Utterances, chunked, tell_chunk
-from ...nnet3.tables.specifiers import is_specifier
-from ...nnet3.tables.tables import TableWriter
-from ..fst.arcs import ArcFst
+from ...nnet3.programs.compute import IVECTORS, Utterances, chunk_options, chunked, tell_chunk
 from ..fst.graph import StaticGraph
-from ..lattice.plain import from_raw, to_lattice
 from ..search.decoder import BestPath, Decoder
-from ..search.raw_lattice import RawLattice, raw_lattice
+from ..search.options import DECODING_SCALE
+from ..search.raw_lattice import raw_lattice
 from .acoustic_model import AcousticModel, SpokenWords, checked_fst, read_graph, with_graphs
-from .decoder_options import DECODER, SYMBOLS, determinise_options, search_options
-from .whole_lattices import determinised_lattice
-
-_SCALE = 0.1  # Kaldi's acoustic scale where it decodes
-
-
-def _chunk_options() -> Iterator[Option]:
-    for option in CHUNKS:
-        scale = option.name == "acoustic-scale"
-        yield replace(option, default=_SCALE) if scale else option
+from .decoder_options import DECODER, SYMBOLS, determinize_options, search_options
+from .whole_lattices import determinized_lattice
 
 
 @program(
@@ -54,7 +45,7 @@ def _chunk_options() -> Iterator[Option]:
         "[<words-wspecifier>]",
         "[<alignments-wspecifier>]",
     ),
-    *_chunk_options(),
+    *chunk_options(DECODING_SCALE),
     *DECODER,
     *IVECTORS,
     SYMBOLS,
@@ -94,7 +85,7 @@ def nnet3_latgen_faster(
             waiting: list[StaticGraph] = []
 
             def static(key: str, fst: Fst) -> StaticGraph:
-                return StaticGraph.of(checked_fst(ArcFst.of(fst), f"{graphs}: {key}"))
+                return StaticGraph.of(checked_fst(fst, f"{graphs}: {key}"))
 
             absent = "Not decoding utterance {} because no features available."
             found = with_graphs(inputs, graphs, features, absent, static, waiting)
@@ -138,7 +129,8 @@ class _Decoding:
     ) -> None:
         self._options, self._model, self._spoken, self._made = options, model, spoken, made
         self._program = options.program
-        self._search, self._passes = search_options(options), determinise_options(options)
+        self._search = search_options(options)
+        self._passes = determinize_options(options)
         self._done = self._failed = self._frames = 0
         self._likelihood = 0.0
 
@@ -153,7 +145,7 @@ class _Decoding:
         try:
             with errors_tell(key):
                 decoder.accept(loglikes)
-                decoder.finalise()
+                decoder.finalize()
                 best = decoder.best_path()
                 raw = raw_lattice(decoder)
         except RunError as error:
@@ -181,7 +173,7 @@ class _Decoding:
         if not self._options.determinize_lattice:
             return to_lattice(from_raw(raw))
         beam, starts = self._search.lattice_beam, self._model.starts
-        found, complete = determinised_lattice(raw, beam, starts, self._passes, self._program.warn)
+        found, complete = determinized_lattice(raw, beam, starts, self._passes, self._program.warn)
         if not complete:
             self._program.warn(
                 f"Determinization finished earlier than the beam for utterance {key}"
@@ -189,7 +181,8 @@ class _Decoding:
         return found
 
     def _count(self, key: str, best: BestPath) -> None:
-        frames, program = len(best.transition_ids), self._program
+        frames = len(best.transition_ids)
+        program = self._program
         likelihood = -(best.graph_cost + best.acoustic_cost)
         program.log(
             f"Log-like per frame for utterance {key} is {likelihood / frames:g} over {frames}"

@@ -14,20 +14,14 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...nnet3.files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.tables.kinds import Kind
+from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.programs.base.options import SRAND, shown
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.tables.kinds import Kind
-from ...nnet3.tables.tables import TableWriter, read_table
+from ...nnet3.programs.base.program import Option, from_values, options_of, program
 from ..audio.wav import WAVE, Audio
 from ..features.computers import Fbank, Features, MelFeatures, Mfcc, Spectrogram
-from ..features.options import (
-    FbankOptions,
-    MfccOptions,
-    SpectrogramOptions,
-    from_values,
-    options_of,
-)
+from ..features.options import FbankOptions, MfccOptions, SpectrogramOptions
 
 _WARPED = (
     Option("vtln-warp", 1.0, "Taken for compatibility; nothing is warped, other values fail"),

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import click
 import numpy as np
 
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ...nnet3.programs.base.options import UNUSED, errors_tell
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
-from ..features.options import from_values, options_of
+from ...nnet3.programs.base.program import Option, from_values, options_of, program
 from ..ivector.model import IvectorFiles, IvectorModel, IvectorOptions
 from ..ivector.online import AdaptationState, OnlineIvector
 
@@ -57,7 +56,8 @@ class _Extraction:
         self._features = RandomAccessTable(source, "matrix")
         weights = options.frame_weights_rspecifier
         self._weights = RandomAccessTable(weights, "vector") if weights else None
-        self._failed, self._warned = 0, False
+        self._failed = 0
+        self._warned = False
         self._frames = 0
         self._improvement = self._length = self._last_length = 0.0
 

@@ -12,35 +12,35 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, RunError
+from ...kaldi.lattices.lattice import CompactLattice
+from ...kaldi.lattices.operations import best_path
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ...nnet3 import LoopedComputer, LoopedOptions
-from ...nnet3.lattices.lattice import CompactLattice
-from ...nnet3.lattices.operations import best_path
 from ...nnet3.programs.base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
+from ...nnet3.programs.base.program import Option, from_values, options_of, program
 from ..audio.wav import WAVE, Audio
 from ..fst.graph import StaticGraph
 from ..ivector.online import OnlineIvector
 from ..ivector.silence import SilenceWeights
-from ..recognise.endpoint import endpoint
-from ..recognise.traced_silence import TracedSilence
+from ..recognize.endpoint import ENDPOINT, endpoint
+from ..recognize.traced_silence import TracedSilence
 from ..search.decoder import Decoder
+from ..search.options import DECODING_SCALE
 from ..search.raw_lattice import raw_lattice
 from .acoustic_model import AcousticModel, SpokenWords, read_graph
 from .decoder_options import (
     DECODER,
-    ENDPOINT,
     SYMBOLS,
     WEIGHTING,
-    determinise_options,
+    determinize_options,
     endpoint_options,
     phone_list,
     search_options,
 )
 from .online_parts import OnlineParts, Speaker, SpeakerFront, read_features, read_parts
 from .online_timing import Timer, TimingStats, ratio
-from .whole_lattices import determinised_lattice
+from .whole_lattices import determinized_lattice
 
 
 @program(
@@ -77,10 +77,7 @@ from .whole_lattices import determinised_lattice
     Option("online-pitch-config", "", "Config file of pitch features, without effect"),
     Option("ivector-extraction-config", "", "Config file of iVectors, e.g. ivector_extractor.conf"),
     *WEIGHTING,
-    Option("extra-left-context-initial", 0, "Frames of left context besides, at the start"),
-    Option("frame-subsampling-factor", 1, "Input frames for one output frame, e.g. 3 for 'chain'"),
-    Option("frames-per-chunk", 24, "Frames that the network computes at once"),
-    Option("acoustic-scale", 0.1, "Factor for log-likelihoods"),
+    *options_of(LoopedOptions(acoustic_scale=DECODING_SCALE)),
     *DECODER,
     *ENDPOINT,
     GPU,
@@ -93,12 +90,7 @@ def online2_wav_nnet3_latgen_faster(
     _check(options)
     features = read_features(options)
     acoustic = AcousticModel.read(model)
-    cut = LoopedOptions(
-        options.frames_per_chunk,
-        options.extra_left_context_initial,
-        options.frame_subsampling_factor,
-        options.acoustic_scale,
-    )
+    cut = from_values(LoopedOptions, vars(options))
     with errors_tell(model):
         how = True, chosen_place(options.use_gpu), chosen_passes(options)
         network = LoopedComputer(acoustic.network, cut, *how)
@@ -155,8 +147,10 @@ class _Decoding:
         graph: StaticGraph,
     ) -> None:
         self._options, self._model, self._parts = options, model, parts
-        self._program, self._spoken = options.program, SpokenWords(options.word_symbol_table)
-        self._search, self._passes = search_options(options), determinise_options(options)
+        self._program = options.program
+        self._spoken = SpokenWords(options.word_symbol_table)
+        self._search = search_options(options)
+        self._passes = determinize_options(options)
         self._endpoint = endpoint_options(options)
         name = "ivector-silence-weighting.silence-phones"
         self._silence = phone_list(options.ivector_silence_weighting_silence_phones, name)
@@ -179,7 +173,7 @@ class _Decoding:
             self._decode(made, audio, timer)
             if not self._decoder.frames_decoded:
                 raise RunError("You cannot get a lattice if you decoded no frames.")
-            self._decoder.finalise()
+            self._decoder.finalize()
             raw = raw_lattice(self._decoder)
         except RunError as error:
             self._program.warn(f"Failed to decode utterance with id {key}")
@@ -188,7 +182,7 @@ class _Decoding:
             return speaker, None
         warn = self._program.warn
         beam, starts = self._search.lattice_beam, self._model.starts
-        lattice, _ = determinised_lattice(raw, beam, starts, self._passes, warn)
+        lattice, _ = determinized_lattice(raw, beam, starts, self._passes, warn)
         self._count(key, lattice)
         self._program.vlog(2, self._timing.add(key, timer))
         self._ivectors = made.ivectors

@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...kaldi.tables.streams import open_reader
 from ...nnet3 import LoopedComputer
-from ...nnet3.tables.streams import open_reader
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
 from ..features.computers import Fbank, Mfcc
 from ..features.options import read_config
 from ..ivector.model import IvectorModel
 from ..ivector.online import AdaptationState, OnlineIvector
-from ..recognise.front_end import FrontEnd
+from ..recognize.front_end import FrontEnd
 
 FEATURES = {"mfcc": Mfcc, "fbank": Fbank}
 
@@ -121,7 +121,7 @@ def read_features(options: SimpleNamespace) -> Mfcc | Fbank:
 def read_parts(
     options: SimpleNamespace, features: Mfcc | Fbank, network: LoopedComputer
 ) -> OnlineParts:
-    """The features with what normalises them and the iVectors beside them.
+    """The features with what normalizes them and the iVectors beside them.
 
     Raises:
         FormatError: a file is missing or damaged, or does not go with the network.
@@ -161,7 +161,8 @@ def read_parts(
                 f"{options.ivector_extraction_config}: iVectors of {ivectors.feature_dim} features,"
                 f" but there are {features.dim}"
             )
-    found, wanted = (ivectors.dim if ivectors is not None else -1), (network.ivector_dim or -1)
+    found = ivectors.dim if ivectors is not None else -1
+    wanted = network.ivector_dim or -1
     if found != wanted:
         raise FormatError(
             f"Ivector feature dimension mismatch: got {found} but network expects {wanted} (-1:"

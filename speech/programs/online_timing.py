@@ -1,4 +1,4 @@
-"""How long an online recogniser would lag behind speakers: waiting for them is only counted.
+"""How long an online recognizer would lag behind speakers: waiting for them is only counted.
 
 Source: Kaldi's `online2/online-timing.cc`.
 """
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 
 class Timer:
-    """The time of an utterance that is said while it is recognised.
+    """The time of an utterance that is said while it is recognized.
 
     Attributes:
         waited: seconds in which there was nothing to do. audio: seconds that were said so far.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+from ...kaldi.tables.tables import TableWriter
 from ...nnet3.programs.base.program import Option, program
-from ...nnet3.tables.tables import TableWriter
 from ..audio.segments import read_segments, segmented
 from ..audio.wav import WAVE
 

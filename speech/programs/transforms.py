@@ -8,12 +8,11 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...kaldi.tables.specifiers import is_specifier
+from ...kaldi.tables.streams import open_reader
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ...nnet3.programs.base.options import shown
-from ...nnet3.programs.base.program import Option, program
-from ...nnet3.tables.specifiers import is_specifier
-from ...nnet3.tables.streams import open_reader
-from ...nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
-from ..features.options import from_values, options_of
+from ...nnet3.programs.base.program import Option, from_values, options_of, program
 from ..features.sliding import SlidingCmvnOptions, sliding_cmvn
 from ..features.transforms import SpliceOptions, splice, transform
 
@@ -68,14 +67,16 @@ def splice_feats(options: SimpleNamespace, source: str, output: str) -> None:
 )
 def transform_feats(options: SimpleNamespace, matrices: str, source: str, output: str) -> None:
     log, warn = options.program.log, options.program.warn
-    table, one = None, np.empty((0, 0), np.float32)
+    table = None
+    one = np.empty((0, 0), np.float32)
     if is_specifier(matrices):
         table = RandomAccessTable(matrices, "matrix", utt2spk=options.utt2spk)
     elif options.utt2spk:
         raise FormatError(f"--utt2spk wants a table of transforms, not the file {matrices}")
     else:
         one = open_reader(matrices).read_matrix(np.float32)
-    failed, total = 0, _LogDeterminant()
+    failed = 0
+    total = _LogDeterminant()
     with TableWriter(output, "matrix") as writer:
         for key, features in shown(read_table(source, "matrix"), "transform", "utterances"):
             if table is not None and key not in table:
@@ -85,7 +86,8 @@ def transform_feats(options: SimpleNamespace, matrices: str, source: str, output
                 )
                 failed += 1
                 continue
-            matrix, dim = one if table is None else table[key], features.shape[1]
+            matrix = one if table is None else table[key]
+            dim = features.shape[1]
             if matrix.shape[1] not in (dim, dim + 1):
                 rows, columns = matrix.shape
                 warn(

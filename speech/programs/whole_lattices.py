@@ -1,4 +1,4 @@
-"""Lattices as programs write them: of all frames, determinised with Kaldi's options.
+"""Lattices as programs write them: of all frames, determinized with Kaldi's options.
 
 Source: `DeterminizeLatticePhonePrunedWrapper` in Kaldi's `lat/determinize-lattice-pruned.cc`.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ...nnet3.lattices.lattice import CompactLattice, joined, split, top_sorted
-from ..lattice.determinise import DeterminiseOptions
-from ..lattice.phone_determinise import determinised
-from ..lattice.plain import from_raw, to_lattice
-from ..search.raw_lattice import RawLattice
+from ...kaldi.lattices.determinize import DeterminiseOptions
+from ...kaldi.lattices.lattice import CompactLattice, joined, split, top_sorted
+from ...kaldi.lattices.phone_determinize import determinized
+from ...kaldi.lattices.plain import from_raw, to_lattice
+from ...kaldi.lattices.raw_lattice import RawLattice
 
 
-def determinised_lattice(
+def determinized_lattice(
     raw: RawLattice,
     beam: float,
     starts: Sequence[int],
@@ -25,16 +25,16 @@ def determinised_lattice(
     """A lattice of words, and whether it has all paths within the beam.
 
     Args:
-        starts: from `phone_starts`. warn: told when nothing is determinised.
+        starts: from `phone_starts`. warn: told when nothing is determinized.
 
     Raises:
-        OpscopeError: as `determinised`.
+        OpscopeError: as `determinized`.
     """
     if options.word_determinize:
-        found = determinised(raw, beam, starts, options)
+        found = determinized(raw, beam, starts, options)
         return found.lattice, found.complete
-    if options.phone_determinize:  # Kaldi minimises after the other pass alone
-        found = determinised(raw, beam, starts, replace(options, minimize=False))
+    if options.phone_determinize:  # Kaldi minimizes after the other pass alone
+        found = determinized(raw, beam, starts, replace(options, minimize=False))
         return joined(top_sorted(split(found.lattice))), found.complete
     warn(
         "Both --phone-determinize and --word-determinize are set to false, copying lattice without"

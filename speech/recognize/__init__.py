@@ -1,4 +1,4 @@
-"""Recognisers: model folders as Vosk and Kaldi have them, utterances with their endpoints, words
+"""Recognizers: model folders as Vosk and Kaldi have them, utterances with their endpoints, words
 with times and confidences, transcripts as files.
 
 Gives `Model`, `KaldiRecognizer` and `transcribe` to users and programs. May import every room of

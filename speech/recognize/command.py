@@ -17,7 +17,7 @@ from .batch import Batch, targets_of
 from .formats import ENDINGS, FORMATS, spoken_json
 from .model import Model
 from .speaker_model import SpkModel
-from .transcript import MODES, recognised
+from .transcript import MODES, recognized
 from .transcript import transcribe as transcribed
 
 _BLOCK = 3200  # bytes of a stream that are read at once
@@ -77,7 +77,7 @@ def _speaker_model(folder: str | None) -> SpkModel | None:
     help="Of raw 16-bit samples from standard input (FILE is -), in Hz; 16000 by default.",
 )
 @click.option("--channel", type=click.IntRange(0), help="Of recordings with several, from 0 on.")
-@click.option("--phrase", multiple=True, help="Recognise only such phrases; may be repeated.")
+@click.option("--phrase", multiple=True, help="Recognize only such phrases; may be repeated.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="List so many; json.")
 @click.option("--phones", is_flag=True, help="List phones, too; json or textgrid.")
 @click.option(
@@ -151,11 +151,13 @@ def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
     for name in files:
         blocks: Iterator[np.ndarray]
         if name == "-":
-            blocks, hertz = _raw(), float(rate)
+            blocks = _raw()
+            hertz = float(rate)
         else:
             audio = read_audio(name)
-            blocks, hertz = iter([audio.channel(job.channel, name)]), audio.rate
-        for each in recognised(blocks, model, hertz, **job.asked()):
+            blocks = iter([audio.channel(job.channel, name)])
+            hertz = audio.rate
+        for each in recognized(blocks, model, hertz, **job.asked()):
             if job.form == "json":
                 click.echo(json.dumps({"name": name, **spoken_json(each)}, ensure_ascii=False))
             else:

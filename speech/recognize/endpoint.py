@@ -6,12 +6,15 @@ Source: Kaldi's `online2/online-endpoint.cc`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.option_fields import option
+from ...nnet3.programs.base.program import Option, from_values, options_of
 from ..search.decoder import Decoder
 
 
@@ -19,17 +22,18 @@ from ..search.decoder import Decoder
 class EndpointRule:
     """A rule, which holds where all of its parts hold; times are in seconds.
 
-    Attributes:
-        must_contain_nonsilence: not all of the utterance may be silence.
-        min_trailing_silence: how long the silence at the end must be.
-        max_relative_cost: how much more than the best path the best one that ends may cost.
-        min_utterance_length: how long the utterance must be.
+    Raises:
+        OpscopeError: a value is NaN.
     """
 
-    must_contain_nonsilence: bool = True
-    min_trailing_silence: float = 1.0
-    max_relative_cost: float = math.inf
-    min_utterance_length: float = 0.0
+    must_contain_nonsilence: bool = option(
+        True, "The rule holds only where the best path has more than silence"
+    )
+    min_trailing_silence: float = option(1.0, "Seconds of silence that the best path must end with")
+    max_relative_cost: float = option(
+        math.inf, "Most that final states may cost above the best one"
+    )
+    min_utterance_length: float = option(0.0, "Seconds that the utterance must last")
 
     def __post_init__(self) -> None:
         for each in fields(self)[1:]:
@@ -55,6 +59,22 @@ DEFAULT_RULES = (
 )
 
 
+_BY_PREFIX = {f"endpoint.rule{number}.": rule for number, rule in enumerate(DEFAULT_RULES, 1)}
+SILENCE = Option(
+    "endpoint.silence-phones", "", "Phones that are silence to the rules, with ':' between"
+)
+ENDPOINT = (
+    SILENCE,
+    *(each for prefix, rule in _BY_PREFIX.items() for each in options_of(rule, prefix)),
+)
+"""The options of all rules, whose defaults are `DEFAULT_RULES`."""
+
+
+def rules_from(values: Mapping[str, Any]) -> tuple[EndpointRule, ...]:
+    """The rules that values of these options make. Raises OpscopeError: one is out of range."""
+    return tuple(from_values(EndpointRule, values, prefix) for prefix in _BY_PREFIX)
+
+
 @dataclass(frozen=True)
 class EndpointOptions:
     """What ends an utterance: any of the rules.
@@ -78,7 +98,8 @@ def trailing_silence(decoder: Decoder, phones: np.ndarray, silence: Iterable[int
     Args:
         phones: of each transition-id. silence: phones that are silence.
     """
-    silent, count = frozenset(silence), 0
+    silent = frozenset(silence)
+    count = 0
     for _, number, _ in decoder.trace_back():
         if int(phones[number]) not in silent:
             break

@@ -43,7 +43,7 @@ class FrontEnd:
     Args:
         parts: what computes. rate: of the samples, in Hz.
         ivectors: to go on with, of a speaker that is known; by default those of `parts`.
-        cmvn: that normalises the network's features, not those of iVectors; None: nothing does.
+        cmvn: that normalizes the network's features, not those of iVectors; None: nothing does.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model.
@@ -149,7 +149,8 @@ class _ScaleCheck:
     """
 
     def __init__(self, rate: float) -> None:
-        self._peak, self._wanted = 0.0, rate
+        self._peak = 0.0
+        self._wanted = rate
 
     def decided(self, samples: np.ndarray) -> bool:
         """Look at further samples; True: no more of them are wanted."""

@@ -1,4 +1,4 @@
-"""The recogniser that Vosk's Python package has: names, arguments and results are its own.
+"""The recognizer that Vosk's Python package has: names, arguments and results are its own.
 
 Source: Vosk's `python/vosk/__init__.py` and `src/recognizer.cc`.
 """
@@ -17,7 +17,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from .model import Model
-from .recogniser import Recogniser
+from .recognizer import Recognizer
 from .speaker_model import SpkModel
 from .utterance import SILENCE, Alternative, SpelledWord, Utterance, Word
 
@@ -46,7 +46,7 @@ class EndpointerMode(Enum):
 
 
 class KaldiRecognizer:
-    """Recognises speech as `vosk.KaldiRecognizer` does.
+    """Recognizes speech as `vosk.KaldiRecognizer` does.
 
     Example:
         recognizer = KaldiRecognizer(Model("vosk-model-small-en-us-0.15"), 16000)
@@ -61,7 +61,7 @@ class KaldiRecognizer:
         grammar: JSON list of phrases, e.g. '["one two", "[unk]"]'; None: whatever the model knows.
             Or, as in Vosk, a model of speakers, see `SetSpkModel`.
         mode: "vosk": results hang on how the signal is cut into calls, as in Vosk; "steady": they
-            do not, see `Recogniser`.
+            do not, see `Recognizer`.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model, or the grammar is no list of
@@ -78,9 +78,10 @@ class KaldiRecognizer:
     ) -> None:
         speakers: SpkModel | None = None
         if isinstance(grammar, SpkModel):
-            speakers, grammar = grammar, None
+            speakers = grammar
+            grammar = None
         phrases = None if grammar is None else _phrases(grammar)
-        self._recogniser = Recogniser(model, rate, phrases, mode=mode, speakers=speakers)
+        self._recognizer = Recognizer(model, rate, phrases, mode=mode, speakers=speakers)
         self._words = self._partial_words = self._nlsml = self._phones = False
         self._alternatives = 0
 
@@ -102,7 +103,8 @@ class KaldiRecognizer:
             raise OpscopeError(
                 f"result options {options!r}: want {' or '.join(map(repr, _OPTIONS))}"
             )
-        self._words, self._phones = True, options == "phones"
+        self._words = True
+        self._phones = options == "phones"
 
     def SetPartialWords(self, enable_partial_words: bool) -> None:
         """Whether partial results list words."""
@@ -128,31 +130,32 @@ class KaldiRecognizer:
 
         Raises:
             OpscopeError: an utterance is under way, the sampling rate does not go with the model,
-                or it has other frames than the recogniser's.
+                or it has other frames than the recognizer's.
         """
         if not isinstance(spk_model, SpkModel):
             raise TypeError(f"a speaker model is an SpkModel, not {spk_model!r}")
-        self._recogniser.set_speakers(spk_model)
+        self._recognizer.set_speakers(spk_model)
 
     def SetGrammar(self, grammar: str) -> None:
-        """Recognise only these phrases; "[]": whatever the model knows.
+        """Recognize only these phrases; "[]": whatever the model knows.
 
         Raises:
             OpscopeError: it is no list of phrases, or an utterance is under way.
         """
         empty = grammar.strip() == "[]"
-        self._recogniser.set_grammar(None if empty else _phrases(grammar))
+        self._recognizer.set_grammar(None if empty else _phrases(grammar))
 
     def SetEndpointerMode(self, mode: EndpointerMode) -> None:
         """How long a silence must be to end an utterance."""
-        scale, known = _SCALES.get(EndpointerMode(mode).value, 1.0), self._configured
+        scale = _SCALES.get(EndpointerMode(mode).value, 1.0)
+        known = self._configured
         rules = [
             replace(rule, min_trailing_silence=rule.min_trailing_silence * scale)
             if 1 <= place <= 3
             else rule
             for place, rule in enumerate(known.rules)
         ]
-        self._recogniser.endpoint = replace(known, rules=tuple(rules))
+        self._recognizer.endpoint = replace(known, rules=tuple(rules))
 
     def SetEndpointerDelays(self, t_start_max: float, t_end: float, t_max: float) -> None:
         """The silence in seconds that ends an utterance in which nothing was said, and one in which
@@ -162,11 +165,11 @@ class KaldiRecognizer:
         for place, silence in enumerate(silences):
             rules[place] = replace(rules[place], min_trailing_silence=silence)
         rules[4] = replace(rules[4], min_utterance_length=t_max)
-        self._recogniser.endpoint = replace(self._configured, rules=tuple(rules))
+        self._recognizer.endpoint = replace(self._configured, rules=tuple(rules))
 
     @property
     def _configured(self) -> Any:
-        return self._recogniser.model.config.endpoint
+        return self._recognizer.model.config.endpoint
 
     def AcceptWaveform(self, data: bytes | np.ndarray) -> int:
         """Take samples: bytes of 16-bit integers, or an array on their scale.
@@ -182,28 +185,28 @@ class KaldiRecognizer:
             if len(data) % 2:
                 _log.warning("%d bytes of 16-bit samples: the last byte is left out", len(data))
             data = np.frombuffer(data, "<i2", len(data) // 2)
-        return int(self._recogniser.accept(data))
+        return int(self._recognizer.accept(data))
 
     def Result(self) -> str:
         """JSON of the utterance, which is over then."""
-        if not self._recogniser.running:
+        if not self._recognizer.running:
             return self._empty()
-        return self._result(self._recogniser.end_utterance())
+        return self._result(self._recognizer.end_utterance())
 
     def FinalResult(self) -> str:
         """JSON of the utterance up to the end of the signal."""
-        if not self._recogniser.running:
+        if not self._recognizer.running:
             return self._empty()
-        return self._result(self._recogniser.finish())
+        return self._result(self._recognizer.finish())
 
     def PartialResult(self) -> str:
         """JSON of what there is of the utterance."""
-        recogniser = self._recogniser
-        if not recogniser.running:
+        recognizer = self._recognizer
+        if not recognizer.running:
             return self._empty()
         if not self._partial_words:
-            return _json({"partial": recogniser.partial_text()})
-        words = recogniser.so_far().words()
+            return _json({"partial": recognizer.partial_text()})
+        words = recognizer.so_far().words()
         found: dict[str, Any] = {"partial": _text(words)}
         if words:
             found["partial_result"] = [_word(word) for word in words]
@@ -236,7 +239,7 @@ class KaldiRecognizer:
 
     def Reset(self) -> None:
         """Drop the utterance."""
-        self._recogniser.reset()
+        self._recognizer.reset()
 
     def _empty(self) -> str:
         if self._alternatives and self._nlsml:

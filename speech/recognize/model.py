@@ -1,4 +1,4 @@
-"""A model folder as Vosk has it, with everything that recognisers share.
+"""A model folder as Vosk has it, with everything that recognizers share.
 
 Source: Vosk's `model.cc`.
 """
@@ -15,17 +15,17 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import path_text
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.lattices.phone_determinize import phone_starts
+from ...kaldi.lattices.transition_ids import TransitionIds
 from ...nnet3 import LoopedComputer
-from ...nnet3.files.kaldi_io import Reader
-from ...nnet3.files.transition_model import TransitionModel
-from ...nnet3.lattices.transition_ids import TransitionIds
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
 from ..features.computers import Fbank, Mfcc
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
 from ..ivector.model import VOSK_MIN_ENERGY, IvectorModel
 from ..lattice.align_lexicon import AlignLexicon
-from ..lattice.phone_determinise import phone_starts
 from ..lattice.word_boundary import WordBoundaries
 from .config import ModelConfig, features_of
 
@@ -68,7 +68,7 @@ _RESCORING = ("rescore/G.carpa", "rnnlm/final.raw")
 
 
 class Model:
-    """A folder of a Vosk model, read and checked; recognisers share it.
+    """A folder of a Vosk model, read and checked; recognizers share it.
 
     Example:
         model = Model("vosk-model-small-en-us-0.15")
@@ -77,7 +77,7 @@ class Model:
         model_path: the folder: `am/final.mdl`, `conf/model.conf`, `conf/mfcc.conf` (or
             `fbank.conf`), `graph` with HCLG.fst or HCLr.fst, Gr.fst and disambig_tid.int, and
             `ivector` where the network takes iVectors, `am/global_cmvn.stats` where its features
-            are normalised; or Vosk's first layout, with all of it in one folder.
+            are normalized; or Vosk's first layout, with all of it in one folder.
         model_name, lang: in place of the path: the name of a folder, or its language, among those
             of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
@@ -140,7 +140,7 @@ class Model:
         self.frame_shift = options.frame_shift * 0.001 * factor
 
     def cmvn(self, min_energy: float = VOSK_MIN_ENERGY) -> OnlineCmvn | None:
-        """What normalises the network's features, from its beginning; None: nothing does.
+        """What normalizes the network's features, from its beginning; None: nothing does.
 
         Args:
             min_energy: see `OnlineCmvnOptions.cmn_min_energy`.
@@ -220,7 +220,7 @@ class Model:
         )
 
     def _statistics(self) -> np.ndarray | None:
-        """Those that the network's features are normalised by."""
+        """Those that the network's features are normalized by."""
         path = self.path / self._layout.cmvn
         if not path.is_file():
             return None
@@ -233,7 +233,8 @@ class Model:
         return stats
 
     def _ivectors(self) -> IvectorModel | None:
-        folder, wanted = self.path / "ivector", self.network.ivector_dim
+        folder = self.path / "ivector"
+        wanted = self.network.ivector_dim
         if not (folder / "final.ie").is_file():
             if not wanted:
                 return None

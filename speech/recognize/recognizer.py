@@ -1,4 +1,4 @@
-"""A recogniser of a signal that comes block by block: utterances, their ends, partial results.
+"""A recognizer of a signal that comes block by block: utterances, their ends, partial results.
 
 Source: Vosk's `recognizer.cc`.
 """
@@ -30,12 +30,12 @@ _MOST_FRAMES = 20000  # of a front end, after which Vosk begins with a new one
 MODES = ("vosk", "steady")
 
 
-class Recogniser:
-    """Recognises a signal; see `KaldiRecognizer` for the interface that Vosk has.
+class Recognizer:
+    """Recognizes a signal; see `KaldiRecognizer` for the interface that Vosk has.
 
     Args:
-        model: shared by any number of recognisers. rate: of the samples, in Hz.
-        grammar: phrases that are the only ones to be recognised; None: whatever the model knows.
+        model: shared by any number of recognizers. rate: of the samples, in Hz.
+        grammar: phrases that are the only ones to be recognized; None: whatever the model knows.
         mode: "vosk": each call of `accept` is cut into blocks of 0.2 s of its own, and the end of
             an utterance is looked for behind it, so that words hang on how the signal is cut.
             "steady": samples are gathered to blocks of 0.2 s, and the end is looked for behind
@@ -59,12 +59,14 @@ class Recogniser:
     ) -> None:
         if mode == "kaldi":
             raise OpscopeError(
-                "the mode 'kaldi' is for whole recordings, see transcribe; a recogniser has"
+                "the mode 'kaldi' is for whole recordings, see transcribe; a recognizer has"
                 f" {', '.join(MODES)}"
             )
         if mode not in MODES:
-            raise OpscopeError(f"mode {mode!r} of a recogniser: want one of {', '.join(MODES)}")
-        self.model, self.rate, self.mode = model, float(rate), mode
+            raise OpscopeError(f"mode {mode!r} of a recognizer: want one of {', '.join(MODES)}")
+        self.model = model
+        self.rate = float(rate)
+        self.mode = mode
         self.endpoint: EndpointOptions = model.config.endpoint
         self._step = max(int(self.rate * _BLOCK), 1)
         self._samples_before = self._samples = 0  # of earlier front ends, of this one
@@ -80,7 +82,7 @@ class Recogniser:
         return self._decoder.frames_decoded
 
     def set_grammar(self, grammar: Sequence[str] | None) -> None:
-        """Recognise only these phrases; None: whatever the model knows. A new signal begins.
+        """Recognize only these phrases; None: whatever the model knows. A new signal begins.
 
         Raises:
             OpscopeError: an utterance is under way.
@@ -94,7 +96,7 @@ class Recogniser:
 
         Raises:
             OpscopeError: an utterance is under way, the sampling rate does not go with the model,
-                or it has other frames than the recogniser's.
+                or it has other frames than the recognizer's.
         """
         if self.running:
             raise OpscopeError("a speaker model cannot be set while an utterance is under way")
@@ -154,7 +156,7 @@ class Recogniser:
     def reset(self) -> None:
         """Drop the utterance; the next samples belong to a new one."""
         if self.running:
-            self._decoder.finalise()
+            self._decoder.finalize()
         self._rest = self._rest[:0]
         self.running = False
 
@@ -218,7 +220,8 @@ class Recogniser:
 
     def _steady(self, samples: np.ndarray) -> bool:
         rest = np.concatenate((self._rest, samples))
-        over, begin = False, 0
+        over = False
+        begin = 0
         while not over and begin + self._step <= len(rest):
             self._block(rest[begin : begin + self._step])
             begin += self._step
@@ -252,7 +255,7 @@ class Recogniser:
 
     def _ended(self) -> Utterance:
         if self.frames_decoded:
-            self._decoder.finalise()
+            self._decoder.finalize()
         speaker = self._speaker()
         return Utterance.of(self.model, self._decoder, self._lattice, self._start_time, speaker)
 
@@ -274,7 +277,7 @@ class Recogniser:
 
 
 def graph_of(model: Model, grammar: Sequence[str] | None) -> Graph:
-    """The decoding graph of a model, or of phrases that are the only ones to be recognised."""
+    """The decoding graph of a model, or of phrases that are the only ones to be recognized."""
     graph, words = model.graph, model.words
     if grammar is None:
         return graph

@@ -16,8 +16,8 @@ import numpy as np
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.cached import new_lock
 from ...framework.base.untrusted.opener import path_text
+from ...kaldi.files.kaldi_io import Reader
 from ...nnet3.cache.computers import ComputerCache
-from ...nnet3.files.kaldi_io import Reader
 from ...nnet3.inference.xvector import xvector
 from ...nnet3.network.for_inference import for_inference
 from ..features.computers import Mfcc
@@ -49,7 +49,7 @@ class SpeakerVector:
 
 
 class SpkModel:
-    """A folder of a speaker model, read and checked; recognisers share it.
+    """A folder of a speaker model, read and checked; recognizers share it.
 
     Example:
         recognizer = KaldiRecognizer(Model("vosk-model-small-en-us-0.15"), 16000)
@@ -101,7 +101,7 @@ class SpkModel:
         return made * np.float32(math.sqrt(self.dim) / norm) if norm else made
 
     def stream(self, rate: float, frame_shift: float) -> SpeakerStream:
-        """Frames of a signal at `rate` Hz; those of the recogniser are `frame_shift` ms apart.
+        """Frames of a signal at `rate` Hz; those of the recognizer are `frame_shift` ms apart.
 
         Raises:
             OpscopeError: the rate does not go with the model, or frames are as far apart.
@@ -109,7 +109,8 @@ class SpkModel:
         return SpeakerStream(self, rate, frame_shift)
 
     def _check(self, inputs: int, outputs: int) -> None:
-        path, network = self.path, self.path / _NETWORK
+        path = self.path
+        network = self.path / _NETWORK
         if inputs != self.features.dim:
             raise FormatError(
                 f"{network}: the network takes {inputs} features, {path / _MFCC} gives"
@@ -137,7 +138,7 @@ class SpeakerStream:
         shift = model.features.options.frame_shift
         if shift != frame_shift:
             raise OpscopeError(
-                f"{model.path / _MFCC}: frames of {shift:g} ms, those of the recogniser's model"
+                f"{model.path / _MFCC}: frames of {shift:g} ms, those of the recognizer's model"
                 f" are of {frame_shift:g} ms"
             )
         self._model = model

@@ -33,7 +33,7 @@ class TracedSilence:
         front.weigh(self._weights, first_frame)
 
     def spoken(self, front: FrontEnd, decoder: Decoder, first_frame: int = 0) -> np.ndarray:
-        """Frames of a decoder that is finalised, with speech on its best path; see `weigh`."""
+        """Frames of a decoder that is finalized, with speech on its best path; see `weigh`."""
         self._trace_back(decoder, use_final=True)
         return self._weights.spoken(front.frames_ready, first_frame)
 
@@ -41,7 +41,8 @@ class TracedSilence:
         """Give the weights the best path, back to the token where it meets the one before."""
         ids: list[int] = []
         tokens: list[int] = []
-        begin, known = 0, self._known
+        begin = 0
+        known = self._known
         for frame, number, token in decoder.trace_back(use_final):
             if frame < len(known) and known[frame] == token:
                 begin = frame + 1

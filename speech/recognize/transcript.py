@@ -13,7 +13,7 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ..audio.read import read_audio
 from ..audio.wav import Audio
 from .model import Model
-from .recogniser import Recogniser
+from .recognizer import Recognizer
 from .speaker_model import SpeakerVector, SpkModel
 from .utterance import Alternative, Phone, Utterance, Word
 from .whole import whole_utterance
@@ -102,11 +102,11 @@ def transcribe(
         model: a model, or the path of its folder.
         rate: of samples in an array, in Hz; by default that of the model.
         channel: of a recording with several, from 0 on; -1: the first, with a warning.
-        grammar: phrases that are the only ones to be recognised.
+        grammar: phrases that are the only ones to be recognized.
         alternatives: how many of them to list for each utterance.
         phones: list phones, too.
         mode: "steady": utterances end at silences, iVectors go along with the recording; see
-            `Recogniser`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
+            `Recognizer`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
             "kaldi": the recording is one utterance and its iVector that of all of it, as in
             Kaldi's offline programs.
         speakers: a model of speakers, or the path of its folder: utterances tell their speaker.
@@ -122,14 +122,14 @@ def transcribe(
     step = _VOSK_BLOCK if mode == "vosk" else _BLOCK
     blocks = (samples[at : at + step] for at in range(0, len(samples), step))
     wanted = {"grammar": grammar, "alternatives": alternatives, "phones": phones}
-    found = list(recognised(blocks, model, rate, mode=mode, speakers=speakers, **wanted))
+    found = list(recognized(blocks, model, rate, mode=mode, speakers=speakers, **wanted))
     duration = len(samples) / rate
     if not found:
         _log.warning("%s: no words in %.2f seconds", name, duration)
     return Transcript(name, duration, found)
 
 
-def recognised(
+def recognized(
     blocks: Iterable[np.ndarray],
     model: Model,
     rate: float,
@@ -166,14 +166,14 @@ def recognised(
         whole = np.concatenate([nothing, *(np.asarray(block) for block in blocks)])
         yield from spoken(whole_utterance(model, whole, rate, grammar, speakers))
         return
-    recogniser = Recogniser(model, rate, grammar, mode=mode, speakers=speakers)
+    recognizer = Recognizer(model, rate, grammar, mode=mode, speakers=speakers)
     for block in blocks:
-        over = recogniser.accept(block)
+        over = recognizer.accept(block)
         while over:
-            yield from spoken(recogniser.end_utterance())
-            over = recogniser.accept(nothing)
-    if recogniser.running:
-        yield from spoken(recogniser.finish())
+            yield from spoken(recognizer.end_utterance())
+            over = recognizer.accept(nothing)
+    if recognizer.running:
+        yield from spoken(recognizer.finish())
 
 
 def samples_of(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...nnet3.lattices.lattice import CompactLattice, top_sorted
-from ...nnet3.lattices.operations import with_one_end, without_epsilons
+from ...kaldi.lattices.lattice import CompactLattice, top_sorted
+from ...kaldi.lattices.operations import with_one_end, without_epsilons
 from ..lattice.bayes_risk import minimum_bayes_risk
 from ..lattice.best_paths import n_best
 from ..lattice.incremental import IncrementalLattice
@@ -81,7 +81,7 @@ class Utterance:
     """An utterance that is over, or what there is of one so far.
 
     Args:
-        model: of the recogniser. lattice: determinised, with costs as the search had them; None:
+        model: of the recognizer. lattice: determinized, with costs as the search had them; None:
             there was no frame.
         ids: transition-ids of the best path. start: seconds before the first frame.
         unfinished: the utterance goes on, so that its last word may be a part of one.
@@ -106,7 +106,8 @@ class Utterance:
         self._model, self._lattice, self._ids = model, lattice, ids
         self._unfinished, self._graph_scale = unfinished, graph_scale
         self.speaker = speaker
-        self.start, self.end = start, start + len(ids) * model.frame_shift
+        self.start = start
+        self.end = start + len(ids) * model.frame_shift
 
     @classmethod
     def of(
@@ -117,10 +118,10 @@ class Utterance:
         start: float,
         speaker: SpeakerVector | None = None,
     ) -> Utterance:
-        """What a decoder has heard; costs of ending count once it is finalised."""
+        """What a decoder has heard; costs of ending count once it is finalized."""
         if not decoder.frames_decoded:
             return cls(model, None, [], start)
-        final = decoder.finalised
+        final = decoder.finalized
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
         found = lattice.finished() if final else lattice.partial()
         return cls(model, found, ids, start, unfinished=not final, speaker=speaker)
@@ -131,7 +132,7 @@ class Utterance:
         return len(self._ids)
 
     def lattice(self) -> CompactLattice | None:
-        """The determinised lattice, with costs as the search had them; None: there was no frame."""
+        """The determinized lattice, with costs as the search had them; None: there was no frame."""
         return self._lattice
 
     def words(self) -> list[Word]:

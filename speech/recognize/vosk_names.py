@@ -1,4 +1,4 @@
-"""Names of Vosk's Python package besides recognisers: log level, GPUs, and what is not there.
+"""Names of Vosk's Python package besides recognizers: log level, GPUs, and what is not there.
 
 Source: Vosk's `python/vosk/__init__.py`.
 """
@@ -24,8 +24,8 @@ def SetLogLevel(level: int) -> None:
 
 
 def GpuInit() -> None:
-    """Nothing, as in Vosk's packages without CUDA: recognisers compute on the CPU; it is told."""
-    _log.warning("GpuInit: recognisers compute on the CPU")
+    """Nothing, as in Vosk's packages without CUDA: recognizers compute on the CPU; it is told."""
+    _log.warning("GpuInit: recognizers compute on the CPU")
 
 
 def GpuThreadInit() -> None:
@@ -81,7 +81,7 @@ class BatchRecognizer(BatchModel):
 
 
 class Processor(_Absent):
-    """Text normalisation, which is not there.
+    """Text normalization, which is not there.
 
     Raises:
         OpscopeError: always.

@@ -1,4 +1,4 @@
-"""Whole recordings as Kaldi's offline programs recognise them: nothing hangs on blocks.
+"""Whole recordings as Kaldi's offline programs recognize them: nothing hangs on blocks.
 
 Source: Kaldi's `online2bin/online2-wav-nnet3-latgen-faster.cc` with `--online=false`.
 """
@@ -11,18 +11,18 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ...kaldi.lattices.phone_determinize import determinized
 from ...nnet3 import LoopedComputer
 from ..features.cmvn import OnlineCmvnOptions
 from ..features.computers import Fbank, Mfcc
 from ..features.options import read_config
 from ..ivector.model import IvectorModel
-from ..lattice.phone_determinise import determinised
 from ..search.decoder import Decoder
 from ..search.options import SearchOptions
 from ..search.raw_lattice import raw_lattice
 from .front_end import FrontEnd
 from .model import Model
-from .recogniser import graph_of
+from .recognizer import graph_of
 from .speaker_model import SpkModel
 from .utterance import Utterance
 
@@ -46,12 +46,12 @@ def whole_utterance(
     """A recording as one utterance, which all of it is known of before the first frame.
 
     The iVector is that of the whole recording, with silence as much as anything else and without
-    Vosk's option `cmn-min-energy`. The lattice is determinised at once, and graph costs count in
+    Vosk's option `cmn-min-energy`. The lattice is determinized at once, and graph costs count in
     full.
 
     Args:
         model: a folder of Kaldi or Vosk. samples: [count], on the scale of 16-bit integers.
-        rate: in Hz. grammar: phrases that are the only ones to be recognised.
+        rate: in Hz. grammar: phrases that are the only ones to be recognized.
         speakers: tells the speaker by all that is no silence; None: nothing does.
 
     Raises:
@@ -71,10 +71,10 @@ def whole_utterance(
     outputs = model.network.output_dim
     decoder = Decoder(graph_of(model, grammar), model.pdfs, search, outputs=outputs)
     decoder.accept(loglikes)
-    decoder.finalise()
+    decoder.finalize()
     ids = decoder.best_path().transition_ids.tolist()
     beam, starts = search.lattice_beam, model.starts
-    found = determinised(raw_lattice(decoder), beam, starts, config.lattice, _log.warning)
+    found = determinized(raw_lattice(decoder), beam, starts, config.lattice, _log.warning)
     speaker = None
     if stream is not None:
         stream.accept(samples)

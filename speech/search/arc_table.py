@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..fst.arcs import spread
+from ...kaldi.fst.arcs import spread
 from ..fst.graph import Graph
 from .composed_arcs import StaticArcs, arcs_of
 

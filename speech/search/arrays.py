@@ -1,16 +1,16 @@
-"""The inner loops of a search in NumPy, all tokens at once: what `step_source.py` does in C."""
+"""The inner loops of a search in NumPy, all tokens at once: what `native/search.c` does in C."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..fst.arcs import runs
+from ...kaldi.fst.arcs import runs
+from ...native.constants import BUCKETS_EACH, LEAST_BUCKETS
 from ..fst.graph import Graph
 from .arc_table import ArcTable, first_ones
 from .frames import LINK, TOKEN, Frame
 from .options import SearchOptions
 from .silent_arcs import SilentArcs
-from .step_source import BUCKETS_EACH, LEAST_BUCKETS
 
 _INFINITY = np.float32(np.inf)
 _NOTHING = np.empty(0, LINK)

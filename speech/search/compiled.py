@@ -1,34 +1,24 @@
-"""The inner loops of a search in C, where the machine has a compiler."""
+"""The inner loops of a search in C, where there is the native library."""
 
 from __future__ import annotations
 
 import struct
 import weakref
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from ...framework.fusion import compiler
-from ..fst import compose_source
+from ...framework.fusion import native
 from ..fst.graph import Graph, StaticGraph
-from . import step_source
 from .frames import LINK, NO_MEMORY, TOKEN, Frame
 from .options import SearchOptions
 
 _MOST_STATES = (1 << 31) - 8
 
 
-@cache
-def _library() -> compiler.Library | None:
-    if not compiler.available():
-        return None
-    return compiler.library(compose_source.SOURCE + step_source.SOURCE)
-
-
 def available() -> bool:
-    """Whether the loops can be compiled here."""
-    return _library() is not None
+    """Whether the loops are there in C."""
+    return native.load("search") is not None
 
 
 def _double(value: float) -> int:
@@ -52,7 +42,7 @@ def _copied(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
 
 
 def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray]:
-    """What the compiled `graph_new` is given of a graph, in the order of `GRAPH_WORDS`."""
+    """What the compiled `graph_new` is given of a graph, in the order of native/graph.h."""
     if isinstance(graph, StaticGraph):
         first = graph.fst
         empty = [0] * 9
@@ -75,9 +65,9 @@ class CompiledLoops:
     """
 
     def __init__(self, graph: Graph, pdf: np.ndarray, options: SearchOptions) -> None:
-        library = _library()
+        library = native.load("search")
         if library is None:
-            raise RuntimeError("there is no compiler")  # callers ask `available` first
+            raise RuntimeError("there is no native library")  # callers ask `available` first
         self._pdf = np.ascontiguousarray(pdf, np.int32)
         self._options = options
         names = ("start", "shrink", "finals", "sizes", "new", "free")

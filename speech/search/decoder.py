@@ -52,8 +52,8 @@ class Decoder:
             reads, [labels + 1]; number 0 is not used.
         options: of pruning.
         outputs: how many outputs the network has; by default those that `pdfs` names.
-        compiled_loops: whether C does the inner loops; by default where there is a compiler. Both
-            give the same.
+        compiled_loops: whether C does the inner loops; by default where there is the native
+            library. Both give the same.
 
     Raises:
         OpscopeError: the graph has an input label that `pdfs` does not know.
@@ -87,7 +87,7 @@ class Decoder:
 
     def reset(self) -> None:
         """Begin a new utterance; arcs that were composed so far are kept."""
-        self.finalised = False
+        self.finalized = False
         self._states = np.array([self._loops.start()], np.int32)
         self._final_costs: np.ndarray | None = None
         self._finals: np.ndarray | None = None
@@ -110,7 +110,7 @@ class Decoder:
             NotFiniteError: one of them is NaN or infinity.
             RunError: the search found no path, or the graph lets it grow without end.
         """
-        if self.finalised:
+        if self.finalized:
             raise RunError("the utterance is over: reset the decoder before more frames come")
         loglikes = np.asarray(loglikes, np.float32)
         if loglikes.ndim != 2 or loglikes.shape[1] != self.outputs:
@@ -133,12 +133,12 @@ class Decoder:
 
     def prune(self) -> None:
         """Drop what no path within the lattice beam needs now; `accept` does so now and then."""
-        if not self.finalised:
+        if not self.finalized:
             self._prune_active()
 
-    def finalise(self) -> None:
+    def finalize(self) -> None:
         """End the utterance: costs of ending count, and all tokens outside of the lattice go."""
-        if self.finalised:
+        if self.finalized:
             return
         self._finals = self._finals_now()
         costs, best = self._ends()
@@ -152,7 +152,7 @@ class Decoder:
             self._prune_links(number, 0.0)
             self._drop_tokens(number + 1)
         self._drop_tokens(0)
-        self.finalised = True
+        self.finalized = True
 
     def best_path(self, use_final: bool = True) -> BestPath:
         """The best path so far.

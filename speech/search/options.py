@@ -6,8 +6,11 @@ import math
 from dataclasses import dataclass
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.option_fields import option
 
 MOST_ACTIVE = (1 << 31) - 1
+DECODING_SCALE = 0.1
+"""Kaldi's acoustic scale where it decodes and aligns."""
 
 
 @dataclass(frozen=True)
@@ -16,26 +19,23 @@ class SearchOptions:
 
     Attributes:
         beam: costs above the best token's up to which tokens are followed.
-        max_active: how many tokens of a frame are followed at most.
-        min_active: how many are followed at least, whatever the beam; in a frame with no more than
-            these nothing is pruned.
+        max_active, min_active: of the tokens of a frame; in one with no more than `min_active`
+            nothing is pruned.
         lattice_beam: costs above the best path's up to which a lattice keeps paths.
-        prune_interval: frames after which tokens that no path needs are dropped.
         prune_scale: part of the lattice beam by which costs may change unseen while pruning.
-        beam_delta: what the adaptive beam adds where max_active or min_active bind.
         acoustic_scale: factor of the log-likelihoods.
         graph_arcs: arcs of a composed graph that are kept, 16 bytes each; with more, those of
             states without a token are forgotten after a frame.
         frame_tokens: tokens of a frame, at most, before the search gives up.
     """
 
-    beam: float = 16.0
-    max_active: int = MOST_ACTIVE
-    min_active: int = 200
-    lattice_beam: float = 10.0
-    prune_interval: int = 25
+    beam: float = option(16.0, "Decoding beam.  Larger->slower, more accurate")
+    max_active: int = option(MOST_ACTIVE, "Most states that are active.  Larger->slower")
+    min_active: int = option(200, "Least number of active states")
+    lattice_beam: float = option(10.0, "Beam of lattices.  Larger->slower, and deeper lattices")
+    prune_interval: int = option(25, "Frames from one pruning of tokens to the next")
     prune_scale: float = 0.1
-    beam_delta: float = 0.5
+    beam_delta: float = option(0.5, "Added to the beam where --max-active or --min-active binds")
     acoustic_scale: float = 1.0
     graph_arcs: int = 8 << 20
     frame_tokens: int = 4 << 20

@@ -1,41 +1,16 @@
-"""Raw lattices: every arc that a search kept, as arrays."""
+"""The raw lattice of a search: every arc that it kept."""
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...kaldi.lattices.raw_lattice import RawLattice
 from .decoder import Decoder
 
 
-@dataclass(frozen=True)
-class RawLattice:
-    """An acyclic FST from transition-ids to words, whose states are tokens.
-
-    States are sorted: arcs lead from smaller to larger numbers, and the start is state 0.
-
-    Attributes:
-        frame: the frame at which each state stands, int32, [states]: 0 before the first one.
-        source, target: states, int32, [arcs]. ilabel: transition-id, 0 for none, int32, [arcs].
-        olabel: word, 0 for none, int32, [arcs].
-        graph, acoustic: costs, float32, [arcs].
-        final: cost of ending in each state, float32, [states]; infinity: it is not final.
-    """
-
-    frame: np.ndarray
-    source: np.ndarray
-    target: np.ndarray
-    ilabel: np.ndarray
-    olabel: np.ndarray
-    graph: np.ndarray
-    acoustic: np.ndarray
-    final: np.ndarray
-
-
 def raw_lattice(decoder: Decoder, use_final: bool = True) -> RawLattice:
-    """The lattice of all frames so far; pruned to the lattice beam once the decoder is finalised.
+    """The lattice of all frames so far; pruned to the lattice beam once the decoder is finalized.
 
     Args:
         use_final: whether costs of ending count; see `Decoder.end_costs`.

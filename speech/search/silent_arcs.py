@@ -12,7 +12,7 @@ import struct
 
 import numpy as np
 
-from ..fst.arcs import runs
+from ...kaldi.fst.arcs import runs
 from .arc_table import ArcTable, first_ones
 from .frames import LINK, MANY_TOKENS, NEGATIVE_LOOP, TOKEN
 

@@ -29,7 +29,7 @@ from .limits import Found, Outcome, Until, campaign, examine
 from .programs import PROGRAMS, Program, kill_program
 from .progress import Progress, folder_of, table
 from .shrinking import shrunk
-from .threads import repeats, sanitised
+from .threads import repeats, sanitized
 from .trainings import TRAININGS
 from .works import CNTK_ACTIONS, NNET3_PROGRAMS, Work
 
@@ -86,7 +86,7 @@ def main() -> int:
         "--kills", type=int, metavar="N", help="kill each writer and training N times instead"
     )
     parser.add_argument(
-        "--sanitise", type=int, metavar="N", help="run nets N times in 8 threads under sanitisers"
+        "--sanitize", type=int, metavar="N", help="run nets N times in 8 threads under sanitizers"
     )
     parser.add_argument(
         "--faults", type=int, metavar="N", help="let N faults come to each work instead"
@@ -109,8 +109,8 @@ def main() -> int:
         return shrink(Path(arguments.shrink))
     if arguments.adopt:
         return adopt(Path(arguments.adopt))
-    if arguments.sanitise:
-        return 1 if sanitised.run_all(arguments.sanitise) else 0
+    if arguments.sanitize:
+        return 1 if sanitized.run_all(arguments.sanitize) else 0
     if arguments.faults:
         return faults.main(arguments.faults, arguments.seed or 0, arguments.only)
     if arguments.switches:

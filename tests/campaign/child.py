@@ -64,12 +64,12 @@ def _short(text: str) -> str:
     return text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]} [...] {text[-_SHOWN:]}"
 
 
-def wait_for(child: int, reader: int, signalled: tuple[int, float] | None = None) -> Ending:
+def wait_for(child: int, reader: int, signaled: tuple[int, float] | None = None) -> Ending:
     """Wait for a child that has just begun.
 
     Args:
         reader: a pipe of what it tells; it is closed.
-        signalled: a signal for it, and after how many seconds.
+        signaled: a signal for it, and after how many seconds.
 
     Raises:
         StarvedError: the machine did not let it run.
@@ -89,9 +89,9 @@ def wait_for(child: int, reader: int, signalled: tuple[int, float] | None = None
                     raise StarvedError(f"{late}; it told: {text.strip() or 'nothing'}")
                 code = None if late else os.waitstatus_to_exitcode(status)
                 return Ending(code, text, passed, used, late)
-            if signalled and passed >= signalled[1]:
-                os.kill(child, signalled[0])
-                signalled = None
+            if signaled and passed >= signaled[1]:
+                os.kill(child, signaled[0])
+                signaled = None
             if not late:
                 late = look.late(passed)
                 if late:  # its traceback, see `faulthandler`, and its end

@@ -224,10 +224,10 @@ def run(work: Work, fault: Fault | None, report: Path | None = None, seconds: fl
         _child(work, fault, writer, report)
     signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     os.close(writer)
-    signalled = None
+    signaled = None
     if fault and fault.kind.startswith("SIG"):
-        signalled = signal.Signals[fault.kind], fault.at * seconds
-    return wait_for(child, reader, signalled)
+        signaled = signal.Signals[fault.kind], fault.at * seconds
+    return wait_for(child, reader, signaled)
 
 
 def _child(work: Work, fault: Fault | None, errors: int, report: Path | None) -> None:

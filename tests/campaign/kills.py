@@ -19,7 +19,7 @@ from opscope import NetBuilder, Scope
 from opscope.framework.base import leftovers
 from opscope.framework.base.errors import FormatError
 from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from training_runs import same
 
 from .trainings import Training

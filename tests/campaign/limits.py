@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import logging
 import math
 import multiprocessing
@@ -278,7 +279,7 @@ def examine(read: Callable[[Path], object], path: Path) -> Outcome:
     if isinstance(outcome, tuple) and outcome[0] == "slow" and seconds < SECONDS:
         outcome, seconds = _examined(read, path)  # the machine did something else, or it hangs
     if seconds > SECONDS and isinstance(outcome, Depth):
-        # Once may be the collector's time for what tests before left; a slow reader is slow again.
+        # Once may be what the machine did besides; a slow reader is slow again.
         outcome, again = _examined(read, path)
         if again > SECONDS and isinstance(outcome, Depth):
             return "slow", f"more than {SECONDS:g} s, came to an end"
@@ -287,8 +288,9 @@ def examine(read: Callable[[Path], object], path: Path) -> Outcome:
 
 def _examined(read: Callable[[Path], object], path: Path) -> tuple[Outcome, float]:
     """What came of reading a file, and the CPU seconds it took."""
-    begin = time.process_time()
     outcome: Outcome = Depth.READ
+    gc.freeze()  # what tests left before is not the reader's to collect
+    begin = time.process_time()
     try:
         with held_to_limits():
             value = read(path)
@@ -306,7 +308,10 @@ def _examined(read: Callable[[Path], object], path: Path) -> tuple[Outcome, floa
         outcome = "memory", _place(error)
     except Exception as error:
         outcome = "foreign", f"{type(error).__name__} at {_place(error)}"
-    return outcome, time.process_time() - begin
+    finally:
+        seconds = time.process_time() - begin
+        gc.unfreeze()
+    return outcome, seconds
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,16 +13,17 @@ import numpy as np
 from cntk_random_nets import DIM, batch, make, random_network
 from nnet3_runs import computed, request_for, spliced
 from nnet3_runs import random_net as random_nnet
-from opscope import NetBuilder, OpContext, Scope, Sequences
+from opscope import NetBuilder, OpContext, Scope, Sequences, options
 from opscope.framework.base.cpu.threads import threads_set
+from opscope.framework.base.settings import Options
 from opscope.framework.ir.desc import PARAMETER, STATE
 from opscope.framework.ir.names import grad_name
 from opscope.framework.passes.cleanup import cleanup_passes
 from opscope.framework.passes.pipeline import run_passes
 from opscope.framework.runtime.net import Net
 from opscope.nnet3.inference.chunks import ChunkComputer
-from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
-from opscope.nnet3.inference.pieces import ChunkOptions
+from opscope.nnet3.inference.looped_computer import LoopedComputer
+from opscope.nnet3.inference.pieces import ChunkOptions, LoopedOptions
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import PASSES, OptimizeOptions, compile_optimized
 from random_nets import random_net, results
@@ -36,21 +36,10 @@ from tree_nets import random_trees, set_all
 Results = Mapping[str, np.ndarray]
 Run = Callable[[Collection[str]], Results]
 
-_VARIABLES = {  # a switch: its variable, the value that is on, and the one that is off
-    "fuse": ("OPSCOPE_FUSE", "1", "0"),
-    "reuse": ("OPSCOPE_REUSE", "1", "0"),
-    "inplace": ("OPSCOPE_INPLACE", "1", "0"),
-    "channels last": ("OPSCOPE_CHANNELS_LAST", "1", "0"),
-    "tails": ("OPSCOPE_TAILS", "1", "0"),
-    "verify": ("OPSCOPE_VERIFY", "1", "0"),
-    "whole sequences": ("OPSCOPE_RECURRENT", "fast", "steps"),
-    "rows": ("OPSCOPE_ROWS", "1", "0"),
-    "amx": ("OPSCOPE_AMX", "1", "0"),
-    "keep packed": ("OPSCOPE_KEEP_PACKED", "1", "0"),
-}
+_FLAGS = tuple(each.name for each in dataclasses.fields(Options) if each.type == "bool")
 _LIBRARIES = ("packed", "direct", "native", "mkl", "blas")
 _THREADS = 2
-EVERYWHERE = (*_VARIABLES, *_LIBRARIES, "threads")
+EVERYWHERE = (*_FLAGS, "whole sequences", *_LIBRARIES, "threads")
 """Switches that every kind of net has."""
 
 _CLEANUP = {step.name: step for step in cleanup_passes()}
@@ -80,22 +69,13 @@ class Kind:
 @contextlib.contextmanager
 def switched(on: Collection[str]) -> Iterator[None]:
     """The switches that every net has, for a while."""
-    values = {
-        variable: yes if name in on else no for name, (variable, yes, no) in _VARIABLES.items()
-    }
-    chosen = [name for name in _LIBRARIES if name in on]
-    values["OPSCOPE_LIBRARIES"] = ",".join([*chosen, "xp"])
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        with threads_set(_THREADS if "threads" in on else 1):
-            yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+    chosen = options(
+        **{name: name in on for name in _FLAGS},
+        recurrent="fast" if "whole sequences" in on else "steps",
+        libraries=[*(name for name in _LIBRARIES if name in on), "xp"],
+    )
+    with chosen, threads_set(_THREADS if "threads" in on else 1):
+        yield
 
 
 def _operators(seed: int) -> Run:
@@ -168,7 +148,7 @@ def _trained(
     b.backward_from(cost)
     kind = str(rng.choice(["sgd", "momentum", "adam", "rmsprop", "adagrad"]))
     # A small epsilon would make steps of the rounding errors in place of gradients that are 0, as
-    # those of a bias in front of a normalisation.
+    # those of a bias in front of a normalization.
     damped = {} if kind in ("sgd", "momentum") else {"epsilon": 1e-3}
     b.add_optimization(0.01, kind, clip_norm=float(rng.choice([0.5, 1e3])), **damped)
     names = [var.name for var in b.op_list.vars if var.kind in (PARAMETER, STATE)]

@@ -13,9 +13,9 @@ from opscope import Scope
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config.files import parse_config
-from opscope.nnet3.tables.tables import TableWriter
-from opscope.python_api.recipe.nnet3 import Nnet3Recipe
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
+from opscope.kaldi.tables.tables import TableWriter
+from opscope.scale.recipe.nnet3 import Nnet3Recipe
+from opscope.scale.recipe.nnet3_options import RecipeOptions
 from training_runs import run, values
 
 

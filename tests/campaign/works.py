@@ -23,9 +23,9 @@ from opscope.framework.files.checkpoint import read_checkpoint, write_checkpoint
 from opscope.framework.fusion import library_files
 from opscope.framework.runtime.initialize import initialize
 from opscope.framework.runtime.net import Net
-from opscope.nnet3.files.posterior import Posterior
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
 from small_nets import classifier, data
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from opscope.cntk.network.catalogue import kind, operations
+from opscope.cntk.network.catalog import kind, operations
 from opscope.cntk.network.nodes.node import Kind
 from opscope.cntk.programs import nodes
 from opscope.cntk.programs.library import library_functions

@@ -21,7 +21,7 @@ from opscope.cntk.config import parse_config
 from opscope.cntk.lower import lowers
 from opscope.cntk.lower.table import TABLE
 from opscope.cntk.models.checkpoint import Checkpoint
-from opscope.cntk.network import catalogue
+from opscope.cntk.network import catalog
 from opscope.cntk.network.nodes import rules
 from opscope.cntk.network.nodes.kind import register, standard, unregister
 from opscope.cntk.network.nodes.node import Kind, NdlFunction
@@ -45,14 +45,14 @@ def test_entry_points_are_loaded_when_a_node_is_unknown(tmp_path, monkeypatch):
         "register(Kind('MyNode', (1, 1), rules.unary))\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    point = EntryPoint("mine", "my_nodes", catalogue.GROUP)
-    monkeypatch.setattr(catalogue, "entry_points", lambda group: [point])
-    catalogue.load_plugins.cache_clear()
+    point = EntryPoint("mine", "my_nodes", catalog.GROUP)
+    monkeypatch.setattr(catalog, "entry_points", lambda group: [point])
+    catalog.load_plugins.cache_clear()
     try:
-        assert catalogue.kind("MyNode").inputs == (1, 1)
+        assert catalog.kind("MyNode").inputs == (1, 1)
     finally:
         unregister("MyNode")
-        catalogue.load_plugins.cache_clear()
+        catalog.load_plugins.cache_clear()
 
 
 def test_an_action_is_added_once():

@@ -25,7 +25,7 @@ from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.htk_files import HtkFile, write_htk
 from opscope.cntk.readers.base.section_file import DATA, Section, read_sections, write_sections
 from opscope.cntk.readers.binary.format import BinaryFile
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.image.reader import decode
 from opscope.cntk.readers.image.transforms import read_opencv, resize, transform_of
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError

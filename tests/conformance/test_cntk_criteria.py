@@ -9,7 +9,7 @@ import pytest
 from cntk_data import cases, need
 from opscope.cntk.config import parse_command_line
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.run.runtime import CntkNet
 
 pytestmark = pytest.mark.skipif(not cases(), reason="no reference results of CNTK")

@@ -11,7 +11,7 @@ from htk_files import epoch
 from opscope.cntk.config import load_config
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.htk_files import HtkFile, read_script
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.htk.writer import HtkWriter
 
 

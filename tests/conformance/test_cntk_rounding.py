@@ -192,7 +192,7 @@ def test_the_log_in_cntks_arithmetic(c_library, within):
 
 @pytest.mark.parametrize("number", range(3))
 def test_a_last_bit_leads_elsewhere(number):
-    """As far as our own run goes from CNTK's: see LOOSE in test_cntk_training.py."""
+    """As far as our own run goes from CNTK's: see CHAOTIC in test_cntk_training.py."""
     weights = first_weights()
     weights[number][0, 0] = np.nextafter(weights[number][0, 0], np.float32(9))
     assert largest_errors(Replay(weights))[0] > 1e-2

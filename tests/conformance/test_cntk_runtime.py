@@ -11,14 +11,11 @@ import re
 import numpy as np
 import pytest
 
-from cntk_data import FOLDER, cases, need
+from cntk_data import cases, need
+from cntk_exported import slot_filler, slot_minibatches
 from opscope.cntk.config import parse_command_line
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.base.data import Stream
-from opscope.cntk.readers.base.order import FileOrder
-from opscope.cntk.readers.base.pack import SequencePacker
-from opscope.cntk.readers.catalogue import create_reader
-from opscope.cntk.readers.text.format import TextFormat, TextStream
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.run.runtime import CntkNet
 
 pytestmark = pytest.mark.skipif(not cases(), reason="no reference results of CNTK")
@@ -151,7 +148,7 @@ def test_first_epoch(case, criterion, size, rate, momentum, count, monkeypatch):
     """Criteria of every minibatch, with momentum done here: s = (1 - m) rate g + m s."""
     part, net = section(case, "Train", monkeypatch), open_net(case, "init.model")
     pattern = rf"Minibatch\[.*? {re.escape(criterion)} = ([0-9.]+)"
-    wanted = re.findall(pattern, (FOLDER / case / "log.txt").read_text())[:count]
+    wanted = re.findall(pattern, need(case, "log.txt").read_text())[:count]
     steps, found = {}, []
     for minibatch in minibatches(part, size):
         found.append(net.forward_backward(minibatch, criterion)[criterion] / minibatch.samples)
@@ -164,25 +161,13 @@ def test_first_epoch(case, criterion, size, rate, momentum, count, monkeypatch):
 
 def test_slot_filling():
     """A model that CNTK trained, on all of its test data."""
-    folder = FOLDER.parent / "cntk"
-    if not (folder / "slu.forward.cmf").exists():
-        pytest.skip("the model is not there")
-    streams = [
-        TextStream(Stream("query", 943, sparse=True), "S0"),
-        TextStream(Stream("slotLabels", 129, sparse=True), "S2"),
-    ]
-    source = TextFormat(folder / "atis.test.ctf", streams)
-    packer = SequencePacker(FileOrder(source), source.streams)
-    packer.start_epoch(0, 1000)
-    net = CntkNet(open_model(folder / "slu.forward.cmf").network)
+    net = CntkNet(open_model(slot_filler()).network)
     words, errors, entropy = 0, 0.0, 0.0
-    while minibatch := packer.read():
+    for minibatch in slot_minibatches(1000):
         values = net.forward(minibatch, ["errs", "ce"])
         words += minibatch.samples
         errors += values["errs"].scalar
         entropy += values["ce"].scalar
-        if minibatch.end_of_epoch:
-            break
     assert words == 10984
     assert round(100 * errors / words, 3) == 2.039
     assert entropy / words == pytest.approx(0.12888690, rel=1e-5)

@@ -13,14 +13,14 @@ import pytest
 import cntk_data
 import kaldi_data
 from conversion_runs import run_cntk, run_nnet3, windows
+from opscope.bridges.nnet3_cntk.from_cntk import to_nnet3
+from opscope.bridges.nnet3_cntk.from_nnet3 import to_cntk
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.readers.base.htk_files import HtkFile, read_script
 from opscope.framework.base.errors import UnknownOperatorError
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.components.batch_norm import BatchNormComponent
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import read_table
-from opscope.python_api.convert.from_cntk import to_nnet3
-from opscope.python_api.convert.from_nnet3 import to_cntk
 
 RANDOM = sorted(p.parent.name for p in kaldi_data.FOLDER.glob("random_nets/*/model.raw")) or ["0"]
 TOLERANCE = 1e-5

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3 import BatchComputer, BatchOptions, Utterance
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
 
 CASES = json.loads(Path(__file__).with_name("kaldi_batches.json").read_text())["cases"]

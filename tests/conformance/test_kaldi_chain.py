@@ -9,6 +9,10 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
+from opscope.kaldi.files.kaldi_io import Writer
+from opscope.kaldi.fst.epsilons import remove_epsilons
+from opscope.kaldi.fst.fst_io import write_fst
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
@@ -18,13 +22,9 @@ from opscope.nnet3.egs.chain_changes import ChainExampleMerger
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.rows import take_rows
 from opscope.nnet3.files.examples import NnetIo
-from opscope.nnet3.files.kaldi_io import Writer
-from opscope.nnet3.fst.epsilons import remove_epsilons
-from opscope.nnet3.fst.fst_io import write_fst
 from opscope.nnet3.network.adjust import set_batchnorm_test_mode
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import open_fst
-from opscope.nnet3.tables.tables import read_table
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.chain_objectives import ChainObjectives
 from opscope.nnet3.training.chain_prob import NnetChainComputeProb
@@ -139,15 +139,14 @@ def test_the_objective_after_training(trained, reference):
         assert numbers == pytest.approx(expected[name], rel=2e-5), name
 
 
-def test_normalised_supervision_is_kaldis():
+def test_normalized_supervision_is_kaldis():
     """Without their weights, Kaldi's supervisions get the same ones again, to the byte."""
     graph = open_fst(str(need("chain", "normalization.fst")))
     for _, eg in read_table(f"ark:{need('chain', 'egs.two.ark')}", "chain_example"):
         supervision = eg.outputs[0].supervision
         fst = supervision.fst
         bare = replace(
-            fst,
-            weight=np.zeros_like(fst.weight),
+            fst.with_columns(weight=np.zeros_like(fst.weight)),
             final=np.where(np.isinf(fst.final), np.inf, 0).astype(np.float32),
         )
         found = normalized(replace(supervision, fst=bare), graph)

@@ -14,8 +14,8 @@ from opscope.framework.ir.desc import INPUT, OUTPUT, make_var
 from opscope.framework.ir.names import grad_name
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.components import Component, ComponentOps, Properties
-from opscope.nnet3.files.kaldi_io import Reader
 
 CASES = sorted(path.parent.name for path in FOLDER.glob("components/*/component.bin"))
 TOLERANCE = 1e-4

@@ -11,9 +11,9 @@ import pytest
 
 from kaldi_data import difference, need
 from opscope import nnet3
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.inference.looped import compile_looped, looped_requests
 from opscope.nnet3.network.for_inference import for_inference
-from opscope.nnet3.tables.tables import read_table
 
 MODEL = "tdnn"
 LEFT, RIGHT = 6, 7  # its contexts

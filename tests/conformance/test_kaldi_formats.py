@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.files.compressed import CompressedMatrix
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.tables.kinds import guess_kind
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.kinds import guess_kind
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 SINGLE = ("components", "random_nets")
 """Folders with an `io.ark` and a `grad.ark` for each case: one test for a whole folder."""

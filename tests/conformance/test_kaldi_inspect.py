@@ -30,7 +30,7 @@ def test_every_stage(case):
     rows_of_phases = sum(len(rows) for phase in compiled.phases for rows in phase.values())
     assert rows_of_phases == counts["cindexes"]
     assert compiled.plain.to_kaldi() == (folder / "computation.txt").read_text()
-    assert compiled.optimised.to_kaldi() == (folder / "computation.opt.txt").read_text()
+    assert compiled.optimized.to_kaldi() == (folder / "computation.opt.txt").read_text()
 
 
 @pytest.mark.parametrize("case", CASES[::6])
@@ -51,11 +51,11 @@ def test_phases_hold_what_is_there_already(case):
 def test_every_stage_prints(case):
     folder = need("random_nets", case)
     compiled = nnet3.compile(folder / "model.raw", folder / "request.txt")
-    parts = "request options epochs computable cindexes phases steps plain optimised sizes memory"
+    parts = "request options epochs computable cindexes phases steps plain optimized sizes memory"
     for name in parts.split():
         part = getattr(compiled, name)
         assert str(part).strip() and part.to_kaldi().endswith("\n")
     lines = str(compiled).splitlines()
     assert [line.split()[0] for line in lines[:6]] == [
-        *("request", "network", "cindexes", "order", "plain", "optimised")
+        *("request", "network", "cindexes", "order", "plain", "optimized")
     ]

@@ -12,6 +12,7 @@ import pytest
 from kaldi_data import FOLDER, difference, need
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import OpscopeError
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.inference.looped import (
     compile_looped,
@@ -19,14 +20,13 @@ from opscope.nnet3.inference.looped import (
     looped_requests,
     with_ivector_period,
 )
-from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
-from opscope.nnet3.inference.pieces import Utterance
+from opscope.nnet3.inference.looped_computer import LoopedComputer
+from opscope.nnet3.inference.pieces import LoopedOptions, Utterance
 from opscope.nnet3.lower.commands import lower_computation
 from opscope.nnet3.network.collapse import prepare_for_test
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import optimize
 from opscope.nnet3.run.segment_computer import SegmentComputer
-from opscope.nnet3.tables.tables import read_table
 
 CASES = sorted(
     (path.parent.name, int(re.sub(r"\D", "", path.stem)))
@@ -77,8 +77,8 @@ def test_numbers_do_not_follow_the_load(model, monkeypatch):
         while not ended.is_set():
             other.compute(frames)
 
-    neighbour = threading.Thread(target=keep_busy)
-    neighbour.start()
+    neighbor = threading.Thread(target=keep_busy)
+    neighbor.start()
     try:
         for number in range(4):
             monkeypatch.setattr(threads, "look", partial(threads._use, 1 + number % 2))
@@ -87,7 +87,7 @@ def test_numbers_do_not_follow_the_load(model, monkeypatch):
             np.testing.assert_array_equal(computer.compute(frames), wanted)
     finally:
         ended.set()
-        neighbour.join()
+        neighbor.join()
         threads._use(threads.most_threads())
 
 

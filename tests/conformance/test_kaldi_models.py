@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.components import Component
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 

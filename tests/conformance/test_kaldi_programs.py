@@ -1,8 +1,9 @@
 """The programs for nnet3 models give what Kaldi's own gave.
 
-What nnet3-info prints is compared with `info.txt`, word by word; numbers may differ in the last of
-their few digits, since sums of float32 depend on their order. A copy is compared byte by byte, text
-made of a binary model, too: there Kaldi multiplies averages by their count, and divides again.
+What nnet3-info prints is compared with `info.txt`, word by word; numbers may differ by one in the
+last of their three digits, since sums of float32 depend on their order. A copy is compared byte by
+byte, text made of a binary model, too: there Kaldi multiplies averages by their count, and divides
+again.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_data import FOLDER, need
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.transition_model import TransitionModel
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.python_api.cli.main import main
 
 MODELS = sorted(FOLDER.glob("random_nets/*/model.raw")) + sorted(FOLDER.glob("trained/*/model.raw"))
@@ -42,7 +43,7 @@ def assert_same(text, wanted, rtol, atol=0.0):
 def test_info(path):
     text = program("nnet3-info", path)
     wanted = path.with_name("info.txt").read_text()
-    assert_same(text, "".join(wanted.splitlines(True)[: text.count("\n")]), rtol=5e-3, atol=2e-8)
+    assert_same(text, "".join(wanted.splitlines(True)[: text.count("\n")]), rtol=1.01e-2, atol=2e-8)
 
 
 @pytest.mark.parametrize("path", MODELS, ids=NAMES)

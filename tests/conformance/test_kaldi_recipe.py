@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 from kaldi_data import FOLDER, need
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.egs import generate
 from opscope.nnet3.egs.merging import ExampleMerger, MinibatchRule
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from opscope.nnet3.files.posterior import Posterior
 from opscope.nnet3.network import adjust
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training.compute_prob import NnetComputeProb
-from opscope.python_api.recipe.nnet3 import Nnet3Recipe
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.nnet3 import Nnet3Recipe
+from opscope.scale.recipe.nnet3_options import RecipeOptions
 
 SPEECH = FOLDER.parent / "speech"
 NETWORKS = {  # Kaldi's accuracy, chunk length, left context besides the network's

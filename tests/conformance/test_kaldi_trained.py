@@ -10,13 +10,13 @@ import pytest
 
 from doc_blocks import blocks
 from kaldi_data import FOLDER, difference, need
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.inference.chunks import ChunkComputer
 from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
 from opscope.nnet3.lower import requests, step_net
 from opscope.nnet3.lower.step_net import LoopStep
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import read_table
 
 MODELS = sorted(path.parent.name for path in FOLDER.glob("trained/*/model.raw")) or ["tdnn"]
 TOLERANCE = 1e-4

@@ -4,7 +4,7 @@ In double precision our parameters are those of a Kaldi built with DOUBLE_PRECIS
 parameters and its lines are in `kaldi_double_precision.json`.
 
 In single precision rounding decides what comes out of these passes, for they are chaotic: units
-that are nearly dead, normalised, switch on and off. The reference models, of a Kaldi in single
+that are nearly dead, normalized, switch on and off. The reference models, of a Kaldi in single
 precision, are 1.5e-3 (ng.1m), 0.065 (sgd.1m), 0.33 (ng.1), 0.39 (sgd.1) and 0.59 (sgd.1b) from
 Kaldi's result in double precision, in relative norm of affine1. One and the same Kaldi with other
 BLAS kernels or two threads is up to 6e-3, 0.012, 0.39, 0.38 and 0.66 from them. What is not chaotic
@@ -23,8 +23,8 @@ import numpy as np
 import pytest
 
 from kaldi_data import need
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import read_table
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 
 DOUBLE = json.loads(Path(__file__).with_name("kaldi_double_precision.json").read_text())["passes"]

@@ -3,12 +3,13 @@
 `tests/golden/pb/NAME.pb` is what the function NAME of `golden_nets.py` gave, `NAME.npz` what was
 fed and what a run left in the scope. To add a net, write its function and run
 `python tests/framework/test_golden_nets.py NAME` with `tests` on the path; files that are there
-already are what this test protects and are never written anew.
+already are what this test protects and are never written anew. What builders
+wrote since step nets hold composites whole is `cells/NAME.pb` there, and what they write since nets
+hold layers whole, too, `whole/NAME.pb`: all run to the same bits.
 """
 
 from __future__ import annotations
 
-import os
 import pathlib
 import sys
 import types
@@ -18,11 +19,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope import options
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import Sequences, offsets_of
+from opscope.framework.files.checkpoint import net_difference
 from opscope.framework.ir.desc import INPUT, PARAMETER, STATE
-from opscope.framework.ir.messages import parse_net, serialize_net
+from opscope.framework.ir.messages import as_op_list, parse_net, serialize_net
 from opscope.framework.ir.printer import net_text
 from opscope.framework.runtime.initialize import initialize
 from opscope.framework.runtime.net import Net
@@ -118,6 +121,7 @@ def arithmetic() -> np.ndarray:
 def stored(name: str) -> tuple[bytes, dict[str, Any], dict[str, np.ndarray], bool]:
     """The file of a net, what is fed, what came out, and whether on a machine like this one."""
     data = (FOLDER / f"{name}.pb").read_bytes()
+    name = name.rpartition("/")[2]
     feed: dict[str, Any] = {}
     outputs: dict[str, np.ndarray] = {}
     with np.load(FOLDER / f"{name}.npz") as held:
@@ -133,29 +137,35 @@ def stored(name: str) -> tuple[bytes, dict[str, Any], dict[str, np.ndarray], boo
     return data, feed, outputs, same
 
 
-_PLAIN = {"OPSCOPE_LIBRARIES": "xp", "OPSCOPE_FUSE": "0", "OPSCOPE_RECURRENT": "steps"}
+_PLAIN = {"libraries": "xp", "fuse": False, "recurrent": "steps"}
 """The kernels that wrote the files: NumPy's alone. What MKL and compiled loops give depends, in the
 last bits, on the processor."""
 
 ALL = sorted(NETS.RUNNING | NETS.DESCRIBED)
+WHOLE = [
+    f"{folder}/{path.stem}"
+    for folder in ("cells", "whole")
+    for path in sorted((FOLDER / folder).glob("*.pb"))
+]
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_builders_write_the_same_bytes(name: str) -> None:
-    wanted = (FOLDER / f"{name}.pb").read_bytes()
+    newest = f"whole/{name}" if f"whole/{name}" in WHOLE else name
+    wanted = (FOLDER / f"{newest}.pb").read_bytes()
     found = built(name)
     assert net_text(parse_net(found), locations=True) == net_text(parse_net(wanted), locations=True)
     assert found == wanted
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", ALL + WHOLE)
 def test_read_and_written_again(name: str) -> None:
     data = (FOLDER / f"{name}.pb").read_bytes()
     assert serialize_net(parse_net(data)) == data
 
 
-@pytest.mark.parametrize("name", sorted(NETS.RUNNING))
-def test_runs_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", sorted(NETS.RUNNING) + WHOLE)
+def test_runs_give_the_same_bits(name: str) -> None:
     data, feed, outputs, same = stored(name)
     found = run(data, feed)
     assert outputs
@@ -170,16 +180,24 @@ def test_runs_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> 
         np.testing.assert_allclose(found[variable], wanted, rtol=1e-3, atol=1e-5, err_msg=variable)
     if not same:
         return
-    for switch, value in _PLAIN.items():
-        monkeypatch.setenv(switch, value)
-    found = run(data, feed)
+    with options(**_PLAIN):
+        found = run(data, feed)
     for variable, wanted in outputs.items():
         np.testing.assert_array_equal(found[variable], wanted, err_msg=variable)
 
 
+def test_layers_that_are_whole_go_on_from_checkpoints_of_loops() -> None:
+    before, now = (
+        as_op_list(parse_net((FOLDER / folder / "words.pb").read_bytes()))
+        for folder in ("cells", "whole")
+    )
+    assert net_difference(before, now) == ""
+    now.ops = now.ops[:-1]
+    assert net_difference(before, now) == f"{len(before.ops)} ops there and {len(now.ops)} here"
+
+
 def _write(name: str) -> None:
     """Writes the files of a new net."""
-    os.environ.update(_PLAIN)
     path = FOLDER / f"{name}.pb"
     if path.exists():
         raise SystemExit(f"{path} is there already")
@@ -192,7 +210,8 @@ def _write(name: str) -> None:
             arrays[f"feed/{variable}"] = value.data if packed else value
             if packed:
                 arrays[f"offsets/{variable}"] = value.levels[0]
-        arrays |= {f"out/{variable}": value for variable, value in run(data, feed).items()}
+        with options(**_PLAIN):
+            arrays |= {f"out/{variable}": value for variable, value in run(data, feed).items()}
         np.savez_compressed(FOLDER / f"{name}.npz", **arrays)
     path.write_bytes(data)
 

@@ -210,7 +210,7 @@ def test_loops_of_several_dtypes():
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_neighbours_of_half_precision_are_one_loop(dtype):
+def test_neighbors_of_half_precision_are_one_loop(dtype):
     net = OpList()
     net.vars.append(make_var("x", (-1, 2), dtype, INPUT))
     net.ops.append(make_op("scale", {"x": "x"}, {"out": "a"}, {"scale": 1.0009765625}))

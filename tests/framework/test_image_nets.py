@@ -10,17 +10,12 @@ import pytest
 
 import opscope
 from opscope.framework.base.cpu import threads
-from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import compiler
 from opscope.operators.direct import convolutions
 
-SWITCHES = {
-    "OPSCOPE_LIBRARIES": ("packed,direct,mkl,blas,xp", "packed,mkl,blas,xp"),
-    "OPSCOPE_CHANNELS_LAST": ("1", "0"),
-    "OPSCOPE_TAILS": ("1", "0"),
-    "OPSCOPE_FUSE": ("1", "0"),
-    "OPSCOPE_REUSE": ("1", "0"),
-    "OPSCOPE_INPLACE": ("1", "0"),
+SWITCHES: dict[str, tuple[Any, Any]] = {
+    "libraries": ("packed,direct,mkl,blas,xp", "packed,mkl,blas,xp"),
+    **dict.fromkeys(("channels_last", "tails", "fuse", "reuse", "inplace"), (True, False)),
 }
 SEEDS = range(6)
 
@@ -103,9 +98,7 @@ def results(seed: int, train: bool) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_switch_changes_a_number(
-    seed: int, train: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_switch_changes_a_number(seed: int, train: bool) -> None:
     ways = [{name: off for name, (_, off) in SWITCHES.items()}]
     ways.append({name: on for name, (on, _) in SWITCHES.items()})
     for name, (on, off) in itertools.islice(SWITCHES.items(), 4):
@@ -113,16 +106,15 @@ def test_no_switch_changes_a_number(
         ways.append(ways[0] | {name: on})
     want = None
     for way in ways:
-        for name, value in way.items():
-            monkeypatch.setenv(name, value)
-        found = results(seed, train)
+        with opscope.options(**way):
+            found = results(seed, train)
         want = found if want is None else want
         for name, array in found.items():
             scale = max(np.abs(want[name]).max(initial=0), 1e-3)
             assert np.abs(array - want[name]).max(initial=0) <= 1e-8 * scale, (name, way)
 
 
-def plan_of(build: Any, train: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
+def plan_of(build: Any, train: bool) -> Any:
     """The plan of a net over images of 16 channels."""
     b = opscope.NetBuilder("plan")
     cost = b.mean(build(b, b.input("x", [2, 16, 8, 8])))
@@ -137,53 +129,51 @@ def plan_of(build: Any, train: bool, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
-def test_what_lies_with_its_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_lies_with_its_channels_last() -> None:
     def block(b: Any, x: Any) -> Any:
         y = b.relu(b.batch_norm(b.conv2d(x, filters=16, kernel=3, padding="same", name="first")))
         return b.softmax(b.conv2d(b.relu(y), filters=8, kernel=3, name="second"), axis=1)
 
-    plan = plan_of(block, False, monkeypatch)
+    plan = plan_of(block, False)
     assert "batch_norm_0" in plan.channels_last  # "first" is in no memory
     assert "second" not in plan.channels_last  # softmax takes the usual order
-    monkeypatch.setenv("OPSCOPE_CHANNELS_LAST", "0")
-    assert not plan_of(block, False, monkeypatch).channels_last
-    monkeypatch.setenv("OPSCOPE_CHANNELS_LAST", "1")
-    monkeypatch.setenv("OPSCOPE_LIBRARIES", "mkl,blas,xp")
-    assert not plan_of(block, False, monkeypatch).channels_last
+    for changed in {"channels_last": False}, {"libraries": "mkl,blas,xp"}:
+        with opscope.options(**changed):
+            assert not plan_of(block, False).channels_last
 
 
 @pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
-def test_a_convolution_and_its_tail_are_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_convolution_and_its_tail_are_one_step() -> None:
     def block(b: Any, x: Any) -> Any:
         return b.max_pool2d(b.conv2d(x, filters=8, kernel=3, activation="relu"), kernel=[2, 2])
 
     def types(train: bool) -> list[list[str]]:
-        plan = plan_of(block, train, monkeypatch)
+        plan = plan_of(block, train)
         return [[op.type for op in step.operators] for step in plan.steps]
 
     assert ["conv2d", "relu", "max_pool2d"] in types(False)
     assert ["conv2d", "relu"] in types(True)  # the gradient reads what the pooling reads
-    monkeypatch.setenv("OPSCOPE_TAILS", "0")
-    assert ["conv2d"] in types(False)
+    with opscope.options(tails=False):
+        assert ["conv2d"] in types(False)
 
 
 @pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
-def test_batch_norm_is_a_tail_outside_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_norm_is_a_tail_outside_of_training() -> None:
     def block(b: Any, x: Any) -> Any:
         x = b.relu(b.batch_norm(b.conv2d(x, filters=8, kernel=3)))
         x = b.max_pool2d(b.batch_norm(b.conv2d(x, filters=8, kernel=3)), kernel=[2, 2])
         return b.batch_norm(x)
 
     def types(train: bool) -> list[list[str]]:
-        plan = plan_of(block, train, monkeypatch)
+        plan = plan_of(block, train)
         return [[op.type for op in step.operators] for step in plan.steps][:5]
 
     folded = [["conv2d", "batch_norm", "relu"], ["conv2d", "batch_norm", "max_pool2d"]]
     assert types(False)[:3] == [*folded, ["batch_norm"]]
     apart = [["conv2d"], ["batch_norm"], ["relu"], ["conv2d"], ["batch_norm"]]
     assert types(True) == apart
-    monkeypatch.setenv("OPSCOPE_TAILS", "0")
-    assert types(False) == apart
+    with opscope.options(tails=False):
+        assert types(False) == apart
 
 
 @pytest.mark.parametrize("groups", [1, 2, 12])
@@ -257,17 +247,10 @@ def test_threads_share_an_image_with_a_pooling(
 
 
 @pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
-def test_operators_of_many_outputs_have_no_tail(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operators_of_many_outputs_have_no_tail() -> None:
     def block(b: Any, x: Any) -> Any:
         left, right = b.split(b.conv2d(x, filters=8, kernel=3), axis=1, sections=[4, 4])
         return b.max_pool2d(left, kernel=[2, 2]) + b.max_pool2d(b.relu(right), kernel=[2, 2])
 
-    steps = plan_of(block, False, monkeypatch).steps
+    steps = plan_of(block, False).steps
     assert ["split"] in [[op.type for op in step.operators] for step in steps]
-
-
-@pytest.mark.parametrize("name", ["OPSCOPE_TAILS", "OPSCOPE_CHANNELS_LAST"])
-def test_wrong_values_of_switches(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(name, "yes")
-    with pytest.raises(OpscopeError, match=f"{name}=yes: want one of 0, 1"):
-        results(0, False)

@@ -77,7 +77,7 @@ def test_dtypes_that_are_none(text: str) -> None:
 
 
 def test_a_delay_without_end() -> None:
-    net = op_list_of(golden_nets.words())
+    net = op_list_of(golden_nets.block())
     message = to_message(net)
     message.format_version = 1
     step = next(op.attrs["net"].net.steps[0] for op in message.ops if op.type == "recurrent")

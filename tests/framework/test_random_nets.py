@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from opscope import options
 from opscope.framework.base.scope import Scope
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
@@ -16,23 +17,21 @@ from opscope.framework.passes.verify.verifier import problems
 from opscope.framework.runtime.net import Net
 from random_nets import RandomNet, random_net, results
 
-SWITCHES = ("OPSCOPE_FUSE", "OPSCOPE_REUSE", "OPSCOPE_INPLACE")
+SWITCHES = ("fuse", "reuse", "inplace")
 SEEDS = range(25)
 
 
 class Ways:
     """Runs a net with some switches and passes on, all others off."""
 
-    def __init__(self, monkeypatch, passes=None):
-        self.set = monkeypatch.setenv
+    def __init__(self, passes=None):
         self.passes = {one.name: one for one in passes or cleanup_passes()}
         self.names = (*SWITCHES, *self.passes)
 
     def run(self, net: RandomNet, on):
-        for name in SWITCHES:
-            self.set(name, "1" if name in on else "0")
         chosen = [one for name, one in self.passes.items() if name in on]
-        return results(net, run_passes(net.desc, chosen))
+        with options(**{name: name in on for name in SWITCHES}):
+            return results(net, run_passes(net.desc, chosen))
 
     def compare(self, net: RandomNet, tolerance: float) -> None:
         """All on against all off; on a difference, look for those that make it."""
@@ -66,16 +65,16 @@ def differences(one, other, tolerance):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_plan_switches_and_passes_change_no_number(monkeypatch, seed):
-    Ways(monkeypatch).compare(random_net(seed), 1e-9)
+def test_plan_switches_and_passes_change_no_number(seed):
+    Ways().compare(random_net(seed), 1e-9)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_memory_switches_change_no_bit(monkeypatch, seed):
-    ways = Ways(monkeypatch, passes=())
+def test_memory_switches_change_no_bit(seed):
+    ways = Ways(passes=())
     net = random_net(seed, dtype="float32")
     plain = ways.run(net, ())
-    for on in (("OPSCOPE_REUSE",), ("OPSCOPE_INPLACE",), ("OPSCOPE_REUSE", "OPSCOPE_INPLACE")):
+    for on in (("reuse",), ("inplace",), ("reuse", "inplace")):
         assert not differences(plain, ways.run(net, on), 0.0), f"{on}\n{net_text(net.desc)}"
 
 
@@ -139,9 +138,9 @@ class Guilty:
         return made
 
 
-def test_the_search_names_the_guilty_pass(monkeypatch):
+def test_the_search_names_the_guilty_pass():
     with pytest.raises(AssertionError) as caught:
-        Ways(monkeypatch, passes=(*cleanup_passes(), Guilty())).compare(random_net(0), 1e-9)
+        Ways(passes=(*cleanup_passes(), Guilty())).compare(random_net(0), 1e-9)
     message = str(caught.value)
     assert "only one of these on: ['guilty']" in message
     assert "right without one of these: ['guilty']" in message and "%0 " in message

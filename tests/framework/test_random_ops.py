@@ -97,7 +97,7 @@ def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         memory.fresh_array(NoMemory, (2, 3), np.dtype("float32"))
     with pytest.raises(RunError, match="no memory for 64 bytes"):
         memory.fresh(NoMemory, 64)
-    monkeypatch.setattr(executor.Frame, "_allocate", lambda _: NoMemory.empty())
+    monkeypatch.setattr(executor.FrameMemory, "_allocate", lambda _: NoMemory.empty())
     desc = net(("relu", {"x": "x"}, {"out": "y"}), x=(2, 3))
     scope = Scope()
     scope.feed({"x": np.ones((2, 3), "float32")})

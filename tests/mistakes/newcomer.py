@@ -15,7 +15,7 @@ MISTAKES = [
     ('b.input("y", [-1, 4.0])', "list of whole numbers, not [-1, 4.0]"),
     ('b.input("x", [-1, 4])', "variable 'x' is defined twice"),
     ('b.input("y", [4], "float31")', "'float31' is not a dtype did you mean float32"),
-    ('b.parameter("w", [3], init="glorot")', "no initialiser 'glorot' (write \"xavier\"); known:"),
+    ('b.parameter("w", [3], init="glorot")', "no initializer 'glorot' (write \"xavier\"); known:"),
     ('b.input("", [4])', "an input is named by a str, not by ''"),
     ("b.input(3, [4])", "an input is named by a str, not by 3"),
     ('b.input("y")', "input: missing a required argument: 'shape'"),
@@ -24,9 +24,9 @@ MISTAKES = [
     ('b.parameter("w", [3, None])', "parameter 'w': all its dimensions must be known, not [3, -1]"),
     (
         'b.parameter("w", [3], None)',
-        "None is no initialiser; want a name (zeros, a number, or an array",
+        "None is no initializer; want a name (zeros, a number, or an array",
     ),
-    ('b.parameter("w", [3], "kaiming")', "no initialiser 'kaiming' (write \"he\")"),
+    ('b.parameter("w", [3], "kaiming")', "no initializer 'kaiming' (write \"he\")"),
     ('b.parameter("w", [3], ("normal", 0.1))', "attributes go by name, not ('normal', 0.1)"),
     (
         'b.parameter("w", [3], ("normal", {"stdev": 1}))',
@@ -192,7 +192,7 @@ MISTAKES = [
         'trained.run(Scope(), feed={"x": X, "label": Y, "scores": X})',
         "'scores' is computed by op 0",
     ),
-    ('trained.predict({"x": X}, scope=Scope())', "holds no value of 'scores.w' initialise"),
+    ('trained.predict({"x": X}, scope=Scope())', "holds no value of 'scores.w' initialize"),
     ('OpContext(seed="one")', "seed: want a whole number from 0 on, or None, not 'one'"),
     ("opscope.set_threads(0)", "set_threads: want a whole number from 1 on, or None, not 0"),
     (
@@ -314,8 +314,8 @@ MISTAKES = [
         "epoch 1, minibatch 1: a minibatch without rows: x [0, 4], label [0]",
     ),
     # -- files
-    ('opscope.save(trained, Scope(), "a")', "no value in the scope: 'scores.w' initialise first"),
-    ('opscope.load("nofile")', "nofile: no such file; looked for nofile.pb"),
+    ('opscope.save(trained, Scope(), "a")', "no value in the scope: 'scores.w' initialize first"),
+    ('opscope.load("nofile")', "nofile: No such file or directory; looked for nofile.pb"),
     (
         'open("m.pt", "wb").close(); opscope.load("m.pt")',
         "m.pt: a file of another framework NAME.pb",
@@ -348,7 +348,7 @@ MISTAKES = [
         "of another NetBuilder share=True",
     ),
     # -- the command line
-    ("$ opscope show nofile", "nofile: no such file; looked for nofile.pb"),
+    ("$ opscope show nofile", "nofile: No such file or directory; looked for nofile.pb"),
     ("$ opscope shwo net.pb", "no command 'shwo' did you mean show"),
     (
         "$ opscope run net.pb --fetch scores",
@@ -358,7 +358,10 @@ MISTAKES = [
         "$ opscope run net.pb --feed x=x.npy --fetch score",
         "no variable 'score' did you mean scores",
     ),
-    ("$ opscope run net.pb --feed x=nofile.npy --fetch scores", "nofile.npy: no such file"),
+    (
+        "$ opscope run net.pb --feed x=nofile.npy --fetch scores",
+        "nofile.npy: No such file or directory",
+    ),
     ("$ opscope run net.pb --feed x.npy --fetch scores", "--feed x.npy: want NAME=VALUE"),
     ("$ opscope train net.pb --data x.npy --loss cost --epochs 1 --out a.pb", "x.npy"),
     ("$ opscope ops Linear", "no layer or operator 'Linear'; write b.fc"),
@@ -414,7 +417,7 @@ MISTAKES = [
     ),
     (
         "b.accuracy(scores, label); b.add_optimization(0.1); opscope.train(b, data, epochs=1)",
-        "the net has no variable 'loss'; loss= says what is minimised: perhaps 'cost'",
+        "the net has no variable 'loss'; loss= says what is minimized: perhaps 'cost'",
     ),
     ("trained.fc(x, 3, activation='swish')", "no operator of type 'swish'; here it is silu"),
     ("b.add_op('Linear', x, 3)", "no operator of type 'Linear'; here it is fc"),

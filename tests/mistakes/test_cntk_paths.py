@@ -15,7 +15,7 @@ from opscope.cntk.models.v1 import write_model
 from opscope.cntk.network.network import Network
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.minibatches import minibatches
-from opscope.cntk.readers.catalogue import create_reader, create_writer
+from opscope.cntk.readers.catalog import create_reader, create_writer
 from opscope.framework.base.atomic import atomic_file, make_folder_of
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError
 

@@ -15,7 +15,7 @@ from opscope.cntk.actions import common
 from opscope.cntk.actions.common import Run, place_of
 from opscope.cntk.actions.run import PLUGINS, add_action, run_commands
 from opscope.cntk.config.files import parse_config
-from opscope.cntk.network import catalogue as nodes
+from opscope.cntk.network import catalog as nodes
 from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader

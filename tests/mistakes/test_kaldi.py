@@ -12,6 +12,7 @@ from kaldi_models import call_main
 from mistakes.kaldi import COMMANDS, CONFIGS, GOOD, TYPED
 from mistakes.test_newcomer import holds
 from opscope import OpscopeError, nnet3
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3 import (
     ChunkComputer,
     ChunkOptions,
@@ -22,7 +23,6 @@ from opscope.nnet3 import (
 from opscope.nnet3.language.nodes import warnings_to
 from opscope.nnet3.network.config_check import config_problems
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter
 
 IVECTOR = GOOD.replace("input-dim=12", "input-dim=14").replace(
     "Offset(input, 1))", "Offset(input, 1), ReplaceIndex(ivector, t, 0))"

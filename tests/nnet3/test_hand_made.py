@@ -13,18 +13,18 @@ from opscope.framework.base.errors import FormatError, OpscopeError
 from opscope.framework.editing.patterns import name_matches
 from opscope.framework.files.array_files import read_arrays
 from opscope.framework.ir.desc import NetDesc
-from opscope.nnet3.cache.computations import CachingCompiler
-from opscope.nnet3.cache.files import read_cache
-from opscope.nnet3.components.base.initial import normal
-from opscope.nnet3.files.context_dependency import (
+from opscope.kaldi.files.context_dependency import (
     ContextDependency,
     Leaf,
     Split,
     new_transition_model,
 )
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.fst.fst_io import read_fst
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.fst.fst_io import read_fst
+from opscope.nnet3.cache.computations import CachingCompiler
+from opscope.nnet3.cache.files import read_cache
+from opscope.nnet3.components.base.initial import normal
 from opscope.nnet3.network.config_check import config_problems
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import xconfig_to_config

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from mpi_runs import run_ranks
+from opscope import options
 from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
 from opscope.testing.device_double import DOUBLE, instead_of_cupy
@@ -13,7 +14,7 @@ from parallel_nets import (
     halves,
     lstm,
     mlp,
-    normalised,
+    normalized,
     on_ranks,
     rows,
     run_steps,
@@ -36,7 +37,7 @@ NETS = {
     "clip_value": lambda dtype: mlp(dtype, "sgd", clip_value=0.01),
     "layerwise": lambda dtype: mlp(dtype, "lamb", 0.001),
     "weights": weighted,
-    "batch_norm": normalised,
+    "batch_norm": normalized,
     "sparse": words,
     "sparse_clipped": lambda dtype: words(dtype, "adam", clip_norm=0.1),
     "sparse_dense": lambda dtype: words(dtype, "lamb"),
@@ -90,13 +91,13 @@ def test_small_buckets_change_no_bit(overlap, monkeypatch):
 def test_the_order_of_the_passes_is_free():
     batches = parts(2, 10, "float64", UNEQUAL)
     for passes in ((InsertAllReduce(), SyncBatchNorm()), (SyncBatchNorm(), InsertAllReduce())):
-        compare(normalised("float64"), batches, 1e-12, passes)
+        compare(normalized("float64"), batches, 1e-12, passes)
 
 
-def test_without_synchronised_statistics_it_is_another_training():
+def test_without_synchronized_statistics_it_is_another_training():
     batches = parts(2, 10, "float64")
-    wanted = run_steps(normalised("float64"), [rows(s, 12, "float64") for s in range(10)], None)
-    found = on_ranks(normalised("float64"), batches, (InsertAllReduce(),))[0]
+    wanted = run_steps(normalized("float64"), [rows(s, 12, "float64") for s in range(10)], None)
+    found = on_ranks(normalized("float64"), batches, (InsertAllReduce(),))[0]
     gaps = [np.abs(found[name] - wanted[name]).max() for name in wanted]
     assert max(gaps) > 1e-3
 
@@ -129,11 +130,11 @@ def test_mpi_gives_the_bits_of_dry_ranks(size, tmp_path):
         from opscope.framework.passes.all_reduce import InsertAllReduce
         from opscope.framework.passes.pipeline import run_passes
         from opscope.framework.passes.sync_batch_norm import SyncBatchNorm
-        from parallel_nets import cut, lstm, normalised, rows, run_steps, words
+        from parallel_nets import cut, lstm, normalized, rows, run_steps, words
 
         bounds = np.load("bounds.npy").tolist()
         with MpiCommunicator() as c:
-            for make in (normalised, words):
+            for make in (normalized, words):
                 passes = (SyncBatchNorm(), InsertAllReduce(bucket_bytes=200))
                 net = run_passes(make("float32"), passes)
                 steps = [cut(rows(step, 12, "float32"), bounds)[c.rank] for step in range(10)]
@@ -144,7 +145,7 @@ def test_mpi_gives_the_bits_of_dry_ranks(size, tmp_path):
     done = run_ranks(size, program, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     batches = [cut(rows(step, 12, "float32"), bounds) for step in range(10)]
-    for make in (normalised, words):
+    for make in (normalized, words):
         passes = (SyncBatchNorm(), InsertAllReduce(bucket_bytes=200))
         for rank, dry in enumerate(on_ranks(make("float32"), batches, passes)):
             with np.load(tmp_path / f"{make.__name__}{rank}.npz") as found:
@@ -152,18 +153,17 @@ def test_mpi_gives_the_bits_of_dry_ranks(size, tmp_path):
                 assert all(found[name].tobytes() == dry[name].tobytes() for name in dry)
 
 
-@pytest.mark.parametrize("off", ["OPSCOPE_REUSE", "OPSCOPE_INPLACE"])
-def test_memory_switches_change_no_bit(off, monkeypatch):
+@pytest.mark.parametrize("off", ["reuse", "inplace"])
+def test_memory_switches_change_no_bit(off):
     batches = parts(2, 5, "float32", UNEQUAL)
-    for make in (normalised, words, weighted):
+    for make in (normalized, words, weighted):
         wanted = on_ranks(make("float32"), batches)[0]
-        with monkeypatch.context() as switched:
-            switched.setenv(off, "0")
+        with options(**{off: False}):
             found = on_ranks(make("float32"), batches)[0]
         assert all((found[name] == wanted[name]).all() for name in wanted)
 
 
-@pytest.mark.parametrize("make", [mlp, words, normalised, weighted])
+@pytest.mark.parametrize("make", [mlp, words, normalized, weighted])
 def test_ranks_with_a_gpu_each(make):
     """On the stand-in of CuPy."""
     batches = parts(2, 5, "float64", UNEQUAL)

@@ -11,6 +11,7 @@ from mpi_runs import run_ranks
 from opscope.framework.base.errors import RanksError
 from opscope.framework.parallel.dry import DryWorld, EchoCommunicator
 from opscope.framework.parallel.link import Link
+from opscope.kaldi.files.sparse import SparseMatrix
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.objective import ChainOptions
@@ -18,7 +19,6 @@ from opscope.nnet3.egs.chain_changes import merge_chain_examples
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample, NnetIo
-from opscope.nnet3.files.sparse import SparseMatrix
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions
 from opscope.nnet3.training.chain_objectives import ChainObjectives
@@ -295,8 +295,9 @@ def chain_example(rng, frames=4):
     features = rng.normal(size=(frames + 2, 2)).astype(np.float32)
     supervision = random_supervision(rng, frames)
     fst = supervision.fst
-    exact = {name: np.round(getattr(fst, name) / _UNIT) * _UNIT for name in ("weight", "final")}
-    supervision = replace(supervision, fst=replace(fst, **exact))
+    exact = fst.with_columns(weight=np.round(fst.weight / _UNIT) * _UNIT)
+    exact.final = np.round(fst.final / _UNIT) * _UNIT
+    supervision = replace(supervision, fst=exact)
     weights = np.ones(frames, np.float32)
     return NnetChainExample(
         [NnetIo("input", times, features)],

@@ -32,7 +32,7 @@ from opscope.framework.passes.verify.verifier import problems
 from opscope.framework.passes.verify.world import check_world, world_types
 from opscope.framework.runtime.initialize import initialize
 from opscope.framework.runtime.plain_net import PlainNet
-from parallel_nets import mlp, normalised, rows, weighted, words
+from parallel_nets import mlp, normalized, rows, weighted, words
 
 
 def lines(net: OpList, *kinds: str) -> list[str]:
@@ -84,20 +84,20 @@ def test_buckets_in_the_order_of_the_backward_pass(monkeypatch):
 
 
 GOLDEN = Path(__file__).parent.parent / "golden"
-NETS = {"words": words, "normalised": normalised}
+NETS = {"words": words, "normalized": normalized}
 
 
 @pytest.mark.parametrize("kind", NETS)
 def test_golden_text(kind):
-    """Sparse rows stay sparse; synchronised statistics, with their gradients and weights."""
+    """Sparse rows stay sparse; synchronized statistics, with their gradients and weights."""
     net = run_passes(NETS[kind]("float32"), (SyncBatchNorm(), InsertAllReduce(rows=12)))
     assert problems(net) == []
     assert net_text(net) == (GOLDEN / f"data_parallel_{kind}.txt").read_text(encoding="utf-8")
 
 
 def test_the_passes_in_another_order_give_the_same_gradients():
-    one = run_passes(normalised("float32"), (SyncBatchNorm(), InsertAllReduce()))
-    other = run_passes(normalised("float32"), (InsertAllReduce(), SyncBatchNorm()))
+    one = run_passes(normalized("float32"), (SyncBatchNorm(), InsertAllReduce()))
+    other = run_passes(normalized("float32"), (InsertAllReduce(), SyncBatchNorm()))
     kind = "batch_norm_sums_grad"
     inputs = [[dict(op.inputs) for op in net.ops if op.type == kind] for net in (one, other)]
     assert inputs[0] == inputs[1]
@@ -116,7 +116,7 @@ def test_batch_norm_before_the_backward_pass_and_with_running_values():
     assert "batch_norm_sums_grad" in [op.type for op in trained.operators]
 
 
-@pytest.mark.parametrize("make", [mlp, words, normalised, weighted])
+@pytest.mark.parametrize("make", [mlp, words, normalized, weighted])
 def test_saved_and_loaded_like_any_operator(make):
     net = run_passes(make("float32"), (SyncBatchNorm(), InsertAllReduce(bucket_bytes=100)))
     again = parse_net(serialize_net(PlainNet(net).desc))
@@ -174,7 +174,7 @@ def test_no_pass_drops_merges_or_moves_them(one, monkeypatch):
 
 def test_every_kind_of_training_net_keeps_them(monkeypatch):
     monkeypatch.setenv("OPSCOPE_VERIFY", "1")
-    for make in (mlp, words, normalised, weighted):
+    for make in (mlp, words, normalized, weighted):
         net = run_passes(make("float32"), (SyncBatchNorm(), InsertAllReduce()))
         for passes in (cleanup_passes(), cleanup_passes(("loss",)), (ToFloat64(),)):
             assert world_types(run_passes(net, passes)) == world_types(net)
@@ -206,7 +206,7 @@ def test_the_verifier_names_the_pass_that_does(order, lost, monkeypatch):
 
 
 def test_pruning_takes_what_the_outputs_need():
-    net = run_passes(normalised("float32"), (SyncBatchNorm(), InsertAllReduce()))
+    net = run_passes(normalized("float32"), (SyncBatchNorm(), InsertAllReduce()))
     assert world_types(prune(net, ["loss"])) == ["batch_norm_sums"] * 2
 
 
@@ -291,7 +291,7 @@ def test_refusals():
     with pytest.raises(AttributeTypeError, match="bucket_bytes must be above 0"):
         InsertAllReduce(bucket_bytes=0)
     with pytest.raises(VariableError, match="no variable 'w8'"):
-        SyncBatchNorm("w8").apply(normalised("float32"))
+        SyncBatchNorm("w8").apply(normalized("float32"))
 
 
 def test_a_loss_that_is_no_mean_wants_a_word():

@@ -67,7 +67,7 @@ def test_names_all_that_are_lost():
         make_var("w", [2], "float32", PARAMETER, initializer=constant(3)),
     )
     scope = Scope()
-    with pytest.raises(VariableError, match="neither value nor initialiser: 'a', 'b'"):
+    with pytest.raises(VariableError, match="neither value nor initializer: 'a', 'b'"):
         initialize(net, scope)
     assert scope.names() == []
 

@@ -177,11 +177,13 @@ def test_a_save_cut_short_between_its_files_is_seen(saved):
 
 def test_missing_files(saved):
     tensors_of(saved).unlink()
-    with pytest.raises(FormatError, match=r"net\.safetensors: no such file"):
+    with pytest.raises(FormatError, match=r"net\.safetensors: No such file or directory"):
         load(saved)
     pb_of(saved).unlink()
     for read in (load, load_desc):
-        with pytest.raises(FormatError, match=r"net: no such file; looked for .*net\.pb"):
+        with pytest.raises(
+            FormatError, match=r"net: No such file or directory; looked for .*net\.pb"
+        ):
             read(saved)
 
 

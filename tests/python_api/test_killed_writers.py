@@ -18,7 +18,7 @@ from opscope import NetBuilder, Scope
 from opscope.framework.base import leftovers
 from opscope.framework.base.atomic import write_atomically
 from opscope.framework.base.errors import FormatError, SaveError
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="kills as Unix does")
 

@@ -195,7 +195,8 @@ def test_bad_renamings(files, rename, message):
 def test_files_that_are_not_there_or_something_else(files):
     folder, _ = files
     with pytest.raises(
-        FormatError, match=r"nofile: no such file; looked for .*nofile.pb, .*nofile.saf"
+        FormatError,
+        match=r"nofile: No such file or directory; looked for .*nofile.pb, .*nofile.saf",
     ):
         load_parameters(folder / "nofile", net(), Scope())
     (folder / "model.pt").write_bytes(b"PK")

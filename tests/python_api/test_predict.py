@@ -9,8 +9,8 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, OpContext, Scope, Sequences
+from opscope.bridges.model.opening import open_model
 from opscope.framework.base.errors import OpscopeError, ShapeError, VariableError
-from opscope.framework.files.checkpoint import load_checkpoint
 from opscope.framework.files.saved import Loaded
 from opscope.framework.ir.desc import OUTPUT
 from rnn_nets import fill, packed, run, simple
@@ -25,7 +25,7 @@ def close(value, wanted) -> None:
 
 
 def classifier() -> NetBuilder:
-    """With dropout and batch normalisation, so that the phase can be seen."""
+    """With dropout and batch normalization, so that the phase can be seen."""
     b = NetBuilder("classifier")
     x, label = b.input("x", [-1, 4]), b.input("label", [-1], "int64")
     hidden = b.dropout(b.batch_norm(b.fc(x, size=8), name="norm"), p=0.5, name="hidden")
@@ -128,10 +128,10 @@ def test_checkpoints_are_loaded_likewise(trained, tmp_path) -> None:
     b, scope = trained
     batches, options = [{"x": X, "label": LABEL}], {"loss": "cost", "progress": False}
     opscope.train(b, batches, epochs=1, scope=scope, checkpoint=tmp_path / "run", **options)
-    net, held = load_checkpoint(tmp_path / "run")
+    net, held = open_model(tmp_path / "run.checkpoint").load()
     with pytest.raises(OpscopeError, match="was loaded to predict"):
         net.run(held, OpContext(train=True))
-    assert not load_checkpoint(tmp_path / "run", train=True).net.predicts
+    assert not open_model(tmp_path / "run.checkpoint").load(train=True).net.predicts
 
 
 def test_a_recurrent_net_is_loaded_to_predict(tmp_path) -> None:

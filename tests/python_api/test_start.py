@@ -58,10 +58,12 @@ def test_programs_for_models_load_no_compiler(program):
     assert "google.protobuf" not in loaded
     assert not {f"opscope.nnet3.{room}" for room in rooms} & loaded
     assert not SLOW & loaded
-    assert len([name for name in loaded if name.startswith("opscope")]) < 185
+    # Four of them say which native code there is: native/, its tables, and who loads it. One is
+    # the table of names, by which components that are one operator know it.
+    assert len([name for name in loaded if name.startswith("opscope")]) < 190
 
 
-@pytest.mark.parametrize(("program", "most"), [("nnet3-train", 283), ("nnet3-chain-train", 301)])
+@pytest.mark.parametrize(("program", "most"), [("nnet3-train", 291), ("nnet3-chain-train", 315)])
 def test_training_loads_nothing_for_pictures_plug_ins_or_loops(program, most):
     loaded = modules(program)
     assert not {"opscope.nnet3.draw.svg", "matplotlib", *SLOW} & loaded

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from opscope.framework.base.errors import FormatError, SaveError
-from opscope.python_api.jobs.job import Job, Resources, Script
-from opscope.python_api.jobs.local import LocalRunner
-from opscope.python_api.jobs.pool import JobPool
-from opscope.python_api.recipe.egs_folder import given_examples
-from opscope.python_api.recipe.experiment import keep_settings
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
-from opscope.python_api.recipe.parallel import ParallelRecipe
-from opscope.python_api.recipe.parallel_options import ParallelOptions
-from opscope.python_api.recipe.train_job import ProbJob, TrainJob, read_job, write_job
-from opscope.python_api.score.folder import Description, Finished, ScoreFolder, digests
+from opscope.scale.jobs.job import Job, Resources, Script
+from opscope.scale.jobs.local import LocalRunner
+from opscope.scale.jobs.pool import JobPool
+from opscope.scale.recipe.egs_folder import given_examples
+from opscope.scale.recipe.experiment import keep_settings
+from opscope.scale.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.parallel import ParallelRecipe
+from opscope.scale.recipe.parallel_options import ParallelOptions
+from opscope.scale.recipe.train_job import ProbJob, TrainJob, read_job, write_job
+from opscope.scale.score.folder import Description, Finished, ScoreFolder, digests
 
 NESTED = '{"a":' * 100_000
 
@@ -88,7 +88,7 @@ def test_a_record_of_a_job() -> None:
         (record_of(id="1,2"), "is no name of a job"),
         (record_of(id="\u0661"), "is no name of a job"),
         (record_of(on=[]), "'on': '[]', where str is wanted"),
-        (record_of(colour=1), "'colour' is not known here"),
+        (record_of(color=1), "'color' is not known here"),
     ],
 )
 def test_records_of_jobs_that_are_none(text: str, told: str) -> None:
@@ -204,12 +204,12 @@ def test_results_of_jobs(recipe: ParallelRecipe) -> None:
         with pytest.raises(FormatError, match="^r: "):
             recipe._objective("r")
     Path("r").write_text('{"train": {"loss": 1, "accuracy": 0.5}, "valid": {"loss": NaN}}')
-    assert recipe._judgement("r").keys() == {"accuracy", "eval_loss"}
-    assert recipe._judgement("none") == {}
+    assert recipe._judgment("r").keys() == {"accuracy", "eval_loss"}
+    assert recipe._judgment("none") == {}
     for text in ('{"other": {}}', '{"train": 1}', '{"valid": {"loss": []}}', NESTED, "[]"):
         Path("r").write_text(text)
         with pytest.raises(FormatError, match="^r: "):
-            recipe._judgement("r")
+            recipe._judgment("r")
 
 
 def test_settings_that_are_none() -> None:
@@ -232,7 +232,7 @@ def test_a_folder_that_wants_many_archives() -> None:
     Path("egs/info").mkdir(parents=True)
     for name in ("num_archives", "frames_per_eg"):
         Path(f"egs/info/{name}").write_text("2000000000\n")
-    with pytest.raises(FormatError, match="egs.1.ark: there is no such file, though"):
+    with pytest.raises(FormatError, match="egs.1.ark: No such file or directory, though"):
         given_examples("egs", chain=False)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.lattice import Arc, CompactLattice, Weight
-from opscope.nnet3.lattices.transition_ids import TransitionIds
-from opscope.nnet3.tables.streams import open_reader
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.lattice import Arc, CompactLattice, Weight
+from opscope.kaldi.lattices.transition_ids import TransitionIds
+from opscope.kaldi.tables.streams import open_reader
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 DIGITS = 3
 
@@ -20,7 +20,7 @@ DIGITS = 3
 def write_digits(recipe: Path, speech: Path, chain: Path, utterances: int = 40) -> None:
     """Features in `data`, alignments in `ali`, lattices in `lats`; a digit d is the phone d + 1.
 
-    In every other utterance the second digit may be its neighbour as well, at a cost.
+    In every other utterance the second digit may be its neighbor as well, at a cost.
     """
     data, ali, lats = (recipe / name for name in ("data", "ali", "lats"))
     for folder in (data, ali, lats):

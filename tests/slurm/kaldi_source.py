@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from kaldi_models import one_state_model
-from opscope.nnet3.tables.tables import TableWriter
+from opscope.kaldi.tables.tables import TableWriter
 
 _NAMES = ("egs/wsj/s5/steps", "egs/wsj/s5/utils", "egs/wsj/s5/path.sh", "tools/config")
 SOURCE = Path(os.environ.get("OPSCOPE_KALDI_SOURCE") or "no-kaldi")

@@ -18,12 +18,12 @@ from one_node import missing, one_node_slurm
 
 from job_scripts import InProcess, counted, first_time, runs
 from opscope.framework.base.errors import RunError
-from opscope.nnet3.tables.tables import TableWriter, read_table
-from opscope.python_api.jobs.command import make_runner
-from opscope.python_api.jobs.pool import JobPool
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
-from opscope.python_api.recipe.parallel import ParallelRecipe
-from opscope.python_api.recipe.parallel_options import ParallelOptions
+from opscope.kaldi.tables.tables import TableWriter, read_table
+from opscope.scale.jobs.command import make_runner
+from opscope.scale.jobs.pool import JobPool
+from opscope.scale.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.parallel import ParallelRecipe
+from opscope.scale.recipe.parallel_options import ParallelOptions
 from reference_folders import DATA
 
 pytestmark = [

@@ -1,5 +1,5 @@
-"""ONNX out: op lists and CNTK networks in inference form, each run before its file is written.
+"""ONNX out: nets in inference form, each run before its file is written.
 
-Gives `to_onnx`, `check_export`, `write_checked`. May import files, framework, operators, cntk and
-what recognises files of nnet3.
+Gives `to_onnx`, `check_export`, `write_checked`. May import files, inference, framework, operators,
+cntk and what recognizes files of nnet3.
 """

@@ -7,7 +7,7 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 
 from ....framework.base.errors import OpscopeError
 from ....proto import onnx_pb2 as pb
+from ...inference.cases import Case
+from ...inference.form import ExportError
 from ..files.graph import Graph
 from ..files.reading import STANDARD
 from ..files.writing import model_bytes, write_model
@@ -22,17 +24,8 @@ from ..files.writing import model_bytes, write_model
 BOUND = 1e-4
 """The largest error that an export may have where nobody says another one; see `error_of`."""
 
-Values = Mapping[str, np.ndarray]
-"""Arrays by the name of an input or output."""
-Case = tuple[Values, Values]
-"""Inputs, and the outputs that were computed here from them."""
-
 _MOST_IN_MEMORY = 1 << 30
 """Bytes of arrays up to which a model is handed to a runtime without a file."""
-
-
-class ExportError(OpscopeError):
-    """A net that has no equal in ONNX, or an exported graph that computes something else."""
 
 
 class DiffersError(ExportError):
@@ -133,7 +126,7 @@ def check_export(
         except Exception as error:  # whatever a runtime raises
             shapes = ", ".join(f"{k} {list(v.shape)}" for k, v in inputs.items())
             raise ExportError(
-                f"ONNX: {runtime_name()} fails on {where} ({shapes}): {_told(error)}"
+                f"ONNX: {runtime_name()} fails on {where} ({shapes}): {complaint(error)}"
             ) from error
         for name, value in zip(names, found, strict=True):
             worst = max(worst, _compare(name, value, expected[name], bound, where))
@@ -231,8 +224,10 @@ def runner(graph: Graph, description: str = "", *, validate: bool = True) -> Run
             if validate:
                 _validate(path)
             return _session(path)
-    except Exception as error:
-        raise ExportError(f"ONNX: the exported graph is not valid: {_told(error)}") from error
+    except OpscopeError:  # of writing it
+        raise
+    except Exception as error:  # whatever onnx and a runtime raise
+        raise ExportError(f"ONNX: the exported graph is not valid: {complaint(error)}") from error
 
 
 def _validate(model: bytes | str) -> None:
@@ -263,7 +258,7 @@ def _reference(model: bytes | str) -> Callable[[list[str], Any], list[Any]]:
     return reference.ReferenceEvaluator(loaded).run
 
 
-def _told(error: Exception) -> str:
+def complaint(error: Exception) -> str:
     """The first line with words of what a library says."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -10,7 +10,7 @@ A net with sequences becomes a graph over one sequence: what is [rows, ...] with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ import numpy as np
 from ....framework.base.dtypes import is_float
 from ....framework.base.shape import ArraySpec, Shape
 from ....framework.ir.operation import Operator
+from ....operators.names import names_of
 from ..files.graph import Graph
 from ..files.tensors import number_of
 
@@ -31,9 +32,7 @@ Emit = Callable[["Emission"], None]
 EMITTERS: dict[str, Emit] = {}
 """Operator type -> the function that emits it."""
 REFUSALS: dict[str, str] = {}
-"""Operators without a meaning at inference or in ONNX: type -> why, and what would help."""
-MODULE_REFUSALS: dict[str, str] = {}
-"""The same for all others of some modules, by the beginning of the module's name."""
+"""Operators without a form in ONNX: type -> why, and what would help."""
 
 
 class RefusedError(Exception):
@@ -64,10 +63,10 @@ class Values:
         specs: variable -> shape, with -1 for unknown dimensions, and dtype.
         names: variable -> its value in the graph.
         arrays: parameters and states.
-        ones: variables that are 1 everywhere at inference (the factors of dropout).
         around: those of the net that this one is a step of; its variables are seen here.
         prefix: of the names of values: those of a step net differ from those around it.
         made: the operator that makes each variable, so far.
+        side_by_side: whether loops take and give [T, N, ...], N sequences of one length.
         refused: a line for each operator that cannot be exported; broken: what these write.
     """
 
@@ -75,12 +74,12 @@ class Values:
     specs: dict[str, ArraySpec] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     arrays: dict[str, np.ndarray] = field(default_factory=dict)
-    ones: set[str] = field(default_factory=set)
     around: Values | None = None
     refused: list[str] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     prefix: str = ""
     made: dict[str, Operator] = field(default_factory=dict)
+    side_by_side: bool = False
 
     def name_of(self, variable: str) -> str:
         """The value of a variable; a parameter becomes an initializer when it is first read."""
@@ -108,10 +107,6 @@ class Values:
         if found is None and self.around is not None:
             return self.around.spec_of(variable)
         return found
-
-    def is_ones(self, variable: str) -> bool:
-        """Whether a variable is 1 everywhere at inference."""
-        return variable in self.ones or (self.around is not None and self.around.is_ones(variable))
 
 
 class Emission:
@@ -180,6 +175,11 @@ class Emission:
             RefusedError: always.
         """
         raise RefusedError(reason)
+
+    @property
+    def theirs(self) -> str:
+        """What ONNX calls the operator."""
+        return names_of(self.op.type)["onnx"].name
 
     # -- what is written -----------------------------------------------------------------------
 
@@ -285,35 +285,3 @@ class Emission:
 
     def as_bool(self, value: str, dtype: Any) -> str:
         return value if np.dtype(dtype) == np.bool_ else self.cast(value, np.bool_)
-
-
-def emit_operators(values: Values, operators: Iterable[Operator]) -> None:
-    """Emit operators in their order; what cannot be exported is noted in `values.refused`."""
-    for op in operators:
-        outputs = set(op.output_vars())
-        values.made.update(dict.fromkeys(outputs, op))
-        if any(name in values.broken for name in op.input_vars()):
-            values.broken |= outputs
-            continue
-        try:
-            _emit(values, op)
-        except RefusedError as error:
-            values.broken |= outputs
-            if str(error):
-                names = ", ".join(map(repr, op.output_vars()))
-                values.refused.append(f"{op.title()}, which makes {names}: {error}")
-
-
-def _emit(values: Values, op: Operator) -> None:
-    emit = EMITTERS.get(op.type)
-    if emit is None:
-        raise RefusedError(reason_of(op))
-    emit(Emission(values, op))
-
-
-def reason_of(op: Operator) -> str:
-    """Why an operator without an emitter is not exported."""
-    if op.type in REFUSALS:
-        return REFUSALS[op.type]
-    found = [why for module, why in MODULE_REFUSALS.items() if op.entry.module.startswith(module)]
-    return found[0] if found else "there is no form of it in ONNX here"

@@ -6,49 +6,45 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ....cntk.models.open_model import open_model
-from ....cntk.network.dialect import from_desc
 from ....cntk.network.network import Network
-from ....cntk.programs.files import is_dialect, networks_of
 from ....cntk.run.runtime import CntkNet
 from ....framework.base.atomic import PathLike, refuse_sources
 from ....framework.base.errors import FormatError, OpscopeError
 from ....framework.base.scope import Scope, default_scope
-from ....framework.files.saved import HasOpList, Loaded, load_parts, op_list_of, paths_of
+from ....framework.files.saved import HasOpList, Loaded, op_list_of
 from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER, RECURRENT, make_var
 from ....framework.ir.op_list import OpList
 from ....framework.loops.recurrent.net import recurrent_op
-from ....framework.runtime.initialize import persistent_vars
-from ....nnet3.network.for_inference import opened
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.nnet import Nnet
-from ....nnet3.network.vosk_folder import acoustic_model_of, subsampling_of
 from ....proto.net_pb2 import NetDesc
-from ...recognise.kinds import KINDS, NNET3, SCRIPTS
-from ...recognise.recognising import check_language, check_name, files_of
-from ...recognise.recognising import kind_of as recognised
+from ...inference.cases import Case, NetRun, OwnRun, random_cases, real_cases
+from ...inference.cntk_nets import CntkRun
+from ...inference.form import ExportError, inference_form
+from ...model.net_models import held_values
+from ...model.opening import open_model
+from ...recognize.recognizing import check_name, files_of
 from ..files.graph import OPSET, Graph
 from ..files.writing import write_model
-from .cases import NetRun, OwnRun, random_cases, real_cases
 from .checking import (
     BOUND,
-    Case,
     Check,
     DiffersError,
-    ExportError,
     check_export,
     error_of,
     runtime_name,
     write_checked,
 )
-from .cntk_nets import CntkRun
 from .int8 import to_int8
-from .net import graph_of, inference_form
+from .net import graph_of
 from .nnet3_nets import Nnet3Options, as_stream, nnet3_export
+
+if TYPE_CHECKING:
+    from ...model.nnet3_models import Nnet3Model
 
 Feeds = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """Arrays by input, or several of these."""
@@ -104,8 +100,8 @@ def to_onnx(
 
     Args:
         net: a NetBuilder, Net, `opscope.load`'s result, CntkNet, Network, Nnet, AmNnetSimple, or
-            the path of a saved net, of a model of Kaldi's nnet3 or of CNTK, of CNTK's NDL or
-            BrainScript, or of a Vosk model's folder.
+            the path of a saved net, of a model or config of Kaldi's nnet3, of a model of CNTK, its
+            NDL or BrainScript, or of a Vosk model's folder.
         path: of the file to write.
         scope: holds the values of a net that has none of its own; None: the default scope.
         outputs: names of variables or nodes. None: those that are declared as outputs, else what
@@ -116,7 +112,7 @@ def to_onnx(
             Where they are given, random ones that the net does not run on are left aside.
         bound: the largest error, `|onnx - here| / max(1, |here|)`.
         name: of the graph.
-        int8: whether products with constant matrices are quantised (QDQ). The float graph is
+        int8: whether products with constant matrices are quantized (QDQ). The float graph is
             checked first; `Check.note` then tells what the integers cost. The ranges of activations
             are those on `inputs`, so give real ones.
         streaming, frame_subsampling_factor, priors, acoustic_scale, whole: of nnet3 networks alone,
@@ -142,85 +138,34 @@ def to_onnx(
     return _written(path, _run_of(net, scope, export), export)
 
 
-def kind_of(path: PathLike) -> str:
-    """What a file is, by its content: "nnet3", "cntk" or "net" (saved by opscope).
-
-    The folder of a Vosk model is "nnet3", too.
-
-    Raises:
-        FormatError: none of these.
-    """
-    name = os.fspath(path)
-    if os.path.isdir(name):
-        if acoustic_model_of(name):
-            return "nnet3"
-        raise FormatError(f"{name}: a folder without am/final.mdl: no Vosk model")
-    net_path = paths_of(name)[0]
-    found = recognised(name) if os.path.exists(name) else ""
-    if found in NNET3:
-        return "nnet3"
-    if found == "model" or found in SCRIPTS:
-        check_language(name, found)
-        return "cntk"
-    if found == "cntk checkpoint":
-        raise FormatError(f"{name}: a checkpoint of CNTK; export the model that lies beside it")
-    if found == "net" or name == net_path:
-        return "net"
-    if not os.path.exists(name):
-        if os.path.isfile(net_path):
-            return "net"
-        raise FormatError(f"{name}: there is no such file")
-    told = f"{KINDS[found].title}, " if found else ""
-    raise FormatError(f"{name}: {told}neither a saved net nor a model of CNTK or nnet3")
-
-
 def export_file(source: PathLike, path: PathLike, export: Export) -> Check:
     """Export what is in a file, by its kind.
 
     Raises:
         OpscopeError: see `to_onnx`.
     """
-    exporter = EXPORTERS[kind_of(source)]
-    refuse_sources(path, files_of(os.fspath(source)))
-    check_name(os.fspath(path), "onnx")
-    return exporter(source, path, export)
-
-
-def _saved_net(source: PathLike, path: PathLike, export: Export) -> Check:
-    net, arrays = load_parts(source)
-    if is_dialect(net):
-        network = from_desc(net, arrays)
-        network.validate()
-        return _written(path, CntkRun(CntkNet(network), export.outputs), export)
-    if net.metadata.get("dialect") == "nnet3":
-        return _nnet3(Nnet.from_desc(net, arrays), path, export)
-    return _written(path, OwnRun(inference_form(net, export.outputs), arrays), export)
-
-
-def _cntk_file(source: PathLike, path: PathLike, export: Export) -> Check:
     name = os.fspath(source)
-    if recognised(name) in SCRIPTS:
-        found = networks_of(name)
-        if len(found) != 1:
-            shown = ", ".join(found) or "none"
-            raise FormatError(f"{name}: describes {len(found)} networks ({shown}); one is needed")
-        network = next(iter(found.values()))
-    else:
-        network = open_model(name).network
-    return _written(path, CntkRun(CntkNet(network), export.outputs), export)
+    refuse_sources(path, files_of(name))
+    check_name(os.fspath(path), "onnx")
+    model = open_model(name, whole=True, use="to export")
+    if model.family == "nnet3":
+        return _nnet3(model.network, path, export, cast("Nnet3Model", model).subsampling)
+    if model.family == "cntk":
+        return _written(path, CntkRun(CntkNet(model.network), export.outputs), export)
+    if model.family == "operators":
+        run = OwnRun(inference_form(model.desc, export.outputs), model.arrays)
+        return _written(path, run, export)
+    raise FormatError(f"{name}: {model.what}: neither a saved net nor a model of CNTK or nnet3")
 
 
-def _nnet3(model: PathLike | Nnet | AmNnetSimple, path: PathLike, export: Export) -> Check:
+def _nnet3(
+    network: Nnet | AmNnetSimple, path: PathLike, export: Export, factor: int | None = None
+) -> Check:
     if export.int8 and export.nnet3.streaming:
         raise ExportError("ONNX: int8 and streaming do not go together")
-    options, factor = export.nnet3, None
-    if not isinstance(model, (Nnet, AmNnetSimple)):
-        model = os.fspath(model)
-        if os.path.isdir(model):
-            model, factor = acoustic_model_of(model), subsampling_of(model)
+    options = export.nnet3
     if options.frame_subsampling_factor is None:
         options = replace(options, frame_subsampling_factor=1 if options.whole else factor or 1)
-    network = opened(model)
     graph, cases, in_double = nnet3_export(
         network, export.outputs, export.opset, export.name, options, export.real
     )
@@ -257,14 +202,6 @@ def _judged(
     return replace(check, note="; ".join(filter(None, (told, check.note))))
 
 
-EXPORTERS: dict[str, Callable[[PathLike, PathLike, Export], Check]] = {
-    "net": _saved_net,
-    "cntk": _cntk_file,
-    "nnet3": _nnet3,
-}
-"""The exporter of each kind of file; see `kind_of`."""
-
-
 def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
     if isinstance(net, Network):
         net = CntkNet(net)
@@ -278,12 +215,7 @@ def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
     if op_list.type == RECURRENT:
         op_list = _around(op_list, held)
     form = inference_form(op_list, export.outputs)
-    arrays: dict[str, np.ndarray] = {}
-    for var in persistent_vars(op_list):
-        variable = held.find(var.name)
-        if variable is not None and variable.inner is not None:
-            arrays[var.name] = variable.numpy()
-    return OwnRun(form, arrays)
+    return OwnRun(form, held_values(op_list, held))
 
 
 def _around(net: OpList, scope: Scope) -> OpList:

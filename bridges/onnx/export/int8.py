@@ -1,4 +1,4 @@
-"""Quantisation to int8: QuantizeLinear and DequantizeLinear around products, and what that costs.
+"""Quantization to int8: QuantizeLinear and DequantizeLinear around products, and what that costs.
 
 Weights get a scale for each result, symmetric; activations one scale and zero point, from their
 smallest and largest values on the inputs that the graph was checked with. Runtimes join the pairs
@@ -16,17 +16,18 @@ from typing import Any
 import numpy as np
 
 from ....proto import onnx_pb2 as pb
+from ...inference.cases import Case
+from ...inference.form import ExportError
 from ..files.graph import Graph
-from .checking import Case, ExportError, error_of, runner, runtime_name
-from .net import drop_unread
+from .checking import error_of, runner, runtime_name
 
 _PRODUCTS = {"MatMul": 1, "Gemm": 1, "Conv": 0}
-"""Nodes whose second input is quantised if it is a constant -> the axis of its results."""
+"""Nodes whose second input is quantized if it is a constant -> the axis of its results."""
 
 
 @dataclass(frozen=True)
 class Int8Report:
-    """What quantisation costs; `str(report)` is a line for people.
+    """What quantization costs; `str(report)` is a line for people.
 
     Attributes:
         products: how many have become integer ones. left: how many of their kinds have not.
@@ -50,7 +51,7 @@ class Int8Report:
 
 
 def to_int8(graph: Graph, cases: Sequence[Case]) -> Int8Report:
-    """Quantise a graph in place.
+    """Quantize a graph in place.
 
     Args:
         cases: inputs that tell the ranges of activations, and the outputs to compare with.
@@ -63,7 +64,7 @@ def to_int8(graph: Graph, cases: Sequence[Case]) -> Int8Report:
     chosen = [node for node in graph.message.node if _weight(graph, node) is not None]
     kinds = sum(node.op_type in _PRODUCTS for node in graph.message.node)
     if not chosen:
-        raise ExportError("ONNX: the graph has no product with a constant matrix to quantise")
+        raise ExportError("ONNX: the graph has no product with a constant matrix to quantize")
     ranges = _ranges(graph, sorted({node.input[0] for node in chosen}), cases)
     names = {node.output[0] for node in chosen}
     nodes = list(graph.message.node)
@@ -71,9 +72,9 @@ def to_int8(graph: Graph, cases: Sequence[Case]) -> Int8Report:
     known: dict[str, str] = {}
     for node in nodes:
         if node.output[0] in names:
-            _quantise(graph, node, ranges, known)
+            _quantize(graph, node, ranges, known)
         graph.message.node.append(node)
-    drop_unread(graph)
+    graph.drop_unread()
     return _report(graph, cases, len(chosen), kinds - len(chosen))
 
 
@@ -112,10 +113,10 @@ def _ranges(
     return found
 
 
-def _quantise(
+def _quantize(
     graph: Graph, node: pb.NodeProto, ranges: dict[str, tuple[float, float]], known: dict[str, str]
 ) -> None:
-    """Put the nodes before a product that quantise what it reads."""
+    """Put the nodes before a product that quantize what it reads."""
     x, w = node.input[0], node.input[1]
     if x not in known:
         low, high = ranges[x]

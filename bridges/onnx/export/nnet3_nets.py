@@ -20,11 +20,13 @@ from ....nnet3.inference.xvector import xvector
 from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, nnet_of, opened
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.simple_request import simple_request
+from ...inference.cases import Case, Values
+from ...inference.form import ExportError
 from ..files.graph import Graph, plain_name
 from ..from_nnet3.export import nnet3_graph
 from ..from_nnet3.inputs import Inputs, joined_inputs
 from ..from_nnet3.streams import Stream
-from .checking import Case, ExportError, Run, Values
+from .checking import Run
 
 _FRAMES = (1, 7, 40)
 """Lengths of random utterances."""

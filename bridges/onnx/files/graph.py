@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....framework.files.tensor_file import array_bytes
 from ....proto import onnx_pb2 as pb
-from .tensors import array_bytes, from_array, number_of
+from .tensors import from_array, number_of
 
 OPSET = 17
 """What is written by default: runtimes refuse files that are newer than they know."""
@@ -52,7 +53,8 @@ class Graph:
     def unique(self, name: str) -> str:
         """`name`, or with a number behind it where a value has that name; empty ones get one."""
         name = name or "value"
-        found, number = name, 1
+        found = name
+        number = 1
         while found in self._names:
             number += 1
             found = f"{name}_{number}"
@@ -150,6 +152,20 @@ class Graph:
         """A graph for an attribute of a node of this one; it sees the values around it."""
         return Graph(name, around=self)
 
+    def drop_unread(self) -> None:
+        """Take away nodes and constants that no output needs."""
+        needed = {info.name for info in self.message.output}
+        kept = list[Any]()
+        for node in reversed(self.message.node):
+            if needed.intersection(node.output):
+                kept.append(node)
+                needed |= _names_read(node)
+        if len(kept) < len(self.message.node):
+            del self.message.node[:]
+            self.message.node.extend(kept[::-1])
+        for name in set(self.arrays) - needed:
+            del self.arrays[name]
+
     def model(self, description: str = "") -> pb.ModelProto:
         """The model's message, without initializers."""
         from .... import __version__
@@ -168,6 +184,16 @@ class Graph:
         for key, value in self.metadata.items():
             model.metadata_props.add(key=key, value=value)
         return model
+
+
+def _names_read(node: Any) -> set[str]:
+    """What a node reads, in the graphs inside it too."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            found.update(name for inner in attribute.g.node for name in _names_read(inner))
+            found.update(info.name for info in attribute.g.output)
+    return found
 
 
 def _value_info(name: str, dtype: Any, dims: Sequence[int | str] | None) -> pb.ValueInfoProto:
@@ -198,11 +224,14 @@ def attribute(name: str, value: Any) -> pb.AttributeProto:
         made.type = kinds.TENSOR
         made.t.CopyFrom(from_array(value))
     elif isinstance(value, str):
-        made.type, made.s = kinds.STRING, value.encode()
+        made.type = kinds.STRING
+        made.s = value.encode()
     elif isinstance(value, (bool, int, np.integer)):
-        made.type, made.i = kinds.INT, int(value)
+        made.type = kinds.INT
+        made.i = int(value)
     elif isinstance(value, (float, np.floating)):
-        made.type, made.f = kinds.FLOAT, float(value)
+        made.type = kinds.FLOAT
+        made.f = float(value)
     elif isinstance(value, (list, tuple)):
         _put_list(made, value)
     else:

@@ -14,6 +14,7 @@ from ....framework.base.errors import FormatError
 from ....framework.base.untrusted.opener import open_file
 from ....framework.base.untrusted.roots import in_folder_of
 from ....framework.base.untrusted.values import count_of, in_range, shown, whole_number
+from ....framework.files.tensor_file import array_bytes
 from ....proto import onnx_pb2 as pb
 
 _TYPES = pb.TensorProto.DataType
@@ -217,9 +218,3 @@ def from_array(array: np.ndarray, name: str = "", *, data: bool = True) -> pb.Te
     if data:
         tensor.raw_data = bytes(array_bytes(array))
     return tensor
-
-
-def array_bytes(array: np.ndarray) -> memoryview:
-    """The memory of an array, row-major and little-endian; a copy only where it is neither."""
-    little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-    return little.reshape(-1).view(np.uint8).data

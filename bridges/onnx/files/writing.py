@@ -11,10 +11,11 @@ import numpy as np
 
 from ....framework.base.atomic import atomic_file, write_atomically
 from ....framework.base.errors import FormatError, SaveError
+from ....framework.files.tensor_file import array_bytes
 from ....proto import onnx_pb2 as pb
 from .graph import Graph
 from .reading import read_model
-from .tensors import array_bytes, from_array
+from .tensors import from_array
 
 _MOST_INSIDE = (1 << 31) - (1 << 24)
 """Bytes of arrays that a message may have: protobuf ends at 2 GiB."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.reads import Read
 from .emit import F32, Emitter, Value
-from .grids import Grid
-from .reads import Read
 from .rows import RowReader, Rows
 from .rowwise import matrix
 
@@ -91,7 +91,7 @@ def _write_group(
     if rows.value.still:
         return matrix(e, rows.value, listed[0], bias, name)
     offsets = sorted(listed)
-    regular = all(reader.is_regular(rows.grid, grid, offset) for offset in offsets)
+    regular = all(rows.grid.has_slice(grid, offset) for offset in offsets)
     step = gcd(*(offset - offsets[0] for offset in offsets)) or rows.grid.step
     places = (offsets[-1] - offsets[0]) // step + 1
     if not regular or places > _FULL * len(offsets):

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from ....framework.base.shape import ArraySpec
+from ....framework.ir.desc import make_op
+from ...nnet3_rows.components import ComponentNet
+from ...nnet3_rows.reads import NotExportedError
+from ..export.emission import Values
+from ..export.net import folded
+from ..export.operators import emit_operators
 from ..files.graph import Graph, plain_name
 from ..files.tensors import number_of
 
@@ -19,7 +26,7 @@ class Value:
     """Rows of a node: `name` times `scale` plus `offset`, both for each column and not yet applied.
 
     Attributes:
-        name: of the ONNX value, [N, columns, times]; inside of loops [N, columns].
+        name: of the ONNX value, [N, columns, times].
         dim: columns.
         still: the same for all times: the last axis is 1.
         scale, offset: [columns]; None: 1 and 0.
@@ -58,13 +65,12 @@ class Emitter:
 
     Args:
         graph: where to.
-        rank: axes of values: 3, or 2 in the step of a loop.
-        dtype: of values and constants.
     """
 
-    def __init__(self, graph: Graph, rank: int = 3, dtype: type[np.floating[Any]] = F32) -> None:
-        self.graph, self.rank, self.dtype = graph, rank, dtype
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
         self._plain: dict[int, tuple[Value, Value]] = {}
+        self._joined: dict[str, list[Value]] = {}
 
     def op(self, op_type: str, *inputs: str | None, name: str = "", **attributes: Any) -> str:
         """Add an operator of one output; returns its name."""
@@ -74,20 +80,37 @@ class Emitter:
         """The value in another precision."""
         return self.op("Cast", value, name=value, to=number_of(np.dtype(dtype)))
 
-    def reduced(self, op_type: str, value: str, axis: int, keep: bool, name: str) -> str:
-        """A reduction over an axis, which newer opsets want as an input."""
-        if self.graph.opset < 18:
-            return self.op(op_type, value, name=name, axes=[axis], keepdims=int(keep))
-        return self.op(op_type, value, self.graph.ints(axis), name=name, keepdims=int(keep))
-
     def vector(self, values: Any, name: str = "") -> str:
         """A constant with a number for each column."""
-        array = np.asarray(values, self.dtype).reshape(-1)
-        return self.graph.constant(array[:, None] if self.rank == 3 else array, plain_name(name))
+        return self.graph.constant(np.asarray(values, F32).reshape(-1, 1), plain_name(name))
 
     def number(self, value: float) -> str:
         """A constant number."""
-        return self.graph.constant(np.array(value, self.dtype))
+        return self.graph.constant(np.array(value, F32))
+
+    def written(
+        self, net: ComponentNet, given: Sequence[Value], more: Mapping[str, str] | None = None
+    ) -> Value:
+        """The operators of a component, for the pieces of its input.
+
+        Args:
+            more: its variables that hold int64 [rows], and their values here.
+        """
+        factor, last = 1.0, net.ops[-1]
+        if last.type == "scale" and not last.attrs.get("bias"):  # those who read it apply it
+            factor = last.attrs["scale"]
+            net.ops[-1] = make_op("assign", last.inputs, last.outputs)
+        values = Values(self.graph, arrays=dict(net.arrays))
+        values.names.update(zip(net.inputs, [self.name(each) for each in given], strict=True))
+        values.names |= more or {}
+        whole: ArraySpec = ((-1,), np.dtype(np.int64))
+        operators, values.specs = net.checked(dict.fromkeys(more or {}, whole))
+        emit_operators(values, folded(values, operators))
+        if values.refused:
+            raise NotExportedError("; ".join(values.refused))
+        still = all(each.still for each in given)
+        found = [Value(values.name_of(one), dim, still) for one, dim in net.outputs.items()]
+        return self.join(found, net.title).times(factor)
 
     def plain(self, value: Value) -> Value:
         """The value with scale and offset applied."""
@@ -113,16 +136,6 @@ class Emitter:
         """The ONNX value of a value with scale and offset applied."""
         return self.plain(value).name
 
-    def unary(self, op_type: str, value: Value, name: str, **attributes: Any) -> Value:
-        """An operator that keeps the shape."""
-        made = self.op(op_type, self.name(value), name=name, **attributes)
-        return Value(made, value.dim, value.still)
-
-    def binary(self, op_type: str, a: Value, b: Value, name: str) -> Value:
-        """An operator on two values of equal columns."""
-        made = self.op(op_type, self.name(a), self.name(b), name=name)
-        return Value(made, a.dim, a.still and b.still)
-
     def add(self, a: Value, b: Value, name: str) -> Value:
         """The sum. Offsets are added here: put off further they would cost digits."""
         offset = 0.0
@@ -133,7 +146,8 @@ class Emitter:
             made = self.op("Add", a.name, b.name, name=name)
             found = Value(made, a.dim, a.still and b.still, a.scale)
         else:
-            found = self.binary("Add", a, b, name)
+            made = self.op("Add", self.name(a), self.name(b), name=name)
+            found = Value(made, a.dim, a.still and b.still)
         return self.unshifted(found.plus(offset))
 
     def unshifted(self, value: Value) -> Value:
@@ -151,6 +165,11 @@ class Emitter:
         """Some columns."""
         if begin == 0 and size == value.dim:
             return value
+        place = 0
+        for part in self.parts_of(value):
+            if (place, part.dim) == (begin, size):
+                return part
+            place += part.dim
         ends = [self.graph.ints(number) for number in (begin, begin + size, 1)]
         made = self.op("Slice", value.name, *ends, name=name or f"{value.name}.columns")
         cut = slice(begin, begin + size)
@@ -202,13 +221,18 @@ class Emitter:
         if not still:
             like = next(part for part in parts if not part.still)
             parts = [self.spread(part, like) for part in parts]
-        names = [self.name(part) for part in parts]
-        made = self.op("Concat", *names, name=f"{name}.joined", axis=1)
+        parts = [self.plain(part) for part in parts]
+        made = self.op("Concat", *[part.name for part in parts], name=f"{name}.joined", axis=1)
+        self._joined[made] = parts
         return Value(made, sum(part.dim for part in parts), still)
+
+    def parts_of(self, value: Value) -> list[Value]:
+        """The values that were joined to one; itself where it is no such."""
+        return self._joined.get(value.name, [value]) if value.is_plain else [value]
 
     def spread(self, value: Value, like: Value) -> Value:
         """A still value repeated for all times (and sequences) of another."""
-        if not value.still or like.still or self.rank == 2:
+        if not value.still or like.still:
             return value
         value = self.plain(value)
         shape = self.op("Shape", like.name, name=f"{like.name}.shape")
@@ -218,12 +242,10 @@ class Emitter:
 
     def blocks(self, value: Value, *sizes: int, name: str = "") -> str:
         """[N, columns, times] with the columns as several axes: [N, *sizes, times]."""
-        times = [-1] if self.rank == 3 else []
-        shape = self.graph.ints(0, *sizes, *times)
+        shape = self.graph.ints(0, *sizes, -1)
         return self.op("Reshape", self.name(value), shape, name=name)
 
     def flat(self, name: str, dim: int, still: bool) -> Value:
         """Back from several axes to `dim` columns."""
-        times = [-1] if self.rank == 3 else []
-        made = self.op("Reshape", name, self.graph.ints(0, dim, *times), name=name)
+        made = self.op("Reshape", name, self.graph.ints(0, dim, -1), name=name)
         return Value(made, dim, still)

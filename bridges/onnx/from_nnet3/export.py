@@ -14,15 +14,14 @@ from ....nnet3.network.for_inference import Model, chosen_priors, for_inference,
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
-from ....proto import onnx_pb2 as pb
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.plan import Plan, needed_by
+from ...nnet3_rows.reads import NotExportedError
 from ..files.graph import OPSET, Graph, plain_name
 from .emit import F32, Emitter, Value
 from .folding import Folding
-from .grids import Grid
 from .inputs import Inputs, joined_inputs
 from .network import NetworkWriter, exported_kinds, why_not_source
-from .plan import Plan, needed_by
-from .reads import NotExportedError
 from .recurrent.loops import write_loop
 from .rows import Clock, RowReader, Rows
 from .rowwise import why_not
@@ -114,8 +113,7 @@ def nnet3_graph(
             break
         exact = plan.exact_end
     _describe(graph, request, given, reader, streaming)
-    used = _names_read(graph.message)
-    graph.arrays = {key: array for key, array in graph.arrays.items() if key in used}
+    graph.drop_unread()
     return graph
 
 
@@ -125,17 +123,6 @@ def _context(nnet: Nnet) -> tuple[int, int]:
     except ShapeError as error:
         told = f"{error}; a network that gives one row for all frames wants whole=True"
         raise NotExportedError(told) from None
-
-
-def _names_read(message: pb.GraphProto) -> set[str]:
-    """The values that operators of a graph read, or those of graphs inside."""
-    found: set[str] = set()
-    for node in message.node:
-        found.update(node.input)
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                found |= _names_read(attribute.g)
-    return found
 
 
 def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ...]:
@@ -274,7 +261,7 @@ def _describe(
     """What decoders ask for, as metadata.
 
     `model_type` to `feat_dim` have the names and meanings of sherpa-onnx, which reads them of its
-    models: features of samples as 16 bit integers have them, and that nothing normalises.
+    models: features of samples as 16 bit integers have them, and that nothing normalizes.
     """
     told = {
         "model_type": "nnet3",

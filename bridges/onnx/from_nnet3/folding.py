@@ -1,6 +1,6 @@
 """Scales and offsets behind a ReLU, moved in front of it.
 
-For s > 0 is s max(a, 0) + o = max(s a + o, o), exactly. So batch normalisation behind
+For s > 0 is s max(a, 0) + o = max(s a + o, o), exactly. So batch normalization behind
 `relu(W x + b)` costs nothing: its scales go into W and b, its offsets into the biases of what reads
 it, or into b and a `Max` that stands for the ReLU.
 
@@ -16,8 +16,8 @@ import numpy as np
 
 from ....nnet3.graph.topology import Topology
 from ....nnet3.language.descriptor import BinarySumDescriptor, SimpleSumDescriptor
+from ...nnet3_rows.affine import AFFINE, diagonal
 from .emit import Value
-from .rowwise import AFFINE, diagonal
 
 _AFFINE = (*AFFINE, "TdnnComponent")
 _LEAST = 1e-6

@@ -16,7 +16,7 @@ import numpy as np
 from ....framework.base.errors import OpscopeError
 from ....nnet3.language.nodes import DIM_RANGE, INPUT, NetworkNode
 from ....nnet3.network.nnet import Nnet
-from .reads import reads_of
+from ...nnet3_rows.reads import reads_of
 
 MOVING, STILL = "input", "ivector"
 

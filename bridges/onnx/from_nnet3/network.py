@@ -16,14 +16,15 @@ from ....nnet3.language.descriptor import (
     SimpleSumDescriptor,
     SumDescriptor,
 )
+from ...nnet3_rows.affine import AFFINE, affine_of
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.plan import Plan, named
+from ...nnet3_rows.reads import NotExportedError, Read
 from .affine import Taps, write_taps
 from .emit import Emitter, Value
 from .folding import Folding
-from .grids import Grid
-from .plan import Plan, named
-from .reads import NotExportedError, Read
 from .rows import RowReader, Rows
-from .rowwise import AFFINE, affine_of, constant, row_by_row
+from .rowwise import constant, row_by_row
 from .windows import (
     EXTRACTION,
     POOLING,

@@ -8,10 +8,10 @@ from typing import Protocol
 import numpy as np
 
 from ....nnet3.graph.topology import Topology
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.plan import Plan
+from ...nnet3_rows.reads import NotExportedError, Read
 from .emit import F32, Emitter, Value
-from .grids import Grid
-from .plan import Plan
-from .reads import NotExportedError, Read
 
 
 @dataclass(frozen=True)
@@ -164,8 +164,8 @@ class RowReader:
         value, have = rows.value, rows.grid
         if value.still:
             return value
-        start, odd = divmod(grid.first + first - have.first, have.step)
-        if odd or start < 0 or grid.step % have.step:
+        start = have.before(grid, first)
+        if start is None or grid.step % have.step:
             raise NotExportedError(f"rows {grid} at {first} do not lie among {have}")
         if not grid.moving:
             return self._cut(
@@ -177,8 +177,8 @@ class RowReader:
                 + 1,
                 rows,
             )
-        drop, odd = divmod(have.last - grid.last - last, have.step)
-        if odd or drop < 0:
+        drop = have.behind(grid, last)
+        if drop is None:
             raise NotExportedError(f"rows {grid} up to {last} do not lie among {have}")
         if self.streaming:
             value = self._older(rows, grid, older)
@@ -244,7 +244,7 @@ class RowReader:
                 raise NotExportedError(f"a stream cannot read time {read.at} in all its chunks")
             return replace(self._cut(value, row, row + 1, rows), still=True)
         offset = read.offset
-        if offset is not None and self.is_regular(have, grid, offset):
+        if offset is not None and have.has_slice(grid, offset):
             found = self.window(rows, grid, offset, offset, older)
             return self.every(found, grid.step // have.step, rows)
         return self._gathered(rows, grid, read)
@@ -257,12 +257,6 @@ class RowReader:
         whole = (g.ints(0), g.ints(2**62), g.ints(2), g.ints(stride))
         made = self.e.op("Slice", value.name, *whole, name=f"{rows.key}.every_{stride}")
         return replace(value, name=made)
-
-    @staticmethod
-    def is_regular(have: Grid, grid: Grid, offset: int) -> bool:
-        if (grid.first + offset - have.first) % have.step or grid.step % have.step:
-            return False
-        return not grid.moving or (have.last - grid.last - offset) % have.step == 0
 
     def _gathered(self, rows: Rows, grid: Grid, read: Read) -> Value:
         """Rows by their numbers, where these are no plain sequence."""

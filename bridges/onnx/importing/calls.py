@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from ....framework.base.errors import FormatError, RunError
+from ....operators.names import Name, names_in
 from .graph import Graph, Node
 
 
@@ -51,7 +52,7 @@ class NeedsValue(Exception):
 
 
 class NotHere(Exception):
-    """A rule has no operators for these inputs; the node is computed on the host."""
+    """A rule has no operators for these inputs: a form of the node for the host serves, if any."""
 
 
 class Attributes:
@@ -61,6 +62,15 @@ class Attributes:
         self.node = node
         self.version = node.version
         self._where = where
+
+    @property
+    def ours(self) -> Name:
+        """Our operator of the node's name; see operators/names.py."""
+        first, *others = names_in("onnx")[self.node.op]
+        for name in others:
+            if all(self.attr(key) == value for key, value in name.fixed.items()):
+                return name
+        return first
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute of the kind that its default has (a list is as good as a tuple).
@@ -190,7 +200,7 @@ class Call(Attributes):
         array = self.known(number)
         if array is None:
             return None if default is None else list(default)
-        return [int(one) for one in np.asarray(array).reshape(-1)]
+        return list(map(int, np.asarray(array).reshape(-1).tolist()))
 
     def op(
         self,
@@ -218,6 +228,26 @@ class Call(Attributes):
     def const(self, array: Any, dtype: Any = None) -> Value:
         """A constant."""
         return self._stage.constant(np.asarray(array, dtype))
+
+    def cast(self, value: Value, dtype: Any) -> Value:
+        """A value of another dtype."""
+        dtype = np.dtype(dtype)
+        if value.dtype == dtype:
+            return value
+        if value.array is not None and not value.is_parameter:
+            return self.const(value.array.astype(dtype))
+        return self.op("cast", value, dtype=dtype)
+
+    def reshape(self, value: Value, dims: Sequence[int]) -> Value:
+        """A value in another shape, of which one dimension may be -1: what is left.
+
+        Arrays without elements are constants: to the operator 0 is a dimension of its input.
+        """
+        if tuple(dims) == value.shape:
+            return value
+        if 0 in value.shape:
+            return self.const(np.zeros([max(dim, 0) for dim in dims], value.dtype))
+        return self.op("reshape", value, shape=list(dims))
 
 
 Evaluate = Callable[..., Any]
@@ -247,6 +277,13 @@ CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 
 _E = TypeVar("_E", bound=Evaluate)
 _L = TypeVar("_L", bound=Lower)
+
+
+def failed(where: str, node: Node, rule: Callable[..., Any], error: Exception) -> RunError:
+    """The error of a node whose rule raised what is no error of this package."""
+    name = f"{rule.__module__.removeprefix('opscope.')}.{rule.__qualname__}"
+    told = f"{type(error).__name__}: {error}"
+    return RunError(f"{where}: {node.title()}: its rule {name} failed: {told}")
 
 
 def kind_of(node: Node) -> Kind | None:

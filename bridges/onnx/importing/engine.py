@@ -15,8 +15,10 @@ from ....framework.base.scope import Scope
 from ....framework.runtime.executor import bound_bytes
 from ....framework.runtime.plain_net import PlainNet
 from ....framework.runtime.plans.memory import WorkspaceOwner
-from .calls import CONTROL, Attributes, kind_of
+from .at_once import AtOnce, HostFrame, known
+from .calls import CONTROL, Attributes, Call, NotHere, failed, kind_of
 from .control import run_control
+from .foreign import as_held
 from .graph import Graph, Node
 from .loop_budget import LoopBudget
 from .stage import Lowering, Promote, Stage, Store
@@ -38,6 +40,7 @@ class Engine(Store):
         scope: holds the parameters.
         seed: of random operators.
         loops: what the loops of the present run may still take.
+        frame: of the kernels on the host.
     """
 
     def __init__(
@@ -55,6 +58,7 @@ class Engine(Store):
         self.generator = np.random.default_rng()
         self.loops = LoopBudget()
         self._bodies: dict[int, tuple[Graph, Body]] = {}
+        self.frame = HostFrame()
 
     def current(self, name: str) -> np.ndarray:
         """The value that a parameter has now, to be read only."""
@@ -90,38 +94,51 @@ class Engine(Store):
         """
         attributes = Attributes(node, self.where)
         kind = kind_of(node)
+        rule: Callable[..., Any] = run_control
+        made: Any = None
         args = [self.value(name, env) if name else None for name in node.inputs]
         dtypes = [a.dtype if isinstance(a, np.ndarray) else None for a in args]
         try:
             if wrong := mixed_types(node, dtypes):
                 raise FormatError(wrong)
             if node.op in CONTROL and not node.domain:
-                made: Any = run_control(self, attributes, args, env)
-            elif kind is not None and kind.evaluate is not None:
-                with np.errstate(all="ignore"):
-                    if kind.is_random:
-                        made = kind.evaluate(attributes, self.generator, *args)
-                    else:
-                        made = kind.evaluate(attributes, *args)
-            else:
-                values = dict(zip(node.inputs, args, strict=True))
-                if any(isinstance(a, np.ndarray) and a.dtype not in DTYPES for a in args):
-                    kinds = ", ".join(str(getattr(a, "dtype", type(a).__name__)) for a in args)
-                    raise RunError(f"not supported for inputs of {kinds}")
-                body = Body(self, [node], node.outputs, may_promote=True, folds=False)
-                made = tuple(body.run({k: v for k, v in values.items() if k}))
+                made = run_control(self, attributes, args, env)
+            elif kind is not None:
+                if kind.lower is not None:
+                    rule = kind.lower
+                    made = self._by_rule(node, rule, args)
+                if made is None and kind.evaluate is not None:
+                    rule = kind.evaluate
+                    given = (self.generator, *args) if kind.is_random else args
+                    with np.errstate(all="ignore"):
+                        made = kind.evaluate(attributes, *given)
+            if made is None:
+                kinds = ", ".join(str(getattr(a, "dtype", type(a).__name__)) for a in args)
+                raise RunError(f"not supported for inputs of {kinds}")
         except OpscopeError as error:
             if node.title() in str(error):
                 raise
             raise RunError(f"{self.where}: {node.title()}: {error}") from error
-        except Exception as error:  # NumPy's, of shapes and values that do not fit
-            shapes = ", ".join(
-                f"{a.dtype}{list(a.shape)}" if isinstance(a, np.ndarray) else type(a).__name__
-                for a in args
-            )
-            raise RunError(f"{self.where}: {node.title()} of {shapes}: {error}") from error
+        except Exception as error:  # NumPy's, of shapes and values that do not fit, or a mistake
+            raise failed(self.where, node, rule, error) from error
         results = list(made) if isinstance(made, tuple) else [made]
         return [np.asarray(r) if isinstance(r, np.generic) else r for r in results]
+
+    def _by_rule(
+        self, node: Node, rule: Callable[[Call], Any], args: Sequence[Any]
+    ) -> tuple[Any, ...] | None:
+        """The outputs of a node by its rule for nets; None where that is for others."""
+        if any(arg is not None and not isinstance(arg, np.ndarray) for arg in args):
+            return None
+        try:
+            given, back = as_held(node, args)
+            values = [None if array is None else known(array) for array in given]
+            with np.errstate(all="ignore"):
+                made = rule(Call(node, self.where, values, AtOnce(node, given, self)))
+        except NotHere:
+            return None
+        results = made if isinstance(made, (list, tuple)) else [made]
+        return tuple(back([None if value is None else value.array for value in results]))
 
 
 class _Ready:
@@ -188,7 +205,6 @@ class Body:
     Args:
         engine: of the model. nodes: in order. outputs: values that are wanted.
         may_promote: whether small inputs' values may become part of a signature.
-        folds: see `Lowering`.
     """
 
     def __init__(
@@ -198,13 +214,16 @@ class Body:
         outputs: Sequence[str],
         *,
         may_promote: bool,
-        folds: bool = True,
     ) -> None:
-        self._folds = folds
         self._engine = engine
         self._first = _Part(nodes)
         self._outputs = outputs
         self._may_promote = may_promote
+
+    @property
+    def nodes(self) -> list[Node]:
+        """Its nodes."""
+        return self._first.nodes
 
     def run(self, env: dict[str, Any], watch: Callable[[Stage], None] | None = None) -> list[Any]:
         """The outputs, for values of what the nodes read."""
@@ -215,8 +234,9 @@ class Body:
             ready = self._ready(part, env, first and self._may_promote)
             if watch is not None:
                 watch(ready.stage)
-            if ready.stage.makes > engine.loops.room:
-                engine.loops.refuse(ready.stage.makes)
+            makes = ready.stage.makes
+            if makes > engine.loops.room:
+                engine.loops.refuse(makes)
             ready.run(env)
             for node in ready.stage.host:
                 for name, made in zip(node.outputs, engine.evaluate(node, env), strict=False):
@@ -260,7 +280,6 @@ class Body:
             self._outputs,
             may_promote,
             is_one_of_many=part.made > _MANY_STAGES,
-            folds=self._folds,
         )
 
 
@@ -274,7 +293,6 @@ def lower_part(
     may_promote: bool,
     unroll: bool = False,
     is_one_of_many: bool = False,
-    folds: bool = True,
 ) -> Stage:
     """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
     specs, known, foreign = {}, {}, set()
@@ -298,7 +316,6 @@ def lower_part(
         may_promote=may_promote,
         unroll=unroll,
         is_one_of_many=is_one_of_many,
-        folds=folds,
     )
     return lowering.lower(nodes, outputs)
 

@@ -259,7 +259,7 @@ class _Reader:
                 )
             inputs = tuple(env[given] if given else "" for given in proto.input)
             if key[1] == "QuantizeLinear" and any(name in self._narrow for name in inputs):
-                raise FormatError(f"{place}: quantising to integers of 4 bits is not supported")
+                raise FormatError(f"{place}: quantizing to integers of 4 bits is not supported")
             values = {
                 attribute.name: self._value(attribute, env, f"{place}: ", depth, opsets)
                 for attribute in attrs.values()

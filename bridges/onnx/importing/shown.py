@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,36 +10,19 @@ import numpy as np
 from ....framework.ir.desc import INPUT, OUTPUT, PARAMETER
 from ....framework.ir.names import EMPTY
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
-from ..files.reading import read_model
-from .graph import Graph, InputInfo, check_model
+from .graph import Graph, InputInfo, Model
 
 DIALECT = "onnx"
 _FEW = 8  # whole numbers that are told where they are read
 
 
-@dataclass(frozen=True)
-class ShownModel:
-    """What a page shows of a model.
+def shown_model(model: Model) -> tuple[OpList, dict[str, np.ndarray]]:
+    """A model in the dialect `onnx`; functions are written out, graphs in attributes are nets.
 
-    Attributes:
-        net: in the dialect `onnx`: a type is that of the node, its domain before it.
-        arrays: initializers by variable, but few numbers, which are attributes.
-        opset: of the standard operators. metadata: the file's texts by key.
+    Returns:
+        The net, in which a type is that of the node, its domain before it; and initializers by
+        variable, but few numbers, which are attributes.
     """
-
-    net: OpList
-    arrays: dict[str, np.ndarray]
-    opset: int
-    metadata: Mapping[str, str]
-
-
-def shown_model(path: str) -> ShownModel:
-    """Read a model; functions are written out, graphs in attributes are nets inside.
-
-    Raises:
-        FormatError: the file is damaged.
-    """
-    model = check_model(read_model(path))
     numbers = {name: a.tolist() for name, a in model.arrays.items() if _is_setting(a)}
     net = _net(model.graph, numbers)
     net.metadata["dialect"] = DIALECT
@@ -53,7 +35,7 @@ def shown_model(path: str) -> ShownModel:
             if name not in known:
                 net.vars.append(VarDecl(name, _shape(info), info.dtype, kind))
                 known.add(name)
-    return ShownModel(net, arrays, model.opset, model.metadata)
+    return net, arrays
 
 
 def _is_setting(array: np.ndarray) -> bool:

@@ -19,11 +19,14 @@ from ....framework.ir.infer import infer_one
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.ir.registry import lookup
-from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, kind_of
+from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, failed, kind_of
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
 from .types import is_trained, mixed_types
 
+_FROZEN = ("DequantizeLinear",)
+"""Operators of constants that are computed beforehand, although their scale is a parameter: weights
+would be converted in every run."""
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
 
@@ -68,7 +71,7 @@ class Store(ABC):
 
     Attributes:
         where: names the model in errors.
-        constants: value -> array that nothing changes. labelled: their variables have their names.
+        constants: value -> array that nothing changes. labeled: their variables have their names.
         parameters: value -> array that was loaded; what is trained lies in the scope.
         states: parameters that no gradient changes, such as running statistics.
 
@@ -93,7 +96,7 @@ class Store(ABC):
             if array.dtype in DTYPES
             and (is_trained(array) if trained is None else name in trained or name in states)
         }
-        self.labelled = trained is not None
+        self.labeled = trained is not None
         self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
 
     @abstractmethod
@@ -116,7 +119,6 @@ class Lowering:
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
         is_one_of_many: there are nets for many other shapes already.
-        folds: whether nodes that only rules compute are computed beforehand, by a net of their own.
     """
 
     def __init__(
@@ -129,9 +131,7 @@ class Lowering:
         may_promote: bool,
         unroll: bool = False,
         is_one_of_many: bool = False,
-        folds: bool = True,
     ) -> None:
-        self._folds = folds
         self._store = store
         self._values: dict[str, Value] = {}
         self._foreign = set(foreign)
@@ -200,7 +200,7 @@ class Lowering:
         store = self._store
         if name in store.constants:
             array = store.constants[name]
-            label = name if store.labelled else ""
+            label = name if store.labeled else ""
             found = Value("", array.shape, array.dtype, array, label=label)
         elif name in store.parameters:
             array = store.current(name)
@@ -316,14 +316,14 @@ class Lowering:
         assert kind is not None
         known = all(value is not None and value.array is not None for value in values.values())
         trained = any(value is not None and value.is_parameter for value in values.values())
-        known &= self._folds or kind.evaluate is not None
-        if known and not kind.is_random and not (trained and kind.lower):
+        known &= not kind.is_random
+        if known and not (trained and kind.lower and node.op not in _FROZEN):
             return self._fold(node, values)
         if kind.lower is None:
             return self._defer(node, host=True)
         inputs = [values[name] if name else None for name in node.inputs]
         self._call(node, inputs)
-        if known and not kind.is_random and kind.evaluate is not None:
+        if known:
             self._note_arrays(node, values)
         return None
 
@@ -346,37 +346,28 @@ class Lowering:
         before = len(self._ops)
         self._prefix = next((name for name in node.outputs if name), node.name)
         self._made = 0
+        if any(value and value.dtype not in DTYPES for value in inputs):
+            return self._defer(node, host=True)
         try:
-            if any(value and value.dtype not in DTYPES for value in inputs):
-                raise NotHere
             made = kind.lower(Call(node, self._store.where, inputs, self))
         except NeedsValue as error:
             self._undo(before)
             value = error.value
-            cheap = self._may_promote or kind.evaluate is None
-            if value.roots is not None and cheap:
-                if value.roots:
-                    raise Promote(value.roots) from None
-            elif value.name in self._declared and self._declared[value.name].kind == INPUT:
-                if kind.evaluate is None:
-                    of = {v: k for k, v in self.stage.feeds.items()}
-                    raise Promote(frozenset([of[value.name]])) from None
-            self._defer(node, host=kind.evaluate is not None)
-            return
+            if value.roots and self._may_promote:
+                raise Promote(value.roots) from None
+            return self._defer(node, host=True)
         except NotHere:
             self._undo(before)
             if kind.evaluate is None:
                 raise self._refused(node, inputs) from None
             self._defer(node, host=True)
             return
-        except FormatError:
-            raise
-        except Exception as error:  # a shape or value that does not fit: the host tells it, too
-            self._undo(before)
-            if kind.evaluate is None:
-                raise RunError(f"{self._store.where}: {node.title()}: {error}") from error
-            self._defer(node, host=True)
-            return
+        except OpscopeError as error:
+            if node.title() in str(error):
+                raise
+            raise RunError(f"{self._store.where}: {node.title()}: {error}") from error
+        except Exception as error:  # a mistake in the rule, which the host must not hide
+            raise failed(self._store.where, node, kind.lower, error) from error
         results = list(made) if isinstance(made, (list, tuple)) else [made]
         for name, value in zip(node.outputs, results, strict=False):
             if name and value is not None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from ....framework.base.dtypes import is_float
+from ....operators.names import Name, names_in, names_of
 from ...onnx.importing.calls import Call, Kind, NotHere, Value
 from ...onnx.importing.graph import Node
 
@@ -53,29 +55,37 @@ class Aten:
     """A node that becomes operators: its arguments, and what adds operators.
 
     Attributes:
-        name: of the operator, without overload.
+        name: of the operator, without overload. given: its arguments, in order; see `get`.
         dtypes: of the results.
     """
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._given: Mapping[str, Any] = call.node.attrs["arguments"]
+        self.given: Mapping[str, Any] = call.node.attrs["arguments"]
         self.name = call.node.op
         self.dtypes: list[np.dtype] = call.node.attrs["dtypes"]
 
+    @property
+    def ours(self) -> Name:
+        """Our operator of this name; see operators/names.py."""
+        found = names_in("torch")[self.name]
+        return next(
+            (one for one in found if all(self.get(k) == v for k, v in one.fixed.items())), found[0]
+        )
+
     def has(self, name: str) -> bool:
         """Whether the operator has an argument of this name, and it is not None."""
-        return self._given.get(name) is not None
+        return self.given.get(name) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
         """An argument: a number, text, list, or the `Value` of a tensor."""
-        value = self._given.get(name)
+        value = self.given.get(name)
         return default if value is None else self._resolved(value)
 
     def __getitem__(self, name: str) -> Any:
-        if name not in self._given:
+        if name not in self.given:
             self.fail(f"has no argument {name!r}")
-        return self._resolved(self._given[name])
+        return self._resolved(self.given[name])
 
     def _resolved(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -123,12 +133,7 @@ class Aten:
 
     def cast(self, value: Value, dtype: Any) -> Value:
         """A value of another dtype."""
-        dtype = np.dtype(dtype)
-        if value.dtype == dtype:
-            return value
-        if value.array is not None and not value.is_parameter:
-            return self.const(value.array.astype(dtype))
-        return self.op("cast", value, dtype=dtype)
+        return self._call.cast(value, dtype)
 
     def reshaped(self, value: Value, dims: Sequence[int]) -> Value:
         """A value in another shape, which is known in full."""
@@ -194,8 +199,27 @@ def aten(*names: str) -> Callable[[_R], _R]:
     """Decorator: the rule of operators, of all overloads that it can read."""
 
     def add(rule: _R) -> _R:
-        for name in names:
-            RULES[DOMAIN, name] = Kind(lower=lambda call: rule(Aten(call)))
+        RULES.update({(DOMAIN, name): Kind(lower=_lower(rule)) for name in names})
         return rule
 
     return add
+
+
+def aten_of(*types: str) -> Callable[[_R], _R]:
+    """Decorator: the rule of all operators that the table of names has for some of ours."""
+    return aten(*(word for op_type in types for word in names_of(op_type)["torch"].read))
+
+
+def add_names(rule: Rule) -> None:
+    """Take a rule for what the table of names has and no other rule knows."""
+    for name, (first, *_) in names_in("torch").items():
+        if first.is_plain:
+            RULES.setdefault((DOMAIN, name), Kind(lower=_lower(rule)))
+
+
+def _lower(rule: Rule) -> Callable[[Call], Any]:
+    @wraps(rule)  # errors name it
+    def lower(call: Call) -> Any:
+        return rule(Aten(call))
+
+    return lower

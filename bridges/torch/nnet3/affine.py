@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....nnet3.language.descriptor import SimpleSumDescriptor
-from ...onnx.from_nnet3.grids import Grid
-from ...onnx.from_nnet3.reads import Read
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.reads import Read
 from .descriptors import DescriptorWriter
 from .layers import AFFINE
-from .rows import Rows, cut, drop_of, is_regular, start_of
+from .rows import Rows, cut
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Windows:
             return None
         if not have.moving or not grid.moving:
             return None
-        if start_of(have, grid, moves[0]) is None or drop_of(have, grid, moves[-1]) is None:
+        if have.before(grid, moves[0]) is None or have.behind(grid, moves[-1]) is None:
             return None
         stride, taps = grid.step // have.step, len(moves)
         if taps == 1:  # every n-th row is a slice; the kernel has nothing to stride over
@@ -141,7 +141,7 @@ def affine_input(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
     if whole.still:
         return Rows(f"{whole.text}.repeat(1, {len(offsets)}, 1)", grid, True)
     rows = Rows(w.assigned(f"{node.name}_input", whole.text), inside)
-    if all(is_regular(inside, grid, offset) for offset in offsets):
+    if all(inside.has_slice(grid, offset) for offset in offsets):
         listed = [cut(rows, grid, o, o, grid.step // inside.step) for o in offsets]
     else:
         listed = [w.read(rows, Read(-1, 1.0, (offset,)), grid).text for offset in offsets]

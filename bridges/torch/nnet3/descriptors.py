@@ -6,7 +6,10 @@ it holds for any T, or by its number where the rows are no plain sequence.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from ....nnet3.graph.topology import Topology
 from ....nnet3.language.descriptor import (
@@ -16,20 +19,20 @@ from ....nnet3.language.descriptor import (
     SimpleSumDescriptor,
     SumDescriptor,
 )
-from ...onnx.from_nnet3.grids import Grid
-from ...onnx.from_nnet3.plan import Plan
-from ...onnx.from_nnet3.reads import Read
+from ...nnet3_rows.components import WRITTEN, ComponentNet, component_net
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.plan import Plan
+from ...nnet3_rows.reads import Read
 from ..folder import NotInTorchError
+from ..formatting import WIDTH, atom, bare
+from ..naming import Names
+from ..op_list.emission import Lines, Module, Values, nested, read_lines, write_operators
+from ..op_list.tables import all_tables as all_tables
 from .layer import Layer, number_text
-from .rows import Rows, atom, bare, cut, is_regular, unique
+from .layers import any_layer, layer_of
+from .rows import Rows, cut
 
-_MODULE = """
-add_module apply bfloat16 buffers children compile cpu cuda double eval extra_repr float forward
-get_buffer get_extra_state get_parameter get_submodule half ipu load_state_dict modules mtia
-named_buffers named_children named_modules named_parameters parameters register_buffer
-register_module register_parameter requires_grad_ set_extra_state set_submodule share_memory
-state_dict to to_empty train training type xpu zero_grad T_destination call_super_init dump_patches
-"""  # names of nn.Module, which a layer must not take
+_WHOLE_ROWS = (-1,), np.dtype(np.int64)
 
 
 class DescriptorWriter:
@@ -59,20 +62,20 @@ class DescriptorWriter:
         self.helpers: set[str] = set()
         self.notes: list[str] = []
         self.rows: dict[int, Rows] = {}
-        self.reserved = frozenset({"self", "torch", "nn", "F", "Path"} | taken)
-        self._variables: set[str] = set(self.reserved)
-        self._members: set[str] = set(_MODULE.split())
+        self.reserved = ("self", "torch", "nn", "F", "Path", *taken)
+        self.names = Names(*self.reserved)
+        self._members = Names()
         self._known: dict[str, str] = {}
 
     # Names and lines
 
     def variable(self, name: str) -> str:
         """A new name of a variable."""
-        return unique(name, self._variables)
+        return self.names.unique(name)
 
     def attribute(self, name: str) -> str:
         """A new name of an attribute or method of the module."""
-        return unique(name, self._members)
+        return self._members.unique(name)
 
     def assigned(self, name: str, text: str) -> str:
         """A variable that holds an expression."""
@@ -107,6 +110,88 @@ class DescriptorWriter:
         x = bare(x) if "({x})" in layer.call else atom(x)
         return layer.call.format(m=self.member(node, layer), x=x)
 
+    def component(
+        self, lines: list[str], names: Names, node: Any, parts: Sequence[tuple[str, int]], rank: int
+    ) -> str:
+        """A component of rows, for what its descriptor appends: expressions and columns.
+
+        Args:
+            lines: of the function that takes what is computed before. names: of this function.
+            rank: axes of rows.
+        """
+        c, layer = node.component, layer_of(node.component)
+        if layer.note:
+            self.notes.append(f"{node.name}: {layer.note}")
+        module, chain = self.member(node, layer), [(c, layer)]
+        members = [module]
+        if c.type == "CompositeComponent":
+            chain = [(part, any_layer(part)) for part in c.components]
+            members = [f"{module}[{place}]" for place in range(len(chain))]
+        for (part, of_part), member in zip(chain, members, strict=True):
+            if part.type in WRITTEN:
+                net = component_net(part, node.name, rank)
+                pieces = self._pieces((lines, names), net, parts)
+                x = self.written(lines, names, net, pieces, member)
+            else:
+                x = side_by_side([text for text, _ in parts])
+                spread = of_part.over_time and rank == 2
+                x = f"{atom(x)}[:, :, None]" if spread else x
+                x = bare(x) if "({x})" in of_part.call else atom(x)
+                x = of_part.call.format(m=member, x=x)
+                x = f"{atom(x)}[:, :, 0]" if spread else x
+            parts = [(x, part.output_dim)]
+        return parts[0][0]
+
+    @staticmethod
+    def _pieces(
+        function: tuple[list[str], Names], net: ComponentNet, parts: Sequence[tuple[str, int]]
+    ) -> list[str]:
+        """The input of a component in the pieces that its operators want."""
+        lines, names = function
+        sizes = list(net.inputs.values())
+        if [size for _, size in parts] == sizes:
+            return [text for text, _ in parts]
+        x = side_by_side([text for text, _ in parts])
+        if len(sizes) == 1:
+            return [x]
+        pieces = [names.unique(variable.rpartition(".")[2]) for variable in net.inputs]
+        lines.append(f"{', '.join(pieces)} = {atom(x)}.split({sizes}, 1)")
+        return pieces
+
+    def written(
+        self,
+        lines: list[str],
+        names: Names,
+        net: ComponentNet,
+        pieces: Sequence[str],
+        module: str = "",
+        more: Mapping[str, str] | None = None,
+    ) -> str:
+        """The operators of a component as lines; the expression of its output.
+
+        Args:
+            pieces: of the input. module: holds the parameters.
+            more: variables that hold whole numbers [rows], and their texts.
+        """
+        values = Values(Module(names=names), {})
+        values.names |= {name: f"{module}.{own}" for name, own in net.parameters.items()}
+        values.names |= more or {}
+        reads = [name for op in net.ops for name in op.input_names()]
+        for variable, text in zip(net.inputs, pieces, strict=True):
+            if reads.count(variable) > 1 and not text.isidentifier():
+                lines.append(f"{(found := names.unique(variable))} = {bare(text)}")
+                text = found
+            values.names[variable] = atom(text)
+        operators, values.specs = net.checked(dict.fromkeys(more or {}, _WHOLE_ROWS))
+        write_operators(values, operators)
+        if values.module.refused:
+            raise NotInTorchError("; ".join(values.module.refused))
+        result = Lines(("return",), [side_by_side([values.text(name) for name in net.outputs])])
+        named = {values.names[name] for op in net.ops for name in op.output_names()}
+        values.lines = nested([*values.lines, result], named, WIDTH)
+        lines += read_lines(values, ["return"])
+        return lines.pop()
+
     # Times
 
     def end(self) -> str:
@@ -122,7 +207,7 @@ class DescriptorWriter:
         """The number of rows of a grid."""
         if not grid.moving:
             return str(grid.rows(0))
-        text = _plus(self.end(), grid.last - grid.first + grid.step)
+        text = plus(self.end(), grid.last - grid.first + grid.step)
         return f"({text}) // {grid.step}" if grid.step > 1 else text
 
     def times(self, grid: Grid) -> str:
@@ -130,7 +215,7 @@ class DescriptorWriter:
         key = f"times {grid}"
         if key not in self._known:
             stop = grid.last + 1
-            behind = _plus(self.end(), stop) if grid.moving else str(stop)
+            behind = plus(self.end(), stop) if grid.moving else str(stop)
             bounds = f"{grid.first}, {behind}" if grid.first or grid.step > 1 else behind
             step = f", {grid.step}" if grid.step > 1 else ""
             text = f"torch.arange({bounds}{step}, device=input.device)"
@@ -145,17 +230,23 @@ class DescriptorWriter:
             if low > -float("inf"):
                 tests.append(f"({times} >= {int(low)})")
             if high < float("inf"):
-                tests.append(f"({times} <= {_plus(self.end(), int(high))})")
+                tests.append(f"({times} <= {plus(self.end(), int(high))})")
             self._known[key] = self.assigned("there", " & ".join(tests))
         return self._known[key]
 
     # Descriptors
 
-    def side_by_side(self, number: int) -> bool:
-        """Whether a descriptor node appends parts that are as wide as its component's output."""
-        parts, dims = self.topology.nodes[number].expression().parts, self.topology.dims
-        columns = self.topology.nodes[number + 1].dim
-        return len(parts) > 1 and all(part.dim(dims) == columns for part in parts)
+    def columns(self, number: int) -> list[int]:
+        """How many columns each part has that a descriptor node appends."""
+        parts = self.topology.nodes[number].expression().parts
+        return [part.dim(self.topology.dims) for part in parts]
+
+    def takes_parts(self, number: int) -> bool:
+        """Whether a component takes what its descriptor appends piece by piece."""
+        c = self.topology.nodes[number].component
+        return c.type in WRITTEN and self.columns(number - 1) == [
+            *component_net(c, "", 3).inputs.values()
+        ]
 
     def parts(self, number: int, grid: Grid, name: str) -> list[Rows]:
         """What a descriptor node appends, one by one."""
@@ -239,7 +330,7 @@ class DescriptorWriter:
         elif read.at is not None:
             row = (read.at - rows.grid.first) // rows.grid.step
             text = f"{atom(rows.text)}[:, :, {row}:{row + 1}]"
-        elif read.offset is not None and is_regular(rows.grid, grid, read.offset):
+        elif read.offset is not None and rows.grid.has_slice(grid, read.offset):
             stride = grid.step // rows.grid.step
             text = cut(rows, grid, read.offset, read.offset, stride)
         else:
@@ -258,7 +349,7 @@ class DescriptorWriter:
             wanted, moves = f"{times} // {period} * {period}", [0]
         else:
             wanted, moves = f"{times} + {_periodic(times, moves)}", [0]
-        wanted = _plus(wanted, moves[0] - have.first)
+        wanted = plus(wanted, moves[0] - have.first)
         if have.step > 1:
             product = f" * {have.step}"  # of a division before
             exact = wanted.endswith(f"// {have.step}{product}")
@@ -272,12 +363,16 @@ class DescriptorWriter:
         return f"{picked}.where({own}, 0.0)"
 
 
+def side_by_side(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"torch.cat([{', '.join(texts)}], 1)"
+
+
 def spread(rows: Rows, like: str) -> Rows:
     """A still row repeated for all rows of another."""
     return Rows(f"{atom(rows.text)}.expand(-1, -1, {like}.shape[2])", rows.grid)
 
 
-def _plus(text: str, number: int) -> str:
+def plus(text: str, number: int) -> str:
     return text if not number else f"{text} {'+' if number > 0 else '-'} {abs(number)}"
 
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from ....nnet3.components.base.dependence import NOTHING
 from ....nnet3.graph.topology import Topology
-from ...onnx.from_nnet3.grids import Grid
-from ...onnx.from_nnet3.plan import Plan, needed_by
-from ...onnx.from_nnet3.reads import NotExportedError
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.plan import Plan, needed_by
+from ...nnet3_rows.reads import NotExportedError
 from ..folder import NotInTorchError
 from .affine import Windows, affine_input
 from .descriptors import DescriptorWriter
-from .layers import AFFINE, affine_layer, layer_of, source_layer, why_not
+from .layers import AFFINE, affine_layer, source_layer, why_not
 from .loops import write_loop
-from .rows import Rows, atom
+from .rows import Rows
 from .sources import NAMES, with_what_they_use
 from .windows import WINDOWS
 
@@ -116,13 +116,16 @@ class ForwardWriter(DescriptorWriter):
             source = affine_input(self, number, grid)
             layer = affine_layer(node.component, 1)
         else:
-            layer = layer_of(node.component)
-            if layer.of_parts and self.side_by_side(number - 1):
+            dims = [self.topology.nodes[number - 1].dim]
+            if self.takes_parts(number):
                 parts = self.parts(number - 1, grid, node.name)
-                text = layer.of_parts.join(atom(rows.text) for rows in parts)
-                self.set(number, node.name, text, grid, all(rows.still for rows in parts))
-                return
-            source = self.joined(number - 1, grid, node.name)
+                dims = self.columns(number - 1)
+            else:
+                parts = [self.joined(number - 1, grid, node.name)]
+            given = [(rows.text, dim) for rows, dim in zip(parts, dims, strict=True)]
+            text = self.component(self.lines, self.names, node, given, 3)
+            self.set(number, node.name, text, grid, all(rows.still for rows in parts))
+            return
         text = self.applied(node, layer, source.text)
         self.set(number, node.name, text, grid, source.still)
 

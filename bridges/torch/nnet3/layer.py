@@ -26,7 +26,6 @@ class Layer:
         frozen: parts of a trained module that are not, as what stands behind its name.
         helper: the class of the sources that `make` needs.
         note: what the module does not do as the component does.
-        of_parts: the operator that joins parts as wide as the output, in place of `call`.
         over_time: whether it wants [N, columns, T]; else [N, columns] serves as well.
     """
 
@@ -38,7 +37,6 @@ class Layer:
     frozen: tuple[str, ...] = ()
     helper: str = ""
     note: str = ""
-    of_parts: str = ""
     over_time: bool = False
 
     def not_trained(self) -> tuple[str, ...]:

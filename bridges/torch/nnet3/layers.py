@@ -11,16 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from ....nnet3.components.nonlinear import SOFTMAX_FLOOR
-from .cells import (
-    constant,
-    dropout_mask,
-    gru_cell,
-    image_convolution,
-    image_pooling,
-    lstm_cell,
-    output_gru_cell,
-)
+from ...nnet3_rows.components import WRITTEN, component_net
+from .cells import constant, dropout_mask
 from .layer import F32, Layer, number_text
 
 AFFINE: Final = (
@@ -131,17 +123,6 @@ def _batch_norm(c: Any) -> Layer:
     return Layer(make, call, arrays, store, over_time=blocks > 1)
 
 
-def _softmax(c: Any) -> Layer:
-    return Layer("nn.Softmax(dim=1)", f"{{m}}({{x}}).clamp(min={SOFTMAX_FLOOR!r})")
-
-
-def _renorm(c: Any) -> Layer:
-    options = [str(c.block_dim)]
-    options += [f"target_rms={number_text(c.target_rms)}"] if c.target_rms != 1 else []
-    options += ["add_log_stddev=True"] if c.add_log_stddev else []
-    return Layer(f"Renorm({', '.join(options)})", helper="Renorm")
-
-
 def _vector(name: str, tensor: str, trained: bool) -> Callable[[Any], Layer]:
     def layer(c: Any) -> Layer:
         array = np.asarray(getattr(c, name), F32).reshape(-1)
@@ -165,34 +146,6 @@ def _scale_and_offset(c: Any) -> Layer:
     return Layer(make, "{m}({x})", arrays, store, helper="ScaleOffset")
 
 
-def _block_affine(c: Any) -> Layer:
-    rows, width = c.linear_params.shape
-    weight = np.ascontiguousarray(c.linear_params[:, :, None], F32)
-
-    def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
-        component.linear_params = np.ascontiguousarray(tensors["weight"][:, :, 0])
-        component.bias_params = tensors["bias"]
-
-    make = f"nn.Conv1d({width * c.num_blocks}, {rows}, kernel_size=1, groups={c.num_blocks})"
-    arrays = {"weight": weight, "bias": np.asarray(c.bias_params, F32)}
-    return Layer(make, arrays=arrays, store=store, over_time=True)
-
-
-def _repeated_affine(c: Any) -> Layer:
-    rows, width = c.linear_params.shape
-    blocks = f"{{x}}.unflatten(1, ({c.num_repeats}, {width})).transpose(2, 3)"
-    arrays = {
-        "weight": np.asarray(c.linear_params, F32),
-        "bias": np.asarray(c.bias_params, F32),
-    }
-
-    def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
-        component.linear_params, component.bias_params = tensors["weight"], tensors["bias"]
-
-    call = f"{{m}}({blocks}).transpose(2, 3).flatten(1, 2)"
-    return Layer(f"nn.Linear({width}, {rows})", call, arrays, store, over_time=True)
-
-
 def _dropout(c: Any) -> Layer:
     frames = ", per_frame=True" if c.dropout_per_frame else ""
     make = f"PlainDropout({number_text(c.dropout_proportion)}{frames})"
@@ -212,36 +165,29 @@ def _functional(text: Callable[[Any], str], note: str = "") -> Callable[[Any], L
     return lambda c: Layer("", text(c), note=note)
 
 
-def _blocks(c: Any, reduced: str) -> str:
-    return f"{{x}}.unflatten(1, ({c.input_dim // c.output_dim}, {c.output_dim})).{reduced}(1)"
-
-
-def _sum_block(c: Any) -> Layer:
-    if c.scale == 1:
-        return Layer("", _blocks(c, "sum"), of_parts=" + ")
-    return Layer("", f"{number_text(c.scale)} * {_blocks(c, 'sum')}")
-
-
-def _sum_group(c: Any) -> str:
-    if len(set(c.sizes)) == 1:
-        return f"{{x}}.unflatten(1, ({len(c.sizes)}, {c.sizes[0]})).sum(2)"
-    sizes = [int(size) for size in c.sizes]
-    return f"torch.stack([part.sum(1) for part in {{x}}.split({sizes}, 1)], 1)"
-
-
 def _truncation(c: Any) -> str:
     return "{x}" if c.scale == 1 else f"{number_text(c.scale)} * {{x}}"
 
 
+def _parameters(c: Any) -> Layer:
+    """What a component has that is written as operators: its own parameters."""
+    net = component_net(c, "", 3)
+    arrays = {name: net.arrays[variable] for variable, name in net.parameters.items()}
+
+    def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
+        for name, array in tensors.items():
+            setattr(component, name, array)
+
+    listed = ", ".join(f'"{name}": torch.zeros({list(a.shape)})' for name, a in arrays.items())
+    return Layer(f"nn.ParameterDict({{{listed}}})" if arrays else "", "", arrays, store)
+
+
 def _composite(c: Any) -> Layer:
     """The parts one after the other, members of a list."""
-    parts = [_any_layer(part) for part in c.components]
-    call = "{x}"
+    parts = [any_layer(part) for part in c.components]
     arrays: dict[str, np.ndarray] = {}
     frozen: list[str] = []
     for place, part in enumerate(parts):
-        x = call if "({x})" in part.call or call == "{x}" else f"({call})"
-        call = part.call.replace("{m}", f"{{m}}[{place}]").replace("{x}", x)
         arrays |= {f"{place}.{name}": array for name, array in part.arrays.items()}
         frozen += [f"[{place}]{each}" for each in part.not_trained()]
 
@@ -257,45 +203,30 @@ def _composite(c: Any) -> Layer:
     make = f"nn.ModuleList([{makes}])"
     return Layer(
         make,
-        call,
+        "",
         arrays,
         store,
         frozen=tuple(frozen),
         helper=helpers,
         note=notes,
-        over_time=any(part.over_time for part in parts),
     )
 
 
-def _any_layer(c: Any) -> Layer:
+def any_layer(c: Any) -> Layer:
     return affine_layer(c, 1) if c.type in AFFINE else layer_of(c)
 
 
 _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
     "BatchNormComponent": _batch_norm,
-    "RectifiedLinearComponent": lambda c: Layer("nn.ReLU()"),
-    "SigmoidComponent": lambda c: Layer("nn.Sigmoid()"),
-    "TanhComponent": lambda c: Layer("nn.Tanh()"),
-    "LogSoftmaxComponent": lambda c: Layer("nn.LogSoftmax(dim=1)"),
-    "SoftmaxComponent": _softmax,
-    "NormalizeComponent": _renorm,
     "PerElementScaleComponent": _vector("scales", "scale", True),
     "NaturalGradientPerElementScaleComponent": _vector("scales", "scale", True),
     "FixedScaleComponent": _vector("scales", "scale", False),
     "PerElementOffsetComponent": _vector("offsets", "offset", True),
     "FixedBiasComponent": _vector("bias", "offset", False),
     "ScaleAndOffsetComponent": _scale_and_offset,
-    "BlockAffineComponent": _block_affine,
-    "RepeatedAffineComponent": _repeated_affine,
-    "NaturalGradientRepeatedAffineComponent": _repeated_affine,
     "DropoutComponent": _dropout,
     "GeneralDropoutComponent": _general_dropout,
-    "LstmNonlinearityComponent": lstm_cell,
-    "GruNonlinearityComponent": gru_cell,
-    "OutputGruNonlinearityComponent": output_gru_cell,
     "ConstantFunctionComponent": constant,
-    "ConvolutionComponent": image_convolution,
-    "MaxpoolingComponent": image_pooling,
     "CompositeComponent": _composite,
     "NoOpComponent": _functional(lambda c: "{x}"),
     "ClipGradientComponent": _functional(lambda c: "{x}", "gradients are not clipped"),
@@ -303,21 +234,14 @@ _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
     "SpecAugmentTimeMaskComponent": _functional(
         lambda c: "{x}", "SpecAugment's masks of training are left out"
     ),
-    "ElementwiseProductComponent": lambda c: Layer("", _blocks(c, "prod"), of_parts=" * "),
-    "SumBlockComponent": _sum_block,
-    "SumGroupComponent": _functional(_sum_group),
     "PermuteComponent": _functional(lambda c: f"{{x}}[:, {[int(i) for i in c.column_map]}]"),
-    "PnormComponent": _functional(
-        lambda c: (
-            "torch.linalg.vector_norm("
-            f"{{x}}.unflatten(1, ({c.output_dim}, {c.input_dim // c.output_dim})), dim=2)"
-        )
-    ),
 }
 
 
 def layer_of(c: Any) -> Layer:
     """A component that computes each row from the same row of its input, none of `AFFINE`."""
+    if c.type in WRITTEN:
+        return _parameters(c)
     return _LAYERS[c.type](c)
 
 
@@ -336,7 +260,7 @@ def why_not(c: Any) -> str:
     """Why a component has no layer here; empty where it has one."""
     if c.type == "CompositeComponent":
         return "; ".join(filter(None, map(why_not, c.components)))
-    if c.type in AFFINE or c.type in _LAYERS or c.type in _SOURCES:
+    if any(c.type in known for known in (AFFINE, WRITTEN, _LAYERS, _SOURCES)):
         return ""
     if c.type == "DistributeComponent":
         return f"{c.type} reads rows of another x, and a module has times alone"

@@ -10,13 +10,15 @@ import os
 from collections.abc import Sequence
 
 from ....nnet3.graph.loops import Loop, Term
-from ...onnx.from_nnet3.reads import NotExportedError, Read
-from ...onnx.from_nnet3.recurrent.general import GeneralLoop
+from ...nnet3_rows.loops import GeneralLoop
+from ...nnet3_rows.reads import NotExportedError, Read
 from ..folder import NotInTorchError
-from .descriptors import DescriptorWriter, spread
+from ..formatting import atom, bare, unpacked
+from ..naming import Names
+from .descriptors import DescriptorWriter, side_by_side, spread
 from .layer import Layer, number_text
-from .layers import AFFINE, affine_layer, layer_of, linear_layer, recurrent_layer
-from .rows import Rows, atom, bare, unique
+from .layers import AFFINE, affine_layer, linear_layer, recurrent_layer
+from .rows import Rows
 
 
 class _Step:
@@ -29,14 +31,16 @@ class _Step:
     """
 
     def __init__(self, w: DescriptorWriter, loop: Loop) -> None:
-        self.w, self.loop, self.topology = w, loop, w.topology
+        self.w = w
+        self.loop = loop
+        self.topology = w.topology
         self.grid = w.plan.grids[loop.members[0]]
         self.lines: list[str] = []
         self.taken: list[Rows] = []
         self.inputs: list[str] = []
         self.members: dict[int, str] = {}
         self.states: dict[Term, str] = {}
-        self._variables = set(w.reserved) | {"states", "rows"}
+        self.names = Names(*w.reserved, "states", "rows")
         self._known: dict[Term | int, str] = {}
         for term in loop.states:
             self.states[term] = self._variable(f"{self._name(term.node)}_before")
@@ -45,7 +49,7 @@ class _Step:
         return self.topology.nodes[number].name
 
     def _variable(self, name: str) -> str:
-        return unique(name, self._variables)
+        return self.names.unique(name)
 
     def _set(self, number: int, text: str) -> None:
         variable = self._variable(self._name(number))
@@ -114,11 +118,9 @@ class _Step:
         elif node.kind == "component" and node.component.type in AFFINE:
             self._affine(number)
         elif node.kind == "component":
-            layer, parts = layer_of(node.component), self._parts(number - 1)
-            if layer.of_parts and self.w.side_by_side(number - 1):
-                self._set(number, layer.of_parts.join(atom(part) for part in parts))
-            else:
-                self._apply(number, layer, _side_by_side(parts))
+            parts, dims = self._parts(number - 1), self.w.columns(number - 1)
+            given = list(zip(parts, dims, strict=True))
+            self._set(number, self.w.component(self.lines, self.names, node, given, 2))
 
     def _apply(self, number: int, layer: Layer, x: str) -> None:
         node = self.topology.nodes[number]
@@ -138,7 +140,7 @@ class _Step:
             and self.topology.nodes[each].component_name == node.component_name
         ]
         if len(users) > 1:  # which need one form of it
-            x = _side_by_side(self._parts(number - 1))
+            x = side_by_side(self._parts(number - 1))
             self._apply(number, affine_layer(node.component, 1), x)
             return
         parts = self.topology.nodes[number - 1].expression().parts
@@ -158,7 +160,7 @@ class _Step:
                 others.append(place)
                 columns_others += columns
         if not others:
-            x = _side_by_side(self._parts(number - 1))
+            x = side_by_side(self._parts(number - 1))
             self._apply(number, linear_layer(node.component), x)
             return
         layer = recurrent_layer(node.component, columns_others, columns_own)
@@ -169,7 +171,7 @@ class _Step:
         given = self._take(number, rows, f"{node.name}_inputs")
         listed = self.loop.parts[number - 1]
         inside = [self._part(listed[place], parts[place].dim(dims)) for place in own]
-        self._set(number, f"{module}({given}, {_side_by_side(inside)})" if own else given)
+        self._set(number, f"{module}({given}, {side_by_side(inside)})" if own else given)
 
     def _outside_parts(self, parts: Sequence[Sequence[Term]]) -> Rows:
         """Parts that read outside alone, side by side, for all times."""
@@ -188,7 +190,7 @@ class _Step:
             place = found.index(like)
             found = [spread(rows, held) if rows.still else rows for rows in found]
             found[place] = Rows(held, self.grid)
-        return Rows(_side_by_side([rows.text for rows in found]), self.grid, still)
+        return Rows(side_by_side([rows.text for rows in found]), self.grid, still)
 
 
 def write_loop(w: DescriptorWriter, loop: Loop) -> None:
@@ -206,7 +208,7 @@ def write_loop(w: DescriptorWriter, loop: Loop) -> None:
     step = _Step(w, loop)
     for number in loop.members:
         step.member(number)
-    wanted = _read_elsewhere(w, loop)
+    wanted = w.plan.read_elsewhere(loop)
     nodes = w.topology.nodes
     name = _name(w, loop)
     new = [step.members[term.node] for term in loop.states]
@@ -217,8 +219,8 @@ def write_loop(w: DescriptorWriter, loop: Loop) -> None:
     lines = [
         f"def {method}(self, states, rows):",
         f'    """{name} at time t; states are of {time}, zeros where there is none."""',
-        f"    {_unpacked(list(step.states.values()))} = states",
-        f"    {_unpacked(step.inputs)} = rows",
+        f"    {unpacked(list(step.states.values()))} = states",
+        f"    {unpacked(step.inputs)} = rows",
         *(f"    {line}" for line in step.lines),
         f"    return [{', '.join(new)}], [{', '.join(given)}]",
     ]
@@ -230,13 +232,9 @@ def write_loop(w: DescriptorWriter, loop: Loop) -> None:
     taken = _moving(w, step)
     found = [w.variable(step.topology.nodes[number].name) for number in wanted]
     call = f"over_time(self.{method}, {widths}, [{', '.join(taken)}]{options})"
-    w.lines.append(f"{_unpacked(found)} = {call}")
+    w.lines.append(f"{unpacked(found)} = {call}")
     for number, variable in zip(wanted, found, strict=True):
         w.rows[number] = Rows(variable, step.grid)
-
-
-def _side_by_side(texts: Sequence[str]) -> str:
-    return texts[0] if len(texts) == 1 else f"torch.cat([{', '.join(texts)}], 1)"
 
 
 def _moving(w: DescriptorWriter, step: _Step) -> list[str]:
@@ -253,10 +251,6 @@ def _moving(w: DescriptorWriter, step: _Step) -> list[str]:
     ]
 
 
-def _unpacked(names: Sequence[str]) -> str:
-    return f"({names[0]},)" if len(names) == 1 else ", ".join(names)
-
-
 def _name(w: DescriptorWriter, loop: Loop) -> str:
     """What the names of the members have in common, or the first of them."""
     nodes = w.topology.nodes
@@ -264,17 +258,3 @@ def _name(w: DescriptorWriter, loop: Loop) -> str:
     common = os.path.commonprefix(names).rstrip("._-")
     plain = "".join(c if c.isascii() and c.isalnum() else "_" for c in common or names[0])
     return plain if plain.strip("_") else "loop"
-
-
-def _read_elsewhere(w: DescriptorWriter, loop: Loop) -> list[int]:
-    """The members that nodes outside of the loop read."""
-    inside = set(loop.members)
-    return [
-        number
-        for number in loop.members
-        if w.topology.nodes[number].kind != "descriptor"
-        and any(
-            reader not in inside and reader in w.plan.grids
-            for reader in w.topology.readers_of[number]
-        )
-    ]

@@ -11,32 +11,31 @@ import numpy as np
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, OpscopeError
 from ....framework.base.untrusted.records import typed
-from ....nnet3.network.for_inference import nnet_of, read_model
 from ....nnet3.network.model import AmNnetSimple
-from ..folder import checked_state, config_in, refuse_original
+from ...model.nnet3_models import Nnet3Model
+from ..folder import checked_state, config_in
 from .to_torch import forward_of, state_of
 
 
-def nnet3_weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -> list[str]:
+def nnet3_weights_from_torch(folder: PathLike, model: Nnet3Model, target: PathLike) -> list[str]:
     """Write a model file with a module's weights; returns the names of components that changed.
 
-    Arguments and errors are those of `weights_from_torch`.
+    Errors are those of `weights_from_torch`.
+
+    Args:
+        model: the original, which takes the weights.
     """
+    original, nnet, changed = model.path, model.nnet, list[str]()
     config, config_path = config_in(folder)
     unit = typed(config.get("frame_subsampling_factor"), int, f"{config_path}: subsampling factor")
     outputs = typed(config.get("outputs"), dict[str, Any], f"{config_path}: outputs")
     whole = typed(config.get("whole", False), bool, f"{config_path}: whole")
-    refuse_original(original, target)
-    given = read_model(os.fspath(original))
     try:
-        written = forward_of(given, list(outputs), unit, whole)
+        written = forward_of(model.network, list(outputs), unit, whole)
     except OpscopeError as error:
-        raise FormatError(
-            f"{os.fspath(original)} is not what {config_path} tells: {error}"
-        ) from None
+        raise FormatError(f"{original} is not what {config_path} tells: {error}") from None
     before = state_of(written)
     after = checked_state(folder, before, original)
-    nnet, changed = nnet_of(given), list[str]()
     for component, layer in written.layers.items():
         names = {name: f"{written.attributes[component]}.{name}" for name in layer.arrays}
         held = [each for each in names.values() if not each.endswith("num_batches_tracked")]
@@ -47,7 +46,7 @@ def nnet3_weights_from_torch(folder: PathLike, original: PathLike, target: PathL
         layer.store(new, {name: after[each] for name, each in names.items()})
         nnet.components[component] = new
         changed.append(component)
-    if isinstance(given, AmNnetSimple):
-        given.set_nnet(nnet)
-    given.write(os.fspath(target))
+    if isinstance(model.network, AmNnetSimple):
+        model.network.set_nnet(nnet)
+    model.save(os.fspath(target))
     return changed

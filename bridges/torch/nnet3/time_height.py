@@ -18,7 +18,7 @@ class Kernel:
 
     Attributes:
         times: time offsets, each once and in order.
-        dilation: rows of the input between neighbours over time.
+        dilation: rows of the input between neighbors over time.
         lowest: the height offset of the first row, 0 or less.
         size: heights and times.
         places: by tap, its height and its time in the kernel.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +15,14 @@ from ....nnet3.inference.chunks import ChunkComputer
 from ....nnet3.inference.pieces import ChunkOptions
 from ....nnet3.inference.xvector import xvector
 from ....nnet3.network.editing.orphans import orphan_nodes
-from ....nnet3.network.for_inference import Model, for_inference, opened, with_output
+from ....nnet3.network.for_inference import Model, for_inference, with_output
+from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
 from ..folder import NotInTorchError, TorchModel, write_folder
 from ..formatting import WIDTH, wrapped
-from ..helpers import CHECK, MODEL
+from ..helpers import check_source, model_source
+from ..naming import plain_text
 from .forward import ForwardWriter, refuse_unknown, written_forward
 from .hoisting import hoisted
 from .sources import SOURCES
@@ -34,27 +35,29 @@ _DEVIATIONS = """\
 
 
 def nnet3_to_torch(
-    model: Model,
+    given: Nnet | AmNnetSimple,
     folder: PathLike,
+    name: str = "",
     *,
     outputs: Sequence[str] | None = None,
     frame_subsampling_factor: int = 1,
     whole: bool = False,
 ) -> TorchModel:
-    """Write an nnet3 network as a PyTorch module; arguments and errors as `to_torch`."""
-    given = opened(model)
+    """Write an nnet3 network as a PyTorch module; arguments and errors as `to_torch`.
+
+    Args:
+        name: of the file that it comes from.
+    """
     written = forward_of(given, outputs, frame_subsampling_factor, whole)
     nnet = for_inference(given, collapse=False)
     refuse_diverged(nnet)
     state = state_of(written)
     count = sum(array.size for array in state.values() if array.dtype.kind == "f")
-    name = os.path.basename(os.fspath(model)) if isinstance(model, str | os.PathLike) else ""
     config = _config(nnet, written, name, count)
     source = source_of(written, nnet, name, count)
     arguments = ["input"] + (["ivector"] if len(written.arguments) > 1 else [])
-    check = CHECK.replace("@arguments@", json.dumps(arguments))
-    check = check.replace("@outputs@", json.dumps(list(written.outputs)))
-    if any("deviations=True" in layer.make for layer in written.layers.values()):
+    check = check_source(arguments, list(written.outputs))
+    if any(getattr(c, "output_stddevs", False) for c in nnet.components.values()):
         check = check.replace("BOUND = 1e-5", f"{_DEVIATIONS}\nBOUND = 2e-3")
     made = TorchModel(os.fspath(folder), source, config, count, tuple(written.notes))
     write_folder(made, check, state, _recorded(nnet, written))
@@ -108,7 +111,7 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
     for component, layer in written.layers.items():
         attribute = written.attributes[component]
         line = f"self.{attribute} = {layer.make}"
-        told = f"  # {_plain(component)}" if component != attribute else ""
+        told = f"  # {plain_text(component)}" if component != attribute else ""
         if len(line) + len(told) <= WIDTH - 8:
             modules.append(line + told)
         else:
@@ -122,22 +125,22 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
     takes = "input [N, T, {}]".format(nnet.input_dim("input"))
     takes += f", ivector [N, {nnet.input_dim('ivector')}]" if ivector else ""
     gives = ", ".join(
-        f"{_plain(each)} [N, rows, {nnet.output_dim(each)}]" for each in written.outputs
+        f"{plain_text(each)} [N, rows, {nnet.output_dim(each)}]" for each in written.outputs
     )
     left, right = written.plan.left, written.plan.right
     edges = "Nothing is repeated at the ends"
     if not written.plan.whole:
         edges = "The first and the last frame are repeated as far as the\n    context reaches, "
         edges += f"{left} frames before and {right} behind"
-    return MODEL.format(
-        title=f"The network of {_plain(name)} as a PyTorch module."
+    return model_source(
+        title=f"The network of {plain_text(name)} as a PyTorch module."
         if name
         else "An nnet3 network.",
-        helpers="".join(f"\n{SOURCES[each]}\n" for each in sorted(written.helpers)),
-        arguments=f"{takes} -> {gives}.",
-        parameters=count,
-        edges=edges,
-        rows=rows,
+        about="Layers have the names of the network's components, with _ for\nother signs. Inside,"
+        " values are [N, columns, T].",
+        helpers=[SOURCES[each] for each in sorted(written.helpers)],
+        model="Nnet3Model",
+        details=f"{takes} -> {gives}.\n\n    A network of {count} parameters. {edges}; {rows}.",
         methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
         modules=_lines(modules or ["pass"], 8),
         signature=", ".join(["self", *written.arguments]),
@@ -147,11 +150,6 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
 
 def _lines(lines: Sequence[str], indent: int) -> str:
     return "\n".join(each for line in lines for each in wrapped(line, indent))
-
-
-def _plain(name: str) -> str:
-    """A name from outside without signs that would end a comment or docstring."""
-    return "".join(c if c.isalnum() or c in "._-+ " else "_" for c in name)
 
 
 def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[str, Any]:

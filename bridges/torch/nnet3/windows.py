@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...onnx.from_nnet3.grids import Grid
-from ...onnx.from_nnet3.reads import Read
+from ...nnet3_rows.components import component_net
+from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.reads import Read
 from ..folder import NotInTorchError
-from .descriptors import DescriptorWriter
-from .layer import Layer, number_text
+from ..formatting import atom
+from .descriptors import DescriptorWriter, plus
 from .rows import Rows, cut
 from .time_height import kernel_of, time_height_layer
 
@@ -20,16 +21,10 @@ def _input(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
     assert border is not None
     if border.masked:
         raise NotInTorchError(f"'{name}' may have no row of its input that is there")
-    inner = border.inner
-    found = w.joined(number - 1, inner, name)
+    found = w.joined(number - 1, border.inner, name)
     if found.still:
         raise NotInTorchError(f"'{name}' reads rows that are the same at all times")
-    grid = Grid(
-        inner.first - border.left * inner.step,
-        inner.step,
-        inner.last + border.right * inner.step,
-        inner.moving,
-    )
+    grid = border.outer
     found = w.with_border(found, border.left, border.right, grid)
     if found.text.isidentifier():
         return Rows(found.text, grid)
@@ -53,15 +48,12 @@ def _attention(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
     rows, c = _input(w, number, grid), node.component
     offsets = [(i - c.num_left_inputs) * c.time_stride for i in range(c.context_dim)]
     read = [w.read(rows, Read(-1, 1.0, (offset,)), grid).text for offset in offsets]
-    options = f"{c.num_heads}, {c.key_dim}, {c.value_dim}, {c.num_left_inputs}"
-    options += f", {c.context_dim - c.num_left_inputs - 1}, key_scale={number_text(c.key_scale)}"
-    options += ", output_context=True" if c.output_context else ""
-    layer = Layer(f"RestrictedAttention({options})", helper="RestrictedAttention")
-    return Rows(w.applied(node, layer, f"[{', '.join(read)}]"), grid)
+    net = component_net(c, node.name, 3)
+    return Rows(w.written(w.lines, w.names, net, read), grid)
 
 
 def _check_times(name: str, grid: Grid, period: int) -> None:
-    if grid.first % period or (grid.step % period and (grid.moving or grid.rows(0) > 1)):
+    if not grid.is_on(period):
         raise NotInTorchError(f"'{name}' is read at times that are no multiples of its period")
 
 
@@ -70,13 +62,20 @@ def _extraction(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
     node = w.topology.nodes[number]
     c, rows = node.component, _input(w, number, grid)
     _check_times(node.name, grid, c.output_period)
-    w.helpers.add("window_sums")
-    options = [] if c.include_variance else ["variance=False"]
-    options = [str(c.output_period), *options]
-    layer = Layer(f"StatisticsExtraction({', '.join(options)})", helper="StatisticsExtraction")
-    given = f"{rows.text}, {w.times(grid)}, {rows.grid.first}, {rows.grid.step}"
-    text = w.applied(node, layer, given)
+    text = _sums(w, number, rows, grid, 0, c.output_period)
     return Rows(text if _only_pooled(w, number) else f"{text}.to(input.dtype)", grid)
+
+
+def _sums(w: DescriptorWriter, number: int, rows: Rows, grid: Grid, first: int, after: int) -> str:
+    """A component of sums over windows: from `first` to before `after` around each time."""
+    node, have, times = w.topology.nodes[number], rows.grid, w.times(grid)
+    net, more = component_net(node.component, node.name, 3), dict[str, str]()
+    for end, offset in (("begin", first), ("end", after)):
+        row = plus(times, offset - have.first)
+        row = f"({row}) // {have.step}" if have.step > 1 else row
+        text = f"{atom(row)}.clamp(0, {rows.text}.shape[2])"
+        more[f"{net.title}.{end}"] = w.assigned(f"{node.name}_{end}", text)
+    return w.written(w.lines, w.names, net, [rows.text], more=more)
 
 
 def _only_pooled(w: DescriptorWriter, number: int) -> bool:
@@ -96,14 +95,8 @@ def _pooling(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
     node = w.topology.nodes[number]
     c, rows = node.component, _input(w, number, grid)
     _check_times(node.name, grid, c.input_period)
-    w.helpers.add("window_sums")
-    options = f"{c.left_context}, {c.right_context}, {c.input_period}"
-    options += f", logs={c.num_log_count_features}" if c.num_log_count_features else ""
-    if c.output_stddevs:
-        options += f", deviations=True, variance_floor={number_text(c.variance_floor)}"
-    layer = Layer(f"StatisticsPooling({options})", helper="StatisticsPooling")
-    given = f"{rows.text}, {w.times(grid)}, {rows.grid.first}, {rows.grid.step}"
-    return Rows(f"{w.applied(node, layer, given)}.to(input.dtype)", grid)
+    text = _sums(w, number, rows, grid, -c.left_context, c.right_context + c.input_period)
+    return Rows(f"{text}.to(input.dtype)", grid)
 
 
 POOLING: Final = "StatisticsPoolingComponent"

@@ -9,15 +9,15 @@ class Painter {
     this.canvas = canvas;
     this.context = canvas.getContext("2d", { alpha: false });
     this.cuts = new Map();
-    this.readColours();
+    this.readColors();
   }
 
-  // The colours of the style sheet, which has those of dark and light.
-  readColours() {
+  // The colors of the style sheet, which has those of dark and light.
+  readColors() {
     const style = getComputedStyle(document.documentElement);
     const names = ["page", "paper", "ink", "soft", "rule", "accent", "frame", "frame-rule", "line",
       "back", "hot", "cold", ...CHANGES, ...data.kinds];
-    this.colours = Object.fromEntries(
+    this.colors = Object.fromEntries(
       names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()]));
   }
 
@@ -32,9 +32,9 @@ class Painter {
 
   // view: {x, y, scale}: scene coordinates of the upper left corner, pixels for each unit.
   paint(scene, view, state) {
-    const c = this.context, { scale } = view, colours = this.colours;
+    const c = this.context, { scale } = view, colors = this.colors;
     c.setTransform(1, 0, 0, 1, 0, 0);
-    c.fillStyle = colours.page;
+    c.fillStyle = colors.page;
     c.fillRect(0, 0, this.canvas.width, this.canvas.height);
     const s = scale * this.ratio;
     c.setTransform(s, 0, 0, s, -view.x * s, -view.y * s);
@@ -55,14 +55,14 @@ class Painter {
   }
 
   frames(boxes, scale, state) {
-    const c = this.context, colours = this.colours;
+    const c = this.context, colors = this.colors;
     for (const b of boxes) {
       const item = items[b.id];
       c.beginPath();
       c.roundRect(b.x, b.y, b.w, b.h, 9);
-      c.fillStyle = colours.frame;
+      c.fillStyle = colors.frame;
       c.fill();
-      c.strokeStyle = item.c && !item.within ? colours[item.c] : colours["frame-rule"];
+      c.strokeStyle = item.c && !item.within ? colors[item.c] : colors["frame-rule"];
       c.lineWidth = this.thin * (item.c && !item.within ? 2 : 1);
       c.stroke();
       if (scale * 13 < 3.2) continue;
@@ -70,7 +70,7 @@ class Painter {
       c.textBaseline = "middle";
       c.textAlign = "left";
       c.font = `600 12px ${FONT}`;
-      c.fillStyle = item.c ? colours[item.c] : colours.soft;
+      c.fillStyle = item.c ? colors[item.c] : colors.soft;
       const right = heat === null ? "" : state.heatText(item);
       const room = b.w - 34 - (right ? 70 : 0);
       c.fillText(`▾ ${this.cut(this.called(item), room)}`, b.x + 10, b.y + 13);
@@ -87,7 +87,7 @@ class Painter {
   }
 
   lines(lines, view, x1, y1, state) {
-    const c = this.context, far = view.scale < BOX_SCALE, colours = this.colours;
+    const c = this.context, far = view.scale < BOX_SCALE, colors = this.colors;
     const styles = { plain: [], back: [], added: [], removed: [], picked: [] };
     for (const line of lines) {
       if (line.x0 > x1 || line.x1 < view.x || line.y0 > y1 || line.y1 < view.y) continue;
@@ -96,8 +96,8 @@ class Painter {
     }
     for (const [style, members] of Object.entries(styles)) {
       if (!members.length) continue;
-      c.strokeStyle = c.fillStyle = { plain: colours.line, picked: colours.accent }[style]
-        || colours[style];
+      c.strokeStyle = c.fillStyle = { plain: colors.line, picked: colors.accent }[style]
+        || colors[style];
       c.lineWidth = this.thin * (style === "plain" ? 1 : style === "picked" ? 2.2 : 1.5);
       c.beginPath();
       for (const { path } of members) {
@@ -123,7 +123,7 @@ class Painter {
   }
 
   stubs(stubs, state) {
-    const c = this.context, colours = this.colours, drawn = new Map();
+    const c = this.context, colors = this.colors, drawn = new Map();
     c.font = `10px ${FONT}`;
     c.textBaseline = "middle";
     c.textAlign = "left";
@@ -135,7 +135,7 @@ class Painter {
       if (place > 2) continue;
       const x = stub.x + 14 + place * 9, y = stub.y + side * (8 + place * 9);
       const text = place === 2 ? "…" : `${stub.leaves ? "to" : "from"} ${nameOf(items[stub.other])}`;
-      c.strokeStyle = c.fillStyle = state.selected === stub.other ? colours.accent : colours.soft;
+      c.strokeStyle = c.fillStyle = state.selected === stub.other ? colors.accent : colors.soft;
       c.beginPath();
       c.moveTo(x - 6, stub.y);
       c.lineTo(x - 6, y);
@@ -151,36 +151,36 @@ class Painter {
     c.textBaseline = "middle";
     c.textAlign = "left";
     for (const port of ports) {
-      c.fillStyle = this.colours.line;
+      c.fillStyle = this.colors.line;
       c.beginPath();
       c.arc(port.x, port.y, 2.6, 0, 7);
       c.fill();
-      c.fillStyle = this.colours.soft;
+      c.fillStyle = this.colors.soft;
       c.fillText(this.cut(values[port.value].name, PORT_W / 2 + 10, true), port.x + 6, port.y);
     }
   }
 
   boxes(boxes, scale, state) {
-    const c = this.context, colours = this.colours, close = scale > TEXT_SCALE;
+    const c = this.context, colors = this.colors, close = scale > TEXT_SCALE;
     const paints = new Map();
     for (const b of boxes) {
       const heat = state.heat(items[b.id]);
-      const paint = heat === null ? colours[kindOf(items[b.id])]
-        : `color-mix(in srgb, ${colours.hot} ${Math.round(heat * 20) * 5}%, ${colours.cold})`;
+      const paint = heat === null ? colors[kindOf(items[b.id])]
+        : `color-mix(in srgb, ${colors.hot} ${Math.round(heat * 20) * 5}%, ${colors.cold})`;
       if (!paints.has(paint)) paints.set(paint, []);
       paints.get(paint).push(b);
     }
     for (const b of close ? boxes : []) {
       if (!isGroup(b.id)) continue;  // a closed group looks like a stack
-      c.fillStyle = colours.paper;
-      c.strokeStyle = colours["frame-rule"];
+      c.fillStyle = colors.paper;
+      c.strokeStyle = colors["frame-rule"];
       c.lineWidth = this.thin;
       c.beginPath();
       c.roundRect(b.x + 4, b.y + 4, b.w, b.h, 6);
       c.fill();
       c.stroke();
     }
-    if (close) this.shape(boxes, colours.paper, (b) => [b.x, b.y, b.w, b.h, 6]);
+    if (close) this.shape(boxes, colors.paper, (b) => [b.x, b.y, b.w, b.h, 6]);
     for (const [paint, members] of paints) {
       if (!close) this.shape(members, paint, (b) => [b.x, b.y, b.w, b.h, 0]);
       else this.shape(members, paint, (b) => [b.x, b.y, b.w, Math.min(20, b.h), [6, 6, 0, 0]]);
@@ -188,7 +188,7 @@ class Painter {
     if (scale > BOX_SCALE) {
       c.beginPath();
       for (const b of boxes) c.roundRect(b.x, b.y, b.w, b.h, close ? 6 : 0);
-      c.strokeStyle = colours["frame-rule"];
+      c.strokeStyle = colors["frame-rule"];
       c.lineWidth = this.thin;
       c.stroke();
     }
@@ -208,11 +208,11 @@ class Painter {
   }
 
   texts(b) {
-    const c = this.context, item = items[b.id], colours = this.colours;
+    const c = this.context, item = items[b.id], colors = this.colors;
     const mark = isGroup(b.id) ? "▸ " : "";
     c.textBaseline = "middle";
     c.textAlign = "left";
-    c.fillStyle = colours.ink;
+    c.fillStyle = colors.ink;
     c.font = `600 12px ${FONT}`;
     const room = b.w - 18 - (mark ? 12 : 0);
     c.fillText(mark + this.cut(item.t, room), b.x + 9, b.y + 10.5);
@@ -220,7 +220,7 @@ class Painter {
     let y = b.y + 28;
     const told = item.i ? [item.i, ...(item.l || [])] : item.l || [];
     told.forEach((line, i) => {
-      c.fillStyle = i === 0 && item.i ? colours.ink : colours.soft;
+      c.fillStyle = i === 0 && item.i ? colors.ink : colors.soft;
       c.fillText(this.cut(line, b.w - 18), b.x + 9, y);
       y += 14;
     });
@@ -232,7 +232,7 @@ class Painter {
     for (const b of boxes) {
       const item = items[b.id];
       if (!item.c || b.open) continue;
-      c.strokeStyle = this.colours[item.c];
+      c.strokeStyle = this.colors[item.c];
       c.lineWidth = this.thin * 2.5;
       c.setLineDash(item.within ? [5, 4] : []);
       c.beginPath();
@@ -242,7 +242,7 @@ class Painter {
     c.setLineDash([]);
     const b = scene.boxOf.get(state.selected);
     if (!b) return;
-    c.strokeStyle = this.colours.accent;
+    c.strokeStyle = this.colors.accent;
     c.lineWidth = this.thin * 3;
     c.beginPath();
     c.roundRect(b.x - 3, b.y - 3, b.w + 6, b.h + 6, 9);

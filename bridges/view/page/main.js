@@ -13,7 +13,7 @@ let waiting = false;
 
 const state = {
   selected: -1,
-  colours: data.numbers ? "numbers" : data.profiled ? "time" : "kind",
+  colors: data.numbers ? "numbers" : data.profiled ? "time" : "kind",
   picked: new Set(),
   isPicked(line) {
     if (!this.picked.size) return false;
@@ -26,11 +26,11 @@ const state = {
     return false;
   },
   heat(item) {
-    if (this.colours === "kind") return null;
+    if (this.colors === "kind") return null;
     const told = this.toldOf(item);
     if (told === undefined || told === 0) return 0;
     if (!Number.isFinite(told)) return 1;
-    if (this.colours !== "numbers") return Math.min(1, Math.sqrt(told / (this.most || 1)));
+    if (this.colors !== "numbers") return Math.min(1, Math.sqrt(told / (this.most || 1)));
     // numbers of any size: by their magnitude
     const low = Math.log(this.least), high = Math.log(this.most);
     return high > low ? 0.1 + 0.9 * (Math.log(Math.abs(told)) - low) / (high - low) : 1;
@@ -38,11 +38,11 @@ const state = {
   heatText(item) {
     const told = this.toldOf(item);
     if (told === undefined) return "";
-    return { time: secondsText, memory: bytesText, numbers: shortNumber }[this.colours](told);
+    return { time: secondsText, memory: bytesText, numbers: shortNumber }[this.colors](told);
   },
-  // What an item is coloured by; a text stands for a number that is not finite.
+  // What an item is colored by; a text stands for a number that is not finite.
   toldOf(item) {
-    const told = { time: item.s, memory: item.b, numbers: item.e }[this.colours];
+    const told = { time: item.s, memory: item.b, numbers: item.e }[this.colors];
     return typeof told === "string" ? NaN : told;
   },
 };
@@ -94,7 +94,7 @@ function move(dx, dy) {
   redraw();
 }
 
-function centre(id) {
+function center(id) {
   const b = scene.boxOf.get(id);
   if (!b) return;
   const wide = painter.width / (b.w + 60), high = painter.height / (b.h + 60);
@@ -116,7 +116,7 @@ function rebuild(keep = -1) {
     view.x += after.x + after.w / 2 - before.x - before.w / 2;
     view.y += after.y - before.y;
   }
-  scaleColours();
+  scaleColors();
   tell();
   redraw();
 }
@@ -156,7 +156,7 @@ function select(id, look = true) {
     }
     state.picked.add("");
     showItem(id, go);
-    if (look) { reveal(id); centre(id); }
+    if (look) { reveal(id); center(id); }
   }
   tell();
   redraw();
@@ -385,7 +385,7 @@ onClick("theme", () => changeTheme());
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 function setTheme(name) {
   document.documentElement.dataset.theme = name;
-  painter.readColours();
+  painter.readColors();
   legend();
   redraw();
 }
@@ -396,39 +396,39 @@ dark.addEventListener("change", () => setTheme(dark.matches ? "dark" : "light"))
 
 function legend() {
   const kinds = new Set(items.slice(1).filter((item) => !isGroup(item.id)).map(kindOf));
-  const entries = state.colours === "kind"
+  const entries = state.colors === "kind"
     ? data.kinds.filter((kind) => kinds.has(kind)).map((kind) => [kind, `--${kind}`])
-    : [[state.colours === "numbers" ? `large: ${data.numbers}` : `much ${state.colours}`, "--hot"],
-      [state.colours === "numbers" ? "0 or none" : "little", "--cold"]];
+    : [[state.colors === "numbers" ? `large: ${data.numbers}` : `much ${state.colors}`, "--hot"],
+      [state.colors === "numbers" ? "0 or none" : "little", "--cold"]];
   if (data.compared) entries.push(...CHANGES.map((change) => [change, `--${change}`]));
-  document.getElementById("legend").replaceChildren(...entries.map(([text, colour]) => {
+  document.getElementById("legend").replaceChildren(...entries.map(([text, color]) => {
     const entry = element("span", { text });
-    entry.style.setProperty("--swatch", `var(${colour})`);
+    entry.style.setProperty("--swatch", `var(${color})`);
     return entry;
   }));
 }
 
-// The largest number among the boxes that are shown has the strongest colour.
-function scaleColours() {
+// The largest number among the boxes that are shown has the strongest color.
+function scaleColors() {
   const told = scene.boxes.filter((b) => !b.open).map((b) => Math.abs(state.toldOf(items[b.id])))
     .filter((number) => number > 0 && number < Infinity);
   state.most = told.reduce((a, b) => Math.max(a, b), 0);
   state.least = told.reduce((a, b) => Math.min(a, b), Infinity);
 }
 
-function chooseColours(name) {
-  state.colours = name;
-  scaleColours();
+function chooseColors(name) {
+  state.colors = name;
+  scaleColors();
   legend();
   redraw();
 }
 
-const colours = document.getElementById("colours");
+const colors = document.getElementById("colors");
 if (data.profiled || data.numbers) {
-  colours.hidden = false;
+  colors.hidden = false;
   const choices = [data.numbers && "numbers", data.profiled && "time", data.profiled && "memory", "kind"];
-  colours.append(...choices.filter(Boolean).map((name) => element("option", { text: `colours: ${name}`, value: name })));
-  colours.addEventListener("change", () => chooseColours(colours.value));
+  colors.append(...choices.filter(Boolean).map((name) => element("option", { text: `colors: ${name}`, value: name })));
+  colors.addEventListener("change", () => chooseColors(colors.value));
 }
 
 // -- begin
@@ -438,7 +438,7 @@ new ResizeObserver(() => { painter.resize(); painter.paint(scene, view, state); 
 painter.resize();
 scene = new Scene(open, [painter.width, painter.height]);
 setTheme(dark.matches ? "dark" : "light");
-chooseColours(state.colours);
+chooseColors(state.colors);
 select(-1);
 fit(0.85);
 // For scripts of a browser: what is drawn, and the same moves as by hand.

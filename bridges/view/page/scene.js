@@ -1,9 +1,9 @@
 // Where everything stands while some groups are open. Python has laid out each group by itself; here
-// an open group takes its room: its layer becomes higher, its neighbours step aside.
+// an open group takes its room: its layer becomes higher, its neighbors step aside.
 
 const GAP_X = 18, GAP_Y = 30, PAD = 14, HEAD = 24, PORT_W = 110, PORT_H = 14, FRAME_LEAST = 120;
 
-// Places nearest to `wanted` that keep the order and room for each width: pools of neighbours that
+// Places nearest to `wanted` that keep the order and room for each width: pools of neighbors that
 // are too near move together.
 function separate(wanted, widths) {
   const shift = [0];

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -13,12 +12,12 @@ from ...config.value import ConfigValue
 from ...mel.edit import edit_section
 from ...network.network import Network
 from ...network.nodes.node import Node
-from ...readers.catalogue import writer_opening
+from ...readers.catalog import writer_opening
 from ...run.build import BUILDERS
 from ...run.tracing import TRACED
 from ...sgd.criteria import criteria_of
 from ...sgd.evaluate import evaluation_nodes
-from ...sgd.files import ModelFiles
+from ...sgd.files import ModelFiles, models_of_epochs
 from ...sgd.options import SgdOptions
 from ...sgd.updates import learning_parameters
 from .. import models, outputs, plot, statistics, words
@@ -95,9 +94,8 @@ def _training(
             checker.reader(section, network, nodes, name, precompute=True)
             if options is not None and path and name in section:
                 files = ModelFiles(Path(path), options.epochs)
-                written = [files.path, *(files.model(done) for done in range(options.epochs))]
                 with checker.report.collected():
-                    refuse_overwriting(section.section(name), written)
+                    refuse_overwriting(section.section(name), files.there().values())
     _made(checker, path, network)
 
 
@@ -152,13 +150,13 @@ def cross_validate(checker: Checker, section: ConfigParameters, name: str) -> No
     network = None
     if found is not None:
         path, numbers, _ = found
-        there = any(os.path.exists(path.with_name(f"{path.name}.{number}")) for number in numbers)
+        there = any(number in numbers for number in models_of_epochs(path))
         network = None if there else checker.model(section, "modelPath")
     _evaluation(checker, section, network, names)
 
 
 def statistics_of(checker: Checker, section: ConfigParameters, name: str) -> None:
-    """Check the statistics of batch normalisation."""
+    """Check the statistics of batch normalization."""
     checker.common(section)
     options = checker.read(section, lambda: statistics.StatisticsOptions.of(section))
     network = checker.network(section)

@@ -23,7 +23,7 @@ from ...network.standard.settings import SimpleNetworkSettings
 from ...readers.base.data import Stream
 from ...readers.base.minibatches import minibatches
 from ...readers.base.reader import DataReader
-from ...readers.catalogue import reader_opening
+from ...readers.catalog import reader_opening
 from ...readers.opening import Opening
 from ...run.build import BUILDERS, Seeds, build_section_network, builder_of
 from ..common import BuildOptions, precision_of, reader_section
@@ -53,7 +53,8 @@ class Checker:
 
     def __init__(self, report: Report, *, build: bool = True) -> None:
         self.report, self.build = report, build
-        self.models, self.seeds = Models(), Seeds()
+        self.models = Models()
+        self.seeds = Seeds()
 
     # -- readings
 
@@ -308,7 +309,8 @@ def inputs_of(nodes: Sequence[Node], precompute: bool) -> list[Node]:
     if precompute:
         return [node for node in depth_first(nodes) if node.is_input]
     found: list[Node] = []
-    seen, left = set(nodes), list(nodes)
+    seen = set(nodes)
+    left = list(nodes)
     while left:
         node = left.pop()
         if node.is_input:

@@ -92,7 +92,8 @@ class Report:
 
     def add_error(self, error: OpscopeError, severity: str = ERROR, file: str = "") -> None:
         """Add an error of the package; `file` is one that is not there."""
-        text, parameter = str(error), getattr(error, "parameter", None)
+        text = str(error)
+        parameter = getattr(error, "parameter", None)
         if parameter is not None and severity == ERROR:
             if parameter in self._refused:
                 return  # another reader refuses it as well

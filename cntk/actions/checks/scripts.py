@@ -53,7 +53,8 @@ def parse_sections(
     for name in config:
         if not config.has_value(name):
             continue
-        value, lower = config.raw(name), name.lower()
+        value = config.raw(name)
+        lower = name.lower()
         with report.collected():
             if lower in _BUILDERS:
                 text = resolve(value, config, unknown=True)

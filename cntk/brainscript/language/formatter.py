@@ -78,11 +78,14 @@ def _nothing(name: str, near: Source) -> Source:
 
 
 def _pieces(source: Source) -> Iterator[_Piece]:
-    at, breaks, blank = 0, 0, False
+    at = 0
+    breaks = 0
+    blank = False
     while at < len(source.text):
         match = TOKEN.match(source.text, at)
         assert match is not None  # the parser has read it
-        kind, text = match.lastgroup or "", match.group()
+        kind = match.lastgroup or ""
+        text = match.group()
         if kind == "space":
             breaks += text.count("\n")
             blank = True
@@ -90,7 +93,8 @@ def _pieces(source: Source) -> Iterator[_Piece]:
             if kind == "name" and text in KEYWORDS:
                 kind = "keyword"
             yield _Piece(kind, text.rstrip(), at, breaks, blank)
-            breaks, blank = 0, False
+            breaks = 0
+            blank = False
         at = match.end()
 
 

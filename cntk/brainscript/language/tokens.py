@@ -61,7 +61,9 @@ def tokens(source: Source, find: Finder | None = None) -> Iterator[Token]:
                 return
             source, at = open_files.pop()
             continue
-        start, at, kind = at, match.end(), match.lastgroup or ""
+        start = at
+        at = match.end()
+        kind = match.lastgroup or ""
         if kind in ("space", "comment"):
             continue
         text = match.group()
@@ -83,7 +85,8 @@ def tokens(source: Source, find: Finder | None = None) -> Iterator[Token]:
                     FormatError, f"more than {MAX_INCLUDES} nested includes", place, chain
                 )
             open_files.append((source, at))
-            source, at = included, 0
+            source = included
+            at = 0
             continue
         yield Token(kind, text, source, start)
 

@@ -157,7 +157,7 @@ _SGD = """
     gradientClippingWithTruncation | boolean | true | cut elements; else the norm
     L1RegWeight | number | 0 | weight of the sum of absolute values
     L2RegWeight | number | 0 | weight of half the sum of squares
-    disableRegInBatchNormalization | boolean | false | spare scale and bias of batch normalisation
+    disableRegInBatchNormalization | boolean | false | spare scale and bias of batch normalization
     batchNormalizationTimeConstant | numbers | 0 | samples over which statistics are averaged
     batchNormalizationBlendTimeConstant | numbers | 0 | weight of old statistics, in samples
     AutoAdjust | AutoAdjust | [] | learning rates that follow the criterion
@@ -229,7 +229,7 @@ _SIMPLE = """
     evalCriterion | values | required | likewise
     input | node | an input | what the first layer reads
     output | ComputeNodeRef | | stands for the top layer before the softmax, in the criteria
-    applyMeanVarNorm | boolean | false | normalise features by mean and variance
+    applyMeanVarNorm | boolean | false | normalize features by mean and variance
     needPrior | boolean | false | the output is a scaled likelihood
     addDropoutNodes | boolean | false | put Dropout after hidden layers
     uniformInit | boolean | true | uniform initial values, else Gaussian ones
@@ -254,7 +254,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
         ),
     ),
     "TrainAction": ObjectClass(
-        "A training: data, network, and how it is optimised.",
+        "A training: data, network, and how it is optimized.",
         _table(
             """
             model | Model | required | the network and its file
@@ -294,7 +294,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
     "ModelAveragingSGD": ObjectClass("A plain record in ParallelTrain.", _table(_AVERAGING)),
     "BlockMomentumSGD": ObjectClass("A plain record in ParallelTrain.", _table(_BLOCKS)),
     "RandomizingSource": ObjectClass(
-        "Randomised minibatches of what its readers read; these are members of it as well.",
+        "Randomized minibatches of what its readers read; these are members of it as well.",
         _table(_SOURCE),
     ),
     STREAM: ObjectClass(

@@ -30,7 +30,8 @@ def find_setting(record: Record, setting: Setting) -> tuple[Value, Location | No
     name, found = _own(record, setting)
     place = record.place(name)
     if found is None:
-        name, found = setting.name, _around(record.parent, setting)
+        name = setting.name
+        found = _around(record.parent, setting)
         if found is None:
             return None
         place = found.expression.location if isinstance(found, Thunk) else None

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ....framework.base.errors import nearest
+from ....framework.base.errors import nearest, suggestions_ended
+from ...config.unread import NOT_COMPARED
 from ..language.syntax import Access, Expression, Identifier, Lambda, LibrarySource, Member, New
 from ..language.syntax import Record as RecordText
 from ..values import Record, Thunk
@@ -39,6 +40,8 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
         hint = nearest(name, named | set(CLASSES[owner].names() if owner in CLASSES else ()))
         if hint or owner or key not in given:
             yield f"{member.location}: {name!r} is read by nobody{hint}"
+    if suggestions_ended():
+        yield NOT_COMPARED
 
 
 def _is_known(name: str, owner: str) -> bool:

@@ -39,7 +39,8 @@ def _initial_state(e: Emitter, node: Node) -> tuple[str, bool] | None:
     `Shift`'s boundary that has samples the last one, or the first where it looks ahead."""
     if len(node.inputs) < 2:
         return None
-    child, shape = node.inputs[1], dims(node)
+    child = node.inputs[1]
+    shape = dims(node)
     value = e.shaped(child, (1,) * (len(shape) - len(dims(child))) + dims(child))
     own = child.axis is not None
     if own:
@@ -96,7 +97,8 @@ def widened(e: Emitter, node: Node) -> str:
 @lowers("PastValue", "FutureValue")
 def lower_past_value(e: Emitter, node: Node) -> str:
     """Outside of a loop: rows are moved."""
-    x, count = widened(e, node), delay_steps(node)
+    x = widened(e, node)
+    count = delay_steps(node)
     e.sequences(node.axis)
     boundaries = delay_states(e, node, x)
     if len(boundaries) == count > 1:  # one row at a time, each with its own boundary
@@ -122,7 +124,8 @@ def lower_shift(e: Emitter, node: Node) -> str:
         window = {"left": -offset, "right": offset, "padding": "edge"}
         return e.unflat(e.op("sequence_context", {"x": e.flat(data)}, window), node)
     axis, length = node.attributes["dim"], data.shape[node.attributes["dim"] - 1]
-    count, x = min(abs(offset), length), e.value(data)
+    count = min(abs(offset), length)
+    x = e.value(data)
     rest = (0, length - count) if offset < 0 else (count, length)
     pieces = [e.cut(x, -axis, *rest)]
     if node.attributes["boundaryMode"] == 0:

@@ -4,55 +4,40 @@ from __future__ import annotations
 
 import numpy as np
 
+from ....operators.names import names_in
 from ...network.nodes.node import Node
 from ..emitter import Emitter
 from ..table import lowers
 
-_UNARY = {
-    "Abs": "abs",
-    "Cosine": "cos",
-    "Exp": "exp",
-    "Floor": "floor",
+_OPERATORS = {
+    **{kind: rows[0].type for kind, rows in names_in("cntk").items()},
+    # The meaning of these is CNTK's own.
     "Log": "cntk.log",
-    "Negate": "neg",
-    "Reciprocal": "cntk.reciprocal",
-    "RectifiedLinear": "relu",
-    "Sigmoid": "sigmoid",
-    "Sin": "sin",
-    "Sqrt": "cntk.sqrt",
-    "Tanh": "tanh",
-}
-_BINARY = {
-    "Plus": "add",
-    "Minus": "sub",
-    "ElementTimes": "mul",
     "LogPlus": "cntk.log_plus",
+    "Reciprocal": "cntk.reciprocal",
+    "Sqrt": "cntk.sqrt",
 }
-_COMPARE = {
-    "Equal": "equal",
-    "NotEqual": "not_equal",
-    "Less": "less",
-    "LessEqual": "less_equal",
-    "Greater": "greater",
-    "GreaterEqual": "greater_equal",
-}
+"""The operators of kinds, those of the table of names among them."""
 
 
-@lowers(*_UNARY)
+@lowers(
+    "Abs", "Cosine", "Exp", "Floor", "Log", "Negate", "Reciprocal", "RectifiedLinear", "Sigmoid",
+    "Sin", "Sqrt", "Tanh",
+)  # fmt: skip
 def lower_unary(e: Emitter, node: Node) -> str:
-    return e.op(_UNARY[node.operation], {"x": e.value(node.inputs[0])})
+    return e.op(_OPERATORS[node.operation], {"x": e.value(node.inputs[0])})
 
 
-@lowers(*_BINARY)
+@lowers("Plus", "Minus", "ElementTimes", "LogPlus")
 def lower_binary(e: Emitter, node: Node) -> str:
     x, y = e.aligned(*node.inputs)
-    return e.op(_BINARY[node.operation], {"x": x, "y": y})
+    return e.op(_OPERATORS[node.operation], {"x": x, "y": y})
 
 
-@lowers(*_COMPARE)
+@lowers("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual")
 def lower_compare(e: Emitter, node: Node) -> str:
     x, y = e.aligned(*node.inputs)
-    truth = e.op(_COMPARE[node.operation], {"x": x, "y": y})
+    truth = e.op(_OPERATORS[node.operation], {"x": x, "y": y})
     return e.op("cast", {"x": truth}, {"dtype": e.dtype})
 
 
@@ -73,9 +58,8 @@ def lower_clip(e: Emitter, node: Node) -> str:
 @lowers("Softmax", "LogSoftmax", "Hardmax")
 def lower_softmax(e: Emitter, node: Node) -> str:
     """Over all elements of a sample."""
-    op_type = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardmax"}
     x = e.flat(node.inputs[0])
-    out = e.op(op_type[node.operation], {"x": x}, {"axis": -1})
+    out = e.op(_OPERATORS[node.operation], {"x": x}, {"axis": -1})
     return e.unflat(out, node)
 
 

@@ -1,4 +1,4 @@
-"""Convolution, pooling and batch normalisation.
+"""Convolution, pooling and batch normalization.
 
 Images in the layout CHW are [rows, C, H, W] here. Usual convolutions and poolings become those of
 the shared operators; others go through tables of windows.
@@ -11,15 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....framework.ir.desc import make_op
+from ....operators.conv.windows import spread
 from ...network.nodes import geometry
 from ...network.nodes.node import Node
 from ..emitter import Emitter, dims, size
 from ..table import lowers
-
-
-def _full(values: Sequence[Any], rank: int) -> tuple[Any, ...]:
-    """An attribute with a value for each axis, fastest first; a single value counts for all."""
-    return tuple(values) * rank if len(values) == 1 else tuple(values)
 
 
 class Windows:
@@ -27,19 +23,21 @@ class Windows:
     first."""
 
     def __init__(self, node: Node, shape: Sequence[int], result: Sequence[int]) -> None:
-        values, rank = node.attributes, len(shape)
-        maps = _full(values.get("mapCount", (1,)), rank)
+        values = node.attributes
+        rank = len(shape)
+        maps = spread(values.get("mapCount", (1,)), rank)
         if len(values.get("mapCount", (1,))) == 1:
             maps = (1,) * (rank - 1) + (maps[0],)
         counts = tuple(r // m for r, m in zip(result, maps, strict=True))
         self.shape = tuple(shape)[::-1]
         self.kernel = tuple(values["kernelShape"])[::-1]
-        self.stride = _full(values["strideShape"], rank)[::-1]
+        self.stride = spread(values["strideShape"], rank)[::-1]
         self.lower = tuple(
             geometry.lower_padding(node, axis, tuple(shape), counts) for axis in range(rank)
         )[::-1]
-        self.counts, self.maps = counts[::-1], maps[::-1]
-        self.shared = _full(values.get("dimSharing", (True,)), rank)[::-1]
+        self.counts = counts[::-1]
+        self.maps = maps[::-1]
+        self.shared = spread(values.get("dimSharing", (True,)), rank)[::-1]
 
     @property
     def attrs(self) -> dict[str, Any]:
@@ -50,7 +48,8 @@ class Windows:
     def padding(self, first: int) -> tuple[list[int], list[int]] | None:
         """Padding before and behind the axes from `first` on, negative behind where elements are
         left out; None where some are left out in front."""
-        before, after = list(self.lower[first:]), []
+        before = list(self.lower[first:])
+        after = []
         for axis in range(first, len(self.shape)):
             covered = (self.counts[axis] - 1) * self.stride[axis] + self.kernel[axis]
             after.append(covered - self.lower[axis] - self.shape[axis])
@@ -146,7 +145,8 @@ def lower_convolution(e: Emitter, node: Node) -> str:
         return _legacy_convolution(e, node)
     shapes = (data.shape, node.shape)
     windows = Windows(node, *(shapes[::-1] if values["transpose"] else shapes))
-    maps, padding = math.prod(windows.maps), windows.usual
+    maps = math.prod(windows.maps)
+    padding = windows.usual
     if padding is not None:
         weight = e.shaped(node.inputs[0], (maps, *windows.kernel))
         x = _rows(e, data, dims(data))
@@ -193,7 +193,9 @@ def _own_weights(e: Emitter, node: Node, windows: Windows) -> str:
 
     In CNTK's order of kernels each axis, the fastest first, counts its windows and then its maps.
     """
-    rank, shape, kinds = len(windows.counts), [], []
+    rank = len(windows.counts)
+    shape = []
+    kinds = []
     for axis in range(rank):
         shape += [windows.maps[axis], 1 if windows.shared[axis] else windows.counts[axis]]
         kinds += [("map", axis), ("window", axis)]
@@ -248,7 +250,8 @@ def _pooled(e: Emitter, child: Node, windows: Windows, largest: bool) -> tuple[s
     channels."""
     axes = zip(windows.kernel, windows.stride, windows.lower, strict=True)
     pooled = [number for number, axis in enumerate(axes) if axis != (1, 1, 0)]
-    rank, first = len(windows.shape), min(pooled, default=len(windows.shape) - 1)
+    rank = len(windows.shape)
+    first = min(pooled, default=len(windows.shape) - 1)
     padding = windows.padding(first) if rank - first <= 3 else None
     if padding is not None:
         before, after = padding
@@ -300,23 +303,39 @@ def lower_roi_pooling(e: Emitter, node: Node) -> str:
 @lowers("BatchNormalization")
 def lower_batch_normalization(e: Emitter, node: Node) -> str:
     data, *parameters = node.inputs
-    values, features = node.attributes, size(parameters[0])
+    features = size(parameters[0])
     positions = size(data) // features
     shape = (features, positions) if positions > 1 else (features,)
     if positions > 1 and dims(data)[0] == features:
         shape = dims(data)  # an image stays one for what follows
-    reads = dict(zip(("scale", "bias"), parameters, strict=False))
-    inputs = {slot: e.shaped(child, (features,)) for slot, child in reads.items()}
-    inputs["x"] = e.shaped(data, shape)
+    slots = ("scale", "bias", "mean", "variance")
+    reads: dict[str, Node] = dict(zip(slots, parameters, strict=True))
+    x = e.shaped(data, shape)
+    attrs = {"epsilon": node.attributes["epsilon"]}
+    if e.inference:
+        inputs = {slot: e.shaped(child, (features,)) for slot, child in reads.items()}
+        made = ("out", "saved_mean", "saved_inv_std")
+        out = e.op("batch_norm", {"x": x, **inputs}, attrs, out=made)
+    else:
+        out = _trained_norm(e, node, x, reads, attrs)
+    return out if shape == dims(node) else e.reshape(out, (0, *dims(node)))
+
+
+def _trained_norm(
+    e: Emitter, node: Node, x: str, reads: dict[str, Node], attrs: dict[str, float]
+) -> str:
+    """Batch normalization whose running statistics move as CNTK's."""
+    values = node.attributes
+    inputs = {"x": x}
+    inputs |= {slot: e.shaped(reads[slot], (size(reads[slot]),)) for slot in ("scale", "bias")}
     inputs["seen"] = e.state(node, "SEEN", (1,), values["samplesSeen"], "float64")
     time, blend = values["normalizationTimeConstant"], values["blendTimeConstant"]
     inputs["time"] = e.state(node, "TIME", (1,), time, "float64")
     inputs["blend"] = e.state(node, "BLEND", (1,), blend, "float64")
     outputs = {"seen_out": inputs["seen"]}
-    for slot, child in zip(("mean", "variance"), parameters[2:], strict=True):
-        inputs[slot] = outputs[f"{slot}_out"] = e.value(child)
+    for slot in ("mean", "variance"):
+        inputs[slot] = outputs[f"{slot}_out"] = e.value(reads[slot])
     for slot in ("out", "used_mean", "used_scale", "own_weight"):
         outputs[slot] = e.temporary()
-    attrs = {"epsilon": values["epsilon"]}
     e.append(make_op("cntk.batch_norm", inputs, outputs, attrs))
-    return outputs["out"] if shape == dims(node) else e.reshape(outputs["out"], (0, *dims(node)))
+    return outputs["out"]

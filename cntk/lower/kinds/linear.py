@@ -32,7 +32,8 @@ def lower_times(e: Emitter, node: Node) -> str:
         reads = {**rows.slots, "w": matrix}
         attrs = {"transpose": transposed, "parts": rest if right.axis is not None else 1}
         return e.unflat(e.op("cntk.sparse_times", reads, attrs), node)
-    matrix, attrs = (depth, width), {"transpose_y": transposed}
+    matrix = (depth, width)
+    attrs = {"transpose_y": transposed}
     matrix = e.shaped(left, matrix[::-1] if transposed else matrix)
     if left.axis is not None:
         x = e.shaped(right, (rest, depth))

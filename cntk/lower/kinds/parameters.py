@@ -17,6 +17,8 @@ def lower_input_value(e: Emitter, node: Node) -> str:
 @lowers("SparseInputValue")
 def lower_sparse_input_value(e: Emitter, node: Node) -> str:
     e.lowered.inputs[node] = True
+    if e.inference:
+        return e.var(node.name, (-1, *dims(node)), INPUT)
     rows = Sparse.of(node.name)
     e.var(rows.values, (-1,), INPUT)
     e.var(rows.indices, (-1,), INPUT, "int64")

@@ -53,7 +53,8 @@ def lower_row_repeat(e: Emitter, node: Node) -> str:
 
 @lowers("RowStack")
 def lower_row_stack(e: Emitter, node: Node) -> str:
-    axis, shape = node.attributes["axis"], dims(node)
+    axis = node.attributes["axis"]
+    shape = dims(node)
     pieces = []
     for child in node.inputs:
         own = (1,) * (len(shape) - len(dims(child))) + dims(child)

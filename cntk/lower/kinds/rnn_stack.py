@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from ....framework.ir.desc import INPUT, RECURRENT
-from ....framework.ir.op_list import Link, MemoryDecl, OpList, StepDecl
-from ....framework.loops.recurrent.net import recurrent_op
-from ....operators.control.cells import gru_state, lstm_memory, lstm_output
 from ...network.nodes.node import Node
 from ..emitter import Emitter, size
 from ..table import lowers
@@ -35,7 +32,9 @@ class _Buffer:
     """Takes matrices and biases from the buffer, one after the other."""
 
     def __init__(self, e: Emitter, name: str) -> None:
-        self.e, self.name, self.at = e, name, 0
+        self.e = e
+        self.name = name
+        self.at = 0
 
     def vector(self, count: int) -> str:
         self.at += count
@@ -70,75 +69,20 @@ def _layers(e: Emitter, node: Node, width: int) -> Iterator[list[_Layer]]:
         yield every[first : first + directions]
 
 
-class _Cell:
-    """The step net of a layer: rows of the input's products, and states before, to new states."""
-
-    def __init__(self, e: Emitter, operation: str, hidden: int, layer: _Layer, name: str) -> None:
-        self.step = Emitter(e.dtype, name=name)
-        self.operation, self.hidden, self.layer = operation, hidden, layer
-        self.step_decl = StepDecl(self.step.lowered.op_list)
-        self.op_list = OpList(name, RECURRENT, steps=[self.step_decl])
-
-    def before(self) -> str:
-        return self.step.var(self.step.temporary(), (-1, self.hidden), INPUT)
-
-    def add_memory(self, state: str, previous: str) -> None:
-        self.step_decl.memories.append(MemoryDecl(state, previous))
-
-    def gate(self, name: str, number: int) -> str:
-        return self.step.cut(name, 1, number * self.hidden, (number + 1) * self.hidden)
-
-    def op(self, op_type: str, *inputs: str) -> str:
-        return self.step.op(op_type, dict(zip("xy", inputs, strict=False)))
-
-    def lstm(self, row: str) -> str:
-        h, c = self.before(), self.before()
-        sums = self.op("add", row, self.op("matmul", h, self.layer.recurrent))
-        i, f, g, o = (self.gate(sums, number) for number in range(4))
-        cell = lstm_memory(self.op, i, f, g, c)
-        state = lstm_output(self.op, o, cell)
-        self.add_memory(cell, c)
-        self.add_memory(state, h)
-        return state
-
-    def gru(self, row: str) -> str:
-        h = self.before()
-        own = self.op("matmul", h, self.layer.recurrent)
-        own = self.op("add", own, self.layer.recurrent_bias)
-        reset, update = (
-            self.op("sigmoid", self.op("add", self.gate(row, n), self.gate(own, n))) for n in (0, 1)
-        )
-        past = self.op("mul", reset, self.gate(own, 2))
-        proposed = self.op("tanh", self.op("add", self.gate(row, 2), past))
-        state = gru_state(self.op, update, proposed, h)
-        self.add_memory(state, h)
-        return state
-
-    def plain(self, row: str) -> str:
-        h = self.before()
-        sums = self.op("add", row, self.op("matmul", h, self.layer.recurrent))
-        state = self.op("tanh" if self.operation == "rnnTanh" else "relu", sums)
-        self.add_memory(state, h)
-        return state
-
-
 def _run_layer(e: Emitter, node: Node, x: str, layer: _Layer, reverse: bool) -> str:
     """States of a layer in one direction, [rows, H]."""
     operation, hidden = node.attributes["recurrentOp"], node.attributes["hiddenDims"]
-    bias = layer.input_bias
-    if operation != "gru":  # whose reset gate acts on the other bias
-        bias = e.op("add", {"x": bias, "y": layer.recurrent_bias})
-    rows = e.op("matmul", {"x": x, "y": layer.from_input})
-    rows = e.op("add", {"x": rows, "y": bias})
-    out = e.temporary()
-    cell = _Cell(e, operation, hidden, layer, out)
-    step = {"lstm": cell.lstm, "gru": cell.gru}.get(operation, cell.plain)
-    state = step(rows)
-    cell.step_decl.reverse = reverse
-    cell.step_decl.in_links.append(Link(rows, rows))
-    cell.step_decl.out_links.append(Link(out, state))
-    e.append(recurrent_op(cell.op_list))
-    return out
+    reads = {"x": x, "w_x": layer.from_input, "w_h": layer.recurrent}
+    attrs: dict[str, Any] = {"size": hidden, "reverse": reverse, "dtype": e.dtype}
+    if operation == "gru":  # whose reset gate acts on the other bias
+        kind = "gru"
+        biases = {"b": layer.input_bias, "b_h": layer.recurrent_bias}
+    else:
+        kind = "lstm" if operation == "lstm" else "simple_rnn"
+        biases = {"b": e.op("add", {"x": layer.input_bias, "y": layer.recurrent_bias})}
+    if kind == "simple_rnn":
+        attrs["activation"] = "tanh" if operation == "rnnTanh" else "relu"
+    return e.op(kind, reads | biases, attrs, out=("out", "steps"))
 
 
 @lowers("OptimizedRNNStack")

@@ -13,6 +13,8 @@ _LARGEST = 1 << 63
 @lowers("Dropout")
 def lower_dropout(e: Emitter, node: Node) -> str:
     (x,) = node.inputs
+    if e.inference:
+        return e.op("dropout", {"x": e.value(x)}, {"p": node.attributes["dropoutRate"]})
     mask = e.outside(node, lambda outer, reverse: _mask(outer, node, reverse))
     return e.op("mul", {"x": e.value(x), "y": mask})
 

@@ -26,7 +26,8 @@ def new_output(network: Network, edit: NewOutput) -> str:
     network.validate()
     times, bias = _affine(network, output)
     weights = times.inputs[0]
-    before, fan_in = (weights.shape or (0,))[0], int(np.prod((weights.shape or ())[1:]))
+    before = (weights.shape or (0,))[0]
+    fan_in = int(np.prod((weights.shape or ())[1:]))
     for parameter in [weights] if bias is None else [weights, bias]:
         readers = [node for node in network.nodes.values() if parameter in node.inputs]
         if len(readers) > 1:
@@ -62,7 +63,8 @@ def _output(network: Network, name: str) -> Node:
 
 def _affine(network: Network, output: Node) -> tuple[Node, Node | None]:
     """The product that an output is computed with, and the bias, if there is one."""
-    node, bias = output, None
+    node = output
+    bias = None
     while node.operation in _ALONG:
         node = node.inputs[0]
     if node.operation == "Plus":
@@ -93,5 +95,6 @@ def _change_labels(network: Network, times: Node, before: int, size: int) -> lis
                 node.attributes["shape"] = (size, *shape[1:])
                 changed.append(node.name)
             elif node.kind.precompute and node not in mine and node.value is not None:
-                node.value, node.attributes["hasComputed"] = None, False
+                node.value = None
+                node.attributes["hasComputed"] = False
     return changed

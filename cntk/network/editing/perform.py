@@ -60,7 +60,7 @@ def _set_factor(network: Network, edit: edits.SetFactor) -> str:
 
 
 def _freeze(network: Network, edit: edits.Freeze) -> str:
-    """Statistics of batch normalisation are used as they are."""
+    """Statistics of batch normalization are used as they are."""
     named = {network.find(name) for name in edit.names if name in network}
     found = nodes_of(network, edit, edit.names)
     chosen = [node for node in found if node in named or _can_freeze(node)]

@@ -14,7 +14,7 @@ from ....framework.editing.operations import (
     RemoveOrphans,
     Replace,
 )
-from ..catalogue import kind as find_kind
+from ..catalog import kind as find_kind
 from ..network import Network
 from ..nodes.node import Node
 from .names import new_parameter, nodes_of

@@ -1,6 +1,6 @@
 """The kinds of nodes, a module for each family: inputs, attributes, shape rules, names in NDL.
 
-Modules of this folder are found by themselves: importing the package fills the catalogue. May
+Modules of this folder are found by themselves: importing the package fills the catalog. May
 import `network.nodes`.
 """
 

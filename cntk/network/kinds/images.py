@@ -1,4 +1,4 @@
-"""Convolution, pooling and batch normalisation."""
+"""Convolution, pooling and batch normalization."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ standard(
 )
 
 
-def _normalised(node: Node, final: bool) -> None:
+def _normalized(node: Node, final: bool) -> None:
     rules.common_axis(node)
     data, *parameters = node.inputs
     shape: Dims = data.shape or ()
@@ -266,12 +266,12 @@ def _normalised(node: Node, final: bool) -> None:
         if child.shape != parameters[0].shape:
             raise rules.incompatible(node, parameters[0], child)
     if node.attributes["spatial"] and not geometry.is_chw(node):
-        raise node.error('spatial normalisation needs the layout imageLayout="CHW"')
+        raise node.error('spatial normalization needs the layout imageLayout="CHW"')
     if node.attributes["blendTimeConstant"] < 0:
         raise node.error("blendTimeConstant must not be negative")
 
 
-_NORMALISATION = {
+_NORMALIZATION = {
     "spatial": AttributeSpec(
         "bool",
         False,
@@ -300,7 +300,7 @@ _NORMALISATION = {
 
 
 def _batch_normalization(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str, Any]:
-    attributes = {key: options[key] for key in _NORMALISATION if key in options}
+    attributes = {key: options[key] for key in _NORMALIZATION if key in options}
     attributes["useCntkEngine"] = options.get("engine", "cntk") == "cntk"
     attributes["imageLayout"] = options.get("imageLayout", "CHW")
     return attributes
@@ -310,9 +310,9 @@ register(
     Kind(
         "BatchNormalization",
         (5, 5),
-        _normalised,
+        _normalized,
         {
-            **_NORMALISATION,
+            **_NORMALIZATION,
             "useCntkEngine": AttributeSpec(
                 "bool", True, doc="CNTK's formula; false: cuDNN's, which computes the same here"
             ),
@@ -328,7 +328,7 @@ register(
                 "BatchNormalization",
                 (5,),
                 options={
-                    **_NORMALISATION,
+                    **_NORMALIZATION,
                     "engine": AttributeSpec(
                         "string", "cntk", ("cntk", "cudnn"), doc="useCntkEngine"
                     ),

@@ -131,8 +131,8 @@ standard(
     product,
     ndl=None,
     attributes={
-        "bitShiftA": AttributeSpec("int", 1, doc="of CNTK's quantiser; it changes nothing here"),
-        "bitShiftB": AttributeSpec("int", 1, doc="of CNTK's quantiser; it changes nothing here"),
+        "bitShiftA": AttributeSpec("int", 1, doc="of CNTK's quantizer; it changes nothing here"),
+        "bitShiftB": AttributeSpec("int", 1, doc="of CNTK's quantizer; it changes nothing here"),
         **_TIMES,
     },
     file_fields=(
@@ -142,7 +142,7 @@ standard(
     ),
     reads="left right",
     doc=(
-        "`Times`; here without the quantisation to 16 bits that CNTK does on CPUs"
+        "`Times`; here without the quantization to 16 bits that CNTK does on CPUs"
         " when it does not train."
     ),
 )
@@ -223,7 +223,8 @@ def _diagonal(node: Node, final: bool) -> None:
 
 
 def _accumulate(node: Node, final: bool) -> None:
-    node.axis, node.shape = None, node.inputs[0].shape
+    node.axis = None
+    node.shape = node.inputs[0].shape
 
 
 standard(

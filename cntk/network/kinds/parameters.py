@@ -46,7 +46,8 @@ def _environment(node: Node, final: bool) -> None:
         raise node.error(
             f"there is no property {node.attributes['propertyName']!r}, only isTraining"
         )
-    node.axis, node.shape = None, (1,)
+    node.axis = None
+    node.shape = (1,)
 
 
 def _look_up(node: Node, final: bool) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of the whole data, and normalisation with them."""
+"""Statistics of the whole data, and normalization with them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ def _statistic(node: Node, final: bool) -> None:
     child = node.inputs[0]
     if final and child.axis is None:
         raise node.error(f"the input {child.name} must hold samples of a minibatch")
-    node.axis, node.shape = None, child.shape
+    node.axis = None
+    node.shape = child.shape
 
 
-def _normalised(node: Node, final: bool) -> None:
+def _normalized(node: Node, final: bool) -> None:
     rules.common_axis(node)
     data, *statistics = node.inputs
     shape = data.shape or ()
@@ -60,7 +61,7 @@ standard(
 standard(
     "PerDimMeanVarNormalization",
     3,
-    _normalised,
+    _normalized,
     aliases=("PerDimMeanVarNormalizationNode",),
     ndl=("PerDimMVNorm",),
     reads="x mean invStdDev",
@@ -69,7 +70,7 @@ standard(
 standard(
     "PerDimMeanVarDeNormalization",
     3,
-    _normalised,
+    _normalized,
     aliases=("PerDimMeanVarDeNormalizationNode",),
     ndl=("PerDimMVDeNorm",),
     reads="x mean invStdDev",

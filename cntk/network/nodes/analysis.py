@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ....framework.base.errors import CycleError
+from ....framework.base.strongly_connected import strongly_connected
 from ...base.text import located
 from .node import Node
 
@@ -60,47 +61,17 @@ def depth_first(starts: Iterable[Node]) -> list[Node]:
 
 
 def _components(starts: Iterable[Node]) -> list[list[Node]]:
-    """Strongly connected components of more than one node, or of one that reads itself (Tarjan)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    waiting: list[Node] = []
-    on_stack: set[int] = set()
-    found = []
-
-    def enter(node: Node) -> None:
-        index[id(node)] = low[id(node)] = len(index)
-        waiting.append(node)
-        on_stack.add(id(node))
-        stack.append((node, iter(node.inputs)))
-
-    for start in starts:
-        if id(start) in index:
-            continue
-        stack: list = []
-        enter(start)
-        while stack:
-            node, children = stack[-1]
-            for child in children:
-                if child is None:
-                    continue
-                if id(child) not in index:
-                    enter(child)
-                    break
-                if id(child) in on_stack:
-                    low[id(node)] = min(low[id(node)], low[id(child)])
-            else:
-                stack.pop()
-                if stack:
-                    above = id(stack[-1][0])
-                    low[above] = min(low[above], low[id(node)])
-                if low[id(node)] == index[id(node)]:
-                    part = []
-                    while not part or part[-1] is not node:
-                        part.append(waiting.pop())
-                        on_stack.discard(id(part[-1]))
-                    if len(part) > 1 or node in node.inputs:
-                        found.append(part)
-    return found
+    """Strongly connected components of more than one node, or of one that reads itself."""
+    starts = list(starts)
+    nodes = {id(node): node for node in (*starts, *depth_first(starts))}
+    numbers = {key: number for number, key in enumerate(nodes)}
+    graph = [
+        [numbers[id(child)] for child in node.inputs if child is not None]
+        for node in nodes.values()
+    ]
+    ordered = list(nodes.values())
+    components = [[ordered[number] for number in part] for part in strongly_connected(graph)]
+    return [part for part in components if len(part) > 1 or part[0] in part[0].inputs]
 
 
 def _direction(part: Sequence[Node]) -> int:

@@ -99,7 +99,8 @@ class _Axis(NamedTuple):
 
 
 def _axes(node: Node, shape: Dims) -> Iterator[_Axis]:
-    values, rank = node.attributes, len(shape)
+    values = node.attributes
+    rank = len(shape)
     _check_ranks(node, rank)
     maps = _maps(node, rank)
     along = ("strideShape", "dimPadLower", "dimPadUpper", "dimPadding")
@@ -170,7 +171,8 @@ def _convolution_2d(node: Node, final: bool) -> Dims | None:
     (width, height), channels = values["kernelShape"][:2], image[2]
     values["kernelShape"] = (width, height, channels)
     values["strideShape"] = (*values["strideShape"][:2], channels)
-    maps, columns = math.prod(values["mapCount"]), width * height * channels
+    maps = math.prod(values["mapCount"])
+    columns = width * height * channels
     rules.infer(weight, (maps, columns))
     if final and rules.matrix(weight) != (maps, columns):
         raise node.error(
@@ -232,8 +234,8 @@ def lower_padding(node: Node, axis: int, shape: Dims, result: Dims) -> int:
     if not _at(values["dimPadding"], axis):
         return _at(values["dimPadLower"], axis)
     cells = (result[axis] - 1) * _at(values["strideShape"], axis) + 1
-    centre = (shape[axis] - cells) // 2
-    return (values["kernelShape"][axis] - 1) // 2 - centre
+    center = (shape[axis] - cells) // 2
+    return (values["kernelShape"][axis] - 1) // 2 - center
 
 
 def _need_chw(node: Node) -> None:

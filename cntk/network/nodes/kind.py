@@ -19,7 +19,7 @@ NDL: dict[str, NdlFunction] = {}  # by lower-case name
 
 
 def register(kind: Kind) -> Kind:
-    """Add a kind to the catalogue; kinds of a program or of other packages register the same way.
+    """Add a kind to the catalog; kinds of a program or of other packages register the same way.
 
     Raises:
         OpscopeError: a name is taken: of an operation, or of a function of NDL.

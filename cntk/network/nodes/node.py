@@ -1,6 +1,6 @@
 """A node of a network, its kind, the functions of NDL that make such nodes, and dynamic axes.
 
-The kinds themselves are in `network/kinds/`, one module a family; `catalogue` finds them by name.
+The kinds themselves are in `network/kinds/`, one module a family; `catalog` finds them by name.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Node:
 
     Attributes:
         name: unique in the network, without regard to case.
-        kind: of its operation, from the catalogue.
+        kind: of its operation, from the catalog.
         inputs: the nodes it reads, in order; None where one is not connected yet.
         attributes: by the names of the `ComputationNode` record.
         shape: dimensions of one sample, the fastest first; 0: not known yet; None: not validated.

@@ -133,7 +133,8 @@ def elementwise(node: Node, final: bool) -> None:
 
 def scalar(node: Node, final: bool) -> None:
     """All samples of the minibatch come down to one number without a dynamic axis."""
-    node.axis, node.shape = None, (1,)
+    node.axis = None
+    node.shape = (1,)
 
 
 def criterion(node: Node, final: bool) -> None:
@@ -151,7 +152,7 @@ def criterion(node: Node, final: bool) -> None:
 
 
 def constant_value(node: Node) -> float | None:
-    """The number that a parameter of one element holds or will be initialised with, or None."""
+    """The number that a parameter of one element holds or will be initialized with, or None."""
     if not node.is_parameter:
         return None
     if node.value is not None:

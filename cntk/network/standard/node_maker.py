@@ -101,7 +101,7 @@ class NodeMaker:
         return node
 
     def features(self, sparse: bool = True) -> Node:
-        """The input, normalised if the settings say so."""
+        """The input, normalized if the settings say so."""
         node = self.input("features", self.settings.layer_sizes[0], "feature", sparse)
         if not self.settings.apply_mean_var_norm:
             return node
@@ -109,7 +109,8 @@ class NodeMaker:
         return self.op("PerDimMeanVarNormalization", node, mean, deviation)
 
     def random(self, name: str, rows: int, columns: int) -> Node:
-        seed, self.seed = self.seed, self.seed + 1
+        seed = self.seed
+        self.seed = self.seed + 1
         return self._add(
             "LearnableParameter",
             name,

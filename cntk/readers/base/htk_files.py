@@ -41,7 +41,7 @@ _QUALIFIERS = {  # as the name of a kind shows them, in this order
 CHECKED = 0o10000
 """The bit of a kind that tells of a checksum."""
 
-_COMPRESSED, _QUANTISED = 0o2000, 0o40000
+_COMPRESSED, _QUANTIZED = 0o2000, 0o40000
 _BASE = 0o77
 _HEADER = 12
 _COMPRESSION_ROWS = 4  # so many frames are counted for scales and offsets
@@ -261,7 +261,7 @@ def _open(path: str, file: BinaryIO, head: bytes) -> HtkFile:
         order = "<"
     code %= 1 << 16
     base = code & _BASE
-    if base not in KINDS or code & _QUANTISED:
+    if base not in KINDS or code & _QUANTIZED:
         raise FormatError(f"{path}: parameter kind {code:#o} is not known (byte 10)")
     begin = _HEADER + (16 if code == _STREAM else 0)
     compressed = bool(code & _COMPRESSED)
@@ -318,7 +318,7 @@ def write_htk(path: PathLike, values: np.ndarray, period: int = 100000, kind: in
     frames, dim = values.shape
     if 4 * dim >= 1 << 16:
         raise FormatError(f"{path}: an HTK file cannot hold frames of {dim} numbers")
-    if kind & (_COMPRESSED | _QUANTISED):
+    if kind & (_COMPRESSED | _QUANTIZED):
         raise FormatError(f"{path}: frames of kind {kind:#o} are not numbers of 32 bits")
     data = np.ascontiguousarray(values, ">f4")
     checksum = b""

@@ -165,7 +165,8 @@ class FileOrder(Enumerator):
         self._count = int(self._first_sequence[self._chunk]) + self._number
 
     def _open(self, chunk: int) -> None:
-        self._chunk, self._number = chunk % len(self.source.chunks), 0
+        self._chunk = chunk % len(self.source.chunks)
+        self._number = 0
         self._lengths = self.source.chunks[self._chunk].lengths.tolist()
 
     def _advance(self) -> None:
@@ -304,7 +305,8 @@ class BlockShuffle(Enumerator):
         Args:
             home: the place, in the order of chunks, of each sequence's chunk.
         """
-        count, windows = len(home), self._windows
+        count = len(home)
+        windows = self._windows
         order = list(range(count))
         if all(window == (0, len(windows)) for window in windows):
             # Each sequence may go anywhere: one draw for each.
@@ -312,7 +314,8 @@ class BlockShuffle(Enumerator):
             for t, j in enumerate(targets):
                 order[t], order[j] = order[j], order[t]
             return np.array(order, np.int64)
-        numbers, place_of = numbers_of(random), home.tolist()
+        numbers = numbers_of(random)
+        place_of = home.tolist()
         positions = self._positions.tolist()
         for t in range(count):
             low, high = windows[place_of[t]]
@@ -336,7 +339,8 @@ def _windows(sizes: list[int], half: int) -> list[tuple[int, int]]:
     for place in range(len(sizes)):
         while starts[place] - starts[low] > half:
             low += 1
-        low, high = min(low, place), max(high, place + 1)
+        low = min(low, place)
+        high = max(high, place + 1)
         while high < len(sizes) and starts[high + 1] - starts[place] < half:
             high += 1
         windows.append((low, high))

@@ -30,7 +30,7 @@ class Minibatch:
         layouts: where the samples of each stream lie.
         sequences: (chunk, number) of each sequence, int64, [sequences, 2].
         end_of_epoch: whether it is the last one of its epoch.
-        lattices: the recognised words of each sequence, where the reader has such files.
+        lattices: the recognized words of each sequence, where the reader has such files.
     """
 
     streams: Mapping[str, Samples] = field(default_factory=dict)
@@ -108,7 +108,8 @@ class SequencePacker(Packer):
     def __init__(
         self, order: Enumerator, streams: Sequence[Stream], *, local: bool = False
     ) -> None:
-        self.order, self.streams = order, list(streams)
+        self.order = order
+        self.streams = list(streams)
         self._local = local
 
     def take_share(self, rank: int, ranks: int) -> bool:
@@ -217,7 +218,8 @@ class TruncatedPacker(SequencePacker):
         super().__init__(order, streams)
         if length < 0:
             raise ShapeError(f"the truncation length is {length}, not above 0")
-        self._given, self._counts = length, list(slots)
+        self._given = length
+        self._counts = list(slots)
         self._length = length
         self._slots: list[deque[_Waiting]] = []
 

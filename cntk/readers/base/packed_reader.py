@@ -58,7 +58,8 @@ class PackedReader(DataReader):
         """See `DataReader.get_minibatch`."""
         if self.last.end_of_epoch:
             return None
-        coming, self._coming = self._coming, None
+        coming = self._coming
+        self._coming = None
         self.last = self._packer.read() if coming is None else coming.result()
         if not self.last.end_of_epoch:
             self._read_ahead()

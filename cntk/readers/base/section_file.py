@@ -129,7 +129,8 @@ class _Sections:
     def _section(self, at: int, depth: int) -> Section:
         head = self._header(at, _MAGIC_SECTION)
         name = head["name"].decode("utf-8", "replace").partition(":")[0]
-        begin, count = at + int(head["header"]), int(head["count"])
+        begin = at + int(head["header"])
+        count = int(head["count"])
         values: np.ndarray | list[str]
         if head["type"] == MAPPING:
             text = self._values(begin, int(head["size"]) - int(head["header"]), name).tobytes()

@@ -41,7 +41,7 @@ def enumerator(
         window: to shuffle within, in samples, where the section gives none; None: the whole data.
     """
     shuffles = not config.match("randomize", "none") and config.bool("randomize", True)
-    config.only_if(shuffles, "nothing is randomised", "randomizationWindow")
+    config.only_if(shuffles, "nothing is randomized", "randomizationWindow")
     if shuffles and "randomizationWindow" in config:
         window = config.size("randomizationWindow")
         shuffles = window > 0

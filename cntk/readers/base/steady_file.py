@@ -28,7 +28,8 @@ class SteadyFile:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path, self._lock = str(path), Lock()
+        self.path = str(path)
+        self._lock = Lock()
         self._file = cast("FileIO", open_file(path, buffering=0))
         self._state = self._now()
         self.size = self._state[0]

@@ -66,7 +66,8 @@ class Vocabulary:
     def __init__(
         self, path: PathLike, numbers: Mapping[str, int], unknown: str, size: int | None = None
     ) -> None:
-        self.path, self.numbers = str(path), dict(numbers)
+        self.path = str(path)
+        self.numbers = dict(numbers)
         self.unknown = unknown
         self.size = max(self.numbers.values(), default=-1) + 1 if size is None else size
         self._unknown = self.numbers.get(unknown)
@@ -174,7 +175,9 @@ def read_word_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, Classes
         FormatError: a line is wrong, or a number is missing; with file and line.
     """
     records = _records(path, 4)
-    numbers, classes, counts = {}, [-1] * len(records), np.zeros(len(records))
+    numbers = {}
+    classes = [-1] * len(records)
+    counts = np.zeros(len(records))
     for line, words in records:
         number = _number(path, line, words[0])
         if number >= len(records) or classes[number] >= 0:

@@ -41,7 +41,10 @@ class _Cursor:
     """A place in the bytes of a file, which end somewhere."""
 
     def __init__(self, file: SteadyFile, at: int, end: int) -> None:
-        self.path, self.file, self.at, self.end = file.path, file, at, end
+        self.path = file.path
+        self.file = file
+        self.at = at
+        self.end = end
 
     def take(self, dtype: np.dtype | str, count: int, what: str) -> np.ndarray:
         """The next numbers.
@@ -61,7 +64,8 @@ class _Cursor:
 
     def choice(self, count: int, what: str) -> int:
         """A number below `count`."""
-        begin, number = self.at, self.number("<i4", what)
+        begin = self.at
+        number = self.number("<i4", what)
         if not 0 <= number < count:
             raise FormatError(f"{self.path}: byte {begin}: {what} is {number}, not below {count}")
         return number
@@ -160,7 +164,8 @@ class BinaryFile(Deserializer):
         return Samples(np.arange(count + 1), values.astype(stream.dtype).reshape(count, stream.dim))
 
     def _sparse(self, at: _Cursor, stream: Stream, count: int) -> Samples:
-        name, kind = stream.name, _TYPES[_CODE_OF[stream.dtype]]
+        name = stream.name
+        kind = _TYPES[_CODE_OF[stream.dtype]]
         elements = at.number("<i4", f"the number of elements of {name}")
         values = at.take(kind, elements, f"the values of {name}").astype(stream.dtype)
         place = at.at
@@ -255,7 +260,7 @@ def cntk_binary_reader(config: ConfigParameters) -> Opening[DataReader]:
     """
     source = binary_source(config)
     shuffles = config.match("randomize", "true")
-    config.only_if(shuffles, "nothing is randomised", "randomizationWindow")
+    config.only_if(shuffles, "nothing is randomized", "randomizationWindow")
     window: int | None = WHOLE_SWEEP
     if shuffles and "randomizationWindow" in config:
         window = config.size("randomizationWindow")

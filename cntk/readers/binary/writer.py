@@ -53,7 +53,8 @@ def binary_writer(config: ConfigParameters) -> Opening[DataWriter]:
             regression.add(name)
         elif kind != "data":
             raise part["sectionType"].error("sectionType is data or labels")
-    path, dtype = config.string("wfile"), precision(config)
+    path = config.string("wfile")
+    dtype = precision(config)
     return Opening(
         lambda: BinaryWriter(path, dims, regression, dtype),
         nodes={name: (ConfigValue(part.text, part.path), dims[name]) for name, part in parts},
@@ -77,7 +78,8 @@ class BinaryWriter(DataWriter):
         self, path: str, dims: Mapping[str, int], regression: set[str], dtype: np.dtype
     ) -> None:
         check_writable(path)
-        self.names, self.files = list(dims), [path]
+        self.names = list(dims)
+        self.files = [path]
         self._path, self._dims, self._regression, self._dtype = path, dims, regression, dtype
         self._rows: dict[str, list[np.ndarray]] = {name: [] for name in dims}
 

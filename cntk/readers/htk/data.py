@@ -1,4 +1,4 @@
-"""Utterances of HTK feature files and label files, with windows of neighbouring frames.
+"""Utterances of HTK feature files and label files, with windows of neighboring frames.
 
 Source: CNTK's `HTKMLFReader/utterancesourcemulti.h` and `minibatchsourcehelpers.h`.
 """
@@ -30,12 +30,12 @@ _WORDS = {"dim": "dimension", "kind": "kind of frames", "period": "period of fra
 
 @dataclass(eq=False)
 class Windows(Samples):
-    """Frames that are given with their neighbours: `take` joins them, oldest first.
+    """Frames that are given with their neighbors: `take` joins them, oldest first.
 
     Attributes:
         low, high: the first and the last frame of the utterance of each frame, int64, [frames];
-            neighbours beyond are replaced by these.
-        left, right: neighbours on each side.
+            neighbors beyond are replaced by these.
+        left, right: neighbors on each side.
     """
 
     low: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -58,7 +58,7 @@ class Features:
     Attributes:
         stream: its `dim` counts all frames of a window.
         entries: the frames of each utterance.
-        left, right: neighbours of a frame; where both are 0, `dim` tells how many there are, the
+        left, right: neighbors of a frame; where both are 0, `dim` tells how many there are, the
             same on both sides.
         expand: whether a file holds one frame, which is repeated for the whole utterance.
         path: of the list of files.
@@ -89,7 +89,7 @@ class Features:
         return self.file(entry).frames if entry.frames is None else entry.frames
 
     def context(self, file: HtkFile) -> tuple[int, int]:
-        """Neighbours on each side, for the frames of this file.
+        """Neighbors on each side, for the frames of this file.
 
         Raises:
             FormatError: its frames and `dim` do not go together.
@@ -249,7 +249,7 @@ class Utterances(Deserializer):
         sequences = np.arange(offsets[-1] + 1) if self._frame_mode else offsets
         found = [self._read(part, low, offsets, sequences) for part in self._features]
         for part, states in zip(self._labels, self._states, strict=True):
-            found.append(_labelled(part, sequences, states[begin[0] : begin[-1]]))
+            found.append(_labeled(part, sequences, states[begin[0] : begin[-1]]))
         return found
 
     def _read(
@@ -306,14 +306,14 @@ class LabelSequences(Deserializer):
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`."""
         begin = np.concatenate([[0], np.cumsum(self.chunks[number].lengths)])
-        return [_labelled(self._labels, begin, self._states)]
+        return [_labeled(self._labels, begin, self._states)]
 
 
 def _joined(states: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int32), *states])
 
 
-def _labelled(labels: Labels, sequences: np.ndarray, states: np.ndarray) -> Samples:
+def _labeled(labels: Labels, sequences: np.ndarray, states: np.ndarray) -> Samples:
     """One-hot vectors or targets for states."""
     if labels.targets is not None:
         return Samples(sequences, labels.targets[states])

@@ -262,7 +262,10 @@ class _Block:
 def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
     """The labels of the utterances that are wanted, some thousands at a time."""
     block = _Block(path)
-    title, named, name, taken = "", 0, "", False
+    title = ""
+    named = 0
+    name = ""
+    taken = False
     try:
         with open_text(path, "surrogateescape") as file:
             if file.readline().strip() != HEADER:
@@ -272,7 +275,8 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                 if not words:
                     continue
                 if not title:
-                    title, named = line.strip(), number
+                    title = line.strip()
+                    named = number
                     if title == HEADER:
                         title = ""
                         continue

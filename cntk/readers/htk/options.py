@@ -18,7 +18,7 @@ from .mlf import mlf_files, read_mlf, read_states, read_targets
 
 
 def context(part: ConfigParameters) -> tuple[int, int]:
-    """Neighbours on each side, by `contextWindow`: frames of a window, or left and right."""
+    """Neighbors on each side, by `contextWindow`: frames of a window, or left and right."""
     window = part.array("contextWindow", "1").ints()
     if len(window) == 2 and min(window) >= 0:
         return window[0], window[1]
@@ -60,7 +60,7 @@ class FeatureOptions:
             raise part["type"].error("features are of the type 'real'")
         expand = part.bool("expandToUtterance", False)
         if expand and (left or right):
-            raise part["contextWindow"].error("expandToUtterance leaves no room for neighbours")
+            raise part["contextWindow"].error("expandToUtterance leaves no room for neighbors")
         dim = part.size("dim")
         if not 0 < dim * (1 + left + right) < 1 << 31:
             raise part["dim"].error(f"a sample cannot have {dim} values")

@@ -1,6 +1,6 @@
 """The orders of HTKMLFReader: CNTK's first reader of speech, older than the others.
 
-Source: CNTK's `HTKMLFReader/utterancesourcemulti.h` (block randomisation), `rollingwindowsource.h`
+Source: CNTK's `HTKMLFReader/utterancesourcemulti.h` (block randomization), `rollingwindowsource.h`
 and `Common/Include/RandomOrdering.h` (rolling window).
 """
 

@@ -130,7 +130,9 @@ class ParallelUtterances(SequencePacker):
         single: bool = False,
     ) -> None:
         super().__init__(order, streams)
-        self._counts, self._partial, self._single = list(slots), partial, single
+        self._counts = list(slots)
+        self._partial = partial
+        self._single = single
         self._slots: list[_Slot] = []
         self.parallel = self._counts[0]
         self._over = False
@@ -213,8 +215,10 @@ class TruncatedUtterances(ParallelUtterances):
         return self._over and all(slot.used == slot.length for slot in self._slots)
 
     def _fill(self, number: int, placed: _Placed) -> None:
-        slot, steps = self._slots[number], self._size
-        begin, left = slot.used, slot.length - slot.used
+        slot = self._slots[number]
+        steps = self._size
+        begin = slot.used
+        left = slot.length - slot.used
         slot.used += min(left, steps)
         if left:
             placed.add(number, 0, slot, begin, slot.used)

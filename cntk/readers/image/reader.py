@@ -184,10 +184,10 @@ class Images(Deserializer):
         classes: how many there are.
         folder: of the map.
         embedded: whether the map holds the images.
-        grayscale: whether colours are dropped.
+        grayscale: whether colors are dropped.
         views: how often each image is given.
         threads: that decode; 0: as many as there are processors.
-        seed: of random crops and colours, which depend on it, the epoch and the image alone.
+        seed: of random crops and colors, which depend on it, the epoch and the image alone.
         dtype: of values.
     """
 
@@ -206,10 +206,14 @@ class Images(Deserializer):
         seed: int = 0,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        self._entries, self._transforms, self._views = list(entries), list(transforms), views
+        self._entries = list(entries)
+        self._transforms = list(transforms)
+        self._views = views
         self._files = _Files(folder, embedded)
-        self._grayscale, self._dtype = grayscale, np.dtype(dtype)
-        self._seed, self._epoch = _SEED + seed, 0
+        self._grayscale = grayscale
+        self._dtype = np.dtype(dtype)
+        self._seed = _SEED + seed
+        self._epoch = 0
         self._threads = ThreadPoolExecutor(threads or None, "opscope-images")
         first = self._image(0)
         self._shape = first.shape
@@ -359,7 +363,8 @@ def _images(
     size: int | None = None,
 ) -> Opening[Deserializer]:
     """`size`: numbers of an image; None: only the data tell."""
-    path, dtype = config.string("file"), precision(config)
+    path = config.string("file")
+    dtype = precision(config)
 
     def opened() -> Deserializer:
         return Images(

@@ -1,4 +1,4 @@
-"""Transforms from an image to a sample: crop, scale, colour, mean, order of axes.
+"""Transforms from an image to a sample: crop, scale, color, mean, order of axes.
 
 An image is an array [height, width, channels], channels blue, green, red as OpenCV has them: uint8,
 or float32 once a transform needs it. Source: CNTK's `ImageReader/ImageTransformers.cpp`. Random
@@ -77,7 +77,7 @@ class Crop:
     """A part of the image.
 
     Attributes:
-        kind: center, randomside, randomarea or multiview10 (corners and centre, then mirrored).
+        kind: center, randomside, randomarea or multiview10 (corners and center, then mirrored).
         size: width and height; 0: by the ratios.
         side, area: the side or the area of a square part, as a range of ratios.
         aspect: range of the ratio of its sides.
@@ -244,7 +244,7 @@ def _scale(config: ConfigParameters) -> Transform:
         raise config["scaleMode"].error("scaleMode is fill, crop or pad")
     value = config.int("padValue", _BORDER)
     if value < _BORDER:
-        raise config["padValue"].error("padValue is -1 (the border is repeated) or a colour")
+        raise config["padValue"].error("padValue is -1 (the border is repeated) or a color")
     kernel = config.string("interpolations", "linear").lower()
     if kernel not in _KERNELS:
         raise config["interpolations"].error(f"interpolations is one of {', '.join(_KERNELS)}")
@@ -255,9 +255,11 @@ def _scale(config: ConfigParameters) -> Transform:
             return resize(image, width, height, kernel)
         by_width = wide < high if mode == "crop" else wide > high
         if by_width:
-            new_width, new_height = width, _rounded(high * width / wide)
+            new_width = width
+            new_height = _rounded(high * width / wide)
         else:
-            new_width, new_height = _rounded(wide * height / high), height
+            new_width = _rounded(wide * height / high)
+            new_height = height
         image = resize(image, max(new_width, 1), max(new_height, 1), kernel)
         return (
             _cropped(image, width, height)
@@ -287,7 +289,7 @@ def _padded(image: np.ndarray, width: int, height: int, value: int) -> np.ndarra
     return np.pad(image, around, constant_values=value)
 
 
-# -- colours
+# -- colors
 
 
 def _radius(config: ConfigParameters, name: str) -> float:

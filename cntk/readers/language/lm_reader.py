@@ -105,7 +105,8 @@ def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
         part.only_if(False, "a line is a sentence", "beginSequence", "endSequence")
     config.only_if(False, "sentences are always shuffled", "randomize")
     lists = _Lists(config, parts, class_file, form)
-    path, dtype = config.string("file"), precision(config)
+    path = config.string("file")
+    dtype = precision(config)
     slots = config.size("nbruttsineachrecurrentiter", 1)
     cache = config.size("cacheBlockSize", _CACHE)
     # Words of noise are drawn when they are wanted, so that a run that leaves off early repeats.
@@ -121,7 +122,8 @@ def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
     def opened() -> DataReader:
         ins, outs = lists.words[0], lists.words[-1]
         targets = None if kind == "none" else lists.targets
-        text, given = Sentences(path, ins, outs), streams()
+        text = Sentences(path, ins, outs)
+        given = streams()
         packer = SentencesOfOneLength(text, given, targets, slots=slots, cache=cache)
         names = {stream.name: ins.names() for stream in given[:1]} | {out_name: outs.names()}
         return PackedReader(packer, ahead=ahead, labels=names, legacy=True)
@@ -167,7 +169,8 @@ class _Lists:
         class_file: str,
         form: tuple[str, int],
     ) -> None:
-        self._unknown, self._parts = config.string("unk", "<unk>"), parts
+        self._unknown = config.string("unk", "<unk>")
+        self._parts = parts
         self._files = [part.string("labelMappingFile") for part in parts]
         self._class_file, self._form = class_file, form
         self.dim = parts[0].size("labelDim", 0)
@@ -284,7 +287,8 @@ class SentencesOfOneLength(Packer):
         self._block = 0
         self._seed = epoch
         self._groups: deque[np.ndarray] = deque()
-        self._group, self._step = np.zeros(0, np.int64), 0
+        self._group = np.zeros(0, np.int64)
+        self._step = 0
         self._load()
 
     def _load(self) -> None:
@@ -320,7 +324,8 @@ class SentencesOfOneLength(Packer):
         if not len(self._group):
             if not self._groups:
                 self._load()
-            self._group, self._step = self._groups.popleft(), 0
+            self._group = self._groups.popleft()
+            self._step = 0
         group, step, text = self._group, self._step, self._text
         length = int(self._lengths[group[0]])
         count = length if not self._slots else min(self._size, length - step)

@@ -69,7 +69,8 @@ def lu_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
         part.only_if(False, "blank lines and endSequence part the sentences", "beginSequence")
     lists = [_List.of(parts[name]) for name in (in_name, out_name)]
     ends = parts[in_name].string("endSequence", ""), parts[out_name].string("endSequence", "")
-    path, dtype = config.string("file"), precision(config)
+    path = config.string("file")
+    dtype = precision(config)
     context = list(config.array("wordContext", "0").ints())
     first = features[0][0] if features else in_name
     slots = config.size("nbruttsineachrecurrentiter", 1)
@@ -273,7 +274,9 @@ class TaggedMinibatches(Packer):
         for at, length in enumerate(lengths):
             if used[at]:
                 continue
-            group, seen, place = [], 0, at
+            group = []
+            seen = 0
+            place = at
             while place < len(order) and seen < self._slots:
                 if not used[place]:
                     seen += 1
@@ -316,8 +319,10 @@ class TaggedMinibatches(Packer):
 
     def _inputs(self, begin: np.ndarray, tokens: np.ndarray, sentence: np.ndarray) -> Samples:
         """The words around each token; a word that is there twice counts once."""
-        text, count = self._text, len(self._context)
-        low, high = text.begin[sentence], text.begin[sentence + 1] - 1
+        text = self._text
+        count = len(self._context)
+        low = text.begin[sentence]
+        high = text.begin[sentence + 1] - 1
         near = np.clip(tokens[:, None] + self._context, low[:, None], high[:, None]).reshape(-1)
         first, places = ranges(text.first[near], text.first[near + 1])
         slot = np.repeat(np.arange(len(near)), np.diff(first))
@@ -329,7 +334,8 @@ class TaggedMinibatches(Packer):
         return Samples(begin, np.ones(len(index), self.streams[0].dtype), index, bounds)
 
     def _labels(self, begin: np.ndarray, tokens: np.ndarray) -> Samples:
-        labels, dtype = self._text.labels[tokens].astype(np.int64), self.streams[1].dtype
+        labels = self._text.labels[tokens].astype(np.int64)
+        dtype = self.streams[1].dtype
         if self._classes is not None:
             return Samples(begin, self._classes.rows(labels, dtype))
         return Samples(begin, np.ones(len(labels), dtype), labels, np.arange(len(labels) + 1))

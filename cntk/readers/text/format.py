@@ -197,7 +197,10 @@ class TextFormat(Deserializer):
 def _pieces(data: np.ndarray, chunk: _Chunk) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
     """The bytes of a chunk in pieces that fit into the processor's cache: whole sequences, with
     their lines and the number of the first."""
-    lines, line, first, begin = chunk.lines, chunk.first_line, 0, 0
+    lines = chunk.lines
+    line = chunk.first_line
+    first = 0
+    begin = 0
     ends = np.flatnonzero(data == _NEWLINE) + 1
     if len(ends) < lines.sum():  # the last line has no end
         ends = np.append(ends, len(data))

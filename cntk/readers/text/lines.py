@@ -238,7 +238,8 @@ class _Line:
         return float(match.group())
 
     def _dense_values(self, stream: Stream) -> tuple[list[float], list[int]]:
-        start, values = self.at, []
+        start = self.at
+        values = []
         while not self._at_end():
             values.append(self._number())
         if len(values) > stream.dim:

@@ -40,11 +40,13 @@ def cgroup_quota(root: str = "/") -> float | None:
         if names and not set(names.split(",")) & {"cpu"}:
             continue
         for folder in _cgroup_folders(Path(root, "sys/fs/cgroup"), names, path.strip("/")):
+            # Version 2 has one file with both numbers, version 1 two files.
             quota = _quota(_text(folder / "cpu.max").split()) or _quota(
                 [_text(folder / f"cpu.cfs_{word}_us").strip() for word in ("quota", "period")]
             )
             if quota is not None:
                 found.append(quota)
+    # Every cgroup around the process limits it: the tightest one counts.
     return min(found, default=None)
 
 
@@ -98,13 +100,15 @@ class Load:
         """
         try:
             with open(self._loadavg) as file:
+                # The fourth field is "runnable/all threads", and counts this one.
                 return max(int(file.read().split()[3].split("/")[0]) - 1, 0)
         except (OSError, ValueError, IndexError):
             return None
 
     def busy(self) -> float | None:
         """Cores that others kept busy since the last call; None: not known."""
-        before, self._last = self._last, self._now()
+        before = self._last
+        self._last = self._now()
         if before is None or self._last is None:
             return None
         seconds, total, own = (new - old for new, old in zip(self._last, before, strict=True))
@@ -119,6 +123,7 @@ class Load:
             per_second = os.sysconf("SC_CLK_TCK")
         except (OSError, ValueError, AttributeError):
             return None
+        # Between processes of equally low priority a core is shared evenly.
         polite = os.getpriority(os.PRIO_PROCESS, 0) > 0
         busy = user + system + interrupts + soft + steal + nice * (1.0 if polite else _NICE)
         return time.monotonic(), busy / per_second, time.process_time()

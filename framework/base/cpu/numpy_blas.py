@@ -42,6 +42,7 @@ def openblas() -> OpenBlas | None:
             continue
         for begin, end, bits in _NAMES:
             names = [f"{begin}cblas_{letter}gemm{end}" for letter in _LETTERS.values()]
+            # Product and threads from one library: a mixture would set the threads of another one.
             names += [f"{begin}openblas_{verb}_num_threads{end}" for verb in ("get", "set")]
             if all(hasattr(one.dynlib, name) for name in names):
                 at = [ctypes.cast(one.dynlib[n], ctypes.c_void_p).value or 0 for n in names]
@@ -55,6 +56,8 @@ def controllers() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().select(user_api="blas").lib_controllers
+    # Another library (PyTorch, SciPy) may have brought a BLAS of its own into the process, whose
+    # threads are not ours to set.
     own = [one for one in found if np.__name__ in one.filepath]  # which its wheels bring along
     return own or (found if len(found) == 1 else [])
 

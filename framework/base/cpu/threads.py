@@ -34,7 +34,7 @@ POOL = (ctypes.c_int64 * 2)()
 """The most threads that compiled code may use now, and the number that it uses."""
 
 ENTRY = (ctypes.c_int64 * 2)()
-"""Address of the function by which compiled code runs work on the pool (fusion/pool.py), 0 before
+"""Address of the function by which compiled code runs work on the pool (native/pool.h), 0 before
 that is loaded; and for how many nanoseconds an idle thread waits awake."""
 
 
@@ -225,7 +225,9 @@ def _use(number: int) -> None:
 def _after_fork() -> None:
     """The pool's threads do not survive a fork, and waiting for them would hang."""
     _setting.forked = True
-    _setting.most, _setting.load, _setting.next = 1, None, float("inf")
+    _setting.most = 1
+    _setting.load = None
+    _setting.next = float("inf")
     POOL[0], POOL[1] = 1, 0
     for function in _setting.followers:
         function(1, False)

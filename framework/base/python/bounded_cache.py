@@ -130,7 +130,8 @@ class BoundedCache(Generic[Key, Value]):
             if key not in self._values:
                 return False
             self._values.move_to_end(key)
-            before, self._last = self._last, [key]
+            before = self._last
+            self._last = [key]
             charge = self._charges.pop(key, None)
             if charge is not None:
                 _IDLE.remove([charge])
@@ -158,7 +159,10 @@ class _Charge:
     __slots__ = ("_cache", "_key", "nbytes")
 
     def __init__(self, cache: BoundedCache[Any, Any], key: Hashable, nbytes: int) -> None:
-        self._cache, self._key, self.nbytes = weakref.ref(cache), key, nbytes
+        # Weak: what waits to be dropped must not keep its cache alive.
+        self._cache = weakref.ref(cache)
+        self._key = key
+        self.nbytes = nbytes
 
     def taken(self) -> Callable[[], None]:
         """Takes the value out of its cache; the call that takes the value apart."""

@@ -6,6 +6,10 @@ Python 3.11 holds one lock for all objects of a class while a `functools.cached_
 
 from __future__ import annotations
 
+# A fork takes logging's lock, too, and takes first what was registered last. Were logging imported
+# by the holder of a lock that forks wait for, the fork would hold logging's lock and wait for ours,
+# and the holder of ours for logging's.
+import logging  # noqa: F401
 import os
 import threading
 import weakref
@@ -13,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 _register: Callable[..., None] | None = getattr(os, "register_at_fork", None)
+# Weak: a lock goes with its object; the handler of forks would keep all alive.
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 
 if TYPE_CHECKING:

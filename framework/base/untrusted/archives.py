@@ -30,11 +30,14 @@ class Archive:
     def __init__(self, path: str) -> None:
         self.path = path
         self._file = open_file(path)
+        # Of the open file, not of the path, which may name another file by now.
         self.size = os.fstat(self._file.fileno()).st_size
         with self._naming(""):
             self._zip = zipfile.ZipFile(self._file)
             members = [member for member in self._zip.infolist() if not member.is_dir()]
         self.sizes = {member.filename: member.file_size for member in members}
+        # Which of two equal names a reader gets differs from tool to tool: a checker and a user
+        # would see different contents.
         if len(self.sizes) != len(members):
             raise FormatError(f"{path}: a file is in it twice")
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from ..errors import FormatError, OpscopeError, nearest
-from ..settings import SWITCHES
+from ..settings import switch
 
 SWITCH = "OPSCOPE_LIMITS"
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -33,6 +33,7 @@ class Limit:
 def physical_memory() -> int:
     """The bytes of memory that the machine has; a terabyte where it does not tell."""
     try:
+        # Windows has no sysconf.
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return 1 << 40
@@ -54,6 +55,14 @@ LIMITS = {
             "bytes",
             "results and temporaries of one run of a net on the CPU",
             "four fifths of the machine's memory",
+        ),
+        Limit(
+            "cpu",
+            600,
+            "seconds",
+            "processor time, of all threads, of a command that looks at files, converts them or"
+            " runs them once: `open`, `show`, `run`, `convert` and their like; training, scoring"
+            " and Kaldi's and CNTK's programs are not held to it",
         ),
         Limit(
             "rounds",
@@ -135,6 +144,14 @@ LIMITS = {
             "frames that one output frame of an nnet3 component reads, as statistics do",
         ),
         Limit(
+            "chunk",
+            10_000_000,
+            "frames",
+            "frames of one chunk that an nnet3 network computes at once, and of the context beside"
+            " it that options ask for",
+        ),
+        Limit("context", 1000, "phones", "phones of the window that a decision tree may ask about"),
+        Limit(
             "period",
             1000,
             "frames",
@@ -169,7 +186,7 @@ def limit(name: str) -> int:
     Raises:
         OpscopeError: the switch names no limit of the table, or a value that is none.
     """
-    return _set_limits(SWITCHES[SWITCH].value()).get(name, LIMITS[name].default)
+    return _set_limits(switch(SWITCH)).get(name, LIMITS[name].default)
 
 
 def check_limit(name: str, wanted: int, what: str) -> None:

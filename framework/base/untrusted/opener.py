@@ -12,6 +12,7 @@ Whatever is wrong is one error, a FormatError that names the file and who named 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -24,6 +25,7 @@ from .values import shown
 
 PathLike = str | os.PathLike[str]
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+# Opening a terminal must not make it this process's controlling one.
 _READ |= getattr(os, "O_NOCTTY", 0)
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # nobody waits for the writer of a pipe
 _PIECE = 1 << 20
@@ -46,6 +48,7 @@ def open_file(
         OutsideError: under roots, the file lies outside of them.
     """
     name = _encodable(path, place)
+    # Opening a pipe for reading waits for a writer; what it is shows only once it is open.
     flags = _READ if pipes else _READ | _AT_ONCE
     confinement = current()
     try:
@@ -53,6 +56,7 @@ def open_file(
             handle = os.open(name, flags)
         else:
             handle = confinement.open(name, flags, place=place)
+        # Of the handle: what a path says before may not hold when it is opened.
         mode = os.fstat(handle).st_mode
         if not stat.S_ISREG(mode):
             try:
@@ -83,6 +87,8 @@ def read_file(path: PathLike, *, pipes: bool = False, place: str = "") -> bytes:
     with open_file(path, pipes=pipes, place=place) as file:
         try:
             if not pipes or stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                # A regular file pays for its bytes with its length; a pipe has no end that could be
+                # looked up.
                 return file.read()
             return read_bounded(file, os.fspath(path))
         except OSError as error:
@@ -119,7 +125,8 @@ def read_bounded(file: IO[bytes], what: str, most: int | None = None) -> bytes:
     Raises:
         FormatError: there is more.
     """
-    parts, total = [], 0
+    parts = []
+    total = 0
     while part := file.read(_PIECE):
         parts.append(part)
         total += len(part)
@@ -168,6 +175,14 @@ def path_text(path: PathLike) -> str:
     """
     check_kind(path, str | os.PathLike, "the path of a file")
     return os.fspath(path)
+
+
+def no_such_file(path: PathLike, told: str = "") -> FormatError:
+    """The error that the opener raises where there is no file; `told` follows, such as `; want x`.
+
+    For those who look for several files, or know what was wanted.
+    """
+    return FormatError(f"{os.fspath(path)}: {os.strerror(errno.ENOENT)}{told}")
 
 
 def is_missing(error: BaseException) -> bool:

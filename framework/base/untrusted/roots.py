@@ -94,6 +94,8 @@ class Confinement:
             OutsideError: it may not. OSError: it cannot be opened.
         """
         self.check(path, place)
+        # Emptying waits for the second check: a name that has changed since the first one must not
+        # cost another file its contents.
         handle = os.open(path, flags & ~os.O_TRUNC, mode)
         try:
             self.check_open(path, handle, place)
@@ -166,7 +168,7 @@ def current() -> Confinement | None:
         return _of_thread.confinement
     if _inside:
         return _inside[-1]
-    told = os.environ.get(SWITCH)
+    told = switch(SWITCH)
     return _of_switch(told) if told else None
 
 
@@ -222,7 +224,8 @@ def in_folder_of(path: str | os.PathLike[str]) -> Iterator[None]:
     Args:
         path: of the model.
     """
-    before, folder = _of_thread.confinement, os.path.realpath(os.path.dirname(os.fspath(path)))
+    before = _of_thread.confinement
+    folder = os.path.realpath(os.path.dirname(os.fspath(path)))
     _of_thread.confinement = Confinement((folder,), outer=current())
     try:
         yield

@@ -1,7 +1,7 @@
 """The door for what files say: numbers, names and sizes pass here before anybody uses them.
 
 Readers of messages take attributes through `framework/ir/attributes/checked.py`, readers of Kaldi's
-files numbers through `nnet3/files/tokens.py`; both, and all readers of text, rest on these.
+files numbers through `kaldi/files/tokens.py`; both, and all readers of text, rest on these.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from .limits import check_limit, shown_number
 Value = TypeVar("Value")
 INT32 = (-(1 << 31), (1 << 31) - 1)
 INT64 = (-(1 << 63), (1 << 63) - 1)
+# Bounded: `int` refuses more than 4300 digits with an error of its own.
 _WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """Half of a surrogate pair in JSON, or what may be one."""
@@ -115,6 +116,7 @@ def count_of(dims: Sequence[int], item_bytes: int, what: str) -> int:
         raise FormatError(f"{what} has {len(dims)} dimensions; {MAX_RANK} is the most")
     if min(dims, default=0) < 0:
         raise FormatError(f"{what} has the shape {list(dims)}")
+    # Python's integers do not wrap around, as a product in int64 would.
     count = math.prod(dims)
     if not count:
         described = _bytes_of(dims, item_bytes)
@@ -186,6 +188,7 @@ def json_value(text: str, what: str) -> Any:
             string with half of a surrogate pair, other than those that stand for bytes.
     """
     depth = deepest = 0
+    # Python's own reader recurses: it would end with a RecursionError, deep in C on some versions.
     for mark in _MARK.findall(text):
         if mark in "[{":
             depth += 1
@@ -195,6 +198,7 @@ def json_value(text: str, what: str) -> Any:
     check_nesting(deepest, what)
     try:
         value = json.loads(text)
+        # json keeps a lone half as it is; the first one to write the text out would fail instead.
         if _HALF.search(text):
             json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogateescape")
         return value

@@ -11,7 +11,18 @@ from typing import Any
 from ...base.errors import FormatError
 from ...base.untrusted.values import INT32, in_range, unicode_text
 from ..messages import attr_type, undamaged
-from ..op_list import OpNode
+from ..op_list import OpNode, SlotNames
+
+
+def only_variable(slots: SlotNames, name: str) -> str:
+    """The one variable of a slot.
+
+    Raises:
+        FormatError: the slot is missing, or holds another number of them.
+    """
+    if len(slots.get(name, ())) != 1:
+        raise FormatError(f"the slot {name!r} must hold one variable")
+    return slots[name][0]
 
 
 def attribute(op: OpNode, name: str, kind: str, low: int = INT32[0], high: int = INT32[1]) -> Any:

@@ -40,6 +40,7 @@ def decode_tensor(tensor: pb.Tensor) -> np.ndarray:
             f"a tensor attribute of dims {list(tensor.dims)} and dtype {dtype} wants {wanted} bytes"
             f" and holds {len(tensor.data)}"
         )
+    # A copy: the view would keep the whole message alive.
     flat = np.frombuffer(tensor.data, dtype.newbyteorder("<")).astype(dtype)
     flat.shape = tuple(tensor.dims)
     flat.setflags(write=False)

@@ -122,18 +122,21 @@ def analysis_of(binding: RecurrentBinding, forward: SavedSteps) -> Analysis:
     known, rows, fixed = _signature(binding, forward)
     ends = (0, binding.schedule.steps - 1)
     actual = tuple(int(binding.schedule.sizes[step]) for step in ends)
+    # Their shapes differ from step to step in ways that no two made-up numbers show.
     if any(isinstance(value, PerStepArrays) for value in forward.values.values()):
         at_ends = [given_at(binding, forward, step)[0] for step in ends]
-        return _analyse(binding, at_ends, actual, fixed)
+        return _analyze(binding, at_ends, actual, fixed)
     key = (tuple(known.items()), fixed, binding.to_save, binding.steps is None)
     found = binding.step.analyses.get(key)
     if found is None:
+        # What varies with the rows shows by comparing two numbers of them; made-up ones give an
+        # analysis that serves all batches.
         made_up = [_sized(known, rows, size) for size in _SIZES]
         try:
-            found = _analyse(binding, made_up, _SIZES, fixed, key)
+            found = _analyze(binding, made_up, _SIZES, fixed, key)
         except OpscopeError:  # it fits these numbers of rows alone
             at_ends = [_sized(known, rows, size) for size in actual]
-            return _analyse(binding, at_ends, actual, fixed)
+            return _analyze(binding, at_ends, actual, fixed)
         binding.step.analyses.add(key, found)
     return found
 
@@ -142,7 +145,8 @@ def _signature(
     binding: RecurrentBinding, forward: SavedSteps
 ) -> tuple[dict[str, ArraySpec], frozenset[str], frozenset[str]]:
     """Shapes of the given variables, those that have rows, and those that are the same always."""
-    step, (known, _) = binding.step, given_at(binding, forward, 0)
+    step = binding.step
+    (known, _) = given_at(binding, forward, 0)
     names, in_rows, values = binding.saved_names, forward.rows, forward.values
     rows = {*step.inputs[: len(binding.arrays)], *(memory.previous for memory in step.memories)}
     rows.update(name for name in names if name in in_rows)
@@ -162,7 +166,8 @@ def _sized(known: dict[str, ArraySpec], rows: frozenset[str], size: int) -> dict
 
 def _of_sequences(binding: RecurrentBinding, forward: SavedSteps) -> Analysis:
     """Steps see sequences: nothing is taken out of the loop, everything is saved."""
-    step, (known, offsets) = binding.step, given_at(binding, forward, 0)
+    step = binding.step
+    (known, offsets) = given_at(binding, forward, 0)
     specs = infer_specs(step.operators, known, step.vars, dict(offsets))
     all_names = frozenset({*step.given, *step.writes})
     saved = all_names if binding.steps is not None else frozenset[str]()
@@ -173,7 +178,7 @@ def _of_sequences(binding: RecurrentBinding, forward: SavedSteps) -> Analysis:
     return _finish(step, phases, specs, rows, frozenset(), saved, True, sharing, None)
 
 
-def _analyse(
+def _analyze(
     binding: RecurrentBinding,
     known: Sequence[Mapping[str, ArraySpec]],
     sizes: tuple[int, ...],
@@ -193,6 +198,8 @@ def _analyse(
     if binding.steps is not None:
         saved = frozenset({*step.given, *step.writes})
         if binding.to_save is not None:
+            # The gradient cannot know the shape of an odd one from the rows of a step, so its value
+            # is kept.
             saved &= binding.to_save | odd
     live = without_copies(step, live_operators(step, saved), specs, saved)
     phases = split(step, live, specs, rows, fixed)

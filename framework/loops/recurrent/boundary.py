@@ -61,6 +61,7 @@ def bind_states(binding: RecurrentBinding) -> BoundaryStates:
     closing: list[Call] = []
     initial = list(binding.initial_states)
     in_order = np.array_equal(order, np.arange(binding.sequences))
+    # Inside the longest sequence comes first; in a batch that is ordered so nothing is copied.
     if not in_order:
         for number, array in enumerate(initial):
             initial[number] = xp.empty(array.shape, array.dtype)
@@ -75,6 +76,7 @@ def bind_states(binding: RecurrentBinding) -> BoundaryStates:
             array = xp.empty(wanted.shape, wanted.dtype)
             closing.append(take_call(xp, array, inverse, wanted))
         if array is not None and binding.running < len(array):
+            # A sequence without a step ends with the state that it began with.
             opening.append(initial_call(xp, memory, initial, array[idle], idle))
         final.append(array)
     return BoundaryStates(initial, final, opening, closing)
@@ -109,6 +111,8 @@ def bind_links(context: LoopContext) -> Stage:
             values[name] = StepValues(StepSlices(gathered, ends[:-1], ends[1:]))
             continue
         in_slots = compact = None
+        # Two forms where both are read: what runs once wants rows without gaps, the loop wants
+        # slots.
         if name in about.once_reads or name in about.saved:
             compact = _gathered(context, calls, array, track, ("compact", name))
         if name in about.step_reads:
@@ -173,8 +177,10 @@ def bind_memories(context: LoopContext, values: Values) -> Memories:
     for number, memory in enumerate(step.memories):
         row, dtype = context.binding.memory_specs[number]
         if memory.state in live_out or memory.previous in live_out:
+            # One slot more than steps: the state after the last, or the one before the first.
             buffer = arena.slots(("memory", number), row, dtype, extra=1)
             here, further = slots.slices(buffer), slots.slices(buffer[arena.room :])
+            # The neighbor's slot is read where it was written, so a state is never copied.
             previous, state = (further, here) if reverse else (here, further)
         else:
             spec = ((arena.room, *row), dtype)
@@ -182,6 +188,7 @@ def bind_memories(context: LoopContext, values: Values) -> Memories:
             previous = DoubleBuffer(pair, slots.sizes, 0)
             state = DoubleBuffer(pair, slots.sizes, -1 if reverse else 1)
         found[memory.previous] = StepValues(previous)
+        # An operator before the loop, or another memory, has its memory already.
         if memory.state in found:
             copies.append((memory, StepValues(state)))
         else:
@@ -211,6 +218,7 @@ def bind_outputs(context: LoopContext, values: Values) -> list[Call]:
         if total is not None and name in context.analysis.phases.sums:
             value = values[name]
             assert isinstance(value, WholeArray)
+            # Two links may take one sum; the second is a copy.
             if value.array is not total:
                 calls.append(copy_call(xp, value.array, total))
     return calls

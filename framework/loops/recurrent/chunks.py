@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from ...base.sequence import Schedule
+from ...base.settings import Options
 from ...fusion.row_copies import fill_call, take_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
-from ...runtime.plans.plan import PlanOptions
 from .description import StepNet
 from .frame import run_calls
 from .links import RecurrentBinding, Track
@@ -32,6 +32,8 @@ ROWS = 512
 def chunk_steps(binding: RecurrentBinding) -> int:
     """Steps of a chunk; 0 where the run stays whole: it is short, or the gradient needs it all."""
     steps = binding.schedule.steps
+    # A gradient reads the values of all steps, and a sum over steps would be begun anew by each
+    # chunk.
     if binding.steps is not None or binding.saved is not None or binding.step.sums or not steps:
         return 0
     length = max(ROWS // int(binding.schedule.sizes[0]), 1)
@@ -45,7 +47,7 @@ class ChunkedProgram:
         CannotFuseError: as `bind_recurrent`.
     """
 
-    def __init__(self, binding: RecurrentBinding, options: PlanOptions, length: int) -> None:
+    def __init__(self, binding: RecurrentBinding, options: Options, length: int) -> None:
         carried, calls = _carried_states(binding)
         self._title = binding.step.title
         self._chunks = [
@@ -53,6 +55,7 @@ class ChunkedProgram:
         ]
         arenas: list[Any] = []
         for program in self._chunks:
+            # Weights are packed once for all chunks that share an arena.
             first = all(program.arena is not arena for arena in arenas)
             calls += program.all_calls(prepare=first)
             arenas.append(program.arena)
@@ -72,7 +75,9 @@ class ChunkedProgram:
 
 def _carried_states(binding: RecurrentBinding) -> tuple[list[Any], list[Call]]:
     """States between chunks in the schedule's order, and calls that set them to initial states."""
-    xp, arrays, calls = binding.frame.xp, [], []
+    xp = binding.frame.xp
+    arrays = []
+    calls = []
     for memory, (row, dtype) in zip(binding.step.memories, binding.memory_specs, strict=True):
         array = xp.empty((binding.sequences, *row), dtype)
         if memory.boot < 0:
@@ -88,7 +93,8 @@ def _chunks(
     binding: RecurrentBinding, length: int, carried: Sequence[Any]
 ) -> list[RecurrentBinding]:
     """The operator over `length` steps at a time, in the order in which these run."""
-    schedule, step = binding.schedule, _carrying(binding.step)
+    schedule = binding.schedule
+    step = _carrying(binding.step)
     found = []
     begins = range(0, schedule.steps, length)
     for begin in begins[::-1] if step.reverse else begins:
@@ -100,6 +106,7 @@ def _chunks(
 
 def _carrying(step: StepNet) -> StepNet:
     """The step net with boot and final variables of its own for each memory."""
+    # A shallow copy keeps the remembered analyses and plans, which do not depend on boot variables.
     new = copy.copy(step)
     new.memories = [
         replace(memory, boot=number, final=number) for number, memory in enumerate(step.memories)
@@ -127,6 +134,8 @@ def _chunk(
         ],
         out_tracks=[_part(track, span) for track in binding.out_tracks],
         initial_states=states,
+        # The same arrays as the initial states: a chunk leaves its states where the next one
+        # begins.
         final_states=states,
     )
 

@@ -27,7 +27,7 @@ from ...ir.equal_nets import shared_by_equal_nets
 from ...ir.infer import infer_specs
 from ...ir.names import COPY_OP, delayed_name
 from ...ir.op_list import MemoryDecl, OpList
-from ...ir.operation import Operator
+from ...ir.operation import Operator, expand_op
 from ...passes.lowering import lower
 from ..inner_links import (
     Memory,
@@ -81,12 +81,15 @@ class StepNet:
         boots = slot_positions(memory.boot for memory in given)
         finals = slot_positions(memory.final for memory in given)
         for memory, boot, final in zip(given, boots, finals, strict=True):
-            state, delay = memory.state, max(memory.delay, 1)
+            state = memory.state
+            delay = max(memory.delay, 1)
+            # Each step back is an operator and an array of its own.
             check_limit("delay", delay, f"{self.title}: the delay of memory {state!r}")
             declared = [var for var in self.net.vars if var.name == memory.previous]
             for back in range(1, delay + 1):
                 previous = delayed_name(memory.previous, back) if back < delay else memory.previous
                 made.append(Memory(state, previous, boot, memory.boot_value, final))
+                # Only the nearest of the chain holds the last state; the others hold earlier ones.
                 final = -1
                 if back < delay:
                     self.net.vars += [var.changed(name=previous) for var in declared]
@@ -201,9 +204,11 @@ def step_net(net: OpList) -> StepNet:
 
 
 def free_names(net: OpList, given: Iterable[str]) -> list[str]:
-    """Variables that the operators of a net read and that are neither given nor written before."""
-    known, free = set(given), dict[str, None]()
-    for op in net.ops:
+    """Variables that the operators of a net read and that are neither given nor written before, in
+    the order in which plain operators read them."""
+    known = set(given)
+    free = dict[str, None]()
+    for op in (plain for whole in net.ops for plain in expand_op(whole)):
         free.update((name, None) for name in op.input_names() if name not in known)
         known.update(op.output_names())
     return list(free)

@@ -10,12 +10,13 @@ from typing import Any
 from ...base.backend import Place
 from ...base.errors import OpscopeError, RunError
 from ...base.scope import Scope
+from ...base.settings import Options
 from ...base.shape import ArraySpec, Levels
 from ...ir.operation import Operator
-from ...runtime.executor import Frame
+from ...runtime.binding import BoundSteps
 from ...runtime.plain_net import bind_chain, grouping
 from ...runtime.plans.memory import as_view
-from ...runtime.plans.plan import Plan, PlanOptions, Range, make_plan
+from ...runtime.plans.plan import Plan, Range, make_plan
 from .analysis import Analysis, analysis_of
 from .description import StepNet
 from .links import RecurrentBinding
@@ -23,7 +24,7 @@ from .sharing import Sharing
 from .store import Arena, SavedSteps, SlotRanges
 
 
-class StepFrame(Frame):
+class StepFrame(BoundSteps):
     """A plan bound to arrays; `calls` does the work.
 
     Args:
@@ -39,30 +40,25 @@ class StepFrame(Frame):
         self,
         plan: Plan,
         arrays: dict[str, Any],
-        outer: Frame,
+        outer: BoundSteps,
         arena: Arena,
         tag: str,
         scope: Scope,
     ) -> None:
-        self.plan, self.scope = plan, scope
-        self.place, self.xp = outer.place, outer.xp
-        self.train, self.state = outer.train, arena.state
-        self.arrays = arrays
-        self._shared = outer._shared
-        self._scratch = arena.scratch
-        self._fused = bind_chain
-        self.prepared = arena.prepared
         for name, number in plan.placement.items():
             block = arena.block((tag, number), plan.blocks[number])
             arrays[name] = as_view(block, plan.specs[name])
-        self.calls: list[Callable[[], Any]] = [self._bind(step) for step in plan.steps]
+        kernels = arena.state, arrays, arena.scratch, outer.share
+        super().__init__(plan, scope, outer.place, outer.train, *kernels, bind_chain)
+        self.prepared = arena.prepared
+        self.bind()
 
     def tell(self, title: str, call: Callable[[], Any], error: Exception) -> None:
         """Raise the error of a call as that of its operator, if the call is the frame's."""
         for index, own in enumerate(self.calls):
             if own is call:
                 try:
-                    self._fail(index, error)
+                    self.fail(index, error)
                 except RunError as named:
                     raise RunError(f"{title}, in its step net: {named}") from error
 
@@ -94,7 +90,7 @@ def step_plan(
     operators: Sequence[Operator],
     known: Mapping[str, ArraySpec],
     live_out: Collection[str],
-    options: PlanOptions,
+    options: Options,
     place: Place,
     offsets: Mapping[str, Levels] | None = None,
 ) -> Plan:
@@ -115,8 +111,10 @@ def step_plan(
     levels = {name: own for name, own in (offsets or {}).items() if own}
     options = replace(options, channels_last=False)  # steps share memory with whole sequences
     span = Range(list(operators), list(externals), outlive, {})
+    # Offsets are new in nearly every batch: remembering plans by them would only fill the cache.
     if levels:
         return make_plan(span, known, step.vars, options, grouping(place), levels)
+    # By identity: the plan holds its operators, so that no other ones get their ids.
     key = (tuple(map(id, operators)), tuple(known.items()), frozenset(outlive), options, place)
     found: Plan | None = step.plans.get(key)
     if found is None:
@@ -138,7 +136,7 @@ class LoopContext:
     """
 
     binding: RecurrentBinding
-    options: PlanOptions
+    options: Options
     analysis: Analysis
     sharing: Sharing
     arena: Arena
@@ -174,7 +172,7 @@ class LoopContext:
         return frame.calls
 
 
-def loop_context(binding: RecurrentBinding, options: PlanOptions) -> LoopContext:
+def loop_context(binding: RecurrentBinding, options: Options) -> LoopContext:
     """The context of a recurrent operator that has a step to run."""
     saved = binding.saved
     forward = saved if isinstance(saved, SavedSteps) else SavedSteps()
@@ -186,21 +184,25 @@ def loop_context(binding: RecurrentBinding, options: PlanOptions) -> LoopContext
 
 
 def _find_arena(
-    binding: RecurrentBinding, options: PlanOptions, analysis: Analysis, forward: SavedSteps
+    binding: RecurrentBinding, options: Options, analysis: Analysis, forward: SavedSteps
 ) -> Arena:
     """The memory that this operator used before in this scope; new memory where it does not fit."""
     frame = binding.frame
-    room, steps = int(binding.schedule.sizes[0]), binding.schedule.steps
+    room = int(binding.schedule.sizes[0])
+    steps = binding.schedule.steps
     if forward.arena is not None:  # slots of the forward run are read here
         room, steps = forward.arena.room, forward.arena.steps
     statics = zip(binding.statics, binding.static_tracks, strict=True)
     fixed = [*(array for array, track in statics if track is None), forward.arena]
+    # An analysis for this one batch: nothing that is bound serves another.
     if analysis.key is None:
         return Arena(frame.place, room, steps, fixed)
     key = ("recurrent", binding.owner, analysis.key, options, frame.train, frame.place)
     arena: Arena | None = frame.scope.bound.get(key)
     if arena is None or not arena.serves(room, steps, fixed):
         if arena is not None and forward.arena is None:
+            # Never smaller than before: batches that go up and down would make a new arena each
+            # time.
             room = max(room, arena.room)
             if steps > arena.steps:  # with some more, so that batches which grow need few arenas
                 steps = max(steps, 2 * arena.steps)

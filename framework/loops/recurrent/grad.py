@@ -87,6 +87,8 @@ class _Maker:
         net.ops = [op.changed(role=FORWARD) for op in net.ops]
         inputs = self._linked("x", self.step.inputs) + self._linked("static", self.step.statics)
         carried = list(self.step.memories)
+        # A memory through which nothing flows back is left out; that may stop the flow through
+        # others.
         while True:
             targets: dict[str, list[str]] = {}
             for arriving in (*self.outs, *self.sums):
@@ -111,6 +113,8 @@ class _Maker:
         own = f"{grad_name(name)}@LINK"
         if rows_name(found) in written:
             result.ops.append(dense_gradient(name, found, own))
+        # The gradient is an arriving one as it is: a link needs a variable that the net itself
+        # writes.
         elif found not in written:
             result.ops.append(make_op(COPY_OP, {"x": found}, {"out": own}, role=BACKWARD))
         else:
@@ -177,6 +181,8 @@ class _Maker:
                 entry.boot = self._final_grad(memory)
             wanted = self.wanted["boot"][memory.boot] if memory.boot >= 0 else EMPTY
             if wanted != EMPTY:
+                # A boot variable of a delayed memory starts several states: its gradient is the sum
+                # over them.
                 part = delayed_name(wanted, len(parts.setdefault(memory.boot, [])))
                 parts[memory.boot].append(part)
                 boots.append(names[memory.boot])
@@ -207,6 +213,7 @@ class _Maker:
             step.static_links.append(Link(arriving.outer, arriving.inner))
             given.append(arriving.inner)
         (steps,) = self.g.outputs("steps")
+        # What is neither given nor written is a value of the forward step.
         free = free_names(step.net, given)
         for name in free:
             step.in_links.append(Link(steps, name))

@@ -12,7 +12,7 @@ from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope, Variable
 from ...base.sequence import Schedule, make_schedule, offsets_of
 from ...base.shape import ArraySpec, Levels
-from ...runtime.executor import Frame
+from ...runtime.binding import BoundSteps
 from .description import StepNet
 
 
@@ -105,7 +105,7 @@ class RecurrentBinding:
 
     step: StepNet
     owner: Any
-    frame: Frame
+    frame: BoundSteps
     offsets: np.ndarray
     schedule: Schedule
     tracks: Sequence[Track]

@@ -70,6 +70,8 @@ def bind_loop(
     scopes = _step_scopes(context, nested)
     binder = _StepBinder(context, found, live_out, scopes)
     by_step: list[list[Call]] = []
+    # In ascending order, also where a reverse net runs the other way: `PerStepArrays` grow step by
+    # step.
     for step in range(binding.schedule.steps):
         operators = binder.reused(step) if reusable else binder.bind(step)
         by_step.append(
@@ -142,6 +144,8 @@ class _StepBinder:
     def reused(self, step: int) -> list[Call]:
         """The step's operators as they were bound for an earlier batch, or bound now."""
         context, frames = self._context, self._context.arena.frames
+        # Without gaps both forms of a value are one memory, so a step is bound to other arrays
+        # then.
         key = (context.slots.gapless, step, context.slots.sizes[step])
         return frames.get_or_make(key, lambda: self.bind(step))
 
@@ -177,7 +181,8 @@ class _StepBinder:
 
     def _make_room(self, name: str, spec: ArraySpec) -> None:
         """Memory for a variable that outlives this step and has none yet."""
-        value, binding = self.values.get(name), self._context.binding
+        value = self.values.get(name)
+        binding = self._context.binding
         if value is None and name in binding.step.outputs:
             track = binding.out_tracks[binding.step.outputs.index(name)]
             array = self._context.xp.empty((len(track.rows), *spec[0][1:]), spec[1])
@@ -248,6 +253,8 @@ class StepSums:
                 continue
             gathered = total
             if track is not None and not track.in_order:
+                # In the schedule's order the sequences of a step are the first rows: a slice and no
+                # index for each step.
                 gathered = self._xp.empty(total.shape, total.dtype)
             self._sums.append(_StepSum(name, gathered, total, track))
 

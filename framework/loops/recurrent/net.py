@@ -6,7 +6,7 @@ always the first ones. A memory's `previous` is the `state` of `delay` steps bef
 value where the sequence has no such step. Reversed nets begin with the last step of each sequence.
 Where in-links hold sequences of sequences, steps run along the outer level and see inner sequences.
 
-A net runs in one of two ways, by the switch OPSCOPE_RECURRENT, with the same results:
+A net runs in one of two ways, by the option `recurrent`, with the same results:
 `steps`: a scope for each step (scopes.py), the reference; `fast`: over whole sequences
 wherever the step net allows it (stages.py).
 
@@ -21,7 +21,6 @@ from dataclasses import replace
 from functools import partial
 
 from ....proto import net_pb2 as pb
-from ...base import settings
 from ...base.errors import VariableError
 from ...base.scope import Scope, Variable
 from ...base.shape import ArraySpec
@@ -30,7 +29,7 @@ from ...ir.kernel_args import KernelArgs
 from ...ir.messages import as_op_list
 from ...ir.names import EMPTY, steps_name
 from ...ir.op_list import Link, OpList, OpNode
-from ...runtime.executor import CannotFuseError, frame_of
+from ...runtime.binding import CannotFuseError, frame_of
 from ...runtime.net import register_net
 from ..inner_net import InnerNet
 from .chunks import ChunkedProgram, chunk_steps
@@ -46,13 +45,15 @@ def make_program(binding: RecurrentBinding) -> Callable[[], None]:
 
     A gradient runs as its forward run did.
     """
+    options = binding.frame.plan.options
     if binding.saved is None:
-        fast = settings.switch("OPSCOPE_RECURRENT") == "fast" and binding.step.regular
+        fast = options.recurrent == "fast" and binding.step.regular
     else:
+        # The options may have changed since: what was saved decides.
         fast = isinstance(binding.saved, SavedSteps)
     if not fast:
         return StepScopeProgram(binding)
-    options, length = binding.frame.plan.options, chunk_steps(binding)
+    length = chunk_steps(binding)
     make = partial(ChunkedProgram, length=length) if length else RecurrentProgram
     try:
         return make(binding, options)
@@ -80,6 +81,7 @@ class RecurrentGradientProgram:
             raise VariableError(
                 self._k.describe("the forward operator has not run, or was not told to keep steps")
             )
+        # A run of the forward operator leaves a new list only where it was bound anew.
         if self._program is None or saved is not self._saved:
             self._program = make_program(self._bind(saved))
             self._saved = saved
@@ -87,7 +89,8 @@ class RecurrentGradientProgram:
 
     def _bind(self, saved: list[Scope]) -> RecurrentBinding:
         k = self._k
-        step, frame = step_net(k.attrs["net"]), frame_of(k)
+        step = step_net(k.attrs["net"])
+        frame = frame_of(k)
         x_names = k.op.inputs["x"]
         outer = frame.offsets(x_names[0])[0]
         schedule = plain_schedule(outer)

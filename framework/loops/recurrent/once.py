@@ -47,7 +47,8 @@ def bind_once(context: LoopContext, operators: Sequence[Operator], values: Value
 
 def bring_into_slots(context: LoopContext, values: Values) -> Stage:
     """Stage before the loop: what it reads and does not write itself is brought into slots."""
-    slots, found = context.slots, dict(values)
+    slots = context.slots
+    found = dict(values)
     calls: list[Call] = []
     for name in sorted(context.analysis.step_reads - context.sharing.written):
         value = found.get(name)
@@ -94,6 +95,7 @@ def _result(context: LoopContext, name: str, spec: ArraySpec) -> tuple[Any, Stor
     """The array that an operator writes its result to, and the variable's values."""
     about, binding, arena = context.analysis, context.binding, context.arena
     if name in about.phases.sums:
+        # Written where it is wanted: no copy of a gradient of weights.
         for inner, total in zip(binding.step.sums, binding.sums, strict=True):
             if inner == name and total is not None:
                 return total, WholeArray(total)

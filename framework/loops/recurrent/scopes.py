@@ -61,6 +61,7 @@ class StepScopeProgram:
     def _fill(self, scope: Scope, step: int, before: Scope | None) -> None:
         """Bring links, and states of the step that ran before, into a step's scope."""
         b = self._binding
+        # Local, or a state would be found, and overwritten, in the scope outside.
         scope.declare(self._names)
         for name, array, track in zip(b.step.inputs, b.arrays, b.tracks, strict=False):
             rows = self._index(track.rows[track.span(step)])

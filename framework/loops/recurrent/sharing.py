@@ -110,6 +110,7 @@ def shared_values(
                 found[base] = StepValues(slots.slices(array))
             else:
                 array = arena.array(("step", base), ((arena.room, *row), dtype))
+                # Nobody reads it after its step, so all steps have the same memory.
                 found[base] = StepValues(DoubleBuffer((array, array), slots.sizes, 0))
         found[view] = StepValues(slots_of(base).columns(begin, end))
     return found
@@ -124,8 +125,11 @@ class _Sharer:
         rows: Collection[str],
         saved: Collection[str],
     ) -> None:
-        self.specs, self.rows, self.loop = specs, rows, phases.loop
+        self.specs = specs
+        self.rows = rows
+        self.loop = phases.loop
         everything = (*phases.static, *phases.pre, *phases.loop, *phases.post)
+        # Of all phases: an operator after the loop may read what a sum would write over.
         self.readers = Counter(name for op in everything for name in op.input_vars())
         self.early = {name for op in phases.pre for name in op.output_vars()}
         self.writer = {name: op for op in phases.loop for name in op.output_vars()}
@@ -145,11 +149,17 @@ class _Sharer:
     def _as_sum(self, op: Operator) -> dict[int, Operator | None]:
         """The product that takes the place of a sum; empty where there is none."""
         inputs, outputs = op.input_vars(), op.output_vars()
-        if op.entry.scalar != _SUM or len(inputs) != 2 or not outputs or outputs[0] in self.linked:
+        if (
+            op.entry.expressions != _SUM
+            or len(inputs) != 2
+            or not outputs
+            or outputs[0] in self.linked
+        ):
             return {}
         out = outputs[0]
         for base, term in (inputs, inputs[::-1]):
             product = self.writer.get(term)
+            # The product overwrites `base` and is never there by itself: nobody else may read them.
             if (
                 base in self.early
                 and product is not None
@@ -160,6 +170,7 @@ class _Sharer:
                 )
                 and self._alike(base, term, out)
             ):
+                # A copy: the step net's own operator serves other analyses as well.
                 adding = copy.copy(product)
                 adding.outputs = {slot: (out,) for slot in product.outputs}
                 adding.accumulate = True
@@ -190,7 +201,8 @@ class _Sharer:
             or any(name in shared for name in views)
         ):
             return {}
-        if joins and not all(self.writer[name].entry.scalar for name in views):
+        # All kernels read columns of a wider matrix, only elementwise ones write them.
+        if joins and not all(self.writer[name].entry.expressions for name in views):
             return {}
         widths = [self.specs[name][0][1] for name in views]
         spans = pairwise(accumulate(widths, initial=0))

@@ -72,7 +72,7 @@ def without_copies(
     left = []
     for op in operators:
         made = op.output_vars()
-        for slot, expression in op.entry.scalar.items():
+        for slot, expression in op.entry.expressions.items():
             for name in op.outputs.get(slot, ()):
                 (source, *_) = op.inputs.get(expression, (EMPTY,))
                 if name not in live_out and source in specs and specs[source] == specs[name]:
@@ -110,7 +110,9 @@ class _Splitter:
         rows: Collection[str],
         fixed: Collection[str],
     ) -> None:
-        self.step, self.specs, self.rows = step, specs, rows
+        self.step = step
+        self.specs = specs
+        self.rows = rows
         self.fixed = set(fixed)
         self.states = {memory.state for memory in step.memories}
         self.linked = self.states | set(step.outputs) | set(step.sums)
@@ -125,6 +127,7 @@ class _Splitter:
         for op in operators:
             if self._is_static(op):
                 static.append(op)
+                # What follows from fixed values is fixed in turn.
                 self.fixed.update(op.output_vars())
                 continue
             kinds = row_kinds(op, self.specs, self.rows, self.fixed) or self._sum_kinds(op)
@@ -135,6 +138,8 @@ class _Splitter:
             else:
                 rest.append((op, kinds is not None))
         wanted = self._wanted([op for op, _ in rest])
+        # Cut before the late ones are looked for: a gradient of weights can wait, the one of a
+        # state, from the same operator, cannot.
         rest = [(part, able) for op, able in rest for part in self._cut(op, wanted, able)]
         late = self._late(rest, wanted)
         loop = [op for op, _ in rest if id(op) not in late]
@@ -218,6 +223,7 @@ class _Splitter:
             }
             if not wrong:
                 return late
+            # Taking one away may make those wrong that it reads: until nothing changes.
             late -= wrong
 
     def _may_wait(self, name: str, readers: Mapping[str, list[Operator]], late: set[int]) -> bool:
@@ -226,6 +232,8 @@ class _Splitter:
             return False
         if self.kinds[name] == EACH:
             return name not in self.step.sums
+        # A sum over the rows of one step is another value than that over all: only sums of sums may
+        # see it.
         return name not in self.step.outputs and all(op.type in _LINEAR for op in using)
 
 

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...base.python.cached import cached_property
+from ...base.settings import Options
 from ...fusion.row_copies import fill_call
 from ...fusion.team import merge
 from ...ir.kernel_args import Call
-from ...runtime.plans.plan import PlanOptions
 from .boundary import (
     bind_links,
     bind_memories,
@@ -57,7 +57,7 @@ class LoopCalls:
     frames: Sequence[StepFrame] = ()
 
 
-def bind_recurrent(binding: RecurrentBinding, options: PlanOptions) -> LoopCalls:
+def bind_recurrent(binding: RecurrentBinding, options: Options) -> LoopCalls:
     """Bind a recurrent operator over whole sequences: all stages, in their order.
 
     Raises:
@@ -72,6 +72,8 @@ def bind_recurrent(binding: RecurrentBinding, options: PlanOptions) -> LoopCalls
     links = bind_links(context)
     memories = bind_memories(context, links.values)
     static = bind_once(context, phases.static, memories.values)
+    # After the static operators, before all others: what they write does not change in the loop
+    # either, and may be packed.
     constant = (value.array for value in static.values.values() if isinstance(value, WholeArray))
     context.arena.prepared.declare(constant)
     before = bind_once(context, phases.pre, static.values)
@@ -93,7 +95,7 @@ class RecurrentProgram:
         CannotFuseError: as `bind_recurrent`.
     """
 
-    def __init__(self, binding: RecurrentBinding, options: PlanOptions) -> None:
+    def __init__(self, binding: RecurrentBinding, options: Options) -> None:
         self._binding = binding
         self._calls = bind_recurrent(binding, options)
 

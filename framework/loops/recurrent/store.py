@@ -3,7 +3,7 @@
 Each variable of the loop has an array with a slot for every step, of as many rows as the largest
 step has. So the arrays that step t with n rows works on are the same in every batch, and what is
 bound to them can be used again. A memory is one array for both its sides: `previous` of a step is
-the slot where the neighbouring step has put its `state`, and nothing is copied between steps.
+the slot where the neighboring step has put its `state`, and nothing is copied between steps.
 """
 
 from __future__ import annotations
@@ -173,12 +173,15 @@ class SlotRanges:
         self.begins = [room * step for step in range(schedule.steps)]
         self.ends = [begin + size for begin, size in zip(self.begins, self.sizes, strict=True)]
         self.total = int(schedule.starts[-1])
+        # Sizes never grow from step to step: if the last slot is full, all are.
         self.gapless = self.sizes[-1] == room
 
     @property
     def filling(self) -> np.ndarray:
         """Time-major row for each row in slots; where no sequence is, the last row of the step."""
-        starts, last = self._schedule.starts[:-1, None], self._schedule.sizes[:, None] - 1
+        # A gap needs an index in range, too; what it holds is never read.
+        starts = self._schedule.starts[:-1, None]
+        last = self._schedule.sizes[:, None] - 1
         return (starts + np.minimum(np.arange(self.room), last)).reshape(-1)
 
     def slices(self, array: Any) -> StepSlices:
@@ -195,7 +198,9 @@ class Arena:
     """
 
     def __init__(self, place: Place, room: int, steps: int, fixed: Iterable[Any]) -> None:
-        self.room, self.steps, self.fixed = room, steps, list(fixed)
+        self.room = room
+        self.steps = steps
+        self.fixed = list(fixed)
         self.scratch = ScratchPool(place.xp)
         self.state = RunState(place)
         self.frames: BoundedCache[Any, list[Callable[[], Any]]] = BoundedCache(
@@ -211,6 +216,7 @@ class Arena:
             room <= self.room
             and steps <= self.steps
             and len(fixed) == len(self.fixed)
+            # By identity: frames are bound to these very arrays.
             and all(new is old for new, old in zip(fixed, self.fixed, strict=True))
         )
 

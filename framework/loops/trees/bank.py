@@ -20,7 +20,7 @@ from ...ir.desc import BACKWARD
 from ...ir.names import carry_name
 from ...runtime.executor import Frame
 from ...runtime.plain_net import PlainNet
-from ...runtime.plans.plan import analyse
+from ...runtime.plans.plan import analyze
 from .forest import ForestSchedule
 
 
@@ -153,4 +153,4 @@ def gradient_begin(net: PlainNet) -> int:
 def gradient_reads(net: PlainNet) -> list[str]:
     """Variables of a step scope that the gradient operators of a net read."""
     begin = gradient_begin(net)
-    return analyse(net.operators[begin:], (), net.vars, frozenset()).externals
+    return analyze(net.operators[begin:], (), net.vars, frozenset()).externals

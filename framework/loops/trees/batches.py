@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...base.settings import current
 from ...base.shape import ArraySpec, Levels
 from ...runtime.plain_net import PlainNet
-from ...runtime.plans.options import current_options
 from ..inner_gradient import saving_of
 from .bank import Bank, BatchRange, BoundBatch, ForwardRun, StaticInput, gradient_reads
 from .binding import TreeBinding
@@ -35,13 +35,15 @@ class ForwardBatches:
         statics: list[StaticInput] = []
         for inner, outer, array in zip(b.tree.statics, names, b.k.list("static"), strict=True):
             offsets = frame.offsets(outer)
+            # A temporary of the net around may lie elsewhere in another plan; batches are bound to
+            # a copy then.
             is_fixed = outer in frame.plan.externals
             fixed = array if is_fixed else None
             statics.append(StaticInput(fixed, array.shape, array.dtype, offsets))
             self._statics[inner] = (array, offsets)
             if not is_fixed:
                 self._copied.append((inner, array))
-        own = (b.tree, self.saved, b.k.train, frame.place, current_options())
+        own = (b.tree, self.saved, b.k.train, frame.place, current())
         signature = (*own, tuple(b.links.items()), tuple(b.specs.rows))
         bank: Bank | None = frame.scope.bound.get(self._key)
         if bank is None or not bank.serves(signature, statics):
@@ -58,6 +60,8 @@ class ForwardBatches:
         if self._b.frame.scope.bound.get(self._key) is not self._bank:
             self._bank = self._find_bank()  # another frame made a new one
         self._bank.taken.clear()
+        # Batches are about to be written over: a gradient of the former run would read this one's
+        # values.
         self._bank.last = None
 
     def copy_statics(self) -> None:

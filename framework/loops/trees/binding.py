@@ -13,7 +13,7 @@ from ...base.errors import OpscopeError, TreeError
 from ...base.python.bounded_cache import BoundedCache
 from ...base.shape import ArraySpec, Levels
 from ...ir.kernel_args import KernelArgs
-from ...runtime.executor import Frame, frame_of
+from ...runtime.binding import BoundSteps, frame_of
 from ...runtime.plans.memory import as_view
 from .bank import BoundBatch
 from .description import TreeMemory, TreeNet, TreeSpecs, tree_net
@@ -36,7 +36,7 @@ class TreeBinding:
         self.k = k
         self.tree: TreeNet = tree_net(k.attrs["net"])
         self.memories: list[TreeMemory] = self.tree.memories
-        self.frame: Frame = frame_of(k)
+        self.frame: BoundSteps = frame_of(k)
         self.xp: Any = k.xp
         shared = (k.op.type, "scratch", str(self.frame.place))
         self._blocks: list[Any] = self.frame.scope.bound.setdefault(shared, [])
@@ -61,11 +61,13 @@ class TreeBinding:
         Its contents last for one call. All operators of this type in the scope share it, from frame
         to frame: trees are new in every minibatch, and fresh memory costs more than filling it.
         """
-        shape, dtype = (rows, *spec[0][1:]), spec[1]
+        shape = (rows, *spec[0][1:])
+        dtype = spec[1]
         size = math.prod(shape) * dtype.itemsize
         if self._used == len(self._blocks):
             self._blocks.append(self.xp.empty(0, np.uint8))
         if self._blocks[self._used].nbytes < size:
+            # A quarter more: the next minibatch of trees is rarely smaller in everything.
             self._blocks[self._used] = self.xp.empty(size + size // 4, np.uint8)
         block = self._blocks[self._used]
         self._used += 1
@@ -93,11 +95,13 @@ def schedule_of(b: TreeBinding) -> ForestSchedule:
     Raises:
         TreeError: the inputs describe no trees.
     """
-    parents, position = to_host(b.k["parent"]), b.k.get("position")
+    parents = to_host(b.k["parent"])
+    position = b.k.get("position")
     position = None if position is None else to_host(position)
     offsets = b.offsets[0] if b.offsets else None
     key = (
         b.tree.arity,
+        # By contents: equal trees share one schedule, wherever their arrays are.
         parents.astype(np.int64).tobytes(),
         None if offsets is None else offsets.tobytes(),
         None if position is None else position.astype(np.int64).tobytes(),

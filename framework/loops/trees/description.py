@@ -218,6 +218,7 @@ class TreeNet:
                 )
         for name in self.states:
             shape = node[name][0]
+            # How many nodes there are is not known here, so a row for each node shows as -1.
             if not shape or shape[0] >= 0:
                 raise ShapeError(
                     f"{self.title}: {name!r} {format_shape(shape)} has no row for each node"
@@ -245,6 +246,7 @@ class TreeNet:
         if declared is None:
             return boot, True
         shape, dtype = declared
+        # The rank tells: a boot value with a row for each tree has one axis more than the state.
         shared = len(boot[0]) == len(shape)
         if boot[1] != dtype or not fits(boot[0], shape if shared else (-1, *shape)):
             raise ShapeError(

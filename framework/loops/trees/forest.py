@@ -52,6 +52,7 @@ class Trees:
             first = len(labels)
             if tree is None:
                 raise TreeError(f"tree {number} is None")
+            # Without recursion: a list that is written as a tree is as deep as it is long.
             waiting = [(tree, -1, 0)]
             while waiting:
                 node, parent, position = waiting.pop()
@@ -67,6 +68,8 @@ class Trees:
                 children = node[1:] if is_inner else ()
                 waiting += [
                     (child, row, place)
+                    # Reversed on a stack: the first child comes off first, and rows have the order
+                    # of the text.
                     for place, child in reversed(list(enumerate(children)))
                     if child is not None
                 ]
@@ -172,6 +175,8 @@ def make_forest_schedule(
         position = np.where(parents >= 0, np.asarray(positions, np.int64), 0)
         check.positions_of(position, below)
     height = _heights(parents, depth)
+    # Nodes with more children first: the k-th children then belong to the first of the parents, and
+    # adding them is a slice.
     rows = np.lexsort((-counts, height))
     places = np.empty(nodes, np.int64)
     places[rows] = np.arange(nodes)
@@ -213,6 +218,7 @@ def _heights(parents: np.ndarray, depth: np.ndarray) -> np.ndarray:
     begin = 0
     for end in ends[:-1]:  # the last ones are the roots
         rows = ordered[begin:end]
+        # Deepest first, so that a node's own height is final before it counts for its parent.
         np.maximum.at(height, parents[rows], height[rows] + 1)
         begin = end
     return height
@@ -266,9 +272,11 @@ class _Checks:
 
     def depths(self) -> np.ndarray:
         """Distance of each node from its root, by pointer jumping; roots are checked first."""
-        parents, nodes = self.absolute, len(self.absolute)
+        parents = self.absolute
+        nodes = len(self.absolute)
         up = np.append(np.where(parents < 0, nodes, parents), nodes)
         depth = (up != nodes).astype(np.int64)
+        # Each jump doubles the distance: a chain of a million nodes takes twenty rounds.
         for _ in range(nodes.bit_length()):
             depth += depth[up]
             up = up[up]
@@ -286,7 +294,8 @@ class _Checks:
         return depth[:nodes]
 
     def _describe_cycle(self, row: int) -> str:
-        path, at = [self.local(row)], int(self.absolute[row])
+        path = [self.local(row)]
+        at = int(self.absolute[row])
         while at != row and len(path) < _SHOWN:
             path.append(self.local(at))
             at = int(self.absolute[at])
@@ -307,6 +316,7 @@ class _Checks:
                 f"{self.name(row)} is child {position[row]} of its parent,"
                 f" want 0 <= position < {self.arity}"
             )
+        # Parent and position as one number: a pair that comes twice stands together once sorted.
         keys = self.absolute[below] * self.arity + position[below]
         order = np.argsort(keys, kind="stable")
         double = np.flatnonzero(np.diff(keys[order]) == 0)

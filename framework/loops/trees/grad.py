@@ -53,6 +53,7 @@ def make_gradient(g: GradientArgs) -> list[OpNode]:
     reads["steps"] = g.outputs("steps")
     reads |= {f"{slot}_grad": g.arriving_grads(slot) for slot in ("out", "final")}
     writes = {f"{slot}_grad": names for slot, names in wanted.items()}
+    # Slots hold no gaps, so attributes say which out-links and roots have a gradient.
     attrs = {
         "net": net,
         "outs": [name != EMPTY for name in reads["out_grad"]],
@@ -101,6 +102,8 @@ class _Flow:
         written = {name for op in ops for name in op.output_vars()}
         self.seeds = {name: carry_name(name) for name in targets if carry_name(name) in read}
         for name in wrt:
+            # The dense form that `_with_gradient` adds to sparse rows comes first: rows of several
+            # batches could not be added place by place.
             for made in (linked_grad_name(name, 0), grad_name(name)):
                 if made in written:
                     self.gradients[name] = made
@@ -145,6 +148,7 @@ class TreeGradientProgram:
             if name in self.pair.gradients
         }
         largest = [*self.down.values(), *self.across.values()]
+        # `target += source[index]` would allocate for each height.
         self.spare = {
             (array.shape[1:], array.dtype): b.scratch(len(array), (array.shape, array.dtype))
             for array in largest
@@ -166,6 +170,7 @@ class TreeGradientProgram:
         for array in (*self.down.values(), *self.across.values()):
             array[-1] = 0
         self._arrive(schedule)
+        # From the roots down: what a parent hands to its children is there when these run.
         for height in reversed(range(schedule.heights)):
             for piece in run.nodes[height]:
                 self._run_nodes(piece)
@@ -176,6 +181,7 @@ class TreeGradientProgram:
                 for name, part in self.edge_links.items():
                     bundles = schedule.bundles[height]
                     add_bundles(self.totals[name], part, first, bundles, fresh=False)
+        # Nodes run in the order of heights; their gradients go back to the order of the rows.
         places = self._b.xp.asarray(schedule.places)
         for name, out in self.x_grads.items():
             take_rows(self._b.xp, self.totals[name], places, out)
@@ -190,6 +196,8 @@ class TreeGradientProgram:
         (steps,) = self._b.k.op.inputs["steps"]
         bank: Bank | None = self._b.frame.scope.bound.get(("recursive", steps))
         serial = int(self._b.k["steps"][0])
+        # The batches hold the values of their last run: of an earlier one the gradient would be
+        # silently wrong.
         if bank is None or bank.last is None or bank.serial != serial:
             why = f"{steps!r} is not what the last forward run left in this scope"
             raise RunError(self._b.k.describe(f"{self._b.tree.title}: {why}"))
@@ -203,6 +211,7 @@ class TreeGradientProgram:
         for number in self.down:
             memory = self._b.memories[number]
             if self._b.tree.arity:
+                # A node takes only what its parent hands down to this place among its children.
                 mine = schedule.position == memory.child
                 self.above[number] = xp.asarray(np.where(mine, parent, nodes))
             else:
@@ -306,4 +315,6 @@ class TreeGradientProgram:
             if self._b.specs.shared_boot[number]:
                 out += rows.sum(axis=0)
             else:
+                # Not out[...] += rows: several nodes of a tree took the same boot value, and only
+                # `add.at` adds up what meets at one row.
                 self._b.xp.add.at(out, self._b.xp.asarray(schedule.tree[places]), rows)

@@ -11,7 +11,7 @@ its children, the `previous` of a memory, is
   values (child links) beside the in-links of the parent, so that each child may be weighed, as by
   the forget gates of a child-sum tree-LSTM.
 
-Nets must treat rows by themselves (no batch normalisation, say): nodes of one height run as a few
+Nets must treat rows by themselves (no batch normalization, say): nodes of one height run as a few
 batches of rows. The gradient is the same nets with gradient operators behind, run from the roots
 down (grad.py). A forward run saves the variables that its gradient reads, and nothing where there
 is none. Step scopes are bound once for a number of rows and used again by the trees that follow.

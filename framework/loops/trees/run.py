@@ -47,6 +47,7 @@ class TreeForwardProgram:
         fill_initial_states(b, self._buffers, schedule)
         run = ForwardRun(schedule, [], [])
         for height in range(schedule.heights):
+            # Leaves have no children: their sums are the initial states.
             summing = height and not b.tree.arity
             run.pairs.append(self._run_pairs(index, height) if summing else [])
             run.nodes.append(self._run_nodes(index, height))
@@ -56,6 +57,7 @@ class TreeForwardProgram:
 
     def _index_of(self, schedule: ForestSchedule) -> ForwardIndex:
         """The index arrays of a schedule; those of the last run where it is the same."""
+        # By identity: `schedule_of` gives one object for equal trees.
         if self._last_index is None or self._last_index.schedule is not schedule:
             self._last_index = forward_index(self._binding, self._buffers, schedule)
         return self._last_index

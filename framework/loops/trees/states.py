@@ -38,6 +38,7 @@ def bind_states(b: TreeBinding) -> StateBuffers:
         if tree.arity:
             initial_at.append(nodes + extra[memory.state])
             extra[memory.state] += b.initial_rows(number)
+    # Initial states lie after those of the nodes, so that a missing child is a row like any other.
     states = {name: b.scratch(nodes + rows, b.specs.node[name]) for name, rows in extra.items()}
     sums: list[Any] = []
     summands: list[Any] = []
@@ -107,6 +108,8 @@ def add_bundles(
     """Adds rows of edges to rows of their parents, which begin at `first`; `fresh` ones are set."""
     for number, (begin, end) in enumerate(bundles):
         target = total[first : first + end - begin]
+        # The first children reach all parents with children at this height: setting spares a fill
+        # with zeros.
         if fresh and number == 0:
             target[...] = summands[begin:end]
         else:

@@ -157,4 +157,5 @@ class NetCheck:
         """Whether a variable holds something before the first operator."""
         if name in self.given or name in self._linked_out or self.kind_of(name) in _GIVEN:
             return True
+        # What the inner net writes itself hides the variable outside, before the write as well.
         return name in self.outer and name not in self.writers

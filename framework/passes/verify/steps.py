@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...base.errors import nearest
+from ...base.errors import doubled, nearest
 from ...ir.desc import PLAIN, TYPE_NAMES, enum_name
 from ...ir.op_list import StepDecl
 from .net_check import NetCheck
@@ -58,7 +58,7 @@ def _step(net: NetCheck, step: StepDecl, title: str) -> None:
             )
     inner = [link.inner for link in (*step.in_links, *step.static_links)]
     inner += [memory.previous for memory in step.memories]
-    for name in {name for name in inner if inner.count(name) > 1}:
+    for name in doubled(inner):
         net.add("doubly-defined", f"{title}: {name!r} is linked twice")
     taken = {link.inner for link in step.out_links} | {m.state for m in step.memories}
     taken |= {link.outer for link in step.child_links}

@@ -6,7 +6,8 @@ import itertools
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from ...base.errors import nearest
+from ...base.errors import doubled, nearest
+from ...base.strongly_connected import strongly_connected
 from ...ir.desc import (
     FORWARD,
     INPUT,
@@ -47,6 +48,7 @@ def definitions(net: NetCheck) -> None:
                     f"{net.title(index)} reads {name!r} before {net.title(later[0])} writes it",
                     index,
                 )
+            # One message for a circle: each of its operators waits for all of the others.
             elif circles[index] not in told or searches < _SEARCHED:
                 searches += 1
                 told.add(circles[index])
@@ -83,38 +85,12 @@ def _waits_for(net: NetCheck, index: int) -> Iterator[int]:
 
 
 def _circles(net: NetCheck) -> list[int]:
-    """For each operator a number; those that wait for each other have the same one.
-
-    Source: Tarjan's algorithm, without recursion.
-    """
-    count = len(net.ops)
-    number, low, circle = [0] * count, [0] * count, [-1] * count
-    open_ops: list[int] = []
-    counter = 0
-    for root in range(count):
-        if number[root]:
-            continue
-        waiting = [(root, iter(()), True)]
-        while waiting:
-            here, following, is_new = waiting.pop()
-            if is_new:
-                counter += 1
-                number[here] = low[here] = counter
-                open_ops.append(here)
-                following = _waits_for(net, here)
-            for there in following:
-                if not number[there]:
-                    waiting += [(here, following, False), (there, iter(()), True)]
-                    break
-                if circle[there] < 0:
-                    low[here] = min(low[here], number[there])
-            else:
-                if low[here] == number[here]:
-                    while circle[here] < 0:
-                        circle[open_ops.pop()] = here
-                if waiting:
-                    parent = waiting[-1][0]
-                    low[parent] = min(low[parent], low[here])
+    """For each operator a number; those that wait for each other have the same one."""
+    circle = [-1] * len(net.ops)
+    waits = [list(_waits_for(net, index)) for index in range(len(net.ops))]
+    for number, members in enumerate(strongly_connected(waits)):
+        for index in members:
+            circle[index] = number
     return circle
 
 
@@ -145,7 +121,7 @@ def double_writes(net: NetCheck) -> None:
     handed_back = _handed_back(net)
     for index, op in enumerate(net.ops):
         names = op.output_names()
-        for name in {name for name in names if names.count(name) > 1}:
+        for name in doubled(names):
             net.add("doubly-defined", f"{net.title(index)} writes {name!r} twice", index)
         reads = set(net.reads(index))
         for name in dict.fromkeys(names):
@@ -190,6 +166,7 @@ def _is_made_of(net: NetCheck, index: int, name: str) -> bool:
                 return True
             writers = net.writers.get(read, [])
             before = bisect_left(writers, here)
+            # What was written before the variable itself cannot be made of it.
             if before and writers[before - 1] >= net.writers[name][0]:
                 waiting.append(writers[before - 1])
     return False

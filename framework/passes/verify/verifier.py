@@ -19,6 +19,7 @@ from ...base.errors import (
     ShapeError,
     SlotError,
     UnknownOperatorError,
+    doubled,
     format_shape,
     nearest,
     one_list,
@@ -39,7 +40,7 @@ from ...ir.messages import as_op_list
 from ...ir.names import EMPTY
 from ...ir.nesting import check_inner_nets
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
-from ...ir.operation import Operator, expand_op
+from ...ir.operation import Operator
 from .net_check import ERROR, KINDS, NetCheck, Problem
 from .steps import nested, step_nets
 from .values import definitions, double_writes, unused
@@ -118,7 +119,7 @@ def _field_faults(var: VarDecl) -> Iterator[str]:
 
 
 def _initializer(net: NetCheck, name: str, fill: OpNode) -> None:
-    prefix = f"the initialiser of {name!r}"
+    prefix = f"the initializer of {name!r}"
     op = _decode(net, fill, -1, f"{prefix}: ")
     if op is not None and op.output_vars() != [name]:
         written = ", ".join(op.output_vars()) or "nothing"
@@ -176,8 +177,7 @@ def _decode(net: NetCheck, desc: OpNode, index: int, prefix: str = "") -> Operat
     for kind, slots in (("input", desc.inputs), ("output", desc.outputs)):
         if not isinstance(slots, RepeatedSlots):
             continue
-        names = [name for name, _ in slots.listed]
-        for name in {name for name in names if names.count(name) > 1}:
+        for name in doubled(name for name, _ in slots.listed):
             net.add("slot", f"{prefix}{op.title()}: {kind} slot {name!r} comes twice", index)
     return op
 
@@ -191,6 +191,8 @@ def _roles(net: NetCheck) -> None:
             roles = ", ".join(enum_name(ROLE_NAMES, role) for role in order)
             net.add("role", f"{net.title(index)} has the role {op.role}; there are {roles}", index)
             continue
+        # Compared with the furthest stage so far: what comes too late is blamed, and not the
+        # operators of later stages that follow it.
         rank = order.index(op.role)
         if latest is not None and rank < order.index(net.ops[latest].role):
             name = enum_name(ROLE_NAMES, op.role)
@@ -212,21 +214,20 @@ def _shapes(net: NetCheck) -> None:
         spec = declared_spec(var)
         if spec is not None and name not in net.root and net.has_value(name):
             known[name] = spec
-    at = -1
+    taken = [-1]  # the last one is at fault where the inference ends in an error
 
     def in_turn() -> Iterator[Operator]:
-        nonlocal at
-        for at, op in net.operators.items():
-            if op.entry.shape is not None:
+        for index, op in net.operators.items():
+            if op.entry.shape is not None or op.entry.expand is not None:
+                taken.append(index)
                 yield op
-            elif op.entry.expand is not None:
-                yield from (Operator(inner, at) for inner in expand_op(net.ops[at]))
 
+    # A view that is no rectangle of its base was told already; its shape would be a second message.
     sound = {name: var for name, var in net.vars.items() if name not in net.unsound}
     try:
         specs = infer_specs(in_turn(), known, sound, partial=True)
     except OpscopeError as error:
-        net.add(_KIND_OF.get(type(error), "shape"), str(error), at)
+        net.add(_KIND_OF.get(type(error), "shape"), str(error), taken[-1])
         return
     for name, var in net.vars.items():
         shape, dtype = specs.get(name, (None, None))

@@ -30,6 +30,7 @@ def constant_factors(plan: Plan, arrays: Mapping[str, Any]) -> Prepared | None:
         for op in step.operators:
             written.update(op.output_vars())
             if any(kernel.in_loops for kernel in op.entry.kernels):
+                # A set: a product that reads one factor twice packs it once.
                 uses.update(set(op.value_reads()))
     if not uses:
         return None

@@ -49,6 +49,7 @@ class Packs:
 
     def refresh(self) -> None:
         """Fill all memory again where the variable has changed."""
+        # Without the lock first: in nearly all runs nothing has changed.
         if self._stamp != self._variable.stamp:
             with self._lock:
                 stamp = self._variable.stamp
@@ -74,6 +75,7 @@ class Kept:
 
     def holds(self, array: Any) -> bool:
         """Whether an array is one of the weights, or a view that begins where they do."""
+        # By address, as a kernel may see a view (transposed, reshaped) of the weights.
         return type(array) is np.ndarray and array.ctypes.data in self._names
 
     def get(
@@ -114,6 +116,7 @@ class Kept:
             else:
                 packs.refresh()
         for name in exposed:
+            # For good: who holds the array may write at any time, and nothing tells.
             variable = self._variables.pop(name)
             variable.packs = None
             del self._used[name], self._names[variable.inner.ctypes.data]
@@ -138,7 +141,8 @@ def _suits(array: Any) -> bool:
 
 def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kept | None:
     """The weights of a plan that may be packed; None where there are none, or the plan trains."""
-    if not plan.options.keep or any(op.role != FORWARD for op in plan.operators):
+    # Where updates run the weights change with every run, and packing would never pay.
+    if not plan.options.keep_packed or any(op.role != FORWARD for op in plan.operators):
         return None
     viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
     found = {}
@@ -147,6 +151,7 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
         array = variable.inner
         if declared is None or declared.kind == INPUT or declared.view is not None:
             continue  # may be another array in the next run
+        # Writing through a view moves no stamp of the base.
         if name in viewed or variable in written or variable.exposed:
             continue
         if _suits(array):

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from ...base.shape import ArraySpec
-from ...fusion import compiler
+from ...fusion import native
 from ...fusion.codegen import FULL, ONE
 from ...ir.registry import REFERENCE
 from .steps import PlanStep
@@ -60,7 +60,7 @@ def channels_last(
         fixed: variables whose memory is given, or shared with others.
         libraries: of kernels.
     """
-    if not compiler.available():
+    if native.load("images", "float") is None:
         return set()
     classes = _Classes()
 
@@ -87,6 +87,7 @@ def _of_loops(step: PlanStep, names: list[str], classes: _Classes) -> None:
     )
     shapes = {member.shape for member in members}
     classes.tie(names)
+    # A broadcast operand follows the shape's order; refused for one name is refused for its class.
     if broadcast or len(shapes) > 1:
         classes.refused.add(names[0])
 
@@ -109,6 +110,7 @@ def _of_operator(
             alike = [name for name in names if slots[name] in group]
             taken.update(alike)
             classes.tie(alike)
+            # The reference takes such arrays, but gains nothing: it does not ask for them.
             if kernel.library != REFERENCE:
                 classes.wanted.update(alike)
     classes.refused.update(set(names) - taken)

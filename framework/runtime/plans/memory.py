@@ -19,10 +19,11 @@ import numpy as np
 from ...base.backend import Place
 from ...base.errors import RunError
 from ...base.scope import Scope
-from ...base.settings import is_on
+from ...base.settings import read_options
 from ...base.shape import ArraySpec
 from ...fusion import row_blocks, team
 
+# 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096
 _LARGE = 1 << 15
 """Bytes from which it is worth saying where an array begins."""
@@ -32,7 +33,7 @@ def fresh(xp: Any, size: int, number: int = 0) -> Any:
     """New memory of so many bytes.
 
     Args:
-        number: of the block among its neighbours, for its place within a page.
+        number: of the block among its neighbors, for its place within a page.
     """
     if xp is not np or size < _LARGE:
         return _empty(xp, size, size, np.uint8)
@@ -78,9 +79,12 @@ class ScratchPool:
             block = self._blocks[self._block]
             if self._used + size <= block.nbytes:
                 break
-            self._block, self._used = self._block + 1, 0
+            # Blocks that are in use already stay: kernels hold views of them.
+            self._block = self._block + 1
+            self._used = 0
         else:
             largest = max((block.nbytes for block in self._blocks), default=0)
+            # Twice the largest: the number of blocks stays small, whatever the kernels ask for.
             self._blocks.append(fresh(self._xp, max(size, 2 * largest, 4096), len(self._blocks)))
         start = self._used
         self._used += size
@@ -156,7 +160,7 @@ def shared_panels(panels: Panels | None = None) -> Iterator[None]:
     before = getattr(_bound, "panels", None)
     panels = panels or Panels()
     panels.restart()
-    _bound.panels = panels if is_on("OPSCOPE_REUSE") else None
+    _bound.panels = panels if read_options().reuse else None
     try:
         yield
     finally:
@@ -187,10 +191,12 @@ class Workspace:
     Attributes:
         blocks: of temporaries, by number. scratch, panels: see there.
         scopes: those that use it.
+        has_replaced: whether a block is another one since frames were last looked through.
     """
 
     def __init__(self, xp: Any) -> None:
         self._xp = xp
+        self.has_replaced = False
         self.blocks: dict[int, Any] = {}
         self.scratch = ScratchPool(xp)
         self.panels = Panels()
@@ -204,6 +210,7 @@ class Workspace:
                 self.blocks[number] = fresh(self._xp, padded(size), number)
             elif block.nbytes < size:  # with some room, so that a little more is no new one
                 self.blocks[number] = fresh(self._xp, padded(size + size // 8), number)
+                self.has_replaced = True
         return [self.blocks[number] for number in range(len(sizes))]
 
 

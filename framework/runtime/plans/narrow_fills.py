@@ -91,6 +91,8 @@ def _read_first(
         places[other] = tuple(
             slice(*one.indices(size)) for one, size in zip(slices, shape, strict=True)
         )
+    # The edges of all views cut the matrix into a few cells that are read or written whole: much
+    # fewer than its elements.
     edges = [
         sorted({edge for place in places.values() for edge in (place[i].start, place[i].stop)})
         for i in range(2)
@@ -104,6 +106,7 @@ def _read_first(
     needed = np.zeros_like(written)
     begin = accesses.ends[id(fill)]
     times = [(when, other) for other in places for when in accesses.times.get(other, ())]
+    # Reads sort before the writes of one operator: it reads what was there.
     for when, other in sorted(one for one in times if one[0] >= begin):
         if when % 2:
             written[cells[other]] = True

@@ -1,87 +1,37 @@
-"""The options of plans, as the environment sets them."""
+"""What of the options of a run its plan is made with."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
-from ...base import settings
 from ...base.backend import Place
 from ...base.errors import OpscopeError, nearest
+from ...base.settings import Options, option_text
 from ...ir.registry import REFERENCE, kernel_libraries
 
-_FLAGS = {
-    "fuse": "OPSCOPE_FUSE",
-    "reuse": "OPSCOPE_REUSE",
-    "inplace": "OPSCOPE_INPLACE",
-    "rows": "OPSCOPE_ROWS",
-    "pieces": "OPSCOPE_PIECES",
-    "vectors": "OPSCOPE_VECTORS",
-    "amx": "OPSCOPE_AMX",
-    "keep": "OPSCOPE_KEEP_PACKED",
-    "tails": "OPSCOPE_TAILS",
-    "channels_last": "OPSCOPE_CHANNELS_LAST",
-}
-_LIBRARIES = "OPSCOPE_LIBRARIES"
-_NAMES = (*_FLAGS.values(), _LIBRARIES)
-# What the environment is made of, where it shows that: a look there takes a tenth of the time, and
-# every run looks.
-_DATA: Any = getattr(os.environ, "_data", None)
-_KEY: Any = getattr(os.environ, "encodekey", None)
-_KEYS = tuple(_KEY(name) for name in _NAMES) if _DATA is not None and _KEY is not None else ()
 
-
-@dataclass(frozen=True)
-class PlanOptions:
-    """Switches that change how a plan runs, never what it computes."""
-
-    fuse: bool = True
-    reuse: bool = True
-    inplace: bool = True
-    rows: bool = True
-    pieces: bool = True
-    vectors: bool = True
-    amx: bool = True
-    keep: bool = True
-    channels_last: bool = False
-    tails: bool = False
-    libraries: tuple[str, ...] = (REFERENCE,)
-
-
-def current_options(place: Place | None = None) -> PlanOptions:
-    """Plan switches as the environment sets them now, for plans on a place.
+def plan_options(options: Options, place: Place) -> Options:
+    """Options as plans on a place have them: the reference is always one of the libraries.
 
     Raises:
-        OpscopeError: a switch has a value that it cannot have.
+        OpscopeError: no operator has a kernel of one of the libraries.
     """
-    on_cpu = place is not None and place.kind == "cpu"
-    if _KEYS:
-        return _options(tuple([_DATA.get(key) for key in _KEYS]), on_cpu)
-    return _options(tuple([os.environ.get(name) for name in _NAMES]), on_cpu)
+    return replace(
+        options,
+        # What gains by such arrays are kernels compiled for the CPU.
+        channels_last=options.channels_last and place.kind == "cpu",
+        libraries=_with_reference(options.libraries),
+    )
 
 
 @lru_cache(maxsize=64)
-def _options(_state: tuple[Any, ...], on_cpu: bool) -> PlanOptions:
-    """The options of a state of the environment, which is the present one."""
-    flags = {name: settings.is_on(switch) for name, switch in _FLAGS.items()}
-    flags["channels_last"] = flags["channels_last"] and on_cpu
-    return PlanOptions(**flags, libraries=_listed_libraries(settings.switch(_LIBRARIES)))
-
-
-def _listed_libraries(text: str) -> tuple[str, ...]:
-    """The kernel libraries that a text lists, separated by commas; the reference is always one.
-
-    Raises:
-        OpscopeError: no operator has a kernel of such a library.
-    """
-    names = tuple(name for part in text.split(",") if (name := part.strip()))
+def _with_reference(names: tuple[str, ...]) -> tuple[str, ...]:
     known = kernel_libraries(names)
     for name in names:
         if name not in known:
             raise OpscopeError(
-                f"OPSCOPE_LIBRARIES={text}: no kernel library {name!r}{nearest(name, known)};"
-                f" there are {', '.join(sorted(known))}"
+                f"OPSCOPE_LIBRARIES={option_text(names)}: no kernel library"
+                f" {name!r}{nearest(name, known)}; there are {', '.join(sorted(known))}"
             )
     return names if REFERENCE in names else (*names, REFERENCE)

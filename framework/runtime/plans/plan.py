@@ -1,8 +1,8 @@
 """A plan: everything about running a range of a net that depends on shapes and not on data.
 
-For one (op range, input shapes and dtypes, place, phase) it holds the inferred shapes, which
-variables outlive the run, the steps (single operators or fused chains), and which block of memory
-each temporary occupies. Plans own no memory; frames (executor.py) do.
+For one (op range, input shapes and dtypes, place, phase, options) it holds the inferred shapes,
+which variables outlive the run, the steps (single operators or fused chains), and which block of
+memory each temporary occupies. Plans own no memory; frames (executor.py) do.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...base.settings import Options
 from ...base.shape import ArraySpec, Levels
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl
 from ...ir.operation import Operator, results_of
 from .layouts import channels_last
-from .options import PlanOptions
 from .steps import Chain, PlanStep
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
@@ -73,7 +73,7 @@ class Plan:
     blocks: list[int] = field(default_factory=list)
     placement: dict[str, int] = field(default_factory=dict)
     joined: list[tuple[str, ...]] = field(default_factory=list)
-    options: PlanOptions = PlanOptions()
+    options: Options = Options()
     loops: dict[int, Any] = field(default_factory=dict)
     channels_last: set[str] = field(default_factory=set)
     accesses: Any = None
@@ -86,7 +86,7 @@ class Plan:
         return {name: self.nbytes(name) for name in self.live_out if name in self.specs}
 
 
-def analyse(
+def analyze(
     operators: Sequence[Operator],
     rest: Sequence[Operator],
     declared: Mapping[str, VarDecl],
@@ -112,9 +112,11 @@ def analyse(
     for op in operators:
         for name in op.input_vars():
             root = views.get(name, name)
+            # Read before it is written in the range: it comes from outside.
             if root not in written:
                 externals[root] = None
         for name in op.output_vars():
+            # Writing a part of what an earlier range made: the other parts of it are still wanted.
             if name in views and views[name] in earlier and views[name] not in written:
                 externals[views[name]] = None
         written.update(views.get(name, name) for name in op.output_vars())
@@ -138,7 +140,7 @@ def make_plan(
     span: Range,
     known: Mapping[str, ArraySpec],
     declared: Mapping[str, VarDecl],
-    options: PlanOptions,
+    options: Options,
     group: Grouping | None = None,
     offsets: Mapping[str, Levels] | None = None,
 ) -> Plan:
@@ -194,7 +196,8 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
             reads, writes = ops[0].value_reads(), ops[0].output_vars()
         else:
             writes = [name for op in ops for name in op.output_vars()]
-            reads, written = [], set()
+            reads = []
+            written = set()
             for op in ops:
                 reads += [name for name in op.value_reads() if name not in written]
                 written.update(op.output_vars())
@@ -245,9 +248,12 @@ def _lay_out(plan: Plan, span: Range) -> None:
     for index, step in enumerate(plan.steps):
         for name in step.writes:
             root = views.get(name, name)
+            # The first write places a variable; a view takes the place of its base.
             if root in outside or root in plan.placement:
                 continue
-            members, block = buckets.get(root, (root,)), None
+            members = buckets.get(root, (root,))
+            block = None
+            # A part of a base must not write over an input: the other parts are not written yet.
             if plan.options.inplace and root not in buckets and (name == root or root not in bases):
                 fixed = bases | buckets.keys()
                 block = _inplace_block(plan, step, root, index, last_use, outside, fixed)
@@ -259,6 +265,8 @@ def _lay_out(plan: Plan, span: Range) -> None:
             last = max(last_use[name] for name in members)
             busy_until[block] = max(busy_until.get(block, 0), last)
             ends.setdefault(last, set()).add(block)
+        # Freed after all of the step's writes are placed: a result must not get the memory of an
+        # input that its kernel still reads.
         for block in sorted(ends.pop(index, ())):
             if busy_until.get(block) == index:
                 del busy_until[block]
@@ -277,6 +285,7 @@ def _joined(plan: Plan, span: Range, fixed: set[str]) -> list[tuple[str, ...]]:
     found = []
     for op in span.operators:
         names = op.inputs.get(op.entry.joins, ())
+        # A name that comes twice, or is in another bucket already, cannot lie at two places.
         if len(set(names) - fixed - taken) == len(names) > 1 and written.issuperset(names):
             found.append(names)
             taken.update(names)
@@ -304,6 +313,8 @@ def _inplace_block(
                     candidate in plan.placement
                     and candidate not in outside
                     and candidate not in fixed
+                    # Read twice, it may be needed at another element after the first was
+                    # overwritten.
                     and reads == 1
                     and last_use[candidate] == index
                     and plan.specs[candidate][1] == plan.specs[name][1]
@@ -364,6 +375,7 @@ class _FreeBlocks:
             return None
         place = bisect_left(self._sizes, size)
         near = self._sizes[max(place - 1, 0) : place + 1]
+        # Nearest, not smallest that fits: blocks grow to their largest holder in any case.
         best = min(near, key=lambda own: (abs(own - size), self._blocks[own][0]))
         blocks = self._blocks[best]
         _, block = blocks.popleft()

@@ -29,7 +29,7 @@ from ....framework.base.errors import (
 from ....framework.base.plugins import entry_points, load_plugin
 from ....framework.base.untrusted.limits import check_limit
 from ....framework.base.untrusted.values import Fills
-from ...files.kaldi_io import Reader, Writer
+from ....kaldi.files.kaldi_io import Reader, Writer
 from ...index.indexes import Columns, IndexList
 from ...language.config import ConfigLine, Key, read_keys
 from .dependence import SAME, Reads
@@ -91,7 +91,8 @@ class Component:
     was_binary: bool | None  # the form of the file that it came from
 
     def __init__(self) -> None:
-        self.deviations, self.was_binary = {}, None
+        self.deviations = {}
+        self.was_binary = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

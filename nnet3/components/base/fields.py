@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
 import numpy as np
 
-from ...files.kaldi_io import Reader, Writer
+from ....kaldi.files.kaldi_io import Reader, Writer
 from ...language.config import REQUIRED
 
 Value = TypeVar("Value")
@@ -170,7 +170,8 @@ def read_fields(component: FieldHolder, reader: Reader, fields: Sequence[Field])
             if isinstance(getattr(type(component), attr, None), Averaged):
                 kept[i] = _float32(values[i])
         found[index] = used, tuple(kept)
-    component.deviations, component.was_binary = {}, reader.binary
+    component.deviations = {}
+    component.was_binary = reader.binary
     for index, field in enumerate(fields):
         used, values = found.get(index, (None, ()))
         if used is None and field.is_written_today(component):
@@ -260,7 +261,8 @@ class Averaged:
     def __get__(self, component: Any, owner: type) -> Averaged | np.ndarray:
         if component is None:
             return self
-        total, count = getattr(component, self.total), self.count(component)
+        total = getattr(component, self.total)
+        count = self.count(component)
         read = component.__dict__.get(self.as_read)
         if read is not None and read[2] == count and np.array_equal(read[1], total):
             return read[0]
@@ -272,7 +274,8 @@ class Averaged:
 
     def settle(self, component: Any) -> None:
         """Compute the sum from the average that was set."""
-        average, count = component.__dict__[self.as_read][0], self.count(component)
+        average = component.__dict__[self.as_read][0]
+        count = self.count(component)
         total = self.to_sum(component, component.__dict__.pop(self.given), count)
         setattr(component, self.total, total)
         component.__dict__[self.as_read] = average, total.copy(), count

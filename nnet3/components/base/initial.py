@@ -11,7 +11,7 @@ import numpy as np
 
 from ....framework.base.errors import AttributeTypeError
 from ....framework.base.untrusted.values import check_fill
-from ...files.kaldi_io import Reader
+from ....kaldi.files.kaldi_io import Reader
 
 _PIECE = 1 << 20  # numbers that are drawn as doubles at once
 

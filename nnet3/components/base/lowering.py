@@ -46,7 +46,7 @@ class Recipe:
             uses; attributes may stand for the indexes of each use, see `of_indexes`.
         forward: the forward operators.
         parameters: arrays that may be trained, by field (`linear_params`; inside a composite
-            `2.linear_params`), in Kaldi's order of vectorising.
+            `2.linear_params`), in Kaldi's order of vectorizing.
         constants: other arrays that the operators read, by name.
         states: statistics that the component collects, by attribute, float64.
         stats: operators that add to them after the forward operators; they write to the states.
@@ -69,7 +69,9 @@ class Recipe:
         path: str = "",
     ) -> None:
         self.use, self.natural_gradient, self.statistics = use, natural_gradient, statistics
-        self.is_general, self.path, self._temps = True, path, 0
+        self.is_general = True
+        self.path = path
+        self._temps = 0
         self.forward: list[LoweredOp] = []
         self.parameters: dict[str, np.ndarray] = {}
         self.constants: dict[str, np.ndarray] = {}

@@ -39,10 +39,13 @@ def precompute_indexes(steps: Sequence[tuple[Component, IndexList, IndexList]]) 
         else:
             found.append(component.precompute(inputs, outputs))
     for numbers in by_row.values():
-        component, listed = steps[numbers[0]][0], [steps[number][2].indexes for number in numbers]
+        component = steps[numbers[0]][0]
+        listed = [steps[number][2].indexes for number in numbers]
         assert isinstance(component, RowByRow)
-        together, end = component.precompute_rows(np.concatenate(listed)), 0
+        together = component.precompute_rows(np.concatenate(listed))
+        end = 0
         for number, rows in zip(numbers, listed, strict=True):
-            begin, end = end, end + len(rows)
+            begin = end
+            end = end + len(rows)
             found[number] = together[begin:end]
     return found

@@ -44,7 +44,9 @@ class FisherEstimate:
         samples: float = 2000.0,
         batches: float = 0.0,
     ) -> None:
-        self.recipe, self.name, self.rank = recipe, name, int(rank)
+        self.recipe = recipe
+        self.name = name
+        self.rank = int(rank)
         self.attrs = {
             "update_period": int(period),
             "alpha": float(alpha),

@@ -11,9 +11,10 @@ from contextvars import ContextVar
 
 import numpy as np
 
-_SINGULAR_VALUES = ContextVar("singular values are summarised", default=False)
+_SINGULAR_VALUES = ContextVar("singular values are summarized", default=False)
 _PERCENTILES = (0, 1, 2, 5, 10, 20, 50, 80, 90, 95, 98, 99, 100)
 _PERCENTILES_TEXT = "0,1,2,5 10,20,50,80,90 95,98,99,100"
+_MANY = 10  # values of which no list is printed
 _BEHIND = {3: " ", 8: " ", 12: ""}  # what follows a percentile's value, a comma elsewhere
 
 
@@ -64,7 +65,7 @@ def _moments(values: np.ndarray) -> tuple[np.float32, np.float32]:
 def summarize_vector(values: np.ndarray) -> str:
     """All values if there are few, otherwise percentiles, mean and standard deviation."""
     values = np.asarray(values).astype(np.float32)
-    if values.size < 10:
+    if values.size < _MANY:
         return "[ " + "".join(f"{_short(float(v))} " for v in values) + "]"
     ordered = np.sort(values)
     chosen = [float(ordered[(values.size - 1) * p // 100]) for p in _PERCENTILES]
@@ -74,6 +75,11 @@ def summarize_vector(values: np.ndarray) -> str:
         f"[percentiles({_PERCENTILES_TEXT})=({text}), mean={number(mean, 3)}, "
         f"stddev={number(stddev, 3)}]"
     )
+
+
+def printed_mean(values: np.ndarray) -> float | None:
+    """The mean that `summarize_vector` prints, with its digits; None where it prints all values."""
+    return None if values.size < _MANY else float(number(_moments(values)[0], 3))
 
 
 def parameter_stats(name: str, params: np.ndarray, mean: bool = False, norms: bool = False) -> str:

@@ -24,7 +24,8 @@ from .lowering import FROZEN, IN_DERIV, MEMORY, OUT, OUT_DERIV, PARAMETER, TEMPO
 Strings = tuple[str, ...]
 """Names that fill a template: the variables x and out, the prefix of temporaries, the component,
 the derivatives of out and x. The last ones may be left out where the operators do not use them."""
-_NOTHING, _GIVEN = 0, {X: 1, OUT: 2, OUT_DERIV: 5, IN_DERIV: 6}
+_NOTHING = 0
+_GIVEN = {X: 1, OUT: 2, OUT_DERIV: 5, IN_DERIV: 6}
 _PREFIX, _COMPONENT = 3, 4
 
 _Cuts = tuple[tuple[str, slice], ...]
@@ -113,7 +114,9 @@ class Template:
         self._pick = _picker(self._uses)
 
     def _pattern(self, op: LoweredOp) -> _Pattern:
-        attrs, checked, indexed = op.attrs.values, None, None
+        attrs = op.attrs.values
+        checked = None
+        indexed = None
         fields = [(name, field_of_indexes(value)) for name, value in attrs.items()]
         wanted = [(name, field) for name, field in fields if field is not None]
         if wanted:

@@ -79,7 +79,8 @@ class TimeGrid:
         if full and (there.images is self.images or np.array_equal(there.images, self.images)):
             return there
         times = start + max(step, 1) * np.arange(count, dtype=np.int32)
-        blocks, images = times.reshape(-1, 1, reorder), self.images[None, :, None]
+        blocks = times.reshape(-1, 1, reorder)
+        images = self.images[None, :, None]
         rows = np.empty((len(blocks), len(self.images), reorder, 3), np.int32)
         rows[..., 0], rows[..., 1], rows[..., 2] = images[..., 0], blocks, images[..., 1]
         rows = rows.reshape(-1, 3)

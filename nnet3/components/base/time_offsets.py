@@ -14,7 +14,7 @@ FIRST: Final = AttrSpec(
     "first", "ints", "input row that the first output row reads, for each offset"
 )
 STRIDE: Final = AttrSpec(
-    "stride", "int", "distance of the input rows of neighbouring outputs", minimum=1
+    "stride", "int", "distance of the input rows of neighboring outputs", minimum=1
 )
 ROWS: Final = AttrSpec("rows", "int", "rows of the output", minimum=0)
 OFFSETS: Final = {name: of_indexes(name) for name in ("first", "stride", "rows")}

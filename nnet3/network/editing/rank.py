@@ -28,7 +28,8 @@ def low_rank(nnet: Nnet, edit: LowRank) -> str:
     """
     edit = checked(edit) if edit.must_match else edit
     halves: dict[str, tuple[Component, Component]] = {}
-    dim, count = edit.rank or -1, 0
+    dim = edit.rank or -1
+    count = 0
     for name, component in matching_components(nnet, edit):
         if not isinstance(component, AffineComponent):
             continue
@@ -56,12 +57,16 @@ def low_rank(nnet: Nnet, edit: LowRank) -> str:
 
 def _halves(affine: AffineComponent, b: np.ndarray, a: np.ndarray) -> tuple[Component, Component]:
     """The components that a decomposed affine component becomes, with Kaldi's settings."""
-    first, second = LinearComponent(), NaturalGradientAffineComponent()
+    first = LinearComponent()
+    second = NaturalGradientAffineComponent()
     first.params = a.astype(np.float32)
     first.use_natural_gradient = True
-    second.linear_params, second.bias_params = b.astype(np.float32), affine.bias_params.copy()
+    second.linear_params = b.astype(np.float32)
+    second.bias_params = affine.bias_params.copy()
     for half, rank_in in ((first, 40), (second, 20)):
-        half.rank_in, half.rank_out, half.update_period = rank_in, 80, 4
+        half.rank_in = rank_in
+        half.rank_out = 80
+        half.update_period = 4
         half.alpha, half.num_samples_history = 4.0, 2000.0
         half.orthonormal_constraint = 0.0
         half.copy_configs(affine)
@@ -83,7 +88,9 @@ def _insert_halves(nnet: Nnet, parts: dict[str, tuple[Component, Component]]) ->
         if node.name not in split:
             nodes.append(node)
             continue
-        source, first, second = nodes.pop(), f"{node.name}_a", f"{node.name}_b"
+        source = nodes.pop()
+        first = f"{node.name}_a"
+        second = f"{node.name}_b"
         source.name = input_name(first)
         nodes += [source, NetworkNode(first, COMPONENT, component=f"{node.component}_a")]
         feed = NetworkNode(input_name(second), DESCRIPTOR, descriptor=parse_descriptor(first))

@@ -87,7 +87,8 @@ def _bypass(nnet: Nnet, node: NetworkNode) -> None:
 
 def _point(nnet: Nnet, name: str, text: str, but: Iterable[str] = ()) -> int:
     """Let those who read the node `name` read the descriptor `text`; how many there are."""
-    count, apart = 0, {*but}
+    count = 0
+    apart = {*but}
     for reader in nnet.nodes:
         if reader.name in apart or name not in _reads(reader):
             continue
@@ -165,7 +166,8 @@ def _text(value: Any) -> str:
 
 def _free(nnet: Nnet, name: str) -> str:
     """A name that no component has."""
-    found, number = name, 1
+    found = name
+    number = 1
     while found in nnet.components:
         number += 1
         found = f"{name}_{number}"
@@ -232,7 +234,8 @@ def connect(nnet: Nnet, edit: Connect) -> str:
     if node.descriptor is None:
         raise FormatError(f"{edit.name!r} is no component node and no output")
     readable = {n.name for n in nnet.nodes if n.kind != DESCRIPTOR}
-    old, node.descriptor = node.descriptor, parse_descriptor(edit.inputs[0], readable)
+    old = node.descriptor
+    node.descriptor = parse_descriptor(edit.inputs[0], readable)
     nnet.check()
     return f"Node {edit.name} reads {node.descriptor} in place of {old}."
 

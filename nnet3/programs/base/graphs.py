@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from ...files.kaldi_io import Writer
-from ...fst.fst import Fst
-from ...fst.fst_io import read_fst, write_fst
-from ...tables.streams import open_reader
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.fst.fst import Fst
+from ....kaldi.fst.fst_io import read_fst, write_fst
+from ....kaldi.tables.streams import Files
 from .saving import save
 
 
 def open_fst(name: str) -> Fst:
-    """The FST in a file, binary or text.
+    """The FST in a file, of any type that is read.
 
     Raises:
         FormatError: it is none.
     """
-    reader = open_reader(name)
-    reader.offset, reader.binary = 0, False
-    return read_fst(reader)
+    return read_fst(Files().reader(name))
 
 
 def save_fst(fst: Fst, name: str, binary: bool = True) -> None:

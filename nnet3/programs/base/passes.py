@@ -8,40 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...optimize import OptimizeOptions
-from .options import UNUSED
 from .program import Option
 
-_LAST = (1 << 31) - 1
-_OPTIMIZATION = {
-    "optimize": True,
-    "consolidate-model-update": True,
-    "propagate-in-place": True,
-    "backprop-in-place": True,
-    "extend-matrices": True,
-    "optimize-row-ops": True,
-    "split-row-ops": True,
-    "convert-addition": True,
-    "remove-assignments": True,
-    "allow-left-merge": True,
-    "allow-right-merge": True,
-    "initialize-undefined": True,
-    "move-sizing-commands": True,
-    "allocate-from-other": True,
-    "min-deriv-time": -_LAST - 1,
-    "max-deriv-time": _LAST,
-    "max-deriv-time-relative": _LAST,
-    "snip-row-ops": True,
-    "memory-compression-level": 1,
+_SWITCHES: dict[str, Any] = {
+    each.name: each.default for each in fields(OptimizeOptions) if each.name != "skip"
 }
-_PASSES = {field.name for field in fields(OptimizeOptions)}
 
 
 def optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes; switches of passes that opscope lacks have no effect."""
-    for name, default in _OPTIMIZATION.items():
-        known = name == "optimize" or name.replace("-", "_") in _PASSES
+    """Kaldi's switches of passes."""
+    for name, default in _SWITCHES.items():
         about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
-        yield Option(f"optimization.{name}", default, about if known else UNUSED)
+        yield Option(f"optimization.{name.replace('_', '-')}", default, about)
 
 
 def chosen_passes(options: SimpleNamespace) -> bool | OptimizeOptions:
@@ -49,7 +27,4 @@ def chosen_passes(options: SimpleNamespace) -> bool | OptimizeOptions:
     if not options.optimization_optimize:
         return False
     values = vars(options)
-    switches: dict[str, Any] = {
-        name: values[f"optimization_{name}"] for name in _PASSES if f"optimization_{name}" in values
-    }
-    return OptimizeOptions(**switches)
+    return OptimizeOptions(**{name: values[f"optimization_{name}"] for name in _SWITCHES})

@@ -8,19 +8,21 @@ Source: Kaldi's `util/parse-options.cc` and `base/kaldi-error.cc`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, nearest
+from ....framework.base.option_fields import option_fields
 from ....framework.base.untrusted.opener import read_text
 from ...compiler.verbose import Verbose, telling
 from ...language.nodes import warnings_to
-from .log_origins import origin_of
+
+Options = TypeVar("Options")
 
 _WORDS = {"true": True, "t": True, "1": True, "": True, "false": False, "f": False, "0": False}
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}\Z")
@@ -28,6 +30,16 @@ _FLOAT = re.compile(
     r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]{1,9})?|inf|infinity|nan)\Z", re.I
 )
 _PLAIN = re.compile(r"[A-Za-z0-9\[\]~#^_\-+=:.,/]+\Z")  # needs no quotes in a shell
+# By program, the file of the function PrintTotalStats(). Kaldi's scripts find the messages of these
+# functions by their names: steps/libs/nnet3/report/log_parse.py (`parse_prob_logs`) and
+# steps/nnet3/report/summarize_compute_debug_timing.py.
+_TOTALS = {
+    "nnet3-train": "nnet-training.cc",
+    "nnet3-chain-train": "nnet-training.cc",
+    "nnet3-compute-prob": "nnet-diagnostics.cc",
+    "nnet3-chain-compute-prob": "nnet-chain-diagnostics.cc",
+}
+_TIMED_COMMAND = re.compile(r"c\d+: .*\|\t time: ", re.S)
 # how usage messages name a type and print a default
 _SHOWN: dict[type, tuple[str, Callable[[Any], str]]] = {
     bool: ("bool", lambda value: str(value).lower()),
@@ -61,7 +73,8 @@ class Option:
         Raises:
             FormatError: it is none.
         """
-        kind, argument = type(self.default), f"--{self.name}={text or ''}"
+        kind = type(self.default)
+        argument = f"--{self.name}={text or ''}"
         if kind is str:
             if text is None:
                 raise FormatError(f"--{self.name} wants a value: --{self.name}=...")
@@ -78,6 +91,39 @@ class Option:
             raise FormatError(f"{argument} is no number")
         with np.errstate(over="ignore"):
             return float(np.float32(text))
+
+
+def options_of(source: Any, prefix: str = "") -> tuple[Option, ...]:
+    """The options that the fields of a dataclass stand for.
+
+    Args:
+        source: the class, or an object of it, whose values are the defaults.
+        prefix: before the names.
+    """
+    is_class = isinstance(source, type)
+    return tuple(
+        Option(
+            prefix + each.name, each.default if is_class else getattr(source, each.field), each.doc
+        )
+        for each in option_fields(source if is_class else type(source))
+    )
+
+
+def from_values(
+    kind: type[Options], values: Mapping[str, Any], prefix: str = "", **given: Any
+) -> Options:
+    """A dataclass of options, of a namespace's values by `Option.attribute`.
+
+    Args:
+        prefix: of the options' names.
+        given: further fields, and those whose values are not the options'.
+    """
+    taken = {
+        each.field: values[option.attribute]
+        for each, option in zip(option_fields(kind), options_of(kind, prefix), strict=True)
+        if each.field not in given
+    }
+    return kind(**taken, **given)
 
 
 _STANDARD = (
@@ -113,7 +159,9 @@ class KaldiCommand(click.Command):
         run: Callable[..., None],
     ) -> None:
         super().__init__(name, help=about, add_help_option=False)
-        self.about, self.files, self.run = about, tuple(files), run
+        self.about = about
+        self.files = tuple(files)
+        self.run = run
         self.options = {option.name: option for option in sorted(options, key=lambda o: o.name)}
         self.level = 0
 
@@ -242,8 +290,18 @@ def print_line(program: str, kind: str, message: str) -> None:
     """Print a line to stderr in the form of Kaldi's programs; an error has no origin."""
     from .... import __version__
 
-    place = "" if kind == "ERROR" else f":{origin_of(program, message)}"
+    # Scripts want the number of a line there, but none looks which.
+    place = "" if kind == "ERROR" else f":{_origin(program, message)}:0"
     click.echo(f"{kind} ({program}[{__version__}]{place}) {message}", err=True)
+
+
+def _origin(program: str, message: str) -> str:
+    """Function and file, as Kaldi's scripts look for them; else the program itself."""
+    if message.startswith("Overall ") and program in _TOTALS:
+        return f"PrintTotalStats():{_TOTALS[program]}"
+    if _TIMED_COMMAND.match(message):
+        return "DebugAfterExecute():nnet-compute.cc"
+    return f"main():{program}.cc"
 
 
 def program(

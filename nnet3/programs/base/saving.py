@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...files.kaldi_io import Writer
-from ...tables.streams import open_output
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.tables.streams import open_output
 
 
 def save(writer: Writer, name: str) -> None:

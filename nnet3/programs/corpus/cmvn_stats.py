@@ -1,4 +1,4 @@
-"""compute-cmvn-stats: sums and squares of features, by which they are normalised.
+"""compute-cmvn-stats: sums and squares of features, by which they are normalized.
 
 Source: Kaldi's `featbin/compute-cmvn-stats.cc`, `transform/cmvn.cc`.
 """
@@ -13,9 +13,9 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
-from ...files.kaldi_io import Writer
-from ...tables.specifiers import is_specifier
-from ...tables.tables import RandomAccessTable, TableWriter, read_table
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.tables.specifiers import is_specifier
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..base.options import BINARY, errors_tell, shown
 from ..base.program import Option, program
 from ..base.saving import save

@@ -12,11 +12,11 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError
-from ...files.compressed import CompressedMatrix, Compression
-from ...files.kaldi_io import Writer
-from ...tables.specifiers import is_specifier
-from ...tables.streams import open_reader
-from ...tables.tables import TableWriter, read_table
+from ....kaldi.files.compressed import CompressedMatrix, Compression
+from ....kaldi.files.kaldi_io import Writer
+from ....kaldi.tables.specifiers import is_specifier
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import BINARY, shown
 from ..base.program import Option, program
 from ..base.saving import save

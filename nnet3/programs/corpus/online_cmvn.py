@@ -1,4 +1,4 @@
-"""apply-cmvn-online: features normalised by what was heard so far.
+"""apply-cmvn-online: features normalized by what was heard so far.
 
 Source: Kaldi's `online2bin/apply-cmvn-online.cc`, `OnlineCmvn` in `feat/online-feature.cc`.
 """
@@ -12,8 +12,8 @@ import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
-from ...tables.streams import open_reader
-from ...tables.tables import RandomAccessTable, TableWriter, read_table
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..base.options import errors_tell, shown
 from ..base.program import Option, program
 from ..features import CmvnTerms, dimensions
@@ -67,7 +67,7 @@ def _normalized(
 
 
 class OnlineCmvn:
-    """Normalises utterances frame after frame.
+    """Normalizes utterances frame after frame.
 
     Args:
         stats: of all speakers, [2, dim + 1]: sums and squares, and the number of frames.
@@ -101,7 +101,7 @@ class OnlineCmvn:
         return total
 
     def normalize(self, matrix: np.ndarray, heard: np.ndarray | None) -> np.ndarray:
-        """The normalised features, float32, of the shape of `matrix`.
+        """The normalized features, float32, of the shape of `matrix`.
 
         Args:
             heard: statistics of the speaker's utterances before, if there are any.
@@ -119,7 +119,8 @@ class OnlineCmvn:
                 f" [2, {dim + 1}]"
             )
         made = np.empty(matrix.shape, np.float32)
-        window, values = np.zeros((2, dim + 1)), matrix.astype(np.float64)
+        window = np.zeros((2, dim + 1))
+        values = matrix.astype(np.float64)
         for frame, row in enumerate(values):
             self._move(window, row, 1.0)
             if frame >= self._options.cmn_window:
@@ -138,7 +139,8 @@ class OnlineCmvn:
 
     def _smoothed(self, window: np.ndarray, heard: np.ndarray | None) -> np.ndarray:
         """With as many frames of the speaker's and the global statistics as the window lacks."""
-        stats, options = window.copy(), self._options
+        stats = window.copy()
+        options = self._options
         if heard is not None and heard[0, -1] > 0:
             count = min(options.cmn_window - stats[0, -1], options.speaker_frames, heard[0, -1])
             if count > 0:

@@ -5,21 +5,18 @@ Source: Kaldi's `chainbin/chain-est-phone-lm.cc`, `chainbin/chain-make-den-fst.c
 
 from __future__ import annotations
 
-from dataclasses import fields
 from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError, ShapeError
+from ....kaldi.files.context_dependency import ContextDependency
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import read_table
 from ...chain.denominator_fst import denominator_fst, normalization_fst
 from ...chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
-from ...files.context_dependency import ContextDependency
-from ...files.transition_model import TransitionModel
-from ...tables.streams import open_reader
-from ...tables.tables import read_table
 from ..base.graphs import open_fst, save_fst
 from ..base.options import BINARY
-from ..base.program import Option, program
-
-_DEFAULT = PhoneLmOptions()
+from ..base.program import from_values, options_of, program
 
 
 @program(
@@ -28,22 +25,11 @@ _DEFAULT = PhoneLmOptions()
     " is deterministic and has no arcs without labels.",
     ("<phone-seqs-rspecifier>", "<phone-lm-fst-out>"),
     BINARY,
-    Option("ngram-order", _DEFAULT.ngram_order, "Order of the longest n-grams"),
-    Option(
-        "num-extra-lm-states",
-        _DEFAULT.num_extra_lm_states,
-        "How many states to keep besides those of --no-prune-ngram-order",
-    ),
-    Option(
-        "no-prune-ngram-order",
-        _DEFAULT.no_prune_ngram_order,
-        "Order of the n-grams whose states are all kept; best the width of the tree's window",
-    ),
+    *options_of(PhoneLmOptions),
 )
 def chain_est_phone_lm(options: SimpleNamespace, source: str, output: str) -> None:
     log = options.program.log
-    chosen = {field.name: getattr(options, field.name) for field in fields(PhoneLmOptions)}
-    lm = PhoneLanguageModel(PhoneLmOptions(**chosen), log)
+    lm = PhoneLanguageModel(from_values(PhoneLmOptions, vars(options)), log)
     log("Reading phone sequences")
     for key, phones in read_table(source, "int_vector"):
         try:

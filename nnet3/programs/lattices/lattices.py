@@ -11,14 +11,14 @@ from types import SimpleNamespace
 import click
 
 from ....framework.base.errors import FormatError
-from ...files.transition_model import TransitionModel
-from ...lattices.lattice import CompactLattice, Weight, top_sorted
-from ...lattices.operations import best_path, pruned
-from ...lattices.phone_align import PhoneAlignOptions, phone_aligned
-from ...lattices.transition_ids import TransitionIds
-from ...tables.specifiers import ReadSpecifier
-from ...tables.streams import open_reader
-from ...tables.tables import TableWriter, read_table
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.lattices.lattice import CompactLattice, Weight, top_sorted
+from ....kaldi.lattices.operations import best_path, pruned
+from ....kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from ....kaldi.lattices.transition_ids import TransitionIds
+from ....kaldi.tables.specifiers import ReadSpecifier
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import errors_tell, shown
 from ..base.program import Option, program
 
@@ -41,7 +41,8 @@ def lattice_copy(options: SimpleNamespace, source: str, output: str) -> None:
     keys = _first_words(listed) if listed else set[str]()
     is_sorted = ReadSpecifier.parse(source).sorted
     kind = KIND if options.write_compact else "lattice"
-    log, total = options.program.log, 0
+    log = options.program.log
+    total = 0
     with TableWriter(output, kind) as writer:
         for key, lattice in shown(read_table(source, kind), "copy", "lattices"):
             if options.include and is_sorted and keys and key > max(keys):

@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 from ....framework.base.errors import ShapeError
-from ...files.context_dependency import ContextDependency
-from ...files.transition_model import TransitionModel
-from ...lattices.hmm_graphs import SupervisionMaker
-from ...lattices.phone_graphs import PhoneGraph, Tolerances, alignment_graph, lattice_graph
-from ...tables.streams import open_reader
-from ...tables.tables import TableWriter, read_table
+from ....kaldi.files.context_dependency import ContextDependency
+from ....kaldi.files.transition_model import TransitionModel
+from ....kaldi.tables.streams import open_reader
+from ....kaldi.tables.tables import TableWriter, read_table
+from ...chain.phone_graphs import PhoneGraph, Tolerances, alignment_graph, lattice_graph
+from ...chain.supervision_maker import SupervisionMaker
 from ..base.options import errors_tell, shown
 from ..base.program import Option, program
 

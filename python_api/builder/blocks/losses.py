@@ -28,7 +28,7 @@ def cross_entropy_loss(
     reduction: str = "mean",
     name: str = "",
 ) -> Var:
-    """Cross entropy of scores (logits), as torch.nn.functional.cross_entropy: ready to minimise.
+    """Cross entropy of scores (logits), as torch.nn.functional.cross_entropy: ready to minimize.
 
         loss_n = -sum_c weight_c target_nc log(softmax(scores_n)_c)
         target_nc = (1 - label_smoothing) (label_n == c) + label_smoothing / C

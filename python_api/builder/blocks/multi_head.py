@@ -111,7 +111,8 @@ def _packed(x: Var) -> bool:
 
 def _keys(parts: Parts, padding: Var | str, key: Var) -> Var:
     """Where there are keys, from the mask of padding."""
-    builder, given = parts.builder, as_var(parts.builder, padding)
+    builder = parts.builder
+    given = as_var(parts.builder, padding)
     if _packed(key):
         raise AttributeTypeError(
             f"layer {parts.name!r} ({_KIND}): the keys are packed sequences, which have no padding;"

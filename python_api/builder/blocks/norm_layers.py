@@ -1,4 +1,4 @@
-"""Normalisations with their scale and bias."""
+"""Normalizations with their scale and bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..var import Var
 
 @dataclass(frozen=True, kw_only=True)
 class NormOptions:
-    """What all normalisations take by keyword; see `layer_norm`."""
+    """What all normalizations take by keyword; see `layer_norm`."""
 
     init: Any = 1.0
     bias_init: Any = 0.0
@@ -75,7 +75,7 @@ def batch_norm(
     use_global_stats: bool | None = None,
     **options: Any,
 ) -> Var:
-    """Batch normalisation of [N, C, ...] with scale, bias and running statistics.
+    """Batch normalization of [N, C, ...] with scale, bias and running statistics.
 
     Args:
         x: [N, C, ...].
@@ -119,7 +119,7 @@ def _of_axes(
     epsilon: float | None,
     o: AffineOptions,
 ) -> Var:
-    """A normalisation over the axes from `begin` on."""
+    """A normalization over the axes from `begin` on."""
     name = o.name or builder.unique_name(kind)
     rank = len(builder.shape_of(x) or ())
     first = -1 if begin is None else begin
@@ -142,11 +142,11 @@ def layer_norm(
     epsilon: float | None = None,
     **options: Any,
 ) -> Var:
-    """Layer normalisation over the last dimension, with scale and bias.
+    """Layer normalization over the last dimension, with scale and bias.
 
     Args:
         x: floats of any shape.
-        scale, bias: existing parameters, of the shape of the axes that are normalised.
+        scale, bias: existing parameters, of the shape of the axes that are normalized.
         begin_norm_axis: first of these axes (-1).
         epsilon: added to the variance (1e-5).
         affine: make scale and bias where neither is given; False: none.
@@ -173,7 +173,7 @@ def rms_norm(
     epsilon: float | None = None,
     **options: Any,
 ) -> Var:
-    """Root-mean-square normalisation over the last dimension, with scale; see `layer_norm`."""
+    """Root-mean-square normalization over the last dimension, with scale; see `layer_norm`."""
     o = AffineOptions(**options)
     return _of_axes(builder, "rms_norm", x, begin_norm_axis, {"scale": scale}, epsilon, o)
 
@@ -181,7 +181,7 @@ def rms_norm(
 def _of_channels(
     builder: NetBuilder, kind: str, x: Any, scale: Any, bias: Any, attrs: Any, o: AffineOptions
 ) -> Var:
-    """A normalisation of [N, C, ...] with a scale and a bias for each channel."""
+    """A normalization of [N, C, ...] with a scale and a bias for each channel."""
     name = o.name or builder.unique_name(kind)
     width = [known_size(builder, x, 1, name, kind)]
     given = {"scale": scale, "bias": bias}
@@ -201,7 +201,7 @@ def group_norm(
     epsilon: float | None = None,
     **options: Any,
 ) -> Var:
-    """Group normalisation of [N, C, ...] with scale and bias.
+    """Group normalization of [N, C, ...] with scale and bias.
 
     Args:
         x: [N, C, ...].
@@ -229,7 +229,7 @@ def instance_norm(
     epsilon: float | None = None,
     **options: Any,
 ) -> Var:
-    """Instance normalisation of [N, C, ...] with scale and bias.
+    """Instance normalization of [N, C, ...] with scale and bias.
 
     Args:
         x: [N, C, ...].
@@ -240,5 +240,6 @@ def instance_norm(
     Returns:
         Shape of x.
     """
-    attrs, o = {"epsilon": epsilon}, AffineOptions(**options)
+    attrs = {"epsilon": epsilon}
+    o = AffineOptions(**options)
     return _of_channels(builder, "instance_norm", x, scale, bias, attrs, o)

@@ -62,7 +62,7 @@ class Parts:
         return self.builder.affine(x, w, b, name=name)
 
     def norm(self, x: Any, part: str, epsilon: float, *, name: str = "") -> Var:
-        """Layer normalisation, with the parameters `layer.part.scale` and `layer.part.bias`."""
+        """Layer normalization, with the parameters `layer.part.scale` and `layer.part.bias`."""
         width = self.width(x, "the input")
         scale = self.parameter(f"{part}.scale", [width], 1.0)
         bias = self.parameter(f"{part}.bias", [width], 0.0)

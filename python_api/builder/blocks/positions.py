@@ -52,7 +52,8 @@ def positional_encoding(
         raise AttributeTypeError(
             f"layer {name!r} ({_KIND}): kind is one of {', '.join(KINDS)}, not {kind!r}"
         )
-    width, numbers = parts.width(x, "x"), builder.positions(x)
+    width = parts.width(x, "x")
+    numbers = builder.positions(x)
     if kind == "sinusoidal":
         dtype = as_var(builder, x).dtype or builder.dtype
         codes = builder.sinusoidal_encoding(numbers, size=width, dtype=dtype, base=base)

@@ -82,7 +82,8 @@ class _Indexing:
         rest = [slice(None)] * (len(self.shape) - taken)
         place = dots[0] if dots else len(items)
         items[place : place + 1] = rest
-        parts, axis = [], 0
+        parts = []
+        axis = 0
         for item in items:
             if item is None:
                 parts.append(_Part())
@@ -225,7 +226,9 @@ class _Indexing:
         axes, starts, ends, steps = [], [], [], []
         for part in self.parts:
             if part.place is not None:
-                start, end, step = part.place, part.place + 1 or _TO_END, 1
+                start = part.place
+                end = part.place + 1 or _TO_END
+                step = 1
             elif part.span is not None and part.span != slice(None):
                 step = part.span.step or 1
                 first, last = (0, _TO_END) if step > 0 else (_TO_END, -_TO_END)
@@ -247,8 +250,10 @@ class _Indexing:
 
     def _gathered(self, out: Any, given: Sequence[_Part]) -> tuple[Any, list[int | str]]:
         """Entries of `out` at the arrays of a key, and what its axes are."""
-        rank, axes = len(self.shape), [part.axis for part in given]
-        first, ids = axes[0], given[0].ids
+        rank = len(self.shape)
+        axes = [part.axis for part in given]
+        first = axes[0]
+        ids = given[0].ids
         rest: list[int | str] = [axis for axis in range(rank) if axis not in axes[1:]]
         if len(given) > 1:
             order = [axis for axis in range(rank) if axis not in axes]
@@ -275,7 +280,8 @@ class _Indexing:
 
     def _joined(self, out: Any, given: Sequence[_Part]) -> tuple[Any, Any]:
         """`out` with the axes of several arrays as one, and the places along that."""
-        first, dims = given[0].axis, [self.shape[part.axis] for part in given]
+        first = given[0].axis
+        dims = [self.shape[part.axis] for part in given]
         if min(dims[1:]) < 0:
             self._refuse("several arrays in one index need known dimensions, the first one's aside")
         shape = list(out.shape)

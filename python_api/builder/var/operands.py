@@ -200,7 +200,8 @@ def _whole_power(x: Handle, exponent: int) -> Any:
     """x ** exponent by squaring, for integers."""
     if exponent == 0:
         return x.builder.add_op("fill_like", x, value=1.0)
-    result, square = None, x
+    result = None
+    square = x
     while True:
         if exponent & 1:
             result = square if result is None else x.builder.add_op("mul", result, square)

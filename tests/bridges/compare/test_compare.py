@@ -98,7 +98,7 @@ def test_networks_of_kaldi(name, tmp_path):
         page = opscope.view(path, numbers=found.numbers(), numbers_are="error")
         assert where in page.html
     found = opscope.compare(path, runtimes=("opscope", "plain"))
-    assert found.same and found.largest < 1e-5
+    assert found.same and found.largest < 3e-5  # each is as far from float64
     found = opscope.compare(path, dtypes=("float64", "float32"))
     assert found.same and 0 < found.largest < 3e-5
 
@@ -111,7 +111,7 @@ def test_recorded_outputs_of_kaldi(tmp_path):
 
     form = open_form(need("trained", "tdnn", "model.raw"), Wanted())
     feats, key = need("trained", "feats.ark"), None
-    from opscope.nnet3.tables.tables import read_table
+    from opscope.kaldi.tables.tables import read_table
 
     wanted = dict(read_table(f"ark:{need('trained', 'tdnn', 'output.ark')}", "matrix"))
     key = next(iter(wanted))
@@ -122,9 +122,9 @@ def test_recorded_outputs_of_kaldi(tmp_path):
 def test_files_of_kaldis_values(tmp_path):
     """A matrix alone in a file: binary, compressed, as text; nothing may stand behind it."""
     from opscope.bridges.compare.inputs import read_numbers
-    from opscope.nnet3.files.compressed import CompressedMatrix
-    from opscope.nnet3.files.kaldi_io import Writer
-    from opscope.nnet3.tables.kinds import KINDS
+    from opscope.kaldi.files.compressed import CompressedMatrix
+    from opscope.kaldi.files.kaldi_io import Writer
+    from opscope.kaldi.tables.kinds import kind_of
 
     matrix, path = np.eye(9, 4, dtype=np.float32), tmp_path / "m.mat"
     for binary in (True, False):
@@ -140,7 +140,7 @@ def test_files_of_kaldis_values(tmp_path):
     with pytest.raises(opscope.FormatError, match="something stands behind the value"):
         read_numbers(str(path))
     writer = Writer(True)
-    KINDS["int_vector"].write(writer, np.arange(3, dtype=np.int32))
+    kind_of("int_vector").write(writer, np.arange(3, dtype=np.int32))
     path.write_bytes(writer.getvalue())
     with pytest.raises(opscope.FormatError, match="int_vector, no matrix or vector"):
         read_numbers(str(path))

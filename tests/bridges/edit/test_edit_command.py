@@ -125,7 +125,7 @@ def test_a_dry_run_of_cntks_edits(folder):
         (["a.raw", "--freeze", "b*", "-o", "c.raw"], "no component is called 'b*'"),
         (["a.raw", "--freeze", "a*", "-o", "a.raw"], "this is the file that was read"),
         (["a.raw", "--edits", "foo", "-o", "c.raw"], "--edits:1: 'foo' is no edit directive"),
-        (["none.raw", "--freeze", "a*", "-o", "c.raw"], "no such file"),
+        (["none.raw", "--freeze", "a*", "-o", "c.raw"], "No such file"),
         (["a.dnn", "--mel", "bad.mel", "-o", "c.dnn"], "bad.mel:2:1: no node is called"),
     ],
 )

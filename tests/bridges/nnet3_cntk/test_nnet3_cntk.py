@@ -5,17 +5,17 @@ import pytest
 from click.testing import CliRunner
 
 from conversion_runs import run_cntk, run_nnet3, windows
+from opscope.bridges.nnet3_cntk.from_cntk import to_acoustic_model, to_nnet3
+from opscope.bridges.nnet3_cntk.from_nnet3 import to_cntk
 from opscope.cntk.models.v1 import read_model, write_model
 from opscope.cntk.network.network import Network
 from opscope.framework.base.errors import ShapeError, UnknownOperatorError
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.transition_model import HmmState, TransitionModel
 from opscope.nnet3.components.batch_norm import BatchNormComponent
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.transition_model import HmmState, TransitionModel
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
 from opscope.python_api.cli.main import main
-from opscope.python_api.convert.from_cntk import to_acoustic_model, to_nnet3
-from opscope.python_api.convert.from_nnet3 import to_cntk
 
 TOLERANCE = 1e-5
 

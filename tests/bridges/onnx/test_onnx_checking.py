@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
+from opscope.bridges.inference.form import ExportError
 from opscope.bridges.onnx.export.checking import (
-    ExportError,
     UncheckedWarning,
     check_export,
     error_of,

@@ -6,18 +6,13 @@ import numpy as np
 import pytest
 
 import opscope
-from cntk_random_nets import make, random_network
+from cntk_exported import feed_forward_net, loop_net, random_net, slot_filler, slot_sentences
 from cntk_runtime_nets import Builder
-from opscope.bridges.onnx.export.checking import ExportError
+from opscope.bridges.inference.form import ExportError
 from opscope.bridges.onnx.files.reading import read_model
 from opscope.cntk.models.open_model import open_model
-from opscope.cntk.readers.base.data import Stream
-from opscope.cntk.readers.base.order import FileOrder
-from opscope.cntk.readers.base.pack import SequencePacker
-from opscope.cntk.readers.text.format import TextFormat, TextStream
 from opscope.cntk.run.runtime import CntkNet
 from opscope.framework.base.errors import VariableError
-from reference_folders import DATA
 from v2_models import recurrent
 
 ort = pytest.importorskip("onnxruntime")
@@ -31,41 +26,9 @@ def dims(info) -> list[str | int]:
     return [dim.dim_param or dim.dim_value for dim in info.type.tensor_type.shape.dim]
 
 
-NDL = """
-run = DNN
-DNN = [
-    features = Input(4)
-    labels = Input(3)
-    m = Mean(features)
-    d = InvStdDev(features)
-    n = PerDimMeanVarNormalization(features, m, d)
-    W = Parameter(5, 4)
-    b = Parameter(5, init=fixedValue, value=0.25)
-    t = Times(W, n)
-    p = Plus(t, b)
-    h = Sigmoid(p)
-    k = Dropout(h)
-    V = Parameter(3, 5)
-    z = Times(V, k)
-    ce = CrossEntropyWithSoftmax(labels, z)
-    FeatureNodes = (features)
-    LabelNodes = (labels)
-    CriterionNodes = (ce)
-    OutputNodes = (z)
-]
-"""
-
-
 def test_ndl(tmp_path):
     """Criteria, labels and dropout fall away, statistics are constants."""
-    (tmp_path / "n.ndl").write_text(NDL)
-    from opscope.cntk.ndl.builder import build_ndl_file
-
-    network = build_ndl_file(tmp_path / "n.ndl").network
-    network.validate()
-    net = CntkNet(network)
-    net.set("m", np.arange(4.0))
-    net.set("d", np.arange(1.0, 5.0))
+    net = feed_forward_net(tmp_path)
     path = str(tmp_path / "m.onnx")
     check = opscope.to_onnx(net, path)
     assert check.error < 1e-5 and check.cases == 3
@@ -83,30 +46,16 @@ def test_ndl(tmp_path):
 @pytest.mark.parametrize("seed", range(12))
 def test_random_networks(tmp_path, seed):
     """Delays in and out of loops, several loops, looking ahead."""
-    rng = np.random.default_rng(seed)
-    built = random_network(rng, future=bool(seed % 2))
-    if built is None:
-        pytest.skip("its loops cannot be run")
-    net = make(built)
-    used = {child for node in net.network.nodes.values() for child in node.inputs}
-    roots = [n for n in net.network.nodes.values() if n.inputs and n not in used]
-    roots = [n.inputs[0] if n.axis is None else n for n in roots]
-    check = opscope.to_onnx(net, tmp_path / "m.onnx", outputs=[node.name for node in roots])
+    net, names = random_net(seed)
+    check = opscope.to_onnx(net, tmp_path / "m.onnx", outputs=names)
     assert check.error < 1e-4
 
 
 @pytest.mark.parametrize("delay", ["PastValue", "FutureValue"])
 @pytest.mark.parametrize("steps", [1, 2])
 def test_loops(tmp_path, delay, steps):
-    b = Builder()
-    x = b.add("InputValue", "x", shape=2)
-    before = b.add(delay, "before", shape=3, timeStep=steps, defaultHiddenActivation=0.2)
-    own = b.add("Times", "own", b.parameter("R", 3, 3), before)
-    up = b.add("Times", "up", b.parameter("W", 3, 2), x)
-    h = b.add("Tanh", "h", b.add("Plus", "z", up, own))
-    b.network.connect(before, [h])
     path = str(tmp_path / "m.onnx")
-    opscope.to_onnx(b.net(), path, outputs="h")
+    opscope.to_onnx(loop_net(delay, steps), path, outputs="h")
     assert ("RNN" if steps == 1 else "Scan") in operators(path)
     graph = read_model(path).model.graph
     assert dims(graph.input[0]) == ["T", 2]
@@ -125,7 +74,7 @@ def test_v2_models(tmp_path):
     assert [one.name for one in graph.output] == ["Dropout11"]
 
 
-def test_batch_normalisation(tmp_path):
+def test_batch_normalization(tmp_path):
     b = Builder()
     x = b.add("InputValue", "x", shape=4)
     names = ["scale", "bias", "mean", "variance"]
@@ -148,6 +97,23 @@ def test_dropout_inside_a_loop(tmp_path):
     assert "RNN" in operators(tmp_path / "m.onnx")
 
 
+@pytest.mark.parametrize(
+    ("operation", "wanted"), [("lstm", "LSTM"), ("gru", "GRU"), ("rnnReLU", "RNN")]
+)
+def test_stacks_are_layers(tmp_path, operation, wanted):
+    b = Builder()
+    x = b.add("InputValue", "x", shape=3)
+    sizes = {"shape": (0, 0), "init": "uniform"}
+    weights = b.network.add("LearnableParameter", "W", attributes=sizes)
+    how = {"recurrentOp": operation, "hiddenDims": 4, "numLayers": 2, "bidirectional": True}
+    b.network.add("OptimizedRNNStack", "out", [weights, x], how | {"axis": -1})
+    b.network.validate()
+    check = opscope.to_onnx(CntkNet(b.network), tmp_path / "m.onnx", outputs="out")
+    found = operators(tmp_path / "m.onnx")
+    assert set(found) == {"Unsqueeze", wanted, "Squeeze", "Concat"}
+    assert found.count(wanted) == 4 and check.error < 1e-5
+
+
 def test_what_is_refused(tmp_path):
     b = Builder()
     x = b.add("InputValue", "x", shape=3)
@@ -164,31 +130,14 @@ def test_what_is_refused(tmp_path):
 
 def test_a_model_of_cntk(tmp_path):
     """Slot filling: 943 words, an LSTM, 129 labels; its real sentences as CNTK computes them."""
-    folder = DATA / "cntk"
-    if not (folder / "slu.forward.cmf").exists():
-        pytest.skip("the model is not there")
-    path = str(tmp_path / "slu.onnx")
-    streams = [
-        TextStream(Stream("query", 943, sparse=True), "S0"),
-        TextStream(Stream("slotLabels", 129, sparse=True), "S2"),
-    ]
-    source = TextFormat(folder / "atis.test.ctf", streams)
-    packer = SequencePacker(FileOrder(source), source.streams)
-    packer.start_epoch(0, 11000)
-    sentences, labels = [], []
-    while minibatch := packer.read():
-        for name, kept in (("query", sentences), ("slotLabels", labels)):
-            samples = minibatch.streams[name]
-            dense = samples.dense(943 if name == "query" else 129)
-            kept += np.split(dense.astype(np.float32), samples.begin[1:-1])
-        if minibatch.end_of_epoch:
-            break
+    model, path = slot_filler(), str(tmp_path / "slu.onnx")
+    sentences, labels = slot_sentences()
     real = [{"query": one} for one in sentences[:40]]
-    check = opscope.to_onnx(folder / "slu.forward.cmf", path, inputs=real)
+    check = opscope.to_onnx(model, path, inputs=real)
     assert check.error < 1e-4 and check.cases == 43
     assert operators(path).count("LSTM") == 1 and len(operators(path)) <= 10
     session = ort.InferenceSession(path)
-    net = CntkNet(open_model(folder / "slu.forward.cmf").network)
+    net = CntkNet(open_model(model).network)
     ours = net.eval({"query": sentences}, ["z"])["z"]
     words, wrong, entropy, worst = 0, 0, 0.0, 0.0
     for one, label, own in zip(sentences, labels, ours, strict=True):

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 import opscope
-from opscope.bridges.onnx.export.checking import ExportError
+from opscope.bridges.inference.form import ExportError
 from opscope.bridges.onnx.from_nnet3.streams import Stream
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.nnet3 import Nnet, xconfig_to_config

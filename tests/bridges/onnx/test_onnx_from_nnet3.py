@@ -7,9 +7,9 @@ import pytest
 
 from nnet3_onnx import LAYERS_OF_FRAMES, OnnxNet, assert_exports, ours, with_statistics
 from nnet3_runs import random_net
+from opscope.bridges.nnet3_rows.loops import loop_in
+from opscope.bridges.nnet3_rows.reads import NotExportedError
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
-from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
-from opscope.bridges.onnx.from_nnet3.recurrent.general import loop_in
 from opscope.bridges.onnx.from_nnet3.streams import Stream
 from opscope.framework.base.errors import OpscopeError
 from opscope.nnet3.graph.loops import IrregularError

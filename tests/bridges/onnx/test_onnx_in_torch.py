@@ -9,6 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope import NetBuilder
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing.model import OnnxModel, model_of_bytes
 
 torch = pytest.importorskip("torch")
@@ -104,3 +107,49 @@ def test_exported(name: str) -> None:
         np.testing.assert_allclose(found, wanted, atol=1e-5)
         assert model.is_one_net({"x": x.numpy()})
     assert model.op_list({"x": (-1, *draw(1).shape[1:])}).ops
+
+
+def statistics(g: Graph, x: str) -> list[str]:
+    """Mean and variance that nodes compute, as PyTorch's exporter writes normalized weights."""
+    axes = [0, 2]
+    mean = g.node("ReduceMean", [x], axes=axes, keepdims=0)
+    centered = g.node("Sub", [x, g.node("ReduceMean", [x], axes=axes, keepdims=1)])
+    square = g.node("Mul", [centered, centered])
+    return [mean, g.node("ReduceMean", [square], axes=axes, keepdims=0)]
+
+
+@pytest.mark.parametrize("rows", (1, 2))
+@pytest.mark.parametrize("how", ("training", "training, running outputs", "computed statistics"))
+@pytest.mark.parametrize("of", ("an input", "a parameter"))
+def test_gradients_through_the_statistics_of_a_batch(of: str, how: str, rows: int) -> None:
+    rng = np.random.default_rng(rows)
+    shapes = {"x": (rows, 3, 4), "scale": (3,), "bias": (3,)}
+    values = {name: rng.normal(size=shape) for name, shape in shapes.items()}
+    g = Graph("g", 17)
+    x = g.input("x", np.float64, list(shapes["x"])) if of == "an input" else ""
+    x = x or g.constant(values["x"], "x")
+    scale, bias = (g.constant(values[name], name) for name in ("scale", "bias"))
+    if how == "computed statistics":
+        inputs, options = [x, scale, bias, *statistics(g, x)], {}
+    else:
+        running = [g.constant(v, n) for n, v in (("mean", np.zeros(3)), ("var", np.ones(3)))]
+        inputs, options = [x, scale, bias, *running], {"training_mode": 1}
+    outputs = ["y", "new_mean", "new_var"] if "outputs" in how else ["y"]
+    g.node("BatchNormalization", inputs, outputs=outputs, **options)
+    g.output("y", np.float64)
+    model = model_of_bytes(model_bytes(g))
+    feed = {"x": values["x"]} if of == "an input" else {}
+    b = NetBuilder.from_desc(model.op_list())
+    weight = rng.normal(size=shapes["x"])
+    weights = b.input("weights", list(weight.shape), "float64")
+    b.backward_from(b.reduce_sum(b.mul(b.var("y"), weights)), wrt=list(values))
+    fetch = {name: b.gradient(name) for name in values}
+    made = b.run(model.scope, feed=feed | {"weights": weight}, fetch=list(fetch.values()))
+    leaves = {name: torch.tensor(value, requires_grad=True) for name, value in values.items()}
+    wanted = torch.nn.functional.batch_norm(
+        leaves["x"], None, None, leaves["scale"], leaves["bias"], training=True, eps=1e-5
+    )
+    np.testing.assert_allclose(model.run(feed)["y"], wanted.detach(), rtol=1e-12, atol=1e-12)
+    (wanted * torch.tensor(weight)).sum().backward()
+    for name, leaf in leaves.items():
+        np.testing.assert_allclose(made[fetch[name]], leaf.grad, rtol=1e-9, atol=1e-10)

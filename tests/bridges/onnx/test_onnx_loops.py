@@ -116,6 +116,12 @@ def test_what_a_loop_collects(monkeypatch: pytest.MonkeyPatch) -> None:
     assert model_of(50).run({"x": large})["z"].size == 4096
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_rows_of_ever_other_lengths_are_not_stacked(ends: bool) -> None:
+    with pytest.raises(RunError, match=r"'z' \(Loop, opset \d+\): .*same shape"):
+        model_of(3, double, ends=ends, scans=True).run({"x": ONES})
+
+
 def test_a_scan_is_paid_for_by_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     def scan(times: int) -> ImportedModel:
         g = Graph("g")

@@ -12,9 +12,10 @@ import pytest
 import opscope
 from kaldi_data import need, read_archive
 from nnet3_onnx import OnnxNet, ours, with_statistics
-from opscope.bridges.onnx.export.checking import ExportError, error_of
+from opscope.bridges.inference.form import ExportError
+from opscope.bridges.nnet3_rows.reads import NotExportedError
+from opscope.bridges.onnx.export.checking import error_of
 from opscope.bridges.onnx.from_nnet3.export import nnet3_graph
-from opscope.bridges.onnx.from_nnet3.reads import NotExportedError
 from opscope.nnet3.inference.in_dtype import in_float64
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.network.simple_request import simple_request

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import opscope
 from format_nets import acoustic, cntk, net, nnet3, onnx
-from opscope.bridges.recognise.recognising import kind_of
+from opscope.bridges.recognize.recognizing import kind_of
 from opscope.nnet3.inference.saved import save_nnet
 from opscope.python_api.cli.main import main
 
@@ -22,10 +22,10 @@ LISTED = {
     "a.dnn": {*NET, "to-torch"},
     "n.pb": {*NET, "summary"},
     "kaldi.pb": NET,
-    "cntk.pb": NET - {"edit"},
+    "cntk.pb": NET,
     "empty.pb": {"view", "show", "verify", "summary"},
     "bare.pb": {"view", "show", "verify", "summary"},
-    "g.onnx": {"view", "compare"},
+    "g.onnx": {"view", "show", "verify", "compare"},
     "x.npy": {"convert"},
     "x.npz": {"convert"},
     "x.ark": {"show", "verify", "convert"},
@@ -98,7 +98,7 @@ def test_a_folder_tells_inputs_and_contexts(folder, monkeypatch):
     assert (info.version, info.context, info.subsampling) == ("nnet3", (1, 2), 3)
     opscope.to_torch("a.dnn", "of_cntk")
     info = opscope.open("of_cntk")
-    assert (str(info.inputs[0]), info.outputs[0].shape) == ("features [4]", (1, 3))
+    assert (str(info.inputs[0]), info.outputs[0].shape) == ("features [?, 4]", (None, 1, 3))
     assert (info.version, info.context, info.subsampling) == ("cntk", None, None)
 
 

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope import FormatError, NetBuilder, OpscopeError, ShapeError, from_torch
+from opscope import FormatError, NetBuilder, OpscopeError, RunError, ShapeError, from_torch
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 nn, F = torch.nn, torch.nn.functional
 if not hasattr(torch.export, "default_decompositions"):
     pytest.skip("torch.export is older than 2.6", allow_module_level=True)
 
-from opscope.bridges.torch.importing.calls import RULES  # noqa: E402
+from opscope.bridges.torch.importing.calls import DOMAIN, RULES, aten  # noqa: E402
 from torch_programs import CASES, Fn, Unseen, mlp, x  # noqa: E402
 
 
@@ -316,6 +316,22 @@ def test_unknown_operators_are_named_at_once() -> None:
         assert name in text
     line = Strange.forward.__code__.co_firstlineno + 1
     assert text.count(f"test_from_torch.py:{line}") == 3
+
+
+@pytest.mark.parametrize("mistake", [KeyError, TypeError, AttributeError])
+def test_a_mistake_in_a_rule_is_named(
+    mistake: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mistaken(n: Any) -> None:
+        raise mistake("q")
+
+    monkeypatch.setitem(RULES, (DOMAIN, "relu"), RULES[DOMAIN, "relu"])
+    aten("relu")(mistaken)
+    given = [torch.ones(2, 3)]
+    model = from_torch(export(nn.ReLU(), given))
+    told = r"aten.relu.default.*its rule .*test_from_torch.*mistaken failed: "
+    with pytest.raises(RunError, match=told + mistake.__name__):
+        model.run(fed(model, given))
 
 
 def test_arguments_that_are_not_supported() -> None:

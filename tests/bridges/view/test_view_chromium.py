@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from chromium import Chromium, browser
+from opscope.bridges.model.opening import open_model
 from opscope.bridges.view.data import page_data
 from opscope.bridges.view.html import document
-from opscope.bridges.view.opening import open_net
 from opscope.bridges.view.viewing import graph_of, view
 from view_nets import NASTY, deep, nasty, pair
 
@@ -66,7 +66,7 @@ def test_the_graph_is_drawn(chromium, tmp_path):
     assert chromium.run(STATUS) == "4 of 4 boxes shown"
     box = chromium.run("opscopeView.box('h')")
     top = chromium.run("document.getElementById('graph').getBoundingClientRect().top")
-    # in the upper part of the box is its colour: blue for an operator
+    # in the upper part of the box is its color: blue for an operator
     script = f"""(() => {{
       const c = document.getElementById('graph').getContext('2d');
       return [...c.getImageData({box["x"]} + {box["w"]} - 14, {box["y"]} + 6, 1, 1).data];
@@ -99,7 +99,7 @@ def search(chromium: Chromium, text: str) -> None:
 
 def test_search_finds_a_node_and_opens_the_groups_around_it(chromium, tmp_path):
     net, arrays = deep(400)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(net)), arrays)))
     assert chromium.run("opscopeView.box('fc_60@INNER@LINEAR')") is None
     search(chromium, "fc_60@inner")
     assert "fc_60@INNER@LINEAR selected" in chromium.run(STATUS)
@@ -110,7 +110,7 @@ def test_search_finds_a_node_and_opens_the_groups_around_it(chromium, tmp_path):
 
 def test_search_finds_a_parameter_with_its_numbers(chromium, tmp_path):
     net, arrays = deep(40)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(net)), arrays)))
     search(chromium, "fc_3.w")
     text = chromium.run(PANEL)
     assert "fc_3.w" in text and "256 of float32" in text
@@ -128,11 +128,11 @@ def test_a_large_page_unpacks_its_data(chromium, tmp_path, monkeypatch):
     """Under the page's own policy, with statistics and texts that would break out of a script."""
     monkeypatch.setattr("opscope.bridges.view.html._PACKED_FROM", 0)
     net, arrays = deep(40)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(net)), arrays)))
     assert "application/zlib" in (tmp_path / "page.html").read_text()
     search(chromium, "fc_3.w")
     assert f"{arrays['fc_3.w'].mean(dtype=np.float64):.4g}" in chromium.run(PANEL)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(nasty())), {})))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(nasty())), {})))
     assert chromium.run("typeof window.hacked") == "undefined"
     search(chromium, "<svg onload")
     assert NASTY[2] in chromium.run(PANEL)
@@ -140,7 +140,7 @@ def test_a_large_page_unpacks_its_data(chromium, tmp_path, monkeypatch):
 
 def test_a_group_opens_and_closes(chromium, tmp_path):
     net, arrays = deep(400)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(net)), arrays)))
     chromium.run("opscopeView.openAll(false)")
     search(chromium, "fc_0 group")
     closed = chromium.run(STATUS)
@@ -156,7 +156,7 @@ def test_a_group_opens_and_closes(chromium, tmp_path):
 
 def test_a_double_click_opens_a_group_and_a_click_tells_of_it(chromium, tmp_path):
     net, arrays = deep(400)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(net)), arrays)))
     chromium.run("opscopeView.openAll(false)")
     search(chromium, "fc_0 group")
     box = chromium.run("opscopeView.box('fc_0')")
@@ -198,7 +198,7 @@ def test_a_difference_is_shown_and_stepped_through(chromium, tmp_path):
     assert (np.abs(image[y - 4 : y + 4, x] - green).max(axis=1) < 12).any()
 
 
-def test_numbers_colour_the_graph(chromium, tmp_path):
+def test_numbers_color_the_graph(chromium, tmp_path):
     numbers = {"h": 1e-7, "gone": 1e-2, "y": float("inf")}
     shown(chromium, tmp_path, view(pair()[0], numbers=numbers, numbers_are="error").html)
     assert chromium.run(PANEL).upper().count("ERROR") == 1 and "inf" in chromium.run(PANEL)
@@ -212,8 +212,8 @@ def test_numbers_colour_the_graph(chromium, tmp_path):
     assert red[0] < red[1] < red[2] == red[3]
 
 
-def test_closed_groups_of_a_profile_have_colours(chromium, tmp_path):
-    graph = graph_of(open_net(deep(40)[0]))
+def test_closed_groups_of_a_profile_have_colors(chromium, tmp_path):
+    graph = graph_of(open_model(deep(40)[0]))
     for number, item in enumerate(graph.items.values()):
         item.time = 1e-6 * number
     for group in graph.groups.values():
@@ -264,7 +264,7 @@ def test_the_policy_stops_what_would_get_in(chromium, tmp_path):
 
 def test_2000_operators_stay_smooth(chromium, tmp_path):
     net, arrays = deep(2000)
-    shown(chromium, tmp_path, document(page_data(graph_of(open_net(net)), arrays)))
+    shown(chromium, tmp_path, document(page_data(graph_of(open_model(net)), arrays)))
     chromium.run("opscopeView.openAll(true)")
     for scale in (0.05, 0.2, 0.5, 1.0):
         chromium.run(f"opscopeView.zoom({scale} / opscopeView.view.scale)")

@@ -7,11 +7,11 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope, Sequences
+from opscope.bridges.model.opening import open_model
 from opscope.bridges.view.cntk_nets import _parts
 from opscope.bridges.view.data import page_data
 from opscope.bridges.view.graph import GROUP, Item, NetGraph, drop_small_groups, nest
 from opscope.bridges.view.numbers import statistics
-from opscope.bridges.view.opening import open_net
 from opscope.bridges.view.viewing import graph_of
 from opscope.framework.base.errors import FormatError, OpscopeError, VariableError
 from opscope.framework.ir.desc import make_op, make_var
@@ -31,7 +31,7 @@ def small() -> NetBuilder:
 
 
 def test_operators_inputs_and_what_flows_between():
-    graph = graph_of(open_net(small()))
+    graph = graph_of(open_model(small()))
     assert list(graph.items) == ["input x", "h@INNER@LINEAR", "h", "y"]
     assert edges(graph) == {
         ("input x", "h@INNER@LINEAR"),
@@ -47,7 +47,7 @@ def test_operators_inputs_and_what_flows_between():
 
 
 def test_operators_of_a_layer_are_a_group():
-    graph = graph_of(open_net(small()))
+    graph = graph_of(open_model(small()))
     assert [group.title for group in graph.groups.values()] == ["h"]
     assert [len(item.path) for item in graph.items.values()] == [0, 1, 1, 0]
 
@@ -56,7 +56,7 @@ def test_gradients_and_updates_are_groups():
     b = small()
     b.backward_from(b.reduce_mean(b.cross_entropy("y", b.input("label", [-1], dtype="int64"))))
     b.add_optimization(0.1, "sgd")
-    graph = graph_of(open_net(b))
+    graph = graph_of(open_model(b))
     kinds = {"backward": "group gradients", "optimizer": "group updates"}
     for kind, group in kinds.items():
         items = [item for item in graph.items.values() if item.kind == kind]
@@ -80,7 +80,7 @@ def test_a_variable_that_is_overwritten_has_several_values():
         make_op("tanh", {"x": "a"}, {"out": "a"}),
         make_op("exp", {"x": "a"}, {"out": "b"}),
     ]
-    graph = graph_of(open_net(net))
+    graph = graph_of(open_model(net))
     assert list(graph.items) == ["input x", "a", "a#2", "b"]
     assert edges(graph) == {("input x", "a"), ("a", "a#2"), ("a#2", "b")}
 
@@ -98,10 +98,10 @@ def recurrent() -> NetBuilder:
 
 
 def test_a_step_net_is_a_group_that_its_inputs_reach_into():
-    graph = graph_of(open_net(recurrent()))
+    graph = graph_of(open_model(recurrent()))
     (loop,) = [group for group in graph.groups.values() if group.title == "recurrent"]
     inside = {key for key, item in graph.items.items() if loop.key in item.path}
-    assert len(inside) >= 2
+    assert len(inside) == 1, "a layer is whole"
     assert {target for source, target in edges(graph) if source == "input x"} & inside
     late = [(e.source, e.target) for e in graph.edges if e.delayed]
     assert late and all(source in inside and target in inside for source, target in late)
@@ -123,7 +123,7 @@ output-node name=output input=r.tanh objective=linear
 
 
 def test_a_network_of_kaldis():
-    graph = graph_of(open_net(Nnet.from_config_text(NNET3, 1)))
+    graph = graph_of(open_model(Nnet.from_config_text(NNET3, 1)))
     assert [group.title for group in graph.groups.values()] == ["l1", "r"]
     affine = graph.items["r.affine"]
     assert affine.lines[0] == "◂ l1.relu, IfDefined(r.tanh[-1])"
@@ -163,7 +163,7 @@ net=[
 def test_macros_of_ndl_are_groups_and_parameters_stand_in_their_operators(tmp_path):
     path = tmp_path / "net.ndl"
     path.write_text(NDL)
-    graph = graph_of(open_net(path))
+    graph = graph_of(open_model(path))
     assert [group.title for group in graph.groups.values()] == ["L1", "L2"]
     times = graph.items["L1.t"]
     assert (times.title, times.kind, times.holds) == ("Times", "trained", [("input 0", ["L1.W"])])
@@ -250,45 +250,46 @@ def test_values_come_from_files_and_scopes(tmp_path):
     b.run(scope, feed={"x": np.ones((1, 4))}, fetch=["y"], need_backward=False)
     opscope.save(b, scope, tmp_path / "small.pb")
     wanted = {"h.w", "h.b"}
-    assert set(open_net(tmp_path / "small.pb").arrays) == wanted
-    assert set(open_net(b, scope).arrays) == wanted
-    assert set(open_net(opscope.load(tmp_path / "small.pb")).arrays) == wanted
+    assert set(open_model(tmp_path / "small.pb").arrays) == wanted
+    assert set(open_model(b, scope).arrays) == wanted
+    assert set(open_model(opscope.load(tmp_path / "small.pb")).arrays) == wanted
     (tmp_path / "small.safetensors").unlink()
-    opened = open_net(tmp_path / "small.pb")
-    assert not opened.arrays and ("file", "small.pb, without parameters") in opened.facts
+    model = open_model(tmp_path / "small.pb")
+    assert not model.arrays
+    assert ("file", "small.pb, without parameters") in graph_of(model).facts
 
 
 def test_a_saved_network_of_kaldis_is_one_again(tmp_path):
     nnet = Nnet.from_config_text(NNET3, 1)
     opscope.save_nnet(nnet, tmp_path / "net.pb")
-    graph = graph_of(open_net(tmp_path / "net.pb"))
-    assert edges(graph) == edges(graph_of(open_net(nnet)))
+    graph = graph_of(open_model(tmp_path / "net.pb"))
+    assert edges(graph) == edges(graph_of(open_model(nnet)))
 
 
 def test_what_is_no_net_is_refused(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("hello")
     with pytest.raises(FormatError, match="text.txt: neither a net nor a file"):
-        open_net(text)
+        open_model(text)
     with pytest.raises(FormatError, match="missing.pb"):
-        open_net(tmp_path / "missing.pb")
+        open_model(tmp_path / "missing.pb")
     with pytest.raises(VariableError, match="want a net"):
-        open_net(3)
+        open_model(3)
     archive = tmp_path / "a.ark"
     archive.write_bytes(b"key \0BFM \4\1\0\0\0\4\1\0\0\0\0\0\0\0")
     with pytest.raises(FormatError, match="Kaldi archive: it holds no net"):
-        open_net(archive)
+        open_model(archive)
     config = tmp_path / "two.cntk"
     config.write_text('command=a\na=[action="dumpNode"]\n')
     with pytest.raises(FormatError, match="describes 0 networks, one is needed"):
-        open_net(config)
+        open_model(config)
 
 
 def test_sequences_of_the_builder_run(tmp_path):
     b, scope = recurrent(), Scope()
     feed = {"x": Sequences.from_list([np.ones((2, 4), "f")])}
     b.run(scope, feed=feed, fetch=["y"], need_backward=False)
-    assert len(open_net(b, scope).arrays) >= 2
+    assert len(open_model(b, scope).arrays) >= 2
 
 
 def test_one_of_several_networks_is_chosen(tmp_path):
@@ -302,15 +303,15 @@ def test_one_of_several_networks_is_chosen(tmp_path):
     text = "command=a:b\na=" + builder % "3:2" + "\nb=" + builder % "4:2"
     path.write_text(text)
     with pytest.raises(FormatError, match=r"describes 2 networks \(a, b\): say which"):
-        open_net(path)
-    graph = graph_of(open_net(path, network="b"))
+        open_model(path)
+    graph = graph_of(open_model(path, network="b"))
     assert any("[?, 4]" in value.type for value in graph.values.values())
     with pytest.raises(FormatError, match="has no network 'c'; it has a, b"):
-        open_net(path, network="c")
+        open_model(path, network="c")
     saved = tmp_path / "net.pb"
     saved.write_bytes(b"")
     with pytest.raises(FormatError, match="no config of CNTK's, so it has no network 'a'"):
-        open_net(saved, network="a")
+        open_model(saved, network="a")
 
 
 def test_views_are_read_from_those_that_wrote_their_rectangles():
@@ -329,7 +330,7 @@ def test_views_are_read_from_those_that_wrote_their_rectangles():
         make_op("exp", {"x": "bottom"}, {"out": "b"}),
         make_op("exp", {"x": "m"}, {"out": "c"}),
     ]
-    found = {pair for pair in edges(graph_of(open_net(net))) if pair[0] != "input x"}
+    found = {pair for pair in edges(graph_of(open_model(net))) if pair[0] != "input x"}
     assert found == {("top", "a"), ("m", "b"), ("top", "c"), ("m", "c")}
 
 
@@ -362,22 +363,22 @@ net=[
 def test_a_file_of_brainscript_alone(text, tmp_path):
     path = tmp_path / "net.bs"
     path.write_text(text)
-    graph = graph_of(open_net(path))
+    graph = graph_of(open_model(path))
     assert {"features", "labels", "z", "ce"} <= graph.items.keys()
     (tmp_path / "wrong.bs").write_text(text.replace("DenseLayer{10}", "DenseLayr{10}"))
     with pytest.raises(OpscopeError, match="unknown identifier 'DenseLayr'"):
-        open_net(tmp_path / "wrong.bs")
+        open_model(tmp_path / "wrong.bs")
     if text == BRAINSCRIPT:
         (tmp_path / 'a" b.bs').write_text(text)
         with pytest.raises(FormatError, match="quotes in its name"):
-            open_net(tmp_path / 'a" b.bs')
+            open_model(tmp_path / 'a" b.bs')
     (tmp_path / "library.bs").write_text("f(x) = x + 1\n")
     with pytest.raises(FormatError, match="describes 0 networks"):
-        open_net(tmp_path / "library.bs")
+        open_model(tmp_path / "library.bs")
 
 
 def test_a_file_of_ndl_alone(tmp_path):
     path = tmp_path / "net.ndl"
     path.write_text(ALONE)
-    graph = graph_of(open_net(path))
+    graph = graph_of(open_model(path))
     assert {"features", "h.t", "h.y"} <= graph.items.keys()

@@ -5,10 +5,9 @@ import pytest
 
 import opscope
 from format_nets import onnx
-from opscope.bridges.onnx.importing.shown import shown_model
-from opscope.bridges.view.opening import open_net
+from opscope.bridges.model.opening import open_model
 from opscope.bridges.view.viewing import graph_of
-from opscope.framework.base.errors import FormatError, VariableError
+from opscope.framework.base.errors import FormatError
 
 
 @pytest.fixture
@@ -19,18 +18,18 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_nodes_initializers_and_ends(folder):
-    model = shown_model("g.onnx")
+    model = open_model("g.onnx")
     runs = opscope.from_onnx("g.onnx")
-    assert [op.type for op in model.net.ops] == [n.op for n in runs._model.graph.nodes]
-    kinds = {var.name: var.kind for var in model.net.vars}
+    assert [op.type for op in model.desc.ops] == [n.op for n in runs._model.graph.nodes]
+    kinds = {var.name: var.kind for var in model.desc.vars}
     assert {i.name for i in runs.inputs} <= kinds.keys()
     for name, array in model.arrays.items():
         np.testing.assert_array_equal(array, runs._model.arrays[name])
-    graph = graph_of(open_net("g.onnx"))
+    graph = graph_of(open_model("g.onnx"))
     titles = [item.title for item in graph.items.values()]
     assert {"input", "output"} <= set(titles) and graph.facts[0] == ("file", "g.onnx")
     page = opscope.view("g.onnx")
-    assert all(op.type in page.html for op in model.net.ops)
+    assert all(op.type in page.html for op in model.desc.ops)
 
 
 def test_what_does_not_run_here_is_shown(folder):
@@ -55,13 +54,19 @@ def test_what_does_not_run_here_is_shown(folder):
     )  # fmt: skip
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.acme", 1)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=8), "s.onnx")
-    shown = graph_of(open_net("s.onnx"))
+    shown = graph_of(open_model("s.onnx"))
     kinds = {item.title: item for item in (*shown.items.values(), *shown.groups.values())}
     assert {"com.acme.Strange", "If", "Relu", "Neg"} <= kinds.keys()
     assert ("beam", "4") in kinds["com.acme.Strange"].facts
     assert any("If" in key or "y" in key for key in kinds["Relu"].path)
-    with pytest.raises(VariableError, match="'onnx', which does not run"):
+    with pytest.raises(FormatError, match=r"(?s)not supported:.*com\.acme\.Strange"):
         opscope.profile("s.onnx")
+
+
+def test_a_profile_is_of_the_operators_that_it_becomes(folder):
+    timed = opscope.profile("g.onnx", rows=3)
+    assert timed.rows and timed.seconds > 0 and "3 rows" in timed.what
+    assert "forward, 3 rows" in opscope.view("g.onnx", profile=True, rows=3).html
 
 
 def test_few_whole_numbers_are_attributes(tmp_path):
@@ -70,8 +75,8 @@ def test_few_whole_numbers_are_attributes(tmp_path):
     scope = opscope.Scope()
     b.initialize(scope)
     opscope.to_onnx(b, tmp_path / "r.onnx", scope)
-    model = shown_model(str(tmp_path / "r.onnx"))
-    (reshape,) = (op for op in model.net.ops if op.type == "Reshape")
+    model = open_model(tmp_path / "r.onnx")
+    (reshape,) = (op for op in model.desc.ops if op.type == "Reshape")
     assert reshape.attrs["input 1"] == [-1, 2, 2] and all(a.ndim for a in model.arrays.values())
 
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from opscope.nnet3.graph.graph import NotComputableError
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
-from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
+from opscope.nnet3.inference.looped_computer import LoopedComputer
+from opscope.nnet3.inference.pieces import LoopedOptions
 from opscope.nnet3.lower.commands import lower_computation
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions, compile_optimized

@@ -116,12 +116,16 @@ def _shown(value: Any) -> str:
     return f"{array.dtype}{list(array.shape)}{levels or ''}"
 
 
-@cache
 def _types() -> list[str]:
     """The types that a net of chance can hold: without nets in attributes and without ranks."""
+    return _without_nets_and_ranks(tuple(operator_types()))
+
+
+@cache
+def _without_nets_and_ranks(types: tuple[str, ...]) -> list[str]:
     return [
         name
-        for name in operator_types()
+        for name in types
         if not any(spec.type == "net" for spec in lookup(name).attrs)
         and not lookup(name).world
         and not lookup(name).boundary

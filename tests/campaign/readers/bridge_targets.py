@@ -15,13 +15,13 @@ import edit_nets
 import opscope
 from opscope.bridges.compare.inputs import read_numbers
 from opscope.bridges.onnx.files.writing import model_bytes
-from opscope.bridges.recognise.kinds import SCRIPTS
-from opscope.bridges.recognise.recognising import check_language, kind_of
+from opscope.bridges.recognize.kinds import SCRIPTS
+from opscope.bridges.recognize.recognizing import check_language, kind_of
 from opscope.cntk.models.v1 import format_model
 from opscope.cntk.programs.files import networks_of
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.files.kaldi_io import Writer
-from opscope.nnet3.tables.tables import TableWriter
+from opscope.kaldi.files.kaldi_io import Writer
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.python_api.formats.forms import FORMS
 from opscope.python_api.formats.sources import source_of
 from opscope.python_api.formats.table import forms_from

@@ -18,7 +18,7 @@ from opscope.cntk.lattices.htk_text import read_htk_lattice
 from opscope.cntk.readers.base import section_file
 from opscope.cntk.readers.base.htk_files import CHECKED, USER, HtkFile
 from opscope.cntk.readers.binary.format import write_binary
-from opscope.cntk.readers.catalogue import create_reader, source_opening
+from opscope.cntk.readers.catalog import create_reader, source_opening
 from opscope.cntk.readers.htk.mlf import read_states, read_targets
 
 from ..inputs import Target

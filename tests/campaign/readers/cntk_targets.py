@@ -19,7 +19,7 @@ from opscope.cntk.mel.parse import parse_mel
 from opscope.cntk.models.open_model import open_model
 from opscope.cntk.models.v1 import write_model
 from opscope.cntk.programs.check import check_file
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base.errors import FormatError
 
 from ..inputs import Target

@@ -12,18 +12,18 @@ from click.testing import CliRunner
 
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import library_files
+from opscope.kaldi.files.context_dependency import ContextDependency, new_transition_model
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.kinds import all_kinds, cut_array
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
 from opscope.nnet3.egs.merging import MinibatchRule
-from opscope.nnet3.files.context_dependency import ContextDependency, new_transition_model
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import save_fst
-from opscope.nnet3.tables.kinds import KINDS, cut_array
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training import NnetTrainer
 from opscope.python_api.cli.main import main
-from opscope.python_api.recipe.nnet3 import CHECKPOINT, Nnet3Recipe
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.nnet3 import CHECKPOINT, Nnet3Recipe
+from opscope.scale.recipe.nnet3_options import RecipeOptions
 
 from ..inputs import Target
 from .mutate import BYTES, TEXT, word
@@ -72,7 +72,7 @@ _COMMANDS: dict[str, tuple[str, Sequence[str]]] = {
         "nnet3-chain-merge-egs --minibatch-size=2 ark:damaged ark:o",
         ["cegs.ark"],
     ),
-    "normalisation": ("nnet3-chain-normalize-egs damaged ark:cegs.ark ark:o", ["den.fst"]),
+    "normalization": ("nnet3-chain-normalize-egs damaged ark:cegs.ark ark:o", ["den.fst"]),
     "phones of alignments": (
         "ali-to-phones --write-lengths graph.mdl ark:damaged ark:o",
         ["graph.ali"],
@@ -235,12 +235,12 @@ def _tables(folder: Path) -> Sequence[bytes]:
 
 def _read_tables(path: Path) -> None:
     refusals = []
-    for kind in KINDS:
+    for kind in all_kinds():
         try:
             list(read_table(f"ark:{path}", kind))
         except OpscopeError as error:
             refusals.append(error)
-    if len(refusals) == len(KINDS):
+    if len(refusals) == len(all_kinds()):
         raise refusals[0]
 
 

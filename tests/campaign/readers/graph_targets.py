@@ -45,7 +45,7 @@ def _search(graph: Graph) -> None:
     for in_c in {compiled.available(), False}:
         decoder = Decoder(graph, np.arange(-1, 7), _OPTIONS, compiled_loops=in_c)
         decoder.accept(_LIKES)
-        decoder.finalise()
+        decoder.finalize()
         decoder.best_path()
         raw_lattice(decoder)
 
@@ -65,10 +65,10 @@ def _seconds(_: Path) -> Sequence[bytes]:
 
 def _reads_second(path: Path) -> None:
     found = read_graph_fst(str(path))
-    if found.symbols is not None:
-        Words.of(found.symbols, str(path))
-    _search(LookaheadGraph.of(lookahead_file(_FIRST, 9), found.fst))
-    _search(StaticGraph.of(found.fst))
+    if found.header.output_symbols is not None:
+        Words.of(found.header.output_symbols.texts, str(path))
+    _search(LookaheadGraph.of(lookahead_file(_FIRST, 9), found))
+    _search(StaticGraph.of(found))
 
 
 def _tables(_: Path) -> Sequence[bytes]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from opscope.nnet3.files.context_dependency import ContextDependency, new_transition_model
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.hmm_graphs import SupervisionMaker
-from opscope.nnet3.lattices.lattice import CompactLattice, split, top_sorted
-from opscope.nnet3.lattices.lattice_io import read_compact_lattice
-from opscope.nnet3.lattices.operations import best_path, pruned
-from opscope.nnet3.lattices.phone_align import PhoneAlignOptions, phone_aligned
-from opscope.nnet3.lattices.phone_graphs import Tolerances, alignment_graph, lattice_graph
-from opscope.nnet3.lattices.transition_ids import TransitionIds
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.context_dependency import ContextDependency, new_transition_model
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.lattice import CompactLattice, split, top_sorted
+from opscope.kaldi.lattices.lattice_io import read_compact_lattice
+from opscope.kaldi.lattices.operations import best_path, pruned
+from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from opscope.kaldi.lattices.transition_ids import TransitionIds
+from opscope.kaldi.tables.tables import TableWriter, read_table
+from opscope.nnet3.chain.phone_graphs import Tolerances, alignment_graph, lattice_graph
+from opscope.nnet3.chain.supervision_maker import SupervisionMaker
 
 from ..inputs import Target
 from .mutate import BYTES, TEXT

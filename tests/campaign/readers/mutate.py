@@ -126,7 +126,7 @@ TEXT: tuple[Mutation, ...] = (word, word, word, line, line, flip, cut, repeat, s
 
 
 def message(kind: type[Message]) -> Mutation:
-    """A mutation of a serialised message: some field of it, at any depth."""
+    """A mutation of a serialized message: some field of it, at any depth."""
 
     def mutate(data: bytes, rng: random.Random, others: Sequence[bytes]) -> bytes:
         found = kind()

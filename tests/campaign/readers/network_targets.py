@@ -17,10 +17,10 @@ from opscope.framework.ir.messages import from_message, parse_net, serialize_net
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.printer import net_text
 from opscope.framework.passes.verify.verifier import problems, verify
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.cache.files import _digest, read_cache, write_cache
 from opscope.nnet3.compiler.computation import Computation
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.pipeline import compile_request
 from opscope.nnet3.inference.saved import save_nnet

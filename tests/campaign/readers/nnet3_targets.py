@@ -10,22 +10,22 @@ import numpy as np
 
 from chain_graphs import random_hmm, random_supervision
 from kaldi_models import CONFIG, TRANSITIONS
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.files.context_dependency import ContextDependency
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.files.sparse import SparseMatrix
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.fst.fst_io import read_fst, write_fst
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
-from opscope.nnet3.files.compressed import CompressedMatrix
-from opscope.nnet3.files.context_dependency import ContextDependency
 from opscope.nnet3.files.examples import NnetExample, NnetIo
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.files.sparse import SparseMatrix
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.fst.fst_io import read_fst, write_fst
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.saved import load_nnet, save_nnet
 from opscope.nnet3.language.descriptor_parse import parse_descriptor
 from opscope.nnet3.network.edits import apply_edits, parse_edits
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.xconfig import xconfig_to_configs
 from opscope.proto.net_pb2 import NetDesc
 

@@ -18,13 +18,13 @@ from chain_graphs import random_hmm
 from kaldi_models import write_models
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.files.kaldi_io import Writer
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.fst.fst_io import write_fst
+from opscope.kaldi.files.kaldi_io import Writer
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.fst.fst_io import write_fst
+from opscope.kaldi.tables.specifiers import ReadSpecifier, WriteSpecifier
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.programs import OWN, PROGRAMS
 from opscope.nnet3.programs.base.program import KaldiCommand
-from opscope.nnet3.tables.specifiers import ReadSpecifier, WriteSpecifier
-from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.cli.main import main
 from opscope.speech.programs import PROGRAMS as SPEECH_PROGRAMS
 

@@ -14,15 +14,16 @@ import numpy as np
 
 import opscope
 from opscope.framework.base.errors import OpscopeError, RunError, SaveError
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions
-from opscope.nnet3.tables.tables import TableWriter
-from opscope.python_api.jobs.job import Job, Script
-from opscope.python_api.jobs.pool import JobPool
-from opscope.python_api.recipe.egs_folder import given_examples
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
-from opscope.python_api.recipe.parallel import ParallelRecipe
-from opscope.python_api.recipe.parallel_options import ParallelOptions
-from opscope.python_api.recipe.train_job import (
+from opscope.python_api.train.minibatches import Minibatches
+from opscope.scale.jobs.job import Job, Script
+from opscope.scale.jobs.pool import JobPool
+from opscope.scale.recipe.egs_folder import given_examples
+from opscope.scale.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.parallel import ParallelRecipe
+from opscope.scale.recipe.parallel_options import ParallelOptions
+from opscope.scale.recipe.train_job import (
     Chain,
     CombineJob,
     ProbJob,
@@ -30,14 +31,13 @@ from opscope.python_api.recipe.train_job import (
     read_job,
     write_job,
 )
-from opscope.python_api.score.folder import Finished, ScoreFolder
-from opscope.python_api.score.listing import Values, list_entries
-from opscope.python_api.score.options import ScoreOptions
-from opscope.python_api.score.output import Output
-from opscope.python_api.score.scorers import model_digest
-from opscope.python_api.score.scoring import Scoring
-from opscope.python_api.score.worker import run_shard
-from opscope.python_api.train.minibatches import Minibatches
+from opscope.scale.score.folder import Finished, ScoreFolder
+from opscope.scale.score.listing import Values, list_entries
+from opscope.scale.score.options import ScoreOptions
+from opscope.scale.score.output import Output
+from opscope.scale.score.scorers import model_digest
+from opscope.scale.score.scoring import Scoring
+from opscope.scale.score.worker import run_shard
 from score_runs import DIM, write_nnet3
 from small_nets import data
 from training_runs import run
@@ -262,7 +262,7 @@ def _results(folder: Path) -> Sequence[bytes]:
 
 def _result(path: Path) -> None:
     recipe, refusals = _recipe(path.parent), []
-    for read in (recipe._objective, recipe._judgement):
+    for read in (recipe._objective, recipe._judgment):
         try:
             read(str(path))
         except OpscopeError as error:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ivector_models import DIM, extractor, gaussians, matrix, write_model
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech import (
     AdaptationState,
     Audio,
@@ -57,7 +57,7 @@ def _waves(folder: Path) -> Sequence[bytes]:
 
 
 def _reads_wave(path: Path) -> None:
-    """As a recogniser does: the samples, and features of them."""
+    """As a recognizer does: the samples, and features of them."""
     audio = read_audio(path)
     features = Mfcc(allow_upsample=True, allow_downsample=True)
     features.compute(audio.channel(), audio.rate)

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.speech import Audio, KaldiRecognizer, Model, align, resample, transcribe
 from opscope.speech.alignment.text import SpokenText
 from opscope.speech.audio.wav import write_wav
@@ -54,7 +54,7 @@ def _model(path: Path, changed: dict[str, bytes | None], *, static: bool = False
         write_files({name: whole[name] for name in changed}, folder)
 
 
-def _recognises(model: Model, which: int) -> None:
+def _recognizes(model: Model, which: int) -> None:
     """One of the things that are asked of a model, with a short recording."""
     audio = speech("c")[2400:8000]
     if which % 3 == 0:
@@ -62,11 +62,11 @@ def _recognises(model: Model, which: int) -> None:
     elif which % 3 == 1:
         align(audio, "c", model)
     else:
-        recogniser = KaldiRecognizer(model, RATE)
-        recogniser.SetPartialWords(True)
-        recogniser.AcceptWaveform(audio[:3200].tobytes())
-        recogniser.PartialResult()
-        recogniser.FinalResult()
+        recognizer = KaldiRecognizer(model, RATE)
+        recognizer.SetPartialWords(True)
+        recognizer.AcceptWaveform(audio[:3200].tobytes())
+        recognizer.PartialResult()
+        recognizer.FinalResult()
 
 
 def _packed(static: bool) -> Callable[[Path], Sequence[bytes]]:
@@ -84,7 +84,7 @@ def _reads_folder(static: bool, path: Path) -> None:
         chosen = name.decode()
     else:  # the damage is in the name: a file is gone, or has what belongs to another
         chosen = names[zlib.crc32(name) % len(names)]
-    _recognises(_model(path, {chosen: data or None}, static=static), zlib.crc32(data))
+    _recognizes(_model(path, {chosen: data or None}, static=static), zlib.crc32(data))
 
 
 @cache

@@ -1,1 +1,1 @@
-"""Nets and compiled functions shared by threads, under sanitisers and under unrest."""
+"""Nets and compiled functions shared by threads, under sanitizers and under unrest."""

@@ -2,24 +2,22 @@
 
     python -m campaign.families
 
-Every function that C text of the package exports must be fetched by one of the works of
+Every function that a C file exports must be fetched by one of the works of
 `sharing.py`, and every kernel that is not the reference must serve in one. The loops of elementwise
 operators are taken from the registry there.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from opscope import set_threads
-from opscope.framework.fusion.compiler import Library
+from opscope import options, set_threads
+from opscope.framework.fusion.libraries import Library
 from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.registry import (
     REFERENCE,
@@ -28,12 +26,12 @@ from opscope.framework.ir.registry import (
     lookup,
     operator_types,
 )
+from opscope.native import units
 from opscope.operators.backends import amx_gemm, bf16, mkl
 
 from . import sharing
 
-_EXPORTED = re.compile(r"^\s*EXPORT void (\w+)\(", re.MULTILINE)
-_TYPES = "float", "double"
+_EXPORTED = re.compile(r"^EXPORT\((\w+)\)\(", re.MULTILINE)
 _RICH = (
     "convolutions",
     "convolution gradient",
@@ -58,19 +56,18 @@ _RICH = (
     "optimizers",
     "copies",
     "random integers",
+    "search",
 )
 """Works that hold most of it: the first to be looked at; no more are than it takes."""
 
 
-def exported() -> set[str]:
-    """The functions that C texts of the package export; one for each type where that is `_T`."""
-    root = Path(sharing.__file__).resolve().parents[3]
-    folders = ("framework", "operators", "nnet3", "cntk", "python_api")
+def exported(*files: str) -> set[str]:
+    """The functions that some files of `native/` export, or all; one for each kind of numbers."""
     found = set()
-    for path in (path for folder in folders for path in (root / folder).rglob("*.py")):
-        for name in _EXPORTED.findall(path.read_text(encoding="utf-8")):
-            typed = name.endswith("_T")
-            found.update([name[:-1] + one for one in _TYPES] if typed else [name])
+    for file in files or units.KINDS:
+        kinds = units.KINDS[file]
+        for name in _EXPORTED.findall(units.text(file)):
+            found.update(f"{name}_{kind}" if kind else name for kind in kinds)
     return found
 
 
@@ -96,7 +93,8 @@ class Recorder:
         fetch = Library.function
 
         def function(library: Library, name: str) -> Any:
-            self.functions.add(name)
+            # Without the processor, which ends the names of native functions.
+            self.functions.add(name + library.ending.rpartition("_")[0])
             return fetch(library, name)
 
         mock.patch.object(Library, "function", function).start()
@@ -118,12 +116,14 @@ def missing() -> list[str]:
     set_threads(2)  # some functions are for several: not fewer because the machine is busy
     recorder, functions = Recorder(), exported()
     absent = {"mkl"} if mkl.library() is None else set()
+    if mkl.library() is None:
+        functions -= exported("mkl_rows")
     if bf16.missing():
         absent.add("bf16")
     if bf16.missing() or amx_gemm.library() is not None:
-        functions.discard("opscope_bf16")  # these products are by AMX
+        functions.discard("bf16_product")  # these products are by AMX
     if amx_gemm.library() is None:
-        functions = {name for name in functions if not name.endswith("_amx")}
+        functions -= exported("amx_gemm")
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"
     for name in sorted(sharing.WORKS, key=lambda name: name not in _RICH):
@@ -131,7 +131,7 @@ def missing() -> list[str]:
             break
         work = sharing.WORKS[name]()
         for libraries in sharing.LIBRARIES:
-            with mock.patch.dict(os.environ, {"OPSCOPE_LIBRARIES": libraries}):
+            with options(libraries=libraries):
                 work()
     return [
         *sorted(functions - recorder.functions),

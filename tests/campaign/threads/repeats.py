@@ -41,7 +41,7 @@ LIGHT = (
     "team prediction",
 )
 """Works of few milliseconds that are native code for the most part: a fifth. Others: a fiftieth."""
-NEIGHBOURS = "wide lstm", "wide training, double", "dense", "convolutions", "nnet3 training"
+NEIGHBORS = "wide lstm", "wide training, double", "dense", "convolutions", "nnet3 training"
 """Works for the second thread: team, packed products, products in parts, updates."""
 _PERTURBED = "170"  # the byte, and its opposite
 
@@ -118,7 +118,7 @@ def beside(works: Iterable[Work]) -> Iterator[None]:
 def run_all(
     count: int,
     works: Mapping[str, Callable[[], Work]] = WORKS,
-    neighbours: Iterable[str] = NEIGHBOURS,
+    neighbors: Iterable[str] = NEIGHBORS,
 ) -> int:
     """Repeat works, and print the table; the number of results that differ.
 
@@ -127,11 +127,11 @@ def run_all(
 
     Args:
         count: of looped outputs; other works get a share of it. works: what makes them.
-        neighbours: names of the works of the second thread.
+        neighbors: names of the works of the second thread.
     """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(SWITCHES)
-    others = [WORKS[name]() for name in neighbours]
+    others = [WORKS[name]() for name in neighbors]
     made = {name: make() for name, make in works.items()}
     wanted = {name: work() for name, work in made.items()}
     print("| work | runs | differ | seconds |\n| --- | --- | --- | --- |", flush=True)

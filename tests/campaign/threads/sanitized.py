@@ -1,7 +1,7 @@
-"""The generated C and its team of threads under the sanitisers of gcc.
+"""The generated C and its team of threads under the sanitizers of gcc.
 
 Prints a row for each: AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer. Each
-runs `sharing.py`; what a sanitiser says fails the run.
+runs `sharing.py`; what a sanitizer says fails the run.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Sanitiser:
+class Sanitizer:
     """Options of gcc, the libraries to load first, the variable of its options, and these."""
 
     name: str
@@ -26,15 +26,15 @@ class Sanitiser:
     options: str
 
 
-SANITISERS = (
-    Sanitiser(
+SANITIZERS = (
+    Sanitizer(
         "address, undefined",
         "-fsanitize=address,undefined -fno-sanitize-recover=undefined",
         ("libasan.so", "libubsan.so"),
         "ASAN_OPTIONS",
         "detect_leaks=0:log_path={log}",
     ),
-    Sanitiser(
+    Sanitizer(
         "thread",
         "-fsanitize=thread",
         ("libtsan.so",),
@@ -44,19 +44,19 @@ SANITISERS = (
 )
 
 
-def run(sanitiser: Sanitiser, runs: int) -> tuple[str, list[str]]:
-    """The last line of `sharing.py`, and what the sanitiser reported."""
+def run(sanitizer: Sanitizer, runs: int) -> tuple[str, list[str]]:
+    """The last line of `sharing.py`, and what the sanitizer reported."""
     with tempfile.TemporaryDirectory(prefix="opscope-campaign-") as scratch:
         compiler = Path(scratch, "cc")
-        compiler.write_text(f'#!/bin/sh\nexec gcc {sanitiser.flags} -g "$@"\n')
+        compiler.write_text(f'#!/bin/sh\nexec gcc {sanitizer.flags} -g "$@"\n')
         compiler.chmod(0o755)
         log = Path(scratch, "log")
         environment = os.environ | {
-            "LD_PRELOAD": " ".join(map(_library, sanitiser.libraries)),
+            "LD_PRELOAD": " ".join(map(_library, sanitizer.libraries)),
             "OPSCOPE_CC": str(compiler),
             "OPSCOPE_CACHE": str(Path(scratch, "cache")),
             "OPSCOPE_THREADS": "2",
-            sanitiser.variable: sanitiser.options.format(log=log),
+            sanitizer.variable: sanitizer.options.format(log=log),
         }
         done = subprocess.run(
             [sys.executable, "-P", "-m", "campaign.threads.sharing", str(runs)],
@@ -82,12 +82,12 @@ def _library(name: str) -> str:
 
 
 def run_all(runs: int) -> int:
-    """Run under every sanitiser, and print the table; the number of reports."""
+    """Run under every sanitizer, and print the table; the number of reports."""
     rows, count = [], 0
-    for sanitiser in SANITISERS:
-        told, reports = run(sanitiser, runs)
-        rows.append(f"| {sanitiser.name} | {told} | {len(reports)} |")
+    for sanitizer in SANITIZERS:
+        told, reports = run(sanitizer, runs)
+        rows.append(f"| {sanitizer.name} | {told} | {len(reports)} |")
         count += len(reports)
         print("\n".join(reports[:10]))
-    print("\n".join(["| sanitiser | work | reports |", "| --- | --- | --- |", *rows]))
+    print("\n".join(["| sanitizer | work | reports |", "| --- | --- | --- |", *rows]))
     return count

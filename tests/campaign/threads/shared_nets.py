@@ -16,7 +16,8 @@ from opscope.framework.fusion import compiler, conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import few_rows, parts, rows
+from opscope.operators.backends import few_rows, mkl, parts, rows
+from opscope.operators.base.row_adder import row_adder
 from opscope.operators.linear import matmul
 from rnn_layers import feed_for, layer_net, parameters
 from scalar_loops import loop_of
@@ -93,7 +94,7 @@ def kind(name: str, dtype: str) -> Work:
 
 
 def rows_and_heads(dtype: str) -> Work:
-    """Attention, softmax and normalisation, with their gradients, large enough for threads."""
+    """Attention, softmax and normalization, with their gradients, large enough for threads."""
     b = NetBuilder("rows", dtype)
     x = b.input("x", [4, 40, 96])
     hidden = b.transformer_encoder_layer(x, heads=3, feedforward=160, dropout=0.0)
@@ -424,6 +425,7 @@ def sums_of_columns() -> Work:
     """Sums over rows of both types, and one row by a matrix, in pieces for several threads."""
     rng = np.random.default_rng(13)
     x, y = rng.normal(size=(2, 700, 192))
+    ids = rng.integers(0, 5, len(x))
 
     def run() -> Results:
         found = {}
@@ -435,6 +437,12 @@ def sums_of_columns() -> Work:
             found[f"few {dtype.__name__}"] = out = np.empty((1, 192), dtype)
             product = parts.by_task(partial(few_rows.task, None), matmul.product)
             product(np, given[0][:1, :1].repeat(700, 1), given[1], out)()
+            found[f"added {dtype.__name__}"] = added = np.zeros((5, 192), dtype)
+            row_adder(added, ids, given[0])()
+            if mkl.library() is not None:
+                tall = given[0].repeat(2, 0).repeat(2, 1)
+                found[f"tall {dtype.__name__}"] = out = np.empty((len(tall), 192), dtype)
+                mkl.product(np, tall, given[1][:384], out)()
         return found
 
     return run

@@ -18,6 +18,7 @@ from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config.files import parse_config
 from opscope.cntk.models.v1 import read_model
 from opscope.framework.ir.op_list import OpList
+from opscope.kaldi.files.sparse import SparseMatrix
 from opscope.nnet3 import (
     NnetComputer,
     NnetTrainer,
@@ -29,12 +30,15 @@ from opscope.nnet3 import (
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample
-from opscope.nnet3.files.sparse import SparseMatrix
 from opscope.nnet3.inference.chunks import ChunkComputer
-from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
-from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
+from opscope.nnet3.inference.looped_computer import LoopedComputer
+from opscope.nnet3.inference.pieces import ChunkOptions, LoopedOptions, Utterance
 from opscope.nnet3.network.adjust import set_dropout_test_mode
 from opscope.nnet3.network.nnet import Nnet
+from opscope.speech.fst.graph import LookaheadGraph
+from opscope.speech.search.decoder import Decoder
+from opscope.speech.search.options import SearchOptions
+from speech_graphs import lookahead_file, random_first, random_grammar
 
 from .shared_nets import Results, Work
 
@@ -246,6 +250,22 @@ def cntk_training(learner: str) -> Work:
     return train
 
 
+def search() -> Work:
+    """Token passing in C, each time over a composition that is made anew on the way."""
+    rng = np.random.default_rng(2)
+    first, second = random_first(rng, 60, 20), random_grammar(rng, 60)
+    graph = LookaheadGraph.of(lookahead_file(first, second.states + 3), second)
+    pdfs = np.array([0, *(label % 11 for label in range(20))], np.int32)
+    likelihoods = rng.normal(-2, 2, (24, 11)).astype(np.float32)
+
+    def run() -> Results:
+        decoder = Decoder(graph, pdfs, SearchOptions(beam=9.0, lattice_beam=4.0, graph_arcs=300))
+        decoder.accept(likelihoods)
+        return {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
+
+    return run
+
+
 def _gates(layer: str, more: str) -> Callable[[], Work]:
     config: Any = partial(xconfig_to_config, _GATES.format(layer, more))
     return lambda: gradient(config(), 5, 8, 6)
@@ -262,6 +282,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "nnet3 training": trained,
     "chunks": chunks,
     "looped": looped,
+    "search": search,
     "looped LSTM": looped_gates,
     "CNTK loop": cntk_loop,
     "CNTK training": partial(cntk_training, "none"),

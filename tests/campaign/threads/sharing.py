@@ -2,7 +2,7 @@
 
     python -m campaign.sharing RUNS
 
-`sanitised.py` runs it with the generated C under the sanitisers of gcc. In the beginning all
+`sanitized.py` runs it with the generated C under the sanitizers of gcc. In the beginning all
 threads run each net at once for the first time, so that they compile, plan and load the same things
 together; then each goes through the nets at its own pace, while the number of free cores seems to
 change; at last somebody sets the number of threads again and again.
@@ -18,15 +18,15 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import copy_context
 from functools import partial
-from unittest import mock
 
-# gcc must not run under the sanitiser that this process was started with.
+# gcc must not run under the sanitizer that this process was started with.
 os.environ.pop("LD_PRELOAD", None)
 
 import numpy as np
 
-from opscope import set_threads
+from opscope import options, set_threads
 from opscope.framework.base.cpu import threads
 from opscope.operators.backends import bf16
 
@@ -105,7 +105,9 @@ class _Crew:
             self.wrong.append(name)
 
     def _together(self, run: Callable[[int], None]) -> None:
-        crew = [threading.Thread(target=run, args=(me,)) for me in range(THREADS)]
+        crew = [
+            threading.Thread(target=copy_context().run, args=(run, me)) for me in range(THREADS)
+        ]
         for thread in crew:
             thread.start()
         for thread in crew:
@@ -149,7 +151,7 @@ def main(runs: int, makers: Mapping[str, Callable[[], Work]] = WORKS) -> int:
     wrong: list[str] = []
     wanted: Mapping[str, Results] = {}
     for libraries, share in zip(LIBRARIES, shares, strict=True):
-        with mock.patch.dict(os.environ, {"OPSCOPE_LIBRARIES": libraries}):
+        with options(libraries=libraries):
             crew = _Crew(works)
             wanted = crew.start_cold()
             wrong += [f"{n}, alone" for n, work in works.items() if not same(work(), wanted[n])]

@@ -20,8 +20,9 @@ from opscope.cntk.config import (
     parse_command_line,
     parse_config,
 )
-from opscope.cntk.config.unread import unread_parameters
+from opscope.cntk.config.unread import NOT_COMPARED, unread_parameters
 from opscope.cntk.config.value import ConfigValue, parse_double
+from opscope.framework.base import errors
 from opscope.framework.base.errors import FormatError, OpscopeError
 
 
@@ -100,6 +101,16 @@ class TestSections:
             "d is not used: nothing reads it",
             "S:g is not used: e is 1",
         ]
+
+    def test_names_that_are_compared_no_more_are_told_of(self, monkeypatch):
+        monkeypatch.setattr(errors, "_MOST_LOOKS", 10)
+        unknown = "".join(f"name{i} = 1\n" for i in range(20))
+        config = ConfigParameters(f"S = [ learningRate = 1\n{unknown} T = [ a = 1 ] ]")
+        config.section("S").float("learningRate")
+        config.record.leave("unknown:S:T")  # so that only names near to known ones are told of
+        told = [str(warning) for warning in unread_parameters(config)]
+        assert told == [NOT_COMPARED]
+        assert NOT_COMPARED not in map(str, unread_parameters(ConfigParameters("a=1")))
 
     def test_a_lenient_reading_goes_on(self):
         config = ConfigParameters("a=x\nc=2\nd=-1", "f")

@@ -63,9 +63,9 @@ class Geometry:
             padded = size + (kernel - 1 if self.auto[axis] else self.low[axis] + self.high[axis])
             count = (padded - kernel) // self.stride[axis] + 1
             extra = size - ((count - 1) * self.stride[axis] + 1)
-            centre = extra // 2 if self.auto[axis] else (kernel - 1) // 2 - self.low[axis]
+            center = extra // 2 if self.auto[axis] else (kernel - 1) // 2 - self.low[axis]
             self.counts.append(count)
-            self.starts.append(centre - (kernel - 1) // 2)
+            self.starts.append(center - (kernel - 1) // 2)
 
     def windows(self):
         """Each window's place, and the taps that lie inside: (tap, place in the input)."""
@@ -309,7 +309,7 @@ def test_regions():
     np.testing.assert_allclose(out[..., 1], half)
 
 
-NORMALISED = [  # spatial, time constants of statistics and of blending
+NORMALIZED = [  # spatial, time constants of statistics and of blending
     (True, 5.0, 0.0),
     (True, -1.0, 2.0),
     (False, 0.0, 0.0),
@@ -317,8 +317,8 @@ NORMALISED = [  # spatial, time constants of statistics and of blending
 ]
 
 
-@pytest.mark.parametrize(("spatial", "time", "blend"), NORMALISED)
-def test_batch_normalisation_learns_statistics(spatial, time, blend):
+@pytest.mark.parametrize(("spatial", "time", "blend"), NORMALIZED)
+def test_batch_normalization_learns_statistics(spatial, time, blend):
     shape = (3, 2, 4)
     count = 4 if spatial else 24
     inputs = {"x": shape, **{name: (count, 1) for name in ("scale", "bias", "mean", "variance")}}
@@ -342,11 +342,11 @@ def test_batch_normalisation_learns_statistics(spatial, time, blend):
         own, spread = x.mean(axes), x.var(axes)
         mean = share * own + (1 - share) * mean
         variance = share * spread * samples / (samples - 1) + (1 - share) * variance
-        centre = weight * mean + (1 - weight) * own
+        center = weight * mean + (1 - weight) * own
         inverse = weight / np.sqrt(variance + 0.01) + (1 - weight) / np.sqrt(spread + 0.01)
-        parts = (centre, inverse * scale, bias)
-        centre, factor, term = (p[:, None] for p in parts) if spatial else parts
-        np.testing.assert_allclose(found, (x - centre) * factor + term, rtol=1e-9, atol=1e-9)
+        parts = (center, inverse * scale, bias)
+        center, factor, term = (p[:, None] for p in parts) if spatial else parts
+        np.testing.assert_allclose(found, (x - center) * factor + term, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(net.get("mean")[:, 0], mean)
     np.testing.assert_allclose(net.get("variance")[:, 0], variance)
     net.store()

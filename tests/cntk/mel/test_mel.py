@@ -218,7 +218,7 @@ class TestErrors:
             ("SetInput(L1.t, 5, L1.W)", "input 5 does not exist"),
             ("SetInput(L1.t, x, L1.W)", "invalid input string 'x'"),
             ("SetInput(L1.t, 0, L1.*)", "must have a single value input"),
-            ("SetProperty(L1.t, colour, 1)", "Invalid property, colour, is not supported"),
+            ("SetProperty(L1.t, color, 1)", "Invalid property, color, is not supported"),
             ("SetProperty(L1.t, output, maybe)", "boolean argument expected"),
             ("Copy(L1.t, L2.t, copy=some)", "valid values are: copyFlag=(all|value)"),
             ("Copy(L1.t, L2.t, depth=1)", "Invalid optional parameter depth"),

@@ -6,7 +6,7 @@ import pytest
 from opscope.cntk.models.file_fields import read_attributes
 from opscope.cntk.models.stream import BinaryReader, BinaryWriter
 from opscope.cntk.models.v1 import format_model, parse_model
-from opscope.cntk.network.catalogue import kind, ndl_function
+from opscope.cntk.network.catalog import kind, ndl_function
 from opscope.cntk.network.network import Network
 from opscope.cntk.network.nodes import rules
 from opscope.cntk.network.nodes.attributes import AttributeSpec, FileField

@@ -1,10 +1,10 @@
-"""The catalogue against CNTK's own factory of nodes, and what its newest kinds do."""
+"""The catalog against CNTK's own factory of nodes, and what its newest kinds do."""
 
 import numpy as np
 import pytest
 
 from opscope.cntk.models.v1 import format_model, parse_model
-from opscope.cntk.network.catalogue import kind, ndl_function, operations
+from opscope.cntk.network.catalog import kind, ndl_function, operations
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
 from opscope.framework.base.errors import CycleError, ShapeError

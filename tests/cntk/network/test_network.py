@@ -3,7 +3,7 @@
 import pytest
 
 from opscope.cntk.base.text import Source
-from opscope.cntk.network.catalogue import kind, ndl_function, operations
+from opscope.cntk.network.catalog import kind, ndl_function, operations
 from opscope.cntk.network.describe import describe, prototype
 from opscope.cntk.network.network import Network
 from opscope.framework.base.errors import (
@@ -54,7 +54,7 @@ def shape_of(operation, *inputs, **attributes):
     return ("*", *node.shape) if node.axis is not None else node.shape
 
 
-class TestCatalogue:
+class TestCatalog:
     def test_every_operation_is_known(self):
         assert len(operations()) == 96
         assert kind("ErrorPrediction").operation == "ClassificationError"
@@ -398,7 +398,7 @@ class TestImages:
         with pytest.raises(ShapeError, match="kernel"):
             shape_of("Pooling", ("*", 1, 6, 3), pool="max", **pooled)
 
-    def test_batch_normalisation(self):
+    def test_batch_normalization(self):
         net = Net()
         parameters = [net.param(name, 0, 1) for name in "abcd"]
         data = net.input("x", 5, 4, 3)

@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope import OpContext, Scope, cntk
+from opscope import OpContext, Scope, cntk, options
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.run.runtime import CntkNet
 from opscope.framework.base.cpu import threads
+from opscope.framework.fusion import team
 from opscope.framework.runtime.executor import Frame
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.operators.direct import batch_norm, images
 
-pytestmark = pytest.mark.skipif(images.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 _SLOTS = "x", "scale", "bias", "mean", "variance", "seen", "time", "blend"
 _KEPT = {"mean_out": "mean", "variance_out": "variance", "seen_out": "seen"}
@@ -70,13 +71,10 @@ def check(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], dtype: st
     ],
 )
 @pytest.mark.parametrize("train", [True, False])
-def test_numbers(
-    train: bool, times: tuple[float, float, float], dtype: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers(train: bool, times: tuple[float, float, float], dtype: str) -> None:
     for shape in ((7, 5), (64, 33), (6, 18, 49), (1, 4), (3, 2, 2000), (4, 19, 6, 5)):
         found = compute(shape, dtype, train, times)
-        with monkeypatch.context() as other:
-            other.setenv("OPSCOPE_LIBRARIES", "xp")
+        with options(libraries="xp"):
             check(found, compute(shape, dtype, train, times), dtype)
 
 

@@ -1,4 +1,4 @@
-"""Windows over tensors, and normalisation with running statistics."""
+"""Windows over tensors, and normalization with running statistics."""
 
 from __future__ import annotations
 

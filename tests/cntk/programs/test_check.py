@@ -17,7 +17,7 @@ from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config import load_config, parse_config
 from opscope.cntk.config.formatter import format_text
 from opscope.cntk.programs.check import ERROR, WARNING, check_file
-from opscope.cntk.readers import catalogue
+from opscope.cntk.readers import catalog
 from opscope.framework.base.errors import FormatError, OpscopeError
 
 CASES = sorted(path.name for path in FOLDER.glob("*_*") if (path / "case.cntk").exists())
@@ -225,11 +225,11 @@ def test_parameters_of_readers_from_elsewhere_are_their_own():
         "f:T:reader:frobnicate",
         "f:T:reader:f:pitch",
     ]
-    catalogue.add_reader("NoiseReader", print)  # which is not called
+    catalog.add_reader("NoiseReader", print)  # which is not called
     try:
         assert unknown(text.format("NoiseReader")) == []
     finally:
-        catalogue.READERS.plugins.remove("NoiseReader")
+        catalog.READERS.plugins.remove("NoiseReader")
 
 
 def test_names_that_inner_sections_know_are_known():
@@ -242,11 +242,11 @@ def test_names_that_inner_sections_know_are_known():
 
 def test_parameters_of_readers():
     text = (
-        "T = [ reader = [ randomise = false ; file = x ; input = [ x = [ dim = 2 ; dims = 3"
+        "T = [ reader = [ randomized = false ; file = x ; input = [ x = [ dim = 2 ; dims = 3"
         " ; format = dense ] ] ] ]"
     )
     assert unknown(text) == [
-        "f:T:reader:randomise (did you mean randomize?)",
+        "f:T:reader:randomized (did you mean randomize, randomizationWindow?)",
         "f:T:reader:input:x:dims (did you mean dim?)",
     ]
 

@@ -18,7 +18,7 @@ from opscope.cntk.readers.base.minibatches import minibatches
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
 from opscope.cntk.readers.base.writer import DataWriter
-from opscope.cntk.readers.catalogue import (
+from opscope.cntk.readers.catalog import (
     DESERIALIZERS,
     READERS,
     WRITERS,
@@ -198,8 +198,8 @@ def test_a_fault_at_the_end_is_named():
 @pytest.fixture
 def names() -> Iterator[None]:
     yield
-    for catalogue in (READERS, WRITERS, DESERIALIZERS):
-        catalogue.plugins.remove("Mine")
+    for catalog in (READERS, WRITERS, DESERIALIZERS):
+        catalog.plugins.remove("Mine")
 
 
 @pytest.mark.usefixtures("names")

@@ -13,7 +13,7 @@ from damage import check_damaged, truncations
 from htk_files import IN_ORDER, STATES, corpus, epoch, section
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.htk_files import CHECKED, HtkFile, parse_path, read_script, write_htk
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.htk import mlf
 from opscope.cntk.readers.htk.mlf import read_mlf, read_states, read_targets
 from opscope.framework.base.errors import FormatError, OpscopeError

@@ -17,7 +17,7 @@ from opscope.cntk.models.open_model import open_model
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.htk_files import write_htk
 from opscope.cntk.readers.base.pack import Minibatch
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.htk.mlf import read_phones
 from opscope.cntk.run.runtime import CntkNet
 from opscope.framework.base.errors import FormatError, OpscopeError

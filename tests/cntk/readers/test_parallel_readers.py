@@ -16,7 +16,7 @@ from opscope.cntk.parallel.ranks import Ranks
 from opscope.cntk.readers.base.order import BlockShuffle, FileOrder
 from opscope.cntk.readers.base.pack import FramePacker, SequencePacker, TruncatedPacker, part_of
 from opscope.cntk.readers.binary.format import write_binary
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.sgd.measure import sub_minibatch
 from opscope.framework.base.errors import RunError, ShapeError
 from opscope.framework.parallel.dry import EchoCommunicator

@@ -14,7 +14,7 @@ from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
 from opscope.cntk.readers.binary.format import BinaryFile, write_binary
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base.errors import FormatError, ShapeError
 
 

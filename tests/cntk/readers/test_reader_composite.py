@@ -13,7 +13,7 @@ from htk_files import corpus, epoch
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.bundler import Bundler, SingleSamples
 from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError
 

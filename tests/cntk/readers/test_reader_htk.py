@@ -14,7 +14,7 @@ from opscope.cntk.base.glibc_rand import GlibcRand
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.htk_files import HtkFile, write_htk
-from opscope.cntk.readers.catalogue import create_reader, create_writer
+from opscope.cntk.readers.catalog import create_reader, create_writer
 from opscope.framework.base.errors import FormatError, SaveError, ShapeError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.image.reader import read_map
 from opscope.cntk.readers.image.transforms import read_opencv, resize, transform_of
 from opscope.framework.base.errors import FormatError, ShapeError
@@ -176,7 +176,7 @@ def test_crops():
     assert mirrored.shape == image.shape
 
 
-def test_colours_stay_in_range():
+def test_colors_stay_in_range():
     image = RANDOM.integers(0, 256, (5, 6, 3)).astype(np.uint8)
     text = "brightnessRadius = 0.5 ; contrastRadius = 0.5 ; saturationRadius = 1"
     for number in range(5):

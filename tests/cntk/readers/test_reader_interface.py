@@ -11,7 +11,7 @@ from opscope.cntk.readers.base.data import Samples, Stream
 from opscope.cntk.readers.base.pack import Minibatch
 from opscope.cntk.readers.base.reader import DataReader
 from opscope.cntk.readers.base.writer import DataWriter
-from opscope.cntk.readers.catalogue import READERS, WRITERS, create_reader, create_writer
+from opscope.cntk.readers.catalog import READERS, WRITERS, create_reader, create_writer
 from opscope.framework.base import plugins
 from opscope.framework.base.errors import FormatError, RunError, SaveError, ShapeError
 

@@ -12,7 +12,7 @@ from opscope.cntk.base.std_shuffle import mersenne32, minimal_standard, shuffled
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.words import read_word_classes, read_words, read_words_with_classes
-from opscope.cntk.readers.catalogue import create_reader, create_writer
+from opscope.cntk.readers.catalog import create_reader, create_writer
 from opscope.cntk.readers.language.noise_words import NoiseWords
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, ShapeError
 

@@ -17,7 +17,7 @@ from opscope.cntk.readers.base.pack import SequencePacker, TruncatedPacker
 from opscope.cntk.readers.htk.order import block_shuffle
 from opscope.cntk.readers.htk.pack import ParallelUtterances, TruncatedUtterances
 
-LENGTHS = Path(__file__).resolve().parent.parent / "golden" / "an4_lengths.txt"
+LENGTHS = Path(__file__).resolve().parents[2] / "golden" / "an4_lengths.txt"
 CHUNK = 90000  # a chunk ends with the utterance that takes it beyond so many frames
 
 

@@ -18,7 +18,7 @@ from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.order import BlockShuffle, FileOrder
 from opscope.cntk.readers.base.pack import FramePacker, SequencePacker, TruncatedPacker
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base.errors import FormatError, ShapeError
 
 

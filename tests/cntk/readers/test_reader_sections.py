@@ -18,7 +18,7 @@ from opscope.cntk.readers.base.section_file import (
     read_sections,
     write_sections,
 )
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base.errors import FormatError
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from htk_files import epoch
 from opscope.cntk.config.parameters import ConfigParameters
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.uci import format as uci_format
 from opscope.cntk.readers.uci.format import Columns, read_table
 from opscope.framework.base.errors import FormatError, OpscopeError

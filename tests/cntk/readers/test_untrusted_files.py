@@ -21,7 +21,7 @@ from opscope.cntk.readers.base.htk_files import read_script
 from opscope.cntk.readers.base.section_file import read_sections
 from opscope.cntk.readers.base.words import Classes, Vocabulary, read_word_classes
 from opscope.cntk.readers.binary.format import BinaryFile
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.readers.htk.mlf import read_mlf
 from opscope.cntk.readers.image.reader import read_map
 from opscope.cntk.readers.language.lm_reader import Sentences

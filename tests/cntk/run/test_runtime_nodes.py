@@ -183,7 +183,7 @@ def test_choice_and_limits():
 
 
 @pytest.mark.parametrize("spatial", [False, True])
-def test_batch_normalisation_trains(spatial):
+def test_batch_normalization_trains(spatial):
     b = Builder()
     x = b.add("InputValue", "x", shape=(2, 3, 4))
     scaled = b.add("ElementTimes", "scaled", x, b.parameter("s", 2, 3, 4))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cntk_random_nets import DIM, batch, make, random_network
+from opscope import options
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import Layout
 from opscope.cntk.readers.base.pack import Minibatch
@@ -56,8 +56,7 @@ def test_step_by_step(seed, lengths):
     rows = {name: rng.normal(size=(sum(lengths), DIM)) for name in "xy"}
     found = []
     for way in ("fast", "steps"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("OPSCOPE_RECURRENT", way)
+        with options(recurrent=way):
             net = make(built)
             value = net.forward_backward(batch(lengths, **rows), built[3])[built[3]]
             found.append((value, gradients(net)))

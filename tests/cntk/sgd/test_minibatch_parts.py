@@ -10,7 +10,7 @@ from opscope.cntk.models.v1 import read_model
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.layout import packed
 from opscope.cntk.readers.base.pack import Minibatch
-from opscope.cntk.readers.catalogue import create_reader
+from opscope.cntk.readers.catalog import create_reader
 from opscope.cntk.run.build import build_section_network
 from opscope.cntk.run.runtime import CntkNet
 from opscope.cntk.sgd.measure import sub_minibatch_count, sub_minibatches

@@ -32,7 +32,7 @@ def test_writes_and_replaces(tmp_path):
     assert files_in(tmp_path) == ["a"]
 
 
-def test_keeps_permissions_and_honours_the_umask(tmp_path):
+def test_keeps_permissions_and_honors_the_umask(tmp_path):
     path = tmp_path / "a"
     before = os.umask(0o027)
     try:

@@ -12,7 +12,7 @@ from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import Hook, OpContext, default_context
 from opscope.framework.base.errors import OpscopeError, RunError
 from opscope.framework.base.scope import Scope
-from opscope.framework.base.settings import SWITCHES, is_on, switch
+from opscope.framework.base.settings import SWITCHES, read_options, switch
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plans.memory import ScratchPool
 
@@ -86,12 +86,12 @@ def test_switches_are_documented():
 
 def test_switch_values(monkeypatch):
     monkeypatch.delenv("OPSCOPE_REUSE", raising=False)
-    assert is_on("OPSCOPE_REUSE") and switch("OPSCOPE_REUSE") == "1"
+    assert read_options().reuse and switch("OPSCOPE_REUSE") == "1"
     monkeypatch.setenv("OPSCOPE_REUSE", "0")
-    assert not is_on("OPSCOPE_REUSE")
+    assert not read_options().reuse
     monkeypatch.setenv("OPSCOPE_REUSE", "no")
     with pytest.raises(OpscopeError, match="OPSCOPE_REUSE=no: want one of 0, 1"):
-        is_on("OPSCOPE_REUSE")
+        read_options()
 
 
 def test_two_threads_in_one_scope_are_told():

@@ -80,7 +80,7 @@ def test_a_record_comes_back(tmp_path: Path) -> None:
         ('{"count": 1, "inner": null, "pair": ["a"]}', "'pair': 1 values, where 2 are wanted"),
         ('{"count": 1, "inner": null, "pair": ["a", null]}', "'pair': [1]: 'None', where int"),
         ('{"count": 1, "inner": null, "flag": 3}', "where bool or an object is wanted"),
-        ('{"count": 1, "inner": null, "colour": 3}', "'colour' is not known here"),
+        ('{"count": 1, "inner": null, "color": 3}', "'color' is not known here"),
         ('{"count": 1, "inner"', "no JSON that can be read"),
         (b'{"count": 1, "inner": "\xff"}', "no text in UTF-8 (byte 23)"),
         ("[" * 100_000, "nest"),
@@ -115,9 +115,9 @@ def test_anything_is_taken_where_anything_is_wanted() -> None:
 def test_strings_that_do_not_end_are_read_once() -> None:
     """An open string full of quotes was looked through again from each: 40 KB took 10 s."""
     text = '"' + '\\"' * 200_000
-    begin = time.perf_counter()
+    begin = time.process_time()
     for broken in (text, text + "\\", "[" + text):
         with pytest.raises(FormatError, match="no JSON"):
             json_value(broken, "w")
     assert json_value(text + '"', "w") == '"' * 200_000
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5

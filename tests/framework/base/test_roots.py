@@ -17,8 +17,8 @@ from opscope.cntk.programs.files import networks_of
 from opscope.framework.base import atomic
 from opscope.framework.base.untrusted import opener, roots
 from opscope.framework.ir.messages import serialize_net
-from opscope.nnet3.tables.streams import open_output
-from opscope.nnet3.tables.windows import WindowedFile
+from opscope.kaldi.tables.streams import open_output
+from opscope.kaldi.tables.windows import WindowedFile
 from opscope.python_api.cli.main import main
 
 

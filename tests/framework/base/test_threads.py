@@ -65,7 +65,7 @@ def test_the_first_guess_is_what_runs_now(setting: Any) -> None:
     assert threads.most_threads() == 8  # into so many parts work is cut, whatever the load
 
 
-def test_busy_neighbours_take_their_cores(setting: Any) -> None:
+def test_busy_neighbors_take_their_cores(setting: Any) -> None:
     assert threads.get_threads() == 8
     FakeLoad.others = 3.0
     assert look(setting) == 5

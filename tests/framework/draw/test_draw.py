@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope import NetBuilder
-from opscope.framework.draw.pictures import ROLE_COLOURS, to_dot, to_svg
+from opscope.framework.draw.pictures import ROLE_COLORS, to_dot, to_svg
 from opscope.framework.draw.sugiyama import Box, place
 from opscope.framework.ir.desc import (
     INPUT,
@@ -52,12 +52,12 @@ def boxes_of(svg):
     return found
 
 
-def test_every_operator_is_drawn_in_the_colour_of_its_role():
+def test_every_operator_is_drawn_in_the_color_of_its_role():
     desc = training_net()
     boxes = boxes_of(to_svg(desc))
     for index, op in enumerate(desc.ops):
         fills = [fill for *_, texts, fill in boxes if texts == [f"%{index} {op.type}"]]
-        assert fills == [ROLE_COLOURS[op.role]]
+        assert fills == [ROLE_COLORS[op.role]]
 
 
 def test_text_fits_its_boxes():

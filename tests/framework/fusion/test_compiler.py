@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import stat
@@ -16,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion import codegen, compiler, library_files
+from opscope.framework.fusion import codegen, compiler, libraries, library_files
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 
@@ -69,7 +67,7 @@ def compiler_runs(monkeypatch: Any) -> list[list[str]]:
         runs.append(command)
         return real(command, **options)
 
-    monkeypatch.setattr(compiler.subprocess, "run", run)
+    monkeypatch.setattr(libraries.subprocess, "run", run)
     return runs
 
 
@@ -335,50 +333,14 @@ def test_unknown_compiler(monkeypatch: Any, caplog: Any) -> None:
 def test_no_compiler_by_its_switch(monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setenv("OPSCOPE_CC", "none")
     assert not compiler.available() and compiler.functions([loop("x0 + 1")]) is None
-    assert compiler.library("EXPORT int64_t nothing_to_compile = 0;") is None
     assert not caplog.records
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="levels of x86-64")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="kinds of x86-64")
 def test_instructions_by_their_switch(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:
-    """Each level has a library of its own; none of them has the instructions of another one."""
-    source = """
-EXPORT int64_t avx2_there =
-#ifdef __AVX2__
-    1;
-#else
-    0;
-#endif
-EXPORT int64_t avx512_or_amx_there =
-#if defined(__AVX512F__) || defined(__AMX_BF16__)
-    1;
-#else
-    0;
-#endif
-"""
-    for level, want in (("x86-64-v2", [0, 0]), ("x86-64-v3", [1, 0])):
-        monkeypatch.setattr(compiler, "_libraries", {})
-        monkeypatch.setenv("OPSCOPE_MARCH", level)
-        found = compiler.library(source)
-        assert found is not None and f"-march={level}" in compiler_runs[-1]
-        names = "avx2_there", "avx512_or_amx_there"
-        assert [ctypes.c_int64.in_dll(found.handle, name).value for name in names] == want
-    assert len(compiler_runs) == 2 and len(list(fresh.glob("*.so"))) == 2
-
-
-def test_wrong_instructions(monkeypatch: Any) -> None:
-    monkeypatch.setenv("OPSCOPE_MARCH", "avx2")
-    with pytest.raises(OpscopeError, match="OPSCOPE_MARCH=avx2: want one of native, x86-64-v4, "):
-        compiler.functions([loop("x0 + 9")])
-    monkeypatch.setenv("OPSCOPE_MARCH", "x86-64-v3")
-    monkeypatch.setattr(compiler, "_X86", False)
-    with pytest.raises(OpscopeError, match="OPSCOPE_MARCH=x86-64-v3: want native on "):
-        compiler.functions([loop("x0 + 9")])
-
-
-def test_a_text_is_loaded_once(tmp_path: Path, monkeypatch: Any) -> None:
-    """What a library counts it counts for all; without a cache each load was one by itself."""
-    monkeypatch.setattr(library_files, "cache_folder", lambda: None)
-    source = f"EXPORT int64_t counted_{tmp_path.name.replace('-', '_')} = 0;"
-    loaded = [compiler.library(source) for _ in range(2)]
-    assert loaded[0] is loaded[1] is not None
+    """Loops are compiled for the kind of processor that is asked for."""
+    for kind, level in (("sse4", "x86-64-v2"), ("avx2", "x86-64-v3"), ("best", "native")):
+        monkeypatch.setattr(compiler, "_functions", {})
+        monkeypatch.setenv("OPSCOPE_CPU", kind)
+        assert (apply(loop("x0 + 9"), np.ones(5, np.float32)) == 10).all()
+        assert f"-march={level}" in compiler_runs[-1]

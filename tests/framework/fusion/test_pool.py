@@ -4,7 +4,9 @@ helpers."""
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -15,10 +17,14 @@ import pytest
 
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import OpscopeError
-from opscope.framework.fusion import pool, team
-from opscope.framework.fusion.codegen import PARALLEL_WORK
+from opscope.framework.fusion import team
+from opscope.framework.fusion.codegen import HEAD
+from opscope.framework.fusion.compiler import _library
+from opscope.framework.fusion.libraries import Library, find_compiler
+from opscope.native import units
+from opscope.native.constants import PARALLEL_WORK
 
-pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(find_compiler("") is None, reason="there is no C compiler")
 
 _SOURCE = """\
 #include <time.h>
@@ -35,7 +41,10 @@ EXPORT void note(const word *b, word t, word n) {
 }
 """
 _BROKEN, _PARTS, _WORDS = 200, 201, 402
-MUCH = 100 * pool.WAKE_WORK
+_FOUND = re.search(r"WAKE_WORK = (\d+)", units.text("team"))
+assert _FOUND is not None
+WAKE_WORK = int(_FOUND[1])
+MUCH = 100 * WAKE_WORK
 
 
 @pytest.fixture(params=[2, 3])
@@ -52,11 +61,18 @@ def forget() -> None:
     time.sleep(0.03)
 
 
+@functools.cache
+def note_library() -> Library:
+    compiler = find_compiler("")
+    assert compiler is not None
+    return _library(compiler, HEAD + _SOURCE)
+
+
 class Counted:
     """A list of items that count their parts."""
 
     def __init__(self, items: int, nanoseconds: int = 0, work: int = MUCH) -> None:
-        function = team.load(_SOURCE).address("note")
+        function = note_library().address("note")
         self.counts = np.zeros((items, _WORDS), np.int64)
         self.runs = 0
         self.arguments = np.zeros((items, 4), np.int64)
@@ -116,8 +132,8 @@ def test_little_work_runs_alone(several: int) -> None:
 
 
 def test_sleeping_threads_are_woken_for_enough_work(several: int) -> None:
-    counted = Counted(1, work=pool.WAKE_WORK // 4)
-    long = Counted(1, work=pool.WAKE_WORK)
+    counted = Counted(1, work=WAKE_WORK // 4)
+    long = Counted(1, work=WAKE_WORK)
     run_until_shared(long)
     alone = 0
     for _ in range(5):
@@ -223,5 +239,5 @@ def test_idle_threads_sleep(several: int) -> None:
 
 def test_the_region_is_where_other_libraries_look_for_it() -> None:
     assert threads.ENTRY[0] == team.function("opscope_region")
-    found = ctypes.c_void_p.in_dll(team.load(_SOURCE).handle, "opscope_entry").value
+    found = ctypes.c_void_p.in_dll(note_library()._handle, "opscope_entry").value
     assert found == ctypes.addressof(threads.ENTRY)

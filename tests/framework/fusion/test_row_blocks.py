@@ -61,9 +61,8 @@ class TestJoin:
         assert row_blocks.whole(array[::-1]) == Span(start, 0, array.nbytes)
 
 
-def _trained(seed, rows, sizes, monkeypatch, on):
+def _trained(seed, rows, sizes):
     """The cost of the second step, and the parameters after it."""
-    monkeypatch.setenv("OPSCOPE_ROWS", on)
     b = opscope.NetBuilder("n")
     x, y = b.input("x", [-1, sizes[0]]), b.input("y", [-1], "int64")
     hidden = x
@@ -91,35 +90,33 @@ def _trained(seed, rows, sizes, monkeypatch, on):
 @pytest.mark.parametrize("libraries", ["packed,mkl,blas,xp", "blas,xp"])
 @pytest.mark.parametrize("seed", range(6))
 def test_random_nets(seed, libraries, monkeypatch):
-    monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)
     rng = np.random.default_rng(seed)
     rows = int(rng.choice([1, 7, 64, 130, 1100]))
     sizes = [int(rng.choice([48, 96, 130, 512])) for _ in range(4)]
-    cost, off = _trained(seed, rows, sizes, monkeypatch, "0")
-    value, on = _trained(seed, rows, sizes, monkeypatch, "1")
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", libraries)
+    value, on = _trained(seed, rows, sizes)
+    monkeypatch.setenv("OPSCOPE_LIBRARIES", "xp")
+    monkeypatch.setenv("OPSCOPE_FUSE", "0")  # the whole arrays, one operator after the other
+    cost, off = _trained(seed, rows, sizes)
     assert value == pytest.approx(cost, rel=1e-5, abs=1e-5) and len(off) == 6
     for name, array in off.items():
         np.testing.assert_allclose(on[name], array, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 @needs_compiler
-def test_forward_is_joined(monkeypatch):
-    monkeypatch.setenv("OPSCOPE_ROWS", "1")
+def test_forward_is_joined():
     b = opscope.NetBuilder("n")
     hidden = b.fc(b.input("x", [-1, 96]), size=384, activation="relu")
     out = b.fc(hidden, size=384, activation="tanh")
     scope = opscope.Scope()
     b.initialize(scope)
     x = np.random.default_rng(0).standard_normal((1000, 96)).astype(np.float32)
-    on = np.array(b.run(scope, feed={"x": x}, fetch=[out])[out.name])
+    found = np.array(b.run(scope, feed={"x": x}, fetch=[out])[out.name])
     calls = [team.task_of(call) for call in _frame_of(scope, out.name)._joined[0]]
     assert max(len(task.by_rows.items) for task in calls if task and task.by_rows) == 4
-    monkeypatch.setenv("OPSCOPE_ROWS", "0")
-    off = np.array(b.run(scope, feed={"x": x}, fetch=[out])[out.name])
-    np.testing.assert_allclose(on, off, atol=1e-5)
     names = [var.name for var in b.net.vars.values() if var.kind == PARAMETER]
     w, v = (scope.get(n).array.astype(float) for n in names if scope.get(n).array.ndim == 2)
-    np.testing.assert_allclose(on, np.tanh(np.maximum(x @ w, 0) @ v), atol=1e-5)
+    np.testing.assert_allclose(found, np.tanh(np.maximum(x @ w, 0) @ v), atol=1e-5)
 
 
 def _frame_of(scope, result):
@@ -128,11 +125,3 @@ def _frame_of(scope, result):
     frames = [f for f in gc.get_objects() if isinstance(f, Frame) and f.scope.root is scope.root]
     (found,) = [frame for frame in frames if frame._joined and result in frame.plan.live_out]
     return found
-
-
-def test_unknown_value(monkeypatch):
-    monkeypatch.setenv("OPSCOPE_ROWS", "yes")
-    b = opscope.NetBuilder("n")
-    out = b.relu(b.input("x", [-1, 2]))
-    with pytest.raises(opscope.OpscopeError, match="OPSCOPE_ROWS=yes: want one of 0, 1"):
-        b.run(opscope.Scope(), feed={"x": np.zeros((1, 2), np.float32)}, fetch=[out])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 from dataclasses import replace
 
@@ -11,11 +10,11 @@ import pytest
 
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion import team
+from opscope.framework.fusion import compiler, team
 from opscope.framework.fusion.prepared import Prepared
 from opscope.framework.runtime.plain_net import PlainNet
 
-pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 
 def run(task: team.ParallelTask) -> None:
@@ -70,7 +69,8 @@ def chain(size: int) -> tuple[list, np.ndarray]:
     return frame.calls, frame.arrays["y"]
 
 
-def test_neighbours_become_one_call() -> None:
+@pytest.mark.skipif(not compiler.available(), reason="its loops are compiled")
+def test_neighbors_become_one_call() -> None:
     calls, _ = chain(7)
     assert [team.task_of(call) is not None for call in calls] == [True, False, True]
     first, kernel, last = calls
@@ -105,7 +105,7 @@ def test_prepared_arrays_are_told_by_their_memory() -> None:
 
 
 def test_a_fork_forgets_lists_of_other_threads() -> None:
-    state = (ctypes.c_int64 * 2).in_dll(team.library().handle, "opscope_lists")
+    state = team.library().words("opscope_lists", 2)
     before = tuple(state)
     state[:] = 1, 3  # as if another thread was counting
     child = os.fork()

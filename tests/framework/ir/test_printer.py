@@ -40,7 +40,7 @@ from opscope.framework.passes.optimizer import OptimizerAttrs
 from opscope.framework.runtime.net import Net
 from opscope.proto import net_pb2 as pb
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 
 def check_golden(name, text):
@@ -52,7 +52,7 @@ def check_golden(name, text):
 
 def training_net():
     """Forward, backward and update operators of a product with a bias."""
-    desc = OpList(name="training", metadata={"units": "metres", "author": "a test"})
+    desc = OpList(name="training", metadata={"units": "meters", "author": "a test"})
     fill = make_op("uniform_random", {}, {"out": "w"}, {"shape": [2, 3], "low": -0.5, "high": 0.5})
     desc.vars.extend(
         [

@@ -12,6 +12,7 @@ import pytest
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
 from opscope.framework.base.sequence import make_schedule, offsets_of
+from opscope.framework.base.settings import Options
 from opscope.framework.loops.recurrent import net as recurrent_net
 from opscope.framework.loops.recurrent.boundary import (
     bind_links,
@@ -36,10 +37,11 @@ from opscope.framework.loops.recurrent.store import (
     WholeArray,
 )
 from opscope.framework.runtime.net import Net
-from opscope.framework.runtime.plans.plan import PlanOptions
 from opscope.operators.control import recurrent as recurrent_operators
 from rnn_nets import fill, packed, rnn, simple, with_loss
 
+OPTIONS = Options(libraries=("xp",), tails=False, channels_last=False)
+"""As plans have them that know nothing faster than the reference."""
 LENGTHS = [1, 3, 2]
 ORDER, SIZES = [1, 2, 0], [3, 2, 1]
 """Of the sequences in the schedule, and how many of them have each step."""
@@ -131,7 +133,7 @@ def run_all(calls: Iterable[Callable[[], Any]]) -> None:
 
 def context_of(binding: RecurrentBinding, **options: Any) -> LoopContext:
     """A context with memory of its own, so that nothing is there that the test has not made."""
-    found = loop_context(binding, PlanOptions(**options))
+    found = loop_context(binding, replace(OPTIONS, **options))
     arena = Arena(binding.frame.place, found.arena.room, found.arena.steps, found.arena.fixed)
     arena.state.context = OpContext()
     return replace(found, arena=arena)
@@ -406,7 +408,7 @@ def test_the_gradient_of_weights_is_one_product_over_all_rows(bind: Bind) -> Non
     assert name in {made for op in phases.post for made in op.output_vars()}
     (total,) = binding.sums
     wanted = total.copy()
-    made = bind_recurrent(binding, PlanOptions())
+    made = bind_recurrent(binding, OPTIONS)
     total[...] = 0
     run_all([*made.early, *made.arena.prepared.calls(), *made.late])
     np.testing.assert_allclose(total, wanted, rtol=1e-12)
@@ -436,7 +438,7 @@ def test_variables_that_share_memory(bind: Bind) -> None:
 
 def test_a_forward_run_saves_nothing(bind: Bind) -> None:
     binding = bind(booted(), values())
-    made = bind_recurrent(binding, PlanOptions())
+    made = bind_recurrent(binding, OPTIONS)
     assert binding.steps is None and made.arena is not None
     assert not made.saved.values and made.saved.arena is None
 
@@ -444,7 +446,7 @@ def test_a_forward_run_saves_nothing(bind: Bind) -> None:
 def test_no_step_at_all(bind: Bind) -> None:
     given = values([0, 0])
     binding = bind(booted(), given, ["last"])
-    made = bind_recurrent(binding, PlanOptions())
+    made = bind_recurrent(binding, OPTIONS)
     assert made.arena is None and not made.saved
     run_all([*made.early, *made.late])
     np.testing.assert_array_equal(binding.final_states[0], given["boot"])
@@ -458,7 +460,7 @@ def test_what_is_saved_is_what_the_gradient_reads(bind: Bind) -> None:
     assert binding.steps is not None and binding.to_save is not None
     inside = binding.to_save & {*binding.step.given, *binding.step.writes}
     assert inside == {"h", "p", "w"}
-    made = bind_recurrent(binding, PlanOptions())
+    made = bind_recurrent(binding, OPTIONS)
     assert made.saved.values.keys() == inside and made.saved.arena is made.arena
     run_all([*made.early, *made.arena.prepared.calls(), *made.late])
     for step, wanted in enumerate(expected(given)[0]):
@@ -483,7 +485,7 @@ def test_chunks_give_the_same_numbers(bind: Bind, reverse: bool, length: int) ->
     wanted = [array.copy() for array in (*binding.outputs, *binding.final_states)]
     for array in (*binding.outputs, *binding.final_states):
         array[...] = 0
-    ChunkedProgram(binding, PlanOptions(), length)()
+    ChunkedProgram(binding, OPTIONS, length)()
     found = (*binding.outputs, *binding.final_states)
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -331,13 +331,13 @@ def test_roles_stand_in_order():
     refused(bad, "role", 1, "is BACKWARD", "which is OPTIMIZE")
 
 
-def test_an_initialiser_must_be_an_operator_that_writes_its_variable():
+def test_an_initializer_must_be_an_operator_that_writes_its_variable():
     init = make_op("toy_rleu", {"x": "x"}, {"out": "v"})
     refused(
         net(variables=[make_var("v", SHAPE, kind=STATE, initializer=init)]),
         "unknown-operator",
         -1,
-        "the initialiser of 'v'",
+        "the initializer of 'v'",
         "did you mean toy_relu",
     )
     init = relu("x", "other")

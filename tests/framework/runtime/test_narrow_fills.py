@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope import nnet3
-from opscope.framework.runtime import executor
+from opscope.framework.runtime import binding
 from opscope.framework.runtime.plans import narrow_fills
 
 CONFIG = """
@@ -43,7 +43,7 @@ def test_fewer_rows_are_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrow_fills, "_read_first", lambda *g: parts.append(find(*g)) or parts[-1])
     narrow = outputs(nnet)
     assert any(one is not None for one in parts)
-    monkeypatch.setattr(executor, "narrow_fill", lambda *given: None)
+    monkeypatch.setattr(binding, "narrow_fill", lambda *given: None)
     for one, other in zip(narrow, outputs(nnet), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
     monkeypatch.setenv("OPSCOPE_FUSE", "0")

@@ -9,7 +9,7 @@ from opscope.framework.fusion.row_blocks import ByRows, Span
 from opscope.framework.runtime.plans import memory
 from opscope.operators.backends import amx_gemm
 
-needs_compiler = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+needs_compiler = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 needs_amx = pytest.mark.skipif(amx_gemm.library() is None, reason="there is no AMX")
 
 

@@ -11,9 +11,9 @@ from hypothesis.extra import numpy as hnp
 from damage import check_damaged
 from kaldi_data import need
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.compressed import CompressedMatrix, Compression
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.tables.tables import read_table
+from opscope.kaldi.files.compressed import CompressedMatrix, Compression
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.tables import read_table
 
 methods = pytest.mark.parametrize("method", list(Compression))
 matrices = hnp.arrays(

@@ -6,7 +6,7 @@ import pytest
 from damage import check_damaged
 from kaldi_data import need
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.context_dependency import (
+from opscope.kaldi.files.context_dependency import (
     ContextDependency,
     Leaf,
     Split,
@@ -14,9 +14,9 @@ from opscope.nnet3.files.context_dependency import (
     answers,
     new_transition_model,
 )
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.tables.streams import open_reader
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.tables.streams import open_reader
 
 TREE = Split(
     0,

@@ -8,8 +8,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from opscope.framework.base.errors import FormatError, SaveError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.tokens import format_number
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.tokens import format_number
 
 both = pytest.mark.parametrize("binary", [True, False])
 words = st.text(min_size=1, max_size=30).filter(lambda s: len(s.split()) == 1 and s == s.strip())

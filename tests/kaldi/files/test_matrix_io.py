@@ -10,8 +10,8 @@ from hypothesis.extra import numpy as hnp
 
 from damage import check_damaged
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.sparse import (
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.sparse import (
     SparseMatrix,
     read_general_matrix,
     to_dense,

@@ -1,4 +1,4 @@
-"""Determinised lattices against all paths of small random ones, one by one."""
+"""Determinized lattices against all paths of small random ones, one by one."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError, ShapeError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight
-from opscope.nnet3.lattices.lattice_io import read_lattice, write_lattice
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.determinize import DeterminiseOptions, _Determinizer
+from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight
+from opscope.kaldi.lattices.lattice_io import read_lattice, write_lattice
+from opscope.kaldi.lattices.minimize import minimized, strings_pushed, weights_pushed
+from opscope.kaldi.lattices.phone_determinize import determinized, phone_starts
+from opscope.kaldi.lattices.plain import from_raw, to_lattice
+from opscope.kaldi.lattices.raw_lattice import RawLattice
 from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
-from opscope.speech.lattice.determinise import DeterminiseOptions, _Determiniser
-from opscope.speech.lattice.minimise import minimised, strings_pushed, weights_pushed
-from opscope.speech.lattice.phone_determinise import determinised, phone_starts
-from opscope.speech.lattice.plain import from_raw, to_lattice
 from opscope.speech.lattice.word_align import word_aligned
 from opscope.speech.lattice.word_boundary import WordBoundaries
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
-from opscope.speech.search.raw_lattice import RawLattice, raw_lattice
+from opscope.speech.search.raw_lattice import raw_lattice
 from speech_data import SENTENCES, reference, vosk_model
 from vosk_lattices import FRAME, LM_SCALE, vosk_ids, vosk_lattice
 
@@ -73,7 +74,7 @@ def test_states_are_numbered_as_openfst_sorts_them() -> None:
         np.array([np.inf, np.inf, np.inf, np.inf, 0], np.float32),
     )
     for options in (WORDS_ONLY, PHONES_TOO):
-        made = determinised(raw, 10.0, STARTS, options).lattice
+        made = determinized(raw, 10.0, STARTS, options).lattice
         assert [(arc.label, arc.target) for arc in made.arcs[0]] == [(8, 3), (7, 2), (9, 1)]
 
 
@@ -132,7 +133,7 @@ def test_best_path_of_each_sequence(options: DeterminiseOptions, beam: float) ->
         wanted = all_paths(raw)
         if not wanted:
             continue
-        found = determinised(raw, beam, STARTS, options)
+        found = determinized(raw, beam, STARTS, options)
         assert found.complete and found.beam == beam
         got = lattice_paths(found.lattice)
         best = min(cost for cost, _, _ in wanted.values())
@@ -151,7 +152,7 @@ def test_few_paths_beyond_the_beam() -> None:
         raw = random_raw(seed)
         wanted = all_paths(raw)
         if wanted:
-            got = lattice_paths(determinised(raw, 4.0, STARTS).lattice)
+            got = lattice_paths(determinized(raw, 4.0, STARTS).lattice)
             best = min(cost for cost, _, _ in wanted.values())
             beyond += sum(wanted[words][0] > best + 4 for words in got)
             total += len(wanted) - len(got)
@@ -165,9 +166,9 @@ def wide(frames: int = 14) -> RawLattice:
 
 def test_limits_leave_the_best_part() -> None:
     raw, told = wide(), []
-    whole = determinised(raw, 80.0, STARTS)
+    whole = determinized(raw, 80.0, STARTS)
     best = min(
-        cost for cost, _, _ in lattice_paths(determinised(raw, 1.0, STARTS).lattice).values()
+        cost for cost, _, _ in lattice_paths(determinized(raw, 1.0, STARTS).lattice).values()
     )
     for options in (
         DeterminiseOptions(max_arcs=60),
@@ -176,7 +177,7 @@ def test_limits_leave_the_best_part() -> None:
         DeterminiseOptions(max_arcs=60, phone_determinize=False),
     ):
         told.clear()
-        found = determinised(raw, 80.0, STARTS, options, told.append)
+        found = determinized(raw, 80.0, STARTS, options, told.append)
         assert not found.complete and 0 < found.beam < 80
         assert len(told) == 1 and "in place of 80: more would need more than max_mem" in told[0]
         assert 0 < found.lattice.num_arcs < whole.lattice.num_arcs
@@ -187,17 +188,17 @@ def test_cleaning_up_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sequences of ids of no use are forgotten before each arc, and their numbers used again."""
     raw = wide(9)
     passes = [DeterminiseOptions(phone_determinize=phones) for phones in (False, True)]
-    wanted = [lattice_paths(determinised(raw, 60.0, STARTS, each).lattice) for each in passes]
+    wanted = [lattice_paths(determinized(raw, 60.0, STARTS, each).lattice) for each in passes]
     freed = [0]
 
-    def clean(self: _Determiniser) -> bool:
+    def clean(self: _Determinizer) -> bool:
         before = len(self._strings)
         self._strings.keep(self._needed())
         freed[0] += before - len(self._strings)
         return False
 
-    monkeypatch.setattr(_Determiniser, "_is_full", clean)
-    assert wanted == [lattice_paths(determinised(raw, 60.0, STARTS, p).lattice) for p in passes]
+    monkeypatch.setattr(_Determinizer, "_is_full", clean)
+    assert wanted == [lattice_paths(determinized(raw, 60.0, STARTS, p).lattice) for p in passes]
     assert freed[0] > 100
 
 
@@ -208,22 +209,22 @@ def test_a_pass_with_phones_only() -> None:
         raw = random_raw(seed)
         wanted = all_paths(raw)
         if wanted:
-            found = determinised(raw, math.inf, STARTS, options).lattice
-            assert lattice_paths(determinised(found, math.inf, None, WORDS_ONLY).lattice) == wanted
+            found = determinized(raw, math.inf, STARTS, options).lattice
+            assert lattice_paths(determinized(found, math.inf, None, WORDS_ONLY).lattice) == wanted
 
 
-def test_pushing_and_minimising() -> None:
+def test_pushing_and_minimizing() -> None:
     states = 0
     for seed in range(40):
         raw = random_raw(seed)
         if not all_paths(raw):
             continue
-        lattice = determinised(raw, 10.0, STARTS).lattice
+        lattice = determinized(raw, 10.0, STARTS).lattice
         wanted = lattice_paths(lattice)
         pushed = strings_pushed(lattice)
         assert lattice_paths(pushed) == wanted
         level = weights_pushed(pushed)
-        smaller = minimised(level)
+        smaller = minimized(level)
         assert smaller.states <= level.states
         assert lattice_paths(level) == lattice_paths(smaller) == wanted
         assert not any(lattice_rest(level)[1:])
@@ -274,23 +275,23 @@ def tiny(**changes: object) -> RawLattice:
 )
 def test_wrong_lattices(changes: dict[str, object], told: str) -> None:
     with pytest.raises(ShapeError, match=told):
-        determinised(tiny(**changes), 4.0, STARTS)
+        determinized(tiny(**changes), 4.0, STARTS)
 
 
 def test_wrong_compact_lattices() -> None:
     loop = CompactLattice(0, [[Arc(1, ONE, 1)], [Arc(1, ONE, 0)]], [None, ONE])
     with pytest.raises(ShapeError, match="has a loop"):
-        determinised(loop, 4.0, STARTS)
+        determinized(loop, 4.0, STARTS)
     for empty in (CompactLattice(), CompactLattice(0, [[], []], [None, ONE])):
         with pytest.raises(ShapeError, match="is empty"):
-            determinised(empty, 4.0, STARTS)
+            determinized(empty, 4.0, STARTS)
 
 
 def test_wrong_options() -> None:
     with pytest.raises(OpscopeError, match=r"a beam of 0.0 for a lattice"):
-        determinised(tiny(), 0.0, STARTS)
+        determinized(tiny(), 0.0, STARTS)
     with pytest.raises(OpscopeError, match=r"needs phone_starts\(model\)"):
-        determinised(tiny(), 4.0)
+        determinized(tiny(), 4.0)
     for name, value in (("delta", -1.0), ("retry_cutoff", 1.0), ("max_mem", -1), ("max_arcs", -2)):
         with pytest.raises(OpscopeError, match=name):
             DeterminiseOptions(**{name: value})
@@ -302,8 +303,8 @@ def test_lattices_of_a_search_in_kaldis_files() -> None:
         writer = Writer(binary, header=False)
         write_lattice(writer, to_lattice(from_raw(raw)))
         back = read_lattice(Reader(writer.getvalue(), name="lattice", binary=binary))
-        got = lattice_paths(determinised(back, 9.0, STARTS).lattice)
-        wanted = lattice_paths(determinised(raw, 9.0, STARTS).lattice)
+        got = lattice_paths(determinized(back, 9.0, STARTS).lattice)
+        wanted = lattice_paths(determinized(raw, 9.0, STARTS).lattice)
         assert got.keys() == wanted.keys()
         for words, (cost, graph, ids) in wanted.items():
             assert got[words][:2] == pytest.approx((cost, graph), abs=0 if binary else 1e-3)
@@ -319,8 +320,8 @@ def test_from_log_likelihoods_to_vosks_words() -> None:
     for name in SENTENCES:
         search.reset()
         search.accept(np.load(reference(f"{name}.npz"))["weighted_loglikes"])
-        search.finalise()
-        found = determinised(raw_lattice(search), 2.0, phone_starts(model), warn=pytest.fail)
+        search.finalize()
+        found = determinized(raw_lattice(search), 2.0, phone_starts(model), warn=pytest.fail)
         got, wanted = lattice_paths(found.lattice), lattice_paths(vosk_lattice(name))
         assert got.keys() == wanted.keys()
         for words, (cost, _, ids) in wanted.items():

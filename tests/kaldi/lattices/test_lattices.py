@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, ShapeError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.lattices.lattice import (
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.lattices.lattice import (
     ONE,
     Arc,
     CompactLattice,
@@ -17,23 +17,23 @@ from opscope.nnet3.lattices.lattice import (
     split,
     top_sorted,
 )
-from opscope.nnet3.lattices.lattice_io import (
+from opscope.kaldi.lattices.lattice_io import (
     read_compact_lattice,
     read_lattice,
     write_compact_lattice,
     write_lattice,
 )
-from opscope.nnet3.lattices.operations import (
+from opscope.kaldi.lattices.operations import (
     best_path,
     connected,
     pruned,
     state_times,
     without_epsilons,
 )
-from opscope.nnet3.lattices.phone_align import PhoneAlignOptions, phone_aligned
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from opscope.kaldi.lattices.transition_ids import TransitionIds
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.programs.base.graphs import open_fst
-from opscope.nnet3.tables.tables import TableWriter, read_table
 
 SEEDS = range(6)
 TEXT = "\n0\t1\t7\t0.5,-2,1_2\n0\t2\t0\t1,0,\n1\t2\t8\n2\t3,4,5\n\n"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.tables import tables
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.tables import tables
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 RNG = np.random.default_rng(0)
 VALUES = {

@@ -16,13 +16,13 @@ from hypothesis.extra import numpy as hnp
 from damage import check_damaged
 from kaldi_data import need
 from opscope.framework.base.errors import FormatError, SaveError
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.files.sparse import SparseMatrix
-from opscope.nnet3.tables.kinds import KINDS, cut_array, guess_kind
-from opscope.nnet3.tables.specifiers import ReadSpecifier, WriteSpecifier
-from opscope.nnet3.tables.streams import open_output, open_reader
-from opscope.nnet3.tables.tables import (
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.files.sparse import SparseMatrix
+from opscope.kaldi.tables.kinds import cut_array, guess_kind, kind_of
+from opscope.kaldi.tables.specifiers import ReadSpecifier, WriteSpecifier
+from opscope.kaldi.tables.streams import open_output, open_reader
+from opscope.kaldi.tables.tables import (
     RandomAccessTable,
     TableWriter,
     read_table,
@@ -451,7 +451,7 @@ def test_damage(form, kind, tmp_path):
         reader = Reader(data, binary=False)
         while not reader.at_end():
             reader.read_token()
-            KINDS[kind].read_value(reader)
+            kind_of(kind).read_value(reader)
             reader.binary = False
 
     check_damaged((tmp_path / "a").read_bytes(), read, whole=False)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.tables.kinds import KINDS
-from opscope.nnet3.tables.tables import RandomAccessTable, TableWriter, read_table
-from opscope.nnet3.tables.windows import WindowedFile
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.tables.kinds import kind_of
+from opscope.kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from opscope.kaldi.tables.windows import WindowedFile
 
 ROWS = 40_000  # of a matrix that is longer than the first window
 MATRIX = np.arange(ROWS * 4, dtype=np.float32).reshape(ROWS, 4)
@@ -62,7 +62,7 @@ def test_values_longer_than_a_window(archive):
 
 def test_a_text_value_longer_than_a_window(tmp_path):
     (tmp_path / "t").write_bytes(b"head [" + b" 1 2\n" * 30_000 + b"]\nnext [ 3 ]\n")
-    found = WindowedFile(str(tmp_path / "t")).read(5, KINDS["matrix"].read_value)
+    found = WindowedFile(str(tmp_path / "t")).read(5, kind_of("matrix").read_value)
     assert found.shape == (30_000, 2)
 
 
@@ -70,7 +70,7 @@ def test_only_windows_of_a_file_are_read(archive):
     """A value is read without those behind it, however long the file is."""
     file = WindowedFile(str(archive))
     os.truncate(archive, 1 << 40)  # a terabyte, sparse
-    assert file.read(2, KINDS["matrix"].read_value).shape == MATRIX.shape
+    assert file.read(2, kind_of("matrix").read_value).shape == MATRIX.shape
 
 
 @pytest.mark.parametrize("what", ["/dev/zero", "fifo"])

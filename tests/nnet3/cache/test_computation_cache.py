@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from nnet3_runs import random_net, request_for
 from opscope.framework.base.errors import OpscopeError
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.cache.computations import CachingCompiler
 from opscope.nnet3.cache.files import read_cache, structure, write_cache
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.network import adjust
 from opscope.nnet3.optimize import OptimizeOptions
 

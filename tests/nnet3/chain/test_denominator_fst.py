@@ -7,13 +7,13 @@ import pytest
 
 from kaldi_data import need
 from opscope.framework.base.errors import FormatError, ShapeError
+from opscope.kaldi.files.context_dependency import ContextDependency, new_transition_model
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.fst.fst_io import read_fst
 from opscope.nnet3.chain.denominator_fst import denominator_fst, normalization_fst
 from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
-from opscope.nnet3.files.context_dependency import ContextDependency, new_transition_model
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.fst.fst import Fst
-from opscope.nnet3.fst.fst_io import read_fst
 from opscope.nnet3.programs.base.graphs import open_fst
 
 SENTENCES = ("121 3", "221233", "112321", "2", "1322112", "2113", "32313")
@@ -53,7 +53,7 @@ TOPOLOGIES = {"chain": CHAIN, "hmm": HMM, "no loop": NO_LOOP}
 WINDOWS = {"alone": (1, 0, None), "left": (2, 1, 0), "right": (2, 0, 1)}
 WINDOWS |= {"both": (3, 1, 2), "two left": (3, 2, 0)}
 # Of Kaldi's graphs: states, arcs, of the normalization FST as well, `log_prob` of the first. Kaldi
-# sorts no arcs before it minimises, and takes states with the same arcs in another order for
+# sorts no arcs before it minimizes, and takes states with the same arcs in another order for
 # different ones; where that made its graph larger, these are of a build that does sort them, and
 # the states of the released program are behind.
 KALDI = {
@@ -124,7 +124,7 @@ def rows(fst):
 
 
 def same(one, other, tolerance):
-    assert (one.start, one.states, one.arcs) == (other.start, other.states, other.arcs)
+    assert (one.start, one.states, len(one.arcs)) == (other.start, other.states, len(other.arcs))
     np.testing.assert_array_equal(rows(one)[0], rows(other)[0])
     np.testing.assert_allclose(rows(one)[1], rows(other)[1], atol=tolerance)
     np.testing.assert_allclose(one.final, other.final, atol=tolerance)
@@ -152,7 +152,7 @@ def test_small_language_model():
 )
 def test_sizes_of_language_models(order, kept, extra, states, arcs):
     made = small_lm(ngram_order=order, no_prune_ngram_order=kept, num_extra_lm_states=extra)
-    assert (made.states, made.arcs) == (states, arcs)
+    assert (made.states, len(made.arcs)) == (states, arcs)
     total = np.bincount(made.source(), np.exp(-made.weight), made.states) + np.exp(-made.final)
     np.testing.assert_allclose(total, 1, rtol=1e-6)
     keys = made.source() * 10 + made.ilabel
@@ -188,7 +188,7 @@ def test_sequences_that_are_none():
         lm.add([1, 0, 2])
     lm.add([])
     made = lm.estimate()
-    assert (made.states, made.arcs, made.final[0]) == (1, 0, 0)
+    assert (made.states, len(made.arcs), made.final[0]) == (1, 0, 0)
 
 
 # Denominator graphs
@@ -200,11 +200,11 @@ def test_small_graphs(window, topology):
     tree = tree_of(window)
     lines: list[str] = []
     found = graph_of(tree, model_of(tree, topology), text_fst(KALDI_LM), lines)
-    assert (found.states, found.arcs) == (states, arcs) and found.ilabel.min() > 0
+    assert (found.states, len(found.arcs)) == (states, arcs) and found.ilabel.min() > 0
     assert all(found.states < count for count in released)
     assert log_prob(found) == pytest.approx(total, abs=2e-5)
     normal = normalization_fst(found, 8)
-    assert (normal.states, normal.arcs) == (normal_states, normal_arcs)
+    assert (normal.states, len(normal.arcs)) == (normal_states, normal_arcs)
     assert lines[0] == "Number of states and arcs in phone-LM FST is 8 and 18"
     assert lines[-1].startswith(f"Number of states is {states} and arcs {arcs}; number of states")
 

@@ -1,4 +1,4 @@
-"""Batch normalisation with sums of columns in C: equal to NumPy's, for any number of threads."""
+"""Batch normalization with sums of columns in C: equal to NumPy's, for any number of threads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opscope.framework.runtime.plain_net import PlainNet
 from opscope.nnet3 import components
 from opscope.operators.backends import rows
 
-pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 X = np.random.default_rng(0).normal(1, 2, (900, 120))
 ATTRS = {"epsilon": 0.01, "target_rms": 0.7}
 
 
 def run(width: int, dtype: Any) -> dict[str, np.ndarray]:
-    """Result, statistics and gradient of a batch normalisation in blocks of so many columns."""
+    """Result, statistics and gradient of a batch normalization in blocks of so many columns."""
     assert components.COMPONENTS  # which registers the operators
     net, scope, attrs = PlainNet(), Scope(), {"block": width, **ATTRS}
     outputs = {slot: [slot] for slot in ("out", "mean", "uvar", "scale")}

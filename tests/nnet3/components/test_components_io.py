@@ -12,6 +12,7 @@ from component_files import as_bytes, from_bytes, retyped
 from component_lines import LINES, from_config
 from damage import flips
 from opscope.framework.base.errors import FormatError, ShapeError
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.nnet3.components import (
     COMPONENTS,
     Properties,
@@ -19,13 +20,13 @@ from opscope.nnet3.components import (
     new_component,
 )
 from opscope.nnet3.components.base.fields import Averaged
-from opscope.nnet3.files.kaldi_io import Writer
 
 
 def test_every_type_is_there():
     """Kaldi's types are in the table of config lines, others have a test of their own."""
     assert len(LINES) == 46 and set(LINES) <= set(COMPONENTS)
-    texts = [path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py")]
+    files = Path(__file__).parents[1].rglob("test_*.py")
+    texts = [path.read_text(encoding="utf-8") for path in files]
     for type in set(COMPONENTS) - set(LINES):
         assert any(f'type = "{type}"' in text for text in texts), type
 

@@ -11,9 +11,9 @@ from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.components import COMPONENTS, Component, ComponentOps
 from opscope.nnet3.components.base.precompute import precompute_indexes
-from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.index.indexes import Columns
 
 AFFINE = (

@@ -5,11 +5,11 @@ import pytest
 
 from component_files import as_bytes, from_bytes, retyped
 from component_lines import from_config
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.components import (
     Component,
     Properties,
 )
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 
 OLD = {
     "is-gradient after the parameters": "<PerElementScaleComponent> <LearningRate> 0.1 <Params> "

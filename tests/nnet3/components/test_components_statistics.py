@@ -9,8 +9,8 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, OUTPUT, STATE, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.components import Component, ComponentOps, new_component, set_statistic
-from opscope.nnet3.files.kaldi_io import Reader
 from opscope.nnet3.language.config import ConfigLine
 from opscope.testing import Case, OpTest
 

@@ -11,7 +11,7 @@ from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample
 
 RNG = np.random.default_rng(0)
-IMAGE = RNG.random((6, 4 * 3)).astype(np.float32)  # 6 wide, 4 high, 3 colours
+IMAGE = RNG.random((6, 4 * 3)).astype(np.float32)  # 6 wide, 4 high, 3 colors
 
 
 def move(x, y):

@@ -9,6 +9,9 @@ import pytest
 
 from chain_graphs import random_hmm, random_supervision
 from opscope.framework.base.errors import FormatError, ShapeError
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.sparse import to_dense
 from opscope.nnet3.chain.arrays import supervision_arrays
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
@@ -20,10 +23,7 @@ from opscope.nnet3.egs.chain_generate import chain_examples
 from opscope.nnet3.egs.generate import IvectorSource
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from opscope.nnet3.files.compressed import CompressedMatrix
 from opscope.nnet3.files.examples import NnetIo
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.sparse import to_dense
 from opscope.nnet3.training.chain_request import POSTERIORS, posteriors_of
 
 
@@ -152,11 +152,11 @@ def test_weights_of_one_byte_are_read():
     np.testing.assert_allclose(read.outputs[0].deriv_weights, [0, 0.2, 1, 0.4], rtol=1e-6)
 
 
-def test_supervision_that_was_not_normalised_is_refused():
+def test_supervision_that_was_not_normalized_is_refused():
     source = random_supervision(np.random.default_rng(0))
     fst = source.fst
-    label = np.where(np.arange(fst.arcs) == 0, 0, fst.ilabel).astype(np.int32)
-    bare = replace(source, fst=replace(fst, ilabel=label, olabel=label))
+    label = np.where(np.arange(len(fst.arcs)) == 0, 0, fst.ilabel).astype(np.int32)
+    bare = replace(source, fst=fst.with_columns(ilabel=label, olabel=label))
     with pytest.raises(ShapeError, match="nnet3-chain-normalize-egs"):
         supervision_arrays(bare)
 
@@ -172,7 +172,7 @@ def test_learning_without_forgetting():
     found = chain_objective(options, graph, parts[0], output, posteriors=posteriors)
     assert found.objective == usual.objective
 
-    def forgetting(x):  # what is maximised besides
+    def forgetting(x):  # what is maximized besides
         every = chain_objective(ChainOptions(), graph, parts[0], x, deriv=False)
         den = numerator(parts[0], x)[0] - every.objective
         return 0.75 * float((posteriors * x).sum()) - 0.25 * den

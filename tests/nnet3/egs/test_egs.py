@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 
 from kaldi_data import need
 from opscope.framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.files.sparse import SparseMatrix, to_dense
+from opscope.kaldi.tables.tables import read_table
 from opscope.nnet3.egs import generate, selecting
 from opscope.nnet3.egs.merging import ExampleMerger, MinibatchRule, merge_examples
 from opscope.nnet3.egs.rows import example_io, is_finite, stack_rows, take_range
 from opscope.nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from opscope.nnet3.files.compressed import CompressedMatrix
 from opscope.nnet3.files.examples import NnetExample
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.files.sparse import SparseMatrix, to_dense
-from opscope.nnet3.tables.tables import read_table
 
 
 def example(frames=4, left=2, right=1, dim=3, classes=5):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from damage import check_damaged
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.compressed import CompressedMatrix
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.files.sparse import SparseMatrix, to_dense
 from opscope.nnet3.files.examples import NnetExample, NnetIo
 from opscope.nnet3.files.index_io import read_indexes, write_indexes
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.files.sparse import SparseMatrix, to_dense
 
 both = pytest.mark.parametrize("binary", [True, False])
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import CycleError, FormatError, ShapeError
+from opscope.framework.base.strongly_connected import strongly_connected
 from opscope.nnet3.compiler.compiler import Compiler
 from opscope.nnet3.compiler.steps import NnetSteps, hash_order
 from opscope.nnet3.graph import graph as graph_module
 from opscope.nnet3.graph.graph import Graph, NotComputableError
-from opscope.nnet3.graph.node_order import compute_epochs, strongly_connected
+from opscope.nnet3.graph.node_order import compute_epochs
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.index.indexes import NO_TIME, Columns, format_indexes, format_integers, pack_tx
 from opscope.nnet3.index.row_table import Query, RowTable

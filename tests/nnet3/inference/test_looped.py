@@ -14,8 +14,8 @@ from opscope.nnet3.inference.looped import (
     looped_requests,
     with_ivector_period,
 )
-from opscope.nnet3.inference.looped_computer import LoopedComputer, LoopedOptions
-from opscope.nnet3.inference.pieces import ChunkOptions, Utterance
+from opscope.nnet3.inference.looped_computer import LoopedComputer
+from opscope.nnet3.inference.pieces import ChunkOptions, LoopedOptions, Utterance
 from opscope.nnet3.lower import command_dialect
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize.checker import check_computation

@@ -7,10 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from opscope.framework.base.errors import OpscopeError, ShapeError
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.cache.computers import ComputerCache
 from opscope.nnet3.inference.xvector import xvector
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
 
 CONFIG = """input-node name=input dim=3

@@ -55,7 +55,7 @@ def test_summary(compiled):
         "cindexes   66 of 8 nodes",
         "order      7 epochs, 15 steps",
         "plain      55 commands, 13 matrices, 1.3 kB at most",
-        "optimised  27 commands, 6 matrices, 632 B at most",
+        "optimized  27 commands, 6 matrices, 632 B at most",
     ]
     assert str(compiled).startswith(f"{compiled.summary()}\n\nmatrices\n")
     assert repr(compiled) == f"<CompiledRequest {LINE}>"
@@ -139,7 +139,7 @@ def test_commands_in_words(compiled):
 
 def test_a_backward_part_in_words(nnet):
     compiled = nnet3.compile(nnet, f"{LINE} deriv")
-    text = str(compiled.optimised)
+    text = str(compiled.optimized)
     assert (
         "\nforward\n" in text
         and "\nbackward\n" in text
@@ -163,7 +163,7 @@ def test_a_loop_in_words():
 def test_every_kind_of_command_in_words(nnet):
     """Rows of one and of several matrices, their sums, and what goes back to them."""
     text = "".join(
-        str(nnet3.compile(net, f"{LINE} deriv", optimize=optimize).optimised)
+        str(nnet3.compile(net, f"{LINE} deriv", optimize=optimize).optimized)
         for net in (
             nnet,
             nnet3.Nnet.from_config_text(CONFIG.replace("Sum(a", "Sum(Round(a, 2)"), 0),
@@ -183,15 +183,15 @@ def test_every_kind_of_command_in_words(nnet):
 
 def test_sizes_and_memory(compiled):
     assert len(compiled.sizes) == 6 and compiled.sizes[2].cols == 4
-    preamble, _, commands = compiled.optimised.to_kaldi().partition("# begin forward commands\n")
+    preamble, _, commands = compiled.optimized.to_kaldi().partition("# begin forward commands\n")
     assert compiled.sizes.to_kaldi() == preamble and commands.startswith("c0: m1 = user input")
     memory, bytes_of = compiled.memory, [4 * m.rows * m.cols for m in compiled.sizes]
-    assert memory.total == sum(bytes_of) and memory.peak == max(memory.optimised.by_command)
+    assert memory.total == sum(bytes_of) and memory.peak == max(memory.optimized.by_command)
     assert memory.to_kaldi().splitlines() == [
         f"Before optimization, max memory use (bytes) = {memory.plain.peak}",
         f"After optimization, max memory use (bytes) = {memory.peak}",
     ]
-    assert [use.bytes for use in memory.optimised.matrices] == bytes_of
+    assert [use.bytes for use in memory.optimized.matrices] == bytes_of
     assert str(memory).splitlines()[0].startswith("plain      peak 1.3 kB (command ")
 
 
@@ -200,13 +200,13 @@ def test_memory_of_compressed_matrices(nnet):
     options = nnet3.OptimizeOptions(memory_compression_level=1)
     net = nnet3.Nnet.from_config_text(config, 0)
     compiled = nnet3.compile(net, f"{LINE} deriv", optimize=options)
-    commands = compiled.optimised.commands
+    commands = compiled.optimized.commands
     (first, *_), use = (
         [i for i, command in enumerate(commands) if command.type == "CompressMatrix"],
-        memory_use(compiled.optimised),
+        memory_use(compiled.optimized),
     )
-    matrix = compiled.optimised.matrices[
-        compiled.optimised.submatrices[commands[first].target].matrix
+    matrix = compiled.optimized.matrices[
+        compiled.optimized.submatrices[commands[first].target].matrix
     ]
     assert use.by_command[first - 1] - use.by_command[first] == 3 * matrix.rows * matrix.cols
     assert use.by_command[-1] >= 0
@@ -216,7 +216,7 @@ def test_options(nnet, compiled):
     assert "--optimization.snip-row-ops=true\n" in compiled.options.to_kaldi()
     assert "changed     nothing" in str(compiled.options)
     plain = nnet3.compile(nnet, LINE, optimize=False)
-    assert plain.optimised is plain.plain
+    assert plain.optimized is plain.plain
     assert plain.options.to_kaldi().startswith("--optimization.optimize=false\n")
     assert str(plain.options).startswith("passes      none\n")
     some = nnet3.compile(nnet, LINE, optimize=nnet3.OptimizeOptions(extend_matrices=False))
@@ -242,15 +242,15 @@ def test_a_network_that_was_not_trained():
     config = CONFIG.replace("r type=NoOp", "r type=BatchNorm")
     nnet = nnet3.Nnet.from_config_text(config, 0)
     compiled = nnet3.compile(nnet, LINE)
-    told = "; no test mode: batch normalisation without statistics"
+    told = "; no test mode: batch normalization without statistics"
     assert compiled.summary().splitlines()[1].endswith(told)
-    assert "r.Propagate(" in compiled.optimised.to_kaldi() and not compiled.options.test_mode
+    assert "r.Propagate(" in compiled.optimized.to_kaldi() and not compiled.options.test_mode
     for run in (
         compiled.op_list,
         compiled.computer,
         lambda: nnet3.compile(nnet, LINE, test_mode=True),
     ):
-        with pytest.raises(FormatError, match="no statistics for batch normalisation in r"):
+        with pytest.raises(FormatError, match="no statistics for batch normalization in r"):
             run()
     assert nnet3.compile(nnet, LINE, test_mode=False).computer() is not None
 
@@ -261,7 +261,7 @@ def test_what_cannot_be_computed_is_shown(nnet):
     lines = str(compiled).splitlines()
     assert len(lines) == 3 and lines[2].startswith("outputs    6 of 6 output rows are not comp")
     assert "ivector  not computable  0,0" in str(compiled.computable).splitlines()
-    for part in ("cindexes", "phases", "steps", "plain", "optimised", "sizes", "memory"):
+    for part in ("cindexes", "phases", "steps", "plain", "optimized", "sizes", "memory"):
         with pytest.raises(NotComputableError, match="rows of 'ivector' that are not given"):
             getattr(compiled, part)
 
@@ -276,7 +276,7 @@ def test_requests_in_files(nnet, compiled, tmp_path, form):
     nnet.write(tmp_path / "model.raw")
     again = nnet3.compile(tmp_path / "model.raw", path)
     assert again.request.key() == compiled.request.key()
-    assert nnet3.compile(nnet, str(path)).optimised.to_kaldi() == compiled.optimised.to_kaldi()
+    assert nnet3.compile(nnet, str(path)).optimized.to_kaldi() == compiled.optimized.to_kaldi()
 
 
 @pytest.mark.parametrize(

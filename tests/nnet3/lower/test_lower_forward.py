@@ -92,5 +92,5 @@ def test_parts_of_rows_are_refused(nnet):
     computation.submatrices.append(SubMatrix(1, 0, 2, 0, 3))
     some_rows = Command.set_const(len(computation.submatrices) - 1, 1.0)
     computation.commands.insert(0, some_rows)
-    with pytest.raises(OpscopeError, match="an optimised computation"):
+    with pytest.raises(OpscopeError, match="an optimized computation"):
         lower_forward(computation)

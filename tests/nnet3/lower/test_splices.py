@@ -1,4 +1,4 @@
-"""Spliced rows that are read where they lie, and work in pieces: the same with switches off."""
+"""Spliced rows that are read where they lie, and work in pieces: the same as with copies, whole."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 from opscope import nnet3
 from opscope.framework.ir.desc import TEMPORARY
 from opscope.framework.ir.op_list import OpList, OpNode, VarDecl, View
+from opscope.nnet3.components import tdnn
+from opscope.nnet3.lower import requests
 from opscope.nnet3.lower.splices import read_in_place
 
 _OFFSETS = ("Append(-1,0,1)", "Append(-3,0,3)", "Append(0,2)", "Append(-2,0)", "Append(-3,-1,0,2)")
@@ -43,10 +45,9 @@ def _computed(nnet, request, given, derivative):
     return found, [op.type for op in desc.ops]
 
 
-@pytest.mark.parametrize("switches", [("OPSCOPE_SPLICE",), ("OPSCOPE_PIECES", "OPSCOPE_ROWS")])
 @pytest.mark.parametrize("train", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_random_nets(seed, train, switches, monkeypatch):
+def test_random_nets(seed, train, monkeypatch):
     rng = np.random.default_rng(seed)
     nnet = _random_net(rng)
     if not train:
@@ -61,14 +62,12 @@ def test_random_nets(seed, train, switches, monkeypatch):
         io.has_deriv = False
     given = rng.standard_normal((len(request.inputs[0].indexes), 40), np.float32)
     derivative = rng.standard_normal((len(request.outputs[0].indexes), 70), np.float32)
-    results = []
-    for value in "01":
-        for switch in switches:
-            monkeypatch.setenv(switch, value)
-        results.append(_computed(nnet, request, given, derivative if train else None))
-    (off, plain), (on, spliced) = results
-    assert "nnet3.spliced_matmul" not in plain or "OPSCOPE_SPLICE" not in switches
+    on, spliced = _computed(nnet, request, given, derivative if train else None)
     assert "nnet3.spliced_matmul" in spliced
+    monkeypatch.setattr(requests, "read_in_place", lambda net: net)
+    monkeypatch.setattr(tdnn, "_SPAN", 1 << 30)
+    off, plain = _computed(nnet, request, given, derivative if train else None)
+    assert "nnet3.spliced_matmul" not in plain
     assert off.keys() == on.keys() and len(off) > (1 if train else 0)
     for name, array in off.items():
         size = max(float(np.abs(array).max()), 1.0)
@@ -102,12 +101,9 @@ def _net(*, middle=(), after=()):
     return OpList("n", vars=variables, ops=ops)
 
 
-def test_operators(monkeypatch):
-    monkeypatch.setenv("OPSCOPE_SPLICE", "1")
+def test_operators():
     (op,) = read_in_place(_net()).ops
     assert op.type == "nnet3.spliced_matmul" and op.inputs == {"x": ("x.a", "x.b"), "w": ("w",)}
-    monkeypatch.setenv("OPSCOPE_SPLICE", "0")
-    assert len(read_in_place(_net()).ops) == 3
 
 
 @pytest.mark.parametrize(
@@ -119,7 +115,6 @@ def test_operators(monkeypatch):
         {"middle": [OpNode("relu", {"x": ("s.a",)}, {"out": ("s.a",)})]},
     ],
 )
-def test_stays(changed, monkeypatch):
-    monkeypatch.setenv("OPSCOPE_SPLICE", "1")
+def test_stays(changed):
     net = _net(**changed)
     assert read_in_place(net) is net

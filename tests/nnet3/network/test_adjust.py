@@ -7,8 +7,8 @@ import pytest
 
 from damage import check_damaged
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.files.transition_model import HmmState, TransitionModel, convert
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.transition_model import HmmState, TransitionModel, convert
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
 from opscope.nnet3.inference.pipeline import compile_request
 from opscope.nnet3.network import adjust

@@ -12,7 +12,7 @@ from damage import flips, truncations
 from kaldi_data import need
 from kaldi_models import TRANSITIONS, call_main
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.files.kaldi_io import Reader
+from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.inference.saved import save_nnet
 from opscope.nnet3.network.file_check import model_problems
 from opscope.nnet3.network.model import AmNnetSimple

@@ -5,7 +5,7 @@ import pytest
 
 from opscope import nnet3
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.nnet3.network.for_inference import for_inference, read_model
 
 NET = """\

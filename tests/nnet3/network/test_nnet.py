@@ -7,8 +7,8 @@ from component_lines import LINES, from_config
 from damage import check_damaged
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.framework.ir.messages import parse_net, serialize_net
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.nnet3.components import Component
-from opscope.nnet3.files.kaldi_io import Reader, Writer
 from opscope.nnet3.language.config import split_lines
 from opscope.nnet3.network.nnet import Nnet
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from opscope import nnet3
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.kaldi_io import Reader
+from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.index.indexes import NO_TIME
 from opscope.nnet3.index.ranges import RangeError, format_numbers, format_rows, parse_rows

@@ -168,7 +168,7 @@ def test_commands_for_memory_are_gathered_and_written_out(text):
 
 
 def test_matrices_with_commands_for_their_memory_are_left_alone():
-    """As in a computation that was optimised before."""
+    """As in a computation that was optimized before."""
     nnet, plain = compiled(RNN)
     once = optimize(plain)
     assert "SwapMatrix" in types(once) and "SetConst" in types(once)

@@ -77,13 +77,13 @@ def test_traced_runs_compute_the_same(seed, optimize):
         lines.clear()
         for got, number in zip(run(traced, nnet, request), wanted, strict=True):
             np.testing.assert_allclose(got, number, rtol=1e-5, atol=1e-6)
-        commands = compiled.optimised.commands
+        commands = compiled.optimized.commands
         told = [_LINE.match(line) for line in lines[1:]]
         silent = ("AcceptInput", "ProvideOutput")
         middle = [c.type for c in commands].index("NoOperationMarker")
         numbers = [i for i, c in enumerate(commands) if c.type not in silent and i != middle]
         assert [int(match[1]) for match in told] == numbers
-        texts = compiled.optimised.to_kaldi().partition("begin forward commands\n")[2].splitlines()
+        texts = compiled.optimized.to_kaldi().partition("begin forward commands\n")[2].splitlines()
         assert [f"c{match[1]}: {match[2]}" for match in told] == [texts[i] for i in numbers]
         assert lines[0] == compiled.sizes.to_kaldi()
 
@@ -157,7 +157,7 @@ output-node name=output input=c
     np.testing.assert_array_equal(lines.pop(), lines.pop())
     (line,) = [line for line in lines if "c.Propagate" in line]
     # All commands but those of input, output and end; before them what Kaldi prints of matrices.
-    assert len(lines) == len(compiled.optimised.commands) - 3 + 1
+    assert len(lines) == len(compiled.optimized.commands) - 3 + 1
     assert re.search(r"m\d+: 0->0\.\d+ \t", line)
 
 
@@ -205,7 +205,7 @@ def test_levels_of_compiling():
         f"Computation request is  {compiled.request.to_kaldi()}",
         f"Generated computation is: {compiled.plain.to_kaldi()}",
         *third,
-        f"Optimized computation is: {compiled.optimised.to_kaldi()}",
+        f"Optimized computation is: {compiled.optimized.to_kaldi()}",
     ]
     fifth = levels(nnet, line, 5)
     assert fifth[1:] == fourth and fifth[0] == f"V5 deriv_needed = {'t' * len(compiled.steps)}\n"
@@ -233,12 +233,12 @@ def test_nobody_is_told_outside():
     told = []
     with telling(Verbose(6, told.append)):
         pass
-    assert nnet3.compile(nnet, "input=-1:0 output=0").optimised.commands and told == []
+    assert nnet3.compile(nnet, "input=-1:0 output=0").optimized.commands and told == []
 
 
 def test_spans_cover_all_operators():
     nnet = random_net(3)
-    net, spans = lower_with_spans(nnet3.compile(nnet, request_for(nnet)).optimised)
+    net, spans = lower_with_spans(nnet3.compile(nnet, request_for(nnet)).optimized)
     assert len(spans.ranges) == len(spans.computation.commands)
     ends = [0, *(end for _, end in spans.ranges)]
     assert ends == sorted(ends) and ends[-1] == len(net.ops)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 
+import numpy as np
 import pytest
 
+from component_lines import from_config
 from opscope.framework.base.errors import AttributeTypeError, FormatError
 from opscope.nnet3.training.schedule import (
     Schedule,
@@ -49,7 +52,7 @@ def test_archives_rates_and_shares():
 
 
 def test_turns_of_frames():
-    """Each pass over the archives takes another frame, neighbours in an archive another, too."""
+    """Each pass over the archives takes another frame, neighbors in an archive another, too."""
     made = schedule(epochs=1, archives=2, copies=3, jobs=(1, 1, 1))
     assert made.iterations == 6
     assert [made.turn(iteration, 1) for iteration in range(6)] == [1, 2, 2, 0, 0, 1]
@@ -87,23 +90,45 @@ def test_dropout():
         dropout_edits("a*=x", 0.0)
 
 
+def component(type, line, **statistics):
+    made = from_config(type, line)
+    vars(made).update(statistics)
+    return made
+
+
 def test_saturation():
-    text = """component name=s type=SigmoidComponent, dim=2, deriv-avg=[0.1 0.2 (mean=0.2, x=1), y
-component name=t type=TanhComponent, dim=2, deriv-avg=[percentiles(0,1)=(0.5,0.6), mean=0.5, x]
-component name=r type=RectifiedLinearComponent, dim=2, deriv-avg=[0.1, mean=0.9, x]
-"""
-    assert saturation(text) == pytest.approx((0.2 + 0.5) / 2)
-    assert saturation("component name=r type=AffineComponent\n") == 0.0
+    dim = 12
+    sigmoid = component("SigmoidComponent", f"dim={dim}")
+    assert saturation([sigmoid]) == 0.0  # without statistics
+    sums = {"count": 3.0, "value_sum": np.zeros(dim)}
+    vars(sigmoid).update(sums, deriv_sum=np.full(dim, 3 * 0.20049))
+    tanh = component("TanhComponent", f"dim={dim}", **sums)
+    tanh.deriv_sum = np.linspace(0, 3, dim)
+    relu = component("RectifiedLinearComponent", f"dim={dim}", **sums)
+    relu.deriv_sum = np.full(dim, 3 * 0.9)
+    listed = component("TanhComponent", "dim=9", count=1.0)
+    listed.value_sum = listed.deriv_sum = np.zeros(9)
+    components = sigmoid, tanh, relu, listed
+    assert saturation(components) == pytest.approx((0.2 + 0.5) / 2, abs=1e-12)  # of digits printed
+    text = [re.search("deriv-avg.*?mean=([^,]+)", each.info()) for each in components]
+    assert [each and each[1] for each in text] == ["0.2", "0.5", "0.9", None]
+    tanh.deriv_sum = np.full(dim, 9.0)
     with pytest.raises(FormatError, match="not in 0 to 1"):
-        saturation("type=TanhComponent deriv-avg=[1 mean=1.5, x]\n")
+        saturation([tanh])
 
 
-def test_saturation_of_lstm_cells():
-    cell = "{ value-avg=[mean=0.5, stddev=0.2], deriv-avg=[p=(0.1), mean=%s, stddev=0.1] }"
-    parts = [f"{gate}_t_sigmoid={cell % 0.125}" for gate in "ifo"]
-    parts += [f"{name}_t_tanh={cell % 0.75}" for name in "cm"]
-    text = f"component name=l type=LstmNonlinearityComponent, {', '.join(parts)}\n"
-    assert saturation(text) == pytest.approx((3 * 0.5 + 2 * 0.25) / 5)
+def test_saturation_of_cells():
+    cell = component(
+        "LstmNonlinearityComponent",
+        "cell-dim=10",
+        count=2.0,
+        deriv_sum=np.repeat([[0.25], [0.25], [1.5], [0.25], [1.5]], 10, axis=1),
+    )
+    assert saturation([cell]) == pytest.approx((3 * 0.5 + 2 * 0.25) / 5)
+    gru = component("OutputGruNonlinearityComponent", "cell-dim=10")
+    gru.count = 4.0
+    gru.deriv_sum = np.full(10, 1.0)
+    assert saturation([gru]) == 0.75
 
 
 @pytest.mark.parametrize(

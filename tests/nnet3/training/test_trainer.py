@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from opscope.kaldi.files.sparse import SparseMatrix, to_dense
 from opscope.nnet3.compiler.verbose import Verbose, telling
 from opscope.nnet3.egs.merging import merge_examples
 from opscope.nnet3.egs.rows import example_io
 from opscope.nnet3.files.examples import NnetExample, NnetIo
-from opscope.nnet3.files.sparse import SparseMatrix, to_dense
 from opscope.nnet3.graph.graph import NotComputableError
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer, NnetTrainerOptions

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, ShapeError
-from opscope.nnet3.files.transition_model import HmmState, TransitionModel
+from opscope.kaldi.files.transition_model import HmmState, TransitionModel
 from opscope.nnet3.training.transitions import TransitionOptions, output_priors, train_transitions
 
 

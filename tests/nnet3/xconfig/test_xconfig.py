@@ -13,12 +13,12 @@ import pytest
 
 from kaldi_data import need
 from opscope.framework.base.errors import FormatError, SaveError
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.matrix_io import read_matrix
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.matrix_io import read_matrix
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.xconfig import basic, layer_types, xconfig_to_config, xconfig_to_configs
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "xconfig"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "xconfig"
 CASES = sorted(GOLDEN.glob("*.xconfig"))
 FRONT = "input name=input dim=8\n"
 BACK = "output-layer name=output dim=3\n"

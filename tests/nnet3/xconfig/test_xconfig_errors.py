@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from opscope.framework.base.errors import FormatError
 from opscope.nnet3.xconfig import xconfig_to_config, xconfig_to_configs
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "xconfig"
+GOLDEN = Path(__file__).resolve().parents[2] / "golden" / "xconfig"
 FRONT = "input name=input dim=8\n"
 BACK = "output-layer name=output dim=3\n"
 

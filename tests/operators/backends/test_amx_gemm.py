@@ -112,7 +112,7 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
         prepared.declare([b])
         bound(prepared, np, a, b, np.zeros((64, 64), "f4"))
         return team.task_of(prepared.calls()[0]).items[0][0] == amx_gemm.library().address(
-            "pack_amx"
+            "pack_tiles"
         )
 
     assert uses_tiles()

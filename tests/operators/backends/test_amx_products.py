@@ -36,13 +36,9 @@ def served(a: Any, b: Any, out: Any) -> bool:
     return how is not None and amx.task((a, b, out), how, (1.0, 0.0), None) is not None
 
 
-@pytest.mark.parametrize("rows", ["0", "1"])
 @pytest.mark.parametrize("layout", ["", "a", "b", "ab", "+"])
 @pytest.mark.parametrize("m, n, k", SIZES)
-def test_as_accurate_as_float32(
-    m: int, n: int, k: int, layout: str, rows: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPSCOPE_ROWS", rows)
+def test_as_accurate_as_float32(m: int, n: int, k: int, layout: str) -> None:
     a, b = factors(m, n, k, layout)
     whole = np.random.default_rng(1).normal(size=(m + 2, n + 5)).astype("f4")
     out, bias = whole[1:-1, 2 : n + 2], np.linspace(-1, 1, n, dtype="f4")

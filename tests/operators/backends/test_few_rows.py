@@ -15,7 +15,7 @@ from opscope.framework.fusion import team
 from opscope.operators.backends import few_rows, parts
 from opscope.operators.linear import matmul
 
-pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 product = parts.by_task(partial(few_rows.task, None), matmul.product)
 

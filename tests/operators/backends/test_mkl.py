@@ -68,7 +68,7 @@ def test_narrow_gradients_of_weights(depth: int, begin: str) -> None:
 
 
 @with_mkl
-def test_neighbours_of_a_view_are_untouched() -> None:
+def test_neighbors_of_a_view_are_untouched() -> None:
     whole = np.full((6, 9), np.nan, np.float32)
     _mkl.product(np, np.ones((6, 2), "f"), np.ones((2, 4), "f"), whole[:, 3:7])()
     assert (whole[:, 3:7] == 2).all()

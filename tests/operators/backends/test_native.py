@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import opscope
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.scope import Scope
@@ -15,7 +16,7 @@ from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.operators.backends import attention, row_kernels, rows
 
-pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(300, 517)).astype(np.float32)
@@ -139,8 +140,7 @@ def test_rows_with_infinities_and_nan(monkeypatch: Any) -> None:
     monkeypatch.setitem(CASES, "odd logarithm", ("log_softmax", {"x": x}, {}))
     for name in ("odd", "odd logarithm"):
         found = results(name, train=False)["out of it"]
-        with monkeypatch.context() as plain:
-            plain.setenv("OPSCOPE_LIBRARIES", "xp")
+        with opscope.options(libraries="xp"):
             np.testing.assert_allclose(found, results(name, train=False)["out of it"], rtol=1e-6)
 
 

@@ -13,7 +13,7 @@ from opscope.framework.fusion import team
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.operators.backends import row_kernels
 
-pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 PLAIN = "packed,mkl,blas,xp"
 SIZES = [(1, 1), (5, 3), (200, 10), (7, 511), (9, 512), (6, 513), (4, 1300)]

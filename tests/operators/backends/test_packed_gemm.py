@@ -15,7 +15,7 @@ from opscope.operators.backends import parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(
-    team.library() is None or _packed_gemm.library() is None, reason="there is no C compiler"
+    team.library() is None or _packed_gemm.library() is None, reason="there is no native library"
 )
 
 

@@ -30,8 +30,7 @@ def _close(found, wanted, k):
 @pytest.mark.parametrize(
     ("m", "k", "n"), [(64, 784, 512), (1000, 400, 500), (1013, 64, 96), (1201, 515, 487)]
 )
-def test_task(m, k, n, turned, dtype, library, monkeypatch):
-    monkeypatch.setenv("OPSCOPE_ROWS", "1")
+def test_task(m, k, n, turned, dtype, library):
     found = mkl.library() if library else None
     if library and found is None:
         pytest.skip("MKL is not installed")
@@ -52,8 +51,7 @@ def test_task(m, k, n, turned, dtype, library, monkeypatch):
         _close(out, wanted, k)
 
 
-def test_part_of_wider_matrices(monkeypatch):
-    monkeypatch.setenv("OPSCOPE_ROWS", "1")
+def test_part_of_wider_matrices():
     whole = np.random.default_rng(0).standard_normal((1100, 700)).astype(np.float32)
     a, out = whole[50:1050, 100:400], np.zeros((1000, 600), np.float32)[:, 7:487]
     b = np.random.default_rng(1).standard_normal((300, 480)).astype(np.float32)
@@ -63,8 +61,7 @@ def test_part_of_wider_matrices(monkeypatch):
     assert not out.base[:, :7].any() and not out.base[:, 487:].any()
 
 
-def test_weights_may_change(monkeypatch):
-    monkeypatch.setenv("OPSCOPE_ROWS", "1")
+def test_weights_may_change():
     a, b, out = _arrays(1024, 512, 512, np.float32, True)
     call = mkl.product(np, a, b, out)
     call()
@@ -73,22 +70,10 @@ def test_weights_may_change(monkeypatch):
     _close(out, a.astype(float) @ b, 2048)
 
 
-@pytest.mark.parametrize("switch", ["0", "1"])
-def test_switch(switch, monkeypatch):
-    monkeypatch.setenv("OPSCOPE_ROWS", switch)
-    a, b, out = _arrays(1024, 128, 96, np.float32, False)
-    task = row_products.task((a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None, None)
-    assert (task is not None) == (switch == "1")
-    for product in (mkl.product, blas.product):
-        product(np, a, b, out)()
-        _close(out, a.astype(float) @ b, 128)
-
-
 class TestVectors:
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     @pytest.mark.parametrize(("k", "n"), [(784, 512), (517, 333), (3, 70_000), (9000, 16)])
-    def test_task(self, k, n, dtype, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+    def test_task(self, k, n, dtype):
         a, b, out = _arrays(1, k, n, dtype, False)
         begin, bias = out.copy(), np.arange(n, dtype=dtype)
         how = parts.layouts((a, b, out))
@@ -107,19 +92,7 @@ class TestVectors:
             _close(out, wanted, k)
             assert all((one == results[0]).all() for one in results)
 
-    def test_switch(self, monkeypatch):
-        a, b, out = _arrays(1, 784, 512, np.float32, False)
-        how, results = parts.layouts((a, b, out)), []
-        for switch in "01":
-            monkeypatch.setenv("OPSCOPE_VECTORS", switch)
-            task = vector_products.task((a, b, out), how, (1.0, 0.0), None)
-            assert (task is not None) == (switch == "1")
-            mkl.product(np, a, b, out)()
-            results.append(out.copy())
-        np.testing.assert_allclose(*results, atol=2e-4)
-
-    def test_declines(self, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+    def test_declines(self):
         for m, k, n, turned in ((2, 784, 512, False), (1, 784, 512, True), (1, 20, 20, False)):
             arrays = _arrays(m, k, n, np.float32, turned)
             how = parts.layouts(arrays)
@@ -134,7 +107,6 @@ class TestFewRows:
         ("m", "k", "n"), [(2, 64, 768), (7, 97, 101), (12, 768, 64), (16, 220, 768), (15, 517, 333)]
     )
     def test_numbers(self, m, k, n, dtype, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
         monkeypatch.setattr(vector_products, "_SOME", 0)
         a, b, out = _arrays(m, k, n, dtype, True)
         begin, bias = out.copy(), np.arange(n, dtype=dtype)
@@ -150,8 +122,7 @@ class TestFewRows:
             team.run_together([task])()
             _close(out, wanted, k)
 
-    def test_part_of_wider_matrices(self, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+    def test_part_of_wider_matrices(self):
         rng = np.random.default_rng(0)
         a = rng.standard_normal((30, 300)).astype(np.float32)[5:21, 3:103]
         b = rng.standard_normal((500, 200)).astype(np.float32)[9:210, 11:111].T
@@ -160,8 +131,7 @@ class TestFewRows:
         _close(out, a.astype(float) @ b + b[0], 100)
         assert not out.base[:, :7].any() and not out.base[:, 208:].any()
 
-    def test_values_that_are_no_numbers_stay_where_they_are(self, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+    def test_values_that_are_no_numbers_stay_where_they_are(self):
         a, b, out = (np.abs(one) for one in _arrays(5, 101, 99, np.float32, True))
         a[1, 100], a[2, 90], b[99, 7], b[0, 98] = np.inf, np.nan, np.inf, -np.inf
         task = vector_products.few_rows((a, b, out), parts.layouts((a, b, out)), (1.0, 0.0), None)
@@ -171,7 +141,6 @@ class TestFewRows:
 
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     def test_equal_for_every_number_of_threads(self, dtype, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
         monkeypatch.setattr(threads, "usable_cores", lambda: 3)
         a, b, out = _arrays(16, 300, 1003, dtype, True)
         found = []
@@ -185,11 +154,11 @@ class TestFewRows:
 
     @pytest.mark.parametrize("product", [blas.product, mkl.product])
     @pytest.mark.parametrize("sizes", [(3, 64, 256), (6, 512, 512)])
-    def test_switch(self, sizes, product, monkeypatch):
+    def test_who_is_asked(self, sizes, product, monkeypatch):
         if product is mkl.product and mkl.library() is None:
             pytest.skip("MKL is not installed")
         a, b, out = _arrays(*sizes, np.float32, True)
-        served, results = [], []
+        served = []
         real = vector_products.few_rows
 
         def noted(*args):
@@ -198,20 +167,16 @@ class TestFewRows:
             return task
 
         monkeypatch.setattr(vector_products, "few_rows", noted)
-        for switch in "01":
-            monkeypatch.setenv("OPSCOPE_VECTORS", switch)
-            product(np, a, b, out)()
-            results.append(out.copy())
-        by_mkl = sizes[1] == 512 and vector_products._rows(by_mkl=True) > 0
-        assert served == [False, product is blas.product or by_mkl]
-        np.testing.assert_allclose(*results, atol=2e-4)
+        product(np, a, b, out)()
+        by_mkl = sizes[1] == 512 and vector_products._rows(a.dtype, by_mkl=True) > 0
+        assert served == [product is blas.product or by_mkl]
+        _close(out, a.astype(float) @ b, sizes[1])
 
     @pytest.mark.parametrize(
         ("m", "k", "n", "turned"),
         [(1, 512, 512, True), (33, 512, 512, True), (6, 512, 512, False), (6, 768, 64, True)],
     )
-    def test_declines(self, m, k, n, turned, monkeypatch):
-        monkeypatch.setenv("OPSCOPE_VECTORS", "1")
+    def test_declines(self, m, k, n, turned):
         arrays = _arrays(m, k, n, np.float32, turned)
         how = parts.layouts(arrays)
         assert vector_products.few_rows(arrays, how, (1.0, 0.0), None) is None

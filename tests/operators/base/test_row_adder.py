@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import team
-from opscope.operators.base.row_adder import library, row_adder
+from opscope.operators.base.row_adder import row_adder
 
-pytestmark = pytest.mark.skipif(library() is None, reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(team.library() is None, reason="there is no native library")
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -11,14 +11,14 @@ import pytest
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.cpu.threads import threads_set
+from opscope.framework.fusion import team
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpNode
 from opscope.framework.ir.operation import Operator
 from opscope.framework.ir.registry import lookup
-from opscope.operators.direct.images import library
 from opscope.testing.op_runner import Bench, poisoned
 
-with_compiler = pytest.mark.skipif(library() is None, reason="there is no C compiler")
+with_compiler = pytest.mark.skipif(team.library() is None, reason="there is no C compiler")
 LAYOUTS = ("channels first", "channels last", "steps")
 
 

@@ -59,6 +59,15 @@ class OverClasses(OpTest):
         with pytest.raises(RunError, match=f"label 'label' holds {bad} at sample 1, want 0 .. 2"):
             self.output(Case({"x": x, "label": label}, {"ignore_index": -7}))
 
+    def test_ignored_samples_count_nothing_whatever_they_hold(self):
+        x = np.array([[np.nan, 1.0], [0.5, 0.5], [0.0, np.inf]])
+        case = Case({"x": x, "label": np.array([-100, 1, -100])})
+        out = self.output(case)["out"]
+        assert not out[::2].any() and np.isfinite(out[1])
+        setup = self.setup(case, "float64", want=False)
+        (gradient,) = setup.gradients(run(setup).arrays, ("x",)).values()
+        assert not gradient[::2].any() and gradient[1].any()
+
 
 class TestCrossEntropy(OverClasses):
     type = "cross_entropy"
@@ -112,10 +121,10 @@ class TestSoftmaxCrossEntropy(OverClasses):
         for shape in ((4, 3), (2, 3, 5), (2, 50)):
             inputs = {"x": self.x(rng, *shape), "label": probabilities(rng, *shape)}
             yield Case(inputs, {"soft_label": True})
-        unnormalised = {"x": self.x(rng, 3, 4), "label": rng.uniform(0, 2, (3, 4))}
-        yield Case(unnormalised, {"soft_label": True})
-        yield Case(unnormalised | {"weight": rng.uniform(0.5, 2, 4)}, {"soft_label": True})
-        yield Case(unnormalised, {"soft_label": True, "label_smoothing": 0.2})
+        unnormalized = {"x": self.x(rng, 3, 4), "label": rng.uniform(0, 2, (3, 4))}
+        yield Case(unnormalized, {"soft_label": True})
+        yield Case(unnormalized | {"weight": rng.uniform(0.5, 2, 4)}, {"soft_label": True})
+        yield Case(unnormalized, {"soft_label": True, "label_smoothing": 0.2})
         for case in self.index_cases(rng):
             weight = rng.uniform(0.5, 2, case.inputs["x"].shape[-1])
             yield Case(case.inputs | {"weight": weight}, case.attrs)
@@ -146,11 +155,9 @@ class TestSoftmaxCrossEntropy(OverClasses):
         out = self.output(Case({"x": x, "label": np.array([1, 1, 0])}))["out"]
         np.testing.assert_allclose(out, [1e4, np.log(classes - 1), 0], rtol=1e-6)
 
-    def test_ignored_samples_may_hold_nan(self):
+    def test_ignored_samples_may_hold_nan_beside_smooth_labels(self):
         x = np.array([[np.nan, 1.0], [0.0, 0.0]])
-        case = Case({"x": x, "label": np.array([-100, 1])})
-        np.testing.assert_allclose(self.output(case)["out"], [0, np.log(2)], rtol=1e-6)
-        smooth = Case(case.inputs, {"label_smoothing": 0.5})
+        smooth = Case({"x": x, "label": np.array([-100, 1])}, {"label_smoothing": 0.5})
         np.testing.assert_allclose(self.output(smooth)["out"], [0, np.log(2)], rtol=1e-6)
         setup = self.setup(smooth, "float64", want=False)
         (gradient,) = setup.gradients(run(setup).arrays, ("x",)).values()
@@ -230,7 +237,7 @@ class TestSmoothL1Loss(Comparing):
         return {"out": np.where(d < beta, d * d / (2 * beta), d - beta / 2)}
 
 
-class Labelled(Comparing):
+class Labeled(Comparing):
     other = "label"
 
     def cases(self, rng):
@@ -242,7 +249,7 @@ class Labelled(Comparing):
         return rng.uniform(size=shape)
 
 
-class TestHingeLoss(Labelled):
+class TestHingeLoss(Labeled):
     type = "hinge_loss"
     grad = ("x",)
 
@@ -253,7 +260,7 @@ class TestHingeLoss(Labelled):
         return {"out": np.maximum(0, 1 - (2 * inputs["label"] - 1) * inputs["x"])}
 
 
-class TestSigmoidCrossEntropy(Labelled):
+class TestSigmoidCrossEntropy(Labeled):
     type = "sigmoid_cross_entropy"
     grad = ("x", "label")
 
@@ -266,7 +273,7 @@ class TestSigmoidCrossEntropy(Labelled):
         np.testing.assert_array_equal(self.output(Case(inputs))["out"], [1e4, 1e4])
 
 
-class TestKlDiv(Labelled):
+class TestKlDiv(Labeled):
     type = "kl_div"
     grad = ("x", "label")
 

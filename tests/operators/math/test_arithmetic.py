@@ -142,5 +142,6 @@ class TestSum(OpTest):
     def test_refuses(self):
         self.refuses("must have one shape", {"x": [np.ones(2), np.ones(3)]})
         self.refuses("one dtype", {"x": [np.ones(2), np.ones(2, int)]})
+        self.refuses("a number's", {"x": [np.ones(2, bool), np.ones(2, bool)]})
         with pytest.raises(SlotError, match="missing"):
             self.setup(Case({}), None, want=False)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import AttributeTypeError
-from opscope.testing import Case
+from opscope.testing import Case, OpTest
 from opscope.testing.unary_test import UnaryTest
 
 
@@ -18,6 +18,22 @@ class TestRelu(UnaryTest):
 
     def formula(self, x):
         return np.maximum(x, 0)
+
+    def test_refuses_integers(self):
+        self.refuses("bool", {"x": np.array([True])})
+
+
+class TestReluOfIntegers(OpTest):
+    type = "relu"
+
+    def cases(self, rng):
+        yield Case({"x": np.arange(-2, 3, dtype=np.int32)})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.maximum(inputs["x"], 0)}
+
+    def test_grad_names_what_there_is(self):
+        assert self.entry.gradient is not None
 
 
 class TestLeakyRelu(UnaryTest):

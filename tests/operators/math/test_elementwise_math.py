@@ -68,6 +68,20 @@ class TestSign(Step):
     def formula(self, x):
         return np.sign(x)
 
+    def test_refuses_integers(self):
+        self.refuses("bool", {"x": np.array([True])})
+
+
+class TestSignOfIntegers(OpTest):
+    type = "sign"
+
+    def cases(self, rng):
+        yield Case({"x": np.arange(-2, 3)})
+        yield Case({"x": np.arange(3, dtype=np.uint8)})
+
+    def reference(self, inputs, attrs):
+        return {"out": np.sign(inputs["x"])}
+
 
 class TestFloor(Step):
     type = "floor"

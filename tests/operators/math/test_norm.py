@@ -1,4 +1,4 @@
-"""Normalisations, with PyTorch as the oracle where it is installed."""
+"""Normalizations, with PyTorch as the oracle where it is installed."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from opscope.framework.runtime.plain_net import PlainNet
 from opscope.testing import Case, OpTest
 
 
-def normalised(x, axes, epsilon, scale=None, bias=None, mean=None, variance=None):
+def normalized(x, axes, epsilon, scale=None, bias=None, mean=None, variance=None):
     if mean is None:
         mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
     out = (x - mean) / np.sqrt(variance + epsilon)
@@ -50,11 +50,11 @@ class TestBatchNorm(OpTest):
         running = inputs["mean"], inputs["variance"]
         if attrs["use_global_stats"] or not self.training:
             mean, variance = (by_channel(array, x.ndim) for array in running)
-            out = normalised(x, axes, attrs["epsilon"], scale, bias, mean, variance)
+            out = normalized(x, axes, attrs["epsilon"], scale, bias, mean, variance)
             return {"out": out, "mean_out": running[0], "variance_out": running[1]}
         keep, move = 1 - attrs["momentum"], attrs["momentum"]
         return {
-            "out": normalised(x, axes, attrs["epsilon"], scale, bias),
+            "out": normalized(x, axes, attrs["epsilon"], scale, bias),
             "mean_out": keep * running[0] + move * x.mean(axes),
             "variance_out": keep * running[1] + move * x.var(axes, ddof=1),
             "saved_mean": x.mean(axes),
@@ -135,7 +135,7 @@ class TestLayerNorm(OpTest):
         x = inputs["x"]
         axes = tuple(range(attrs["begin_norm_axis"] % x.ndim, x.ndim))
         params = inputs.get("scale"), inputs.get("bias")
-        return {"out": normalised(x, axes, attrs["epsilon"], *params)}
+        return {"out": normalized(x, axes, attrs["epsilon"], *params)}
 
     def test_refuses(self):
         x = np.zeros((2, 3, 4))
@@ -201,9 +201,9 @@ class TestGroupNorm(OpTest):
     def reference(self, inputs, attrs):
         x = inputs["x"]
         split = x.reshape(len(x), attrs["groups"], -1) if len(x) else x
-        out = normalised(split, (2,), attrs["epsilon"]).reshape(x.shape) if len(x) else x
+        out = normalized(split, (2,), attrs["epsilon"]).reshape(x.shape) if len(x) else x
         params = (by_channel(inputs.get(name), x.ndim) for name in ("scale", "bias"))
-        return {"out": normalised(out, (), 0, *params, 0, 1)}
+        return {"out": normalized(out, (), 0, *params, 0, 1)}
 
     def test_refuses(self):
         x = np.zeros((2, 4, 3))
@@ -226,7 +226,7 @@ class TestInstanceNorm(OpTest):
     def reference(self, inputs, attrs):
         x = inputs["x"]
         params = (by_channel(inputs[name], x.ndim) for name in ("scale", "bias"))
-        return {"out": normalised(x, tuple(range(2, x.ndim)), attrs["epsilon"], *params)}
+        return {"out": normalized(x, tuple(range(2, x.ndim)), attrs["epsilon"], *params)}
 
     def test_refuses(self):
         self.refuses("at least 3 dimensions", {"x": np.zeros((2, 3))})

@@ -160,4 +160,4 @@ def test_every_optimizer_gives_expressions_for_all_its_outputs():
     others = {"lamb", "lars", "lbfgs"}  # which need norms and products of whole parameters
     for name in set(optimizer_types()) - others:
         entry = lookup(name)
-        assert set(entry.scalar) == set(entry.output_slots), name
+        assert set(entry.expressions) == set(entry.output_slots), name

@@ -154,7 +154,7 @@ def logistic(rows=80, columns=6):
     return b, {"x": x, "label": label}
 
 
-def minimised(problem, updates, rate=1.0, **attrs):
+def minimized(problem, updates, rate=1.0, **attrs):
     b, feed = problem()
     b.add_optimization(rate, "lbfgs", **attrs)
     scope = Scope()
@@ -219,17 +219,17 @@ def torch_costs(problem, updates, rate=1.0, history=10, weight_decay=0.0):
     ],
 )
 def test_equals_torch_update_for_update(problem, options, updates):
-    found, _ = minimised(problem, updates, **options)
+    found, _ = minimized(problem, updates, **options)
     np.testing.assert_allclose(found, torch_costs(problem, updates, **options), rtol=1e-6)
 
 
 def test_rosenbrock():
-    costs, scope = minimised(rosenbrock, 100, 0.5)
+    costs, scope = minimized(rosenbrock, 100, 0.5)
     assert costs[-1] < 1e-18
     np.testing.assert_allclose([scope.numpy("u"), scope.numpy("v")], 1, rtol=1e-8)
-    bounded, _ = minimised(rosenbrock, 60, 1.0, max_step=0.1)
+    bounded, _ = minimized(rosenbrock, 60, 1.0, max_step=0.1)
     assert bounded[-1] < 1e-18 and max(bounded) == bounded[0]
-    unbounded, _ = minimised(rosenbrock, 60, 1.0)
+    unbounded, _ = minimized(rosenbrock, 60, 1.0)
     assert max(unbounded) > 1000  # what the bound is for
     momentum, feed = rosenbrock()
     momentum.add_optimization(1e-3, "momentum")
@@ -240,7 +240,7 @@ def test_rosenbrock():
 
 
 def test_least_squares():
-    costs, scope = minimised(least_squares, 100, history=20)
+    costs, scope = minimized(least_squares, 100, history=20)
     _, feed = least_squares()
     whole = np.hstack([feed["x"], np.ones((len(feed["x"]), 1))])
     best, *_ = np.linalg.lstsq(whole, feed["y"])

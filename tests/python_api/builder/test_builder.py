@@ -414,7 +414,7 @@ def test_the_stub_leaves_out_operators_of_plugins() -> None:
 def test_the_layer_of_the_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example of docs/adding_a_layer.md, as it is written there."""
     monkeypatch.setattr(methods, "BUILDER_METHODS", dict(methods.BUILDER_METHODS))
-    page = pathlib.Path(__file__).parents[2] / "docs" / "adding_a_layer.md"
+    page = pathlib.Path(__file__).parents[3] / "docs" / "adding_a_layer.md"
     code = page.read_text(encoding="utf-8").split("```python\n")[1].split("```")[0]
     try:
         exec(compile(code, str(page), "exec"), {"__name__": "example"})

@@ -1,4 +1,4 @@
-"""Layers: what all of them take (`trainable`, `activation`, keywords), and the normalisations."""
+"""Layers: what all of them take (`trainable`, `activation`, keywords), and the normalizations."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_padding_may_be_a_word() -> None:
         b.conv_transpose2d(x, 6, 3, padding="same")
 
 
-# -- normalisations ----------------------------------------------------------------------------
+# -- normalizations ----------------------------------------------------------------------------
 
 
 NORMS = {
@@ -263,7 +263,7 @@ NORMS = {
 
 
 @pytest.mark.parametrize("kind", NORMS)
-def test_normalisations_equal_torch(kind: str) -> None:
+def test_normalizations_equal_torch(kind: str) -> None:
     torch = pytest.importorskip("torch")
     b, made = with_cost(kind)
     assert made == ["layer.scale", "layer.bias"]
@@ -285,7 +285,7 @@ def test_normalisations_equal_torch(kind: str) -> None:
         np.testing.assert_allclose(found[name], value.numpy(), rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_first_values_of_normalisations() -> None:
+def test_first_values_of_normalizations() -> None:
     b, scope = NetBuilder(), Scope()
     x = b.input("x", [-1, 4, 3])
     names = ["batch_norm", "layer_norm", "group_norm", "instance_norm"]
@@ -300,7 +300,7 @@ def test_first_values_of_normalisations() -> None:
     assert scope.numpy("rms.scale").shape == (4, 3) and not scope.numpy("rms.scale").any()
 
 
-def test_normalisations_without_and_with_given_parameters() -> None:
+def test_normalizations_without_and_with_given_parameters() -> None:
     b = NetBuilder()
     x = b.input("x", [-1, 4, 3])
     plain = b.group_norm(x, groups=2, affine=False)

@@ -9,8 +9,8 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
+from opscope.bridges.model.opening import open_model
 from opscope.framework.base.errors import AttributeTypeError, GradientError, VariableError
-from opscope.framework.files.checkpoint import load_checkpoint
 
 STEP_DECAY = {"schedule": "step_decay", "schedule_attrs": {"step_size": 2, "gamma": 0.5}}
 COSINE = {"schedule": "cosine", "schedule_attrs": {"total_steps": 8}}
@@ -102,7 +102,7 @@ def test_checkpoints_hold_the_rates(first, first_share, second, second_share, tm
         return scope
 
     trained(1)
-    loaded = load_checkpoint(tmp_path / "run").scope
+    loaded = open_model(tmp_path / "run.checkpoint").load().scope
     for name, share, rate in (
         ("optimizer@LEARNING_RATE", first, 0.1),
         ("optimizer@LEARNING_RATE@2", second, 0.01),

@@ -359,7 +359,7 @@ def test_wrong_arguments_of_layers():
     ):
         with pytest.raises(AttributeTypeError, match=text):
             call()
-    with pytest.raises(ShapeError, match=r"x='wide.row' \[\?, \?\] must be a matrix of a known"):
+    with pytest.raises(ShapeError, match=r"x='wide' \[\?, \?\] must be a matrix of a known"):
         b.lstm(wide, H)
     with pytest.raises(ShapeError, match="different widths"):
         b.attention(h, x)

@@ -96,8 +96,8 @@ def test_show_dot_and_svg(call, tmp_path):
 
 
 def test_missing_and_damaged_files(call, tmp_path):
-    refused(call("show", "nothing"), 1, "nothing: no such file; looked for nothing.pb")
-    refused(call("show", "nothing.checkpoint"), 1, "nothing.checkpoint: no such file")
+    refused(call("show", "nothing"), 1, "nothing: No such file or directory; looked for nothing.pb")
+    refused(call("show", "nothing.checkpoint"), 1, "nothing.checkpoint: No such file or directory")
     (tmp_path / "n.pb").write_bytes(b"\xff" * 40)
     for command in ("show", "verify"):
         refused(call(command, tmp_path / "n.pb"), 1, "n.pb: 40 bytes are no NetDesc")
@@ -290,7 +290,11 @@ def test_run_refuses(call, folder):
     refused(call("run", "net", "--feed", "x", "--fetch", "scores"), 2, "want NAME=VALUE")
     refused(call("run", "net", *feed, *feed, "--fetch", "scores"), 2, "given twice")
     refused(call("run", "net", *feed), 2, "--fetch")
-    refused(call("run", "net", "--feed", "x=no.npy", "--fetch", "h0"), 1, "no.npy: no such file")
+    refused(
+        call("run", "net", "--feed", "x=no.npy", "--fetch", "h0"),
+        1,
+        "no.npy: No such file or directory",
+    )
     refused(call("run", "net", "--feed", "x=net.pb", "--fetch", "h0"), 1, "net.pb: no NumPy file")
     refused(call("run", "net", "--feed", "x=data.npz", "--fetch", "h0"), 1, "say which")
     refused(call("run", "net", "--feed", "x=data.npz:xx", "--fetch", "h0"), 1, "no array 'xx'")
@@ -403,7 +407,7 @@ def test_train_refuses(call, tmp_path):
     refused(call("train", "net", "--data", "data.npz"), 2, "--out")
     refused(call("train", "net", *data, "--loss", "los"), 1, "did you mean loss")
     refused(call("train", "net", *data, "--feed", "x=y"), 1, "no array 'y'")
-    refused(call("train", "net", "--data", "no.npz", *out), 1, "no.npz: no such file")
+    refused(call("train", "net", "--data", "no.npz", *out), 1, "no.npz: No such file or directory")
     refused(call("train", "net", "--data", "x.npy", *out), 1, "one array without a name")
     refused(call("train", "bare", *data, "--optimizer", "adm"), 1, "did you mean adam")
     refused(call("train", "bare", *data, "--optimizer", "adam", "--loss", "los"), 1, "'los'")
@@ -455,7 +459,7 @@ def test_each_command_in_a_process(folder, name):
 def test_errors_in_a_process(folder):
     done = process(folder, "show", "nothing")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: nothing: no such file; looked for nothing.pb\n"
+    assert done.stderr == "error: nothing: No such file or directory; looked for nothing.pb\n"
     assert process(folder, "show").returncode == 2
     debugged = process(folder, "--debug", "show", "nothing")
     assert debugged.returncode == 1 and "Traceback" in debugged.stderr

@@ -9,8 +9,8 @@ import pytest
 
 from chain_graphs import random_hmm
 from kaldi_models import done
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 
 @pytest.fixture

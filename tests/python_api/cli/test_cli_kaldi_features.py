@@ -9,8 +9,8 @@ import pytest
 
 from kaldi_models import EXCHANGED_PDFS as MODEL
 from kaldi_models import done
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 TREE = """ContextDependency 3 1 ToPdf TE 1 3 ( NULL CE 4 SE 0 [ 1 ]
 { CE 0 CE 6 } )

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kaldi_models import done
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.programs.base.graphs import open_fst
-from opscope.nnet3.tables.tables import TableWriter, read_table
 
 MODEL = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
@@ -109,23 +109,23 @@ def test_from_alignments_to_graphs(recipe):
             "lm",
         ),
         "LOG (chain-est-phone-lm[",
-        ":DoBackoff():language-model.cc:252) In LM [hard] backoff",
-        ":OutputToFst():language-model.cc:394) Total number of phone instances seen was 9",
+        "In LM [hard] backoff",
+        "Total number of phone instances seen was 9",
         "Created phone language model with 3 states and 3 arcs.",
         "Estimated phone language model and wrote it to lm",
     )
     lm = open_fst("lm")
-    assert (lm.states, lm.arcs, lm.start) == (3, 3, 0)
+    assert (lm.states, len(lm.arcs), lm.start) == (3, 3, 0)
     done(
         recipe("chain-make-den-fst", "tree", "final.mdl", "lm", "den.fst", "normalization.fst"),
-        ":CreateDenominatorFst():chain-den-graph.cc:306) Number of states and arcs in phone-LM",
-        ":DenGraphMinimizeWrapper():chain-den-graph.cc:233) ",
+        "Number of states and arcs in phone-LM",
+        "Number of states and arcs in transition-id FST",
         "Write denominator FST to den.fst and normalization FST to normalization.fst",
     )
     den, normal = open_fst("den.fst"), open_fst("normalization.fst")
     assert set(den.ilabel.tolist()) == {1, 2, 3, 4}
     assert np.all(den.ilabel == den.olabel)
-    assert normal.states == den.states and normal.arcs > den.arcs
+    assert normal.states == den.states and len(normal.arcs) > len(den.arcs)
     done(recipe("chain-est-phone-lm", "--binary=false", "ark:phones.ark", "lm.txt"))
     assert Path("lm.txt").read_text().startswith("\n0\t1\t1\t1")
 

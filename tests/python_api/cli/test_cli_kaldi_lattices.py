@@ -1,4 +1,4 @@
-"""Programs for lattices, supervision of chain examples, and normalisation as speech is heard."""
+"""Programs for lattices, supervision of chain examples, and normalization as speech is heard."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from kaldi_models import EXCHANGED_PDFS as MODEL
 from kaldi_models import done
-from opscope.nnet3.files.kaldi_io import Writer
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.kaldi_io import Writer
+from opscope.kaldi.tables.tables import TableWriter, read_table
 
 TREE = "ContextDependency 1 0 ToPdf TE 0 3 ( NULL CE 1 CE 0 ) EndContextDependency "
 # transition-ids 1 and 3 are loops, 2 and 4 leave phones 1 and 2; a word may be 7 or 8
@@ -122,7 +122,8 @@ def test_supervision_of_phones_and_of_lattices(call, lattices):
     lattice = ("--lattice-input=true", "tree", "final.mdl", "ark:p.txt", "ark:s.ark")
     done(call(*words, *lattice), said)
     # with the second phone's alternative allowed there are more paths than with one
-    assert dict(read_table("ark:s.ark", "supervision"))["u1"].fst.arcs > fst.arcs
+    more = dict(read_table("ark:s.ark", "supervision"))["u1"].fst
+    assert len(more.arcs) > len(fst.arcs)
     done(call(*words, "--convert-to-pdfs=false", *lattice), said)
     assert dict(read_table("ark:s.ark", "supervision"))["u1"].label_dim == 4
     done(call(*words, "--weight=2", *lattice), "--weight=2 has no effect")
@@ -136,7 +137,7 @@ def test_supervision_that_fails(call, lattices):
     code, _, err = call(
         "chain-get-supervision", "--lattice-input", *words[:2], "ark:l.txt", "ark:s"
     )
-    assert code == 1 and "chain-supervision.cc:178) CompactLattice has epsilon arc." in err
+    assert code == 1 and "CompactLattice has epsilon arc." in err
     Path("phones").write_text("u1 5 3\n")
     refused(call("chain-get-supervision", *words), "u1: 5 is no phone of the transition model")
     small = ("--left-tolerance=0", "--right-tolerance=1", "--frame-subsampling-factor=3")
@@ -168,7 +169,7 @@ def heard(speaker, features, stats, window, most_speaker, most_global, variances
 
 @pytest.mark.parametrize("by_speaker", [False, True])
 @pytest.mark.parametrize("variances", [False, True])
-def test_normalisation_as_speech_is_heard(call, by_speaker, variances):
+def test_normalization_as_speech_is_heard(call, by_speaker, variances):
     rng = np.random.default_rng(0)
     features = {name: np.float32(rng.normal(3, 2, (n, 3))) for name, n in (("a", 9), ("b", 30))}
     with TableWriter("ark:feats.ark", "matrix") as table:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.tables.specifiers import is_specifier
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.tables.specifiers import is_specifier
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
 
 ARRAYS = {"a": [[1, 2], [3, 4]], "b": [[5, 6], [7, 8]], "c": [[0, 1]]}

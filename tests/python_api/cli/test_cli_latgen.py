@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from kaldi_models import done
-from opscope.nnet3.lattices.lattice import CompactLattice
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.lattices.lattice import CompactLattice
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech.audio.wav import WAVE, Audio
 from speech_decoding import LENGTHS, PHONES, decoding_graph, recordings, write_decoding
 from speech_graphs import arc_fst, const_bytes, vector_bytes
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "latgen"
+GOLDEN = Path(__file__).parents[2] / "golden" / "latgen"
 OFFLINE, ONLINE = "nnet3-latgen-faster", "online2-wav-nnet3-latgen-faster"
 FILES = "final.mdl", "HCLG.fst", "ark:feats.ark", "ark:o.lat"
 IVECTORS = "--ivectors=ark:ivectors.ark"
@@ -87,13 +87,12 @@ def test_lattices_words_and_alignments(decode):
     assert code == 0, err
     assert told == b"a 3 3 3 3 1 \nb 5 3 \nc 5 5 2 5 1 1 2 5 2 1 \n"
     assert "\nb w5 w3 \n" in err
-    place = "DecodeUtteranceLatticeFaster():decoder-wrappers.cc"
     for line in (
-        f"{place}:375) Log-like per frame for utterance a is 0.237405 over 40 frames.",
-        f"{place}:378) Cost for utterance b is 13 + -19.1966",
-        "main():nnet3-latgen-faster.cc:256) Time taken",
-        "main():nnet3-latgen-faster.cc:259) Done 3 utterances, failed for 0",
-        "cc:261) Overall log-likelihood per frame is 0.314327 over 126 frames.",
+        "Log-like per frame for utterance a is 0.237405 over 40 frames.",
+        "Cost for utterance b is 13 + -19.1966",
+        "Time taken",
+        "Done 3 utterances, failed for 0",
+        "Overall log-likelihood per frame is 0.314327 over 126 frames.",
     ):
         assert line in err
     assert_golden("ivectors.txt")
@@ -102,7 +101,7 @@ def test_lattices_words_and_alignments(decode):
         assert alignment.tolist() == list(ids)
 
 
-def test_online_ivectors_scales_and_minimised_lattices(decode):
+def test_online_ivectors_scales_and_minimized_lattices(decode):
     options = (
         *("--acoustic-scale=0.7", "--lattice-beam=1", "--frame-subsampling-factor=2"),
         *("--online-ivectors=ark:online.ark", "--online-ivector-period=10", "--minimize=true"),
@@ -120,7 +119,7 @@ def test_raw_lattices(decode):
     assert b"vector" in header and b"lattice4" in header and b"compact" not in header
 
 
-def test_determinised_lattices_have_the_best_of_the_raw_ones(decode):
+def test_determinized_lattices_have_the_best_of_the_raw_ones(decode):
     options = "--acoustic-scale=1.0", "--lattice-beam=0.6", IVECTORS
     done(decode(OFFLINE, *options, "--determinize-lattice=false", *FILES))
     raw = table("ark:o.lat", "lattice")
@@ -151,7 +150,7 @@ def test_no_pass_copies_the_lattice(decode):
     done(decode(OFFLINE, *options, "--determinize-lattice=false", *FILES))
     raw = table("ark:o.lat", "lattice")
     neither = "--phone-determinize=false", "--word-determinize=false"
-    done(decode(OFFLINE, *options, *neither, *FILES), "determinize-lattice-pruned.cc:1424) Both")
+    done(decode(OFFLINE, *options, *neither, *FILES), "Both --phone-determinize and")
     for key, lattice in table("ark:o.lat").items():
         assert_same_paths(lattice, raw[key])
 
@@ -167,7 +166,7 @@ def test_graphs_of_other_kinds_and_a_table_of_them(decode):
     given = "final.mdl", "ark:graphs.ark", "ark:feats.ark", "ark:t.lat"
     done(
         decode(OFFLINE, *GIVEN, *given),
-        "cc:199) Not decoding utterance x because no features available.",
+        "Not decoding utterance x because no features available.",
         "Done 2 utterances, failed for 1",
     )
     whole, found = table("ark:o.lat"), table("ark:t.lat")
@@ -188,21 +187,21 @@ def test_utterances_that_fail(decode):
     Path("HCLG.fst").write_bytes(vector_bytes(arc_fst(rows, {2: 0.25})))
     done(
         decode(OFFLINE, IVECTORS, *FILES),
-        "cc:149) Zero-length utterance: none",
-        "decoder-wrappers.cc:304) Failed to decode utterance with id long",
+        "Zero-length utterance: none",
+        "Failed to decode utterance with id long",
         "long: frame 2: no path is left",
-        "cc:157) No iVector available for utterance unknown",
+        "No iVector available for utterance unknown",
         "Done 1 utterances, failed for 3",
     )
     assert list(table("ark:o.lat")) == ["short"]
     Path("HCLG.fst").write_bytes(vector_bytes(arc_fst([*rows[:2], [(6, 0, 0.5, 2)], []], {3: 0})))
     code, _, err = decode(OFFLINE, IVECTORS, *FILES)
     told = "Not producing output for utterance short since no final-state reached and"
-    assert code == 1 and f"cc:312) {told} --allow-partial=false." in err
+    assert code == 1 and f"{told} --allow-partial=false." in err
     assert "Done 0 utterances, failed for 4" in err and "is nan over 0 frames" in err
     done(
         decode(OFFLINE, IVECTORS, "--allow-partial=true", *FILES),
-        "cc:309) Outputting partial output for utterance short since no final-state reached",
+        "Outputting partial output for utterance short since no final-state reached",
         "Done 2 utterances, failed for 2",
     )
     assert list(table("ark:o.lat")) == ["long", "short"]
@@ -231,13 +230,13 @@ def test_online_with_weights_of_silence(decode):
     options = *(f"--ivector-silence-weighting.{each}" for each in weights), "--chunk-length=0.1"
     done(
         decode(ONLINE, *HEARD, *options, "--verbose=2", *WAVES),
-        "ComputeDerivedVars():ivector-extractor.cc:183) Computing derived variables",
-        "online2-wav-nnet3-latgen-faster.cc:59) Likelihood per frame for utterance a is",
-        "OutputStats():online-timing.cc:106) Latency",
-        "main():online2-wav-nnet3-latgen-faster.cc:296) Decoded utterance c",
-        "PrintDiagnostics():online-ivector-feature.cc:369) By the end of the utterance",
-        "Print():online-timing.cc:36) Timing stats: real-time factor was",
-        "cc:302) Decoded 3 utterances, 0 with errors.",
+        "Computing derived variables",
+        "Likelihood per frame for utterance a is",
+        "Latency",
+        "Decoded utterance c",
+        "By the end of the utterance",
+        "Timing stats: real-time factor was",
+        "Decoded 3 utterances, 0 with errors.",
         "over 126 frames.",
     )
     assert_golden("online.txt")
@@ -247,12 +246,10 @@ def test_online_of_whole_recordings(decode):
     told = decode(ONLINE, *HEARD, "--online=false", "--word-symbol-table=words.txt", *WAVES)
     done(
         told,
-        "online-timing.cc:55) Timing stats: real-time factor for offline decoding was",
+        "Timing stats: real-time factor for offline decoding was",
         "\nb w2 w2 \n",
     )
-    found = re.search(
-        r"cc:304\) Overall likelihood per frame was (\S+) per frame over 126", told[2]
-    )
+    found = re.search(r"Overall likelihood per frame was (\S+) per frame over 126", told[2])
     # Kaldi printed 0.629386; its last digit here depends on the processor's loops.
     assert found is not None and float(found[1]) == pytest.approx(0.629386, abs=2e-6)
     assert_golden("whole.txt")
@@ -290,7 +287,7 @@ def test_online_endpoints(decode):
     rule = "--endpoint.rule5.min-utterance-length=0.3", "--endpoint.silence-phones=1"
     done(
         decode(ONLINE, *HEARD, "--do-endpointing=true", "--verbose=2", *rule, *WAVES),
-        "RuleActivated():online-endpoint.cc:38) Endpointing rule rule5 activated: true,",
+        "Endpointing rule rule5 activated: true,",
         "Decoded 3 utterances, 0 with errors.",
     )
     for lattice in table("ark:o.lat").values():
@@ -305,7 +302,7 @@ def test_online_utterances_that_fail(decode):
         writer.write("b", Audio(known["b"].samples[:, :50], 16000.0))
     done(
         decode(ONLINE, *HEARD, *WAVES),
-        "cc:210) Did not find audio for utterance c",
+        "Did not find audio for utterance c",
         "Failed to decode utterance with id b",
         "You cannot get a lattice if you decoded no frames.",
         "Decoded 1 utterances, 2 with errors.",
@@ -359,9 +356,9 @@ def test_online_refused(decode, option, part):
     [
         (
             "--fbank-config=x",
-            "cc:53) --fbank-config option has no effect since feature type is set",
+            "--fbank-config option has no effect since feature type is set",
         ),
-        ("--online-pitch-config=x", "cc:64) --online-pitch-config option has no effect since you"),
+        ("--online-pitch-config=x", "--online-pitch-config option has no effect since you"),
         ("--global-cmvn-stats=x", "--global-cmvn-stats has no effect without --cmvn-config"),
     ],
 )

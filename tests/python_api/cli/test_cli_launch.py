@@ -110,7 +110,7 @@ def test_what_is_missing_is_named(started, monkeypatch, tmp_path):
 def start(folder: Path, *words: str) -> subprocess.Popen[str]:
     """`opscope launch` in a folder, in a group of processes of its own."""
     mpiexec()  # or skip
-    paths = [str(PACKAGE), str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    paths = [str(PACKAGE), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "opscope", "launch", *words],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -156,7 +156,7 @@ def test_a_script_on_two_ranks(tmp_path):
     done = run(tmp_path, "-n", "2", "work.py", "go")
     assert done.returncode == 0, done.stderr
     (tmp_path / "alone").mkdir()
-    env = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{Path(__file__).parents[1]}"}
+    env = {**os.environ, "PYTHONPATH": f"{PACKAGE}{os.pathsep}{Path(__file__).parents[2]}"}
     alone = [sys.executable, "-P", str(tmp_path / "work.py"), "go"]
     subprocess.run(alone, env=env, cwd=tmp_path / "alone", check=True, timeout=60)
     scopes = [opscope.Scope(), opscope.Scope()]

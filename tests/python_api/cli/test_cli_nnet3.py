@@ -73,7 +73,7 @@ def test_init_of_what_is_no_text(call):
 
 
 def test_copy_converts(call):
-    """Batch normalisation leaves test mode in a copy, as with Kaldi, unless an option says so."""
+    """Batch normalization leaves test mode in a copy, as with Kaldi, unless an option says so."""
     done(call("nnet3-copy", "--batchnorm-test-mode", "net.raw", "out.raw"))
     assert Path("out.raw").read_bytes() == Path("net.raw").read_bytes()
     done(call("nnet3-copy", "--batchnorm-test-mode=true", "--binary=false", "out.raw", "out.txt"))

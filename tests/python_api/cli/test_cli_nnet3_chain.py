@@ -7,13 +7,13 @@ import pytest
 from click.testing import CliRunner
 
 from chain_graphs import random_hmm, random_supervision
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.fst.fst_io import write_fst
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.files.examples import NnetIo
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.fst.fst import Fst
-from opscope.nnet3.fst.fst_io import write_fst
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training.lda import LdaStats
 from opscope.python_api.cli.main import main
 

@@ -77,16 +77,16 @@ def test_parts(call):
         ("phases", "phase 0  given  input 0,-1:2\n", "phase 0: input[(0,-1:2)]"),
         ("steps", "step 0   input", "step 0: input[(0,-1:2)]"),
         ("plain", "m1 = given 'input'", "c0: m1 = user input [for node: 'input']"),
-        ("optimised", "give m", "to user [for node: 'output']"),
+        ("optimized", "give m", "to user [for node: 'output']"),
         ("sizes", "4 x 4  value  input", "matrix m1(4, 4), "),
         ("memory", "plain      peak ", "After optimization, max memory use (bytes) = "),
     ]:
         assert said in call(*base, "--part", part), part
         assert kaldi in call(*base, "--part", part, "--kaldi"), part
-    assert call(*base, "--part=optimised", "--kaldi") == call(*base, "--kaldi")
+    assert call(*base, "--part=optimized", "--kaldi") == call(*base, "--kaldi")
     plain = call(*base, "--kaldi", "--no-optimize")
     assert plain == call(*base, "--part=plain", "--kaldi")
-    assert plain == call(*base, "--part=optimised", "--kaldi", "--no-optimize")
+    assert plain == call(*base, "--part=optimized", "--kaldi", "--no-optimize")
 
 
 def test_what_programs_log_of_computations(call):
@@ -102,26 +102,23 @@ def test_what_programs_log_of_computations(call):
 
     quiet, wanted = logged()
     for level, said in [
-        (3, ":Optimize():nnet-optimize.cc:507) Before optimization, max memory use (bytes) = "),
-        (4, ":CompileNoShortcut():nnet-optimize.cc:760) Computation request is  # Computation"),
-        (4, ":CompileNoShortcut():nnet-optimize.cc:788) Optimized computation is: matrix m1("),
-        (
-            5,
-            "VLOG[5] (nnet3-compute[",
-        ),
-        (5, ":ComputeDerivNeeded():nnet-compile.cc:248) deriv_needed = fff"),
-        (5, ":DebugAfterExecute():nnet-compute.cc:185) c1: [no-op-permanent]\t|\t\t|\t time: "),
-        (6, ":ComputeEpochInfo():nnet-computation-graph.cc:1097) node_to_epoch: [0:"),
+        (3, "Before optimization, max memory use (bytes) = "),
+        (4, "Computation request is  # Computation"),
+        (4, "Optimized computation is: matrix m1("),
+        (5, "VLOG[5] (nnet3-compute["),
+        (5, "deriv_needed = fff"),
+        (5, ":DebugAfterExecute():nnet-compute.cc:0) c1: [no-op-permanent]\t|\t\t|\t time: "),
+        (6, "node_to_epoch: [0:"),
     ]:
         told, got = logged(f"--verbose={level}")
         assert said in told and said not in logged(f"--verbose={level - 1}")[0]
         assert got == wanted
     told, got = logged("--computation.debug=true")
-    assert got == wanted and "Optimize()" not in told + quiet and "DebugAfter" not in quiet
-    assert ":Init():nnet-compute.cc:88) matrix m1(" in told
+    assert got == wanted and "Before optimization" not in told + quiet and "DebugAfter" not in quiet
+    assert "matrix m1(" in told
     assert ": tdnn1.affine.Propagate(NULL, m" in told
     told = logged("--verbose=5", "--looped=true")[0]
-    assert ":Init():decodable-simple-looped.cc:88) Computation is:\nmatrix m1(" in told
+    assert "Computation is:\nmatrix m1(" in told
     assert ": goto c" in told and "Generated computation" not in told
 
 

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from opscope.framework.base.backend import gpu_present
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
 
 PLAIN = """input-node name=input dim=3
@@ -209,7 +209,7 @@ def test_nothing_could_be_computed(call):
         (("--online-ivectors=ark:x", "net.raw", *FILES), "--online-ivector-period above 0"),
         (("--ivectors=ark:x", "--online-ivectors=ark:y", "net.raw", *FILES), "exclude each other"),
         (("none.raw", *FILES), "none.raw"),
-        (("new.raw", *FILES), "new.raw: no statistics for batch normalisation in n;"),
+        (("new.raw", *FILES), "new.raw: no statistics for batch normalization in n;"),
         (("net.raw", "ark:none.ark", "ark:out.ark"), "none.ark"),
         (("net.raw", *FILES, "--apply-exp=true"), "must stand before the file names"),
     ],

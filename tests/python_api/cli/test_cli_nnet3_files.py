@@ -10,10 +10,10 @@ import opscope
 from damage import truncations
 from opscope import nnet3
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.compressed import CompressedMatrix
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.files.sparse import SparseMatrix
 from opscope.nnet3.files.examples import NnetExample, NnetIo
-from opscope.nnet3.files.posterior import Posterior
-from opscope.nnet3.files.sparse import SparseMatrix
 from opscope.python_api.cli.main import main
 
 XCONFIG = "input name=input dim=4\noutput-layer name=output dim=3 input=Append(-1,0)\n"

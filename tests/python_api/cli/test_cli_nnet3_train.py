@@ -10,11 +10,11 @@ from click.testing import CliRunner
 
 from kaldi_data import need
 from kaldi_models import one_state_model
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.posterior import Posterior
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.nnet3.training.lda import LdaStats
 from opscope.python_api.cli.main import main
 
@@ -46,11 +46,11 @@ def call(tmp_path, monkeypatch):
     ):
         for number in range(12):
             labels = rng.integers(0, 3, 23)
-            centres = np.eye(3, 4)[labels] * 3
-            features = (centres + rng.normal(size=(23, 4))).astype(np.float32)
+            centers = np.eye(3, 4)[labels] * 3
+            features = (centers + rng.normal(size=(23, 4))).astype(np.float32)
             feats.write(f"u{number:02}", features)
             posts.write(f"u{number:02}", Posterior.from_frames([[(k, 1.0)] for k in labels]))
-            targets.write(f"u{number:02}", centres.astype(np.float32))
+            targets.write(f"u{number:02}", centers.astype(np.float32))
     Nnet.from_config_text(CONFIG, 1).write("0.raw")
 
     def run(*args, status=0):

@@ -14,7 +14,7 @@ import pytest
 import opscope
 from kaldi_models import call_main, write_models
 from opscope.cntk.readers.base.htk_files import write_htk
-from opscope.nnet3.tables.tables import TableWriter
+from opscope.kaldi.tables.tables import TableWriter
 
 CTF = "".join(f"|x {n % 3} {n % 2} |y {1 - n % 2} {n % 2}\n" for n in range(20))
 NETWORK = """x = Input {2} ; y = Input {2}

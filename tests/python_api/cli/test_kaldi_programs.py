@@ -16,10 +16,10 @@ from click.testing import CliRunner
 from ivector_models import DIM
 from kaldi_models import call_main
 from opscope.framework.base.backend import gpu_present
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.files.examples import NnetExample, NnetIo
-from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.cli.main import kaldi_programs, main
-from opscope.speech.fst.arcs import ArcFst
 from speech_decoding import LENGTHS, PHONES, decoding_graph, write_decoding
 from speech_graphs import arc_fst, vector_bytes
 
@@ -53,11 +53,11 @@ copy-feats --compress=true ark:feats.ark ark,scp:copied.ark,copied.scp
 feat-to-dim ark:feats.ark dim
 feat-to-len scp:copied.scp ark,t:lengths
 cuda-compiled
-nnet3-latgen-faster --ivectors=ark:ivectors.ark --acoustic-scale=1.0 --word-symbol-table=words.txt \
-    final.mdl HCLG.fst ark:feats.ark ark:o.lat ark,t:o.words ark:o.ali
+nnet3-latgen-faster --ivectors=ark:ivectors.ark --acoustic-scale=1.0 --lattice-beam=2 \
+    --word-symbol-table=words.txt final.mdl HCLG.fst ark:feats.ark ark:o.lat ark,t:o.words ark:o.ali
 nnet3-align-compiled --ivectors=ark:ivectors.ark final.mdl ark:graphs.ark ark:feats.ark ark:ali.ark
 ivector-extract-online2 --config=ivector_extractor.conf ark:spk2utt ark:feats.ark ark:i.ark
-online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf \
+online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf --lattice-beam=2 \
     --ivector-extraction-config=ivector_extractor.conf final.mdl HCLG.fst ark:spk2utt scp:wav.scp \
     ark:online.lat
 lattice-copy ark:o.lat ark:copy.lat
@@ -138,7 +138,7 @@ output-node name=output input=p
 """
 
 
-def phones_of(count: int) -> ArcFst:
+def phones_of(count: int) -> Fst:
     """Any sequence of phones, as `nnet3-chain-e2e-get-egs` takes them: a graph of pdfs."""
     return arc_fst([[(label, label, 0.5, 0) for label in range(1, count + 1)]], {0: 0.5})
 

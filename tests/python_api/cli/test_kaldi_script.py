@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from kaldi_models import one_state_model
-from opscope.nnet3.files.posterior import Posterior
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.network.model import AmNnetSimple
-from opscope.nnet3.tables.tables import TableWriter
 from opscope.python_api.cli.main import main
 
 CONFIG = """input-node name=input dim=4

@@ -14,8 +14,8 @@ from format_nets import archive, checked, features
 from opscope import FormatError, OpscopeError, RunError
 from opscope.cntk.readers.base.htk_files import HtkFile
 from opscope.cntk.readers.htk.mlf import read_mlf
-from opscope.nnet3.files.compressed import CompressedMatrix
-from opscope.nnet3.tables.tables import read_table
+from opscope.kaldi.files.compressed import CompressedMatrix
+from opscope.kaldi.tables.tables import read_table
 from opscope.python_api.formats.sources import LABELS, TABLE
 from opscope.python_api.formats.table import TABLE_OF
 

@@ -214,7 +214,7 @@ def test_gradients(case, tmp_path):
 
 @pytest.mark.parametrize("name", ["bidirectional", "timit_ndl", "timit_simple"])
 def test_the_redesigned_language(name, tmp_path):
-    file = Path(__file__).parents[1] / "cntk" / "brainscript" / f"{name}.bs"
+    file = Path(__file__).parents[2] / "cntk" / "brainscript" / f"{name}.bs"
     folders = [f"{key}=x" for key in ("ExpDir", "ScpDir", "MlfDir")]
     ((_, network),) = check_file(file, extra=[*folders, "DeviceNumber=-1"]).networks.items()
     check_same(network, tmp_path)
@@ -276,7 +276,7 @@ def test_which_network(call):
 def test_layout_is_that_of_ruff(case, tmp_path):
     network = open_model(need(case, "init.model")).network
     (tmp_path / "net.py").write_text(to_python(network, "net", "net.safetensors").text)
-    config = Path(__file__).parents[2] / "pyproject.toml"
+    config = Path(__file__).parents[3] / "pyproject.toml"
     command = ["ruff", "format", "--check", "--config", str(config), str(tmp_path / "net.py")]
     assert subprocess.run(command, capture_output=True).returncode == 0
 

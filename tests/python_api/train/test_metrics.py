@@ -13,7 +13,8 @@ from opscope.framework.base.errors import AttributeTypeError, OpscopeError, Vari
 from opscope.framework.base.scope import Scope
 from opscope.framework.files import checkpoint
 from opscope.framework.files.checkpoint import read_checkpoint
-from opscope.python_api.train.metrics import Mean, Measure, Metric, as_metrics
+from opscope.framework.training.metric import Metric
+from opscope.python_api.train.metrics import Mean, Measure, as_metrics
 from small_nets import classifier
 from training_runs import BATCHES, HELD_OUT, InterruptAfter, numbers, run
 

@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 import opscope
+from opscope.bridges.model.opening import open_model
 from opscope.framework.base.errors import FormatError, OpscopeError, SaveError, VariableError
 from opscope.framework.base.scope import Scope
-from opscope.framework.files.checkpoint import load_checkpoint, net_difference, read_checkpoint
+from opscope.framework.files.checkpoint import net_difference, read_checkpoint
 from opscope.framework.runtime.initialize import initialize
 from opscope.python_api.train.training import EarlyStop, train
 from small_nets import classifier, data
@@ -120,7 +121,7 @@ def test_checkpoint_every(tmp_path):
 def test_a_checkpoint_loads_as_a_net(tmp_path):
     scope = Scope()
     run(scope, checkpoint=tmp_path / "run")
-    loaded = load_checkpoint(tmp_path / "run")
+    loaded = open_model(tmp_path / "run.checkpoint").load()
     assert same(values(loaded.scope), values(scope))
     assert net_difference(loaded.net.op_list, classifier().op_list) == ""
 

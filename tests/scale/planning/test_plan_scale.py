@@ -17,8 +17,8 @@ from opscope.framework.parallel.link import Link
 from opscope.framework.passes.all_reduce import InsertAllReduce
 from opscope.framework.runtime.initialize import initialize
 from opscope.python_api.cli.main import main
-from opscope.python_api.scaling import fitting
-from opscope.python_api.scaling.plan import (
+from opscope.scale.planning import fitting
+from opscope.scale.planning.plan import (
     COMPUTE,
     Event,
     Line,
@@ -26,8 +26,8 @@ from opscope.python_api.scaling.plan import (
     step_time,
     with_times,
 )
-from opscope.python_api.scaling.record import random_inputs, record_step
-from opscope.python_api.scaling.units import bandwidth, bytes_text, seconds, time_text
+from opscope.scale.planning.record import random_inputs, record_step
+from opscope.scale.planning.units import bandwidth, bytes_text, seconds, time_text
 from parallel_nets import lstm, mlp, words
 from small_nets import classifier
 
@@ -286,7 +286,7 @@ def test_units_stand_in_the_help(call):
         (("net", "--ranks", "8", "--link", "10G", "--time", "1=1s"), 2, "of two numbers of rows"),
         (("net", "--ranks", "8", "--link", "10G", "--efficiency", "1"), 2, "0<x<1"),
         (("bare", "--ranks", "8", "--link", "10G"), 1, "no update operator reads a gradient"),
-        (("nothing", "--ranks", "8", "--link", "10G"), 1, "nothing: no such file"),
+        (("nothing", "--ranks", "8", "--link", "10G"), 1, "nothing: No such file or directory"),
         (("net", "--ranks", "8", "--link", "10G", "--weight", "w"), 1, "has no variable 'w'"),
     ],
 )

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 
 import opscope
 from opscope.framework.base.errors import AttributeTypeError, FormatError, SaveError, ShapeError
+from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter
 from opscope.nnet3.training import NnetTrainer
 from opscope.python_api.cli.main import main
-from opscope.python_api.recipe.nnet3 import Nnet3Recipe
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.nnet3 import Nnet3Recipe
+from opscope.scale.recipe.nnet3_options import RecipeOptions
 
 XCONFIG = """input dim=4 name=input
 relu-batchnorm-dropout-layer name=tdnn1 input=Append(-1,0,1) dim=16 dropout-proportion=0.1

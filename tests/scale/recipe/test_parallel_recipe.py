@@ -17,15 +17,15 @@ from click.testing import CliRunner
 import opscope
 from job_scripts import InProcess
 from opscope.framework.base.errors import AttributeTypeError, FormatError, RunError, SaveError
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
 from opscope.python_api.cli.main import main
-from opscope.python_api.jobs.local import LocalRunner
-from opscope.python_api.jobs.lock import folder_lock
-from opscope.python_api.recipe.nnet3_options import RecipeOptions
-from opscope.python_api.recipe.parallel import ParallelRecipe
-from opscope.python_api.recipe.parallel_options import ParallelOptions
-from opscope.python_api.recipe.train_job import TrainJob, read_job, write_job
+from opscope.scale.jobs.local import LocalRunner
+from opscope.scale.jobs.lock import folder_lock
+from opscope.scale.recipe.nnet3_options import RecipeOptions
+from opscope.scale.recipe.parallel import ParallelRecipe
+from opscope.scale.recipe.parallel_options import ParallelOptions
+from opscope.scale.recipe.train_job import TrainJob, read_job, write_job
 from reference_folders import KALDI
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs are shell scripts")
@@ -149,7 +149,7 @@ def test_examples_that_are_given(data):
     cut = [[row.rsplit(",", 1)[0] for row in each] for each in rows]
     assert cut[0] == cut[1]
     os.remove("given/egs.2.ark")
-    with pytest.raises(FormatError, match=r"egs\.2\.ark: there is no such file, though"):
+    with pytest.raises(FormatError, match=r"egs\.2\.ark: No such file or directory, though"):
         recipe(InProcess(), jobs=jobs, feats="", targets="", dir="other").run()
 
 

@@ -20,13 +20,13 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import write_model
 from opscope.cntk.network.dialect import parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initialize
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.nnet import Nnet
-from opscope.nnet3.tables.tables import TableWriter, read_table
-from opscope.python_api.jobs.lock import folder_lock
-from opscope.python_api.score.folder import ScoreFolder
-from opscope.python_api.score.options import ScoreOptions
-from opscope.python_api.score.progress import Progress
-from opscope.python_api.score.scorers import open_scorer
+from opscope.scale.jobs.lock import folder_lock
+from opscope.scale.score.folder import ScoreFolder
+from opscope.scale.score.options import ScoreOptions
+from opscope.scale.score.progress import Progress
+from opscope.scale.score.scorers import open_scorer
 from score_runs import environment, features, killed_runs, run, write_nnet3, write_table
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs are shell scripts")
@@ -251,6 +251,10 @@ def test_samples_of_wav_files_for_nets_that_take_them(here):
     write_wave("w1.wav", samples["w1"][:100], channels=2)
     told = refused("net.pb", "wav.scp", "ark:p.ark", "--output", "pooled")
     assert "wav.scp:2: w1: " in told and "16 bits and 2 channels" in told
+    write_wave("w1.wav", samples["w1"][:100])
+    Path("w1.wav").write_bytes(Path("w1.wav").read_bytes()[:-20])
+    told = refused("net.pb", "wav.scp", "ark:p.ark", "--output", "pooled")
+    assert "the WAV file is cut off: 90 samples are there, 100 are wanted" in told
 
 
 def test_progress_counts_all_shards_in_tenths(here):
@@ -407,8 +411,8 @@ def test_models_of_onnx(here, dims):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("none.raw", "feats.scp", "out"), "none.raw: no such file; want an nnet3 model"),
-        (("net.onnx", "feats.scp", "out"), "net.onnx: no such file; want an nnet3 model"),
+        (("none.raw", "feats.scp", "out"), "none.raw: No such file or directory; want an"),
+        (("net.onnx", "feats.scp", "out"), "net.onnx: No such file or directory; want an"),
         (
             ("feats.ark", "feats.scp", "out"),
             "no model that can be scored (Kaldi archive); want an nnet",

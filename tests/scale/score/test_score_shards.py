@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.nnet3.tables.tables import ScriptLine
-from opscope.python_api.score.listing import Entry, list_entries
-from opscope.python_api.score.shards import cut_into_shards, grouped
+from opscope.kaldi.tables.tables import ScriptLine
+from opscope.scale.score.listing import Entry, list_entries
+from opscope.scale.score.shards import cut_into_shards, grouped
 from score_runs import features, write_table
 
 

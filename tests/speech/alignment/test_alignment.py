@@ -175,7 +175,7 @@ def test_static_graphs_of_texts(seed: int) -> None:
     for graph in (static, text_graph(lazy, text)):
         decoder = Decoder(graph, pdfs, options)
         decoder.accept(likes)
-        decoder.finalise()
+        decoder.finalize()
         made.append(decoder.best_path())
     one, other = made
     assert one.words.tolist() == text == other.words.tolist()

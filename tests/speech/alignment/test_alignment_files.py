@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.python_api.cli.main import main
 from opscope.speech import AlignedPhone, AlignedWord, Alignment, Audio, align
 from opscope.speech.alignment.formats import FORMATS
 from opscope.speech.audio.wav import write_wav
-from opscope.speech.recognise.model import Model
+from opscope.speech.recognize.model import Model
 from speech_models import RATE, small_files, speech, write_files
 
 QUOTED = '"a""b"'
@@ -209,7 +209,7 @@ def test_what_fails_is_told_and_the_others_go_on(folder: Path, tmp_path: Path) -
         (("scp:@wav.scp", "@one.wav", "@text"), "a table of recordings stands alone"),
         (("@one.wav", "@two.wav", "@text", "--format", "srt"), "give -o FOLDER for several"),
         (("@one.wav", "@one.txt", "--retry-beam", "3"), "retry_beam=3.0 is not above beam=10.0"),
-        (("@one.wav", "@none.txt"), "none.txt: no such file; TEXT is a file"),
+        (("@one.wav", "@none.txt"), "none.txt: No such file or directory; TEXT is a file"),
         (("@one.wav", "@one.wav"), "no text in UTF-8"),
         (("@one.wav", "@one.txt", "--channel", "3"), "there is no channel 3"),
         (("@one.wav", "@one.txt", "--unknown", "zz"), "'zz' is no word of the model"),

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import AttributeTypeError, FormatError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech import Audio, read_audio, read_wav
 from opscope.speech.audio.segments import Segment, read_segments, segmented
 from opscope.speech.audio.wav import WAVE, write_wav

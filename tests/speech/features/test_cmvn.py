@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.speech import (
     OnlineCmvn,
     OnlineCmvnOptions,
@@ -116,7 +116,7 @@ def test_online_cmvn_and_lda_are_vosks(name):
     # Quiet frames hang on the order: here that in which frames are put beside each other.
     cmvn = OnlineCmvn(options, OnlineCmvnState(everyone))
     cmvn.accept(wanted["mfcc"])
-    around = SpliceOptions(3, 3).neighbours(numbers, len(numbers))
+    around = SpliceOptions(3, 3).neighbors(numbers, len(numbers))
     spliced = cmvn.normalized(around.ravel()).reshape(len(numbers), -1)
     assert np.abs(transform(spliced, matrix) - wanted["lda"]).max() < 1e-4
 

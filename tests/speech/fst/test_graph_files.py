@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.kaldi.fst.byte_file import ByteFile
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.fst.openfst import read_openfst
 from opscope.speech.fst import graph_cache
-from opscope.speech.fst.arcs import ArcFst
-from opscope.speech.fst.byte_file import ByteFile
 from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from opscope.speech.fst.graph import LookaheadGraph, StaticGraph, distinct_sets
 from opscope.speech.fst.graph_folder import load_graph
-from opscope.speech.fst.openfst import FstFile, read_openfst
 from opscope.speech.fst.sums import running_sums
 from opscope.speech.fst.words import Words
 from opscope.speech.search.decoder import Decoder
@@ -31,6 +31,7 @@ from speech_graphs import (
     ngram_bytes,
     random_first,
     random_grammar,
+    reachability,
     text,
     vector_bytes,
 )
@@ -47,16 +48,16 @@ TRIGRAM = [
 ]
 
 
-def read(data: bytes) -> FstFile:
+def read(data: bytes) -> Fst:
     return read_openfst(ByteFile(data, "some.fst"))
 
 
-def pair(seed: int = 0) -> tuple[ArcFst, ArcFst]:
+def pair(seed: int = 0) -> tuple[Fst, Fst]:
     random = np.random.default_rng(seed)
     return random_first(random, 6, 7), random_grammar(random, 6)
 
 
-def assert_equal(one: ArcFst, other: ArcFst) -> None:
+def assert_equal(one: Fst, other: Fst) -> None:
     assert one.start == other.start
     for name in ("final", "begin", "arcs"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
@@ -65,11 +66,11 @@ def assert_equal(one: ArcFst, other: ArcFst) -> None:
 @pytest.mark.parametrize("make", [vector_bytes, const_bytes])
 def test_files_hold_what_was_written(make) -> None:
     for fst in pair():
-        assert_equal(read(make(fst)).fst, fst)
-    assert_equal(read(const_bytes(fst, aligned=True)).fst, fst)
+        assert_equal(read(make(fst)), fst)
+    assert_equal(read(const_bytes(fst, aligned=True)), fst)
     found = read(vector_bytes(fst, WORDS))
-    assert found.symbols == WORDS
-    assert_equal(found.fst, fst)
+    assert found.header.output_symbols.texts == WORDS
+    assert_equal(found, fst)
 
 
 @pytest.mark.parametrize(
@@ -88,11 +89,11 @@ def test_damaged_symbols(rows: bytes, message: str) -> None:
     whole = text("é") + struct.pack("<q", 8)
     file = ByteFile(b"...\0" + whole[:2] + whole, "some.fst")
     file.skip(6, "a beginning")
-    assert file.labelled_texts(1, 8, "a symbol") == {8: "é"} and not file.remaining
+    assert file.labeled_texts(1, 8, "a symbol") == {8: "é"} and not file.remaining
     file = ByteFile(b".." + whole + rows, "some.fst")
     file.skip(2, "a beginning")
     with pytest.raises(FormatError, match=f"some.fst: {message}"):
-        file.labelled_texts(2, 8, "a symbol")
+        file.labeled_texts(2, 8, "a symbol")
 
 
 @pytest.mark.parametrize("kind", ["vector", "const"])
@@ -103,22 +104,23 @@ def test_files_of_kaldifst_are_read(kind: str, tmp_path: Path) -> None:
     made.write(str(tmp_path / "a.fst"))
     rows = [[(3, 4, 0.5, 1), (5, 0, 1.25, 1)], [(0, 7, 0.0, 2)], []]
     found = read_openfst(ByteFile.open(tmp_path / "a.fst"))
-    assert found.kind == kind
-    assert_equal(found.fst, arc_fst(rows, {1: 3.5, 2: 0.75}))
+    assert found.header.kind == kind
+    assert_equal(found, arc_fst(rows, {1: 3.5, 2: 0.75}))
 
 
 def test_reachability_is_read() -> None:
     first, _ = pair()
-    found, wanted = read(lookahead_bytes(first, 9)), lookahead_file(first, 9).reachability
-    assert_equal(found.fst, first)
-    assert wanted is not None and found.reachability is not None
-    np.testing.assert_array_equal(found.reachability.begin, wanted.begin)
-    np.testing.assert_array_equal(found.reachability.intervals, wanted.intervals)
-    assert found.reachability.final_label == 9
+    read_back = read(lookahead_bytes(first, 9))
+    assert_equal(read_back, first)
+    found, wanted = read_back.header.reachability, reachability(first, 9)
+    assert found is not None and not found.of_input
+    np.testing.assert_array_equal(found.begin, wanted.begin)
+    np.testing.assert_array_equal(found.intervals, wanted.intervals)
+    assert found.final_label == 9
 
 
 def test_a_language_model_is_read() -> None:
-    fst = read(ngram_bytes(TRIGRAM)).fst
+    fst = read(ngram_bytes(TRIGRAM))
     assert (fst.start, fst.states) == (1, 7)
     # States level by level, children by the word they add.
     order = [(), (0,), (1,), (2,), (0, 1), (2, 1), (1, 2)]
@@ -170,7 +172,10 @@ def patched(data: bytes, at: int, form: str, value: float) -> bytes:
         (patched(vector_bytes(pair()[1]), 42, "<q", 99), "the start state 99 is none of 7"),
         (patched(const_bytes(pair()[1]), -4, "<i", 7), "leads to the state 7"),
         (patched(const_bytes(pair()[1]), -16, "<i", -3), "has the input label -3"),
-        (patched(const_bytes(pair()[1]), -8, "<f", math.nan), "a weight of the FST is no number"),
+        (
+            patched(const_bytes(pair()[1]), -8, "<f", math.nan),
+            "weight of the FST is not a number",
+        ),
         (patched(const_bytes(pair()[1]), 69, "<i", 1), "do not follow each other"),
         (
             patched(vector_bytes(pair()[1]), 70, "<q", 1 << 40),
@@ -334,6 +339,6 @@ def test_a_grammar_takes_the_place_of_another() -> None:
     likes = np.random.default_rng(0).normal(-1, 1, (40, 7)).astype(np.float32)
     decoder = Decoder(graph.with_grammar(grammar_fst([[2, 4]])), np.arange(-1, 7))
     decoder.accept(likes)
-    decoder.finalise()
+    decoder.finalize()
     assert set(decoder.best_path().words.tolist()) <= {2, 4}
     assert INFINITY == math.inf

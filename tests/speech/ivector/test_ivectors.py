@@ -14,7 +14,7 @@ from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.framework.fusion import small_products
 from opscope.framework.fusion.small_products import on_one_blas_thread
 from opscope.framework.fusion.team import one_blas_thread
-from opscope.nnet3.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.speech import (
     AdaptationState,
     IvectorModel,
@@ -136,7 +136,7 @@ def test_ivectors_of_frames(model):
     ivectors.finish()
     made = [ivectors.ivector(frame) for frame in range(35)]
     for frame in (0, 9, 10, 34):
-        # The first frame of a period has its right neighbour.
+        # The first frame of a period has its right neighbor.
         begin = frame // 10 * 10
         asked = OnlineIvector(replace(model, options=IvectorOptions(max_count=3, num_gselect=3)))
         asked.accept(features)

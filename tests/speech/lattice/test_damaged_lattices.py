@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.lattices.determinize import DeterminiseOptions
+from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight
+from opscope.kaldi.lattices.phone_determinize import determinized
+from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech.lattice.align_lexicon import AlignLexicon
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
 from opscope.speech.lattice.best_paths import n_best
-from opscope.speech.lattice.determinise import DeterminiseOptions
 from opscope.speech.lattice.lexicon_align import lexicon_aligned
-from opscope.speech.lattice.phone_determinise import determinised
 from opscope.speech.lattice.times import ctm_lines, timed_words
 from opscope.speech.lattice.word_align import word_aligned
 from opscope.speech.lattice.word_boundary import WordBoundaries
@@ -86,7 +86,7 @@ def follow(lattice: CompactLattice) -> None:
     minimum_bayes_risk(lattice)
 
 
-@pytest.mark.parametrize("part", ["as it is", "words", "lexicon", "determinised", "limited"])
+@pytest.mark.parametrize("part", ["as it is", "words", "lexicon", "determinized", "limited"])
 def test_damaged_lattices(part: str) -> None:
     refused = 0
     for seed in range(400):
@@ -100,12 +100,12 @@ def test_damaged_lattices(part: str) -> None:
                 lattice, _ = word_aligned(lattice, IDS, BOUNDARIES, told.append)
             elif part == "lexicon":
                 lattice, _ = lexicon_aligned(lattice, IDS, LEXICON, told.append)
-            elif part == "determinised":
+            elif part == "determinized":
                 options = DeterminiseOptions(minimize=True)
-                lattice = determinised(lattice, 9.0, STARTS, options).lattice
+                lattice = determinized(lattice, 9.0, STARTS, options).lattice
             elif part == "limited":
                 options = DeterminiseOptions(max_arcs=3, max_mem=500)
-                lattice = determinised(lattice, math.inf, STARTS, options, told.append).lattice
+                lattice = determinized(lattice, math.inf, STARTS, options, told.append).lattice
             follow(lattice)
         except OpscopeError as error:
             assert str(error)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.phone_segments import PhoneSplitter
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight
-from opscope.nnet3.lattices.phone_align import PhoneAlignOptions, phone_aligned
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.phone_segments import PhoneSplitter
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight
+from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from opscope.speech.lattice.bayes_risk import TimedWord
 from opscope.speech.lattice.best_paths import n_best
 from opscope.speech.lattice.times import (

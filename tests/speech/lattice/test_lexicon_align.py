@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight, single
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight, single
+from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech.lattice.align_lexicon import AlignLexicon
 from opscope.speech.lattice.best_paths import n_best
 from opscope.speech.lattice.lexicon_align import LexiconAlignOptions, lexicon_aligned

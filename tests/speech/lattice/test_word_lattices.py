@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
-from opscope.nnet3.lattices.lattice import ONE, Arc, CompactLattice, Weight, single
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight, single
+from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
 from opscope.speech.lattice.best_paths import n_best
 from opscope.speech.lattice.times import timed_words

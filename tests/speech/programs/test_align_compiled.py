@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from kaldi_models import call_main, done, refused
-from opscope.nnet3.fst.fst import Fst
-from opscope.nnet3.tables.tables import TableWriter, read_table
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech import Mfcc
-from opscope.speech.fst.arcs import ArcFst
 from opscope.speech.programs.aligning import looped
 from speech_graphs import Row, arc_fst
 from speech_models import RATE, network, speech
@@ -23,7 +22,7 @@ TEXTS = {"one": (2, 5, 1, 6), "two": (4, 3), "three": (6, 6, 1, 2, 5)}
 SAID = {"one": "ab c", "two": "ba", "three": "c c ab"}
 
 
-def graph(phones: tuple[int, ...]) -> ArcFst:
+def graph(phones: tuple[int, ...]) -> Fst:
     """Phones in a row, silence before and behind that may be left out, no epsilons."""
     rows: list[list[Row]] = [[]]
     chain = (1, *phones, 1)
@@ -35,11 +34,6 @@ def graph(phones: tuple[int, ...]) -> ArcFst:
     return arc_fst(rows, {last: 0.5, last - 1: 1.25})
 
 
-def as_fst(fst: ArcFst) -> Fst:
-    names = ("ilabel", "olabel", "weight", "nextstate")
-    return Fst(fst.start, fst.final, fst.begin, *(fst.arcs[name].copy() for name in names))
-
-
 def transition_cost(label: int, transition: float, loop: float) -> float:
     if label % 2:
         return -loop * STAYS
@@ -48,7 +42,7 @@ def transition_cost(label: int, transition: float, loop: float) -> float:
 
 
 def best_path(
-    fst: ArcFst, loglikes: np.ndarray, transition: float = 1.0, loop: float = 1.0
+    fst: Fst, loglikes: np.ndarray, transition: float = 1.0, loop: float = 1.0
 ) -> tuple[float, list[int]]:
     """Cost and transition-ids, by every arc in every frame."""
     costs = {fst.start: (0.0, [])}
@@ -76,7 +70,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             iv.write(key, np.zeros(4, np.float32))
     with TableWriter("ark:graphs", "fst") as graphs:
         for key, phones in TEXTS.items():
-            graphs.write(key, as_fst(graph(phones)))
+            graphs.write(key, graph(phones))
     return tmp_path
 
 
@@ -130,9 +124,9 @@ def test_the_log_has_kaldis_average(folder: Path) -> None:
 
 def test_utterances_that_fail(folder: Path) -> None:
     with TableWriter("ark:graphs", "fst") as graphs:
-        graphs.write("one", as_fst(graph((2, 5) * 200)))
-        graphs.write("nobody", as_fst(graph((6,))))
-        graphs.write("three", as_fst(graph(TEXTS["three"])))
+        graphs.write("one", graph((2, 5) * 200))
+        graphs.write("nobody", graph((6,)))
+        graphs.write("three", graph(TEXTS["three"]))
     done(
         align("--beam=5", "--retry-beam=50"),
         "No features for utterance nobody",
@@ -142,10 +136,10 @@ def test_utterances_that_fail(folder: Path) -> None:
         "Done 1, errors on 2",
     )
     with TableWriter("ark:graphs", "fst") as graphs:
-        graphs.write("one", as_fst(arc_fst([[(99, 0, 0.0, 0)]], {0: 0.0})))
+        graphs.write("one", arc_fst([[(99, 0, 0.0, 0)]], {0: 0.0}))
     refused(align(), "graphs: one: invalid symbol 99 on graph input side")
     with TableWriter("ark:graphs", "fst") as graphs:
-        empty = as_fst(arc_fst([[]], {0: 0.0}))
+        empty = arc_fst([[]], {0: 0.0})
         empty.start = -1
         empty.final, empty.begin = empty.final[:0], empty.begin[:1]
         graphs.write("one", empty)
@@ -165,7 +159,7 @@ def test_careful_alignment_refuses_a_part_of_the_text(folder: Path) -> None:
     audio = speech("ab ba c " * 6).astype(np.float32)
     with TableWriter("ark:graphs", "fst") as graphs, TableWriter("ark:feats.ark", "matrix") as f:
         f.write("one", Mfcc(num_ceps=3, use_energy=False, dither=0).compute(audio, RATE))
-        graphs.write("one", as_fst(graph(phones)))
+        graphs.write("one", graph(phones))
     done(align("--acoustic-scale=1", "--beam=200"), "Done 1, errors on 0")
     code, _, told = align("--acoustic-scale=1", "--beam=20", "--careful=true")
     assert code == 1 and "Did not successfully decode file one, len = " in told

@@ -11,12 +11,12 @@ from click.testing import CliRunner
 
 from kaldi_models import call_main, done
 from opscope.framework.base.errors import OpscopeError
-from opscope.nnet3.lattices.lattice import CompactLattice
-from opscope.nnet3.lattices.operations import best_path
-from opscope.nnet3.tables.tables import read_table
+from opscope.kaldi.lattices.lattice import CompactLattice
+from opscope.kaldi.lattices.operations import best_path
+from opscope.kaldi.tables.tables import read_table
 from opscope.python_api.cli.main import main
-from opscope.speech import Audio, Model, Recogniser, read_audio, recognised, transcribe
-from opscope.speech.recognise.whole import whole_utterance
+from opscope.speech import Audio, Model, Recognizer, read_audio, recognized, transcribe
+from opscope.speech.recognize.whole import whole_utterance
 from speech_data import reference, vosk_model
 from speech_decoding import MFCC, recordings, write_decoding
 
@@ -77,7 +77,7 @@ def test_modes_of_transcribe(model: Model) -> None:
     with pytest.raises(OpscopeError, match="mode 'offline': want one of steady, vosk, kaldi"):
         transcribe(path, model, mode="offline")
     with pytest.raises(OpscopeError, match="the mode 'kaldi' is for whole recordings"):
-        Recogniser(model, 16000, mode="kaldi")
+        Recognizer(model, 16000, mode="kaldi")
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_the_lattice_is_that_of_the_program(folder: Path) -> None:
 def test_blocks_do_not_matter(folder: Path) -> None:
     model, samples = Model(folder), heard("c").samples[0]
     made = [
-        list(recognised(np.split(samples, cuts), model, 16000, mode="kaldi", alternatives=2))
+        list(recognized(np.split(samples, cuts), model, 16000, mode="kaldi", alternatives=2))
         for cuts in ([], range(300, len(samples), 777))
     ]
     assert made[0] == made[1] and len(made[0]) == 1
@@ -148,11 +148,11 @@ def test_little_or_bad_input(folder: Path, caplog: pytest.LogCaptureFixture) -> 
     model = Model(folder)
     for samples in (np.empty(0, np.float32), np.ones(100, np.float32)):
         assert transcribe(samples, model, mode="kaldi").utterances == []
-    assert list(recognised([], model, 16000, mode="kaldi")) == []
+    assert list(recognized([], model, 16000, mode="kaldi")) == []
     with pytest.raises(OpscopeError, match="NaN"):
         transcribe(np.full(9000, np.nan), model, mode="kaldi")
     with pytest.raises(OpscopeError, match="samples at 8000 Hz"):
-        list(recognised([np.ones(9000)], model, 8000, mode="kaldi"))
+        list(recognized([np.ones(9000)], model, 8000, mode="kaldi"))
 
 
 def test_the_command(folder: Path) -> None:
@@ -164,3 +164,11 @@ def test_the_command(folder: Path) -> None:
     assert made.exit_code == 0 and made.stdout == wanted + "\n", made.stderr
     made = CliRunner().invoke(main, ["transcribe", *names, "--mode", "kaldi", "--stream"])
     assert made.exit_code == 2 and "there is no stream of them" in made.stderr
+
+
+def test_names_in_their_earlier_spelling_are_answered() -> None:
+    import opscope.speech as speech
+
+    assert speech.Recogniser is speech.Recognizer
+    assert speech.recognised is speech.recognized
+    assert speech.determinised is speech.determinized

@@ -15,7 +15,7 @@ import pytest
 
 from ivector_models import matrix
 from opscope.framework.base.errors import FormatError
-from opscope.nnet3.files.kaldi_io import Reader
+from opscope.kaldi.files.kaldi_io import Reader
 from opscope.nnet3.language.config import split_lines
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.speech import KaldiRecognizer, Mfcc, Model
@@ -71,8 +71,8 @@ def _put_in_front(folder: Path, affine: np.ndarray) -> None:
     model.write(folder / "am/final.mdl")
 
 
-def normalised(folder: Path) -> Path:
-    """The folder, the network's features normalised; the network gets the mean of all again."""
+def normalized(folder: Path) -> Path:
+    """The folder, the network's features normalized; the network gets the mean of all again."""
     stats = Reader(str(folder / "ivector/global_cmvn.stats")).read_matrix(np.float64)
     (folder / "am/global_cmvn.stats").write_bytes(matrix(stats))
     means = stats[:1, :-1] / stats[0, -1]
@@ -106,13 +106,13 @@ def with_banks(folder: Path) -> Path:
 
 
 def heard(kind: Any, model: Any, case: Case) -> list[dict]:
-    recogniser = kind(model, case.rate)
-    recogniser.SetWords(True)
+    recognizer = kind(model, case.rate)
+    recognizer.SetWords(True)
     data, found = case.samples().tobytes(), []
     for begin in range(0, len(data), case.block):
-        if recogniser.AcceptWaveform(data[begin : begin + case.block]):
-            found.append(json.loads(recogniser.Result()))
-    return [*found, json.loads(recogniser.FinalResult())]
+        if recognizer.AcceptWaveform(data[begin : begin + case.block]):
+            found.append(json.loads(recognizer.Result()))
+    return [*found, json.loads(recognizer.FinalResult())]
 
 
 def check_beside_vosk(folder: Path, case: Case) -> list[str]:
@@ -137,9 +137,9 @@ def test_static_graphs_and_filter_banks_are_vosks(tmp_path: Path) -> None:
     assert check_beside_vosk(with_banks(folder), case)[0] == PHRASES[1]
 
 
-def test_normalised_features_are_vosks(tmp_path: Path) -> None:
+def test_normalized_features_are_vosks(tmp_path: Path) -> None:
     skip_without_vosk()
-    folder = normalised(static_folder(tmp_path / "model"))
+    folder = normalized(static_folder(tmp_path / "model"))
     assert Model(folder).cmvn() is not None
     assert check_beside_vosk(folder, Case(("u1", 1.2), block=8000))[0] == PHRASES[1]
     assert check_beside_vosk(folder, Case((1.5, "u1", 0.5), block=2400)) != [""]

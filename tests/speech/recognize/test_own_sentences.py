@@ -1,4 +1,4 @@
-"""Recognisers beside Vosk itself, on signals of our own."""
+"""Recognizers beside Vosk itself, on signals of our own."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def cases(names: Iterable[str], in_ci: Callable[[Case], bool]) -> list[Any]:
 
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Any, Any]]]:
-    """Recogniser and model of ours and of Vosk's, without dither."""
+    """Recognizer and model of ours and of Vosk's, without dither."""
     folder, source = tmp_path_factory.mktemp("vosk") / "model", vosk_model()
     folder.mkdir()
     for path in sorted(source.rglob("*")):
@@ -49,17 +49,17 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[tuple[Any, A
 def heard(kind: Any, model: Any, case: Case, alternatives: int) -> tuple[list[dict], list[str]]:
     """Results and partial results."""
     more = () if case.grammar is None else (case.grammar,)
-    recogniser = kind(model, case.rate, *more)
-    recogniser.SetWords(True)
-    recogniser.SetMaxAlternatives(alternatives)
+    recognizer = kind(model, case.rate, *more)
+    recognizer.SetWords(True)
+    recognizer.SetMaxAlternatives(alternatives)
     data, found, partial = case.samples().tobytes(), [], []
     block = case.block or len(data)
     for begin in range(0, len(data), block):
-        if recogniser.AcceptWaveform(data[begin : begin + block]):
-            found.append(json.loads(recogniser.Result()))
+        if recognizer.AcceptWaveform(data[begin : begin + block]):
+            found.append(json.loads(recognizer.Result()))
         else:
-            partial.append(json.loads(recogniser.PartialResult())["partial"])
-    return [*found, json.loads(recogniser.FinalResult())], partial
+            partial.append(json.loads(recognizer.PartialResult())["partial"])
+    return [*found, json.loads(recognizer.FinalResult())], partial
 
 
 @pytest.mark.parametrize(

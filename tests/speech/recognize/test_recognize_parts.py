@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError
+from opscope.kaldi.fst.arcs import ARC
+from opscope.kaldi.fst.fst import Fst
 from opscope.speech import Model, Phone, Spoken, Transcript, Word
-from opscope.speech.fst.arcs import ARC, ArcFst
 from opscope.speech.fst.graph import StaticGraph
-from opscope.speech.recognise.config import ModelConfig
-from opscope.speech.recognise.endpoint import (
+from opscope.speech.recognize.config import ModelConfig
+from opscope.speech.recognize.endpoint import (
     DEFAULT_RULES,
     EndpointOptions,
     EndpointRule,
     endpoint_detected,
     trailing_silence,
 )
-from opscope.speech.recognise.formats import FORMATS
+from opscope.speech.recognize.formats import FORMATS
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
 
@@ -48,7 +49,7 @@ def test_kaldis_rules(silence: float, cost: float, length: float, rules: list[in
 def decoder(frames: str) -> Decoder:
     """One that heard s(ilence) and w(ords)."""
     arcs = [(1, 0, 0.0, 0), (2, 1, 0.0, 0)]
-    fst = ArcFst(0, np.zeros(1, np.float32), np.array([0, 2]), np.array(arcs, ARC))
+    fst = Fst(0, np.zeros(1, np.float32), np.array([0, 2]), np.array(arcs, ARC))
     made = Decoder(StaticGraph.of(fst), np.array([-1, 0, 1]), SearchOptions(lattice_beam=2.0))
     if frames:
         rows = [[0.0, -9.0] if frame == "s" else [-9.0, 0.0] for frame in frames]

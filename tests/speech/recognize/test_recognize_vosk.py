@@ -1,4 +1,4 @@
-"""Recognisers against Vosk: its results for three sentences, and the program itself beside."""
+"""Recognizers against Vosk: its results for three sentences, and the program itself beside."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from opscope.speech import (
     EndpointerMode,
     KaldiRecognizer,
     Model,
-    Recogniser,
+    Recognizer,
     read_audio,
-    recognised,
+    recognized,
     resample,
     transcribe,
 )
@@ -44,15 +44,15 @@ def samples(name: str) -> np.ndarray:
     return read_audio(reference(f"{name}.wav")).channel().astype(np.int16)
 
 
-def results(recogniser: Any, audio: np.ndarray, block: int) -> tuple[list[dict], list[str]]:
-    """What a recogniser of ours or of Vosk's gives, and the partial results."""
+def results(recognizer: Any, audio: np.ndarray, block: int) -> tuple[list[dict], list[str]]:
+    """What a recognizer of ours or of Vosk's gives, and the partial results."""
     data, found, partial = audio.tobytes(), [], []
     for begin in range(0, len(data), block):
-        if recogniser.AcceptWaveform(data[begin : begin + block]):
-            found.append(json.loads(recogniser.Result()))
+        if recognizer.AcceptWaveform(data[begin : begin + block]):
+            found.append(json.loads(recognizer.Result()))
         else:
-            partial.append(json.loads(recogniser.PartialResult())["partial"])
-    return [*found, json.loads(recogniser.FinalResult())], partial
+            partial.append(json.loads(recognizer.PartialResult())["partial"])
+    return [*found, json.loads(recognizer.FinalResult())], partial
 
 
 def assert_equal_words(ours: list[dict], theirs: list[dict], confidence: float | None) -> None:
@@ -71,10 +71,10 @@ def assert_equal_words(ours: list[dict], theirs: list[dict], confidence: float |
 @pytest.mark.parametrize("kind", ["whole", "chunk"])
 @pytest.mark.parametrize("name", SENTENCES)
 def test_words_times_and_confidences_are_vosks(name: str, kind: str, model: Model) -> None:
-    recogniser = KaldiRecognizer(model, 16000)
-    recogniser.SetWords(True)
+    recognizer = KaldiRecognizer(model, 16000)
+    recognizer.SetWords(True)
     block = 8000 if kind == "chunk" else 1 << 30
-    found, _ = results(recogniser, samples(name), block)
+    found, _ = results(recognizer, samples(name), block)
     wanted = json.loads(reference(f"{name}.{kind}.json").read_text())
     assert_equal_words(found, wanted, 1e-3)
     assert all(each["result"] for each in found)
@@ -100,10 +100,10 @@ def test_digital_silence_is_dithered() -> None:
 
 @pytest.mark.parametrize("name", SENTENCES)
 def test_alternatives_are_vosks(name: str, model: Model) -> None:
-    recogniser = KaldiRecognizer(model, 16000)
-    recogniser.SetWords(True)
-    recogniser.SetMaxAlternatives(3)
-    (found,), _ = results(recogniser, samples(name), 1 << 30)
+    recognizer = KaldiRecognizer(model, 16000)
+    recognizer.SetWords(True)
+    recognizer.SetMaxAlternatives(3)
+    (found,), _ = results(recognizer, samples(name), 1 << 30)
     wanted = json.loads(reference(f"{name}.nbest.json").read_text())
     assert_equal_words(found["alternatives"], wanted["alternatives"], None)
     for mine, theirs in zip(found["alternatives"], wanted["alternatives"], strict=True):
@@ -113,13 +113,13 @@ def test_alternatives_are_vosks(name: str, model: Model) -> None:
 @pytest.mark.parametrize("name", SENTENCES)
 def test_log_likelihoods_with_weights_of_silence(name: str, model: Model, monkeypatch) -> None:
     """The decoder's own tracebacks tell what is silence: best paths, and the tokens on them."""
-    recogniser, taken = Recogniser(model, 16000), []
-    take = recogniser._decoder.accept
+    recognizer, taken = Recognizer(model, 16000), []
+    take = recognizer._decoder.accept
     monkeypatch.setattr(
-        recogniser._decoder, "accept", lambda likes: (taken.append(likes), take(likes))
+        recognizer._decoder, "accept", lambda likes: (taken.append(likes), take(likes))
     )
-    recogniser.accept(samples(name))
-    assert recogniser.finish().frames == sum(map(len, taken))
+    recognizer.accept(samples(name))
+    assert recognizer.finish().frames == sum(map(len, taken))
     with np.load(reference(f"{name}.npz")) as arrays:
         wanted = arrays["weighted_loglikes"]
     made = np.concatenate(taken)
@@ -140,13 +140,13 @@ def test_endpoints_rates_and_partial_results_beside_vosk(rate, folder, model) ->
     audio = with_silences(rate)
     both = []
     with vosk_beside() as vosk:
-        for recogniser in (
+        for recognizer in (
             KaldiRecognizer(model, rate),
             vosk.KaldiRecognizer(vosk.Model(str(folder)), rate),
         ):
-            recogniser.SetWords(True)
-            recogniser.SetMaxAlternatives(1)
-            both.append(results(recogniser, audio, rate // 2))
+            recognizer.SetWords(True)
+            recognizer.SetMaxAlternatives(1)
+            both.append(results(recognizer, audio, rate // 2))
     (ours, our_partials), (theirs, their_partials) = both
     for one, other in zip(ours, theirs, strict=True):
         (mine,), (wanted,) = one["alternatives"], other["alternatives"]
@@ -169,48 +169,48 @@ def test_grammar_beside_vosk(folder: Path, model: Model) -> None:
     assert found[0]["text"] == "아 유영 봐왔 으니"
 
 
-def test_the_life_of_a_recogniser(model: Model) -> None:
+def test_the_life_of_a_recognizer(model: Model) -> None:
     empty = {"text": ""}
-    recogniser = KaldiRecognizer(model, 16000)
-    assert json.loads(recogniser.Result()) == empty == json.loads(recogniser.FinalResult())
-    assert json.loads(recogniser.PartialResult()) == empty
+    recognizer = KaldiRecognizer(model, 16000)
+    assert json.loads(recognizer.Result()) == empty == json.loads(recognizer.FinalResult())
+    assert json.loads(recognizer.PartialResult()) == empty
     data = samples("u1").tobytes()
-    assert recogniser.AcceptWaveform(b"") == 0
-    assert json.loads(recogniser.PartialResult()) == {"partial": ""}
-    assert recogniser.AcceptWaveform(data) == 0
-    recogniser.SetPartialWords(True)
-    partial = json.loads(recogniser.PartialResult())
+    assert recognizer.AcceptWaveform(b"") == 0
+    assert json.loads(recognizer.PartialResult()) == {"partial": ""}
+    assert recognizer.AcceptWaveform(data) == 0
+    recognizer.SetPartialWords(True)
+    partial = json.loads(recognizer.PartialResult())
     assert partial == {"partial": ""}  # 60 frames must wait before a chunk has words
     with pytest.raises(OpscopeError, match="utterance is under way"):
-        recogniser.SetGrammar('["아"]')
-    recogniser.Reset()
-    assert json.loads(recogniser.FinalResult()) == empty
-    recogniser.AcceptWaveform(data)  # goes on in the signal whose beginning was dropped
-    assert json.loads(recogniser.FinalResult())["text"]
-    recogniser.AcceptWaveform(data)
-    first = json.loads(recogniser.FinalResult())["text"]
-    recogniser.AcceptWaveform(data)  # another signal
-    assert json.loads(recogniser.FinalResult())["text"] == first == "아 유영 봐왔 으니"
-    recogniser.SetGrammar('["아"]')
-    recogniser.AcceptWaveform(data)
-    assert set(json.loads(recogniser.FinalResult())["text"].split()) <= {"아"}
-    recogniser.SetGrammar("[]")
-    recogniser.SetMaxAlternatives(1)
-    recogniser.AcceptWaveform(data)
-    assert json.loads(recogniser.FinalResult())["alternatives"][0]["text"] == first
-    assert json.loads(recogniser.Result())["alternatives"][0]["text"] == ""
+        recognizer.SetGrammar('["아"]')
+    recognizer.Reset()
+    assert json.loads(recognizer.FinalResult()) == empty
+    recognizer.AcceptWaveform(data)  # goes on in the signal whose beginning was dropped
+    assert json.loads(recognizer.FinalResult())["text"]
+    recognizer.AcceptWaveform(data)
+    first = json.loads(recognizer.FinalResult())["text"]
+    recognizer.AcceptWaveform(data)  # another signal
+    assert json.loads(recognizer.FinalResult())["text"] == first == "아 유영 봐왔 으니"
+    recognizer.SetGrammar('["아"]')
+    recognizer.AcceptWaveform(data)
+    assert set(json.loads(recognizer.FinalResult())["text"].split()) <= {"아"}
+    recognizer.SetGrammar("[]")
+    recognizer.SetMaxAlternatives(1)
+    recognizer.AcceptWaveform(data)
+    assert json.loads(recognizer.FinalResult())["alternatives"][0]["text"] == first
+    assert json.loads(recognizer.Result())["alternatives"][0]["text"] == ""
 
 
 def test_endpointer_modes(model: Model) -> None:
-    recogniser = KaldiRecognizer(model, 16000)
+    recognizer = KaldiRecognizer(model, 16000)
     silences = []
     for mode in EndpointerMode:
-        recogniser.SetEndpointerMode(mode)
-        rules = recogniser._recogniser.endpoint.rules
+        recognizer.SetEndpointerMode(mode)
+        rules = recognizer._recognizer.endpoint.rules
         silences.append([rule.min_trailing_silence for rule in rules])
     assert silences[0] == [5, 0.5, 1, 2, 0] and silences[3] == [5, 2, 4, 8, 0]
-    recogniser.SetEndpointerDelays(3, 0.2, 10)
-    rules = recogniser._recogniser.endpoint.rules
+    recognizer.SetEndpointerDelays(3, 0.2, 10)
+    rules = recognizer._recognizer.endpoint.rules
     assert [rule.min_trailing_silence for rule in rules] == [3, 0.2, 0.7, 1.2, 0]
     assert rules[4].min_utterance_length == 10
 
@@ -220,7 +220,7 @@ def test_the_same_words_however_the_signal_is_cut(model: Model) -> None:
     part, silence = samples("u1"), rng.normal(0, 3, 24000).astype(np.int16)
     audio = np.concatenate([part, silence, part])
     made = [
-        list(recognised(np.split(audio, cuts), model, 16000, phones=True))
+        list(recognized(np.split(audio, cuts), model, 16000, phones=True))
         for cuts in ([], range(777, len(audio), 1000))
     ]
     assert made[0] == made[1]
@@ -352,7 +352,7 @@ def _without_upsampling(folder: Path) -> Model:
 
 
 def test_the_example_writes_subtitles(folder: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "examples" / "speech" / "subtitles.py"
+    script = Path(__file__).parents[3] / "examples" / "speech" / "subtitles.py"
     spec = importlib.util.spec_from_file_location("subtitles", script)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from opscope.framework.base.errors import FormatError, OpscopeError
-from opscope.nnet3.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.speech import Audio, KaldiRecognizer, Model, SpeakerVector, SpkModel, transcribe
 from opscope.speech.audio.wav import write_wav
-from opscope.speech.recognise.command import transcribe as command
+from opscope.speech.recognize.command import transcribe as command
 from own_sentences import Case
 from speaker_models import DIM, INPUTS, MFCC, XVECTOR, array_file, write_speaker_model
 from speech_data import undithered, vosk_model
@@ -37,17 +37,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Model:
-    """A small recogniser's model."""
+    """A small recognizer's model."""
     made = tmp_path_factory.mktemp("small")
     return Model(write_files(small_files(made / "work"), made / "model"))
 
 
-def heard(recogniser: Any, case: Case) -> list[dict]:
+def heard(recognizer: Any, case: Case) -> list[dict]:
     data, found = case.samples().tobytes(), []
     for begin in range(0, len(data), case.block):
-        if recogniser.AcceptWaveform(data[begin : begin + case.block]):
-            found.append(json.loads(recogniser.Result()))
-    return [*found, json.loads(recogniser.FinalResult())]
+        if recognizer.AcceptWaveform(data[begin : begin + case.block]):
+            found.append(json.loads(recognizer.Result()))
+    return [*found, json.loads(recognizer.FinalResult())]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -65,18 +65,18 @@ def test_vectors_are_vosks(name: str, folder: Path, tmp_path: Path) -> None:
         assert one["spk"] == pytest.approx(other["spk"], abs=1e-5)
 
 
-def values(recogniser: KaldiRecognizer, samples: np.ndarray, block: int = 1600) -> dict:
+def values(recognizer: KaldiRecognizer, samples: np.ndarray, block: int = 1600) -> dict:
     for begin in range(0, len(samples), block):
-        recogniser.AcceptWaveform(samples[begin : begin + block])
-    return json.loads(recogniser.FinalResult())
+        recognizer.AcceptWaveform(samples[begin : begin + block])
+    return json.loads(recognizer.FinalResult())
 
 
 def test_results_tell_speakers_when_asked(folder: Path, small: Model) -> None:
     samples, speakers = speech(TEXT), SpkModel(folder)
-    recogniser = KaldiRecognizer(small, RATE)
-    assert "spk" not in values(recogniser, samples)
-    recogniser.SetSpkModel(speakers)
-    found = values(recogniser, samples)
+    recognizer = KaldiRecognizer(small, RATE)
+    assert "spk" not in values(recognizer, samples)
+    recognizer.SetSpkModel(speakers)
+    found = values(recognizer, samples)
     assert found["text"] == TEXT
     assert found["spk_frames"] >= 50
     assert len(found["spk"]) == DIM
@@ -84,21 +84,21 @@ def test_results_tell_speakers_when_asked(folder: Path, small: Model) -> None:
     again = values(KaldiRecognizer(small, RATE, speakers), samples, 4000)
     assert again["spk_frames"] == found["spk_frames"]
     assert again["spk"] == pytest.approx(found["spk"], abs=1e-4)
-    assert "spk" not in values(recogniser, speech("c"))  # 20 frames of speech are too few
-    recogniser.SetMaxAlternatives(2)
-    assert values(recogniser, samples)["spk"] == found["spk"]
+    assert "spk" not in values(recognizer, speech("c"))  # 20 frames of speech are too few
+    recognizer.SetMaxAlternatives(2)
+    assert values(recognizer, samples)["spk"] == found["spk"]
 
 
 def test_no_speaker_model_while_an_utterance_is_under_way(folder: Path, small: Model) -> None:
-    recogniser = KaldiRecognizer(small, RATE)
-    recogniser.AcceptWaveform(speech("ab"))
+    recognizer = KaldiRecognizer(small, RATE)
+    recognizer.AcceptWaveform(speech("ab"))
     with pytest.raises(OpscopeError, match="while an utterance is under way"):
-        recogniser.SetSpkModel(SpkModel(folder))
-    recogniser.FinalResult()
-    recogniser.SetSpkModel(SpkModel(folder))
-    assert values(recogniser, speech(TEXT))["spk_frames"] >= 50
+        recognizer.SetSpkModel(SpkModel(folder))
+    recognizer.FinalResult()
+    recognizer.SetSpkModel(SpkModel(folder))
+    assert values(recognizer, speech(TEXT))["spk_frames"] >= 50
     with pytest.raises(TypeError, match="an SpkModel, not 'folder'"):
-        recogniser.SetSpkModel("folder")  # type: ignore[arg-type]
+        recognizer.SetSpkModel("folder")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("mode", ["steady", "vosk", "kaldi"])
@@ -169,7 +169,7 @@ def test_rates_and_frames_that_do_not_fit(small: Model, folder: Path, tmp_path: 
     with pytest.raises(OpscopeError, match="samples at 8000 Hz.*16000 Hz"):
         KaldiRecognizer(small, 8000, SpkModel(folder))
     other = write_speaker_model(tmp_path / "speakers", f"{MFCC}--frame-shift=20\n")
-    with pytest.raises(OpscopeError, match="frames of 20 ms, those of the recogniser's .* 10 ms"):
+    with pytest.raises(OpscopeError, match="frames of 20 ms, those of the recognizer's .* 10 ms"):
         KaldiRecognizer(small, RATE, SpkModel(other))
 
 

@@ -99,7 +99,7 @@ def test_log_level_and_gpus(caplog: pytest.LogCaptureFixture) -> None:
         logger.setLevel(before)
     opscope.speech.GpuInit()
     opscope.speech.GpuThreadInit()
-    assert "recognisers compute on the CPU" in caplog.text
+    assert "recognizers compute on the CPU" in caplog.text
 
 
 def test_subtitles_of_a_stream(small: Model) -> None:
@@ -136,18 +136,18 @@ _VOSK = """
 import sys, vosk
 vosk.SetLogLevel(-1)
 model = vosk.Model(sys.argv[1])
-recogniser = vosk.KaldiRecognizer(model, 16000)
-recogniser.SetWords(True)
+recognizer = vosk.KaldiRecognizer(model, 16000)
+recognizer.SetWords(True)
 data = open(sys.argv[2], "rb").read()[44:]
 import io
-print(recogniser.SrtResult(io.BytesIO(data), 3), end="", flush=True)
+print(recognizer.SrtResult(io.BytesIO(data), 3), end="", flush=True)
 print("======")
-recogniser = vosk.KaldiRecognizer(model, 16000)
-recogniser.SetMaxAlternatives(3)
-recogniser.SetNLSML(True)
-print(recogniser.Result(), end="")
-recogniser.AcceptWaveform(data)
-print(recogniser.FinalResult(), end="")
+recognizer = vosk.KaldiRecognizer(model, 16000)
+recognizer.SetMaxAlternatives(3)
+recognizer.SetNLSML(True)
+print(recognizer.Result(), end="")
+recognizer.AcceptWaveform(data)
+print(recognizer.FinalResult(), end="")
 """
 
 

@@ -14,7 +14,7 @@ from opscope.speech.fst import look_ahead
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.key_table import KeyTable
 from opscope.speech.fst.look_ahead import LabelSets
-from opscope.speech.recognise.model import Model
+from opscope.speech.recognize.model import Model
 from opscope.speech.search import compiled
 from opscope.speech.search.composed_arcs import ComposedArcs
 from opscope.speech.search.decoder import Decoder
@@ -51,8 +51,8 @@ def assert_same_search(one: Decoder, other: Decoder, blocks: Sequence[np.ndarray
         one.accept(block)
         other.accept(block)
         assert parts(one) == parts(other)
-    one.finalise()
-    other.finalise()
+    one.finalize()
+    other.finalize()
     assert parts(one) == parts(other)
     lattices = raw_lattice(one), raw_lattice(other)
     for name in ("frame", "source", "target", "ilabel", "olabel", "graph", "acoustic", "final"):
@@ -125,7 +125,7 @@ def test_decoders_share_arcs_and_nothing_else() -> None:
         decoder = Decoder(graph, PDFS, options, compiled_loops=False)
         for block in np.split(loglikes(seed), [4, 9, 15]):
             decoder.accept(block)
-        decoder.finalise()
+        decoder.finalize()
         return parts(decoder)
 
     wanted = [searched(large_graph(1), seed) for seed in range(6)]

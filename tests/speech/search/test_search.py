@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import NotFiniteError, OpscopeError, RunError, ShapeError
-from opscope.speech.fst.arcs import ARC, ArcFst
+from opscope.kaldi.fst.arcs import ARC
+from opscope.kaldi.fst.fst import Fst
 from opscope.speech.fst.graph import Graph, LookaheadGraph, StaticGraph
 from opscope.speech.search import compiled
 from opscope.speech.search.decoder import Decoder
@@ -30,10 +31,10 @@ def loglikes(seed: int, frames: int = 9) -> np.ndarray:
     return np.random.default_rng(seed).normal(-2, 2, (frames, 5)).astype(np.float32)
 
 
-def composed_with_kaldifst(first: ArcFst, second: ArcFst) -> ArcFst:
+def composed_with_kaldifst(first: Fst, second: Fst) -> Fst:
     kaldifst = pytest.importorskip("kaldifst")
 
-    def vector(fst: ArcFst):
+    def vector(fst: Fst):
         made = kaldifst.StdVectorFst()
         for _ in range(fst.states):
             made.add_state()
@@ -57,7 +58,7 @@ def composed_with_kaldifst(first: ArcFst, second: ArcFst) -> ArcFst:
     return arc_fst(rows, {s: c for s, c in finals.items() if c < 1e30}, found.start)
 
 
-def viterbi(fst: ArcFst, likes: np.ndarray) -> tuple[float, bool]:
+def viterbi(fst: Fst, likes: np.ndarray) -> tuple[float, bool]:
     """The cost of the best path through all frames, by trying every arc of every state."""
 
     def epsilons(costs: np.ndarray) -> np.ndarray:
@@ -89,7 +90,7 @@ def viterbi(fst: ArcFst, likes: np.ndarray) -> tuple[float, bool]:
     return (float(ending), True) if np.isfinite(ending) else (float(costs.min()), False)
 
 
-def random_pair(seed: int) -> tuple[ArcFst, ArcFst]:
+def random_pair(seed: int) -> tuple[Fst, Fst]:
     random = np.random.default_rng(seed)
     words = int(random.integers(3, 26))
     return random_first(random, words, LABELS), random_grammar(random, words)
@@ -111,7 +112,7 @@ def test_composition_on_the_fly_finds_the_best_path_of_the_whole_one(seed: int, 
     for graph, rounding in ((random_graph(seed), 0.01), (StaticGraph.of(whole), 1e-3)):
         decoder = Decoder(graph, PDFS, WIDE, compiled_loops=in_c)
         decoder.accept(likes)
-        decoder.finalise()
+        decoder.finalize()
         best = decoder.best_path()
         assert best.final == ends
         assert best.graph_cost + best.acoustic_cost == pytest.approx(wanted, abs=rounding)
@@ -151,7 +152,7 @@ def test_c_and_numpy_give_the_same_tokens(seed: int, options: SearchOptions) -> 
         assert one == other
         assert both[0].best_path(False) is not None
     for decoder in both:
-        decoder.finalise()
+        decoder.finalize()
     assert list(states_of(both[0])) == list(states_of(both[1]))
     one, other = (decoder.best_path() for decoder in both)
     assert one.transition_ids.tolist() == other.transition_ids.tolist()
@@ -195,7 +196,7 @@ def test_a_raw_lattice_has_all_paths_within_the_lattice_beam(in_c: bool) -> None
     options = SearchOptions(beam=100.0, lattice_beam=5.0)
     decoder = Decoder(StaticGraph.of(whole), PDFS, options, compiled_loops=in_c)
     decoder.accept(likes)
-    decoder.finalise()
+    decoder.finalize()
     lattice = raw_lattice(decoder)
     assert (lattice.target > lattice.source).all()
     assert (np.diff(lattice.source) >= 0).all()
@@ -322,7 +323,7 @@ def test_an_utterance_that_is_over_takes_no_frames() -> None:
     decoder = Decoder(random_graph(1), PDFS)
     decoder.accept(loglikes(1, 4))
     relative = decoder.final_relative_cost()
-    decoder.finalise()
+    decoder.finalize()
     assert decoder.final_relative_cost() == pytest.approx(relative, abs=1e-4)
     with pytest.raises(RunError, match="reset the decoder"):
         decoder.accept(loglikes(1, 1))
@@ -346,7 +347,7 @@ def test_without_a_compiler_numpy_searches(
     assert ARC.itemsize == 16
 
 
-def graph_of(fst: ArcFst) -> Graph:
+def graph_of(fst: Fst) -> Graph:
     return StaticGraph.of(fst, disambiguation=(6,))
 
 

@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opscope.nnet3.files.kaldi_io import Reader
-from opscope.nnet3.files.transition_model import TransitionModel
-from opscope.nnet3.lattices.transition_ids import TransitionIds
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.transition_model import TransitionModel
+from opscope.kaldi.lattices.raw_lattice import RawLattice
+from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.search import compiled
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
-from opscope.speech.search.raw_lattice import RawLattice, raw_lattice
+from opscope.speech.search.raw_lattice import raw_lattice
 from reference_folders import DATA
 
 VOSK = DATA / "speech" / "vosk_ko"
@@ -40,10 +41,10 @@ _VOSK = """
 import sys, vosk, wave
 vosk.SetLogLevel(-1)
 model, grammar, path = sys.argv[1:]
-recogniser = vosk.KaldiRecognizer(vosk.Model(model), 16000, grammar)
+recognizer = vosk.KaldiRecognizer(vosk.Model(model), 16000, grammar)
 file = wave.open(path)
-recogniser.AcceptWaveform(file.readframes(file.getnframes()))
-sys.stdout.buffer.write(recogniser.FinalResult().encode())
+recognizer.AcceptWaveform(file.readframes(file.getnframes()))
+sys.stdout.buffer.write(recognizer.FinalResult().encode())
 """
 """Vosk's result with a grammar; in a process of its own: it hangs beside other OpenFsts."""
 
@@ -67,7 +68,7 @@ def decoder(compiled_loops: bool = True) -> Decoder:
 
 
 def expected(name: str) -> Iterator[tuple[int | None, list[float], list[int], list[int]]]:
-    """Frames decoded (None: finalised), costs, transition-ids and words of the best path."""
+    """Frames decoded (None: finalized), costs, transition-ids and words of the best path."""
     for line in (VOSK / f"{name}.best.txt").read_text().splitlines():
         if "|" in line:
             first, ids, words = line.split("|")
@@ -94,7 +95,7 @@ def test_best_paths_are_vosks_after_every_block(name: str, in_c: bool) -> None:
     blocks = 0
     for count, costs, ids, words in expected(name):
         if count is None:
-            search.finalise()
+            search.finalize()
         else:
             search.accept(likes[search.frames_decoded : count])
         best = search.best_path(use_final=count is None)
@@ -111,7 +112,7 @@ Found = tuple[float, list[int], list[int]]
 
 
 def paths_through_arcs(name: str) -> list[Found]:
-    """The best path of Vosk's determinised lattice through each of its arcs."""
+    """The best path of Vosk's determinized lattice through each of its arcs."""
     arcs: list[tuple[int, int, Found]] = []
     ends: dict[int, Found] = {}
     for line in (VOSK / f"{name}.lattice.txt").read_text().splitlines():
@@ -165,13 +166,13 @@ def test_raw_lattices_hold_vosks_paths(name: str) -> None:
     search = decoder()
     search.reset()
     search.accept(np.load(VOSK / f"{name}.npz")["weighted_loglikes"])
-    search.finalise()
+    search.finalize()
     lattice = raw_lattice(search)
     paths = paths_through_arcs(name)
     best = search.best_path()
     assert min(paths)[0] == pytest.approx(best.graph_cost + best.acoustic_cost, abs=1e-3)
     bound = min(paths)[0] + OPTIONS.lattice_beam
-    # Vosk's incremental determinisation leaves some arcs that are beyond the lattice beam.
+    # Vosk's incremental determinization leaves some arcs that are beyond the lattice beam.
     within = [(ids, words) for cost, ids, words in paths if cost < bound]
     assert len(within) > 0.9 * len(paths)
     assert all(contains(lattice, ids, words) for ids, words in within)
@@ -197,7 +198,7 @@ def test_grammars_give_vosks_words(kind: str) -> None:
     graph = graph.with_grammar(grammar_fst(phrase_labels(phrases, known.words)))
     search = Decoder(graph, pdfs(), OPTIONS)
     search.accept(likes)
-    search.finalise()
+    search.finalize()
     found = " ".join(known.words[label] for label in search.best_path().words)
     grammar = json.dumps(phrases, ensure_ascii=False)
     words_of_vosk = [sys.executable, "-c", _VOSK, str(MODEL), grammar, str(VOSK / "u1.wav")]

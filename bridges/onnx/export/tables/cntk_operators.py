@@ -9,44 +9,13 @@ import numpy as np
 from .....cntk.operators.windows import table
 from ..emission import Emission, emits, refuses
 
-
-@emits("cntk.log")
-def log(e: Emission) -> None:
-    least = e.const(1e-37)
-    found = e.node("Log", e.node("Max", e["x"], least))
-    low = e.node("Less", e["x"], least)
-    e.set("out", e.node("Where", low, e.const(math.log(np.float64(np.float32(1e-37)))), found))
-
-
-@emits("cntk.log_plus")
-def log_plus(e: Emission) -> None:
-    most, least = (e.node(kind, e["x"], e["y"]) for kind in ("Max", "Min"))
-    powers = e.node("Exp", e.node("Sub", least, most))
-    e.set("out", e.node("Add", most, e.node("Log", e.node("Add", powers, e.const(1.0)))))
-
-
-@emits("cntk.reciprocal")
-def reciprocal(e: Emission) -> None:
-    zero = e.const(0.0)
-    is_zero = e.node("Equal", e["x"], zero)
-    safe = e.node("Where", is_zero, e.const(1.0), e["x"])
-    e.set("out", e.node("Where", is_zero, zero, e.node("Reciprocal", safe)))
-
-
-@emits("cntk.sqrt")
-def sqrt(e: Emission) -> None:
-    e.set("out", e.node("Sqrt", e.node("Max", e["x"], e.const(0.0))))
+_STATISTICS = ("mean", "variance")
 
 
 @emits("cntk.batch_norm")
 def batch_norm(e: Emission) -> None:
-    given = [e["x"]]
-    for slot in ("scale", "bias", "mean", "variance"):
-        array = e.array(slot)
-        if array is not None:
-            given.append(e.graph.constant(array.reshape(-1), e.op.inputs[slot][0], e.dtype("x")))
-        else:
-            given.append(e[slot] if e.rank(slot) == 1 else e.reshape(e[slot], -1))
+    flat = [e[slot] if e.rank(slot) == 1 else e.reshape(e[slot], -1) for slot in _STATISTICS]
+    given = [e["x"], e["scale"], e["bias"], *flat]
     e.set("out", e.node("BatchNormalization", *given, epsilon=float(e.attrs["epsilon"])))
 
 
@@ -87,12 +56,6 @@ def is_training(e: Emission) -> None:
     e.set("out", e.graph.constant(np.zeros(1, e.attrs["dtype"])))
 
 
-@emits("cntk.dropout_mask")
-def dropout_mask(e: Emission) -> None:
-    """Ones, which products leave out."""
-    e.values.ones.update(e.op.outputs["out"])
-
-
 @emits("cntk.unfold")
 def unfold(e: Emission) -> None:
     """A Gather: the places of all windows are known; the padding is one more element."""
@@ -131,13 +94,6 @@ def cos_distance(e: Emission) -> None:
 
 
 refuses(
-    "criteria and evaluations are of training; export the outputs before them",
-    "cntk.classification_error", "cntk.cross_entropy_with_softmax", "cntk.logistic", "cntk.ctc",
-    "cntk.crf", "cntk.edit_error", "cntk.class_cross_entropy",
-    "cntk.given_gradient", "cntk.noise_contrastive", "cntk.word_score", "cntk.lattice_criterion",
-    "cntk.first_gain", "cntk.lambda_rank",
-)  # fmt: skip
-refuses(
     "a recurrence along an axis of samples runs over many sequences, and a graph has one; make that"
     " axis the dynamic one",
     "cntk.join_steps",
@@ -147,7 +103,6 @@ refuses("a search for the best path has no equal in ONNX", "cntk.best_path")
 refuses("an unpooling by the places of maxima has no equal in ONNX", "cntk.max_unpool")
 refuses("regions are rounded otherwise than by ONNX's MaxRoiPool", "cntk.region_pool")
 refuses(
-    "inputs of sparse rows have no form in ONNX; declare the input dense",
-    "cntk.sparse_times",
-    "cntk.to_dense",
-)
+    "a network of CNTK with it is exported from its own file (.dnn, .cmf, .ndl)",
+    "cntk.dropout_mask", "cntk.sparse_times", "cntk.to_dense",
+)  # fmt: skip

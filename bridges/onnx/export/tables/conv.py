@@ -1,4 +1,4 @@
-"""Convolutions, poolings, interpolation, local response normalisation."""
+"""Convolutions, poolings, interpolation, local response normalization."""
 
 from __future__ import annotations
 
@@ -87,12 +87,6 @@ def pool(e: Emission) -> None:
     op_type = "MaxPool" if is_max else "AveragePool"
     found = e.node(op_type, x, kernel_shape=kernel, strides=strides, pads=pads, **more)
     e.set("out", found)
-
-
-@emits("global_avg_pool", "global_max_pool")
-def global_pool(e: Emission) -> None:
-    kind = "GlobalAveragePool" if e.op.type == "global_avg_pool" else "GlobalMaxPool"
-    e.set("out", e.node(kind, e["x"]))
 
 
 @emits(*_ADAPTIVE)

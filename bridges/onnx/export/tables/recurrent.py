@@ -7,26 +7,33 @@ from dataclasses import dataclass
 import numpy as np
 
 from .....framework.base.shape import ArraySpec
+from .....framework.ir.operation import Operator, expand_op
 from .....framework.loops.recurrent.description import StepNet, step_net
-from ..emission import Emission, RefusedError, Values, emit_operators, emits
-from .cells import Cell, find_cell, with_products
+from .....operators.control.layers import LAST, RECURRENT_LAYERS
+from ...cells import Cell, find_cell, layer_cell, with_products
+from ..emission import Emission, RefusedError, Values, emits
+from ..operators import emit_operators
 
 
 @dataclass(frozen=True)
-class _Loop:
-    """A `recurrent` operator, with what its step net is given."""
+class Recurrence:
+    """A `recurrent` operator, with what its step net is given.
+
+    Its sequences are [T, ...], or [T, N, ...] where `Values.side_by_side` says so.
+    """
 
     e: Emission
     step: StepNet
     specs: dict[str, ArraySpec]
 
     @classmethod
-    def of(cls, e: Emission) -> _Loop:
+    def of(cls, e: Emission) -> Recurrence:
         step = step_net(e.attrs["net"])
         known: dict[str, ArraySpec] = {}
+        rows = -1 if e.values.side_by_side else 1
         for number, name in enumerate(step.inputs):
             shape, dtype = e.spec("x", number)
-            known[name] = ((1, *shape[1:]), dtype)
+            known[name] = ((rows, *shape[1:]), dtype)
         for number, name in enumerate(step.statics):
             known[name] = e.spec("static", number)
         for memory in step.memories:
@@ -37,7 +44,7 @@ class _Loop:
                 row = step.declared_row(memory)
             if row is None:
                 e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
-            known[memory.previous] = ((1, *row[0]), row[1])
+            known[memory.previous] = ((rows, *row[0]), row[1])
         return cls(e, step, step.infer(known, -1, None))
 
     def start(self, number: int) -> str:
@@ -53,59 +60,88 @@ class _Loop:
 
 @emits("recurrent")
 def recurrent(e: Emission) -> None:
-    loop = _Loop.of(e)
+    loop = Recurrence.of(e)
     if e.op.outputs.get("sum"):
         e.refuse("sums over its steps are of gradients")
     statics = dict(zip(loop.step.statics, e.op.inputs.get("static", ()), strict=True))
     arrays = {inner: e.values.array_of(outer) for inner, outer in statics.items()}
-    arrays.update({name: np.ones(1) for name in _ones(loop)})
     known = {name: array for name, array in arrays.items() if array is not None}
     cell = find_cell(loop.step, known, loop.specs)
     if cell is not None and set(loop.step.outputs) <= {cell.output}:
-        _emit_cell(loop, cell)
+        emit_cell(loop, cell)
     else:
-        _emit_scan(loop)
+        emit_scan(loop)
 
 
-def _ones(loop: _Loop) -> set[str]:
-    """In-links that are 1 everywhere at inference."""
-    links = zip(loop.step.inputs, loop.e.op.inputs["x"], strict=True)
-    return {inner for inner, outer in links if loop.e.values.is_ones(outer)}
+def emit_cell(loop: Recurrence, cell: Cell, x: str = "") -> None:
+    """One operator over [T, N, K]; its results are [T, 1, N, H] and, in the end, [1, N, H].
 
-
-def _emit_cell(loop: _Loop, cell: Cell) -> None:
-    """One operator over [T, 1, K]; its results are [T, 1, 1, H] and, in the end, [1, 1, H]."""
+    Args:
+        x: [T, N, K], what the cell reads, where that is side by side already.
+    """
     e, dtype = loop.e, loop.specs[cell.output][1]
-    links = dict(zip(loop.step.inputs, e.op.inputs["x"], strict=True))
-    specs = {**e.values.specs}
-    widths = {n: s[1] for n, (s, _) in specs.items() if len(s) == 2 and s[1] >= 0}
-    cell, reads = with_products(cell, links, e.values.made, e.values.arrays, widths)
-    x = e.unsqueeze(e.concat([e.values.name_of(name) for name in reads], 1), 1)
-    title = e.op.output_vars()[0]
-    parts = {"W": cell.w, "R": cell.r, "B": cell.b}
-    weights = [e.graph.constant(a, f"{title}/{part}", dtype) for part, a in parts.items()]
+    if not x:
+        links = dict(zip(loop.step.inputs, e.op.inputs["x"], strict=True))
+        specs = {**e.values.specs}
+        widths = {n: s[1] for n, (s, _) in specs.items() if len(s) == 2 and s[1] >= 0}
+        cell, reads = with_products(cell, links, e.values.made, e.values.arrays, widths)
+        x = e.unsqueeze(e.concat([e.values.name_of(name) for name in reads], 1), 1)
     memories = [memory.previous for memory in loop.step.memories]
     starts: list[str | None] = []
     for previous in cell.memories:
         memory = loop.step.memories[memories.index(previous)]
         is_zero = memory.boot < 0 and not memory.boot_value
-        start = None if is_zero else e.unsqueeze(loop.start(memories.index(previous)), 0)
-        starts.append(start)
-    more = [] if cell.p is None else [e.graph.constant(cell.p, f"{title}/P", dtype)]
-    found = e.node(
-        cell.type, x, *weights, None, *starts, *more, outputs=1 + len(starts),
-        hidden_size=cell.r.shape[-1], direction="reverse" if loop.step.reverse else "forward",
-        **cell.attributes,
-    )  # fmt: skip
+        starts.append(None if is_zero else loop.start(memories.index(previous)))
+    found = _cell_node(e, cell, x, starts, dtype, loop.step.reverse)
     for previous, last in zip(cell.memories, found[1:], strict=True):
         memory = loop.step.memories[memories.index(previous)]
         if memory.final >= 0:
             e.set_one("final", memory.final, e.squeeze(last, 0))
     if loop.step.outputs:
-        e.set("out", *[e.squeeze(found[0], 1, 2)] * len(loop.step.outputs))
+        axes = (1,) if e.values.side_by_side else (1, 2)
+        rows = e.squeeze(found[0], *axes)
+        e.set("out", *[rows] * len(loop.step.outputs))
 
 
-def _emit_scan(loop: _Loop) -> None:
+def _cell_node(
+    e: Emission, cell: Cell, x: str, starts: list[str | None], dtype: np.dtype, reverse: bool
+) -> list[str]:
+    """The operator of ONNX: its results, and the last states.
+
+    Args:
+        starts: states [1, H] that it starts from; None for zeros.
+    """
+    title = e.op.output_vars()[0]
+    parts = {"W": cell.w, "R": cell.r, "B": cell.b}
+    weights = [e.graph.constant(a, f"{title}/{part}", dtype) for part, a in parts.items()]
+    boots = [None if start is None else e.unsqueeze(start, 0) for start in starts]
+    more = [] if cell.p is None else [e.graph.constant(cell.p, f"{title}/P", dtype)]
+    return e.node(
+        cell.type, x, *weights, None, *boots, *more, outputs=1 + len(starts),
+        hidden_size=cell.r.shape[-1], direction="reverse" if reverse else "forward",
+        **cell.attributes,
+    )  # fmt: skip
+
+
+@emits(*RECURRENT_LAYERS)
+def recurrent_layer(e: Emission) -> None:
+    layer = RECURRENT_LAYERS[e.op.type]
+    arrays = {slot: e.array(slot) for slot in e.op.inputs if slot not in ("x", *layer.states)}
+    known = {slot: array for slot, array in arrays.items() if array is not None}
+    cell = layer_cell(e.op.type, e.attrs, known) if len(known) == len(arrays) else None
+    if cell is None:  # a cell that ONNX does not have, or weights that are computed
+        (plain,) = expand_op(e.op.node)
+        recurrent(Emission(e.values, Operator(plain, e.op.index)))
+        return
+    x = e.unsqueeze(e["x"], 1)
+    starts = [e.get(state) for state in layer.states]
+    out, *last = _cell_node(e, cell, x, starts, e.dtype("out"), e.attrs["reverse"])
+    for state, value in zip(layer.states, last, strict=True):
+        e.set(LAST + state, e.squeeze(value, 0))
+    e.set("out", e.squeeze(out, 1, 2))
+
+
+def emit_scan(loop: Recurrence) -> None:
     e, step = loop.e, loop.step
     body = e.graph.sub_graph(f"{e.values.prefix}{step.name}")
     inner = Values(body, dict(loop.specs), refused=e.values.refused)
@@ -119,13 +155,13 @@ def _emit_scan(loop: _Loop) -> None:
             inner.arrays[name] = array
     for memory in step.memories:
         inner.names[memory.previous] = _body_input(inner, memory.previous)
-    inner.ones.update(_ones(loop))
     links = dict(zip(step.inputs, e.op.inputs["x"], strict=True))
-    sliced = [name for name in step.inputs if name not in inner.ones]
-    slices = [_body_input(inner, name) for name in sliced]
-    for name, value in zip(sliced, slices, strict=True):
-        rows = [value, body.ints(0)]
-        inner.names[name] = body.node("Unsqueeze", rows, f"{inner.prefix}{name}/row")
+    slices = [_body_input(inner, name) for name in step.inputs]
+    alone = not e.values.side_by_side
+    for name, value in zip(step.inputs, slices, strict=True):
+        row = [value, body.ints(0)]
+        title = f"{inner.prefix}{name}/row"
+        inner.names[name] = body.node("Unsqueeze", row, title) if alone else value
     emit_operators(inner, step.operators)
     if inner.broken:
         raise RefusedError  # the operators of the step net have told why
@@ -133,18 +169,19 @@ def _emit_scan(loop: _Loop) -> None:
         state = body.node(
             "Identity", [inner.name_of(memory.state)], f"{inner.prefix}{memory.state}/next"
         )
-        body.output(state, loop.specs[memory.previous][1])
+        body.output(state, *_row(loop.specs[memory.previous], alone))
     for name in step.outputs:
-        row = [inner.name_of(name), body.ints(0)]
-        row_out = body.node("Squeeze", row, f"{inner.prefix}{name}/out")
-        body.output(row_out, loop.specs[name][1])
+        value, title = inner.name_of(name), f"{inner.prefix}{name}/out"
+        shown = ("Squeeze", [value, body.ints(0)]) if alone else ("Identity", [value])
+        row_out = body.node(*shown, title)
+        body.output(row_out, *_row(loop.specs[name], alone))
     count = len(step.memories)
     direction = int(step.reverse)
     starts = [loop.start(number) for number in range(count)]
     found = e.node(
-        "Scan", *starts, *(e.values.name_of(links[name]) for name in sliced),
-        outputs=count + len(step.outputs), body=body, num_scan_inputs=len(sliced),
-        scan_input_directions=[direction] * len(sliced),
+        "Scan", *starts, *(e.values.name_of(links[name]) for name in step.inputs),
+        outputs=count + len(step.outputs), body=body, num_scan_inputs=len(slices),
+        scan_input_directions=[direction] * len(slices),
         scan_output_directions=[direction] * len(step.outputs) or None,
     )  # fmt: skip
     found = found if isinstance(found, list) else [found]
@@ -152,6 +189,14 @@ def _emit_scan(loop: _Loop) -> None:
         if memory.final >= 0:
             e.set_one("final", memory.final, last)
     e.set("out", *found[count:])
+
+
+def _row(spec: ArraySpec, alone: bool) -> tuple[np.dtype, list[int | str] | None]:
+    """How an output of the step's graph is declared: runtimes want the shape of several rows."""
+    shape, dtype = spec
+    if alone or min(shape[1:], default=0) < 0:
+        return dtype, None
+    return dtype, ["M", *shape[1:]]
 
 
 def _body_input(inner: Values, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Reductions, norms, softmax, normalisation."""
+"""Reductions, norms, softmax, normalization."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ import numpy as np
 
 from ..emission import Emission, emits
 
-_SAME = {
-    "logsumexp": "ReduceLogSumExp", "reduce_max": "ReduceMax", "reduce_mean": "ReduceMean",
-    "reduce_min": "ReduceMin", "reduce_prod": "ReduceProd", "reduce_sum": "ReduceSum",
-}  # fmt: skip
-_SOFTMAX = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "hardmax": "Hardmax"}
-
 
 def _axes(e: Emission) -> list[int]:
     rank = e.rank("x")
     return [axis % rank for axis in e.attrs["axes"]] or list(range(rank))
 
 
-@emits(*_SAME)
+@emits("logsumexp", *(f"reduce_{kind}" for kind in "max mean min prod sum".split()))
 def reduce(e: Emission) -> None:
     x, wanted = e["x"], e.dtype("out")
     if e.dtype("x") != wanted:
@@ -28,7 +22,7 @@ def reduce(e: Emission) -> None:
     if not e.rank("x"):
         e.set("out", x)
         return
-    e.set("out", e.reduce(_SAME[e.op.type], x, _axes(e), e.attrs["keepdims"]))
+    e.set("out", e.reduce(e.theirs, x, _axes(e), e.attrs["keepdims"]))
 
 
 @emits("mean")
@@ -96,11 +90,6 @@ def cosine_similarity(e: Emission) -> None:
     e.set("out", e.node("Div", found, e.node("Mul", *lengths)))
 
 
-@emits(*_SOFTMAX)
-def softmax(e: Emission) -> None:
-    e.set("out", e.node(_SOFTMAX[e.op.type], e["x"], axis=e.axis()))
-
-
 @emits("batch_norm", "batch_norm_apply")
 def batch_norm(e: Emission) -> None:
     given = [e["x"]]
@@ -114,7 +103,7 @@ def batch_norm(e: Emission) -> None:
 def layer_norm(e: Emission) -> None:
     axis = e.axis(name="begin_norm_axis")
     if min(e.shape("x")[axis:]) < 0 and not e.has("scale"):
-        e.refuse("the axes that it normalises have an unknown size; declare it")
+        e.refuse("the axes that it normalizes have an unknown size; declare it")
     scale = e.get("scale") or e.const(np.ones(e.shape("x")[axis:]))
     e.set(
         "out",
@@ -140,7 +129,7 @@ def _per_channel(e: Emission, slot: str) -> str:
 
 @emits("group_norm", "instance_norm")
 def group_norm(e: Emission) -> None:
-    """As instance normalisation of groups, which are laid side by side first."""
+    """As instance normalization of groups, which are laid side by side first."""
     groups = e.attrs.get("groups") or e.shape("x")[1]
     if groups < 0:
         e.refuse("the number of channels is not known; declare it")

@@ -9,7 +9,6 @@ from ..emission import Emission, emits
 
 @emits("argmax", "argmin")
 def position_of_extreme(e: Emission) -> None:
-    kind = "ArgMax" if e.op.type == "argmax" else "ArgMin"
     x = e["x"]
     if e.dtype("x") == np.int64:  # runtimes have no kernel for these
         _, found = _ordered(e, e.ints(1), e.op.type == "argmax")
@@ -17,7 +16,7 @@ def position_of_extreme(e: Emission) -> None:
         return
     if e.dtype("x").kind in "bu" or e.dtype("x") in (np.int8, np.int16):
         x = e.cast(x, np.int32)
-    e.set("out", e.node(kind, x, axis=e.axis(), keepdims=int(e.attrs["keepdims"])))
+    e.set("out", e.node(e.theirs, x, axis=e.axis(), keepdims=int(e.attrs["keepdims"])))
 
 
 def _ordered(e: Emission, count: str, largest: bool) -> list[str]:

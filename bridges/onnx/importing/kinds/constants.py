@@ -59,35 +59,21 @@ def _range(n: Attributes, start: np.ndarray, limit: np.ndarray, step: np.ndarray
     return (first + np.arange(count).astype(start.dtype) * by).astype(start.dtype)
 
 
-@evaluates("EyeLike")
-def _eye_like(n: Attributes, x: np.ndarray) -> np.ndarray:
-    return np.eye(*x.shape, k=n.attr("k", 0), dtype=_dtype_attr(n, x.dtype))
-
-
 @lowers("EyeLike")
 def _eye_like_here(n: Call) -> Value:
     rows, columns = n[0].shape
-    return n.const(np.eye(rows, columns, n.attr("k", 0), dtype=_dtype_attr(n, n[0].dtype)))
+    return n.const(np.eye(rows, columns, n.attr("k", 0), dtype=dtype_attr(n, n[0].dtype)))
 
 
-def _dtype_attr(n: Attributes, default: Any) -> np.dtype:
+def dtype_attr(n: Attributes, default: Any) -> np.dtype:
+    """The dtype that the attribute `dtype` names."""
     number = n.attr("dtype")
     return np.dtype(default) if number is None else dtype_of(number, n.node.title())
-
-
-@evaluates("Shape")
-def _shape_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    return np.array(x.shape[n.attr("start", 0) : n.attr("end")], np.int64)
 
 
 @lowers("Shape")
 def _shape(n: Call) -> Value:
     return n.const(n[0].shape[n.attr("start", 0) : n.attr("end")], np.int64)
-
-
-@evaluates("Size")
-def _size_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    return np.array(x.size, np.int64)
 
 
 @lowers("Size")

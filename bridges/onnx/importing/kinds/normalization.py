@@ -1,4 +1,4 @@
-"""Normalisation: over batches, layers, instances, groups, channels."""
+"""Normalization: over batches, layers, instances, groups, channels."""
 
 from __future__ import annotations
 
@@ -6,43 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
-
-
-def _by_channel(values: np.ndarray, rank: int) -> np.ndarray:
-    return values.reshape((-1,) + (1,) * (rank - 2))
-
-
-@evaluates("BatchNormalization")
-def _batch_on_host(
-    n: Attributes,
-    x: np.ndarray,
-    scale: np.ndarray,
-    bias: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
-) -> tuple[np.ndarray, ...]:
-    momentum, made = n.attr("momentum", 0.9), ()
-    if n.version >= 14 and n.attr("training_mode", 0):
-        axes = (0, *range(2, x.ndim))
-        now, spread = np.mean(x, axis=axes), np.var(x, axis=axes)
-        made = (
-            (mean * momentum + now * (1 - momentum)).astype(mean.dtype),
-            (variance * momentum + spread * (1 - momentum)).astype(variance.dtype),
-        )
-        mean, variance = now, spread
-    root = np.sqrt(_by_channel(variance, x.ndim) + n.attr("epsilon", 1e-5))
-    y = (x - _by_channel(mean, x.ndim)) / root
-    y = y * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)
-    return (y.astype(x.dtype), *made)
+from ..calls import Call, Value, lowers
 
 
 @lowers("BatchNormalization")
-def _batch(n: Call) -> Value:
+def _batch(n: Call) -> Any:
     x = n[0]
-    training = n.version >= 14 and n.attr("training_mode", 0)
-    if training or not x.is_float or x.ndim < 2 or any(v.dtype != x.dtype for v in n.inputs if v):
-        raise NotHere
+    training = n.version >= 14 and bool(n.attr("training_mode", 0))
+    is_mixed = any(v.dtype != x.dtype for v in n.inputs if v)
+    if training or x.ndim < 2 or is_mixed or not (_is_held(n[3]) and _is_held(n[4])):
+        return _wide_batch(n, training)
     return n.op(
         "batch_norm",
         x,
@@ -55,30 +28,51 @@ def _batch(n: Call) -> Value:
     )
 
 
+def _wide(*values: Value | None) -> type[np.floating]:
+    """What values of several types are computed in."""
+    return (
+        np.float64 if any(v is not None and v.dtype == np.float64 for v in values) else np.float32
+    )
+
+
+def _wide_batch(n: Call, training: bool) -> list[Value]:
+    """Inputs of several types, statistics that the graph computes, or those of the batch and new
+    running ones."""
+    wide = _wide(*n.inputs)
+    inputs = [n[0], n[1], n[2], _state(n, 3), _state(n, 4)]
+    x, scale, bias, mean, variance = (n.cast(value, wide) for value in inputs)
+    dims = [-1, *(1,) * (x.ndim - 2)]
+    running: list[Value] = []
+    if training:
+        now, spread, _ = _moments(n, x, [0, *range(2, x.ndim)])
+        keep = n.attr("momentum", 0.9)
+        for k, (old, new) in enumerate(((mean, now), (variance, spread))):
+            new = n.op("scale", n.reshape(new, old.shape), scale=1 - keep)
+            total = n.op("add", n.op("scale", old, scale=keep), new)
+            running.append(n.cast(total, n[3 + k].dtype))
+    else:
+        now, spread = n.reshape(mean, dims), n.reshape(variance, dims)
+    root = n.op("sqrt", n.op("scale", spread, bias=n.attr("epsilon", 1e-5)))
+    made = n.op("mul", n.op("div", n.op("sub", x, now), root), n.reshape(scale, dims))
+    return [n.cast(n.op("add", made, n.reshape(bias, dims)), n[0].dtype), *running]
+
+
+def _moments(n: Call, x: Value, axes: list[int]) -> tuple[Value, Value, Value]:
+    """Mean and variance over axes, which stay with size 1, and the value without its mean."""
+    mean = n.op("reduce_mean", x, axes=axes, keepdims=True)
+    rest = n.op("sub", x, mean)
+    return mean, n.op("reduce_mean", n.op("square", rest), axes=axes, keepdims=True), rest
+
+
+def _is_held(value: Value) -> bool:
+    """Whether statistics are in the file. A gradient goes through those that nodes compute."""
+    return value.array is not None and not (value.is_parameter and value.roots is not None)
+
+
 def _state(n: Call, number: int) -> Value:
-    """Statistics: constants of the net, not trained."""
+    """Statistics: those in the file are constants of the net, not trained."""
     value = n[number]
-    return n.const(value.array) if value.is_parameter else value
-
-
-def _standard(
-    x: np.ndarray, axes: tuple[int, ...], epsilon: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    mean = np.mean(x, axis=axes, keepdims=True)
-    scale = 1 / np.sqrt(np.var(x, axis=axes, keepdims=True) + epsilon)
-    return (x - mean) * scale, mean, scale
-
-
-@evaluates("LayerNormalization")
-def _layer_on_host(
-    n: Attributes, x: np.ndarray, scale: np.ndarray, bias: Any = None
-) -> tuple[np.ndarray, ...]:
-    axis = n.axis(n.attr("axis", -1), x.ndim)
-    wide = x.astype(np.float32) if x.dtype != np.float64 else x
-    made, mean, spread = _standard(wide, tuple(range(axis, x.ndim)), n.attr("epsilon", 1e-5))
-    made = made * scale + (0 if bias is None else bias)
-    stash = np.float32 if x.dtype != np.float64 else np.float64
-    return made.astype(x.dtype), mean.astype(stash), spread.astype(stash)
+    return n.const(value.array) if value.is_parameter and _is_held(value) else value
 
 
 @lowers("LayerNormalization")
@@ -86,9 +80,9 @@ def _layer(n: Call) -> list[Value | None]:
     x, axis = n[0], n.axis(n.attr("axis", -1), n[0].ndim)
     scale, bias = n[1], n.get(2)
     tail = x.shape[axis:]
-    if n.wants(1) or n.wants(2) or not x.is_float:
-        raise NotHere
     values = [v for v in (scale, bias) if v is not None]
+    if n.wants(1) or n.wants(2) or any(v.dtype != x.dtype for v in values):
+        return _wide_layer(n, axis)
     if all(v.shape == tail and v.dtype == x.dtype for v in values):
         made = n.op(
             "layer_norm",
@@ -107,45 +101,29 @@ def _layer(n: Call) -> list[Value | None]:
     return [made if bias is None else n.op("add", made, bias)]
 
 
-@evaluates("RMSNormalization")
-def _rms_on_host(n: Attributes, x: np.ndarray, scale: np.ndarray) -> np.ndarray:
-    axis = n.axis(n.attr("axis", -1), x.ndim)
-    wide = x.astype(np.float32) if x.dtype != np.float64 else x
-    size = np.mean(wide * wide, axis=tuple(range(axis, x.ndim)), keepdims=True)
-    made = wide / np.sqrt(size + n.attr("epsilon", 1e-5))
-    return (made * scale).astype(np.result_type(scale))
+def _wide_layer(n: Call, axis: int) -> list[Value | None]:
+    """Inputs of several types, or the statistics beside the result."""
+    wide = _wide(n[0])
+    x, scale = n.cast(n[0], wide), n.cast(n[1], wide)
+    mean, variance, rest = _moments(n, x, list(range(axis, x.ndim)))
+    root = n.op("sqrt", n.op("scale", variance, bias=n.attr("epsilon", 1e-5)))
+    made, bias = n.op("mul", n.op("div", rest, root), scale), n.get(2)
+    made = made if bias is None else n.op("add", made, n.cast(bias, wide))
+    return [n.cast(made, n[0].dtype), mean, n.op("reciprocal", root)]
 
 
 @lowers("RMSNormalization")
 def _rms(n: Call) -> Value:
     x, scale, axis = n[0], n[1], n.axis(n.attr("axis", -1), n[0].ndim)
-    if not x.is_float or scale.dtype != x.dtype:
-        raise NotHere
+    wide = x.dtype if scale.dtype == x.dtype else _wide(x, scale)
+    x = n.cast(x, wide)
     made = n.op("rms_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",))
-    return n.op("mul", made, scale)
-
-
-@evaluates("InstanceNormalization")
-def _instance_on_host(
-    n: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray
-) -> np.ndarray:
-    made, _, _ = _standard(x, tuple(range(2, x.ndim)), n.attr("epsilon", 1e-5))
-    return (made * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)).astype(x.dtype)
+    return n.cast(n.op("mul", made, n.cast(scale, wide)), scale.dtype)
 
 
 @lowers("InstanceNormalization")
 def _instance(n: Call) -> Value:
     return n.op("instance_norm", n[0], n[1], n[2], epsilon=n.attr("epsilon", 1e-5), outs=("out",))
-
-
-@evaluates("GroupNormalization")
-def _group_on_host(n: Attributes, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    groups = n.attr("num_groups", 1)
-    grouped = x.reshape(len(x), groups, -1)
-    made = _standard(grouped, (2,), n.attr("epsilon", 1e-5))[0].reshape(x.shape)
-    if n.version < 21:
-        scale, bias = (np.repeat(v, x.shape[1] // groups) for v in (scale, bias))
-    return (made * _by_channel(scale, x.ndim) + _by_channel(bias, x.ndim)).astype(x.dtype)
 
 
 @lowers("GroupNormalization")
@@ -160,37 +138,19 @@ def _group(n: Call) -> Value:
     return n.op("group_norm", n[0], scale, bias, groups=groups, epsilon=epsilon, outs=("out",))
 
 
-@evaluates("MeanVarianceNormalization")
-def _mean_variance_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    axes = tuple(n.ints("axes", [0, 2, 3]) or ())
-    mean = np.mean(x, axis=axes, keepdims=True)
-    spread = np.mean(x * x, axis=axes, keepdims=True) - mean * mean
-    return ((x - mean) / (np.sqrt(spread) + 1e-9)).astype(x.dtype)
-
-
 @lowers("MeanVarianceNormalization")
 def _mean_variance(n: Call) -> Value:
     x, axes = n[0], [n.axis(a, n[0].ndim) for a in n.ints("axes", [0, 2, 3]) or []]
-    centred = n.op("sub", x, n.op("reduce_mean", x, axes=axes, keepdims=True))
-    spread = n.op("reduce_mean", n.op("square", centred), axes=axes, keepdims=True)
-    return n.op("div", centred, n.op("scale", n.op("sqrt", spread), bias=1e-9))
-
-
-@evaluates("LRN")
-def _lrn_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    size = n.attr("size", 1)
-    before, after = (size - 1) // 2, size // 2
-    squares = np.pad(x * x, [(0, 0), (before, after)] + [(0, 0)] * (x.ndim - 2))
-    total = sum(squares[:, i : i + x.shape[1]] for i in range(size))
-    base = n.attr("bias", 1.0) + n.attr("alpha", 1e-4) / size * total
-    return (x / base ** n.attr("beta", 0.75)).astype(x.dtype)
+    centered = n.op("sub", x, n.op("reduce_mean", x, axes=axes, keepdims=True))
+    spread = n.op("reduce_mean", n.op("square", centered), axes=axes, keepdims=True)
+    return n.op("div", centered, n.op("scale", n.op("sqrt", spread), bias=1e-9))
 
 
 @lowers("LRN")
 def _lrn(n: Call) -> Value:
     size = n.attr("size", 1)
     if size % 2 == 0:
-        raise NotHere
+        return _even_lrn(n, size)
     return n.op(
         "lrn",
         n[0],
@@ -200,3 +160,16 @@ def _lrn(n: Call) -> Value:
         k=n.attr("bias", 1.0),
         outs=("out",),
     )
+
+
+def _even_lrn(n: Call, size: int) -> Value:
+    """Windows of an even size, which reach one channel further to the back."""
+    x, channels = n[0], n[0].shape[1]
+    around = [0, 0, (size - 1) // 2, size // 2, *(0, 0) * (x.ndim - 2)]
+    squares = n.op("pad", n.op("square", x), paddings=around)
+    total = [
+        n.op("slice", squares, axes=[1], starts=[at], ends=[at + channels]) for at in range(size)
+    ]
+    scaled = n.op("scale", n.op("sum", total), scale=n.attr("alpha", 1e-4) / size)
+    base = n.op("scale", scaled, bias=n.attr("bias", 1.0))
+    return n.op("div", x, n.op("pow", base, n.const(n.attr("beta", 0.75), x.dtype)))

@@ -1,4 +1,4 @@
-"""Integers that stand for reals: quantising, and products of such integers."""
+"""Integers that stand for reals: quantizing, and products of such integers."""
 
 from __future__ import annotations
 
@@ -6,115 +6,73 @@ from typing import Any
 
 import numpy as np
 
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .....framework.base.dtypes import DOUBLE, DTYPES, SINGLE
+from ...files.tensors import dtype_of
+from ..calls import Call, NotHere, Value, lowers
 from .linear import matmul
 from .windows import convolved
 
 
-def _spread(n: Attributes, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+def _spread(n: Call, values: Value, shape: tuple[int, ...]) -> Value:
     """Scales or zero points as they meet the elements: one, one along an axis, or one a block."""
-    if values.size == 1:
-        return values.reshape((1,) * len(shape))
+    if values.shape in ((), (1,)):
+        return n.reshape(values, [1] * len(shape))
     axis = n.axis(n.attr("axis", 1), len(shape))
     block = n.attr("block_size", 0)
     if block or values.ndim > 1:
         block = block or -(-shape[axis] // values.shape[axis])
-        whole = np.repeat(values, block, axis)
-        return np.take(whole, np.arange(shape[axis]), axis)
-    dims = [1] * len(shape)
-    dims[axis] = values.size
-    return values.reshape(dims)
-
-
-def _rounded(x: np.ndarray, zero: Any, dtype: np.dtype) -> np.ndarray:
-    info = np.iinfo(dtype)
-    return np.clip(np.rint(x) + zero, info.min, info.max).astype(dtype)
-
-
-@evaluates("QuantizeLinear")
-def _quantize(n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None) -> np.ndarray:
-    number = n.attr("output_dtype", 0)
-    if number not in (0, 2, 3, 4, 5):
-        n.fail(f"output_dtype {number} is not supported")
-    dtype = np.dtype({0: "uint8", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16"}[number])
-    if zero is not None:
-        dtype = zero.dtype
-    wide = x.astype(np.float32) / _spread(n, scale, x.shape).astype(np.float32)
-    shift = 0 if zero is None else _spread(n, zero, x.shape).astype(np.int64)
-    return _rounded(wide, shift, dtype)
-
-
-def _known_float(value: Value) -> bool:
-    return value.array is not None and value.dtype in (np.float32, np.float64)
-
-
-_BYTES = (np.dtype("uint8"), np.dtype("int8"))
+        whole = n.op("repeat_interleave", values, repeats=block, axis=axis)
+        return n.op("slice", whole, axes=[axis], starts=[0], ends=[shape[axis]])
+    return n.reshape(values, [-1, *(1,) * (len(shape) - 1 - axis)])
 
 
 @lowers("QuantizeLinear")
-def _quantize_here(n: Call) -> Value:
-    x, scale, zero = n[0], n[1], n.known(2)
-    if zero is None or zero.dtype not in _BYTES or not _known_float(scale) or scale.array is None:
+def _quantize(n: Call) -> Value:
+    x, scale, zero = n[0], n[1], n.get(2)
+    dtype = dtype_of(n.attr("output_dtype", 0) or 2, n.node.title())
+    if zero is not None:
+        dtype = np.dtype("uint16") if zero.dtype == np.int64 else zero.dtype  # see `foreign`
+    elif dtype not in DTYPES:
         raise NotHere
-    if x.dtype != scale.dtype:
-        raise NotHere
-    made = n.op("round", n.op("div", x, n.const(_spread(n, scale.array, x.shape))))
-    if zero.any():
-        made = n.op("add", made, n.const(_spread(n, zero, x.shape), x.dtype))
-    return _to_bytes(n, made, zero.dtype)
+    made = n.op("div", n.cast(x, SINGLE), n.cast(_spread(n, scale, x.shape), SINGLE))
+    made = n.op("round", made)
+    if zero is not None:
+        made = n.op("add", made, n.cast(_spread(n, zero, x.shape), SINGLE))
+    return _limited(n, made, dtype, dtype if zero is None else zero.dtype)
 
 
-def _to_bytes(n: Call, x: Value, dtype: np.dtype) -> Value:
+def _limited(n: Call, x: Value, dtype: np.dtype, held: np.dtype | None = None) -> Value:
+    """Whole numbers cut to what a type has, in that type or another one."""
+    if dtype.kind not in "iu":
+        raise NotHere
     info = np.iinfo(dtype)
     limited = n.op("clip", x, minimum=float(info.min), maximum=float(info.max))
-    return n.op("cast", limited, dtype=dtype)
-
-
-@evaluates("DequantizeLinear")
-def _dequantize(n: Attributes, x: np.ndarray, scale: np.ndarray, zero: Any = None) -> np.ndarray:
-    wide = x.astype(np.int64)
-    if zero is not None:
-        wide = wide - _spread(n, zero, x.shape).astype(np.int64)
-    return (wide * _spread(n, scale, x.shape).astype(np.float32)).astype(scale.dtype)
+    return n.cast(limited, held or dtype)
 
 
 @lowers("DequantizeLinear")
-def _dequantize_here(n: Call) -> Value:
-    x, scale = n[0], n[1]
-    zero = n.known(2)
-    if scale.array is None or scale.dtype not in (np.float32, np.float64):
-        raise NotHere
-    if x.array is not None:
-        return n.const(_dequantize(n, x.array, scale.array, zero))
-    wide = n.op("cast", x, dtype=scale.dtype)
-    if zero is not None and zero.any():
-        wide = n.op("sub", wide, n.const(_spread(n, zero, x.shape), scale.dtype))
-    return n.op("mul", wide, n.const(_spread(n, scale.array, x.shape)))
-
-
-@evaluates("DynamicQuantizeLinear")
-def _dynamic(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    low, high = min(float(x.min(initial=0)), 0.0), max(float(x.max(initial=0)), 0.0)
-    scale = np.float32((np.float32(high) - np.float32(low)) / np.float32(255)) or np.float32(1)
-    zero = np.clip(np.rint(np.float32(-low) / scale), 0, 255).astype(np.uint8)
-    return _rounded(x / scale, np.int64(zero), np.dtype("uint8")), np.array(scale), np.array(zero)
+def _dequantize(n: Call) -> Value:
+    x, scale, zero = n[0], n[1], n.get(2)
+    wide = DOUBLE if x.dtype.itemsize > 2 or scale.dtype == DOUBLE else SINGLE
+    made = n.cast(x, wide)
+    if zero is not None:
+        made = n.op("sub", made, n.cast(_spread(n, zero, x.shape), wide))
+    return n.cast(n.op("mul", made, n.cast(_spread(n, scale, x.shape), wide)), scale.dtype)
 
 
 @lowers("DynamicQuantizeLinear")
-def _dynamic_here(n: Call) -> list[Value]:
-    x, zero = n[0], n.const(0, n[0].dtype)
-    if x.dtype != np.float32 or 0 in x.shape:
-        raise NotHere
-    axes = list(range(x.ndim))
-    low = n.op("minimum", n.op("reduce_min", x, axes=axes), zero)
-    high = n.op("maximum", n.op("reduce_max", x, axes=axes), zero)
+def _dynamic(n: Call) -> list[Value]:
+    x, zero = n[0], n.const([0], n[0].dtype)
+    flat = n.op("concat", [n.reshape(x, [-1]), zero], axis=0)
+    low, high = (n.op(op, flat, axes=[0]) for op in ("reduce_min", "reduce_max"))
     scale = n.op("div", n.op("sub", high, low), n.const(255, x.dtype))
-    scale = n.op("where", n.op("equal", scale, zero), n.const(1, x.dtype), scale)
+    empty = n.op("equal", scale, n.const(0, x.dtype))
+    scale = n.op("where", empty, n.const(1, x.dtype), scale)
     shift = n.op("round", n.op("div", n.op("neg", low), scale))
     shift = n.op("clip", shift, minimum=0.0, maximum=255.0)
     made = n.op("add", n.op("round", n.op("div", x, scale)), shift)
     dtype = np.dtype("uint8")
-    return [_to_bytes(n, made, dtype), scale, n.op("cast", shift, dtype=dtype)]
+    return [_limited(n, made, dtype), scale, n.cast(shift, dtype)]
 
 
 def _shifted(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
@@ -127,14 +85,6 @@ def _shifted(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
         shape[axis] = zero.size
         zero = zero.reshape(shape)
     return wide - zero.astype(np.float64)
-
-
-@evaluates("MatMulInteger")
-def _matmul_integer(
-    n: Attributes, a: np.ndarray, b: np.ndarray, a_zero: Any = None, b_zero: Any = None
-) -> np.ndarray:
-    left, right = _shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1)
-    return np.asarray(np.matmul(left, right)).astype(np.int32)
 
 
 @lowers("MatMulInteger")
@@ -156,52 +106,38 @@ def _shifted_here(n: Call, x: Value, zero: Value | None, axis: int) -> Value:
     if zero.ndim == 1 and zero.shape[0] > 1:
         dims = [1] * x.ndim
         dims[axis] = zero.shape[0]
-        shift = n.op("reshape", shift, shape=dims)
+        shift = n.reshape(shift, dims)
     elif zero.ndim == 1:
-        shift = n.op("reshape", shift, shape=[])
+        shift = n.reshape(shift, [])
     return n.op("sub", wide, shift)
 
 
-@evaluates("ConvInteger")
-def _conv_integer(
-    n: Attributes, x: np.ndarray, w: np.ndarray, x_zero: Any = None, w_zero: Any = None
-) -> np.ndarray:
-    return convolved(n, _shifted(x, x_zero, 1), _shifted(w, w_zero, 0)).astype(np.int32)
+@lowers("ConvInteger")
+def _conv_integer(n: Call) -> Value:
+    x, w = _shifted_here(n, n[0], n.get(2), 1), _shifted_here(n, n[1], n.get(3), 0)
+    return n.cast(convolved(n, x, w), np.int32)
 
 
-@evaluates("QLinearMatMul")
-def _matmul_quantized(
-    n: Attributes,
-    a: np.ndarray,
-    a_scale: np.ndarray,
-    a_zero: np.ndarray,
-    b: np.ndarray,
-    b_scale: np.ndarray,
-    b_zero: np.ndarray,
-    scale: np.ndarray,
-    zero: np.ndarray,
-) -> np.ndarray:
-    made = np.matmul(_shifted(a, a_zero, a.ndim - 2), _shifted(b, b_zero, b.ndim - 1))
-    factor = a_scale.astype(np.float64) * b_scale / scale
-    return _rounded(made * factor, zero.astype(np.int64), zero.dtype)
+@lowers("QLinearMatMul")
+def _matmul_quantized(n: Call) -> Value:
+    a, b = n[0], n[3]
+    left = _shifted_here(n, a, n[2], a.ndim - 2)
+    right = _shifted_here(n, b, n[5], b.ndim - 1)
+    return _quantized(n, matmul(n, left, right), n[1], n[4], [])
 
 
-@evaluates("QLinearConv")
-def _conv_quantized(
-    n: Attributes,
-    x: np.ndarray,
-    x_scale: np.ndarray,
-    x_zero: np.ndarray,
-    w: np.ndarray,
-    w_scale: np.ndarray,
-    w_zero: np.ndarray,
-    scale: np.ndarray,
-    zero: np.ndarray,
-    b: Any = None,
-) -> np.ndarray:
-    made = convolved(n, _shifted(x, x_zero, 1), _shifted(w, w_zero, 0))
-    dims = (-1,) + (1,) * (w.ndim - 2)
-    if b is not None:
-        made = made + b.reshape(dims)
-    factor = (x_scale.astype(np.float64) * w_scale / scale).reshape(dims)
-    return _rounded(made * factor, zero.astype(np.int64), zero.dtype)
+@lowers("QLinearConv")
+def _conv_quantized(n: Call) -> Value:
+    x, w, b = _shifted_here(n, n[0], n[2], 1), _shifted_here(n, n[3], n[5], 0), n.get(8)
+    made = convolved(n, x, w, None if b is None else n.cast(b, DOUBLE))
+    return _quantized(n, made, n[1], n[4], [1] * (w.ndim - 2))
+
+
+def _quantized(n: Call, made: Value, first: Value, second: Value, ones: list[int]) -> Value:
+    """A product in the scale and the zero point that inputs 6 and 7 of the node tell."""
+    scales = [n.cast(scale, DOUBLE) for scale in (first, second, n[6])]
+    factor = n.op("div", n.op("mul", *scales[:2]), scales[2])
+    if ones and factor.ndim:
+        factor = n.reshape(factor, [-1, *ones])
+    made = n.op("round", n.op("mul", made, factor))
+    return _limited(n, n.op("add", made, n.cast(n[7], DOUBLE)), n[7].dtype)

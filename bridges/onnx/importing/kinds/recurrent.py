@@ -199,16 +199,16 @@ def _recurrent(n: Call) -> list[Value]:
     if rows_first:
         x = n.op("transpose", x, perm=[1, 0, 2])
     size, each = r.shape[-1], len(names) // len(ways)
-    rows = n.op("reshape", x, shape=[steps * batch, x.shape[2]])
+    rows = n.reshape(x, [steps * batch, x.shape[2]])
     made, last = [], ([], [])
     for way, backwards in enumerate(ways):
         cell = _Cell(n, way, size, names[way * each :][:each], w, r, b)
-        given = n.op("reshape", cell.project(rows), shape=[steps, batch, cell.count * size])
+        given = n.reshape(cell.project(rows), [steps, batch, cell.count * size])
         state = [_initial(n, n.get(5 + i), way, size, x.dtype) for i in range(2)]
         outs: list[Value] = []
         for t in range(steps)[:: -1 if backwards else 1]:
             part = n.op("slice", given, axes=[0], starts=[t], ends=[t + 1])
-            part = n.op("reshape", part, shape=[batch, given.shape[2]])
+            part = n.reshape(part, [batch, given.shape[2]])
             state = cell.step(part, state)
             outs.append(state[0])
         made.append(n.op("stack", outs[:: -1 if backwards else 1], axis=0))
@@ -233,7 +233,7 @@ def _part(n: Call, value: Value, way: int) -> Value:
     """What belongs to one direction."""
     if value.shape[0] > 1:
         value = n.op("slice", value, axes=[0], starts=[way], ends=[way + 1])
-    return n.op("reshape", value, shape=list(value.shape[1:]))
+    return n.reshape(value, list(value.shape[1:]))
 
 
 class _Cell:

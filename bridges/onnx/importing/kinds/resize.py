@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .....framework.base.untrusted.limits import check_limit
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from ..calls import Attributes, Call, Value, lowers
+from .linear import in_floats
 
 _FEW = 4
 """Places of the input that a place of the result reads at most, for gathers."""
@@ -151,40 +152,20 @@ def _given(n: Attributes, known: Any) -> tuple[Any, Any, Any]:
     return known(1), known(2), known(3)
 
 
-@evaluates("Resize", "Upsample")
-def _resize_on_host(n: Attributes, x: np.ndarray, *more: Any) -> np.ndarray:
-    def known(number: int) -> Any:
-        return more[number - 1] if number <= len(more) else None
-
-    made = x.astype(np.float64) if x.dtype.kind != "f" else x
-    outside = []
-    for each in _plan(n, x.shape, *_given(n, known), x.dtype.itemsize):
-        shape = [1] * x.ndim
-        shape[each.axis] = len(each.ids)
-        total: Any = 0
-        for ids, weights in zip(each.ids.T, each.weights.T, strict=True):
-            total = total + np.take(made, ids, each.axis) * weights.reshape(shape)
-        made = total
-        outside.append((each.outside, shape))
-    for mask, shape in outside:
-        made = np.where(mask.reshape(shape), n.attr("extrapolation_value", 0.0), made)
-    if x.dtype.kind in "iu":
-        info = np.iinfo(x.dtype)
-        made = np.clip(np.rint(made), info.min, info.max)
-    return made.astype(x.dtype)
-
-
 @lowers("Resize", "Upsample")
 def _resize(n: Call) -> Value:
-    x = n[0]
-    if not x.is_float:
-        raise NotHere
-    axes = _plan(n, x.shape, *_given(n, n.known), x.dtype.itemsize)
-    if any(each.outside.any() for each in axes):
-        raise NotHere
+    x, dtype = in_floats(n, n[0]), n[0].dtype
+    axes = _plan(n, x.shape, *_given(n, n.known), dtype.itemsize)
     for each in axes:
         x = _resized(n, x, each)
-    return x
+    for each in axes:
+        if each.outside.any():
+            mask = n.reshape(n.const(each.outside), [-1, *(1,) * (x.ndim - 1 - each.axis)])
+            x = n.op("where", mask, n.const(n.attr("extrapolation_value", 0.0), x.dtype), x)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        x = n.op("clip", n.op("round", x), minimum=float(info.min), maximum=float(info.max))
+    return n.cast(x, dtype)
 
 
 def _resized(n: Call, x: Value, each: _Axis) -> Value:
@@ -207,7 +188,7 @@ def _resized(n: Call, x: Value, each: _Axis) -> Value:
     perm = list(range(x.ndim))
     perm[each.axis], perm[-1] = perm[-1], perm[each.axis]
     moved = n.op("transpose", x, perm=perm)
-    rows = n.op("reshape", moved, shape=[-1, moved.shape[-1]])
+    rows = n.reshape(moved, [-1, moved.shape[-1]])
     made = n.op("matmul", rows, n.const(matrix, x.dtype))
-    made = n.op("reshape", made, shape=[*moved.shape[:-1], len(each.ids)])
+    made = n.reshape(made, [*moved.shape[:-1], len(each.ids)])
     return n.op("transpose", made, perm=perm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -12,111 +13,81 @@ from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
 from .windows import window_pads
 
 
-def _reflected(at: np.ndarray, size: int, align: bool) -> np.ndarray:
+def _reflected(n: Call, at: Value, size: int, align: bool) -> Value:
     """Places reflected at the borders of an axis."""
     low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
-    span = high - low
-    if span <= 0:
-        return np.zeros_like(at)
-    away = np.abs(at - low)
-    extra = np.fmod(away, span)
-    flips = np.floor(away / span).astype(np.int64)
-    return np.where(flips % 2 == 0, extra + low, span - extra + low)
+    if high <= low:
+        return n.op("scale", at, scale=0.0)
+    span = n.const(high - low, at.dtype)
+    away = n.op("abs", n.op("scale", at, bias=-low))
+    extra = n.op("fmod", away, span)
+    turns = n.op("fmod", n.op("floor", n.op("div", away, span)), n.const(2, at.dtype))
+    back = n.op("scale", extra, scale=-1.0, bias=high)
+    ahead = n.op("scale", extra, bias=low)
+    return n.op("where", n.op("equal", turns, n.const(0, at.dtype)), ahead, back)
 
 
-def _cubic(t: np.ndarray) -> list[np.ndarray]:
+def _cubic(n: Call, t: Value) -> list[Value]:
+    """The weights of four places, of which the second lies t before the point."""
     a = -0.75
-    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
-    far = lambda x: ((x - 5) * x + 8) * x * a - 4 * a  # noqa: E731
-    return [far(t + 1), near(t), near(1 - t), far(2 - t)]
+    near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+    found = []
+    for factors, turn, shift in ((far, 1, 1), (near, 1, 0), (near, -1, 1), (far, -1, 2)):
+        x = n.op("scale", t, scale=float(turn), bias=float(shift))
+        made = n.op("scale", x, scale=factors[0], bias=factors[1])
+        for factor in factors[2:]:
+            made = n.op("scale", n.op("mul", made, x), bias=factor)
+        found.append(made)
+    return found
 
 
-@evaluates("GridSample")
-def _grid_sample(n: Attributes, x: np.ndarray, grid: np.ndarray) -> np.ndarray:
-    mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
-        n.attr("mode", "linear"), n.attr("mode", "linear")
-    )
+@lowers("GridSample")
+def _grid_sample(n: Call) -> Value:
+    """Weighted sums of gathered places; the weights carry the gradient of the grid."""
+    grid, x = n[1], n.cast(n[0], n[1].dtype)
+    mode = n.attr("mode", "linear").replace("bilinear", "linear").replace("bicubic", "cubic")
     padding, align = n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0))
     if mode not in ("linear", "cubic", "nearest") or padding not in (
         "zeros", "border", "reflection",
     ):  # fmt: skip
         n.fail(f"mode {mode!r} with padding_mode {padding!r}")
-    sizes = x.shape[2:]
-    taps = []  # of each axis: places and weights, a pair a tap
-    for axis, size in enumerate(sizes):
-        at = grid[..., len(sizes) - 1 - axis].astype(np.float64)
-        at = (at + 1) / 2 * (size - 1) if align else ((at + 1) * size - 1) / 2
-        if mode != "cubic":
-            if padding == "border":
-                at = np.clip(at, 0, size - 1)
-            elif padding == "reflection":
-                at = np.clip(_reflected(at, size, align), 0, size - 1)
-        if mode == "nearest":
-            taps.append([(np.rint(at).astype(np.int64), np.ones_like(at))])
-            continue
-        base = np.floor(at)
-        ratio, base = at - base, base.astype(np.int64)
-        if mode == "linear":
-            taps.append([(base, 1 - ratio), (base + 1, ratio)])
-        else:
-            taps.append([(base + i - 1, w) for i, w in enumerate(_cubic(ratio))])
-    rows = np.arange(len(x)).reshape((-1,) + (1,) * len(sizes))
-    made: Any = 0
-    for combination in itertools.product(*taps):
-        weight: Any = 1.0
-        inside: Any = True
-        where: list[Any] = []
-        for (ids, w), size in zip(combination, sizes, strict=True):
-            if padding == "zeros":
-                inside = inside & (ids >= 0) & (ids < size)
-            elif padding == "reflection":
-                ids = np.rint(_reflected(ids.astype(np.float64), size, align)).astype(np.int64)
-            where.append(np.clip(ids, 0, size - 1))
-            weight = weight * w
-        values = np.moveaxis(x, 1, -1)[(rows, *where)]
-        made = made + values * (weight * inside)[..., None]
-    return np.moveaxis(made, -1, 1).astype(x.dtype)
-
-
-@lowers("GridSample")
-def _grid_sample_here(n: Call) -> Value:
-    """Weighted sums of gathered places; the weights carry the gradient of the grid."""
-    x, grid = n[0], n[1]
-    mode, padding = n.attr("mode", "linear"), n.attr("padding_mode", "zeros")
-    align, dtype = bool(n.attr("align_corners", 0)), grid.dtype
-    if mode not in ("linear", "bilinear", "nearest") or padding not in ("zeros", "border"):
-        raise NotHere
-    if x.dtype != dtype or not x.is_float:
-        raise NotHere
     sizes, outs = x.shape[2:], grid.shape[1:-1]
     rank = len(sizes)
     taps: list[list[tuple[Value, Value | None]]] = []
     for axis, size in enumerate(sizes):
         part = n.op("slice", grid, axes=[rank + 1], starts=[rank - 1 - axis], ends=[rank - axis])
-        at = n.op("reshape", part, shape=[x.shape[0], *outs])
+        at = n.reshape(part, [x.shape[0], *outs])
         half = (size - 1) / 2 if align else size / 2
         at = n.op("scale", at, scale=half, bias=half if align else half - 0.5)
-        if padding == "border":
+        if padding == "reflection" and mode != "cubic":
+            at = _reflected(n, at, size, align)
+        if padding != "zeros" and mode != "cubic":
             at = n.op("clip", at, minimum=0.0, maximum=size - 1.0)
         if mode == "nearest":
             taps.append([(n.op("round", at), None)])
             continue
         low = n.op("floor", at)
         ratio = n.op("sub", at, low)
-        rest = n.op("scale", ratio, scale=-1.0, bias=1.0)
-        taps.append([(low, rest), (n.op("scale", low, bias=1.0), ratio)])
+        if mode == "linear":
+            weights, begin = [n.op("scale", ratio, scale=-1.0, bias=1.0), ratio], 0
+        else:
+            weights, begin = _cubic(n, ratio), -1
+        places = [n.op("scale", low, bias=float(begin + tap)) for tap in range(len(weights))]
+        if padding == "reflection" and mode == "cubic":
+            places = [n.op("round", _reflected(n, one, size, align)) for one in places]
+        taps.append(list(zip(places, weights, strict=True)))
     perm = [0, *range(2, rank + 2), 1]
-    rows = n.op("reshape", n.op("transpose", x, perm=perm), shape=[-1, x.shape[1]])
+    rows = n.reshape(n.op("transpose", x, perm=perm), [-1, x.shape[1]])
     first = np.arange(x.shape[0]).reshape(-1, *[1] * rank) * int(np.prod(sizes))
-    total: Value | None = None
-    for combination in itertools.product(*taps):
-        made = _tap_here(n, rows, first, combination, sizes, padding == "zeros")
-        total = made if total is None else n.op("add", total, made)
-    assert total is not None
-    return n.op("transpose", total, perm=[0, rank + 1, *range(1, rank + 1)])
+    made = (
+        _tap(n, rows, first, combination, sizes, padding == "zeros")
+        for combination in itertools.product(*taps)
+    )
+    total = reduce(partial(n.op, "add"), made)
+    return n.cast(n.op("transpose", total, perm=[0, rank + 1, *range(1, rank + 1)]), n[0].dtype)
 
 
-def _tap_here(
+def _tap(
     n: Call,
     rows: Value,
     first: np.ndarray,
@@ -141,7 +112,7 @@ def _tap_here(
     values = n.op("gather", rows, ids, axis=0)
     if weight is None:
         return values
-    return n.op("mul", values, n.op("reshape", weight, shape=[*weight.shape, 1]))
+    return n.op("mul", values, n.reshape(weight, [*weight.shape, 1]))
 
 
 def _base_grid(sizes: Sequence[int], align: bool) -> np.ndarray:
@@ -157,20 +128,12 @@ def _base_grid(sizes: Sequence[int], align: bool) -> np.ndarray:
     return np.stack([*grids[::-1], np.ones(sizes)], -1)
 
 
-@evaluates("AffineGrid")
-def _affine_on_host(n: Attributes, theta: np.ndarray, size: np.ndarray) -> np.ndarray:
-    sizes = [int(v) for v in size[2:]]
-    base = _base_grid(sizes, bool(n.attr("align_corners", 0))).reshape(-1, len(sizes) + 1)
-    made = np.matmul(base[None], np.swapaxes(theta.astype(np.float64), 1, 2))
-    return made.reshape(len(theta), *sizes, len(sizes)).astype(theta.dtype)
-
-
 @lowers("AffineGrid")
 def _affine(n: Call) -> Value:
     theta, sizes = n[0], (n.known_ints(1) or [])[2:]
     base = _base_grid(sizes, bool(n.attr("align_corners", 0))).reshape(1, -1, len(sizes) + 1)
     made = n.op("matmul", n.const(base, theta.dtype), theta, transpose_y=True)
-    return n.op("reshape", made, shape=[theta.shape[0], *sizes, len(sizes)])
+    return n.reshape(made, [theta.shape[0], *sizes, len(sizes)])
 
 
 def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:

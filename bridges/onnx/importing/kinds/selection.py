@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
-
-
-@evaluates("Gather")
-def _gather_on_host(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    return np.take(x, ids, axis=n.axis(n.attr("axis", 0), x.ndim))
 
 
 @lowers("Gather")
@@ -24,7 +20,7 @@ def _gather(n: Call) -> Value:
             n.fail(f"index {at} of {x.shape[axis]}")
         at %= x.shape[axis]
         part = n.op("slice", x, axes=[axis], starts=[at], ends=[at + 1])
-        return n.op("reshape", part, shape=[*x.shape[:axis], *x.shape[axis + 1 :]])
+        return n.reshape(part, [*x.shape[:axis], *x.shape[axis + 1 :]])
     return n.op("gather", x, ids, axis=axis, from_end=True)
 
 
@@ -40,29 +36,31 @@ def _counted_here(n: Call, ids: Value, sizes: Any) -> Value:
     return n.op("where", n.op("less", ids, zero), n.op("add", ids, more), ids)
 
 
-@evaluates("GatherElements")
-def _gather_elements(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    axis = n.axis(n.attr("axis", 0), x.ndim)
-    where: list[Any] = list(np.indices(ids.shape))
-    where[axis] = _counted(ids, x.shape[axis])
-    return x[tuple(where)]
-
-
 @lowers("GatherElements")
 def _gather_elements_here(n: Call) -> Value:
     x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
-    others = [(a, b) for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != axis]
-    if any(a != b for a, b in others):
-        raise NotHere
-    return n.op("take_along_axis", x, _counted_here(n, ids, x.shape[axis]), axis=axis)
+    where = _counted_here(n, ids, x.shape[axis])
+    if _are_lines(x, ids, axis):
+        return n.op("take_along_axis", x, where, axis=axis)
+    found = n.op("gather", n.reshape(x, [-1]), _flat_ids(n, x, where, axis), axis=0)
+    return n.reshape(found, ids.shape)
 
 
-@evaluates("GatherND")
-def _gather_nd(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    dims = n.attr("batch_dims", 0)
-    depth = ids.shape[-1]
-    batch = np.indices(ids.shape[:-1])[:dims]
-    return x[(*batch, *(ids[..., i] for i in range(depth)))]
+def _are_lines(x: Value, ids: Value, axis: int) -> bool:
+    """Whether ids are as long as the array, along all axes but their own."""
+    pairs = enumerate(zip(x.shape, ids.shape, strict=True))
+    return all(a == b for k, (a, b) in pairs if k != axis)
+
+
+def _flat_ids(n: Call, x: Value, ids: Value, axis: int) -> Value:
+    """Ids along an axis as places in the flat array, where other axes of the ids may be shorter."""
+    steps = [math.prod(x.shape[k + 1 :]) for k in range(x.ndim)]
+    places = np.indices(ids.shape, sparse=True)
+    rest = sum(
+        step * place for k, (step, place) in enumerate(zip(steps, places, strict=True)) if k != axis
+    )
+    along = n.op("mul", n.cast(ids, np.int64), n.const(steps[axis], np.int64))
+    return n.reshape(n.op("add", along, n.const(rest, np.int64)), [-1])
 
 
 @lowers("GatherND")
@@ -72,21 +70,19 @@ def _gather_nd_here(n: Call) -> Value:
     return n.op("gather_nd", n[0], _counted_here(n, ids, sizes), batch_dims=dims)
 
 
-_UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+# The reductions that no operator has: those of ids that come several times.
+_UFUNCS = {"mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def _scatter(n: Attributes, made: np.ndarray, where: Any, updates: np.ndarray) -> np.ndarray:
     how = n.attr("reduction", "none")
-    if how == "none":
-        made[where] = updates
-    elif how in _UFUNCS:
-        _UFUNCS[how].at(made, where, updates)
-    else:
+    if how not in _UFUNCS:
         n.fail(f"reduction {how!r}")
+    _UFUNCS[how].at(made, where, updates)
     return made
 
 
-@evaluates("ScatterElements", "Scatter")
+@evaluates("ScatterElements")
 def _scatter_elements(
     n: Attributes, x: np.ndarray, ids: np.ndarray, updates: np.ndarray
 ) -> np.ndarray:
@@ -100,11 +96,14 @@ def _scatter_elements(
 def _scatter_elements_here(n: Call) -> Value:
     x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
-    others = [(a, b) for i, (a, b) in enumerate(zip(x.shape, ids.shape, strict=True)) if i != axis]
-    if how is None or any(a != b for a, b in others):
+    if how is None:
         raise NotHere
     where = _counted_here(n, ids, x.shape[axis])
-    return n.op("put_along_axis", x, where, n[2], axis=axis, mode=how)
+    if _are_lines(x, ids, axis):
+        return n.op("put_along_axis", x, where, n[2], axis=axis, mode=how)
+    flat, updates = n.reshape(x, [-1]), n.reshape(n[2], [-1])
+    places = _flat_ids(n, x, where, axis)
+    return n.reshape(n.op("put_along_axis", flat, places, updates, axis=0, mode=how), x.shape)
 
 
 @evaluates("ScatterND")
@@ -142,19 +141,6 @@ def _tensor_scatter(
     return made
 
 
-@evaluates("OneHot")
-def _one_hot_on_host(
-    n: Attributes, ids: np.ndarray, depth: np.ndarray, values: np.ndarray
-) -> np.ndarray:
-    count = int(depth.reshape(-1)[0])
-    check_fill([*ids.shape, count], values.dtype.itemsize, n.node.title())
-    axis = n.axis(n.attr("axis", -1), ids.ndim + 1)
-    where = np.expand_dims(_counted(ids.astype(np.int64), count), axis)
-    shape = [1] * (ids.ndim + 1)
-    shape[axis] = count
-    return np.where(where == np.arange(count).reshape(shape), values[1], values[0])
-
-
 @lowers("OneHot")
 def _one_hot(n: Call) -> Value:
     ids, values = n[0], n[2]
@@ -164,7 +150,7 @@ def _one_hot(n: Call) -> Value:
     axis = n.axis(n.attr("axis", -1), ids.ndim + 1)
     check_fill([*ids.shape, count], values.dtype.itemsize, n.node.title())
     where = _counted_here(n, ids, count)
-    where = n.op("reshape", where, shape=[*ids.shape[:axis], 1, *ids.shape[axis:]])
+    where = n.reshape(where, [*ids.shape[:axis], 1, *ids.shape[axis:]])
     shape = [1] * (ids.ndim + 1)
     shape[axis] = count
     hot = n.op("equal", where, n.const(np.arange(count).reshape(shape), ids.dtype))
@@ -196,16 +182,6 @@ def _unique(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
     return found, *(a.astype(np.int64) for a in (first, inverse, counts))
 
 
-@evaluates("ReverseSequence")
-def _reverse(n: Attributes, x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    time, batch = n.attr("time_axis", 0), n.attr("batch_axis", 1)
-    moved = np.moveaxis(x, (time, batch), (0, 1))
-    made = moved.copy()
-    for row, length in enumerate(lengths):
-        made[:length, row] = moved[:length, row][::-1]
-    return np.moveaxis(made, (0, 1), (time, batch))
-
-
 @lowers("ReverseSequence")
 def _reverse_here(n: Call) -> Value:
     x, lengths = n[0], n.known_ints(1) or []
@@ -234,8 +210,8 @@ def _suppress(
     floor = -np.inf if least is None else float(np.asarray(least).reshape(-1)[0])
     corners = boxes
     if n.attr("center_point_box", 0):
-        centre, half = boxes[..., :2], boxes[..., 2:] / 2
-        corners = np.concatenate([centre - half, centre + half], -1)
+        center, half = boxes[..., :2], boxes[..., 2:] / 2
+        corners = np.concatenate([center - half, center + half], -1)
     low = np.minimum(corners[..., :2], corners[..., 2:])
     high = np.maximum(corners[..., :2], corners[..., 2:])
     chosen = []

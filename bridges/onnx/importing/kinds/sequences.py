@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...files.tensors import dtype_of
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .constants import dtype_attr
 
 
 @evaluates("SequenceConstruct")
@@ -90,11 +90,6 @@ def _get_element(n: Attributes, value: Any) -> Any:
 # -- at random -------------------------------------------------------------------------------------
 
 
-def _drawn_dtype(n: Attributes, default: Any) -> np.dtype:
-    number = n.attr("dtype")
-    return np.dtype(default) if number is None else dtype_of(number, n.node.title())
-
-
 def _generator(n: Attributes, generator: np.random.Generator) -> Any:
     """What draws: with a seed the generator that ONNX's reference has, the same every time."""
     seed = n.attr("seed")
@@ -118,7 +113,7 @@ def _draw_like(n: Attributes, generator: np.random.Generator, x: np.ndarray) -> 
 def _drawn(
     n: Attributes, generator: np.random.Generator, shape: Any, default: np.dtype
 ) -> np.ndarray:
-    draw, dtype = _generator(n, generator), _drawn_dtype(n, default)
+    draw, dtype = _generator(n, generator), dtype_attr(n, default)
     if "Normal" in n.node.op:
         return draw.normal(n.attr("mean", 0.0), n.attr("scale", 1.0), shape).astype(dtype)
     return draw.uniform(n.attr("low", 0.0), n.attr("high", 1.0), shape).astype(dtype)
@@ -127,14 +122,14 @@ def _drawn(
 @evaluates("Bernoulli", is_random=True)
 def _bernoulli(n: Attributes, generator: np.random.Generator, p: np.ndarray) -> np.ndarray:
     drawn = _generator(n, generator).binomial(1, p)
-    return drawn.astype(_drawn_dtype(n, p.dtype))
+    return drawn.astype(dtype_attr(n, p.dtype))
 
 
 @evaluates("Multinomial", is_random=True)
 def _multinomial(n: Attributes, generator: np.random.Generator, x: np.ndarray) -> np.ndarray:
     draw = _generator(n, generator)
     noise = draw.gumbel(size=(len(x), n.attr("sample_size", 1), x.shape[1]))
-    return np.argmax(x[:, None] + noise, -1).astype(_drawn_dtype(n, np.int32))
+    return np.argmax(x[:, None] + noise, -1).astype(dtype_attr(n, np.int32))
 
 
 @evaluates("Dropout", is_random=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .....framework.base.untrusted.values import check_fill
 from ...files.tensors import dtype_of
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
 
@@ -52,9 +53,9 @@ def _dft_here(n: Call) -> Value:
     matrix = _fourier(size, bins)
     perm = [i for i in range(x.ndim - 1) if i != at] + [x.ndim - 1, at]
     moved = n.op("transpose", x, perm=perm) if perm != list(range(x.ndim)) else x
-    rows = n.op("reshape", moved, shape=[-1, size])
+    rows = n.reshape(moved, [-1, size])
     made = n.op("matmul", rows, n.const(matrix, x.dtype))
-    made = n.op("reshape", made, shape=[*moved.shape[:-2], bins, 2])
+    made = n.reshape(made, [*moved.shape[:-2], bins, 2])
     order = list(range(x.ndim - 2))
     order.insert(at, x.ndim - 2)
     return n.op("transpose", made, perm=[*order, x.ndim - 1])
@@ -66,41 +67,29 @@ def _fourier(size: int, bins: int) -> np.ndarray:
     return np.stack([np.cos(angles), np.sin(angles)], -1).reshape(size, bins * 2)
 
 
-@evaluates("STFT")
-def _stft(
-    n: Attributes, x: np.ndarray, step: np.ndarray, window: Any = None, length: Any = None
-) -> np.ndarray:
-    by = int(step.reshape(-1)[0])
-    size = int(length.reshape(-1)[0]) if length is not None else len(window)
-    window = np.ones(size) if window is None else window.astype(np.float64)
-    signal = _complex(x.astype(np.float64)) if x.ndim == 3 else x.astype(np.complex128)
-    frames = np.lib.stride_tricks.sliding_window_view(signal, size, axis=1)[:, ::by]
-    made = np.fft.fft(frames * window, axis=-1)
-    if n.attr("onesided", 1):
-        made = made[..., : size // 2 + 1]
-    return _pairs(made, x.dtype)
-
-
 @lowers("STFT")
 def _stft_here(n: Call) -> Value:
-    """Frames, times a matrix of the window and the transform, for real signals."""
+    """Frames by their window, times the matrix of the transform."""
     x, window = n[0], n.get(2)
     by = (n.known_ints(1) or [1])[0]
     size = (n.known_ints(3) or [0])[0] or (window.shape[0] if window else 0)
-    if window is not None and window.array is None:
-        raise NotHere
-    if (x.ndim == 3 and x.shape[-1] != 1) or not 0 < size <= min(x.shape[1], 4096):
-        raise NotHere
-    shape = np.ones(size) if window is None or window.array is None else window.array
+    if not 0 < size <= x.shape[1] or by < 1:
+        n.fail(f"frames of {size}, {by} apart, of {x.shape[1]} samples")
     bins = size // 2 + 1 if n.attr("onesided", 1) else size
+    parts = x.shape[2] if x.ndim == 3 else 1
     count = (x.shape[1] - size) // by + 1
-    flat = n.op("reshape", x, shape=[x.shape[0], x.shape[1]])
+    check_fill([parts * size, 2 * bins], x.dtype.itemsize, n.node.title())
+    matrix = _fourier(size, bins)
+    if parts == 2:  # a row of the imaginary parts after each of the real ones
+        turned = np.stack([-matrix[:, 1::2], matrix[:, ::2]], -1).reshape(matrix.shape)
+        matrix = np.stack([matrix, turned], 1).reshape(2 * size, 2 * bins)
     places = np.arange(count)[:, None] * by + np.arange(size)
-    frames = n.op("gather", flat, places, axis=1)
-    rows = n.op("reshape", frames, shape=[-1, size])
-    matrix = shape.astype(np.float64)[:, None] * _fourier(size, bins)
+    frames = n.op("gather", n.reshape(x, [*x.shape[:2], parts]), places, axis=1)
+    if window is not None:
+        frames = n.op("mul", frames, n.reshape(n.cast(window, x.dtype), [size, 1]))
+    rows = n.reshape(frames, [-1, size * parts])
     made = n.op("matmul", rows, n.const(matrix, x.dtype))
-    return n.op("reshape", made, shape=[x.shape[0], count, bins, 2])
+    return n.reshape(made, [x.shape[0], count, bins, 2])
 
 
 @evaluates("HannWindow", "HammingWindow", "BlackmanWindow")
@@ -135,13 +124,13 @@ def _mel(
     places = ((700 * (10 ** (mels / 2595) - 1)) * (length + 1) // per_second).astype(int)
     made = np.zeros((length // 2 + 1, count))
     for band in range(count):
-        left, centre, right = places[band : band + 3]
-        if centre == left:
-            made[centre, band] = 1
+        left, center, right = places[band : band + 3]
+        if center == left:
+            made[center, band] = 1
         else:
-            rise = np.arange(left, centre + 1)
-            made[rise, band] = (rise - left) / (centre - left)
-        if right > centre:
-            fall = np.arange(centre, right)
-            made[fall, band] = (right - fall) / (right - centre)
+            rise = np.arange(left, center + 1)
+            made[rise, band] = (rise - left) / (center - left)
+        if right > center:
+            fall = np.arange(center, right)
+            made[fall, band] = (right - fall) / (right - center)
     return made.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))

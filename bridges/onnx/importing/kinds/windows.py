@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
 
@@ -55,48 +55,13 @@ def _geometry(
     return strides, dilations, window_pads(n, sizes, kernel, strides, dilations)
 
 
-def windows(
-    x: np.ndarray,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-    pads: Pads,
-    fill: Any = 0,
-) -> np.ndarray:
-    """The windows [N, C, positions..., taps...] of an array, a view of a padded copy."""
-    rank = len(kernel)
-    padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=fill)
-    extents = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
-    axes = tuple(range(2, 2 + rank))
-    found = sliding_window_view(padded, extents, axes)
-    steps = [slice(None, None, s) for s in strides] + [slice(None, None, d) for d in dilations]
-    return found[(slice(None), slice(None), *steps)]
-
-
-def convolved(n: Attributes, x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The convolution of arrays, by the attributes of a node."""
-    rank, groups = w.ndim - 2, n.attr("group", 1)
-    strides, dilations, pads = _geometry(n, w.shape[2:], x.shape[2:])
-    found = windows(x, w.shape[2:], strides, dilations, pads)
-    parts = []
-    taps = list(range(2 + rank, 2 + 2 * rank))
-    for part, weights in zip(np.split(found, groups, 1), np.split(w, groups, 0), strict=True):
-        made = np.tensordot(part, weights, ([1, *taps], [1, *range(2, 2 + rank)]))
-        parts.append(np.moveaxis(made, -1, 1))
-    return np.concatenate(parts, 1)
-
-
-@evaluates("Conv")
-def _conv_on_host(n: Attributes, x: np.ndarray, w: np.ndarray, b: Any = None) -> np.ndarray:
-    made = convolved(n, x, w)
-    if b is not None:
-        made = made + b.reshape((-1,) + (1,) * (w.ndim - 2))
-    return made.astype(x.dtype)
-
-
 @lowers("Conv")
 def _conv(n: Call) -> Value:
-    x, w, b = n[0], n[1], n.get(2)
+    return convolved(n, n[0], n[1], n.get(2))
+
+
+def convolved(n: Call, x: Value, w: Value, b: Value | None = None) -> Value:
+    """The convolution of values, by the attributes of a node."""
     rank = w.ndim - 2
     if rank not in (1, 2, 3):
         raise NotHere
@@ -175,7 +140,7 @@ def _conv_transpose(n: Call) -> Value:
         made = n.op("slice", made, axes=list(range(2, 2 + rank)), starts=begins, ends=ends)
     if b is None:
         return made
-    return n.op("add", made, n.op("reshape", b, shape=[-1, *[1] * rank]))
+    return n.op("add", made, n.reshape(b, [-1, *[1] * rank]))
 
 
 # -- poolings --------------------------------------------------------------------------------------
@@ -194,120 +159,99 @@ def _pool_geometry(n: Attributes, sizes: Sequence[int]) -> tuple[list[int], ...]
             if (count - 1) * s >= size + a:  # it would begin in the padding at the end
                 count -= 1
         if count < 1:
-            raise ValueError(f"a window of {k} over {size}")
+            n.fail(f"a window of {k} over {size}")
         counts.append(count)
     return kernel, strides, dilations, [a for a, _ in pads], [b for _, b in pads], counts
 
 
-def _pool_windows(n: Attributes, x: np.ndarray, fill: Any) -> np.ndarray:
-    """The windows of a pooling, with what hangs over."""
+def _windows(n: Call, x: Value, fill: float) -> Value:
+    """The windows [N, C, positions..., taps] of a pooling, with what hangs over."""
     kernel, strides, dilations, begins, ends, counts = _pool_geometry(n, x.shape[2:])
-    reach = [
-        max((c - 1) * s + (k - 1) * d + 1 - size - a, b)
-        for c, s, k, d, size, a, b in zip(
-            counts, strides, kernel, dilations, x.shape[2:], begins, ends, strict=True
-        )
-    ]
-    found = windows(x, kernel, strides, dilations, list(zip(begins, reach, strict=True)), fill)
-    return found[(slice(None), slice(None), *(slice(c) for c in counts))]
-
-
-@evaluates("MaxPool")
-def _max_pool_on_host(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
-    rank = x.ndim - 2
-    low = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    found = _pool_windows(n, x, low)
-    flat = found.reshape(*found.shape[: 2 + rank], -1)
-    made = np.max(flat, -1)
-    if n.outputs < 2:
-        return (made,)
-    order = range(rank) if n.attr("storage_order", 0) == 0 else range(rank)[::-1]
-    numbers = np.arange(x[0, 0].size).reshape([x.shape[2 + i] for i in order])
-    if n.attr("storage_order", 0):
-        numbers = numbers.T
-    count = x[0, 0].size
-    planes = np.arange(x.shape[0] * x.shape[1]).reshape(x.shape[0], x.shape[1], *(1,) * rank)
-    every = planes * count + numbers
-    where = _pool_windows(n, every, -1).reshape(flat.shape)
-    return made, np.take_along_axis(where, np.argmax(flat, -1)[..., None], -1)[..., 0]
-
-
-@evaluates("AveragePool")
-def _average_pool_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    rank = x.ndim - 2
-    axes = tuple(range(2 + rank, 2 + 2 * rank))
-    total = np.sum(_pool_windows(n, x, 0), axis=axes)
-    ones = np.ones_like(x)
-    if n.attr("count_include_pad", 0):  # the padding counts, what hangs over does not
-        _, _, _, begins, ends, _ = _pool_geometry(n, x.shape[2:])
-        padded = np.pad(ones, [(0, 0), (0, 0), *zip(begins, ends, strict=True)], constant_values=1)
-        count = np.sum(_pool_windows(_Unpadded(n), padded, 0), axis=axes)
-        count = count[(..., *(slice(size) for size in total.shape[2:]))]
-    else:
-        count = np.sum(_pool_windows(n, ones, 0), axis=axes)
-    return (total / count).astype(x.dtype)
-
-
-class _Unpadded(Attributes):
-    """A node without its pads."""
-
-    def __init__(self, n: Attributes) -> None:
-        super().__init__(n.node, n._where)
-
-    def attr(self, name: str, default: Any = None) -> Any:
-        if name == "ceil_mode":
-            return 1
-        return "VALID" if name == "auto_pad" else super().attr(name, default)
+    rank, paddings = len(kernel), [0] * 4
+    places = []
+    for axis, (count, k) in enumerate(zip(counts, kernel, strict=True)):
+        ids = np.arange(count)[:, None] * strides[axis] + np.arange(k) * dilations[axis]
+        places.append(ids)
+        over = int(ids.max()) + 1 - begins[axis] - x.shape[2 + axis]
+        paddings += [begins[axis], max(over, ends[axis])]
+    x = n.op("pad", x, paddings=paddings, value=fill)
+    for axis, ids in enumerate(places):
+        x = n.op("gather", x, ids, axis=2 + 2 * axis)
+    first = range(2, 2 + 2 * rank, 2)
+    x = n.op("transpose", x, perm=[0, 1, *first, *(axis + 1 for axis in first)])
+    return n.reshape(x, [*x.shape[:2], *counts, math.prod(kernel)])
 
 
 @lowers("MaxPool", "AveragePool")
-def _pool(n: Call) -> Value:
+def _pool(n: Call) -> Any:
     x = n[0]
     rank = x.ndim - 2
     kernel, strides, dilations, begins, ends, counts = _pool_geometry(n, x.shape[2:])
     is_max = n.node.op == "MaxPool"
-    if not x.is_float or rank not in (1, 2, 3) or any(d != 1 for d in dilations) or n.wants(1):
-        raise NotHere
-    attrs: dict[str, Any] = {}
-    if not is_max:
-        attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))
-    made = n.op(
-        f"{'max' if is_max else 'avg'}_pool{rank}d",
-        x,
-        kernel=kernel,
-        stride=strides,
-        padding=[*begins, *ends],
-        ceil_mode=bool(n.attr("ceil_mode", 0)),
-        outs=("out",),
-        **attrs,
-    )
-    if list(made.shape[2:]) != counts:
-        raise NotHere
-    return made
+    if x.is_float and rank in (1, 2, 3) and not n.wants(1) and set(dilations) == {1}:
+        attrs: dict[str, Any] = {}
+        if not is_max:
+            attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))
+        made = n.op(
+            f"{'max' if is_max else 'avg'}_pool{rank}d",
+            x,
+            kernel=kernel,
+            stride=strides,
+            padding=[*begins, *ends],
+            ceil_mode=bool(n.attr("ceil_mode", 0)),
+            outs=("out",),
+            **attrs,
+        )
+        if list(made.shape[2:]) == counts:
+            return made
+    return _max_of_windows(n) if is_max else _mean_of_windows(n)
 
 
-@evaluates("LpPool")
-def _lp_pool_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    rank, p = x.ndim - 2, n.attr("p", 2)
-    found = np.abs(_pool_windows(n, x, 0)) ** p
-    return (np.sum(found, axis=tuple(range(2 + rank, 2 + 2 * rank))) ** (1 / p)).astype(x.dtype)
+def _max_of_windows(n: Call) -> list[Value]:
+    x, rank = n[0], n[0].ndim - 2
+    low = -math.inf if x.is_float else float(np.iinfo(x.dtype).min)
+    found = _windows(n, x, low)
+    made = n.op("reduce_max", found, axes=[found.ndim - 1])
+    if not n.wants(1):
+        return [made]
+    back = bool(n.attr("storage_order", 0))  # columns first
+    size = math.prod(x.shape[2:])
+    numbers = np.arange(size).reshape(x.shape[2:][::-1] if back else x.shape[2:])
+    planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * rank)
+    where = _windows(n, n.const(planes * size + (numbers.T if back else numbers)), -1.0)
+    best = n.op("argmax", found, axis=found.ndim - 1, keepdims=True)
+    ids = n.op("take_along_axis", where, best, axis=found.ndim - 1)
+    return [made, n.reshape(ids, made.shape)]
 
 
-@evaluates("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
-def _global_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
-    axes = tuple(range(2, x.ndim))
-    if n.node.op == "GlobalAveragePool":
-        return np.mean(x, axis=axes, keepdims=True).astype(x.dtype)
-    if n.node.op == "GlobalMaxPool":
-        return np.max(x, axis=axes, keepdims=True)
-    p = n.attr("p", 2)
-    return (np.sum(np.abs(x) ** p, axis=axes, keepdims=True) ** (1 / p)).astype(x.dtype)
+def _mean_of_windows(n: Call) -> Value:
+    x = n[0]
+    kernel, strides, dilations, begins, ends, counts = _pool_geometry(n, x.shape[2:])
+    padded = bool(n.attr("count_include_pad", 0))  # it counts; what hangs over does not
+    weight = np.ones((1, 1))
+    for axis, (count, k) in enumerate(zip(counts, kernel, strict=True)):
+        ids = np.arange(count)[:, None] * strides[axis] + np.arange(k) * dilations[axis]
+        size = begins[axis] + x.shape[2 + axis]
+        inside = (
+            (ids >= 0) & (ids < size + ends[axis])
+            if padded
+            else ((ids >= begins[axis]) & (ids < size))
+        )
+        weight = weight[..., None] * inside.sum(1)
+    found = _windows(n, x, 0.0)
+    total = n.op("reduce_sum", found, axes=[found.ndim - 1])
+    return n.op("div", total, n.const(weight, x.dtype))
 
 
-@lowers("GlobalAveragePool", "GlobalMaxPool")
-def _global(n: Call) -> Value:
-    op = "global_avg_pool" if n.node.op == "GlobalAveragePool" else "global_max_pool"
-    return n.op(op, n[0], outs=("out",))
+@lowers("LpPool", "GlobalLpPool")
+def _lp_pool(n: Call) -> Value:
+    x, p = n[0], n.attr("p", 2)
+    every = n.node.op == "GlobalLpPool"
+    powers = n.op("pow", n.op("abs", x), n.const(p, x.dtype))
+    found = powers if every else _windows(n, powers, 0.0)
+    axes = list(range(2, x.ndim)) if every else [x.ndim]
+    total = n.op("reduce_sum", found, axes=axes, keepdims=every)
+    return n.op("pow", total, n.const(1 / p, x.dtype))
 
 
 @evaluates("MaxUnpool")

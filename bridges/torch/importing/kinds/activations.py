@@ -2,68 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
+from .....framework.base.dtypes import is_float
+from .....framework.ir.registry import lookup
 from ....onnx.importing.calls import Value
-from ..calls import Aten, aten
+from ..calls import Aten, add_names, aten
 
-_SAME = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh erf exp exp2 expm1 floor log log1p log2"
-    " log_sigmoid mish neg reciprocal relu round rsqrt selu sigmoid sign sin sinh sqrt square tan"
-    " tanh trunc silu isnan isinf isfinite"
-).split()
-_OTHER = {
-    "hardswish": "hard_swish",
-    "negative": "neg",
-    "absolute": "abs",
-    "sgn": "sign",
-}
-_WHOLE = {"abs", "neg", "square"}
-"""Operators of the net that take whole numbers as well."""
+_ROUND = ("ceil", "floor", "round", "trunc")
+_TESTS = ("isfinite", "isinf", "isnan")
 
 
-def _sign_of_whole(n: Aten, x: Value) -> Value:
-    zero = n.const(0, x.dtype)
-    above, below = (n.cast(n.op(op, x, zero), x.dtype) for op in ("greater", "less"))
-    return n.op("sub", above, below)
+def by_name(n: Aten) -> Value:
+    """The rule of what the table of names has, where no other rule takes its place."""
+    name, slots = n.ours, lookup(n.ours.type).input_slots
+    tensors = list(n.given)[: len(slots)]
+    values = [n.tensor(one, None if n.dtypes[0] == np.bool_ else n.dtypes[0]) for one in tensors]
+    # `input` is another name of `self`, where an operator wrote over it; `dtype` is the result's
+    for other in n.given.keys() - {*tensors, *name.attrs, *name.fixed, "input", "dtype"}:
+        n.refuse_unless(not n.get(other), f"{other}={n.get(other)!r} is not supported")
+    if name.type in _ROUND and not is_float(values[0].dtype):
+        return values[0]
+    if name.type in _TESTS and not is_float(values[0].dtype):
+        return n.op("fill_like", n.cast(values[0], np.bool_), value=float(name.type == "isfinite"))
+    kinds = {spec.name: spec.scalar_type or float for spec in lookup(name.type).attrs}
+    attrs = {ours: kinds[ours](n[theirs]) for theirs, ours in name.attrs.items()}
+    return n.op(name.type, *values, **attrs)
 
 
-def _is_of_whole(n: Aten, x: Value, answer: bool) -> Value:
-    return n.op("fill_like", n.cast(x, np.bool_), value=float(answer))
+add_names(by_name)
 
 
-_OF_WHOLE: dict[str, Callable[[Aten, Value], Value]] = {
-    "relu": lambda n, x: n.op("maximum", x, n.const(0, x.dtype)),
-    "sign": _sign_of_whole,
-    "isnan": lambda n, x: _is_of_whole(n, x, False),
-    "isinf": lambda n, x: _is_of_whole(n, x, False),
-    "isfinite": lambda n, x: _is_of_whole(n, x, True),
-}
-"""What operators of floats alone are of whole numbers."""
-
-
-def _unary(n: Aten) -> Value:
-    x = n["self"]
-    op = _OTHER.get(n.name, n.name)
-    if x.dtype.kind in "iub" and op in _OF_WHOLE:
-        return _OF_WHOLE[op](n, x)
-    if op not in _WHOLE and not op.startswith("is"):
-        x = n.cast(x, n.dtypes[0])
-        if x.dtype.kind in "iub":  # rounding of whole numbers
-            return x
-    n.refuse_unless(not n.get("decimals"), "rounding to decimals is not supported")
-    return n.op(op, x)
-
-
-aten(*_SAME, *_OTHER)(_unary)
-
-
-@aten("alias", "clone", "contiguous", "detach", "lift_fresh_copy", "lift_fresh")
+@aten("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh")
 def _same(n: Aten) -> Value:
-    if n.name == "detach":
-        return n.op("stop_gradient", n["self"])
     return n["self"]
 
 
@@ -72,19 +43,9 @@ def _log_sigmoid(n: Aten) -> list[Value]:
     return [n.op("log_sigmoid", n["self"])]
 
 
-@aten("log10")
-def _log10(n: Aten) -> Value:
-    return n.op("scale", n.op("log", n.tensor("self", n.dtypes[0])), scale=1 / np.log(10))
-
-
-@aten("gelu")
-def _gelu(n: Aten) -> Value:
-    return n.op("gelu_tanh" if n.get("approximate") == "tanh" else "gelu_erf", n["self"])
-
-
-@aten("leaky_relu")
-def _leaky_relu(n: Aten) -> Value:
-    return n.op("leaky_relu", n["self"], alpha=float(n["negative_slope"]))
+@aten("_safe_softmax")
+def _safe_softmax(n: Aten) -> Value:
+    return n.op("softmax", n.cast(n["self"], n.dtypes[0]), axis=int(n["dim"]))
 
 
 @aten("elu")
@@ -97,11 +58,6 @@ def _elu(n: Aten) -> Value:
     n.fail(f"input_scale {inner}")
 
 
-@aten("celu")
-def _celu(n: Aten) -> Value:
-    return n.op("celu", n["self"], alpha=float(n["alpha"]))
-
-
 @aten("hardsigmoid")
 def _hard_sigmoid(n: Aten) -> Value:
     return n.op("hard_sigmoid", n["self"], alpha=1 / 6, beta=0.5)
@@ -112,11 +68,6 @@ def _softplus(n: Aten) -> Value:
     # Above `threshold` PyTorch takes x itself, which differs by less than a float can hold.
     n.refuse_unless(n["threshold"] >= 15, "its threshold is below 15")
     return n.op("softplus", n["self"], beta=float(n["beta"]))
-
-
-@aten("softsign")
-def _softsign(n: Aten) -> Value:
-    return n.op("softsign", n["self"])
 
 
 @aten("prelu", "_prelu_kernel")
@@ -145,13 +96,6 @@ def _shrink(n: Aten) -> Value:
 @aten("glu")
 def _glu(n: Aten) -> Value:
     return n.op("glu", n["self"], axis=n.axis("dim", n["self"].ndim))
-
-
-@aten("softmax", "_softmax", "log_softmax", "_log_softmax", "_safe_softmax")
-def _softmax(n: Aten) -> Value:
-    x = n.cast(n["self"], n.dtypes[0])
-    op = "log_softmax" if "log" in n.name else "softmax"
-    return n.op(op, x, axis=n.axis("dim", x.ndim))
 
 
 @aten("dropout", "feature_dropout", "native_dropout")

@@ -6,7 +6,7 @@ import numpy as np
 
 from .....framework.base.dtypes import is_float
 from ....onnx.importing.calls import Attributes, Kind, Value
-from ..calls import RULES, Aten, Ref, aten
+from ..calls import RULES, Aten, Ref, aten, aten_of
 
 _SYMBOLIC = {
     "mul": lambda a, b: a * b,
@@ -109,11 +109,6 @@ def _div(n: Aten) -> Value:
     return n.cast(n.op("trunc", wide), n.dtypes[0])
 
 
-@aten("floor_divide", "remainder", "fmod", "maximum", "minimum", "atan2")
-def _binary(n: Aten) -> Value:
-    return n.op({"remainder": "mod"}.get(n.name, n.name), *_pair(n))
-
-
 @aten("pow")
 def _pow(n: Aten) -> Value:
     dtype = n.dtypes[0]
@@ -131,17 +126,7 @@ def _pow(n: Aten) -> Value:
     return n.op("pow", x, n.const(power, dtype))
 
 
-_COMPARES = {
-    "eq": "equal",
-    "ne": "not_equal",
-    "lt": "less",
-    "le": "less_equal",
-    "gt": "greater",
-    "ge": "greater_equal",
-}
-
-
-@aten(*_COMPARES)
+@aten_of("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
 def _compare(n: Aten) -> Value:
     x, y = n["self"], n["other"]
     if not isinstance(y, Value):
@@ -150,9 +135,9 @@ def _compare(n: Aten) -> Value:
             dtype = np.dtype(np.float32)
         elif dtype == np.bool_ and not isinstance(y, bool):
             dtype = np.dtype(np.int64)
-        return n.op(_COMPARES[n.name], n.cast(x, dtype), n.const(y, dtype))
+        return n.op(n.ours.type, n.cast(x, dtype), n.const(y, dtype))
     dtype = _common(x, y)
-    return n.op(_COMPARES[n.name], n.cast(x, dtype), n.cast(y, dtype))
+    return n.op(n.ours.type, n.cast(x, dtype), n.cast(y, dtype))
 
 
 def _common(x: Value, y: Value) -> np.dtype:
@@ -164,32 +149,12 @@ def _common(x: Value, y: Value) -> np.dtype:
     return np.result_type(x.dtype, y.dtype)
 
 
-_LOGIC = {
-    "logical_and": "logical_and",
-    "logical_or": "logical_or",
-    "logical_xor": "logical_xor",
-    "bitwise_and": "logical_and",
-    "bitwise_or": "logical_or",
-    "bitwise_xor": "logical_xor",
-    "__and__": "logical_and",
-    "__or__": "logical_or",
-}
-
-
-@aten(*_LOGIC)
+@aten_of("logical_and", "logical_not", "logical_or", "logical_xor")
 def _logic(n: Aten) -> Value:
-    x, y = n.tensor("self"), n.tensor("other")
-    if not n.name.startswith("logical") and x.dtype != np.bool_:
+    values = [n.tensor(name) for name in n.given]
+    if not n.name.startswith("logical") and any(value.dtype != np.bool_ for value in values):
         n.fail("bits of integers are not supported")
-    return n.op(_LOGIC[n.name], n.cast(x, np.bool_), n.cast(y, np.bool_))
-
-
-@aten("logical_not", "bitwise_not")
-def _not(n: Aten) -> Value:
-    x = n["self"]
-    if n.name == "bitwise_not" and x.dtype != np.bool_:
-        n.fail("bits of integers are not supported")
-    return n.op("logical_not", n.cast(x, np.bool_))
+    return n.op(n.ours.type, *(n.cast(value, np.bool_) for value in values))
 
 
 @aten("where")

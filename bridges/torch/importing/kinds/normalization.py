@@ -1,4 +1,4 @@
-"""Normalisation over batches, layers, groups and instances."""
+"""Normalization over batches, layers, groups and instances."""
 
 from __future__ import annotations
 

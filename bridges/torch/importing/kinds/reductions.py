@@ -8,21 +8,13 @@ import numpy as np
 
 from .....framework.base.dtypes import is_float
 from ....onnx.importing.calls import Value
-from ..calls import Aten, aten
-
-_REDUCES = {
-    "sum": "reduce_sum",
-    "mean": "reduce_mean",
-    "prod": "reduce_prod",
-    "amax": "reduce_max",
-    "amin": "reduce_min",
-    "any": "reduce_any",
-    "all": "reduce_all",
-    "logsumexp": "logsumexp",
-}
+from ..calls import Aten, aten, aten_of
 
 
-@aten(*_REDUCES)
+@aten_of(
+    "logsumexp", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min",
+    "reduce_prod", "reduce_sum",
+)  # fmt: skip
 def _reduce(n: Aten) -> Value:
     x = n["self"]
     if n.name in ("any", "all"):
@@ -32,7 +24,7 @@ def _reduce(n: Aten) -> Value:
     axes = n.axes("dim", x.ndim)
     if not x.ndim:
         return n.op("log", n.op("exp", x)) if n.name == "logsumexp" else x
-    made = n.op(_REDUCES[n.name], x, axes=axes, keepdims=bool(n.get("keepdim", False)))
+    made = n.op(n.ours.type, x, axes=axes, keepdims=bool(n.get("keepdim", False)))
     return n.cast(made, n.dtypes[0])
 
 

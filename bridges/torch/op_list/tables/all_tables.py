@@ -1,0 +1,27 @@
+"""Registers all writers."""
+
+from __future__ import annotations
+
+from . import (
+    cntk_operators,
+    conv,
+    elementwise,
+    linear,
+    norms,
+    recurrent,
+    selecting,
+    sequences,
+    shapes,
+)
+
+__all__ = [
+    "cntk_operators",
+    "conv",
+    "elementwise",
+    "linear",
+    "norms",
+    "recurrent",
+    "selecting",
+    "sequences",
+    "shapes",
+]

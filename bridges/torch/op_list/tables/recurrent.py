@@ -1,0 +1,205 @@
+"""Recurrent layers: nn.RNN, nn.GRU, nn.LSTM where PyTorch has the cell, else loops over steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from .....framework.base.shape import ArraySpec
+from .....framework.ir.operation import Operator, expand_op
+from .....framework.loops.recurrent.description import StepNet, step_net
+from .....operators.control.layers import LAST, RECURRENT_LAYERS
+from ...formatting import unpacked
+from ..emission import (
+    SEQUENCES,
+    Emission,
+    RefusedError,
+    Values,
+    dtype_text,
+    lists,
+    read_lines,
+    shortest,
+    write_operators,
+    writes,
+)
+from ..expressions import number_text
+from ..joining import with_biases
+
+_WEIGHTS: Final = {
+    "weight_ih_l0": "w_x", "weight_hh_l0": "w_h", "bias_ih_l0": "b", "bias_hh_l0": "b_h",
+}  # fmt: skip
+"""Weights of PyTorch's layers: gates are in the same order, in rows there and in columns here."""
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A `recurrent` operator, with what its step net is given."""
+
+    e: Emission
+    step: StepNet
+    specs: dict[str, ArraySpec]
+
+    @classmethod
+    def of(cls, e: Emission) -> _Loop:
+        step = step_net(e.attrs["net"])
+        known: dict[str, ArraySpec] = {}
+        for number, name in enumerate(step.inputs):
+            shape, dtype = e.spec("x", number)
+            known[name] = ((-1, *shape[1:]), dtype)
+        for number, name in enumerate(step.statics):
+            known[name] = e.spec("static", number)
+        for memory in step.memories:
+            if memory.boot >= 0:
+                shape, dtype = e.spec("boot", memory.boot)
+                row: ArraySpec | None = (shape[1:], dtype)
+            else:
+                row = step.declared_row(memory)
+            if row is None:
+                e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
+            known[memory.previous] = ((-1, *row[0]), row[1])
+        return cls(e, step, step.infer(known, -1, None))
+
+    def start(self, number: int) -> str:
+        """The first value of a memory, [N, ...]."""
+        memory = self.step.memories[number]
+        if memory.boot >= 0:
+            return self.e.list("boot")[memory.boot]
+        shape, dtype = self.specs[memory.previous]
+        if min(shape[1:], default=0) < 0:
+            self.e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
+        sizes = lists([SEQUENCES, *map(str, shape[1:])])
+        value = number_text(shortest(memory.boot_value, dtype))
+        return f"{self.e.list('x')[0]}.new_full({sizes}, {value})"
+
+    @property
+    def statics(self) -> dict[str, str]:
+        """Parameters among the static links, by what the step net calls them."""
+        outer = self.e.op.inputs.get("static", ())
+        held = self.e.values.parameters
+        links = zip(self.step.statics, outer, strict=True)
+        return {inner: held[name] for inner, name in links if name in held}
+
+
+@writes("recurrent")
+def recurrent(e: Emission) -> None:
+    if e.op.outputs.get("sum"):
+        e.refuse("sums over its steps are of gradients")
+    _write_loop(_Loop.of(e))
+
+
+@writes(*RECURRENT_LAYERS)
+def recurrent_layer(e: Emission) -> None:
+    """A layer of PyTorch where it has one and nothing else reads the weights; else a loop."""
+    make = _LAYERS[e.op.type](e)
+    weights = {key: e.op.inputs[slot][0] for key, slot in _WEIGHTS.items() if e.has(slot)}
+    bias, more = weights["bias_ih_l0"], dict[str, np.ndarray]()
+    if bias in e.values.sums and "bias_hh_l0" not in weights and e.module.uses[bias] == 1:
+        weights["bias_ih_l0"], weights["bias_hh_l0"] = e.values.sums[bias]
+    held = {key: (e.values.owned(name), name) for key, name in weights.items()}
+    tensors = {key: (array.T, name) for key, (array, name) in held.items() if array is not None}
+    if not make or len(tensors) < len(weights):
+        recurrent(Emission(e.values, expanded(e.op)))
+        return
+    if "bias_hh_l0" not in weights:  # PyTorch has two biases
+        more["bias_hh_l0"] = np.zeros_like(tensors["bias_ih_l0"][0])
+    w, _ = tensors["weight_ih_l0"]
+    dtype = "" if w.dtype == np.float32 else f", dtype={dtype_text(w.dtype)}"
+    sizes = f"{w.shape[1]}, {e.attrs['size']}"
+    made = f"nn.{make.format(sizes)}, batch_first=True{dtype})"
+    _call_layer(e, e.layer_of(made, tensors, more))
+
+
+def _rnn(e: Emission) -> str:
+    kind = e.attrs["activation"]
+    more = {"tanh": "", "relu": ', nonlinearity="relu"'}.get(kind)
+    return "" if more is None else f"RNN({{}}{more}"
+
+
+def _lstm(e: Emission) -> str:
+    ours = ("p_i", "p_f", "p_o", "w_proj")  # what a projection reads of the gates differs, too
+    return "" if any(map(e.has, ours)) else "LSTM({}"
+
+
+def _gru(e: Emission) -> str:
+    return "GRU({}" if e.has("b_h") else ""  # else the reset gate comes before the product
+
+
+_LAYERS: Final = {"simple_rnn": _rnn, "lstm": _lstm, "gru": _gru}
+"""What makes a layer, without its sizes; "" where PyTorch has none."""
+
+
+def expanded(op: Operator) -> Operator:
+    """The operator `recurrent` of a layer."""
+    (loop,) = expand_op(op.node)
+    return Operator(loop, op.index)
+
+
+def _call_layer(e: Emission, layer: str) -> None:
+    """Apply a layer of PyTorch, whose states have an axis for the layers of a stack."""
+    states, x = RECURRENT_LAYERS[e.op.type].states, e["x"]
+    back = ".flip(1)" if e.attrs["reverse"] else ""
+    zeros = f"{x}.new_zeros({SEQUENCES}, {e.attrs['size']})"
+    starts = ""
+    if any(map(e.has, states)):
+        given = [f"{e.get(state) or zeros}.unsqueeze(0)" for state in states]
+        starts = f", {given[0] if len(given) == 1 else lists(given)}"
+    title = e.op.output_vars()[0]
+    rows, last = e.values.name(title, "rows"), e.values.name(title, "last")
+    e.values.write([rows, last], f"{rows}, {last} = {layer}({e.sequences()}{back}{starts})")
+    e.set("out", f"{rows}{back}.flatten(0, 1)")
+    for number, state in enumerate(states):
+        if e.has(LAST + state):
+            part = last if len(states) == 1 else f"{last}[{number}]"
+            e.set_rows(LAST + state, f"{part}[0]")
+
+
+def _set_final(e: Emission, place: int, text: str) -> None:
+    """Say what the last state of a memory is: a row a sequence."""
+    names = e.op.outputs.get("final", ())
+    if 0 <= place < len(names):
+        name = e.values.name(names[place])
+        e.values.write([name], f"{name} = {text}")
+        e.values.names[names[place]] = name
+
+
+def _write_loop(loop: _Loop) -> None:
+    e, step = loop.e, loop.step
+    inner = Values(e.module, dict(loop.specs))
+    inner.parameters.update(loop.statics)
+    for name, outer in zip(step.statics, e.op.inputs.get("static", ()), strict=True):
+        if name not in inner.parameters:
+            inner.names[name] = e.values.text(outer)
+    states = [inner.name(memory.previous) for memory in step.memories]
+    rows = [inner.name(name, "t") for name in step.inputs]
+    for memory, name in zip(step.memories, states, strict=True):
+        inner.names[memory.previous] = name
+    inner.names.update(zip(step.inputs, rows, strict=True))
+    wanted = [*(memory.state for memory in step.memories), *step.outputs]
+    write_operators(inner, with_biases(inner, step.operators, wanted))
+    if inner.broken:
+        raise RefusedError  # the operators of the step net have told why
+    after = [inner.text(memory.state) for memory in step.memories]
+    given = [inner.text(name) for name in step.outputs]
+    function = e.values.name("step")
+    body = read_lines(inner, [*after, *given])
+    text = [
+        "",
+        f"def {function}(states, rows):",
+        *([f"    {unpacked(states)} = states"] if states else []),
+        f"    {unpacked(rows)} = rows",
+        *(f"    {line}" if line else "" for line in body),
+        f"    return [{', '.join(after)}], [{', '.join(given)}]",
+        "",
+    ]
+    starts = ", ".join(loop.start(number) for number in range(len(step.memories)))
+    sequences = [e.sequences("x", number) for number in range(len(rows))]
+    names = [e.values.name(name, "steps") for name in step.outputs]
+    last = e.values.name(step.memories[0].state, "last") if e.has("final") else "_"
+    back = ", backward=True" if step.reverse else ""
+    call = f"{e.helper('loop')}({function}, [{starts}], [{', '.join(sequences)}]{back})"
+    e.values.write([last, *names], *text, f"{last}, {lists(names)} = {call}")
+    for number, memory in enumerate(step.memories):
+        _set_final(e, memory.final, f"{last}[{number}]")
+    e.set("out", *(f"{name}.flatten(0, 1)" for name in names))

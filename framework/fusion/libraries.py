@@ -1,0 +1,150 @@
+"""Libraries of C functions: found in the cache or compiled, loaded, and called.
+
+A library's file name is a hash of all that it is made of, so that folders shared between machines
+do no harm; `library_files` keeps it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import logging
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..base.cpu import threads
+from . import library_files
+
+_log = logging.getLogger(__name__)
+
+_TIMEOUT = 120  # seconds
+_NO_COMPILER = "none"
+
+
+class Library:
+    """A loaded library, or those of its functions whose names have one ending.
+
+    Args:
+        names: that the library must have, with their endings.
+
+    Attributes:
+        ending: of the names of its functions, which those who ask for them leave out.
+
+    Raises:
+        OSError: the file is no library of this system, or lacks one of `names`.
+    """
+
+    def __init__(self, path: Path, names: Iterable[str], ending: str = "") -> None:
+        self._handle = ctypes.CDLL(str(path))
+        self.ending = ending
+        for name in names:
+            if not hasattr(self._handle, name):
+                raise OSError(f"{path} lacks {name}")
+
+    def reach_pool(self) -> Library:
+        """Point the library to the pool of threads; returns it."""
+        threads.most_threads()  # is decided now, if it was not
+        for name, place in (("opscope_pool", threads.POOL), ("opscope_entry", threads.ENTRY)):
+            ctypes.c_void_p.in_dll(self._handle, name).value = ctypes.addressof(place)
+        return self
+
+    def function(self, name: str) -> Any:
+        """A function that takes one address."""
+        found = self._handle[name + self.ending]
+        found.argtypes, found.restype = (ctypes.c_void_p,), None
+        return found
+
+    def address(self, name: str) -> int:
+        """Where a function starts."""
+        return address(self.function(name))
+
+    def words(self, name: str, count: int) -> ctypes.Array[ctypes.c_int64]:
+        """The first words of an array of the library."""
+        return (ctypes.c_int64 * count).in_dll(self._handle, name + self.ending)
+
+
+def address(function: Any) -> int:
+    """Where a compiled function starts."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@functools.cache
+def find_compiler(wanted: str) -> str | None:
+    """Path of the compiler `wanted`, or of the first usual one; None where there is none.
+
+    Where it is called "none" nobody looks for one.
+    """
+    if wanted == _NO_COMPILER:
+        return None
+    for name in (wanted,) if wanted else ("cc", "gcc", "clang"):
+        found = shutil.which(name)
+        if found is not None:
+            return os.path.realpath(found)
+    if wanted:
+        _log.warning("OPSCOPE_CC=%s is not there: operators run unfused", wanted)
+    return None
+
+
+def from_cache(
+    key: object, build: Callable[[Path], None], load: Callable[[Path], Library]
+) -> Library:
+    """A library of the cache, put there where it is missing.
+
+    Args:
+        key: all that it is made of, as values that print alike in every process.
+        build: makes it at a path. load: loads it, or raises an OSError where it is not whole.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it cannot be made or loaded.
+    """
+    name = hashlib.sha256(repr(key).encode()).hexdigest()[:32]
+    folder = library_files.cache_folder()
+    if folder is not None:
+        path = library_files.find(folder, name)
+        if path is not None:
+            with contextlib.suppress(OSError):  # of another system, or not ours: made again
+                return load(path)
+
+    import tempfile  # seldom needed, and slow to load
+
+    with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
+        made = Path(passing, "loops.so")
+        build(made)
+        data = made.read_bytes()
+        library_files.check_whole(data)
+        if folder is not None:
+            try:
+                return load(library_files.put(folder, name, data))
+            except OSError as error:
+                _log.debug("cache folder %s is not usable: %s", folder, error)
+        return load(made)
+
+
+def run(compiler: str, arguments: Sequence[str], source: str = "", *, check: bool = True) -> bool:
+    """Run the compiler; whether it took the source.
+
+    Raises:
+        OSError, subprocess.SubprocessError: it could not be run, or failed and `check` says so.
+    """
+    done = subprocess.run(
+        [compiler, *arguments],
+        input=source,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=check,
+    )
+    return done.returncode == 0
+
+
+def state(compiler: str) -> tuple[str, int, int]:
+    """The compiler, and its size and time: they stand for its version, which only running it would
+    tell."""
+    found = os.stat(compiler)
+    return compiler, found.st_size, found.st_mtime_ns

@@ -1,0 +1,5 @@
+"""What trainings of any front end share: the history of epochs, metrics, Ctrl-C, resuming.
+
+Gives `History`, `Metric`, `CtrlC` and what a changed training takes over from a checkpoint. May
+import base, ir, passes, runtime and files.
+"""

@@ -1,0 +1,218 @@
+"""Files of FSTs: read in OpenFst's binary form, of any type, or in text; written.
+
+Written are `vector` and `compact_acceptor` FSTs, and the text that `fstprint` and Kaldi's archives
+use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `compact-fst.h`, `symbol-table.cc`; Kaldi's
+`fstext/kaldi-fst-io-inl.h`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ..files.kaldi_io import Reader, Writer
+from ..files.tokens import MAGIC as KALDI
+from ..files.tokens import format_number
+from .bodies import ALIGNED, COMPACT_ACCEPTOR, NO_LABEL
+from .byte_file import ByteFile
+from .fst import MUTABLE, Fst, Header
+from .fst_properties import acceptor_properties
+from .openfst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SYMBOLS_MAGIC, is_openfst, read_openfst
+
+WRITTEN = ("vector", "compact_acceptor")
+"""The types of binary FSTs that are written."""
+
+_HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
+_VERSION = 2
+_STATE = struct.Struct("<fq")
+_TABLE = struct.Struct("<qq")
+_LABEL = struct.Struct("<q")
+_TEXT = b" \t\r\n0123456789"  # what text begins with
+
+
+def read_fst(reader: Reader) -> Fst:
+    """Read one: binary if its first bytes say so (behind Kaldi's header or without), else text.
+
+    Raises:
+        FormatError: the bytes are something else, are cut off, or it names states that it does
+            not have.
+    """
+    start = reader.offset
+    head = bytes(reader.data[start : start + 6])
+    if is_openfst(head.removeprefix(KALDI)):
+        file = ByteFile(reader.data, reader.name, reader.before)
+        file.offset = start + (len(KALDI) if head.startswith(KALDI) else 0)
+        fst = read_openfst(file)
+        reader.offset = file.offset
+        return fst
+    if reader.binary:
+        raise reader.error("an FST of OpenFst was expected here")
+    return _read_text(reader)
+
+
+def read_whole(file: ByteFile) -> Fst:
+    """The FST of a file that holds nothing else. Arrays of a binary one may be views of the file.
+
+    Raises:
+        FormatError: as `read_fst`; or bytes follow it.
+    """
+    head = bytes(file.data[file.offset : file.offset + 2])
+    if head[:1] and head[:1] in _TEXT:
+        reader = Reader(file.data.tobytes(), name=file.name, binary=False, offset=file.offset)
+        fst = _read_text(reader)
+        reader.skip_space()
+        file.offset = reader.offset
+    else:
+        file.skip(len(KALDI) if head == KALDI else 0, "Kaldi's header")
+        fst = read_openfst(file)
+    if file.remaining:
+        raise file.error(f"{file.remaining} bytes follow the FST")
+    return fst
+
+
+def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
+    """Write it: in text without symbols and with an empty line behind, else as OpenFst does.
+
+    Args:
+        kind: one of `WRITTEN`; by default that of the file it came from, or `vector` where FSTs of
+            that type are not written.
+
+    Raises:
+        FormatError: a transducer cannot be written as an acceptor.
+    """
+    if not writer.binary:
+        _write_text(fst, writer)
+    elif (kind or fst.header.kind) == "compact_acceptor":
+        _write_compact(fst, writer)
+    else:
+        _write_vector(fst, writer)
+
+
+# Binary
+
+
+def _write_header(fst: Fst, writer: Writer, header: Header) -> None:
+    tables = header.input_symbols, header.output_symbols
+    flags = header.flags & ~(ALIGNED | INPUT_SYMBOLS | OUTPUT_SYMBOLS)
+    for flag, table in zip((INPUT_SYMBOLS, OUTPUT_SYMBOLS), tables, strict=True):
+        flags |= flag if table is not None else 0
+    writer.write_raw(struct.pack("<i", MAGIC) + _text(header.kind) + _text(header.arc))
+    writer.write_raw(
+        _HEADER.pack(*(_VERSION, flags, header.properties), *(fst.start, fst.states, header.arcs))
+    )
+    for table in tables:
+        if table is not None:
+            writer.write_raw(struct.pack("<i", SYMBOLS_MAGIC) + _text(table.name))
+            writer.write_raw(_TABLE.pack(table.available, len(table.texts)))
+            for label, text in table.texts.items():
+                writer.write_raw(_text(text) + _LABEL.pack(label))
+
+
+def _text(text: str) -> bytes:
+    """A string behind its length."""
+    data = text.encode("utf-8", "surrogateescape")
+    return struct.pack("<i", len(data)) + data
+
+
+def _header_as(fst: Fst, kind: str, properties: int) -> Header:
+    """The header of its file where that was of this type, else one of this type."""
+    known = fst.header
+    if known.kind == kind:
+        return known
+    made = Header(kind, properties=properties, arcs=len(fst.arcs))
+    made.input_symbols, made.output_symbols = known.input_symbols, known.output_symbols
+    return made
+
+
+def _write_vector(fst: Fst, writer: Writer) -> None:
+    _write_header(fst, writer, _header_as(fst, "vector", fst.header.properties | MUTABLE))
+    counts = np.diff(fst.begin)
+    for state in range(fst.states):
+        writer.write_raw(_STATE.pack(fst.final[state], counts[state]))
+        writer.write_raw(fst.arcs[fst.begin[state] : fst.begin[state + 1]].tobytes())
+
+
+def _write_compact(fst: Fst, writer: Writer) -> None:
+    if not np.array_equal(fst.ilabel, fst.olabel):
+        raise FormatError("an FST whose labels differ cannot be written as an acceptor")
+    header = fst.header
+    if header.kind != "compact_acceptor":
+        header = _header_as(fst, "compact_acceptor", acceptor_properties(fst))
+    _write_header(fst, writer, header)
+    final = ~np.isinf(fst.final)
+    counts = np.diff(fst.begin) + final
+    begin = np.concatenate([[0], np.cumsum(counts)])
+    items = np.empty(int(begin[-1]), COMPACT_ACCEPTOR)
+    ends = np.zeros(len(items), bool)
+    ends[begin[:-1][final]] = True
+    items["ilabel"][ends], items["weight"][ends] = NO_LABEL, fst.final[final]
+    items["nextstate"][ends] = -1
+    for name in COMPACT_ACCEPTOR.names or ():
+        items[name][~ends] = fst.arcs[name]
+    writer.write_raw(begin.astype("<u4").tobytes() + items.tobytes())
+
+
+# Text
+
+
+def _read_text(reader: Reader) -> Fst:
+    """Lines `from to ilabel olabel [weight]` and `final [weight]`; an empty line ends them."""
+    while reader.data[reader.offset : reader.offset + 1] in (b" ", b"\t", b"\r"):
+        reader.offset += 1
+    if reader.data[reader.offset : reader.offset + 1] == b"\n":
+        reader.offset += 1
+    arcs: list[tuple[int, int, int, int, float]] = []
+    finals: dict[int, float] = {}
+    start = -1
+    while reader.offset < reader.size:
+        place = reader.offset
+        words = reader.read_line().split()
+        if not words:
+            break
+        try:
+            state = int(words[0])
+            if len(words) <= 2:
+                finals[state] = float(words[1]) if len(words) == 2 else 0.0
+            elif len(words) <= 5:
+                to, ilabel, olabel = map(int, words[1:4])
+                arcs.append((state, to, ilabel, olabel, float(words[4]) if words[4:] else 0.0))
+                if min(to, ilabel, olabel) < 0 or max(to, ilabel, olabel) >= 1 << 31:
+                    raise ValueError
+            if not 0 <= state < 1 << 31 or len(words) == 3 or len(words) > 5:
+                raise ValueError
+        except ValueError:
+            wanted = "'from to ilabel olabel [weight]' or 'final [weight]'"
+            raise reader.error(f"a line of an FST, {wanted}, was expected here", place) from None
+        start = state if start < 0 else start
+    top = max([*finals, *(max(arc[:2]) for arc in arcs)], default=-1)
+    if top > 2 * (len(arcs) + len(finals)):
+        raise reader.error(f"the FST has a state {top}, but far fewer lines")
+    columns = np.array(arcs, np.float64).reshape(-1, 5).T
+    final = np.full(top + 1, np.inf, np.float32)
+    final[list(finals)] = list(finals.values())
+    source, nextstate, ilabel, olabel = columns[:4].astype(np.int64)
+    fst = Fst.of_arcs(source, ilabel, columns[4], nextstate, final, olabel, start)
+    if np.isnan(fst.weight).any() or np.isnan(fst.final).any():
+        raise reader.error("a weight of the FST is not a number")
+    return fst
+
+
+def _write_text(fst: Fst, writer: Writer) -> None:
+    """The start state comes first; a weight of zero is left out."""
+    lines = [""]
+    order = [fst.start, *(s for s in range(fst.states) if s != fst.start)] if fst.states else []
+    for state in order:
+        for arc in range(fst.begin[state], fst.begin[state + 1]):
+            line = f"{state}\t{fst.nextstate[arc]}\t{fst.ilabel[arc]}\t{fst.olabel[arc]}"
+            weight = fst.weight[arc]
+            lines.append(line if weight == 0 else f"{line}\t{_weight(weight)}")
+        if not np.isinf(fst.final[state]):
+            weight = fst.final[state]
+            lines.append(f"{state}" if weight == 0 else f"{state}\t{_weight(weight)}")
+    writer.write_raw("\n".join(lines) + "\n\n")
+
+
+def _weight(value: np.floating) -> str:
+    return "Infinity" if np.isinf(value) else format_number(value)

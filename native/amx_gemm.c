@@ -1,0 +1,348 @@
+/* Products by tiles of AMX: operators/backends/amx_gemm.py. KIND is the number of terms of a number,
+   bf16 numbers whose sum it is: 3, or 1, the nearest one. */
+#ifdef __linux__  /* which is asked for the tiles */
+#include "base.h"
+#include <immintrin.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define TERMS KIND
+
+enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, INNER = TERMS == 3 ? 8 : 16, WIDE = 24 };
+typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
+
+/* asks the system for the tiles; whether they may be used */
+EXPORT(tiles_granted)(word *b) { b[0] = syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+
+/* rows of the tiles: 0, 1 and 4 are the upper ones, 2, 3 and 5 the lower ones */
+static void configure(word rows) {
+  tiles t;
+  memset(&t, 0, sizeof t);
+  t.palette = 1;
+  for (int i = 0; i < 8; i++) t.bytes[i] = 64, t.rows[i] = 16;
+  t.rows[0] = t.rows[1] = t.rows[4] = least(rows, 16);
+  if (rows > 16) t.rows[2] = t.rows[3] = t.rows[5] = rows - 16;
+  _tile_loadconfig(&t);
+}
+
+#define UPPER _tile_dpbf16ps(0, 4, 6); _tile_dpbf16ps(1, 4, 7);
+#define LOWER _tile_dpbf16ps(2, 5, 6); _tile_dpbf16ps(3, 5, 7);
+#define A1(part) _tile_loadd(4, a + part * 2 * TILE, 64);
+#define A2(part) A1(part) _tile_loadd(5, a + part * 2 * TILE + TILE, 64);
+#define P(part) \
+  _tile_loadd(6, p + part * 2 * TILE, 64); _tile_loadd(7, p + part * 2 * TILE + TILE, 64);
+
+#if TERMS == 3
+/* After more than 5 chunks without one, the next stores of tiles took 300 ns where they were
+   measured; with one that nobody reads, every other chunk, 10. */
+#define STORE if (chunks & 1) _tile_stored(0, aside, 64);
+#define BOTH                                                                        \
+  P(0) A2(0) UPPER LOWER A2(1) UPPER LOWER A2(2) UPPER LOWER P(1) A2(1) UPPER LOWER \
+  A2(0) UPPER LOWER P(2) UPPER LOWER STORE
+#define ONE_OF_BOTH \
+  P(0) A1(0) UPPER A1(1) UPPER A1(2) UPPER P(1) A1(1) UPPER A1(0) UPPER P(2) UPPER STORE
+#else
+#define BOTH P(0) A2(0) UPPER LOWER
+#define ONE_OF_BOTH P(0) A1(0) UPPER
+#endif
+
+/* 17 to 32 rows and 32 columns, over some chunks */
+static void both(word chunks, const char *a, const char *p) {
+  char aside[TILE] __attribute__((aligned(64)));
+  for (; chunks--; a += CHUNK, p += CHUNK) { BOTH }
+}
+
+/* up to 16 rows */
+static void upper(word chunks, const char *a, const char *p) {
+  char aside[TILE] __attribute__((aligned(64)));
+  for (; chunks--; a += CHUNK, p += CHUNK) { ONE_OF_BOTH }
+}
+
+/* a 16x16 matrix of 32 bits, transposed */
+static inline __attribute__((always_inline)) void transpose(__m512i *x) {
+  __m512i y[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 2) {
+    y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+    y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i += 4) {
+    x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+    x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+    x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+    x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; i++) {
+    y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+    y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+    y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+    y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < 4; i++) {
+    x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
+    x[i + 4] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0x88);
+    x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd);
+    x[i + 12] = _mm512_shuffle_i32x4(y[i + 4], y[i + 12], 0xdd);
+  }
+}
+
+/* the bf16 nearest to 16 numbers, in the upper halves of their lanes; what is left of these */
+static inline __m512i rounded(__m512 *x) {
+  const __m512i sum = _mm512_add_epi32(_mm512_castps_si512(*x), _mm512_set1_epi32(0x8000));
+  const __m512i high = _mm512_and_si512(sum, _mm512_set1_epi32(0xffff0000));
+  *x = _mm512_sub_ps(*x, _mm512_castsi512_ps(high));
+  return high;
+}
+
+/* 16 pairs of numbers, term by term; of a pair the number of `a` is in the lower half */
+static inline __attribute__((always_inline)) void terms_of(__m512 a, __m512 b, __m512i *to) {
+#if TERMS == 3
+  for (int i = 0; i < 2; i++) {
+    const __m512i upper = rounded(&b);
+    to[i] = _mm512_or_si512(_mm512_srli_epi32(rounded(&a), 16), upper);
+  }
+  /* at most 8 bits are left, a bf16; of numbers below 2^-110 more, which count for nothing */
+  const __m512i upper = _mm512_set1_epi32(0xffff0000);
+  to[2] = _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(a), 16),
+                          _mm512_and_si512(_mm512_castps_si512(b), upper));
+#else
+  static const uint16_t in_turn[32] __attribute__((aligned(64))) = {
+      0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  const __m512i both = (__m512i)_mm512_cvtne2ps_pbh(b, a);
+  to[0] = _mm512_permutexvar_epi16(_mm512_load_si512(in_turn), both);
+#endif
+}
+
+/* The terms of a tile: 16 vectors `step` apart, and 16 more `apart` from these. Of the first
+   ones `count` are there, `more` of the others; `lanes` of the elements of a vector are there, and
+   `further` of those of the others. Whether a number cannot be split. */
+static inline __attribute__((always_inline)) int parts_of(
+    const int full, const int turned, const float *x, word step, word apart, word count, word more,
+    word lanes, word further, float alpha, char *to) {
+  const __mmask16 first = (1u << (lanes < 0 ? 0 : least(lanes, 16))) - 1;
+  const __mmask16 second = (1u << (further < 0 ? 0 : least(further, 16))) - 1;
+  const __m512 factor = _mm512_set1_ps(alpha);
+  const __m512i sign = _mm512_set1_epi32(0x7fffffff);
+  __m512i parts[TERMS][16], terms[TERMS], top = _mm512_setzero_si512();
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; i++, x += step) {
+    __m512 a, b;
+    if (full) {
+      a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + apart);
+    } else {
+      a = _mm512_maskz_loadu_ps(i < count ? first : 0, x);
+      b = _mm512_maskz_loadu_ps(i < more ? second : 0, x + apart);
+    }
+    a = _mm512_mul_ps(a, factor), b = _mm512_mul_ps(b, factor);
+    top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(a), sign));
+    top = _mm512_max_epu32(top, _mm512_and_si512(_mm512_castps_si512(b), sign));
+    terms_of(a, b, terms);
+#pragma GCC unroll 3
+    for (int part = 0; part < TERMS; part++) {
+      if (turned) parts[part][i] = terms[part];
+      else _mm512_store_si512(to + part * 2 * TILE + i * 64, terms[part]);
+    }
+  }
+  for (int part = 0; turned && part < TERMS; part++) {
+    transpose(parts[part]);
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i++)
+      _mm512_store_si512(to + part * 2 * TILE + i * 64, parts[part][i]);
+  }
+  return TERMS == 3 && _mm512_cmpge_epu32_mask(top, _mm512_set1_epi32(0x7f000000)) != 0;
+}
+
+static int split(const float *x, word step, word apart, word count, word more, word lanes,
+                 word further, float alpha, int turned, char *to) {
+  if (count < 16 || more < 16 || lanes < 16 || further < 16)
+    return turned ? parts_of(0, 1, x, step, apart, count, more, lanes, further, alpha, to)
+                  : parts_of(0, 0, x, step, apart, count, more, lanes, further, alpha, to);
+  return turned ? parts_of(1, 1, x, step, apart, 16, 16, 16, 16, alpha, to)
+                : parts_of(1, 0, x, step, apart, 16, 16, 16, 16, alpha, to);
+}
+
+/* the tiles of rows r0 to r1 of the first factor over chunks c0 to c1; whether one is unusual */
+static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a, word lda,
+                      word next, char *to) {
+  int unusual = 0;
+  const word high = (r1 - r0 + 15) / 16, wide = c1 - c0;
+  for (word u = 0; u < high * wide; u++) {  /* along what lies side by side */
+    const word i = r0 + (next == 1 ? u / wide : u % high) * 16;
+    const word c = c0 + (next == 1 ? u % wide : u / high);
+    const float *x = a + i * lda + c * 32 * next;
+    const word rows = r1 - i, left = k - c * 32, above = (i - r0) / 32 * (c1 - c0);
+    char *own = to + (above + c - c0) * CHUNK + ((i - r0) / 16 & 1) * TILE;
+    unusual |= next == 1 ? split(x, lda, 16, rows, rows, left, left - 16, 1, 0, own)
+                         : split(x, next, 16 * next, left, left - 16, rows, rows, 1, 1, own);
+  }
+  return unusual;
+}
+
+/* k n; factor, its steps along k and n; panels; what it is multiplied with. Behind the panels, of
+   32 columns each, there is for each of them whether one of its numbers is unusual. */
+EXPORT(pack_tiles)(const word *b, word t, word threads) {
+  const word k = b[0], n = b[1], down = b[3], right = b[4], chunks = (k + 31) / 32;
+  const word panels = (n + 31) / 32;
+  const float *from = (const float *)b[2], alpha = *(const float *)b[6];
+  word *unusual = (word *)(b[5] + panels * chunks * CHUNK);
+  const word first = panels * t / threads, count = panels * (t + 1) / threads - first;
+  memset(unusual + first, 0, count * sizeof(word));
+  for (word u = 0; u < count * chunks; u++) {  /* along what lies side by side */
+    const word j = first + (right == 1 ? u % count : u / chunks);
+    const word c = right == 1 ? u / count : u % chunks, left = k - c * 32;
+    for (int half = 0; half < 2; half++) {
+      const word col = j * 32 + half * 16, cols = n - col;
+      const float *x = from + c * 32 * down + col * right;
+      char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
+      unusual[j] |= right == 1
+                        ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
+                        : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
+    }
+  }
+}
+
+/* rows of a panel's columns, number by number: over the chunks that begin at k0 */
+static void plainly(word rows, word cols, word k0, word k1, const float *a, word lda, word next,
+                    const float *x, word down, word right, float alpha, float *c, word ldc,
+                    const float *from, word step) {
+  for (word i = 0; i < rows; i++) {
+    float s[32];
+    for (word j = 0; j < cols; j++) s[j] = from ? from[i * step + j] : 0;
+    for (word l = k0; l < k1; l++)
+      for (word j = 0; j < cols; j++)
+        s[j] += a[i * lda + l * next] * (alpha * x[l * down + j * right]);
+    memcpy(c + i * ldc, s, cols * sizeof(float));
+  }
+}
+
+/* up to 32 rows and 32 columns, through memory of the stack where they are fewer columns */
+static void block(word rows, word cols, word chunks, const char *a, const char *p, float *c,
+                  word ldc, const float *from, word step) {
+  float whole[32 * 32];
+  float *to = c;
+  word lines = ldc;
+  if (cols < 32) {
+    for (word i = 0; from && i < rows; i++)
+      memcpy(whole + i * 32, from + i * step, cols * sizeof(float));
+    to = whole, lines = 32;
+    if (from) from = whole, step = 32;
+  }
+  if (from) {
+    _tile_loadd(0, from, step * 4);
+    _tile_loadd(1, from + 16, step * 4);
+    if (rows > 16) {
+      _tile_loadd(2, from + 16 * step, step * 4);
+      _tile_loadd(3, from + 16 * step + 16, step * 4);
+    }
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  if (rows > 16) {
+    both(chunks, a, p);
+    _tile_stored(2, to + 16 * lines, lines * 4);
+    _tile_stored(3, to + 16 * lines + 16, lines * 4);
+  } else {
+    upper(chunks, a, p);
+  }
+  _tile_stored(0, to, lines * 4);
+  _tile_stored(1, to + 16, lines * 4);
+  for (word i = 0; cols < 32 && i < rows; i++)
+    memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
+}
+
+/* The tiles of the first factor beforehand, for threads that take columns each. Behind them there
+   is for each whether one of its numbers is unusual. The argument is that of the product. */
+EXPORT(split_tiles)(const word *b, word t, word threads) {
+  const word m = b[0], k = b[2], chunks = (k + 31) / 32, units = (m + 31) / 32 * chunks;
+  word *unusual = (word *)(b[15] + units * CHUNK);
+  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+    const word r = u / chunks * 32, c = u % chunks;
+    unusual[u] = split_rows(r, least(r + 32, m), c, c + 1, k, (const float *)b[3], b[4], b[5],
+                            (char *)b[15] + u * CHUNK);
+  }
+}
+
+/* whether one of some rows of tiles that split_tiles made is unusual */
+static int unusual_rows(const word *b, word r0, word r1, word c0, word c1) {
+  const word chunks = (b[2] + 31) / 32, units = (b[0] + 31) / 32 * chunks;
+  const word *unusual = (const word *)(b[15] + units * CHUNK);
+  word found = 0;
+  for (word r = r0; r < r1; r++)
+    for (word c = c0; c < c1; c++) found |= unusual[r * chunks + c];
+  return found != 0;
+}
+
+/* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
+   (or 0) and its step; the second factor itself, its steps, what it is multiplied with; memory for
+   the tiles of a (see split_tiles) or 0; whether the threads have just packed the panels. Rows r0 to
+   r1 of panels p0 to p1. */
+static void part_of(const word *b, word r0, word r1, word p0, word p1) {
+  const word n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8];
+  const word panels = (n + 31) / 32, chunks = (k + 31) / 32;
+  const float *a = (const float *)b[3], alpha = *(const float *)b[14];
+  const char *packed = (const char *)b[6];
+  const word *unusual = (const word *)(packed + panels * chunks * CHUNK);
+  float *c = (float *)b[7];
+  /* not on the stack, which threads of a program may have little of */
+  static __thread char own[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
+  const char *given = (const char *)b[15];
+  const word pieces = (chunks + INNER - 1) / INNER, wide = (p1 - p0 + WIDE - 1) / WIDE;
+  word configured = 0;
+  /* the tiles of a piece stay in the cache while all rows pass */
+  for (word w = 0; w < wide; w++)
+    for (word piece = 0; piece < pieces; piece++) {
+      const word j0 = p0 + (p1 - p0) * w / wide, j1 = p0 + (p1 - p0) * (w + 1) / wide;
+      const word c0 = chunks * piece / pieces, c1 = chunks * (piece + 1) / pieces;
+      const float *from = piece ? c : (const float *)b[9];
+      const word step = piece ? ldc : b[10];
+      for (word r = r0; r < r1; r += ROWS) {
+        const word end = least(r + ROWS, r1);
+        const word first_tile = r / 32 * chunks + c0, line = (given ? chunks : c1 - c0) * CHUNK;
+        const int odd = given ? unusual_rows(b, r / 32, (end + 31) / 32, c0, c1)
+                              : split_rows(r, end, c0, c1, k, a, lda, next, own);
+        for (word j = j0; j < j1; j++) {
+          const char *tiles = given ? given + first_tile * CHUNK : own;
+          const word cols = least(32, n - j * 32);
+          for (word i = r; i < end; i += 32, tiles += line) {
+            const word rows = least(32, end - i);
+            float *to = c + i * ldc + j * 32;
+            const float *first = from ? from + i * step + j * 32 : 0;
+            if (odd || unusual[j]) {
+              const float *plain = (const float *)b[11] + j * 32 * b[13];
+              plainly(rows, cols, c0 * 32, least(c1 * 32, k), a + i * lda, lda, next, plain, b[12],
+                      b[13], alpha, to, ldc, first, step);
+              continue;
+            }
+            if (rows != configured) configure(configured = rows);
+            const char *panel = packed + (j * chunks + c0) * CHUNK;
+            block(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
+          }
+        }
+      }
+    }
+  if (configured) _tile_release();
+}
+
+EXPORT(product_tiles)(const word *b, word t, word threads) {
+  const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
+  /* Rows to each thread, else columns. Where one has just packed its panels they are in its cache,
+     and few rows take less long to split again than the others' panels to get. */
+  if (m >= ROWS * threads && (b[16] && TERMS == 3 ? m >= 2 * b[1] : 2 * m >= b[1]))
+    part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
+            panels);
+  else
+    part_of(b, 0, m, panels * t / threads, panels * (t + 1) / threads);
+}
+
+/* a block of rows of several; see framework/fusion/row_blocks.py */
+EXPORT(rows_tiles)(const word *b, word c, word blocks) {
+  part_of(b, b[0] * c / blocks, b[0] * (c + 1) / blocks, 0, (b[1] + 31) / 32);
+}
+#endif

@@ -1,0 +1,18 @@
+"""Numbers that the C files and the package share; each C file has them as macros."""
+
+from __future__ import annotations
+
+PARALLEL_WORK = 400_000
+"""Work (elements times cost) from which a loop may use threads: some 10 us. See pool.h."""
+
+
+LEAST_BUCKETS, BUCKETS_EACH = 1000, 2
+"""Of Kaldi's hash of tokens: at first, and for each token of a frame."""
+
+PRECISE = 1e-9
+"""A run of arcs whose part of the sum up to its end is smaller is added up arc by arc."""
+
+
+def macros() -> dict[str, str]:
+    """The text of each number, by its name."""
+    return {name: repr(value) for name, value in globals().items() if name.isupper()}

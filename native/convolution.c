@@ -1,0 +1,406 @@
+/* Direct convolutions: operators/direct/convolutions.py.
+
+   All three directions work on images whose channels lie side by side:
+
+       out[pixel, o] = bias[o] + sum over taps and c of image[pixel + tap, c] * weight[tap, c, o]
+
+   A tile of pixels times one, two or four vectors of outputs stays in registers; the weights are
+   packed so that a vector of outputs is one load. The gradient by data is the same sum with the
+   weights turned round, once for each remainder of the places modulo the stride. The gradient by
+   weights keeps a tile of (tap, c) times o in registers while it goes over the pixels.
+
+   Tiles: Georganas et al. 2018, "Anatomy of high-performance deep learning convolutions on SIMD
+   architectures". */
+#include "images.h"
+#include "pooling.h"
+
+/* outs, inner, taps; weights, step of an out and of an inner one; places of the taps; panels,
+   elements of a panel; what the panels were made of before (or 0), elements of that: where nothing
+   has changed since, nothing is done. */
+EXPORT(pack_weights)(const word *b, word t, word threads) {
+  const word outs = b[0], inner = b[1], taps = b[2], so = b[4], si = b[5];
+  const word *tap = (const word *)b[6];
+  const T *w = (const T *)b[3];
+  const word vectors = (outs + LANES - 1) / LANES;
+  const word v0 = vectors * t / threads, v1 = vectors * (t + 1) / threads;
+  if (b[9] && v0 < v1) {  /* weights whose outs lie one behind the other */
+    const word o0 = v0 * LANES * so, o1 = least(v1 * LANES, outs) * so;
+    T *old = (T *)b[9];
+    if (!memcmp(old + o0, w + o0, (o1 - o0) * sizeof(T))) return;
+    memcpy(old + o0, w + o0, (o1 - o0) * sizeof(T));
+  }
+  for (word v = v0; v < v1; v++) {
+    T *to = (T *)b[7] + v * b[8];
+    const T *from = w + v * LANES * so;
+    const word lanes = least(LANES, outs - v * LANES);
+    for (word k = 0; k < taps; k++)
+      for (word i = 0; i < inner; i++, to += LANES) {
+        const T *x = from + i * si + tap[k];
+        for (word o = 0; o < lanes; o++) to[o] = x[o * so];
+        for (word o = lanes; o < LANES; o++) to[o] = 0;
+      }
+  }
+}
+
+/* `high` pixels (px: their places) times `wide` vectors of outputs. apart: distance of the pixels
+   where that is known when this is compiled, as addresses then take no registers; -1: `step`; 0:
+   they lie anyhow */
+INLINE void tile(const int high, const int wide, const int apart, word step, word taps,
+                   const word *tap, word c, const T *x, const word *px, const T *w, word panel,
+                   const T *bias, const T *factor, word relu, T *out, const word *po,
+                   word outs) {
+  vec_t s[16][4];
+  word at[16];
+#pragma GCC unroll 16
+  for (int i = 0; i < high; i++) {
+    if (!apart) at[i] = px[i];
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++)
+      s[i][v] = bias && !factor ? (vec_t) * (const row_t *)(bias + v * LANES) : (vec_t){0};
+  }
+  if (apart) x += px[0];
+  for (word k = 0; k < taps; k++) {
+    const T *base = x + tap[k];
+    for (word j = 0; j < c; j++, w += LANES) {
+      vec_t b[4];
+      /* loaded anew by each: pixels that stay in registers take shuffles to be spread from there */
+      if (apart == 1) __asm__ volatile("" ::: "memory");
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) b[v] = *(const row_t *)(w + v * panel);
+#pragma GCC unroll 16
+      for (int i = 0; i < high; i++) {
+        const T value = base[(apart > 0 ? i * apart : apart ? i * step : at[i]) + j];
+#pragma GCC unroll 4
+        for (int v = 0; v < wide; v++) s[i][v] += value * b[v];
+      }
+    }
+  }
+  if (factor)
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) {
+      const vec_t f = *(const row_t *)(factor + v * LANES);
+      const vec_t term = *(const row_t *)(bias + v * LANES);
+#pragma GCC unroll 16
+      for (int i = 0; i < high; i++) s[i][v] = s[i][v] * f + term;
+    }
+  if (relu)
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++)
+        s[i][v] = (vec_t)((flags_t)s[i][v] & ~(s[i][v] < (vec_t){0}));
+  if (outs >= wide * LANES) {
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) *(row_t *)(out + po[i] + v * LANES) = s[i][v];
+    return;
+  }
+  T part[high][wide * LANES];
+#pragma GCC unroll 16
+  for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) *(row_t *)(part[i] + v * LANES) = s[i][v];
+  for (int i = 0; i < high; i++) memcpy(out + po[i], part[i], outs * sizeof(T));
+}
+
+#define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px, \
+             const T *w, word panel, const T *bias, const T *factor, word relu, T *out, \
+             const word *po, word outs
+typedef void (*tiler_t)(ARGS);
+#define TILE(high, wide, name, apart)                                                         \
+  static void tile_##high##_##wide##_##name(ARGS) {                                         \
+    tile(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, factor, relu, out, po, \
+           outs);                                                                             \
+  }
+#define ROW(high, wide)                                                                           \
+  TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32) \
+  TILE(high, wide, 64, 64) TILE(high, wide, even, -1)                                             \
+  static tiler_t tiler_##high##_##wide(word step) {                                             \
+    return step == 16   ? tile_##high##_##wide##_16                                             \
+           : step == 32 ? tile_##high##_##wide##_32                                             \
+           : step == 64 ? tile_##high##_##wide##_64                                             \
+           : step == 1  ? tile_##high##_##wide##_1                                              \
+           : step == 3  ? tile_##high##_##wide##_3                                              \
+                        : tile_##high##_##wide##_even;                                          \
+  }
+ROW(16, 1) ROW(12, 1) ROW(8, 1) ROW(8, 2) ROW(6, 4)
+#undef ROW
+TILE(1, 1, any, -1) TILE(2, 1, any, 0) TILE(4, 1, any, 0) TILE(8, 1, any, 0)
+TILE(1, 2, any, -1) TILE(2, 2, any, 0) TILE(4, 2, any, 0) TILE(8, 2, any, 0)
+TILE(1, 4, any, -1) TILE(2, 4, any, 0) TILE(4, 4, any, 0) TILE(6, 4, any, 0)
+#undef TILE
+
+/* pixels i0 to i1 of all outputs */
+static void pixels(word i0, word i1, word step, word taps, const word *tap, word c, const T *x,
+                     const word *px, const T *w, word panel, const T *bias, const T *factor,
+                     word relu, T *out, const word *po, word outs) {
+  for (word o = 0, wide; o < outs; o += wide * LANES) {
+    const word left = (outs - o + LANES - 1) / LANES;
+    wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    const T *panels = w + o / LANES * panel, *begin = bias ? bias + o : 0;
+    const T *factors = factor ? factor + o : 0;
+    for (word i = i0, high; i < i1; i += high) {
+      const word rest = i1 - i;
+      tiler_t f;
+#define EVEN(high) (px[i + high - 1] - px[i] == (high - 1) * step)
+      if (wide == 4) {
+        high = rest >= 6 ? 6 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
+        f = high == 6   ? (EVEN(6) ? tiler_6_4(step) : tile_6_4_any)
+            : high == 4 ? tile_4_4_any
+            : high == 2 ? tile_2_4_any
+                        : tile_1_4_any;
+      } else if (wide == 2) {
+        high = rest >= 8 ? 8 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
+        f = high == 8   ? (EVEN(8) ? tiler_8_2(step) : tile_8_2_any)
+            : high == 4 ? tile_4_2_any
+            : high == 2 ? tile_2_2_any
+                        : tile_1_2_any;
+      } else {
+        high = rest >= 16 && EVEN(16)   ? 16
+               : rest >= 12 && EVEN(12) ? 12
+               : rest >= 8              ? 8
+               : rest >= 4              ? 4
+               : rest >= 2              ? 2
+                                        : 1;
+        f = high == 16   ? tiler_16_1(step)
+            : high == 12 ? tiler_12_1(step)
+            : high == 8  ? (EVEN(8) ? tiler_8_1(step) : tile_8_1_any)
+            : high == 4  ? tile_4_1_any
+            : high == 2  ? tile_2_1_any
+                         : tile_1_1_any;
+      }
+#undef EVEN
+      f(step, taps, tap, c, x, px + i, panels, panel, begin, factors, relu, out + o, po + i,
+        outs - o);
+    }
+  }
+}
+#undef ARGS
+
+/* as pixels, where each output has one channel of its own */
+static void depthwise(word i0, word i1, word taps, const word *tap, const T *x, const word *px,
+                        const T *w, word panel, const T *bias, const T *factor, word relu, T *out,
+                        const word *po, word outs) {
+  for (word o = 0; o < outs; o += LANES, w += panel) {
+    const vec_t zero = {0};
+    const vec_t term = bias ? (vec_t) * (const row_t *)(bias + o) : zero;
+    const vec_t begin = factor ? zero : term;
+    const word lanes = least(LANES, outs - o);
+    for (word i = i0; i < i1; i += 4) {
+      const word *at = px + i, few = least(4, i1 - i);
+      vec_t s[4] = {begin, begin, begin, begin};
+      if (few == 4)
+        for (word k = 0; k < taps; k++) {
+          const vec_t b = *(const row_t *)(w + k * LANES);
+          const T *base = x + tap[k] + o;
+          for (int j = 0; j < 4; j++) s[j] += *(const row_t *)(base + at[j]) * b;
+        }
+      else
+        for (word j = 0; j < few; j++)
+          for (word k = 0; k < taps; k++)
+            s[j] += *(const row_t *)(x + tap[k] + o + at[j]) * *(const row_t *)(w + k * LANES);
+      for (word j = 0; j < few; j++) {
+        if (factor) s[j] = s[j] * *(const row_t *)(factor + o) + term;
+        if (relu) s[j] = (vec_t)((flags_t)s[j] & ~(s[j] < (vec_t){0}));
+        if (lanes == LANES)
+          *(row_t *)(out + po[i + j] + o) = s[j];
+        else
+          memcpy(out + po[i + j] + o, s + j, lanes * sizeof(T));
+      }
+    }
+  }
+}
+
+/* images, parts of an image; threads that have memory; channels, outs, bias (padded with zeros to
+   whole vectors, or 0), relu; out, steps of image and output; memory for outputs (or 0: channels
+   of out lie side by side), elements of that for a thread; distance of neighboring pixels; number
+   of phases, their words: taps, places of taps, panels, elements of a panel, pixels, their places
+   in the image, in the memory (or out), and in out; then the image (15 words); words of a pooling
+   of one image from the memory into out (or 0); whether each output has one channel of its own;
+   factors of the outputs (or 0), with which the bias is added after them. */
+/* the pixels that a part of the windows of pool_windows reads, counted from phase to phase: each has
+   some rows of the plane */
+static void pixels_of(const word *b, word part, word parts, word *begin, word *end) {
+  const word first = b[4] * part / parts * b[8], last = (b[4] * (part + 1) / parts - 1) * b[8];
+  *begin = (first < b[10] ? 0 : first - b[10]) * b[3];
+  *end = least(last - b[10] + b[6], b[2]) * b[3];
+}
+
+EXPORT(conv)(const word *b, word t, word threads) {
+  threads = least(threads, b[2]);
+  if (t >= threads) return;
+  const word parts = b[1], units = b[0] * parts, c = b[3], outs = b[4], relu = b[6];
+  const T *bias = (const T *)b[5], *factor = (const T *)b[32];
+  T *own = (T *)b[10] + t * b[11];
+  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+    const word n = u / parts, part = u % parts;
+    const T *x = image(b + 15, n, t);
+    T *out = (T *)b[7] + n * b[8];
+    const word *p = (const word *)b[14];
+    word begin = 0, end = 0;
+    if (b[30]) pixels_of((const word *)b[30], part, parts, &begin, &end);
+    for (word phase = 0; phase < b[13]; phase++, p += 8) {
+      word i0 = p[4] * part / parts, i1 = p[4] * (part + 1) / parts;
+      if (b[30]) i0 = least(begin, p[4]), i1 = least(end, p[4]), begin -= i0, end -= i1;
+      const word *po = (const word *)p[6], *places = (const word *)p[7];
+      if (b[31]) {
+        depthwise(i0, i1, p[0], (const word *)p[1], x, (const word *)p[5], (const T *)p[2], p[3],
+                    bias, factor, relu, b[10] ? own : out, po, outs);
+      } else {
+        pixels(i0, i1, b[12], p[0], (const word *)p[1], c, x, (const word *)p[5],
+                 (const T *)p[2], p[3], bias, factor, relu, b[10] ? own : out, po, outs);
+      }
+      if (b[10] && !b[30])
+        for (word i = i0, count; i < i1; i += count) {
+          for (count = 1; i + count < i1 && places[i + count] == places[i] + count;) count++;
+          turn_all(own + po[i], outs, count, outs, out + places[i], b[9]);
+        }
+    }
+    if (b[30]) {
+      word windows[26];
+      memcpy(windows, (const word *)b[30], sizeof(windows));
+      windows[12] = (word)own;
+      windows[17] = (word)out;
+      if (windows[22]) windows[22] += n * windows[1] * windows[4] * windows[5];
+      pool_windows(windows, part, parts);
+    }
+  }
+}
+
+/* s[high][wide] += values at `at` (side: side by side) of each pixel times its gradients */
+INLINE void sums(const int high, const int wide, const int side, word count, const T *x,
+                   const word *px, const word *at, const T *g, word gstep, T *to, word outs) {
+  vec_t s[16][4];
+#pragma GCC unroll 16
+  for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) s[i][v] = *(const row_t *)(to + i * outs + v * LANES);
+  const word first = at[0];
+  for (word j = 0; j < count; j++) {
+    const T *base = x + px[j];
+    vec_t b[4];
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) b[v] = *(const row_t *)(g + j * gstep + v * LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++) {
+      const T value = base[side ? first + i : at[i]];
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) s[i][v] += value * b[v];
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+    for (int v = 0; v < wide; v++) *(row_t *)(to + i * outs + v * LANES) = s[i][v];
+}
+
+#define ARGS word count, const T *x, const word *px, const word *at, const T *g, word gstep, \
+             T *to, word outs
+typedef void (*summer_t)(ARGS);
+#define SUMS(high, wide, side)                                    \
+  static void sums_##high##_##wide##_##side(ARGS) {             \
+    sums(high, wide, side, count, x, px, at, g, gstep, to, outs); \
+  }
+SUMS(1, 1, 0) SUMS(4, 1, 0) SUMS(8, 1, 0) SUMS(16, 1, 1)
+SUMS(1, 2, 0) SUMS(4, 2, 0) SUMS(8, 2, 0) SUMS(8, 2, 1)
+SUMS(1, 4, 0) SUMS(4, 4, 0) SUMS(4, 4, 1)
+#undef SUMS
+#undef ARGS
+
+/* to[high] += values at `at` of each pixel times its gradients, lane by lane */
+static void products(word high, word count, const T *x, const word *px, const word *at,
+                       const T *g, word gstep, T *to, word outs) {
+  vec_t s[8];
+  word place[8];
+  for (int i = 0; i < 8; i++) {
+    s[i] = (vec_t){0};
+    place[i] = at[i < high ? i : 0];
+  }
+  for (word j = 0; j < count; j++) {
+    const T *base = x + px[j];
+    const vec_t b = *(const row_t *)(g + j * gstep);
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) s[i] += *(const row_t *)(base + place[i]) * b;
+  }
+  for (int i = 0; i < high; i++) *(row_t *)(to + i * outs) += s[i];
+}
+
+/* parts, images; threads that have memory; rows (tap, channel) and their places; pixels, their
+   places; outs (of whole vectors); pixels that are taken at a time; sums: rows + 1 for each part;
+   step of a pixel's gradients; then the image (15 words) and the gradients as an image (15);
+   whether each out has one channel of its own: rows are taps then */
+EXPORT(sums_of)(const word *b, word t, word threads) {
+  threads = least(threads, b[2]);
+  if (t >= threads) return;
+  const word parts = b[0], rows = b[3], count = b[5], outs = b[7], gstep = b[10];
+  const word *at = (const word *)b[4], *px = (const word *)b[6];
+  for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
+    T *sums = (T *)b[9] + part * (rows + 1) * outs;
+    memset(sums, 0, (rows + 1) * outs * sizeof(T));
+    for (word n = b[1] * part / parts; n < b[1] * (part + 1) / parts; n++) {
+      const T *x = image(b + 11, n, t), *g = image(b + 26, n, t);
+      for (word j0 = 0; j0 < count; j0 += b[8]) {
+        const word few = least(b[8], count - j0);
+        const word *pixel = px + j0;
+        const T *from = g + j0 * gstep;
+        for (word o = 0, wide; o < outs; o += wide * LANES) {
+          const word left = (outs - o) / LANES;
+          wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+          for (word r = 0; b[41] && r < rows; r += 8)
+            for (word v = o; v < o + wide * LANES; v += LANES)
+              products(least(8, rows - r), few, x + v, pixel, at + r, from + v, gstep,
+                         sums + r * outs + v, outs);
+          for (word r = 0, high; !b[41] && r < rows; r += high) {
+            const word rest = rows - r;
+            summer_t f;
+#define SIDE(high) (at[r + high - 1] - at[r] == high - 1)
+            if (wide == 4) {
+              high = rest >= 4 ? 4 : 1;
+              f = high == 4 ? (SIDE(4) ? sums_4_4_1 : sums_4_4_0) : sums_1_4_0;
+            } else if (wide == 2) {
+              high = rest >= 8 ? 8 : rest >= 4 ? 4 : 1;
+              f = high == 8   ? (SIDE(8) ? sums_8_2_1 : sums_8_2_0)
+                  : high == 4 ? sums_4_2_0
+                              : sums_1_2_0;
+            } else {
+              high = rest >= 16 && SIDE(16) ? 16 : rest >= 8 ? 8 : rest >= 4 ? 4 : 1;
+              f = high == 16  ? sums_16_1_1
+                  : high == 8 ? sums_8_1_0
+                  : high == 4 ? sums_4_1_0
+                              : sums_1_1_0;
+            }
+#undef SIDE
+            f(few, x, pixel, at + r, from + o, gstep, sums + r * outs + o, outs);
+          }
+          for (word v = o; v < o + wide * LANES; v += LANES) {
+            row_t *total = (row_t *)(sums + rows * outs + v);
+            vec_t s[4] = {*total};
+            word j = 0;
+            for (; j + 4 <= few; j += 4)
+              for (int i = 0; i < 4; i++) s[i] += *(const row_t *)(from + v + (j + i) * gstep);
+            for (; j < few; j++) s[0] += *(const row_t *)(from + v + j * gstep);
+            *total = (s[0] + s[1]) + (s[2] + s[3]);
+          }
+        }
+      }
+    }
+  }
+}
+
+/* parts, rows, outs of whole vectors, sums; then rows and outs that are wanted: gradient by the
+   weights (or 0), places of the rows in it, step of an out; that by the bias (or 0), its step */
+EXPORT(total)(const word *b, word t, word threads) {
+  const word parts = b[0], rows = b[1], outs = b[2], all = (rows + 1) * outs;
+  T *sums = (T *)b[3];
+  for (word r = (rows + 1) * t / threads; r < (rows + 1) * (t + 1) / threads; r++) {
+    T *row = sums + r * outs;
+    for (word part = 1; part < parts; part++)
+      for (word o = 0; o < outs; o++) row[o] += row[part * all + o];
+    T *to = r < rows ? (T *)b[5] : (T *)b[8];
+    if (!to) continue;
+    if (r < rows) to += ((const word *)b[6])[r];
+    const word step = r < rows ? b[7] : b[9];
+    for (word o = 0; o < b[4]; o++) to[o * step] = row[o];
+  }
+}

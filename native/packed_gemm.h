@@ -1,0 +1,112 @@
+/* Products whose second factor is packed into panels: as many columns as fit into registers beside the
+   rows of a tile, row after row.
+
+   The tile: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. */
+#pragma once
+#include "vectors.h"
+
+#if defined(__AVX512F__)
+enum { WIDE = 3, HIGH = 8 };
+#elif defined(__AVX2__)
+enum { WIDE = 2, HIGH = 6 };
+#elif defined(__aarch64__)
+enum { WIDE = 3, HIGH = 8 };
+#else
+enum { WIDE = 2, HIGH = 4 };
+#endif
+enum { CHUNK = 64, BLOCK = 32, COLS = WIDE * LANES };
+
+/* c[high][wide vectors] = a p, plus what `from` points to: rows `step` apart; 0 for nothing */
+INLINE void tile(const int high, const int wide, word k, const T *a, word lda, word next,
+                   const T *p, T *c, word ldc, const T *from, word step) {
+  vec_t s[HIGH][WIDE];
+  for (int i = 0; i < high; i++)
+    for (int v = 0; v < wide; v++)
+      s[i][v] = from ? (vec_t) * (const row_t *)(from + i * step + v * LANES) : (vec_t){0};
+  for (word j = 0; j < k; j++) {
+    vec_t b[WIDE];
+    for (int v = 0; v < wide; v++) b[v] = *(const vec_t *)(p + j * COLS + v * LANES);
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) {
+      const T x = a[i * lda + j * next];
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) s[i][v] += x * b[v];
+    }
+  }
+  for (int i = 0; i < high; i++)
+    for (int v = 0; v < wide; v++) *(row_t *)(c + i * ldc + v * LANES) = s[i][v];
+}
+
+typedef void (*tiler_t)(word, const T *, word, word, const T *, T *, word, const T *, word);
+#define TILE(high, wide)                                                                        \
+  static void tile_##high##_##wide(word k, const T *a, word lda, word next, const T *p, T *c, \
+                                     word ldc, const T *from, word step) {                      \
+    if (next == 1)                                                                              \
+      tile(high, wide, k, a, lda, 1, p, c, ldc, from, step);                                    \
+    else                                                                                        \
+      tile(high, wide, k, a, 1, next, p, c, ldc, from, step);                                   \
+  }
+#define TILES(high) TILE(high, 1) TILE(high, 2) TILE(high, WIDE)
+TILES(1) TILES(2) TILES(4) TILES(HIGH)
+#undef TILE
+#undef TILES
+#define TILES(high) {tile_##high##_1, tile_##high##_2, tile_##high##_WIDE}
+static const tiler_t tilers[4][3] = {TILES(1), TILES(2), TILES(4), TILES(HIGH)};
+#undef TILES
+
+/* rows r0 to r1 of one panel's columns */
+static void panel_rows(word r0, word r1, word cols, word k, const T *a, word lda, word next,
+                    const T *p, T *c, word ldc, const T *from, word step) {
+  const int wide = (cols + LANES - 1) / LANES, odd = cols % LANES != 0;
+  const int column = wide == WIDE ? 2 : wide - 1;
+  while (r0 < r1) {
+    const word left = r1 - r0;
+    const int size = left >= HIGH ? 3 : left >= 4 ? 2 : left >= 2;
+    const word high = left >= HIGH ? HIGH : 1 << size;
+    const T *base = from ? from + r0 * step : 0;
+    if (odd) {  /* through a whole tile, as vectors would reach over the edge */
+      T whole[HIGH * COLS];
+      const word size_of = cols * sizeof(T);
+      for (word i = 0; base && i < high; i++) memcpy(whole + i * COLS, base + i * step, size_of);
+      tilers[size][column](k, a + r0 * lda, lda, next, p, whole, COLS, base ? whole : 0,
+                             COLS);
+      for (word i = 0; i < high; i++) memcpy(c + (r0 + i) * ldc, whole + i * COLS, size_of);
+    } else {
+      tilers[size][column](k, a + r0 * lda, lda, next, p, c + r0 * ldc, ldc, base, step);
+    }
+    r0 += high;
+  }
+}
+
+/* the place (panel, row) where unit u of the product begins; a unit is a tile one vector wide */
+static void place(word u, word m, word n, word *panel, word *row) {
+  const word tiles = (m + HIGH - 1) / HIGH, panels = (n + COLS - 1) / COLS;
+  const word p = least(u / (tiles * WIDE), panels);
+  const word wide = least(WIDE, (n - p * COLS + LANES - 1) / LANES);
+  *panel = p;
+  *row = p < panels ? least((u - p * tiles * WIDE) / wide * HIGH, m) : 0;
+}
+
+/* k n; factor, its steps along k and n; panels; what it is multiplied with */
+static void pack_panels(const word *b, word t, word threads) {
+  const word k = b[0], n = b[1], down = b[3], right = b[4];
+  const word panels = (n + COLS - 1) / COLS;
+  const T *from = (const T *)b[2], alpha = *(const T *)b[6];
+  for (word panel = panels * t / threads; panel < panels * (t + 1) / threads; panel++) {
+    const word cols = least(COLS, n - panel * COLS);
+    const T *x = from + panel * COLS * right;
+    T *to = (T *)b[5] + panel * COLS * k;
+    for (word j0 = 0; j0 < k; j0 += BLOCK) {  /* a block of either layout stays in the cache */
+      const word j1 = least(j0 + BLOCK, k);
+      if (right == 1) {
+        for (word j = j0; j < j1; j++)
+          for (word i = 0; i < cols; i++) to[j * COLS + i] = alpha * x[j * down + i];
+      } else {
+        for (word i = 0; i < cols; i++)
+          for (word j = j0; j < j1; j++) to[j * COLS + i] = alpha * x[j * down + i * right];
+      }
+      for (word j = j0; cols < COLS && j < j1; j++)
+        memset(to + j * COLS + cols, 0, (COLS - cols) * sizeof(T));
+    }
+  }
+}

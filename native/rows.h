@@ -1,0 +1,40 @@
+/* Functions of a row of numbers. Sums are taken in T over BLOCK elements, and in double over these. */
+#pragma once
+#include "typed.h"
+
+enum { BLOCK = 512 };
+
+INLINE T top_of(const T *x, word n) {
+  T top = -INFINITY;
+#pragma omp simd reduction(max : top)
+  for (word j = 0; j < n; j++) top = x[j] > top ? x[j] : top;
+  return top;
+}
+
+/* sums of f over 0 to n - 1 */
+#define SUM(total, n, f)                                 \
+  double total = 0;                                      \
+  for (word start_ = 0; start_ < (n); start_ += BLOCK) { \
+    const word end_ = least((n), start_ + BLOCK);        \
+    T part_ = 0;                                         \
+    _Pragma("omp simd reduction(+ : part_)")             \
+    for (word j = start_; j < end_; j++) part_ += (f);   \
+    total += part_;                                      \
+  }
+
+/* y = EXP(x - top); the sum of them */
+INLINE double powers_of(const T *x, T *y, word n, T top) {
+  double total = 0;
+  for (word at = 0; at < n; at += BLOCK) {
+    const word end = least(n, at + BLOCK);
+    T part = 0;
+#pragma omp simd reduction(+ : part)
+    for (word j = at; j < end; j++) {
+      const T e = EXP(x[j] - top);
+      y[j] = e;
+      part += e;
+    }
+    total += part;
+  }
+  return total;
+}

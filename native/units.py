@@ -1,0 +1,175 @@
+"""What the native library consists of: C files, each compiled for numbers and processors.
+
+A unit is a C file for one kind of numbers: `rows.c` for floats. It is compiled once for each
+processor that has code of its own, by other flags and with other names: `softmax` of `rows.c` is
+exported as `softmax_float_avx512`. Whoever loads the library takes the names of the best processor
+that is there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .constants import macros
+
+FOLDER = Path(__file__).resolve().parent
+BUILT = FOLDER / "opscope_native.so"
+"""The whole library, where it was built: in a wheel, or in a tree that is installed."""
+
+TYPES = ("float", "double")
+
+KINDS: dict[str, tuple[str, ...]] = {
+    "amx_gemm": ("3", "1"),
+    "attention": TYPES,
+    "bf16": ("",),
+    "blas": TYPES,
+    "bytes": ("",),
+    "column_sums": TYPES,
+    "convolution": TYPES,
+    "dot_products": TYPES,
+    "few_rows": TYPES,
+    "image_norm": TYPES,
+    "images": TYPES,
+    "mersenne": ("",),
+    "mkl_rows": TYPES,
+    "packed_gemm": TYPES,
+    "pooling": TYPES,
+    "row_adder": TYPES,
+    "row_products": TYPES,
+    "rows": TYPES,
+    "search": ("",),
+    "team": ("",),
+    "vector_products": TYPES,
+}
+"""The C files, and the kinds of numbers that each is compiled for."""
+
+ALONE = ("team",)
+"""Files that are compiled once for all processors: there is one state of them in a process."""
+
+SPECIAL = ("amx_gemm",)
+"""Files for those kinds of processor alone that name them."""
+
+COMMON_FLAGS = (
+    *("-std=gnu11", "-O3", "-fno-math-errno", "-fno-trapping-math"),
+    # glibc declares the vector variants of exp, tanh and so on under this macro only; the flag
+    # -ffast-math itself would lose NaN and infinity.
+    "-D__FAST_MATH__",
+    *("-w", "-fPIC"),
+)
+"""Flags of a compiler for all C of the package, that of fused loops included."""
+_FLAGS = (*COMMON_FLAGS, "-fopenmp-simd", "-pthread", "-fvisibility=hidden")
+
+
+@dataclass(frozen=True)
+class Processor:
+    """A kind of processor, which has all instructions of those before it in its table.
+
+    Attributes:
+        flags: of the compiler. files: those that have code of its own; None: all.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    files: tuple[str, ...] | None = None
+
+    def takes(self, file: str) -> bool:
+        """Whether a file has code of its own for it."""
+        return file not in SPECIAL if self.files is None else file in self.files
+
+
+_AVX512 = ("-march=x86-64-v4", "-mprefer-vector-width=512")
+_BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
+PROCESSORS: dict[str, tuple[Processor, ...]] = {
+    "x86_64": (
+        Processor("sse4", ("-march=x86-64-v2",)),
+        Processor("avx2", ("-march=x86-64-v3",)),
+        Processor("avx512", _AVX512),
+        Processor("avx512bf16", _BF16, ()),
+        Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("amx_gemm",)),
+    ),
+    "aarch64": (Processor("neon", ()),),
+}
+"""By the name of the machine; the order is that of `opscope_processor` in processor.h."""
+
+NAMES = tuple(one.name for kinds in PROCESSORS.values() for one in kinds)
+_OTHER = (Processor("plain", ()),)
+_INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A C file for one kind of numbers."""
+
+    file: str
+    kind: str = ""
+
+    @property
+    def path(self) -> Path:
+        return FOLDER / f"{self.file}.c"
+
+    def suffix(self, processor: Processor) -> str:
+        """What ends the names that it exports."""
+        alone = self.file in ALONE
+        return "".join(f"_{part}" for part in (self.kind, "" if alone else processor.name) if part)
+
+    def processors(self, machine: str = "") -> tuple[Processor, ...]:
+        """Those that have code of their own."""
+        if self.file in ALONE:
+            return (Processor("", ()),)
+        return tuple(one for one in processors(machine) if one.takes(self.file))
+
+    def arguments(self, processor: Processor) -> list[str]:
+        """Arguments of the compiler: flags, macros, and the file."""
+        names = {"UNIT": self.file, "KIND": self.kind, "PROCESSOR": processor.name, **macros()}
+        defined = [f"-D{name}={value}" for name, value in names.items() if value]
+        return [*_FLAGS, *processor.flags, *defined, str(self.path)]
+
+    def marker(self, processor: Processor) -> str:
+        """The name that it exports in any case."""
+        return f"unit_{self.file}{self.suffix(processor)}"
+
+
+def machine_name(machine: str = "") -> str:
+    """The name of a machine as `PROCESSORS` has it; that of this one for ""."""
+    name = (machine or platform.machine()).lower()
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+
+
+def processors(machine: str = "") -> tuple[Processor, ...]:
+    """The kinds of processors that a machine may have, from the simplest on."""
+    return PROCESSORS.get(machine_name(machine), _OTHER)
+
+
+def units() -> Iterator[Unit]:
+    """All units."""
+    return (Unit(file, kind) for file, kinds in KINDS.items() for kind in kinds)
+
+
+@cache
+def included(file: str) -> dict[str, str]:
+    """The headers that a C file includes, and those that they include, with their texts."""
+    names = [f"{file}.c"]
+    found = {}
+    for name in names:  # grows on the way
+        found[name] = (FOLDER / name).read_text(encoding="utf-8")
+        names += [one for one in _INCLUDE.findall(found[name]) if one not in names]
+    return {name: found[name] for name in sorted(names[1:])}
+
+
+def text(file: str) -> str:
+    """A C file and what it includes: all that its code depends on."""
+    own = (FOLDER / f"{file}.c").read_text(encoding="utf-8")
+    return own + "".join(f"/* {name} */\n{one}" for name, one in included(file).items())
+
+
+def digest() -> str:
+    """What a library that was built of these files, in this way, says of itself."""
+    parts = [text(file) for file in sorted(KINDS)]
+    parts += [repr((KINDS, ALONE, _FLAGS, PROCESSORS, macros()))]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

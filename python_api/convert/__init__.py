@@ -1,4 +1,0 @@
-"""Feed-forward networks from CNTK to nnet3 and back.
-
-Gives `to_cntk` and `to_nnet3` to formats. May import both front ends; no room of this floor.
-"""

@@ -1,4 +1,0 @@
-"""A whole nnet3 training in one call.
-
-Gives recipes to the command line. May import train.
-"""
