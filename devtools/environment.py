@@ -25,6 +25,7 @@ def install_key(root: Path = ROOT) -> str:
     """A hash over all that decides what an editable install of `root` puts in place."""
     digest = hashlib.sha256(f"{platform.python_version()}\0{root}\0".encode())
     compiled = [*(root / "proto").glob("*.proto"), *(root / "native").glob("*.[ch]")]
+    compiled += [root / "native" / "declarations.py", root / "native" / "arguments.py"]
     files = root / "pyproject.toml", root / "setup.py", *sorted(compiled)
     for path in files:
         digest.update(f"{path.name}\0".encode() + path.read_bytes() + b"\0")

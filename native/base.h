@@ -1,9 +1,9 @@
 /* What every C file begins with. A file is compiled for one kind of numbers (KIND, for some files)
    and one kind of processor (PROCESSOR, for most): both end the names that it exports.
 
-   A function takes the address of its argument, 64-bit words, of which a comment lists the meaning;
-   one that threads share takes in addition the number of the part that it shall do, and of how
-   many. No result may depend on these two. */
+   A function takes the address of its argument, a struct that declarations.py declares; one that
+   threads share takes in addition the number of the part that it shall do, and of how many. No
+   result may depend on these two. */
 #pragma once
 #include <stdint.h>
 #include <string.h>

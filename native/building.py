@@ -53,19 +53,20 @@ def build(compiler: Compiler, target: Path, scratch: Path) -> None:
     A unit that the compiler does not take for some processor is left out: another one serves there.
 
     Args:
-        scratch: a folder for objects.
+        scratch: a folder for objects, and for headers that are made.
 
     Raises:
         OSError, subprocess.SubprocessError: it takes nothing, or cannot link.
     """
     scratch.mkdir(parents=True, exist_ok=True)
+    units.write_headers(scratch)
     jobs = [(unit, one) for unit in units.units() for one in unit.processors(compiler.machine)]
 
     def compile_one(job: tuple[units.Unit, units.Processor]) -> str | None:
         unit, processor = job
         made = str(scratch / f"{unit.marker(processor)}.o")
         try:
-            compiler.run(*unit.arguments(processor), "-c", "-o", made)
+            compiler.run("-I", str(scratch), *unit.arguments(processor), "-c", "-o", made)
         except subprocess.CalledProcessError:
             if unit.file in units.ALONE:
                 raise

@@ -151,13 +151,29 @@ def units() -> Iterator[Unit]:
     return (Unit(file, kind) for file, kinds in KINDS.items() for kind in kinds)
 
 
+def made_headers() -> dict[str, str]:
+    """The headers that are made of declarations, by their names."""
+    from .arguments import (
+        c_header,
+    )  # the options of the package, too, read names of processors here
+    from .declarations import DECLARED
+
+    return {f"{file}_arguments.h": c_header(file, DECLARED) for file in DECLARED}
+
+
+def write_headers(folder: Path) -> None:
+    """Put the headers that are made of declarations where a compiler shall look for them."""
+    for name, content in made_headers().items():
+        (folder / name).write_text(content, encoding="utf-8")
+
+
 @cache
 def included(file: str) -> dict[str, str]:
     """The headers that a C file includes, and those that they include, with their texts."""
-    names = [f"{file}.c"]
+    names, made = [f"{file}.c"], made_headers()
     found = {}
     for name in names:  # grows on the way
-        found[name] = (FOLDER / name).read_text(encoding="utf-8")
+        found[name] = made.get(name) or (FOLDER / name).read_text(encoding="utf-8")
         names += [one for one in _INCLUDE.findall(found[name]) if one not in names]
     return {name: found[name] for name in sorted(names[1:])}
 

@@ -10,6 +10,7 @@ enum { BYTES = 32 };
 enum { BYTES = 16 };
 #endif
 enum { LANES = BYTES / sizeof(T) };
+VISIBLE word EXPORTED(JOIN(lanes, UNIT)) = LANES;
 typedef T vec_t __attribute__((vector_size(BYTES)));
 typedef T row_t __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias));
 /* what comparisons of vectors give */

@@ -24,7 +24,7 @@ FLOORS = {
 
 ROOMS: dict[str, tuple[str, ...]] = {
     "proto": (),
-    "native": ("constants", "units", "building"),
+    "native": ("constants", "arguments", "declarations", "units", "building"),
     "framework": (
         "base",
         "ir",

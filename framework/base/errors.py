@@ -132,6 +132,10 @@ class RanksError(RunError):
         self.on_all = on_all
 
 
+class ArgumentError(OpscopeError):
+    """An argument of a native function of the wrong dtype or layout, too small or out of bounds."""
+
+
 class DeviceError(OpscopeError):
     """A device or backend that is not present."""
 

@@ -35,14 +35,19 @@ class Library:
 
     Attributes:
         ending: of the names of its functions, which those who ask for them leave out.
+        file: of the native library, without its ending; "" for one of fused loops.
+        dtype: of its arrays, where it is for one.
 
     Raises:
         OSError: the file is no library of this system, or lacks one of `names`.
     """
 
-    def __init__(self, path: Path, names: Iterable[str], ending: str = "") -> None:
+    def __init__(
+        self, path: Path, names: Iterable[str], ending: str = "", file: str = "", dtype: str = ""
+    ) -> None:
         self._handle = ctypes.CDLL(str(path))
-        self.ending = ending
+        self.ending, self.file, self.dtype = ending, file, dtype
+        self._constants: dict[str, int] = {}
         for name in names:
             if not hasattr(self._handle, name):
                 raise OSError(f"{path} lacks {name}")
@@ -67,6 +72,12 @@ class Library:
     def words(self, name: str, count: int) -> ctypes.Array[ctypes.c_int64]:
         """The first words of an array of the library."""
         return (ctypes.c_int64 * count).in_dll(self._handle, name + self.ending)
+
+    def constant(self, name: str) -> int:
+        """A number that a file of the native library exports: `NAME_FILE` in C."""
+        if name not in self._constants:
+            self._constants[name] = self.words(f"{name}_{self.file}", 1)[0]
+        return self._constants[name]
 
 
 def address(function: Any) -> int:

@@ -15,6 +15,7 @@ import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,12 +24,15 @@ from ...native.units import Processor, Unit
 from ..base import settings
 from ..base.errors import OpscopeError
 from ..base.python.cached import new_rlock
+from . import arguments
+from .arguments import Block
 from .libraries import Library, find_compiler, from_cache, run, state
 
 _log = logging.getLogger(__name__)
 
 C_TYPES = {"float32": "float", "float64": "double"}
 """Dtypes of the functions for each floating type, and how C calls them."""
+_DTYPES = {kind: dtype for dtype, kind in C_TYPES.items()}
 _BEST, _NONE = "best", "none"
 _TEAM = Unit("team")
 
@@ -61,6 +65,13 @@ def function(file: str, dtype: np.dtype | type, name: str) -> int:
     library = typed(file, dtype)
     assert library is not None, "the caller has seen that it is there"
     return library.address(name)
+
+
+def bind(file: str, dtype: np.dtype | type, function: str, /, **values: Any) -> Block:
+    """The argument of a function of `typed`, which is there; see `arguments.bind`."""
+    library = typed(file, dtype)
+    assert library is not None, "the caller has seen that it is there"
+    return arguments.bind(library, function, **values)
 
 
 def chosen() -> Processor | None:
@@ -162,13 +173,15 @@ def _compiled(unit: Unit, processor: Processor) -> Library | None:
     compiler = find_compiler(settings.switch("OPSCOPE_CC"))
     if compiler is None:
         return None
-    arguments = unit.arguments(processor)
+    options = unit.arguments(processor)
 
     def build(target: Path) -> None:
-        run(compiler, [*arguments, "-shared", "-o", str(target), "-lm"])
+        units.write_headers(target.parent)
+        headers = ["-I", str(target.parent)]
+        run(compiler, [*headers, *options, "-shared", "-o", str(target), "-lm"])
 
     # Not the path of the file, which is another one in another environment.
-    key = state(compiler), units.text(unit.file), arguments[:-1], os.name
+    key = state(compiler), units.text(unit.file), options[:-1], os.name
     try:
         return from_cache(key, build, lambda path: _library(path, unit, processor))
     except (OSError, subprocess.SubprocessError) as error:
@@ -178,5 +191,6 @@ def _compiled(unit: Unit, processor: Processor) -> Library | None:
 
 
 def _library(path: Path, unit: Unit, processor: Processor) -> Library:
-    found = Library(path, [unit.marker(processor)], unit.suffix(processor))
+    marker, ending = unit.marker(processor), unit.suffix(processor)
+    found = Library(path, [marker], ending, unit.file, _DTYPES.get(unit.kind, ""))
     return found.reach_pool() if unit.file in units.ALONE else found

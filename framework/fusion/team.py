@@ -22,6 +22,7 @@ from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from . import native, row_blocks
+from .arguments import Block
 from .row_blocks import ByRows
 
 ITEM_WORK = 280_000
@@ -57,6 +58,11 @@ class ParallelTask:
     memory: Any
     by_rows: ByRows | None = None
     check: Callable[[], Any] | None = None
+
+
+def block_task(work: int, *blocks: Block) -> ParallelTask:
+    """The task of native functions, one after another, by their bound arguments."""
+    return ParallelTask(tuple(block.item for block in blocks), work, blocks)
 
 
 @functools.cache

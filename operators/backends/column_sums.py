@@ -38,7 +38,8 @@ def sum_of_rows(k: KernelArgs, grad: Any, target: Any) -> Call:
     )
     if not suited or native.typed("column_sums", grad.dtype) is None:
         return matmul.sum_of_rows(k, grad, target)
-    words = [*grad.shape, grad.ctypes.data, grad.strides[0] // size, target.ctypes.data]
-    argument = np.array(words, np.int64)
-    item = (native.function("column_sums", grad.dtype, "sums"), argument.ctypes.data)
-    return team.run_together([team.ParallelTask((item,), 2 * grad.size, (argument, grad, target))])
+    rows, columns = grad.shape
+    block = native.bind(
+        "column_sums", grad.dtype, "sums", rows=rows, columns=columns, x=grad, out=target
+    )
+    return team.run_together([team.block_task(2 * grad.size, block)])

@@ -25,6 +25,7 @@ import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import native, team
+from ...framework.fusion.arguments import bind
 from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.runtime.plans.memory import as_view, panel_memory
@@ -80,15 +81,14 @@ def task(
     pieces = max(min(b.nbytes // _PIECE, _PIECES), 1)
     shape = pieces, m, n
     sums = as_view(panel_memory(math.prod(shape) * out.itemsize), (shape, out.dtype))
-    reading = _argument([m, n, k, a, steps[0], b, steps[1], pieces, sums, 0])
-    after = _argument([pieces, m, n, sums, out, steps[2], bias, float(alpha), reading[0][-1:]])
-    work = max(_READ * b.size, m * b.size)
-    return parts.in_turn(
-        [
-            _task("few", out.dtype, reading, work),
-            _task("few_added", out.dtype, after, max(sums.size, team.ITEM_WORK)),
-        ]
-    )
+    # The second function turns the way of the next run round.
+    both = {"m": m, "n": n, "pieces": pieces, "sums": sums, "backward": np.zeros(1, np.int64)}
+    found = library(out.dtype)
+    assert found is not None, "the caller has seen that it is there"
+    reading = bind(found, "few", k=k, a=a, b=b, **both)
+    adding = bind(found, "few_added", out=out, bias=bias, alpha=alpha, **both)
+    work = max(_READ * b.size, m * b.size) + max(sums.size, team.ITEM_WORK)
+    return team.block_task(work, reading, adding)
 
 
 def _kept_task(
@@ -99,39 +99,28 @@ def _kept_task(
     found = library(b.dtype)
     if found is None:
         return None
-    whole, vector = found.words("block_bytes", 2)
-    blocks = -(-n * size // whole)
-    steps = [step // size for step in b.strides]
+    blocks, lanes = -(-n // found.constant("wide")), found.constant("lanes")
     few = most_threads() > 1 and blocks < _SHARED * most_threads()
-    if few or len(a) > 1 or min(steps) < 0 or not b.flags.aligned:
+    if few or len(a) > 1 or min(b.strides) < 0 or not b.flags.aligned:
         return None
     if not rows.suits(out.dtype, a, out, bias) or not rows.suits(b.dtype, by) or b.dtype != a.dtype:
         return None
 
     def pack() -> tuple[Any, team.ParallelTask]:
         panels = team.aligned(room)
-        words = [k, n, b, *steps, panels, float(alpha)]
-        return panels, _task("pack_line", b.dtype, _argument(words), b.size)
+        block = bind(found, "pack_line", k=k, n=n, b=b, panels=panels, alpha=alpha)
+        return panels, team.block_task(b.size, block)
 
-    room = -(-n * size // vector) * vector * k
+    room = -(-n // lanes) * lanes * k * size
     panels = kept.get(b, ("line", alpha), room, pack)
     if panels is None:
         return None
-    begin = bias if by is None else out
     # Eight words for each: a cache line of its own, or threads that write theirs would wait for
     # each other.
     ways = np.zeros((blocks, 8), np.int64)
-    return _task("line", b.dtype, _argument([k, n, a, panels, out, begin, ways]), _READ * b.size)
-
-
-def _argument(words: list[Any]) -> tuple[Any, list[Any]]:
-    """The words of a C function, and what owns the memory that they point to."""
-    return np.array([rows.word(one) for one in words], np.int64), words
-
-
-def _task(name: str, dtype: np.dtype, argument: tuple[Any, Any], work: int) -> team.ParallelTask:
-    item = native.function("few_rows", dtype, name), argument[0].ctypes.data
-    return team.ParallelTask((item,), work, argument)
+    begin = bias if by is None else out
+    block = bind(found, "line", k=k, n=n, a=a, panels=panels, out=out, begin=begin, ways=ways)
+    return team.block_task(_READ * b.size, block)
 
 
 def _is_one(x: Any, matrix: Any) -> bool:

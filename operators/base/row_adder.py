@@ -26,8 +26,15 @@ def row_adder(out: Any, ids: Any, values: Any) -> Call | None:
     if ids.dtype != np.int64 or not ids.size or not values.size:
         return None
     width = values.size // ids.size
-    words = [ids.size, width, len(out), *(array.ctypes.data for array in (out, ids, values))]
-    argument = np.array(words, np.int64)
-    item = (native.function("row_adder", out.dtype, "add_rows"), argument.ctypes.data)
-    # Addresses keep nothing alive, so the task holds the arrays that they point into.
-    return team.run_together([team.ParallelTask((item,), 2 * values.size, (argument, arrays))])
+    block = native.bind(
+        "row_adder",
+        out.dtype,
+        "add_rows",
+        count=ids.size,
+        columns=width,
+        rows=len(out),
+        out=out,
+        ids=ids,
+        values=values,
+    )
+    return team.run_together([team.block_task(2 * values.size, block)])

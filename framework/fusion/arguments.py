@@ -1,0 +1,417 @@
+"""The arguments of native functions, filled by keyword and checked when they are bound.
+
+What a function takes is declared in native/declarations.py; native/arguments.py shows how a new one
+is declared and bound. A `Block` is a C struct with all that its addresses point to. It is made once
+and runs many times: nothing here is done, or looked at, while functions run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...native.arguments import (
+    Address,
+    Array,
+    Field,
+    Inner,
+    Real,
+    Step,
+    Struct,
+    Structs,
+    Whole,
+)
+from ...native.declarations import DECLARED, RECORDS
+from ..base.errors import ArgumentError
+from .libraries import Library
+
+DTYPES = {name: np.dtype([*fields.items()]) for name, fields in RECORDS.items()}
+"""The dtypes of records that C files have."""
+
+
+class Block:
+    """The argument of native functions, checked, with all that its addresses point to.
+
+    Attributes:
+        struct: its fields. Numbers may be changed, and read where C writes them.
+        address: where it lies.
+        memory: owners of what it points to.
+    """
+
+    __slots__ = ("_library", "_name", "address", "memory", "struct")
+
+    def __init__(self, library: Library, name: str, struct: Any, memory: list[Any]) -> None:
+        self.struct, self.memory = struct, memory
+        self.address = ctypes.addressof(struct)
+        self._library, self._name = library, name
+
+    @property
+    def item(self) -> tuple[int, int]:
+        """The function that it was bound for, and the block: an item of a list of team.py."""
+        return self._library.address(self._name), self.address
+
+    def item_of(self, name: str) -> tuple[int, int]:
+        """An item of another function that takes the same argument."""
+        return self._library.address(name), self.address
+
+    def run(self) -> None:
+        """Call the function, which takes an address alone."""
+        self._library.function(self._name)(self.address)
+
+    def put(self, name: str, array: Any) -> None:
+        """Point a field to another array; of how much memory the caller has seen to."""
+        self.memory.append(array)
+        setattr(self.struct, name, array.ctypes.data)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where each of several structs has its part of one array.
+
+    Attributes:
+        array: of NumPy. offsets: bytes from its begin to each part.
+    """
+
+    array: Any
+    offsets: Sequence[int]
+
+
+class Several:
+    """Structs that lie one behind the other: the value of a field that is `Structs`.
+
+    Attributes:
+        words: [structs, fields], int64. address: where they lie. memory: as of `Block`.
+    """
+
+    __slots__ = ("address", "memory", "words")
+
+    def __init__(self, words: np.ndarray, memory: list[Any]) -> None:
+        self.words, self.memory, self.address = words, memory, words.ctypes.data
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @classmethod
+    def of(cls, blocks: Sequence[Block]) -> Several:
+        """Structs that `part` made."""
+        rows = [np.frombuffer(block.struct, np.int64) for block in blocks]
+        return cls(np.stack(rows), [block.memory for block in blocks])
+
+    @classmethod
+    def joined(cls, groups: Sequence[Several]) -> Several:
+        """Those of several groups."""
+        words = np.concatenate([group.words for group in groups])
+        return cls(words, [group.memory for group in groups])
+
+
+def bind(library: Library, function: str, /, **values: Any) -> Block:
+    """The argument of a function of a library.
+
+    Args:
+        values: of the fields, by name: numbers, arrays, None for arrays that are not there; a part
+            is what `part` made, several parts are a list of these.
+
+    Raises:
+        ArgumentError: one is missing, unknown, out of bounds, of another dtype or layout, or too
+            small; the message names function and field, what is wanted and given.
+    """
+    layout = _layout(library.file, function)
+    struct, memory = layout.fill(library, values)
+    return Block(library, function, struct, memory)
+
+
+def part(library: Library, name: str, /, **values: Any) -> Block:
+    """A struct that is part of an argument; see `bind`."""
+    return bind(library, name, **values)
+
+
+def several(library: Library, name: str, count: int, /, **values: Any) -> Several:
+    """So many structs that differ in the places of their arrays alone.
+
+    Args:
+        values: as of `bind`; `Places` of an array where each struct has another one.
+    """
+    layout = _layout(library.file, name)
+    first = {n: v.array if isinstance(v, Places) else v for n, v in values.items()}
+    places = {
+        n: np.asarray(v.offsets, np.int64) for n, v in values.items() if isinstance(v, Places)
+    }
+    struct, memory = layout.fill(library, first, places)
+    words = np.tile(np.frombuffer(struct, np.int64), (count, 1))
+    for column, field in enumerate(layout.struct.fields):
+        if field in places:
+            words[:, column] += places[field]
+    return Several(words, memory)
+
+
+def _own(file: str) -> Mapping[str, Struct]:
+    """The structs of a file by the names of their functions."""
+    return {name: struct for struct in DECLARED[file] for name in struct.functions}
+
+
+@functools.cache
+def _struct_of(file: str, name: str) -> Struct:
+    own = _own(file)
+    if name in own:
+        return own[name]
+    # A part that is another file's; names of parts are unique.
+    found = [struct for structs in DECLARED.values() for struct in structs if struct.name == name]
+    if len(found) != 1:
+        raise ArgumentError(f"native function {file}.{name} is not declared")
+    return found[0]
+
+
+@functools.cache
+def _layout(file: str, name: str) -> _Layout:
+    return _Layout(file, name, _struct_of(file, name))
+
+
+@functools.cache
+def _c_struct(file: str, name: str) -> Any:
+    """The ctypes structure of a declaration."""
+    struct = _struct_of(file, name)
+    fields = [(one, _c_type(file, field)) for one, field in struct.fields.items()]
+    return type(name, (ctypes.Structure,), {"_fields_": fields})
+
+
+def _c_type(file: str, field: Field) -> Any:
+    if isinstance(field, Real):
+        return ctypes.c_double
+    if isinstance(field, Inner):
+        return _c_struct(file, field.struct)
+    if isinstance(field, Array | Address | Structs):
+        return ctypes.c_void_p
+    return ctypes.c_int64
+
+
+def _whole(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
+def _end(array: Any) -> int:
+    return int(array.max()) + 1 if array is not None and array.size else 0
+
+
+def _reach(*pairs: int) -> tuple[int, int]:
+    """The first and the last element, and one, of dimensions: sizes and steps in turn."""
+    low = high = 0
+    for size, step in zip(pairs[::2], pairs[1::2], strict=True):
+        if size <= 0:
+            return 0, 0
+        if step < 0:
+            low += (size - 1) * step
+        else:
+            high += (size - 1) * step
+    return low, high + 1
+
+
+_HELPERS = {
+    "__builtins__": {},
+    "whole": _whole,
+    "end": _end,
+    "reach": _reach,
+    "min": min,
+    "max": max,
+}
+
+
+def _size_text(sizes: str) -> str:
+    """An expression for the reach of an array of these sizes."""
+    pairs: list[str] = []
+    inner = "1"
+    for one in reversed(sizes.split()):
+        size, _, step = one.partition(":")
+        pairs = [f"({size})", step and f"({step})" or inner, *pairs]
+        inner = f"{inner}*({size})"
+    return f"reach({', '.join(pairs)})"
+
+
+_ANY = Whole()
+_NONE: Mapping[str, np.ndarray] = {}
+
+
+class _Layout:
+    """A declaration, made ready for filling: its fields by kind, its expressions compiled."""
+
+    def __init__(self, file: str, name: str, struct: Struct) -> None:
+        self.title, self.file, self.struct = f"native function {file}.{name}", file, struct
+        self.type = _c_struct(file, name)
+        fields = struct.fields.items()
+        self.steps = [(n, f) for n, f in fields if isinstance(f, Step)]
+        self.numbers = [(n, f) for n, f in fields if isinstance(f, Whole) and not f.made]
+        self.reals = [n for n, f in fields if isinstance(f, Real)]
+        self.addresses = [(n, f) for n, f in fields if isinstance(f, Address)]
+        self.arrays = [(n, f) for n, f in fields if isinstance(f, Array)]
+        self.parts = [(n, f) for n, f in fields if isinstance(f, Inner)]
+        self.several = [(n, f) for n, f in fields if isinstance(f, Structs)]
+        texts = [_size_text(field.sizes) for _, field in self.arrays]
+        texts += [f"({field.count})" for _, field in self.several]
+        texts += [f"({text})" for text in struct.where]
+        self.code = compile(f"({', '.join(texts)},)" if texts else "()", file, "eval")
+        known = {*struct.fields, *_HELPERS}
+        self.constants = [one for one in self.code.co_names if one not in known]
+        self.given = {n for n, f in fields if not (isinstance(f, Whole) and f.made)}
+        self.needed = {n for n in self.given if not self._may_lack(struct.fields[n])}
+
+    @staticmethod
+    def _may_lack(field: Field) -> bool:
+        return isinstance(field, Step) or bool(getattr(field, "optional", False))
+
+    def refuse(self, name: str, wanted: str, given: str) -> ArgumentError:
+        return ArgumentError(f"{self.title}: {name} wants {wanted}, not {given}")
+
+    def fill(
+        self, library: Library, values: dict[str, Any], places: Mapping[str, np.ndarray] = _NONE
+    ) -> tuple[Any, list[Any]]:
+        """The struct, and the owners of what it points to.
+
+        Args:
+            places: of arrays that serve several structs: bytes to the part of each.
+        """
+        if not self.needed <= values.keys() <= self.given:
+            self._refuse_names(values)
+        struct, memory = self.type(), []
+        known = dict.fromkeys(self.struct.fields)
+        known.update(values)
+        for name, step in self.steps:
+            known[name] = self._step(name, step, known)
+        for name, whole in self.numbers:
+            known[name] = self._whole(name, whole, known[name])
+        for name, _ in (*self.steps, *self.numbers):
+            setattr(struct, name, known[name])
+        for name in self.reals:
+            setattr(struct, name, self._real(name, known[name]))
+        for name, address in self.addresses:
+            setattr(struct, name, self._address(name, address, known[name]))
+        constants = {one: library.constant(one) for one in self.constants}
+        wanted = iter(eval(self.code, {**_HELPERS, **constants}, known))  # noqa: S307 - our own text
+        for name, field in self.arrays:
+            reach, array = next(wanted), known[name]
+            if array is not None:
+                place = self.place(library, name, field, array, reach, places.get(name))
+                setattr(struct, name, place)
+                memory.append(array)
+            elif not field.optional:
+                raise self.refuse(name, "an array", "None")
+        for name, field in self.several:
+            count, found = next(wanted), known[name]
+            if found is None and field.optional:
+                continue
+            if len(found) < count:
+                raise self.refuse(name, f"{count} of {field.struct}", str(len(found)))
+            setattr(struct, name, found.address)
+            memory.append(found)
+        for name, _ in self.parts:
+            setattr(struct, name, known[name].struct)
+            memory.append(known[name].memory)
+        for text, right in zip(self.struct.where, wanted, strict=True):
+            if not right:
+                names = compile(text, self.file, "eval").co_names
+                given = ", ".join(f"{n}={known[n]}" for n in names if isinstance(known.get(n), int))
+                raise ArgumentError(f"{self.title}: wants {text}, not {given}")
+        return struct, memory
+
+    def _refuse_names(self, values: dict[str, Any]) -> None:
+        lacking, unknown = self.needed - values.keys(), values.keys() - self.given
+        told = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
+        told += [f"it has no {', '.join(sorted(unknown))}"] if unknown else []
+        raise ArgumentError(f"{self.title}: {'; '.join(told)}")
+
+    def _step(self, name: str, step: Step, known: dict[str, Any]) -> int:
+        given, array = known[name], known[step.array]
+        if given is not None:
+            return self._whole(name, _ANY, given)
+        if array is None or getattr(array, "ndim", 0) < -step.axis:
+            return 0
+        if array.strides[step.axis] % array.itemsize:
+            raise self.refuse(step.array, "rows whole elements apart", f"{array.strides} bytes")
+        return array.strides[step.axis] // array.itemsize
+
+    def _whole(self, name: str, whole: Whole, value: Any) -> int:
+        try:
+            found = operator.index(value)
+        except TypeError:
+            raise self.refuse(name, "a whole number", repr(value)) from None
+        if not whole.least <= found <= whole.most:
+            least, most = whole.least, whole.most
+            bounds = f"from {least} on" if most > 1 << 60 else f"from {least} to {most}"
+            raise self.refuse(name, f"a whole number {bounds}", str(found))
+        return found
+
+    def _real(self, name: str, value: Any) -> float:
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise self.refuse(name, "a number", repr(value)) from None
+
+    def _address(self, name: str, address: Address, value: Any) -> int:
+        if not isinstance(value or 0, int) or not (value or address.optional):
+            raise self.refuse(name, "an address", repr(value))
+        return value or 0
+
+    def place(
+        self,
+        library: Library,
+        name: str,
+        field: Array,
+        array: Any,
+        reach: tuple[int, int],
+        offsets: np.ndarray | None,
+    ) -> int:
+        """Where a checked array begins."""
+        wanted = dtype_of(field, library)
+        if type(array) is not np.ndarray:
+            raise self.refuse(name, "an array of NumPy", type(array).__name__)
+        if wanted is not None and array.dtype != wanted:
+            raise self.refuse(name, str(wanted), str(array.dtype))
+        flags = array.flags
+        if not flags.aligned or (field.written and not flags.writeable):
+            wanted = "writeable memory" if flags.aligned else "aligned memory"
+            raise self.refuse(name, wanted, "other")
+        if flags.c_contiguous:
+            low, high = 0, array.nbytes
+        else:
+            last = field.sizes.rpartition(" ")[2]
+            side_by_side = array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
+            if not side_by_side and last.rpartition(":")[2] in (last, "1"):
+                raise self.refuse(name, "elements side by side", f"{array.strides} bytes apart")
+            pairs = (n for pair in zip(array.shape, array.strides, strict=True) for n in pair)
+            low, high = _reach(*pairs)
+            high += array.itemsize - 1 if high else 0
+        unit = self._unit(field, library, array)
+        first, last = (0, 0) if offsets is None else (int(offsets.min()), int(offsets.max()))
+        if reach[0] * unit + first < low or reach[1] * unit + last > high:
+            raise self._too_small(name, field, array, reach)
+        return array.ctypes.data
+
+    def _unit(self, field: Array, library: Library, array: Any) -> int:
+        """Bytes of what its sizes count."""
+        if field.dtype == "packed":
+            return _dtype(library.dtype).itemsize
+        return 1 if field.dtype == "bytes" else array.itemsize
+
+    def _too_small(
+        self, name: str, field: Array, array: Any, reach: tuple[int, int]
+    ) -> ArgumentError:
+        what = "bytes" if field.dtype == "bytes" else "elements"
+        from_to = f"{reach[1]} {what}" if reach[0] == 0 else f"{what} from {reach[0]} to {reach[1]}"
+        given = f"shape {array.shape}, strides {array.strides}"
+        return self.refuse(name, f"{from_to} ({field.sizes})", given)
+
+
+def dtype_of(field: Array, library: Library) -> np.dtype | None:
+    """The dtype that an array must have; None for any."""
+    if field.dtype in ("bytes", "packed"):
+        return None
+    return DTYPES.get(field.dtype) or _dtype(library.dtype if field.dtype == "T" else field.dtype)
+
+
+@functools.cache
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(name)

@@ -1,0 +1,210 @@
+"""What native functions take: structs that are declared once, for C and for Python.
+
+A function of a C file takes the address of its argument: a struct of fields of eight bytes.
+`declarations.py` declares it, and three things follow:
+
+- the C definition, in a header that is made when the file is compiled;
+- the block that Python fills, by keyword (framework/fusion/arguments.py);
+- the checks when it is filled: dtypes, layouts and least sizes of arrays, bounds of numbers.
+
+A new function `scale` of `scaling.c`, out = factor * x, is declared as
+
+    "scaling": (
+        Struct("scale", rows=COUNT, columns=COUNT, factor=REAL,
+               x=reads("rows:step columns"), step=step_of("x"), out=writes("rows columns")),
+    ),
+
+and then C and Python say
+
+    #include "scaling_arguments.h"
+    EXPORT(scale)(const struct scale *a, word t, word parts) { ... a->x + i * a->step ... }
+
+    block = native.bind("scaling", x.dtype, "scale",
+                        rows=len(x), columns=x.shape[1], factor=2.0, x=x, out=out)
+    call = team.run_together([team.block_task(work, block)])
+
+Sizes are written in elements, a word for each dimension: `rows:step` are rows that lie `step`
+apart, `columns` elements side by side. Both may be expressions without blanks of other fields, of
+numbers that the file exports (`lanes` is EXPORTED(JOIN(lanes, UNIT)) in C), of `whole(n,unit)`, n
+rounded up to a multiple, and of `end(array)`, one more than the largest number in an array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_C_TYPES = {
+    "T": "T",
+    "packed": "T",
+    "bytes": "char",
+    "float32": "float",
+    "float64": "double",
+    "int64": "word",
+    "int32": "int32_t",
+    "uint8": "uint8_t",
+    "uint16": "uint16_t",
+    "uint64": "uint64_t",
+}
+"""How C calls a dtype. T is that of the file's kind. "packed" is T in memory of any dtype, "bytes"
+anything: its sizes are in bytes."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A whole number.
+
+    Attributes:
+        least, most: its bounds.
+        made: whether C writes it: it begins with 0, and is not given.
+    """
+
+    least: int = -(1 << 62)
+    most: int = 1 << 62
+    made: bool = False
+
+
+@dataclass(frozen=True)
+class Real:
+    """A double."""
+
+
+@dataclass(frozen=True)
+class Address:
+    """An address that is not of an array: a function, or what one of another library wants.
+
+    Attributes:
+        optional: whether it may be 0.
+    """
+
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Step:
+    """The distance of an array's neighbors along an axis, in elements.
+
+    Where it is not given, it is the array's. Where there is no array, or it lacks the axis, it is
+    0: the same row serves for all.
+    """
+
+    array: str
+    axis: int
+
+
+@dataclass(frozen=True)
+class Array:
+    """Where an array begins.
+
+    Attributes:
+        dtype: a name of `_C_TYPES`, or of a record that C files declare.
+        sizes: what it holds at least; see the head of this file.
+        read, written: what the function does with it.
+        optional: whether it may be None, 0 in C.
+    """
+
+    dtype: str
+    sizes: str
+    read: bool
+    written: bool
+    optional: bool
+
+
+@dataclass(frozen=True)
+class Inner:
+    """Another struct in this place."""
+
+    struct: str
+
+
+@dataclass(frozen=True)
+class Structs:
+    """Where several of another struct lie one behind the other.
+
+    Attributes:
+        count: an expression, how many there are at least.
+    """
+
+    struct: str
+    count: str
+    optional: bool = False
+
+
+Field = Whole | Real | Address | Step | Array | Inner | Structs
+
+COUNT = Whole(0)
+SOME = Whole(1)
+FLAG = Whole(0, 1)
+STEP = NUMBER = Whole()
+RESULT = Whole(made=True)
+REAL = Real()
+ADDRESS = Address()
+
+
+def reads(sizes: str, dtype: str = "T", *, optional: bool = False) -> Array:
+    """An array that a function reads."""
+    return Array(dtype, sizes, True, False, optional)
+
+
+def writes(sizes: str, dtype: str = "T", *, optional: bool = False) -> Array:
+    """An array that a function writes, whatever was in it."""
+    return Array(dtype, sizes, False, True, optional)
+
+
+def updates(sizes: str, dtype: str = "T", *, optional: bool = False) -> Array:
+    """An array that a function reads and writes."""
+    return Array(dtype, sizes, True, True, optional)
+
+
+def step_of(array: str, axis: int = -2) -> Step:
+    """The step of an array's axis, that of its rows if none is named."""
+    return Step(array, axis)
+
+
+class Struct:
+    """The argument of a function, or a part of one.
+
+    Args:
+        functions: names of those that take it; the first is its own name.
+        where: what must hold of its fields: expressions as of sizes, but with blanks.
+    """
+
+    def __init__(self, *functions: str, where: tuple[str, ...] = (), **fields: Field) -> None:
+        self.name, self.functions = functions[0], functions
+        self.where, self.fields = where, fields
+
+    def __repr__(self) -> str:
+        return f"Struct{(*self.functions, self.where, self.fields)}"
+
+    def c_definition(self) -> str:
+        """The struct in C."""
+        lines = [f"  {_c_field(name, field)};\n" for name, field in self.fields.items()]
+        return f"struct {self.name} {{\n{''.join(lines)}}};\n"
+
+    def parts(self) -> Iterator[str]:
+        """The structs that its definition wants before it."""
+        return (one.struct for one in self.fields.values() if isinstance(one, Inner | Structs))
+
+
+def _c_field(name: str, field: Field) -> str:
+    if isinstance(field, Real):
+        return f"double {name}"
+    if isinstance(field, Address):
+        return f"void *{name}"
+    if isinstance(field, Array):
+        constant = "" if field.written else "const "
+        return f"{constant}{_C_TYPES.get(field.dtype, field.dtype)} *{name}"
+    if isinstance(field, Inner):
+        return f"struct {field.struct} {name}"
+    if isinstance(field, Structs):
+        return f"const struct {field.struct} *{name}"
+    return f"word {name}"
+
+
+def c_header(file: str, declared: Mapping[str, tuple[Struct, ...]]) -> str:
+    """The header `<file>_arguments.h`, of the structs of a file and of those they are made of."""
+    home = {struct.name: one for one, structs in declared.items() for struct in structs}
+    wanted = {home[part] for struct in declared[file] for part in struct.parts()} - {file}
+    others = "".join(f'#include "{one}_arguments.h"\n' for one in sorted(wanted))
+    texts = "".join(struct.c_definition() for struct in declared[file])
+    return f"/* Made of declarations.py. */\n#pragma once\n{others}{texts}"

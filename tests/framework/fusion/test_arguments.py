@@ -1,0 +1,159 @@
+"""Native functions take what is declared, and refuse all else when they are bound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.errors import ArgumentError
+from opscope.framework.fusion import arguments
+from opscope.framework.fusion.arguments import Several, bind, dtype_of, part
+from opscope.native.arguments import (
+    Address,
+    Array,
+    Field,
+    Inner,
+    Real,
+    Step,
+    Struct,
+    Structs,
+    Whole,
+)
+from opscope.native.declarations import DECLARED
+
+pytestmark = pytest.mark.quick
+
+_CASES = [(file, struct) for file, structs in DECLARED.items() for struct in structs]
+_MOST = 6
+"""The largest sizes."""
+
+
+class Known:
+    """A library that knows its numbers and has no functions."""
+
+    def __init__(self, file: str, dtype: str = "float32") -> None:
+        self.file, self.dtype = file, dtype
+
+    def constant(self, name: str) -> int:
+        return 48 if name == "panel" else 16
+
+    def address(self, name: str) -> int:
+        return 1
+
+
+def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, Any]:
+    """Values that suit a declaration, with arrays as small as they may be."""
+    fields = struct.fields
+    while True:
+        values: dict[str, Any] = {}
+        for name, field in fields.items():
+            if isinstance(field, Whole) and not field.made:
+                least = max(field.least, 0)
+                values[name] = int(rng.integers(least, min(field.most, least + _MOST) + 1))
+            elif isinstance(field, Step):
+                values[name] = int(rng.integers(1, _MOST))
+            elif isinstance(field, Real):
+                values[name] = 0.5
+            elif isinstance(field, Address):
+                values[name] = 64
+            elif isinstance(field, Inner):
+                inner = next(s for ss in DECLARED.values() for s in ss if s.name == field.struct)
+                values[name] = part(library, field.struct, **draw(rng, library, inner))
+            elif isinstance(field, Array):
+                values[name] = np.zeros(1 << 12, dtype_of(field, library) or np.uint8)
+            elif isinstance(field, Structs):
+                inner = next(s for ss in DECLARED.values() for s in ss if s.name == field.struct)
+                one = part(library, field.struct, **draw(rng, library, inner))
+                values[name] = Several.of([one] * 40)
+        try:
+            bind(library, struct.name, **values)
+        except ArgumentError as error:
+            assert ": wants " in str(error), error  # what must hold of several fields
+            continue
+        return values | smallest(library, struct, values)
+
+
+def smallest(library: Any, struct: Struct, values: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of some values, each as short as it may be."""
+    found = {}
+    for name, field in struct.fields.items():
+        if isinstance(field, Array):
+            while len(values[name]):
+                shorter = values[name][: len(values[name]) // 2]
+                if takes(library, struct, values | {name: shorter}):
+                    values[name] = shorter
+                    continue
+                low, high = len(shorter), len(values[name])
+                while high - low > 1:
+                    middle = (low + high) // 2
+                    fits = takes(library, struct, values | {name: values[name][:middle]})
+                    low, high = (low, middle) if fits else (middle, high)
+                values[name] = values[name][:high]
+                break
+            found[name] = values[name]
+    return found
+
+
+def takes(library: Any, struct: Struct, values: dict[str, Any]) -> bool:
+    try:
+        bind(library, struct.name, **values)
+    except ArgumentError:
+        return False
+    return True
+
+
+def wrong(name: str, field: Field, value: Any, library: Any) -> Iterator[Any]:
+    """Values that a field cannot take."""
+    if isinstance(field, Whole | Step | Address):
+        yield from ("1", 1.5, None if isinstance(field, Whole) else [])
+    if isinstance(field, Whole):
+        yield from (field.least - 1, field.most + 1)
+    if isinstance(field, Real):
+        yield from ("much", None)
+    if isinstance(field, Array):
+        yield from (value.tolist(), 0, value.ctypes.data)
+        if not field.optional:
+            yield None
+        if dtype_of(field, library) is not None:
+            yield from (value.view(np.uint8)[: value.size].astype(np.int16), value.astype("S1"))
+        if len(value):
+            yield from (value[:-1], value[::-1][1:] if len(value) > 1 else value[:0])
+        if field.written:
+            kept = value.copy()
+            kept.flags.writeable = False
+            yield kept
+
+
+@pytest.mark.parametrize(("file", "struct"), _CASES, ids=[f"{f}.{s.name}" for f, s in _CASES])
+def test_only_what_is_declared_is_bound(file: str, struct: Struct) -> None:
+    rng, library = np.random.default_rng(0), Known(file)
+    for _ in range(3):
+        values = draw(rng, library, struct)
+        for name, field in struct.fields.items():
+            for value in wrong(name, field, values.get(name), library):
+                with pytest.raises(ArgumentError, match=rf"{file}.{struct.name}: {name} wants "):
+                    bind(library, struct.name, **values | {name: value})
+    lacking = dict(values)
+    name = lacking.popitem()[0]
+    if name in arguments._layout(file, struct.name).needed:
+        with pytest.raises(ArgumentError, match=f"it lacks {name}"):
+            bind(library, struct.name, **lacking)
+    with pytest.raises(ArgumentError, match="it has no other"):
+        bind(library, struct.name, **values, other=1)
+
+
+def test_layouts_are_looked_at() -> None:
+    library, x = Known("column_sums"), np.zeros((4, 6), np.float32)
+    sizes = {"rows": 4, "columns": 3, "out": np.zeros(3, np.float32)}
+    block = bind(library, "sums", x=x[:, :3], **sizes)
+    assert block.struct.step == 6 and block.struct.x == x.ctypes.data
+    bind(library, "sums", x=x[::-1, :3], **sizes)  # rows from the last to the first
+    for bad, told in ((x[:, ::2], "side by side"), (x[:3, :3], "strides"), (x.T, "side by side")):
+        with pytest.raises(ArgumentError, match=told):
+            bind(library, "sums", x=bad, **sizes)
+    odd = np.zeros(100, np.uint8)[1:97].view(np.float32)
+    with pytest.raises(ArgumentError, match="aligned"):
+        bind(library, "sums", x=odd, **sizes)
