@@ -84,6 +84,9 @@ BOUNDED = {
         nnet3/xconfig/inputs.py: _Parser._form _Parser.descriptor
         bridges/nnet3_cntk/nnet3_walk.py: _summands
     """,
+    "structs in structs of native/declarations.py, a table that people write": """
+        framework/fusion/arguments.py: _c_struct _c_type
+    """,
     "scalar expressions: _DEEPEST and _HIGHEST of framework/fusion/expression.py": """
         framework/fusion/array_calls.py: _Writer._binary _Writer._choose _Writer._write
             _Writer.number _Writer.write _plan

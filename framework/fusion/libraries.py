@@ -48,6 +48,7 @@ class Library:
         self._handle = ctypes.CDLL(str(path))
         self.ending, self.file, self.dtype = ending, file, dtype
         self._constants: dict[str, int] = {}
+        self._addresses: dict[str, int] = {}
         for name in names:
             if not hasattr(self._handle, name):
                 raise OSError(f"{path} lacks {name}")
@@ -67,7 +68,9 @@ class Library:
 
     def address(self, name: str) -> int:
         """Where a function starts."""
-        return address(self.function(name))
+        if name not in self._addresses:
+            self._addresses[name] = address(self.function(name))
+        return self._addresses[name]
 
     def words(self, name: str, count: int) -> ctypes.Array[ctypes.c_int64]:
         """The first words of an array of the library."""
