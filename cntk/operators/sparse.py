@@ -19,7 +19,6 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY, rows_name
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import in_one_piece
 from ...operators.base.indexing import id_check, scatter_adder, taker
 from ...operators.optim.updates import merge_rows
 
@@ -153,7 +152,7 @@ def sparse_times_kernel(k: KernelArgs) -> Call:
         return in_order(check, elements.load, partial(out.fill, 0))
     terms = k.scratch((len(values), out.shape[1] // parts), w.dtype)
     factors = values[:, None]
-    whole = in_one_piece(k, out)
+    whole = k.in_one_piece(out)
     if transpose:
         spread = k.scratch(terms.shape[::-1], w.dtype)
         take = taker(k, w, elements.ids, 1, spread)
@@ -214,7 +213,7 @@ def sparse_times_grad_shape(s: ShapeArgs) -> None:
 def _terms_of(k: KernelArgs, terms: Any, elements: _Elements) -> Call:
     """A callable for the terms [E, M] of the gradient, one for each element."""
     xp, out_grad, factors = k.xp, k["out_grad"], k["values"][:, None]
-    whole = in_one_piece(k, out_grad)
+    whole = k.in_one_piece(out_grad)
     rows = whole.reshape(-1, terms.shape[1]) if terms.size else whole
 
     def run() -> None:
@@ -234,7 +233,7 @@ def sparse_times_grad_kernel(k: KernelArgs) -> Call:
     grad, rows = k["grad"], k["rows"]
     depth = k.shape("w")[0]
     elements = _Elements(k, depth)
-    whole = in_one_piece(k, grad)
+    whole = k.in_one_piece(grad)
     terms = whole.reshape(len(rows), -1 if grad.size else 0)
     check = id_check(k, "indices", k.attrs["parts"] * depth)
     calls = [check, _terms_of(k, terms, elements), partial(k.xp.copyto, rows, elements.ids)]

@@ -178,6 +178,13 @@ class ShapeArgs:
             self.fail(f"wants one floating dtype for all of these, has {given}")
         return dtypes.pop()
 
+    def float_dtype(self, wanted: str) -> np.dtype:
+        """The attribute `dtype`, checked to be a floating one; `wanted` begins the error."""
+        dtype = self.attrs["dtype"]
+        if dtype not in FLOATS:
+            self.fail(f"{wanted}, not {dtype}")
+        return dtype
+
     def integers(self, slot: str) -> np.dtype:
         """The dtype of `slot`, checked to be an integer."""
         dtype = self.dtype(slot)

@@ -160,6 +160,10 @@ class KernelArgs:
         """Memory for use within one call of the kernel; its contents do not last between calls."""
         return self.frame.scratch(shape, dtype)
 
+    def in_one_piece(self, array: Any) -> Any:
+        """An array itself where it is contiguous, else scratch memory like it."""
+        return array if array.flags.c_contiguous else self.scratch(array.shape, array.dtype)
+
     def describe(self, why: str) -> str:
         """An error message for data that the kernel refuses; see `Operator.describe`."""
         return self.op.describe(why, self._specs)

@@ -342,7 +342,7 @@ def expand_op(op: OpNode, *, keep_whole: bool = False) -> list[OpNode]:
     Raises:
         SlotError, AttributeTypeError: a composite operator is wrongly used.
     """
-    entry = lookup(op.type)
+    entry = REGISTERED.get(op.type) or lookup(op.type)
     expand = entry.expand
     if expand is None or (keep_whole and entry.whole):
         return [op]

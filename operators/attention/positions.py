@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.dtypes import is_float
 from ...framework.base.sequence import lengths_of
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import nothing
@@ -88,9 +87,8 @@ sinusoidal_encoding = operator(
 def sinusoidal_encoding_shape(s: ShapeArgs) -> None:
     if s.dtype("positions").kind == "b":
         s.fail(f"positions wants numbers and has {s.dtype('positions')}")
-    if not is_float(s.attrs["dtype"]):
-        s.fail(f"the result is of floating numbers, not {s.attrs['dtype']}")
-    s.set("out", ((*s["positions"], s.attrs["size"]), s.attrs["dtype"]))
+    dtype = s.float_dtype("the result is of floating numbers")
+    s.set("out", ((*s["positions"], s.attrs["size"]), dtype))
 
 
 @sinusoidal_encoding.kernel

@@ -6,17 +6,12 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.backend import address
-from ...framework.ir.kernel_args import Call, KernelArgs
+from ...framework.ir.kernel_args import Call
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """A call for the products of two stacks of matrices, whose leading axes broadcast."""
     return partial(xp.matmul, a, b, out=out)
-
-
-def in_one_piece(k: KernelArgs, array: Any) -> Any:
-    """An array itself where it is contiguous, else scratch memory like it."""
-    return array if array.flags.c_contiguous else k.scratch(array.shape, array.dtype)
 
 
 def same_memory(a: Any, b: Any) -> bool:

@@ -82,9 +82,7 @@ master_store = operator(
 @master_store.shape_rule
 def master_store_shape(s: ShapeArgs) -> None:
     s.floats("x")
-    if not is_float(s.attrs["dtype"]):
-        s.fail(f"dtype wants a floating one, not {s.attrs['dtype']}")
-    s.set("out", (s["x"], s.attrs["dtype"]))
+    s.set("out", (s["x"], s.float_dtype("dtype wants a floating one")))
 
 
 @master_store.kernel

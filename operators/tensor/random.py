@@ -14,11 +14,9 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import random_generator
-from ...framework.base.dtypes import is_float
 from ...framework.base.shape import Shape, ShapeArgs, count
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import in_one_piece
 from .shape import copier
 
 _SEED = AttrSpec("seed", "int", "0: the run's random state; else a generator of its own", 0, 0)
@@ -46,7 +44,7 @@ def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], N
     xp = k.xp
     generator = _generator(k)
     # NumPy's generators fill contiguous memory only.
-    drawn = in_one_piece(k, out)
+    drawn = k.in_one_piece(out)
     dtype = drawn.dtype
     low, width = dtype.type(low), dtype.type(high - low)
 
@@ -62,7 +60,7 @@ def _uniform(k: KernelArgs, out: Any, low: float, high: float) -> Callable[[], N
 def _gaussian(k: KernelArgs, out: Any, mean: float, std: float) -> Callable[[], None]:
     xp = k.xp
     generator = _generator(k)
-    drawn = in_one_piece(k, out)
+    drawn = k.in_one_piece(out)
     dtype = drawn.dtype
     mean, std = dtype.type(mean), dtype.type(std)
 
@@ -93,11 +91,10 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
 
     @entry.shape_rule
     def random_shape(s: ShapeArgs) -> None:
-        if not is_float(s.attrs["dtype"]):
-            s.fail(f"draws floating numbers, not {s.attrs['dtype']}")
+        dtype = s.float_dtype("draws floating numbers")
         if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
             s.fail(f"low {s.attrs['low']} is above high {s.attrs['high']}")
-        s.set("out", (s.attrs["shape"], s.attrs["dtype"]))
+        s.set("out", (s.attrs["shape"], dtype))
 
     return entry
 

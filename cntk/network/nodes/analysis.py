@@ -63,7 +63,13 @@ def depth_first(starts: Iterable[Node]) -> list[Node]:
 def _components(starts: Iterable[Node]) -> list[list[Node]]:
     """Strongly connected components of more than one node, or of one that reads itself."""
     starts = list(starts)
-    nodes = {id(node): node for node in (*starts, *depth_first(starts))}
+    order = depth_first(starts)
+    place = {id(node): number for number, node in enumerate(order)}
+    # Most networks have no loops: each node then stands after all that it reads.
+    reads = [(child, node) for node in order for child in node.inputs if child is not None]
+    if all(place[id(child)] < place[id(node)] for child, node in reads):
+        return []
+    nodes = {id(node): node for node in (*starts, *order)}
     numbers = {key: number for number, key in enumerate(nodes)}
     graph = [
         [numbers[id(child)] for child in node.inputs if child is not None]

@@ -60,8 +60,6 @@ def channels_last(
         fixed: variables whose memory is given, or shared with others.
         libraries: of kernels.
     """
-    if native.load("images", "float") is None:
-        return set()
     classes = _Classes()
 
     def is_image(name: str) -> bool:
@@ -77,6 +75,9 @@ def channels_last(
             _of_loops(step, names, classes)
         else:
             _of_operator(step, names, classes, libraries)
+    # Asked last: most nets have no kernel that wants such arrays, and need no native library here.
+    if not classes.wanted or native.load("images", "float") is None:
+        return set()
     return classes.chosen()
 
 
