@@ -3,7 +3,7 @@
 A module holds all there is to its types: what files contain, what config lines and info texts say,
 how they compute, and their own operators. Modules of this folder are found by themselves; importing
 the package registers all types and their operators. `base/` holds the code that families share.
-May import: files, config lines and indexes of nnet3, and `nnet3.operators`.
+May import: files, config lines and indexes of nnet3.
 """
 
 from importlib import import_module

@@ -15,12 +15,12 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..index.indexes import IndexList
-from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.component import Component, Properties
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, DOUBLE, DOUBLE_MATRIX, DOUBLE_VECTOR, FLOAT, INT, Field
 from .base.keys import Computed, optional, required
 from .base.lowering import OUT, Recipe, X
+from .base.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.summary import flag, number
 from .base.time_grid import OnTimeGrid, TimeGrid
 

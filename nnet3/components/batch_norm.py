@@ -16,14 +16,14 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, lookup, operator
 from ...operators.backends import rows
-from ..operators.blocks import blocks_across, blocks_of, whole_blocks
-from ..operators.fused import called, fused
-from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
+from ...operators.base.blocks import blocks_across, blocks_of, whole_blocks
+from ...operators.base.fused import called, fused
 from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import BOOL, DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
 from .base.keys import Computed, key, optional
 from .base.lowering import OUT, Recipe, X
+from .base.statistics import NO_GRADIENT, keep_totals, totals_slots
 from .base.summary import flag, number, summarize_vector
 
 _P = Properties

@@ -12,10 +12,10 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.backends.product_kernels import register_product_kernels
+from ...operators.base.blocks import blocks_across
 from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, as_rows, product
-from ..operators.blocks import blocks_across
-from ..operators.product_kernels import register_product_kernels
 from .affine import LINEAR_FIELDS, SIMPLE_UPDATABLE, AffineParameters
 from .base.component import OLD_IS_GRADIENT, Component, Properties
 from .base.fields import INT, Field

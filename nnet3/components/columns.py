@@ -13,7 +13,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...kaldi.files.kaldi_io import Reader
-from ..operators.blocks import divided
+from ...operators.base.blocks import divided
 from .base.checks import check_divides
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import FLOAT, INT, INTS, Field, Kind

@@ -15,8 +15,8 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.blocks import chunks_of
 from ...operators.base.calls import reducing
-from ..operators.blocks import chunks_of
 from .base.component import Component, Properties, UpdatableComponent
 from .base.fields import BOOL, INT, MATRIX, VECTOR, Field
 from .base.initial import normal, read_matrix_file, split_bias

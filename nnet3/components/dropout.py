@@ -19,8 +19,8 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.blocks import blocks_across, blocks_of
 from ..index.indexes import IndexList
-from ..operators.blocks import blocks_across, blocks_of
 from .base.checks import check_block
 from .base.component import Component, KeepsDim, Properties
 from .base.dependence import NOTHING, Reads

@@ -10,7 +10,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...operators.base.calls import reducing
-from ..operators.fused import computed
+from ...operators.base.fused import computed
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc"
 

@@ -12,8 +12,8 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...operators.backends.column_sums import sum_of_rows
-from ..operators.fused import called, computed, fused
-from ..operators.statistics import NO_GRADIENT, keep_totals, totals_slots
+from ...operators.base.fused import called, computed, fused
+from .base.statistics import NO_GRADIENT, keep_totals, totals_slots
 
 _SOURCE = "Kaldi: nnet3/nnet-combined-component.cc, cudamatrix/cu-math.cc"
 _CHUNK = 1 << 16  # elements

@@ -13,7 +13,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..operators.blocks import blocks_of, whole_blocks
+from ...operators.base.blocks import blocks_of, whole_blocks
 from .base.checks import check_block
 from .base.component import Component, Properties
 from .base.fields import BOOL, DOUBLE, FLOAT, INT, VECTOR, Field

@@ -16,8 +16,8 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.blocks import blocks_across, blocks_of
 from ...operators.base.calls import reducing
-from ..operators.blocks import blocks_across, blocks_of
 from .base.checks import check_block
 from .base.component import OLD_IS_GRADIENT, Component, KeepsDim, Properties, UpdatableComponent
 from .base.fields import BOOL, FLOAT, INT, VECTOR, Field

@@ -15,9 +15,9 @@ from ...framework.fusion.team import in_order, takes_blocks
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
 from ...operators.backends.column_sums import sum_of_rows
+from ...operators.backends.product_kernels import register_product_kernels
 from ...operators.linear.matmul import Product, product
 from ..index.indexes import IndexList
-from ..operators.product_kernels import register_product_kernels
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MATRIX, VECTOR, Field

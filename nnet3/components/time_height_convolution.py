@@ -15,11 +15,11 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.backends.product_kernels import register_product_kernels
+from ...operators.base.blocks import chunks_of
 from ...operators.base.calls import reducing
 from ...operators.linear.matmul import Product, product
 from ..index.indexes import IndexList
-from ..operators.blocks import chunks_of
-from ..operators.product_kernels import register_product_kernels
 from .base.component import Properties, UpdatableComponent
 from .base.dependence import Reads, offset_reads
 from .base.fields import BOOL, FLOAT, INT, INTS, MARK, MATRIX, PAIRS, VECTOR, Field

@@ -1,8 +1,9 @@
 """Operators `nnet3.*` that belong to no component type: those of a compiled computation's commands
 (rows, sequences, marks, compression) and of training (objectives, updates, natural gradient).
 
-Importing the package registers them. Kernels of components share blocks of columns, compiled
-formulas and MKL's product from here. May import: nothing of nnet3.
+Importing the package registers them; what lowers to them does so, and `lookup` where nobody did.
+Components do not: programs that read and write models compute nothing. May import: nothing of
+nnet3.
 """
 
 from importlib import import_module

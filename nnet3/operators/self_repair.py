@@ -6,8 +6,8 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.base.blocks import blocks_of
 from ...operators.base.calls import copying
-from .blocks import blocks_of
 
 PROBABILITY = 0.5
 """Of a batch being repaired; the push is as much stronger."""

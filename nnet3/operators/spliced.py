@@ -13,8 +13,8 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...operators.backends.product_kernels import register_product_kernels
 from ...operators.linear.matmul import Product, product
-from .product_kernels import register_product_kernels
 
 _SOURCE = "Kaldi: nnet3/nnet-computation.h, kCopyRows and kPropagate"
 _NO_GRADIENT = "lowering makes it, and its gradient"

@@ -8,7 +8,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.ir.desc import INPUT, make_var
 from opscope.framework.ir.op_list import OpList
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.nnet3.operators import blocks
+from opscope.operators.base import blocks
 from opscope.testing import Case, OpTest
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.fusion import compiler
-from opscope.nnet3.operators.fused import called, computed, fused
+from opscope.operators.base.fused import called, computed, fused
 
 K = SimpleNamespace(xp=np, scratch=np.empty)
 FORMULAS = {"s": "1 / (1 + exp(-x * w))", "y": "s * x + m", "z": "y - s"}

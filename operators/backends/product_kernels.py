@@ -8,9 +8,9 @@ import numpy as np
 
 from ...framework.ir.kernel_args import Call
 from ...framework.ir.registry import lookup
-from ...operators.backends import bf16 as _bf16
-from ...operators.backends import blas as _blas
-from ...operators.backends import mkl as _mkl
+from . import bf16 as _bf16
+from . import blas as _blas
+from . import mkl as _mkl
 
 
 def register_product_kernels(op_type: str, bind: Callable[..., Call | None]) -> None:

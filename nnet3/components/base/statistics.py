@@ -10,11 +10,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.team import in_order
-from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
-from ...operators.base.calls import reducing
+from ....framework.base.shape import ShapeArgs
+from ....framework.fusion.team import in_order
+from ....framework.ir.kernel_args import Call, KernelArgs
+from ....framework.ir.registry import AttrSpec, Slot, operator
+from ....operators.base.calls import reducing
 
 NO_GRADIENT: Final = "statistics are not trained"
 _SOURCE = "Kaldi: nnet3/nnet-component-itf.cc"
