@@ -11,8 +11,6 @@ from typing import Protocol
 
 from ..base.settings import read_options
 from ..ir.op_list import OpList
-from .verify.verifier import verify
-from .verify.world import check_world
 
 
 class Pass(Protocol):
@@ -47,6 +45,9 @@ def run_passes(
     """
     left_out = set(skip)
     verifies = read_options().verify
+    if verifies:
+        from .verify.verifier import verify
+        from .verify.world import check_world
     for one in passes:
         if one.name in left_out:
             continue

@@ -26,12 +26,10 @@ from ..ir.names import LOSS_SCALE
 from ..ir.op_list import OpList, OpNode, SourceLocation, StepDecl, VarDecl
 from ..ir.operation import Operator, SlotsGiven, expand_op, node_of
 from ..ir.registry import REGISTERED
-from ..parallel.handshake import agree
 from ..passes.backward import build_backward
 from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
-from ..passes.verify.verifier import verify
 from .binding import BoundSteps, CannotFuseError, external_specs
 from .executor import OPERATOR_BYTES, Frame, drop_outgrown
 from .net import Net, check_live_out, check_places, register_net
@@ -76,6 +74,8 @@ class PlainNet(Net):
         if desc is not None:
             net = desc if isinstance(desc, OpList) else from_message(desc)
             if check:
+                from ..passes.verify.verifier import verify  # what a compiler made needs none
+
                 _refuse_steps(net)
                 verify(net, undeclared=True)  # it finds its inputs in the scope
             self._build(net)
@@ -334,6 +334,8 @@ class PlainNet(Net):
         context = default_context() if context is None else context
         try:
             if context.communicator is not None:
+                from ..parallel.handshake import agree
+
                 agree(context, self.version, self.operators, lambda: self.op_list)
             if context.live_out != self._live_out:
                 self._live_out = check_live_out(context.live_out, self.op_list, scope)

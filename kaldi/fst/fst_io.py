@@ -18,7 +18,6 @@ from ..files.tokens import format_number
 from .bodies import ALIGNED, COMPACT_ACCEPTOR, NO_LABEL
 from .byte_file import ByteFile
 from .fst import MUTABLE, Fst, Header
-from .fst_properties import acceptor_properties
 from .openfst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SYMBOLS_MAGIC, is_openfst, read_openfst
 
 WRITTEN = ("vector", "compact_acceptor")
@@ -139,6 +138,8 @@ def _write_compact(fst: Fst, writer: Writer) -> None:
         raise FormatError("an FST whose labels differ cannot be written as an acceptor")
     header = fst.header
     if header.kind != "compact_acceptor":
+        from .fst_properties import acceptor_properties
+
         header = _header_as(fst, "compact_acceptor", acceptor_properties(fst))
     _write_header(fst, writer, header)
     final = ~np.isinf(fst.final)

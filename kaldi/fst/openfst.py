@@ -13,7 +13,6 @@ from ...framework.base.untrusted.values import shown
 from .bodies import PACKED, Read, gathered, read_vector
 from .byte_file import ByteFile
 from .fst import Fst, Header, Reachability, SymbolTable
-from .ngram import read_ngram
 
 MAGIC = 2125659606
 SYMBOLS_MAGIC = 2125658996
@@ -23,10 +22,17 @@ INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2
 _ADD_ON_MAGIC = 446681434
 _MOST = (1 << 31) - 2  # states and labels that OpenFst's 32-bit numbers hold
 
+
+def _read_ngram(file: ByteFile, header: Header, start: int, states: int) -> Fst:
+    from .ngram import read_ngram  # language models are seldom FSTs of this type
+
+    return read_ngram(file, header, start, states)
+
+
 _BODIES: dict[str, tuple[tuple[int, ...], Read]] = {
     "vector": ((2,), read_vector),
     **{kind: ((1, 2), read) for kind, read in PACKED.items()},
-    "ngram": ((4,), read_ngram),
+    "ngram": ((4,), _read_ngram),
 }
 _LOOK_AHEAD = ("arc_lookahead", "ilabel_lookahead", "olabel_lookahead")
 _VERSIONS = {

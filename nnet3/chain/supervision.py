@@ -13,7 +13,6 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...kaldi.files.kaldi_io import Reader, Writer
-from ...kaldi.fst.epsilons import remove_epsilons
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst, write_fst
 
@@ -172,6 +171,8 @@ def merge_supervision(parts: Sequence[Supervision]) -> Supervision:
     Raises:
         ShapeError: weights, lengths, numbers of pdfs or forms of FSTs differ.
     """
+    from ...kaldi.fst.epsilons import remove_epsilons  # training reads what was merged before
+
     first = parts[0]
     if len(parts) == 1:
         return first

@@ -15,7 +15,6 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
-from ...operators.names import names_in
 from .base.component import Component, KeepsDim, Properties
 from .base.fields import DOUBLE, DOUBLE_VECTOR, FLOAT, INT, Averaged, Field
 from .base.keys import Computed, key, optional
@@ -104,6 +103,8 @@ class NonlinearComponent(KeepsDim, Component):
     @property
     def op_type(self) -> str:
         """The operator that computes it."""
+        from ...operators.names import names_in  # not needed to read and write models
+
         return names_in("nnet3")[self.type][0].type
 
     value_avg = Averaged("value_sum")

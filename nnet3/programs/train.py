@@ -18,11 +18,9 @@ from ...framework.base.errors import FormatError, OpscopeError
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import read_table
-from ..cache.files import read_cache, write_cache
 from ..components.base.summary import singular_values
 from ..files.examples import NnetExample
 from ..network import adjust
-from ..network.collapse import collapse_model
 from ..network.nnet import Nnet
 from ..training import NnetTrainer, NnetTrainerOptions
 from .base.options import (
@@ -93,6 +91,8 @@ def train_pass(
     """
     program = options.program
     if options.read_cache:
+        from ..cache.files import read_cache
+
         try:
             reader = open_reader(options.read_cache)
             if read_cache(trainer.compiler, trainer.nnet, reader):
@@ -108,6 +108,8 @@ def train_pass(
     trained = trainer.print_total_stats()
     trainer.store()
     if options.write_cache:
+        from ..cache.files import write_cache
+
         writer = Writer(options.binary_write_cache)
         write_cache(trainer.compiler, trainer.nnet, writer)
         save(writer, options.write_cache)
@@ -212,6 +214,8 @@ def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> N
     nnet = read_raw(model)
     set_test_modes(options, nnet)
     if options.collapse_model:
+        from ..network.collapse import collapse_model
+
         collapse_model(nnet)
     chosen = NnetComputeProbOptions(
         compute_accuracy=options.compute_accuracy,

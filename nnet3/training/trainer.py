@@ -30,7 +30,6 @@ from ...framework.base.scope import Scope
 from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.ir.desc import PARAMETER, STATE
 from ...framework.ir.op_list import OpList
-from ...framework.parallel.handshake import handshake
 from ...framework.runtime.plans.memory import WorkspaceOwner
 from ..cache.computations import CachingCompiler
 from ..compiler.verbose import VERBOSE
@@ -166,6 +165,8 @@ class NnetTrainer:
         self._seed = seed
         self._ranks = communicator or SingleCommunicator()
         if self._ranks.size > 1:
+            from ...framework.parallel.handshake import handshake
+
             settings = _described(nnet, options) | {"sync_natural_gradient": sync_natural_gradient}
             handshake(self._ranks, OpList(), settings=settings)
         self._sync_natural_gradient = sync_natural_gradient and self._ranks.size > 1
