@@ -202,7 +202,7 @@ def _known_function(name: str) -> str:
 def array_plan(
     texts: tuple[tuple[str, str], ...],
     wanted: tuple[str, ...],
-    numbers: tuple[tuple[str, float], ...] = (),
+    numbers: tuple[tuple[str, str], ...] = (),
     counts: tuple[tuple[str, int], ...] = (),
     single: tuple[str, ...] = (),
 ) -> ArrayPlan:
@@ -211,7 +211,7 @@ def array_plan(
     Args:
         texts: (name, expression) in the order of computation; each may mention those before it.
         wanted: names of the results.
-        numbers: names of numbers.
+        numbers: names of numbers, and their texts: 0.0 and -0.0 would be one key of the cache.
         counts: how many variables `sum(x)` adds up, by slot; they are arrays `x[0]`, `x[1]`, ...
         single: names of arrays of one number. What follows from these alone is computed once for
             all elements, in float64, as in compiled loops: see `per_run_values`.
@@ -220,7 +220,7 @@ def array_plan(
         ExpressionError: a text breaks the grammar, or NumPy has no such function.
     """
     results: dict[str, Tree] = {}
-    known = _Named({name: ("num", value) for name, value in numbers})
+    known = _Named({name: ("num", float(text)) for name, text in numbers})
     for name, text in texts:
         whole = replace_names(written_out(parse(text), dict(counts)), known)
         tree = of_bounded_height(whole)  # an output that is named stands there with all of its own

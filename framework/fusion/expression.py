@@ -264,7 +264,9 @@ def _text_and_strength(tree: Tree, below: Sequence[tuple[str, int]]) -> tuple[st
 def _number_text(value: float) -> str:
     if not math.isfinite(value):
         return "NAN" if math.isnan(value) else "INFINITY" if value > 0 else "-INFINITY"
-    return repr(int(value)) if value.is_integer() and abs(value) < 1e6 else repr(value)
+    whole = value.is_integer() and abs(value) < 1e6
+    # As an integer, minus zero would lose its sign.
+    return repr(int(value)) if whole and (value or math.copysign(1, value) > 0) else repr(value)
 
 
 def part_name(slot: str, number: int) -> str:

@@ -66,7 +66,8 @@ def _calls(k: KernelArgs, scalar: Mapping[str, str], results: Mapping[str, Any])
     texts = tuple(scalar.items())
     named, summed = _roles(texts, tuple(inputs), tuple(attrs))
     # As tuples, since plans are cached by them: equal operators share one plan.
-    numbers = tuple((name, float(attrs[name] if name in attrs else ABSENT[name])) for name in named)
+    values = {**ABSENT, **attrs}
+    numbers = tuple((name, repr(float(values[name]))) for name in named)
     counts = tuple((slot, len(inputs[slot])) for slot in summed)
     plan = array_plan(texts, tuple(results), numbers, counts)
     arrays = {name: k[name] for name in plan.reads if name in inputs}

@@ -235,11 +235,11 @@ def prepare(
         more: further arrays of one number that the expressions read; computed before those calls.
         result: the expression to compute beside the new states.
     """
-    numbers = {n: float(v) for n, v in k.attrs.items() if isinstance(v, (int, float))}
+    numbers = {n: repr(float(v)) for n, v in k.attrs.items() if isinstance(v, (int, float))}
     slots = ("lr", "step", "grad_scale", *(slot.name for slot in method.shared))
     single = {slot: k[slot] for slot in slots if slot in k.op.inputs} | dict(more or {})
     if "grad_scale" not in single:
-        numbers["grad_scale"] = ABSENT["grad_scale"]
+        numbers["grad_scale"] = repr(ABSENT["grad_scale"])
     wanted = (*(f"{name}_out" for name in names), result)
     # Tuples are keys of a cache: parameters with the same attributes share one plan.
     texts = tuple(method.scalar.items())

@@ -217,9 +217,17 @@ def test_functions_that_numpy_lacks_are_refused():
         compute("lgamma(x)", x=X)
 
 
+@pytest.mark.parametrize("zero", ["0.0", "-0.0"])
+def test_zeros_of_both_signs_have_plans_of_their_own(zero):
+    one = np.ones(2)
+    np.testing.assert_array_equal(
+        compute("x / c", [("c", zero)], x=one), np.copysign(np.inf, float(zero))
+    )
+
+
 def test_what_is_the_same_for_all_elements_is_computed_once_in_float64():
     texts = (("out", "x * (1 - pow(b, n)) - s * y + (n > 2 ? 1 : x)"),)
-    bench, numbers = Bench(), (("b", 0.9999999),)
+    bench, numbers = Bench(), (("b", "0.9999999"),)
     plan = array_plan(texts, ("out",), numbers, single=("n", "s"))
     single = {"n": np.array(3), "s": np.array(0.1)}
     before, per_run = per_run_values(bench, plan, single, np.dtype("float32"))

@@ -150,3 +150,9 @@ def test_unknown_derivative() -> None:
 def test_text_of_a_tree_is_read_as_the_tree(op_type: str) -> None:
     tree = parse(lookup(op_type).expressions["out"])
     assert parse(text_of(tree)) == tree
+
+
+@pytest.mark.parametrize("zero", [0.0, -0.0])
+def test_text_of_a_zero_keeps_its_sign(zero: float) -> None:
+    text = text_of(("binary", "/", ("var", "x"), ("num", zero)))
+    assert value(text, {"x": 1.0}) == math.copysign(math.inf, zero)
