@@ -42,31 +42,28 @@ reduce_std = _spread(
 )
 
 
-def _deviations(k: KernelArgs, wide: np.dtype) -> tuple[list[Call], Any, Any]:
-    """Calls, x - mean(x), and memory of the shape of the means; in the precision `wide`."""
-    xp, x = k.xp, k["x"]
+def _deviations(k: KernelArgs) -> tuple[list[Call], Any, Any]:
+    """Calls, x - mean(x), and memory of the shape of the means."""
+    xp = k.xp
+    x = k["x"]
     axes = reduced_axes(k)
-    mean = k.scratch([1 if a in axes else dim for a, dim in enumerate(x.shape)], wide)
-    centered = k.scratch(x.shape, wide)
+    mean = k.scratch([1 if a in axes else dim for a, dim in enumerate(x.shape)], x.dtype)
+    centered = k.scratch(x.shape, x.dtype)
     count = x.size / mean.size if mean.size else 1
     calls = [
         reducing(xp, x, mean),
-        partial(xp.multiply, mean, wide.type(1 / count if count else np.nan), mean),
+        partial(xp.multiply, mean, x.dtype.type(1 / count if count else np.nan), mean),
         # In two passes: the mean of squares less the square of the mean cancels for a large mean.
         partial(xp.subtract, x, mean, centered),
     ]
     return [call for call in calls if call is not None], centered, mean
 
 
-def _weight(k: KernelArgs, results: int, factor: float, wide: np.dtype) -> Any:
+def _weight(k: KernelArgs, results: int, factor: float) -> Any:
     """factor / (count - ddof); NaN where that is not above 0."""
     count = int(np.prod(k.shape("x"))) / results if results else 0
     left = count - k.attrs["ddof"]
-    return wide.type(factor / left if left > 0 else np.nan)
-
-
-def _wide(dtype: np.dtype) -> np.dtype:
-    return np.dtype("float32") if dtype == np.float16 else dtype
+    return k["x"].dtype.type(factor / left if left > 0 else np.nan)
 
 
 @reduce_var.kernel
@@ -74,12 +71,11 @@ def _wide(dtype: np.dtype) -> np.dtype:
 def spread_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     out = kept(k, k["out"])
-    wide = _wide(out.dtype)
-    calls, centered, total = _deviations(k, wide)
+    calls, centered, total = _deviations(k)
     calls += [
         partial(xp.multiply, centered, centered, centered),
         reducing(xp, centered, total) or partial(xp.copyto, total, centered),
-        partial(xp.multiply, total, _weight(k, total.size, 1, wide), total),
+        partial(xp.multiply, total, _weight(k, total.size, 1), total),
     ]
     if k.op.type == "reduce_std":
         calls.append(partial(xp.sqrt, total, total))
@@ -89,9 +85,8 @@ def spread_kernel(k: KernelArgs) -> Call:
 @reduce_var.backward("x")
 def reduce_var_grad_kernel(k: KernelArgs) -> Call:
     xp, x_grad = k.xp, k["x_grad"]
-    wide = _wide(x_grad.dtype)
-    calls, centered, factor = _deviations(k, wide)
-    weight = _weight(k, factor.size, 2, wide)
+    calls, centered, factor = _deviations(k)
+    weight = _weight(k, factor.size, 2)
     return in_order(
         *calls,
         partial(xp.multiply, kept(k, k["out_grad"]), weight, factor),
@@ -105,10 +100,9 @@ def reduce_std_grad_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     x_grad = k["x_grad"]
     out = kept(k, k["out"])
-    wide = _wide(x_grad.dtype)
-    calls, centered, factor = _deviations(k, wide)
+    calls, centered, factor = _deviations(k)
     # 1 where the variance has 2: the square gives a 2, and the root takes it away.
-    weight = _weight(k, factor.size, 1, wide)
+    weight = _weight(k, factor.size, 1)
     flat = k.scratch(factor.shape, bool)
     return in_order(
         *calls,
@@ -116,7 +110,7 @@ def reduce_std_grad_kernel(k: KernelArgs) -> Call:
         partial(xp.divide, factor, out, factor),
         # Of equal elements the deviation is 0 and its slope undefined: 0 instead of NaN.
         partial(xp.equal, out, out.dtype.type(0), flat),
-        partial(xp.copyto, factor, wide.type(0), where=flat),
+        partial(xp.copyto, factor, out.dtype.type(0), where=flat),
         partial(xp.multiply, centered, factor, centered),
         partial(xp.copyto, x_grad, centered),
     )

@@ -52,11 +52,11 @@ def norm_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     out = kept(k, k["out"])
     p = k.attrs["p"]
-    wide = np.dtype("float32") if x.dtype == np.float16 else x.dtype
-    held, total = k.scratch(x.shape, wide), k.scratch(out.shape, wide)
+    held = k.scratch(x.shape, x.dtype)
+    total = k.scratch(out.shape, x.dtype)
     deliver = partial(xp.copyto, out, total)
     if p == 2:
-        square = partial(xp.multiply, x, x, held, dtype=wide)
+        square = partial(xp.multiply, x, x, held)
         return in_order(square, _total_of(k, held, total), partial(xp.sqrt, total, total), deliver)
     size = partial(xp.absolute, x, held)
     if abs(p) == _INF:
@@ -68,8 +68,8 @@ def norm_kernel(k: KernelArgs) -> Call:
         return in_order(count, partial(xp.copyto, held, mask), _total_of(k, held, total), deliver)
     root = []
     if p != 1:
-        size = in_order(size, partial(xp.power, held, wide.type(p), held))
-        root = [partial(xp.power, total, wide.type(1 / p), total)]
+        size = in_order(size, partial(xp.power, held, x.dtype.type(p), held))
+        root = [partial(xp.power, total, x.dtype.type(1 / p), total)]
     return in_order(size, _total_of(k, held, total), *root, deliver)
 
 
@@ -149,18 +149,15 @@ def normalize_shape(s: ShapeArgs) -> None:
 
 
 def _lengths(k: KernelArgs, x: Any, axis: int) -> tuple[Any, list[Call]]:
-    """Memory for max(|x|, epsilon) with size 1 along `axis`, and the calls that compute it.
-
-    In float32 at least: float16 has no epsilon of 1e-12, and squares soon leave its range.
-    """
+    """Memory for max(|x|, epsilon) with size 1 along `axis`, and the calls that compute it."""
     xp = k.xp
-    wide = np.dtype("float32") if x.dtype == np.float16 else x.dtype
-    squares, length = k.scratch(x.shape, wide), k.scratch(_one_along(x.shape, axis), wide)
+    squares = k.scratch(x.shape, x.dtype)
+    length = k.scratch(_one_along(x.shape, axis), x.dtype)
     return length, [
-        partial(xp.multiply, x, x, squares, dtype=wide),
+        partial(xp.multiply, x, x, squares),
         reducing(xp, squares, length) or nothing,
         partial(xp.sqrt, length, length),
-        partial(xp.maximum, length, wide.type(k.attrs["epsilon"]), out=length),
+        partial(xp.maximum, length, x.dtype.type(k.attrs["epsilon"]), out=length),
     ]
 
 
@@ -168,11 +165,12 @@ def _one_along(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
     return tuple(1 if a == axis % len(shape) else dim for a, dim in enumerate(shape))
 
 
-def _dot(k: KernelArgs, x: Any, y: Any, axis: int, dtype: Any) -> tuple[Any, list[Call]]:
+def _dot(k: KernelArgs, x: Any, y: Any, axis: int) -> tuple[Any, list[Call]]:
     """Memory for sum(x y) along `axis`, kept with size 1, and the calls that compute it."""
     shape = np.broadcast_shapes(x.shape, y.shape)
-    products, total = k.scratch(shape, dtype), k.scratch(_one_along(shape, axis), dtype)
-    multiply = partial(k.xp.multiply, x, y, products, dtype=dtype)
+    products = k.scratch(shape, x.dtype)
+    total = k.scratch(_one_along(shape, axis), x.dtype)
+    multiply = partial(k.xp.multiply, x, y, products)
     return total, [multiply, reducing(k.xp, products, total) or nothing]
 
 
@@ -185,19 +183,22 @@ def normalize_kernel(k: KernelArgs) -> Call:
 
 @normalize.backward("x")
 def normalize_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, out_grad, axis = k.xp, k["x"], k["out_grad"], k.attrs["axis"]
+    xp = k.xp
+    x = k["x"]
+    out_grad = k["out_grad"]
+    axis = k.attrs["axis"]
     length, calls = _lengths(k, x, axis)
-    wide = length.dtype
-    along, along_calls = _dot(k, x, out_grad, axis, wide)
-    flat, part = k.scratch(length.shape, bool), k.scratch(x.shape, wide)
+    along, along_calls = _dot(k, x, out_grad, axis)
+    flat = k.scratch(length.shape, bool)
+    part = k.scratch(x.shape, x.dtype)
     # (out_grad - x (x . out_grad) / |x|^2) / |x|; without the second term where epsilon divides.
     return in_order(
         *calls,
         *along_calls,
         partial(xp.divide, along, length, along),
         partial(xp.divide, along, length, along),
-        partial(xp.less_equal, length, wide.type(k.attrs["epsilon"]), flat),
-        partial(xp.copyto, along, wide.type(0), where=flat),
+        partial(xp.less_equal, length, x.dtype.type(k.attrs["epsilon"]), flat),
+        partial(xp.copyto, along, x.dtype.type(0), where=flat),
         partial(xp.multiply, x, along, part),
         partial(xp.subtract, out_grad, part, part),
         partial(xp.divide, part, length, k["x_grad"]),
@@ -268,7 +269,7 @@ class _Vectors:
 def cosine_similarity_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     v = _Vectors(k)
-    dot, calls = _dot(k, v.x, v.y, v.axis, v.length_x.dtype)
+    dot, calls = _dot(k, v.x, v.y, v.axis)
     return in_order(
         *v.calls,
         *calls,
@@ -281,12 +282,12 @@ def cosine_similarity_kernel(k: KernelArgs) -> Call:
 def cosine_similarity_grad_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     v = _Vectors(k)
-    wide = v.length_x.dtype
+    dtype = v.x.dtype
     ones = _one_along(v.shape, v.axis)
     out, out_grad = v.kept(k["out"]), v.kept(k["out_grad"])
     calls = list(v.calls)
-    cross = k.scratch(ones, wide)
-    own = k.scratch(ones, wide)
+    cross = k.scratch(ones, dtype)
+    own = k.scratch(ones, dtype)
     for slot, mine, length, other, other_length in (
         ("x_grad", v.x, v.length_x, v.y, v.length_y),
         ("y_grad", v.y, v.length_y, v.x, v.length_x),
@@ -294,16 +295,18 @@ def cosine_similarity_grad_kernel(k: KernelArgs) -> Call:
         target = k.get(slot)
         if target is None:
             continue
-        whole, part = k.scratch(v.shape, wide), k.scratch(v.shape, wide)
-        total, flat = k.scratch(target.shape, wide), k.scratch(length.shape, bool)
+        whole = k.scratch(v.shape, dtype)
+        part = k.scratch(v.shape, dtype)
+        total = k.scratch(target.shape, dtype)
+        flat = k.scratch(length.shape, bool)
         calls += [
             # out_grad (other / (|mine| |other|) - out mine / |mine|^2), without the second term
             # where epsilon stands for |mine|.
             partial(xp.divide, out_grad, length, cross),
             partial(xp.multiply, cross, out, own),
             partial(xp.divide, own, length, own),
-            partial(xp.less_equal, length, wide.type(k.attrs["epsilon"]), flat),
-            partial(xp.copyto, own, wide.type(0), where=flat),
+            partial(xp.less_equal, length, dtype.type(k.attrs["epsilon"]), flat),
+            partial(xp.copyto, own, dtype.type(0), where=flat),
             partial(xp.divide, cross, other_length, cross),
             partial(xp.multiply, other, cross, whole),
             partial(xp.multiply, mine, own, part),
