@@ -61,7 +61,7 @@ def average_parameters_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         if due():
             average()
-            average.unpack()
+            average.bucket.unpack()
         else:
             keep()
 
@@ -160,30 +160,26 @@ class _Average:
     """The mean of the parameters over all ranks.
 
     Attributes:
-        parts: the means, in the shapes of the parameters. unpack: copies them to `param_out`.
+        parts: the means, in the shapes of the parameters.
+        bucket: of the means, to be unpacked to `param_out`.
     """
 
     def __init__(self, k: KernelArgs) -> None:
         self._ranks = ranks_of(k)
         self._share = share_of(k)
-        self._bucket = Bucket(k, "param", "param_out")
-        self.parts = split(self._bucket.flat, k.list("param"))
+        self.bucket = Bucket(k, "param", "param_out")
+        self.parts = split(self.bucket.flat, k.list("param"))
 
     def __call__(self) -> None:
-        if self._bucket.pack is not None:
-            self._bucket.pack()
+        self.bucket.pack()
         others = self._ranks()
-        flat = self._bucket.flat
+        flat = self.bucket.flat
         # Before the sum, as shares differ between ranks; a plain mean is divided once, after it.
         if self._share is not None:
             scale(flat, self._share(others))
         others.all_reduce(flat)
         if self._share is None:
             scale(flat, 1 / others.size)
-
-    def unpack(self) -> None:
-        if self._bucket.unpack is not None:
-            self._bucket.unpack()
 
 
 def _keeping(k: KernelArgs, slot: str, target: str) -> Call:

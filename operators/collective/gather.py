@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ...framework.base.backend import copy_into, to_host
+from ...framework.base.communicator import Communicator
 from ...framework.base.errors import RanksError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -15,8 +18,8 @@ from .ranks import (
     MODE,
     TOTAL,
     WEIGHT,
-    Bucket,
     check_weight,
+    exchanging,
     one_dtype,
     ranks_of,
     refuse_two_means,
@@ -211,36 +214,19 @@ def broadcast_shape(s: ShapeArgs) -> None:
 
 @broadcast.kernel
 def broadcast_kernel(k: KernelArgs) -> Call:
-    ranks = ranks_of(k)
     root = k.attrs["root"]
-    bucket = Bucket(k, "x", "out")
-
-    def run() -> None:
-        if bucket.pack is not None:
-            bucket.pack()
-        ranks().broadcast(bucket.flat, root)
-        if bucket.unpack is not None:
-            bucket.unpack()
-
-    return run
+    return exchanging(k, "x", "out", lambda flat, ranks: ranks.broadcast(flat, root))
 
 
 @broadcast.backward("x")
 def broadcast_grad_kernel(k: KernelArgs) -> Call:
-    ranks = ranks_of(k)
     root = k.attrs["root"]
-    bucket = Bucket(k, "out_grad", "x_grad")
 
-    def run() -> None:
-        if bucket.pack is not None:
-            bucket.pack()
-        others = ranks()
-        others.all_reduce(bucket.flat)
+    def exchange(flat: Any, ranks: Communicator) -> None:
+        ranks.all_reduce(flat)
         # All ranks take part in the sum, as each must make the same exchanges, though only one
         # keeps it.
-        if others.rank != root:
-            bucket.flat.fill(0)
-        if bucket.unpack is not None:
-            bucket.unpack()
+        if ranks.rank != root:
+            flat.fill(0)
 
-    return run
+    return exchanging(k, "out_grad", "x_grad", exchange)

@@ -13,7 +13,7 @@ from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.dtypes import HALVES, is_float, wide
 from ...framework.base.errors import RanksError
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.team import in_order
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
 from ..base.calls import copying, same_memory
@@ -153,8 +153,8 @@ class Bucket:
         dtype = wide(arrays[0].dtype)
         half = arrays[0].dtype in HALVES
         self.flat: Any = None
-        self.pack: Call | None = None
-        self.unpack: Call | None = None
+        self.pack: Call = nothing
+        self.unpack: Call = nothing
         if in_place and not half:
             if len(arrays) == 1 and arrays[0].flags.c_contiguous:
                 self.flat = arrays[0].reshape(-1)
@@ -167,6 +167,21 @@ class Bucket:
             pairs = zip(parts, arrays, strict=True)
             self.pack = in_order(*(copying(xp, array, part) for part, array in pairs))
             self.unpack = unpacking(xp, self.flat, outs, arrays)
+
+
+def exchanging(
+    k: KernelArgs, source: str, target: str, exchange: Callable[[Any, Communicator], None]
+) -> Call:
+    """A call that packs a bucket, has `exchange` change its flat array, and unpacks it."""
+    ranks = ranks_of(k)
+    bucket = Bucket(k, source, target)
+
+    def run() -> None:
+        bucket.pack()
+        exchange(bucket.flat, ranks())
+        bucket.unpack()
+
+    return run
 
 
 def split(flat: Any, like: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ...framework.base.backend import address, to_host
 from ...framework.base.communicator import Communicator
 from ...framework.base.shape import ShapeArgs
@@ -14,6 +16,7 @@ from .ranks import (
     WEIGHT,
     Bucket,
     check_weight,
+    exchanging,
     one_dtype,
     ranks_of,
     refuse_two_means,
@@ -64,51 +67,34 @@ def all_reduce_shape(s: ShapeArgs) -> None:
 
 @all_reduce.kernel
 def all_reduce_kernel(k: KernelArgs) -> Call:
-    ranks = ranks_of(k)
     share = share_of(k)
-    bucket = Bucket(k, "x", "out")
     mean = k.attrs["mode"] == "mean"
 
-    def run() -> None:
-        if bucket.pack is not None:
-            bucket.pack()
-        others = ranks()
+    def exchange(flat: Any, ranks: Communicator) -> None:
         if share is not None:
             # Each rank has a weight of its own, so it counts before the sum.
-            scale(bucket.flat, share(others))
-        others.all_reduce(bucket.flat)
+            scale(flat, share(ranks))
+        ranks.all_reduce(flat)
         if mean:
-            scale(bucket.flat, 1 / others.size)
-        if bucket.unpack is not None:
-            bucket.unpack()
+            scale(flat, 1 / ranks.size)
 
-    return run
+    return exchanging(k, "x", "out", exchange)
 
 
 @all_reduce.backward("x")
 def all_reduce_grad_kernel(k: KernelArgs) -> Call:
-    ranks = ranks_of(k)
     share = share_of(k)
-    bucket = Bucket(k, "out_grad", "x_grad")
     mean = k.attrs["mode"] == "mean"
 
-    def factor(others: Communicator) -> float:
+    def exchange(flat: Any, ranks: Communicator) -> None:
+        factor = 1 / ranks.size if mean else 1.0
         if share is not None:
-            return share(others)
-        return 1 / others.size if mean else 1.0
-
-    def run() -> None:
-        if bucket.pack is not None:
-            bucket.pack()
-        others = ranks()
+            factor = share(ranks)
         # Transposed: the gradients of all ranks are summed, and then the own share is the factor.
-        by = factor(others)
-        others.all_reduce(bucket.flat)
-        scale(bucket.flat, by)
-        if bucket.unpack is not None:
-            bucket.unpack()
+        ranks.all_reduce(flat)
+        scale(flat, factor)
 
-    return run
+    return exchanging(k, "out_grad", "x_grad", exchange)
 
 
 all_reduce_start = operator(
@@ -150,8 +136,7 @@ def all_reduce_start_kernel(k: KernelArgs) -> Call:
     ticket = k["ticket"]
 
     def run() -> None:
-        if bucket.pack is not None:
-            bucket.pack()
+        bucket.pack()
         others = ranks()
         if share is not None:
             scale(bucket.flat, share(others))
