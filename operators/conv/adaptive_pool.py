@@ -19,9 +19,8 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import copying
 from .axis_map import AxisMap, Table, along, apply_maps, gathers
-from .windows import per_axis
+from .windows import SPATIAL, WINNERS, per_axis, winners_of
 
-_SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
 _SIZE = AttrSpec("size", "ints", "of the spatial axes of out: one value, or one an axis", minimum=1)
 _WINDOWS = (
     " Along an axis of S places that becomes one of P, window p covers the places from"
@@ -77,8 +76,8 @@ def _avg_backward(k: KernelArgs) -> Call:
 
 def _slots(rank: int) -> tuple[Slot, Slot]:
     return (
-        Slot("x", f"[N, C, {_SPATIAL[rank]}]", not_in_gradient=True),
-        Slot("out", f"[N, C, {_SPATIAL[rank]}] of `size`", not_in_gradient=True),
+        Slot("x", f"[N, C, {SPATIAL[rank]}]", not_in_gradient=True),
+        Slot("out", f"[N, C, {SPATIAL[rank]}] of `size`", not_in_gradient=True),
     )
 
 
@@ -98,7 +97,7 @@ def _register_avg(rank: int) -> OperatorDef:
     return entry
 
 
-adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(_register_avg, _SPATIAL)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = map(_register_avg, SPATIAL)
 
 
 # -- maximum -----------------------------------------------------------------------------------
@@ -136,17 +135,6 @@ def _max_rule(s: ShapeArgs) -> None:
     s.set("index", ((-1 if min(s["x"], default=0) < 0 else sum(sizes),), np.int32))
 
 
-def _winners(index: Any, passes: Sequence[_Pass]) -> list[Any]:
-    """The part of `index` that belongs to each pass; None for each where there is no `index`."""
-    if index is None:
-        return [None] * len(passes)
-    ends = np.cumsum([0, *(count(step.after) for step in passes)]).tolist()
-    return [
-        index[begin:end].reshape(step.after)
-        for step, begin, end in zip(passes, ends, ends[1:], strict=False)
-    ]
-
-
 def _max_forward(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     passes = _passes(x.shape, out.shape)
@@ -154,7 +142,9 @@ def _max_forward(k: KernelArgs) -> Call:
         return copying(k.xp, x, out) or in_order()
     calls = []
     current = x
-    for step, winner in zip(passes, _winners(k.get("index"), passes), strict=True):
+    for step, winner in zip(
+        passes, winners_of(k.get("index"), [step.after for step in passes]), strict=True
+    ):
         target = out if step is passes[-1] else k.scratch(step.after, x.dtype)
         calls.append(_max_pass(k, step, current, target, winner))
         current = target
@@ -196,7 +186,9 @@ def _max_backward(k: KernelArgs) -> Call:
         return copying(k.xp, grad, x_grad) or in_order()
     calls = []
     current = grad
-    for step, winner in reversed(list(zip(passes, _winners(k["index"], passes), strict=True))):
+    for step, winner in reversed(
+        list(zip(passes, winners_of(k["index"], [step.after for step in passes]), strict=True))
+    ):
         target = x_grad if step is passes[0] else k.scratch(step.before, grad.dtype)
         calls.append(_scatter(k, step, current, target, winner))
         current = target
@@ -240,11 +232,7 @@ def _register_max(rank: int) -> OperatorDef:
         inputs=[x],
         outputs=[
             out,
-            Slot(
-                "index",
-                "winning tap of each pass along an axis, last one first; flat",
-                intermediate=True,
-            ),
+            WINNERS,
         ],
         attrs=[_SIZE],
         source="names and windows as in PyTorch",
@@ -255,4 +243,4 @@ def _register_max(rank: int) -> OperatorDef:
     return entry
 
 
-adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_register_max, _SPATIAL)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = map(_register_max, SPATIAL)

@@ -5,19 +5,19 @@ As everywhere in neural networks, these are cross-correlations: the kernel is no
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...framework.base.shape import ShapeArgs, layout_hint
+from ...framework.base.shape import ShapeArgs, ShapeRule, layout_hint
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import stacked
 from .im2col import Correlation
-from .windows import DILATION, PADDING, PADDING_ALGORITHM, STRIDE, check_attrs, make_axes
+from .windows import DILATION, PADDING, PADDING_ALGORITHM, SPATIAL, STRIDE, check_attrs, make_axes
 
 GROUPS = AttrSpec("groups", "int", "independent convolutions the channels are split into", 1, 1)
 
-_SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
 _DOC = """{rank}-D convolution (cross-correlation) with bias.
 
 out[n, o, p] = b[o] + sum over c, k of w[o, c, k] * x[n, g*C/groups + c, q],
@@ -85,25 +85,38 @@ def bind_conv_grad(k: KernelArgs, multiply: Any = stacked) -> Call:
     return in_order(*calls)
 
 
-def _register(rank: int) -> OperatorDef:
-    entry = operator(
-        f"conv{rank}d",
-        doc=_DOC.format(rank=rank),
+def register(
+    rank: int,
+    op_type: str,
+    doc: str,
+    filters: str,
+    attrs: Sequence[AttrSpec],
+    rule: ShapeRule,
+    source: str = "",
+) -> OperatorDef:
+    """An operator with the slots of a convolution; `filters`: the first two axes of w."""
+    return operator(
+        f"{op_type}{rank}d",
+        doc=doc.format(rank=rank),
         inputs=[
-            Slot("x", f"[N, C, {_SPATIAL[rank]}]"),
-            Slot("w", f"[O, C/groups, {'k' + ', k' * (rank - 1)}]: filters"),
+            Slot("x", f"[N, C, {SPATIAL[rank]}]"),
+            Slot("w", f"[{filters}, {'k' + ', k' * (rank - 1)}]: filters"),
             Slot("b", "[O]: bias", optional=True, not_in_gradient=True),
         ],
-        outputs=[
-            Slot("out", f"[N, O, {_SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)
-        ],
-        attrs=[STRIDE, PADDING, PADDING_ALGORITHM, DILATION, GROUPS],
-        shape=_rule,
+        outputs=[Slot("out", f"[N, O, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)],
+        attrs=attrs,
+        source=source,
+        shape=rule,
         takes_halves=("gpu",),
     )
+
+
+def _conv(rank: int) -> OperatorDef:
+    attrs = [STRIDE, PADDING, PADDING_ALGORITHM, DILATION, GROUPS]
+    entry = register(rank, "conv", _DOC, "O, C/groups", attrs, _rule)
     entry.kernel(bind_conv)
     entry.backward("x", "w", "b")(bind_conv_grad)
     return entry
 
 
-conv1d, conv2d, conv3d = (_register(rank) for rank in _SPATIAL)
+conv1d, conv2d, conv3d = map(_conv, SPATIAL)

@@ -8,13 +8,12 @@ from typing import Any
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
+from ...framework.ir.registry import AttrSpec, OperatorDef
 from ..base.calls import stacked
-from .conv import GROUPS
+from .conv import GROUPS, register
 from .im2col import Correlation
-from .windows import DILATION, PADDING, STRIDE, check_attrs, make_axes, per_axis
+from .windows import DILATION, PADDING, SPATIAL, STRIDE, check_attrs, make_axes, per_axis
 
-_SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
 _OUTPUT_PADDING = AttrSpec(
     "output_padding",
     "ints",
@@ -95,26 +94,13 @@ def bind_conv_transpose_grad(k: KernelArgs, multiply: Any = stacked) -> Call:
     return in_order(*calls)
 
 
-def _register(rank: int) -> OperatorDef:
-    entry = operator(
-        f"conv_transpose{rank}d",
-        doc=_DOC.format(rank=rank),
-        inputs=[
-            Slot("x", f"[N, C, {_SPATIAL[rank]}]"),
-            Slot("w", f"[C, O/groups, {'k' + ', k' * (rank - 1)}]: filters"),
-            Slot("b", "[O]: bias", optional=True, not_in_gradient=True),
-        ],
-        outputs=[
-            Slot("out", f"[N, O, {_SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)
-        ],
-        attrs=[STRIDE, PADDING, _OUTPUT_PADDING, DILATION, GROUPS],
-        source="Zeiler et al. 2010, Deconvolutional networks",
-        shape=_rule,
-        takes_halves=("gpu",),
-    )
+def _conv_transpose(rank: int) -> OperatorDef:
+    attrs = [STRIDE, PADDING, _OUTPUT_PADDING, DILATION, GROUPS]
+    source = "Zeiler et al. 2010, Deconvolutional networks"
+    entry = register(rank, "conv_transpose", _DOC, "C, O/groups", attrs, _rule, source)
     entry.kernel(bind_conv_transpose)
     entry.backward("x", "w", "b")(bind_conv_transpose_grad)
     return entry
 
 
-conv_transpose1d, conv_transpose2d, conv_transpose3d = (_register(rank) for rank in _SPATIAL)
+conv_transpose1d, conv_transpose2d, conv_transpose3d = map(_conv_transpose, SPATIAL)

@@ -21,15 +21,17 @@ from ..base.calls import copying
 from .windows import (
     PADDING,
     PADDING_ALGORITHM,
+    SPATIAL,
     STRIDE,
+    WINNERS,
     Axis,
     check_attrs,
     make_axes,
     per_axis,
     spread,
+    winners_of,
 )
 
-_SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
 _ATTRS = (
     AttrSpec("kernel", "ints", "size of the window: one value, or one an axis", minimum=1),
     replace(STRIDE, default=(), doc="step of the window: one value, or one an axis; [] = kernel"),
@@ -152,25 +154,12 @@ def _max_rule(s: ShapeArgs) -> None:
     s.set("index", ((-1 if -1 in sizes else sum(sizes),), dtype))
 
 
-def _winners(index: Any, passes: Sequence[_Pass]) -> list[Any]:
-    """The part of `index` that belongs to each pass; None for each where there is no `index`."""
-    if index is None:
-        return [None] * len(passes)
-    parts = []
-    start = 0
-    for step in passes:
-        size = count(step.after)
-        parts.append(index[start : start + size].reshape(step.after))
-        start += size
-    return parts
-
-
 def _max_forward(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     passes = _passes(k.attrs, x.shape, out.shape)
     if not passes:
         return copying(k.xp, x, out) or in_order()
-    winners = _winners(k.get("index"), passes)
+    winners = winners_of(k.get("index"), [step.after for step in passes])
     return in_order(
         *(
             _max_pass(k, step, source, target, winner)
@@ -240,7 +229,7 @@ def _max_backward(k: KernelArgs) -> Call:
     passes = _passes(k.attrs, x_grad.shape, grad.shape)
     if not passes:
         return copying(k.xp, grad, x_grad) or in_order()
-    winners = _winners(k["index"], passes)
+    winners = winners_of(k["index"], [step.after for step in passes])
     steps = list(zip(_between(k, passes, x_grad, grad), winners, strict=True))
     return in_order(
         *(
@@ -286,14 +275,10 @@ def _register_max(rank: int) -> OperatorDef:
         doc="Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding]. "
         + _SIZES
         + "\nOf equal inputs the first one, row by row, gets the gradient.",
-        inputs=[Slot("x", f"[N, C, {_SPATIAL[rank]}]", not_in_gradient=True)],
+        inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]", not_in_gradient=True)],
         outputs=[
-            Slot("out", f"[N, C, {_SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True),
-            Slot(
-                "index",
-                "winning tap of each pass along an axis, last one first; flat",
-                intermediate=True,
-            ),
+            Slot("out", f"[N, C, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True),
+            WINNERS,
         ],
         attrs=_ATTRS,
         shape=_max_rule,
@@ -303,7 +288,7 @@ def _register_max(rank: int) -> OperatorDef:
     return entry
 
 
-max_pool1d, max_pool2d, max_pool3d = (_register_max(rank) for rank in _SPATIAL)
+max_pool1d, max_pool2d, max_pool3d = (_register_max(rank) for rank in SPATIAL)
 
 
 # -- average -----------------------------------------------------------------------------------
@@ -372,10 +357,8 @@ def _register_avg(rank: int) -> OperatorDef:
         doc="Mean of each window: out[n, c, p] = mean over k of x[n, c, p*stride + k - padding]. "
         + _SIZES
         + "\nWhat hangs over the padding at the end never counts.",
-        inputs=[Slot("x", f"[N, C, {_SPATIAL[rank]}]", not_in_gradient=True)],
-        outputs=[
-            Slot("out", f"[N, C, {_SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)
-        ],
+        inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]", not_in_gradient=True)],
+        outputs=[Slot("out", f"[N, C, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)],
         attrs=(*_ATTRS, include),
         shape=_avg_rule,
     )
@@ -384,7 +367,7 @@ def _register_avg(rank: int) -> OperatorDef:
     return entry
 
 
-avg_pool1d, avg_pool2d, avg_pool3d = (_register_avg(rank) for rank in _SPATIAL)
+avg_pool1d, avg_pool2d, avg_pool3d = (_register_avg(rank) for rank in SPATIAL)
 
 
 # -- over all spatial axes -----------------------------------------------------------------------

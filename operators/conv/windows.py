@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
-from typing import TypeVar
+from itertools import accumulate, product
+from typing import Any, TypeVar
 
-from ...framework.base.shape import ShapeArgs
-from ...framework.ir.registry import AttrSpec
+from ...framework.base.shape import ShapeArgs, count
+from ...framework.ir.registry import AttrSpec, Slot
 
 Value = TypeVar("Value")
 
@@ -36,6 +36,15 @@ PADDING_ALGORITHM = AttrSpec(
     " positions, the greater part at the end (TensorFlow's SAME, ONNX's SAME_UPPER)",
     "explicit",
     choices=("explicit", "same", "valid"),
+)
+
+
+SPATIAL = {1: "L", 2: "H, W", 3: "D, H, W"}
+"""Number of spatial axes -> what they are called in shapes."""
+
+
+WINNERS = Slot(
+    "index", "winning tap of each pass along an axis, last one first; flat", intermediate=True
 )
 
 
@@ -146,3 +155,12 @@ def tap_spans(
             for axis, tap, size, count in zip(axes, taps, sizes, positions, strict=True)
         ]
         yield tuple(span[0] for span in spans), tuple(span[1] for span in spans)
+
+
+def winners_of(index: Any, shapes: Sequence[tuple[int, ...]]) -> list[Any]:
+    """The parts of `WINNERS` in these shapes, pass by pass; None for each where it is not there."""
+    if index is None:
+        return [None] * len(shapes)
+    ends = [*accumulate(map(count, shapes), initial=0)]
+    parts = zip(shapes, ends, ends[1:], strict=False)
+    return [index[begin:end].reshape(shape) for shape, begin, end in parts]
