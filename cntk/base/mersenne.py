@@ -133,7 +133,7 @@ def shuffled(count: int, random: Random) -> np.ndarray:
     return np.array(order, np.int64)
 
 
-def numbers_of(random: Random, block: int = 4096) -> Iterator[int]:
+def numbers_of(random: Random) -> Iterator[int]:
     """The numbers of a generator, one by one."""
     while True:
-        yield from random.draw(block).tolist()
+        yield from random.draw(4096).tolist()

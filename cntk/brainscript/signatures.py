@@ -31,11 +31,11 @@ class FunctionText:
     doc: str
 
 
-def library_functions(names: tuple[str, ...] = STANDARD) -> Iterator[FunctionText]:
+def library_functions() -> Iterator[FunctionText]:
     """The functions of the library's files in the order of the text, those of name spaces as well;
     without those that begin with `_`."""
-    members = {member.name: member.value for member, _ in compiled_library(names)}
-    for member, _ in compiled_library(names):
+    members = {member.name: member.value for member, _ in compiled_library(STANDARD)}
+    for member, _ in compiled_library(STANDARD):
         yield from _functions(member, "", members)
 
 

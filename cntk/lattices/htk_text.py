@@ -21,25 +21,24 @@ from ..base.text import read_text
 from .hmms import Hmms
 from .lattice import Lattice, LatticeHeader
 
-PERIOD = 0.01
+_PERIOD = 0.01
 """Seconds of a frame."""
 
 _LONG = {"NODES": "N", "LINKS": "L", "time": "t", "START": "S", "END": "E"}
 _LONG |= {"acoustic": "a", "language": "l", "div": "d"}
 
 
-def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Lattice:
+def read_htk_lattice(path: PathLike, hmms: Hmms) -> Lattice:
     """A lattice whose edges tell the phones and their durations.
 
     Args:
         hmms: the phones.
-        period: seconds of a frame.
 
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
     text = read_text(path)
-    reader = _Reader(str(path), hmms, period)
+    reader = _Reader(str(path), hmms)
     for number, line in enumerate(text.splitlines(), 1):
         fields: dict[str, str] = {}
         for word in line.split():
@@ -52,8 +51,9 @@ def read_htk_lattice(path: PathLike, hmms: Hmms, period: float = PERIOD) -> Latt
 
 
 class _Reader:
-    def __init__(self, path: str, hmms: Hmms, period: float) -> None:
-        self._path, self._hmms, self._period = path, hmms, period
+    def __init__(self, path: str, hmms: Hmms) -> None:
+        self._path = path
+        self._hmms = hmms
         self._sizes: tuple[int, int] | None = None
         self._scales = [1.0, 0.0]
         self._times: list[int] = []
@@ -84,7 +84,7 @@ class _Reader:
     def _frame(self, place: str, seconds: float) -> int:
         if not 0 <= seconds < 1e7:
             raise FormatError(f"{place}a time of {seconds} seconds")
-        return int(seconds / self._period + 0.5)
+        return int(seconds / _PERIOD + 0.5)
 
     def _edge(self, place: str, fields: dict[str, str]) -> None:
         begin, end = _int(place, fields, "S"), _int(place, fields, "E")
@@ -138,7 +138,7 @@ class _Reader:
                 first,
                 None,
                 acoustic,
-                LatticeHeader(language_scale, penalty, self._period),
+                LatticeHeader(language_scale, penalty, _PERIOD),
             )
         except ShapeError as error:
             raise FormatError(f"{self._path}: {error}") from None

@@ -66,12 +66,8 @@ def build_ndl_section(section: ConfigParameters, seeds: Iterator[int] | None = N
     return _built(_scripts(text, Path(name).name, section), macros, seeds, numbering)
 
 
-def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlNetwork:
+def build_ndl_file(path: str | Path) -> NdlNetwork:
     """The network of an NDL file that needs no config, validated.
-
-    Args:
-        path: of the file.
-        seeds: numbers of the random parameters, where those of several networks go on.
 
     Returns:
         the network, and warnings about what CNTK does and one would not expect.
@@ -80,7 +76,7 @@ def build_ndl_file(path: str | Path, seeds: Iterator[int] | None = None) -> NdlN
         OpscopeError: the file cannot be read, or its network is wrong; with the place.
     """
     scripts = _scripts(read_config_text(path), Path(path_text(path)).name, ConfigParameters())
-    return _built(scripts, Macros(), seeds)
+    return _built(scripts, Macros())
 
 
 def parse_ndl_file(
@@ -158,7 +154,7 @@ def _named(sections: ConfigParameters, names: list[ConfigValue]) -> list[Script]
 def _built(
     scripts: list[Script],
     macros: Macros,
-    seeds: Iterator[int] | None,
+    seeds: Iterator[int] | None = None,
     numbering: Numbering | None = None,
 ) -> NdlNetwork:
     evaluator = Evaluator(Network(), macros, seeds, numbering)

@@ -91,6 +91,6 @@ def percent_digits(minibatches: float, step: int) -> int:
     return max(math.ceil(math.log10(minibatches / max(step, 1))) - 2, 2)
 
 
-def totals_text(totals: Sequence[Total], names: Sequence[str], end: str = "; ") -> str:
-    """Several criteria on one line, each followed by `end`."""
-    return "".join(total.text(name) + end for total, name in zip(totals, names, strict=True))
+def totals_text(totals: Sequence[Total], names: Sequence[str]) -> str:
+    """Several criteria on one line, each with a semicolon after it."""
+    return "".join(total.text(name) + "; " for total, name in zip(totals, names, strict=True))

@@ -71,19 +71,19 @@ def measure_all_reduce(
     return found
 
 
-def fit_link(measured: Sequence[Measured], algorithm: str = "ring") -> Fit:
+def fit_link(measured: Sequence[Measured]) -> Fit:
     """The latency and bandwidth whose costs have the least squares of relative errors.
 
     Args:
         measured: over two ranks or more, of at least two sizes.
-        algorithm: of the sums; those of `MpiCommunicator` send as many bytes as a ring.
 
     Raises:
         OpscopeError: too few times, or times that do not grow with the size.
     """
     if len({one.nbytes for one in measured}) < 2 or any(one.ranks < 2 for one in measured):
         raise OpscopeError("a link is fitted to sums over two ranks or more, of at least two sizes")
-    costs = [exchange_cost("all_reduce", one.ranks, algorithm) for one in measured]
+    # Sums of `MpiCommunicator` send as many bytes as a ring.
+    costs = [exchange_cost("all_reduce", one.ranks, "ring") for one in measured]
     times = np.array([one.seconds for one in measured])
     terms = np.array(
         [[c.messages, c.volume * one.nbytes] for c, one in zip(costs, measured, strict=True)]

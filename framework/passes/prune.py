@@ -11,13 +11,10 @@ from ..ir.messages import as_op_list
 from ..ir.op_list import OpList, OpNode
 
 
-def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: bool = True) -> OpList:
-    """A net with just the operators and variables that `outputs` need.
+def prune(net: OpList | pb.NetDesc, outputs: Iterable[str]) -> OpList:
+    """A net with just the forward operators and variables that `outputs` need.
 
     Operators that write PARAMETER or STATE variables go too, unless an output depends on them.
-
-    Args:
-        forward_only: leave gradient and update operators aside.
 
     Raises:
         VariableError: the net has no such output.
@@ -33,7 +30,7 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], *, forward_only: boo
     remaining: list[OpNode] = []
     # Backwards: what an operator reads is wanted only if the operator itself is.
     for op in reversed(net.ops):
-        if forward_only and op.role != FORWARD:
+        if op.role != FORWARD:
             continue
         writes = {bases.get(name, name) for name in op.output_names()}
         if writes & wanted:

@@ -49,10 +49,6 @@ def _criterion(name: str, table: dict[str, str], key: str) -> str:
 class NodeMaker:
     """Adds nodes to a network according to the settings.
 
-    Args:
-        settings: of the network.
-        number: of the next unnamed node.
-
     Attributes:
         network: the network so far.
         number: of the next unnamed node.
@@ -62,12 +58,12 @@ class NodeMaker:
         evaluation: the operation of the evaluation criterion.
     """
 
-    def __init__(self, settings: SimpleNetworkSettings, number: int):
+    def __init__(self, settings: SimpleNetworkSettings) -> None:
         self.settings = settings
         self.network = Network()
         self.network.precision = settings.precision
         self._most = limit("nodes")
-        self.number = number
+        self.number = 1
         self.seed = 1
         self.recurrent = 0
         self.training = _criterion(settings.training_criterion, _TRAINING, "trainingCriterion")

@@ -11,12 +11,10 @@ from .networks import BUILDERS, Builder
 from .settings import SimpleNetworkSettings
 
 
-def build_simple_network(settings: SimpleNetworkSettings, first_number: int = 1) -> Network:
+def build_simple_network(settings: SimpleNetworkSettings) -> Network:
     """The standard network of some settings, not validated.
 
-    Args:
-        settings: the kind of network and its sizes.
-        first_number: unnamed nodes are AutoName1, AutoName2, ..., from this number on.
+    Unnamed nodes are AutoName1, AutoName2, ...
 
     Raises:
         FormatError: the settings do not go together.
@@ -25,6 +23,6 @@ def build_simple_network(settings: SimpleNetworkSettings, first_number: int = 1)
         raise FormatError(f"rnnType {settings.rnn_type!r}{nearest(settings.rnn_type, BUILDERS)}")
     if len(settings.layer_sizes) < 2:
         raise FormatError("layerSizes needs an input and an output size at least")
-    builder = Builder(settings, first_number)
+    builder = Builder(settings)
     BUILDERS[settings.rnn_type](builder)
     return builder.network

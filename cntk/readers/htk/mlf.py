@@ -131,14 +131,13 @@ def read_phones(
     path: PathLike,
     phones: Mapping[str, int],
     wanted: Collection[str] | None = None,
-    frame: float = FRAME,
 ) -> dict[str, np.ndarray]:
     """Phone and frames of each phone that was said, int64 [phones, 2], by utterance.
 
     Utterances whose first label names no phone, or with a phone that is not known, are left out.
 
     Args:
-        path, wanted, frame: see `read_mlf`; labels have the names of states.
+        path, wanted: see `read_mlf`; labels have the names of states.
         phones: number of each phone.
 
     Raises:
@@ -146,7 +145,7 @@ def read_phones(
     """
     found: dict[str, np.ndarray] = {}
     for block in _blocks(path, wanted):
-        start, stop = block.times(frame)
+        start, stop = block.times(FRAME)
         said = block.column(_PHONE)
         at = np.flatnonzero([bool(word) for word in said])
         numbers = np.array([phones.get(said[row], -1) for row in at.tolist()], np.int64)

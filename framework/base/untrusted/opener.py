@@ -69,13 +69,9 @@ def open_file(
         raise _named(error, name, place) from error
 
 
-def open_text(
-    path: PathLike, errors: str = "strict", *, pipes: bool = False, place: str = ""
-) -> TextIO:
+def open_text(path: PathLike, errors: str = "strict") -> TextIO:
     """The same, to read text in UTF-8 line by line."""
-    return io.TextIOWrapper(
-        open_file(path, pipes=pipes, place=place), encoding="utf-8", errors=errors
-    )
+    return io.TextIOWrapper(open_file(path), encoding="utf-8", errors=errors)
 
 
 def read_file(path: PathLike, *, pipes: bool = False, place: str = "") -> bytes:
@@ -148,17 +144,17 @@ def open_output(path: PathLike, *, buffering: int = -1) -> BinaryIO:
     return cast(BinaryIO, open(name, "wb", buffering, opener=opener))
 
 
-def file_path(path: PathLike, place: str = "") -> str:
+def file_path(path: PathLike) -> str:
     """The name of a file, as the system can take it, that may be opened.
 
     Raises:
         FormatError: it holds a NUL, or characters that no name of a file has.
         OutsideError: under roots, the file lies outside of them; see `roots.py`.
     """
-    name = _encodable(path, place)
+    name = _encodable(path, "")
     confinement = current()
     if confinement is not None:
-        confinement.check(name, place)
+        confinement.check(name, "")
     return name
 
 
