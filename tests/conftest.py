@@ -9,12 +9,15 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy.random  # noqa: F401  which draws when it is loaded: no test shall be the first
 import pytest
 
 from conformance_report import families_of, lines_of, unused_references
+from draws import unseeded
 from quick_sample import sample
 from reference_folders import CNTK, DATA, KALDI
 
@@ -36,15 +39,58 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail where reference results are there and no conformance test used them",
     )
+    group.addoption(
+        "--seed",
+        type=int,
+        default=0,
+        help="tests draw other numbers where they draw without a seed; a test passes for any",
+    )
 
 
-def pytest_configure() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
     """Files of tests lie in memory where there is room for them: a disk makes tests wait."""
     memory = Path("/dev/shm")
     if sys.platform == "linux" and memory.is_dir():
         state = os.statvfs(memory)
         if state.f_bavail * state.f_frsize > ROOM and not state.f_flag & os.ST_NOEXEC:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+    seed = config.getoption("--seed")
+    os.environ[unseeded.BASE] = str(seed)
+    unseeded.install()
+    config.option.hypothesis_seed = seed
+    # Of processes that are started from here: those of xdist, and those of tests.
+    os.environ.setdefault("PYTHONHASHSEED", str(seed))
+
+
+# What draws without a seed: a stream for each test, and for each thing that several tests share,
+# since any of these may be the first.
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    unseeded.begin(collector.nodeid)
+    return (yield)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    unseeded.begin(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    if fixturedef.scope == "function":
+        return (yield)
+    at = unseeded.state()
+    case = getattr(request, "param_index", 0)
+    unseeded.begin(f"{fixturedef.baseid} {fixturedef.argname} {case}")
+    try:
+        return (yield)
+    finally:
+        unseeded.go_on(at)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -69,6 +115,14 @@ def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
                 folder = folder.parent  # of all test processes
             patch.delenv("PYTHONDONTWRITEBYTECODE")
             patch.setenv("PYTHONPYCACHEPREFIX", str(folder / "bytecode"))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def started_processes() -> Iterator[None]:
+    """Processes that tests start draw the same numbers in every run: see draws/sitecustomize.py."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(unseeded.__file__).parent), prepend=os.pathsep)
         yield
 
 

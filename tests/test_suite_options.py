@@ -1,6 +1,7 @@
-"""The suite's own options: the quick selection, and the account of the conformance tests."""
+"""The suite's own options: the quick selection, the account of the conformance tests, the draws."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -104,3 +105,68 @@ def test_a_run_that_leaves_references_unused_fails(processes, tmp_path):
     assert done.returncode == 1, done.stdout
     assert f"no conformance test used {tmp_path}" in done.stdout
     assert "1 passed" in done.stdout
+
+
+DRAWING = """
+import random
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import opscope
+
+PROCESS = "import numpy; print(numpy.random.default_rng().random())"
+
+def drawn():
+    contexts = (opscope.OpContext(), opscope.OpContext())
+    own = [context.generator(opscope.CPUPlace()).random() for context in contexts]
+    return [*own, np.random.default_rng().random(), np.random.random(), random.random()]
+
+@pytest.fixture(scope="module")
+def shared():
+    return drawn()
+
+def tell(name, numbers):
+    assert len({*numbers}) == len(numbers)
+    print(f"<{name}>", *numbers)
+
+def test_first(shared):
+    tell("first", shared + drawn())
+
+def test_second(shared):
+    tell("second", drawn() + shared)
+
+def test_process():
+    done = [subprocess.run([sys.executable, "-c", PROCESS], stdout=-1, text=True) for _ in "ab"]
+    assert done[0].stdout == done[1].stdout
+    tell("process", [float(done[0].stdout)])
+"""
+
+
+def numbers_drawn(folder, *arguments):
+    """What the tests of `DRAWING` draw, by name."""
+    (folder / "test_drawing.py").write_text(DRAWING)
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", "-qs", "-p", "conftest", "-p", "no:cacheprovider"]
+        + ["--rootdir", folder, "-c", os.devnull, *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    lines = re.findall(r"<(\w+)> (.*)", done.stdout)
+    return {name: [float(number) for number in numbers.split()] for name, numbers in lines}
+
+
+def test_what_a_test_draws_without_a_seed_is_the_same_in_every_run(tmp_path):
+    """Alone as after others, in fixtures and in processes; the numbers of one test differ."""
+    every = numbers_drawn(tmp_path)
+    names = ["first", "second", "process"]
+    assert sorted(every) == sorted(names) and {*every["first"]} & {*every["second"]}
+    for name in names[1:]:
+        assert numbers_drawn(tmp_path, f"test_drawing.py::test_{name}")[name] == every[name]
+    other = numbers_drawn(tmp_path, "--seed", "1")
+    assert all(not {*other[name]} & {*every[name]} for name in names)

@@ -270,7 +270,7 @@ def test_files_print_and_parse(path):
     assert again == record
 
 
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60, deadline=20000)
 @given(st.binary(max_size=300))
 def test_random_bytes_end_in_the_packages_errors(data):
     try:

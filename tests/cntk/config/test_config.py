@@ -325,7 +325,7 @@ class TestBadInput:
         assert "f:1:15: unmatched bracket" in str(caught.value)
         assert "( was opened at f:1:11" in str(caught.value)
 
-    @settings(max_examples=150, deadline=2000)
+    @settings(max_examples=150, deadline=20000)
     @given(st.text(alphabet='ab$=[](){}":;,*# \n\t.-|\\', max_size=60))
     def test_any_text_is_read_or_refused(self, text):
         try:

@@ -243,7 +243,7 @@ class TestErrors:
         assert "no model yet" in error("x = Tanh(y)", load=False)
         assert "none is named" in error("Remove(x)", load=False)
 
-    @settings(max_examples=100, deadline=2000)
+    @settings(max_examples=100, deadline=20000)
     @given(st.text(alphabet='aCopy=[](){}":;,*# \n.-1', max_size=60))
     def test_any_text_is_read_or_refused(self, text):
         try:

@@ -284,7 +284,7 @@ class TestErrors:
     def test_depth_ends_in_an_error(self, text):
         assert error("[ " + text + " ]")
 
-    @settings(max_examples=150, deadline=2000)
+    @settings(max_examples=150, deadline=20000)
     @given(st.text(alphabet='aXT=[](){}":;,*# \n.-1', max_size=60))
     def test_any_text_is_read_or_refused(self, text):
         try:
@@ -324,7 +324,7 @@ def test_print_and_parse(statements):
     assert format_script(parse_ndl(printed)) == printed
 
 
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60, deadline=20000)
 @given(st.integers(0, 900))
 def test_truncated_scripts_are_read_or_refused(length):
     text = """[

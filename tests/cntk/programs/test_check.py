@@ -190,7 +190,7 @@ def test_deep_configs_are_reported_in_time(text, tmp_path):
     assert time.process_time() - start < 2
 
 
-@settings(max_examples=60, deadline=2000)
+@settings(max_examples=60, deadline=20000)
 @given(st.binary(max_size=80), st.sampled_from(["cntk", "ndl", "mel", "bs", "model"]))
 def test_random_bytes_are_reported(tmp_path_factory, data, suffix):
     path = tmp_path_factory.mktemp("bytes") / f"a.{suffix}"
