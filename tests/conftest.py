@@ -93,6 +93,27 @@ def pytest_fixture_setup(
         unseeded.go_on(at)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, Any, Any]:
+    """Reports of test processes hold bytes that are no UTF-8 as escapes.
+
+    Tests log names of damaged files, which keep such bytes as lone surrogates; xdist cannot send
+    these, and one of them would end the whole run.
+    """
+    return _sendable((yield))
+
+
+def _sendable(value: Any) -> Any:
+    """A value of lists, tuples, dicts and text, all text of which UTF-8 can say."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_sendable(key): _sendable(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_sendable(part) for part in value)
+    return value
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--quick"):
         chosen = list(sample(items))

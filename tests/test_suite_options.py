@@ -107,6 +107,23 @@ def test_a_run_that_leaves_references_unused_fails(processes, tmp_path):
     assert "1 passed" in done.stdout
 
 
+LOGGING = """
+import logging
+
+def test_name():
+    logging.getLogger("files").warning("bytes that are no UTF-8: \\udcff")
+    assert False, "of \\udcfe"
+"""
+
+
+def test_a_process_reports_bytes_that_are_no_utf_8(tmp_path):
+    (tmp_path / "test_logging.py").write_text(LOGGING)
+    done = pytest_of(tmp_path, "-n", "1")
+    assert done.returncode == 1, done.stdout
+    assert "bytes that are no UTF-8: \\udcff" in done.stdout
+    assert "of \\udcfe" in done.stdout and "1 failed" in done.stdout
+
+
 DRAWING = """
 import random
 import subprocess
@@ -145,10 +162,9 @@ def test_process():
 """
 
 
-def numbers_drawn(folder, *arguments):
-    """What the tests of `DRAWING` draw, by name."""
-    (folder / "test_drawing.py").write_text(DRAWING)
-    done = subprocess.run(
+def pytest_of(folder, *arguments):
+    """Runs the tests of a folder with the suite's options."""
+    return subprocess.run(
         [sys.executable, "-P", "-m", "pytest", "-qs", "-p", "conftest", "-p", "no:cacheprovider"]
         + ["--rootdir", folder, "-c", os.devnull, *arguments],
         cwd=folder,
@@ -156,6 +172,12 @@ def numbers_drawn(folder, *arguments):
         capture_output=True,
         text=True,
     )
+
+
+def numbers_drawn(folder, *arguments):
+    """What the tests of `DRAWING` draw, by name."""
+    (folder / "test_drawing.py").write_text(DRAWING)
+    done = pytest_of(folder, *arguments)
     assert done.returncode == 0, done.stdout
     lines = re.findall(r"<(\w+)> (.*)", done.stdout)
     return {name: [float(number) for number in numbers.split()] for name, numbers in lines}
