@@ -25,7 +25,7 @@ BUILT = FOLDER / "opscope_native.so"
 TYPES = ("float", "double")
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "amx_gemm": ("3", "1"),
+    "bf16_gemm": ("3", "1"),
     "attention": TYPES,
     "bf16": ("",),
     "blas": TYPES,
@@ -52,7 +52,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 ALONE = ("team",)
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
-SPECIAL = ("amx_gemm",)
+SPECIAL = ("bf16_gemm",)
 """Files for those kinds of processor alone that name them."""
 
 COMMON_FLAGS = (
@@ -91,7 +91,7 @@ PROCESSORS: dict[str, tuple[Processor, ...]] = {
         Processor("avx2", ("-march=x86-64-v3",)),
         Processor("avx512", _AVX512),
         Processor("avx512bf16", _BF16, ()),
-        Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("amx_gemm",)),
+        Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("bf16_gemm",)),
     ),
     "aarch64": (Processor("neon", ()),),
 }

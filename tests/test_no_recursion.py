@@ -234,7 +234,7 @@ BOUNDED = {
         nnet3/compiler/locations.py: split_locations
         nnet3/graph/graph.py: _present
         nnet3/inference/chunk_lengths.py: _best
-        operators/backends/amx.py: _in_blocks by_terms task
+        operators/backends/bf16_products.py: _in_blocks by_terms task
         operators/linear/matmul.py: product
     """,
 }

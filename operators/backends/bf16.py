@@ -8,7 +8,7 @@ Values between operators, sums and parameters stay float32, so that a net trains
 Products of at least `LEAST` rows, columns and summands are rounded. Smaller ones, the steps of
 loops, convolutions and stacks of products are those of the next library.
 
-With AMX they are our own: numbers are rounded where tiles are packed (see `amx_gemm`), so there are
+With AMX they are our own: numbers are rounded where tiles are packed (see `bf16_gemm`), so there are
 no rounded copies of whole matrices, and what follows a product takes its rows from the cache.
 Processors that have AVX512-BF16 alone, and those where OPSCOPE_AMX is off, have MKL's, of copies.
 
@@ -42,9 +42,9 @@ def missing() -> str:
 
 def _by_tiles() -> bool:
     """Whether AMX is there."""
-    from . import amx_gemm  # a program that computes nothing starts without it
+    from . import bf16_gemm  # a program that computes nothing starts without it
 
-    return amx_gemm.library(amx_gemm.ONE) is not None
+    return bf16_gemm.library(bf16_gemm.ONE) is not None
 
 
 @functools.cache
@@ -107,9 +107,11 @@ def product(
         return other(xp, a, b, out, alpha=alpha, bias=bias, by=by)
     factors = alpha, 0.0 if bias is None and by is None else 1.0
     if _by_tiles():
-        from . import amx, amx_gemm
+        from . import bf16_gemm, bf16_products
 
-        return team.run_together([amx.by_terms(amx_gemm.ONE, arrays, how, factors, bias)])
+        return team.run_together(
+            [bf16_products.by_terms(bf16_gemm.ONE, arrays, how, factors, bias)]
+        )
     return team.run_together([_by_mkl(arrays, how, factors, bias)])
 
 

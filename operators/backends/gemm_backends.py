@@ -24,8 +24,8 @@ from ...framework.runtime.binding import frame_of
 from ..conv.conv import bind_conv, bind_conv_grad
 from ..conv.conv_transpose import bind_conv_transpose, bind_conv_transpose_grad
 from ..linear.matmul import bind_affine, bind_affine_grad, bind_matmul, bind_matmul_grad, product
-from . import amx_gemm as _amx_gemm
 from . import bf16 as _bf16
+from . import bf16_gemm as _bf16_gemm
 from . import blas as _blas
 from . import column_sums as _column_sums
 from . import mkl as _mkl
@@ -46,7 +46,7 @@ def _with_packing(bind: Callable[..., Call]) -> Kernel:
 
     def kernel(k: KernelArgs) -> Call | None:
         prepared = k.prepared
-        if prepared is None or (not prepared.in_loop and _amx_gemm.library() is None):
+        if prepared is None or (not prepared.in_loop and _bf16_gemm.library() is None):
             return None
         libraries = frame_of(k).plan.options.libraries
         if "mkl" in libraries and _mkl.library() is not None:

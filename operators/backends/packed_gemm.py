@@ -20,7 +20,7 @@ from ...framework.fusion import native, team
 from ...framework.fusion.libraries import Library
 from ...framework.fusion.prepared import Prepared
 from ...framework.runtime.plans.kept_factors import Kept
-from . import amx_gemm, parts
+from . import bf16_gemm, parts
 
 _LARGE = 1 << 22
 """Multiplications from which a product is worth packing a factor for it alone."""
@@ -111,8 +111,8 @@ def _row_step(a: Any) -> tuple[int, int] | None:
 
 def by_tiles(m: int, n: int, k: int, out: Any) -> bool:
     """Whether AMX is there and faster."""
-    fits = out.dtype == np.float32 and m >= amx_gemm.FEWEST and min(n, k) >= _NARROW
-    return fits and amx_gemm.library() is not None
+    fits = out.dtype == np.float32 and m >= bf16_gemm.FEWEST and min(n, k) >= _NARROW
+    return fits and bf16_gemm.library() is not None
 
 
 def multiply(
@@ -126,7 +126,7 @@ def multiply(
     steps = _row_step(a)
     assert steps is not None, "other matrices are left to another product"
     if tiled:
-        return amx_gemm.multiply(a, steps, b, alpha, panels, out, begin)
+        return bf16_gemm.multiply(a, steps, b, alpha, panels, out, begin)
     first, step = 0, 0
     if begin is not None:
         first = begin.ctypes.data
@@ -160,7 +160,7 @@ def _in_blocks(
 def room(b: Any, tiled: bool) -> int:
     """Bytes that the panels of b take; `tiled`: those of AMX."""
     if tiled:
-        return amx_gemm.room(b)
+        return bf16_gemm.room(b)
     found = library(b.dtype)
     assert found is not None, "the caller has seen that it is there"
     columns = found.words("panel_bytes", 1)[0] // b.itemsize
@@ -177,7 +177,7 @@ def pack(
     """
     panels = team.aligned(room(b, tiled)) if panels is None else panels
     if tiled:
-        return panels, amx_gemm.pack(b, alpha, panels)
+        return panels, bf16_gemm.pack(b, alpha, panels)
     factor = np.array([alpha], b.dtype)
     steps = (stride // b.itemsize for stride in b.strides)
     argument = np.array(

@@ -19,7 +19,7 @@ import numpy as np
 from ...framework.fusion import native, row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
 from ...framework.runtime.plans.memory import padded, panel_memory
-from . import amx, packed_gemm, parts, vector_products
+from . import bf16_products, packed_gemm, parts, vector_products
 
 _LETTERS = {"float32": "s", "float64": "d"}
 _LEAST, _PANEL, _WHOLE = 1 << 22, 48, 480
@@ -49,7 +49,7 @@ def first_way(
     return (
         vector_products.task(arrays, how, factors, bias)
         or vector_products.few_rows(arrays, how, factors, bias, mkl is not None)
-        or amx.task(arrays, how, factors, bias)
+        or bf16_products.task(arrays, how, factors, bias)
         or task(arrays, how, factors, bias, mkl)
     )
 

@@ -27,7 +27,7 @@ from opscope.framework.ir.registry import (
     operator_types,
 )
 from opscope.native import units
-from opscope.operators.backends import amx_gemm, bf16, mkl
+from opscope.operators.backends import bf16, bf16_gemm, mkl
 
 from . import sharing
 
@@ -120,10 +120,10 @@ def missing() -> list[str]:
         functions -= exported("mkl_rows")
     if bf16.missing():
         absent.add("bf16")
-    if bf16.missing() or amx_gemm.library() is not None:
+    if bf16.missing() or bf16_gemm.library() is not None:
         functions.discard("bf16_product")  # these products are by AMX
-    if amx_gemm.library() is None:
-        functions -= exported("amx_gemm")
+    if bf16_gemm.library() is None:
+        functions -= exported("bf16_gemm")
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"
     for name in sorted(sharing.WORKS, key=lambda name: name not in _RICH):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.operators.backends import amx_gemm
+from opscope.operators.backends import bf16_gemm
 
 ROWS, WIDTH = 20, 32
 
@@ -37,7 +37,7 @@ def steps(monkeypatch: pytest.MonkeyPatch, amx: str, uses: int) -> tuple[Any, li
     return (frame, forward), results
 
 
-@pytest.mark.skipif(amx_gemm.library() is None, reason="there is no AMX")
+@pytest.mark.skipif(bf16_gemm.library() is None, reason="there is no AMX")
 def test_packed_once_in_a_run_that_does_not_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
     (training, forward), found = steps(monkeypatch, "1", 5)
     assert training.prepared is None  # the run updates w
@@ -48,7 +48,7 @@ def test_packed_once_in_a_run_that_does_not_write_them(monkeypatch: pytest.Monke
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.skipif(amx_gemm.library() is None, reason="there is no AMX")
+@pytest.mark.skipif(bf16_gemm.library() is None, reason="there is no AMX")
 def test_values_set_between_runs_are_packed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPSCOPE_AMX", "1")
     b = opscope.NetBuilder("again")

@@ -7,10 +7,10 @@ import opscope
 from opscope.framework.fusion import row_blocks, team
 from opscope.framework.fusion.row_blocks import ByRows, Span
 from opscope.framework.runtime.plans import memory
-from opscope.operators.backends import amx_gemm
+from opscope.operators.backends import bf16_gemm
 
 needs_compiler = pytest.mark.skipif(team.library() is None, reason="there is no native library")
-needs_amx = pytest.mark.skipif(amx_gemm.library() is None, reason="there is no AMX")
+needs_amx = pytest.mark.skipif(bf16_gemm.library() is None, reason="there is no AMX")
 
 
 def _overlap(a, b) -> bool:

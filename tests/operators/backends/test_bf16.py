@@ -13,7 +13,7 @@ from kaldi_data import need
 from opscope import NetBuilder, OpContext, OpscopeError, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.runtime.plans import memory
-from opscope.operators.backends import amx_gemm, bf16, mkl
+from opscope.operators.backends import bf16, bf16_gemm, mkl
 
 with_bf16 = pytest.mark.skipif(
     bool(bf16.missing()), reason=f"products of bfloat16 want {bf16.missing()}"
@@ -27,7 +27,7 @@ ROUNDING = 2.0**-8
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Products by AMX, then as processors without it have them."""
     monkeypatch.setenv("OPSCOPE_AMX", request.param)
-    if bf16.missing() or (request.param == "1" and amx_gemm.library() is None):
+    if bf16.missing() or (request.param == "1" and bf16_gemm.library() is None):
         pytest.skip(f"these products want {bf16.missing() or 'AMX'}")
     return request.param
 
@@ -150,7 +150,7 @@ def test_memory_does_not_grow_with_the_products(by: str, monkeypatch: pytest.Mon
 
 def test_without_mkl_tiles_serve(monkeypatch: pytest.MonkeyPatch) -> None:
     """So do stacks and small products, in float32."""
-    if amx_gemm.library() is None:
+    if bf16_gemm.library() is None:
         pytest.skip("there is no AMX")
     monkeypatch.setattr(mkl, "library", lambda: None)
     monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)

@@ -1,4 +1,4 @@
-"""Products of float32 matrices by AMX tiles, outside of loops; see `amx_gemm`.
+"""Products of float32 matrices by AMX tiles, outside of loops; see `bf16_gemm`.
 
 Nobody knows whether a factor is the same in the next run: the second one is packed for each
 product, which is little work beside one of 64 rows or more. What stays packed from run to run is
@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.fusion import row_blocks, team
 from ...framework.fusion.row_blocks import ByRows
 from ...framework.runtime.plans.memory import panel_memory
-from . import amx_gemm, parts
+from . import bf16_gemm, parts
 
 _LEAST, _FEWEST, _NARROWEST = 1 << 20, 96, 32
 """Multiplications, rows, and columns and inner dimension from which a product gains by tiles."""
@@ -42,9 +42,9 @@ def task(
     heavy = b.size >= _HEAVY
     if m < (_FEW if heavy else _FEWEST) or min(n, k) < _NARROWEST or m * n * k < _LEAST:
         return None
-    if out.dtype != np.float32 or amx_gemm.library() is None:
+    if out.dtype != np.float32 or bf16_gemm.library() is None:
         return None
-    return by_terms(amx_gemm.THREE, arrays, how, factors, bias)
+    return by_terms(bf16_gemm.THREE, arrays, how, factors, bias)
 
 
 def by_terms(
@@ -80,12 +80,12 @@ def _by_rows(
 ) -> team.ParallelTask | None:
     a, b, out = arrays
     reads, writes = row_blocks.span(a), row_blocks.span(out)
-    if reads is None or writes is None or amx_gemm.room(b, terms) > _MOST:
+    if reads is None or writes is None or bf16_gemm.room(b, terms) > _MOST:
         return None
     # In turn: products that are done together in blocks of rows hold their panels at the same time.
-    panels = panel_memory(amx_gemm.room(b, terms), in_turn=True)
-    packing = amx_gemm.pack(b, alpha, panels, terms)
-    work = amx_gemm.multiply(
+    panels = panel_memory(bf16_gemm.room(b, terms), in_turn=True)
+    packing = bf16_gemm.pack(b, alpha, panels, terms)
+    work = bf16_gemm.multiply(
         a, _steps(how), b, alpha, panels, out, begin, by_rows=True, terms=terms
     )
     spans = [reads, row_blocks.whole(b)]  # the factor itself too: for what tiles cannot hold
@@ -106,8 +106,8 @@ def _in_blocks(
     a, b, out = arrays
     k, n = b.shape
     # The same bytes of a block: a number of one term takes a third of those of three.
-    deep = _DEEP * amx_gemm.THREE // terms
-    panels = panel_memory(amx_gemm.room(b[:deep, :_WIDE], terms))
+    deep = _DEEP * bf16_gemm.THREE // terms
+    panels = panel_memory(bf16_gemm.room(b[:deep, :_WIDE], terms))
     tasks = []
     for left in range(0, n, _WIDE):
         cols = slice(left, left + _WIDE)
@@ -115,9 +115,9 @@ def _in_blocks(
         first = None if begin is None else begin[..., cols]
         for top in range(0, k, deep):
             rows = b[top : top + deep, cols]
-            tasks.append(amx_gemm.pack(rows, alpha, panels, terms))
+            tasks.append(bf16_gemm.pack(rows, alpha, panels, terms))
             factor = a[:, top : top + deep]
-            task = amx_gemm.multiply(
+            task = bf16_gemm.multiply(
                 factor, _steps(how), rows, alpha, panels, block, first, fresh=True, terms=terms
             )
             tasks.append(task)

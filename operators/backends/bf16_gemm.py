@@ -41,7 +41,7 @@ first factor are made for all."""
 
 @functools.cache
 def _library(terms: int) -> Any:
-    found = native.load("amx_gemm", str(terms))
+    found = native.load("bf16_gemm", str(terms))
     if found is None:
         return None
     # Linux wants to be asked for the tiles by each process, once, before the first instruction.

@@ -10,10 +10,10 @@ import pytest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.fusion import team
-from opscope.operators.backends import amx, amx_gemm, blas, mkl, parts
+from opscope.operators.backends import bf16_gemm, bf16_products, blas, mkl, parts
 
 pytestmark = pytest.mark.skipif(
-    team.library() is None or amx_gemm.library() is None, reason="there is no AMX"
+    team.library() is None or bf16_gemm.library() is None, reason="there is no AMX"
 )
 SIZES = [(96, 32, 512), (100, 600, 300), (192, 33, 200), (2000, 64, 40), (97, 1100, 700)]
 
@@ -33,7 +33,7 @@ def factors(m: int, n: int, k: int, layout: str) -> tuple[Any, Any]:
 
 def served(a: Any, b: Any, out: Any) -> bool:
     how = parts.layouts((a, b, out))
-    return how is not None and amx.task((a, b, out), how, (1.0, 0.0), None) is not None
+    return how is not None and bf16_products.task((a, b, out), how, (1.0, 0.0), None) is not None
 
 
 @pytest.mark.parametrize("layout", ["", "a", "b", "ab", "+"])
@@ -89,7 +89,7 @@ def test_large_factors_are_not_kept_packed() -> None:
         a, b, out = *factors(100, size, size, ""), np.empty((100, size), "f4")
         how = parts.layouts((a, b, out))
         assert how is not None
-        task = amx.task((a, b, out), how, (1.0, 0.0), None)
+        task = bf16_products.task((a, b, out), how, (1.0, 0.0), None)
         assert task is not None and (task.by_rows is not None) is joins
         team.run_together([task])()
         np.testing.assert_allclose(out, a.astype("f8") @ b, rtol=0, atol=2e-3)

@@ -1,4 +1,4 @@
-/* Products by tiles of AMX: operators/backends/amx_gemm.py. KIND is the number of terms of a number,
+/* Products by tiles of AMX: operators/backends/bf16_gemm.py. KIND is the number of terms of a number,
    bf16 numbers whose sum it is: 3, or 1, the nearest one. */
 #ifdef __linux__  /* which is asked for the tiles */
 #include "base.h"

@@ -11,11 +11,11 @@ import pytest
 
 from opscope.framework.fusion import team
 from opscope.framework.fusion.prepared import Prepared
-from opscope.operators.backends import amx_gemm, packed_gemm, parts
+from opscope.operators.backends import bf16_gemm, packed_gemm, parts
 from opscope.operators.linear import matmul
 
 pytestmark = pytest.mark.skipif(
-    team.library() is None or amx_gemm.library() is None, reason="there is no AMX"
+    team.library() is None or bf16_gemm.library() is None, reason="there is no AMX"
 )
 
 SIZES = [(12, 16, 16), (17, 31, 33), (32, 32, 32), (33, 100, 300), (64, 64, 512), (131, 40, 257)]
@@ -111,13 +111,13 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
         prepared = Prepared()
         prepared.declare([b])
         bound(prepared, np, a, b, np.zeros((64, 64), "f4"))
-        return team.task_of(prepared.calls()[0]).items[0][0] == amx_gemm.library().address(
+        return team.task_of(prepared.calls()[0]).items[0][0] == bf16_gemm.library().address(
             "pack_tiles"
         )
 
     assert uses_tiles()
     monkeypatch.setenv("OPSCOPE_AMX", "0")
-    assert amx_gemm.library() is None
+    assert bf16_gemm.library() is None
     prepared = Prepared()
     prepared.declare([b])
     out = np.zeros((64, 64), "f4")
