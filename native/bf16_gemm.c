@@ -1,18 +1,21 @@
-/* Products by tiles of AMX: operators/backends/bf16_gemm.py. KIND is the number of terms of a number,
-   bf16 numbers whose sum it is: 3, or 1, the nearest one. */
-#ifdef __linux__  /* which is asked for the tiles */
+/* Products of bf16 numbers with sums in float32, by tiles of AMX or by the vectors of AVX512-BF16:
+   operators/backends/bf16_gemm.py. KIND is the number of terms of a number, bf16 numbers whose sum
+   it is: 3, or 1, the nearest one. */
 #include "base.h"
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define TERMS KIND
 
-enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, INNER = TERMS == 3 ? 8 : 16, WIDE = 24 };
+enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, WIDE = 24 };
+
+#ifdef __AMX_TILE__
+#include <sys/syscall.h>  /* Linux is asked for the tiles: nothing is compiled for another system */
+#include <unistd.h>
+
+enum { INNER = TERMS == 3 ? 8 : 16, PRODUCTS = 6 };
 typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
 
-/* asks the system for the tiles; whether they may be used */
-EXPORT(tiles_granted)(word *b) { b[0] = syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
+static word granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 
 /* rows of the tiles: 0, 1 and 4 are the upper ones, 2, 3 and 5 the lower ones */
 static void configure(word rows) {
@@ -57,6 +60,93 @@ static void upper(word chunks, const char *a, const char *p) {
   char aside[TILE] __attribute__((aligned(64)));
   for (; chunks--; a += CHUNK, p += CHUNK) { ONE_OF_BOTH }
 }
+
+static void release(void) { _tile_release(); }
+
+/* up to 32 rows and 32 columns */
+static void block(word rows, word chunks, const char *a, const char *p, float *c, word ldc,
+                  const float *from, word step) {
+  if (from) {
+    _tile_loadd(0, from, step * 4);
+    _tile_loadd(1, from + 16, step * 4);
+    if (rows > 16) {
+      _tile_loadd(2, from + 16 * step, step * 4);
+      _tile_loadd(3, from + 16 * step + 16, step * 4);
+    }
+  } else {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  }
+  if (rows > 16) {
+    both(chunks, a, p);
+    _tile_stored(2, c + 16 * ldc, ldc * 4);
+    _tile_stored(3, c + 16 * ldc + 16, ldc * 4);
+  } else {
+    upper(chunks, a, p);
+  }
+  _tile_stored(0, c, ldc * 4);
+  _tile_stored(1, c + 16, ldc * 4);
+}
+#else
+/* tiles of a piece of the inner dimension, of 32 rows and as many columns, fit into L1 */
+enum { INNER = 8, PRODUCTS = 2, HIGH = 8 };
+
+static word granted(void) { return 1; }
+static void configure(word rows) {}
+static void release(void) {}
+
+/* some rows and 32 columns; each row of a tile is a vector, beside the pairs of a row of a */
+INLINE void rows_of(const int high, word chunks, const char *a, const char *p, float *c, word ldc,
+                    const float *from, word step) {
+  __m512 s[HIGH][2];
+  for (int i = 0; i < high; i++)
+    for (int v = 0; v < 2; v++)
+      s[i][v] = from ? _mm512_loadu_ps(from + i * step + v * 16) : _mm512_setzero_ps();
+  for (; chunks--; a += CHUNK, p += CHUNK)
+    for (int pair = 0; pair < 16; pair++) {
+      const __m512bh left = (__m512bh)_mm512_load_si512(p + pair * 64);
+      const __m512bh right = (__m512bh)_mm512_load_si512(p + TILE + pair * 64);
+#pragma GCC unroll 8
+      for (int i = 0; i < high; i++) {
+        int both;
+        memcpy(&both, a + i * 64 + pair * 4, 4);
+        const __m512bh x = (__m512bh)_mm512_set1_epi32(both);
+        s[i][0] = _mm512_dpbf16_ps(s[i][0], x, left);
+        s[i][1] = _mm512_dpbf16_ps(s[i][1], x, right);
+      }
+    }
+  for (int i = 0; i < high; i++)
+    for (int v = 0; v < 2; v++) _mm512_storeu_ps(c + i * ldc + v * 16, s[i][v]);
+}
+
+#define ROWS_OF(high)                                                                          \
+  static void rows_##high(word chunks, const char *a, const char *p, float *c, word ldc,       \
+                          const float *from, word step) {                                      \
+    rows_of(high, chunks, a, p, c, ldc, from, step);                                           \
+  }
+ROWS_OF(1) ROWS_OF(2) ROWS_OF(4) ROWS_OF(8)
+#undef ROWS_OF
+
+/* up to 32 rows and 32 columns */
+static void block(word rows, word chunks, const char *a, const char *p, float *c, word ldc,
+                  const float *from, word step) {
+  static void (*const by[])(word, const char *, const char *, float *, word, const float *, word) = {
+      rows_1, rows_2, rows_4, rows_8};
+  for (int size = 3; size >= 0; size--)
+    for (; rows >= 1 << size; rows -= 1 << size) {
+      by[size](chunks, a, p, c, ldc, from, step);
+      a += 64 << size, c += ldc << size;
+      if (from) from += step << size;
+    }
+}
+#endif
+
+EXPORT(ready)(word *b) { b[0] = granted(); }
+
+/* of one term, that take as long as one of float32 by AVX-512 */
+VISIBLE word EXPORTED(products)[] = {PRODUCTS};
 
 /* a 16x16 matrix of 32 bits, transposed */
 static inline __attribute__((always_inline)) void transpose(__m512i *x) {
@@ -219,42 +309,14 @@ static void plainly(word rows, word cols, word k0, word k1, const float *a, word
   }
 }
 
-/* up to 32 rows and 32 columns, through memory of the stack where they are fewer columns */
-static void block(word rows, word cols, word chunks, const char *a, const char *p, float *c,
-                  word ldc, const float *from, word step) {
+/* the same through memory of the stack where they are fewer columns */
+static void edge(word rows, word cols, word chunks, const char *a, const char *p, float *c,
+                 word ldc, const float *from, word step) {
   float whole[32 * 32];
-  float *to = c;
-  word lines = ldc;
-  if (cols < 32) {
-    for (word i = 0; from && i < rows; i++)
-      memcpy(whole + i * 32, from + i * step, cols * sizeof(float));
-    to = whole, lines = 32;
-    if (from) from = whole, step = 32;
-  }
-  if (from) {
-    _tile_loadd(0, from, step * 4);
-    _tile_loadd(1, from + 16, step * 4);
-    if (rows > 16) {
-      _tile_loadd(2, from + 16 * step, step * 4);
-      _tile_loadd(3, from + 16 * step + 16, step * 4);
-    }
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  if (rows > 16) {
-    both(chunks, a, p);
-    _tile_stored(2, to + 16 * lines, lines * 4);
-    _tile_stored(3, to + 16 * lines + 16, lines * 4);
-  } else {
-    upper(chunks, a, p);
-  }
-  _tile_stored(0, to, lines * 4);
-  _tile_stored(1, to + 16, lines * 4);
-  for (word i = 0; cols < 32 && i < rows; i++)
-    memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
+  for (word i = 0; from && i < rows; i++)
+    memcpy(whole + i * 32, from + i * step, cols * sizeof(float));
+  block(rows, chunks, a, p, whole, 32, from ? whole : 0, 32);
+  for (word i = 0; i < rows; i++) memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
 }
 
 /* The tiles of the first factor beforehand, for threads that take columns each. Behind them there
@@ -322,12 +384,15 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
             }
             if (rows != configured) configure(configured = rows);
             const char *panel = packed + (j * chunks + c0) * CHUNK;
-            block(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
+            if (cols < 32)
+              edge(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
+            else
+              block(rows, c1 - c0, tiles, panel, to, ldc, first, step);
           }
         }
       }
     }
-  if (configured) _tile_release();
+  if (configured) release();
 }
 
 EXPORT(product_tiles)(const word *b, word t, word threads) {
@@ -345,4 +410,3 @@ EXPORT(product_tiles)(const word *b, word t, word threads) {
 EXPORT(rows_tiles)(const word *b, word c, word blocks) {
   part_of(b, b[0] * c / blocks, b[0] * (c + 1) / blocks, 0, (b[1] + 31) / 32);
 }
-#endif

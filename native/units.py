@@ -25,9 +25,8 @@ BUILT = FOLDER / "opscope_native.so"
 TYPES = ("float", "double")
 
 KINDS: dict[str, tuple[str, ...]] = {
-    "bf16_gemm": ("3", "1"),
     "attention": TYPES,
-    "bf16": ("",),
+    "bf16_gemm": ("3", "1"),
     "blas": TYPES,
     "bytes": ("",),
     "column_sums": TYPES,
@@ -71,16 +70,19 @@ class Processor:
     """A kind of processor, which has all instructions of those before it in its table.
 
     Attributes:
-        flags: of the compiler. files: those that have code of its own; None: all.
+        flags: of the compiler. files: those that have code of its own, some for one kind of
+            numbers; None: all.
     """
 
     name: str
     flags: tuple[str, ...]
     files: tuple[str, ...] | None = None
 
-    def takes(self, file: str) -> bool:
+    def takes(self, file: str, kind: str) -> bool:
         """Whether a file has code of its own for it."""
-        return file not in SPECIAL if self.files is None else file in self.files
+        if self.files is None:
+            return file not in SPECIAL
+        return file in self.files or f"{file}_{kind}" in self.files
 
 
 _AVX512 = ("-march=x86-64-v4", "-mprefer-vector-width=512")
@@ -90,7 +92,7 @@ PROCESSORS: dict[str, tuple[Processor, ...]] = {
         Processor("sse4", ("-march=x86-64-v2",)),
         Processor("avx2", ("-march=x86-64-v3",)),
         Processor("avx512", _AVX512),
-        Processor("avx512bf16", _BF16, ()),
+        Processor("avx512bf16", _BF16, ("bf16_gemm_1",)),
         Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("bf16_gemm",)),
     ),
     "aarch64": (Processor("neon", ()),),
@@ -122,7 +124,7 @@ class Unit:
         """Those that have code of their own."""
         if self.file in ALONE:
             return (Processor("", ()),)
-        return tuple(one for one in processors(machine) if one.takes(self.file))
+        return tuple(one for one in processors(machine) if one.takes(self.file, self.kind))
 
     def arguments(self, processor: Processor) -> list[str]:
         """Arguments of the compiler: flags, macros, and the file."""

@@ -37,11 +37,14 @@ _BEST, _NONE = "best", "none"
 _TEAM = Unit("team")
 
 _lock = new_rlock()
-_loaded: dict[tuple[Unit, str, str], Library | None] = {}  # by what the switches said
+_loaded: dict[tuple[Unit, str, str, str], Library | None] = {}  # by what the switches said
 
 
-def load(file: str, kind: str = "") -> Library | None:
+def load(file: str, kind: str = "", without: str = "") -> Library | None:
     """The functions of a C file for some kind of numbers and this processor.
+
+    Args:
+        without: a kind of processor whose code shall not serve.
 
     Returns:
         None where no library was built and there is no compiler; where this processor, or the
@@ -51,7 +54,9 @@ def load(file: str, kind: str = "") -> Library | None:
         OpscopeError: OPSCOPE_CPU names no kind of processor that this one is.
     """
     unit = Unit(file, kind)
-    return _kept(unit, unit.processors if file in units.ALONE else partial(_processors, unit))
+    if file in units.ALONE:
+        return _kept(unit, unit.processors)
+    return _kept(unit, partial(_processors, unit, without), without)
 
 
 def typed(file: str, dtype: np.dtype | type) -> Library | None:
@@ -116,12 +121,14 @@ def _all_built() -> bool:
     return settings.switch("OPSCOPE_CC") in ("", _NONE) and is_built()
 
 
-def _kept(unit: Unit, processors: Callable[[], tuple[Processor, ...]]) -> Library | None:
+def _kept(
+    unit: Unit, processors: Callable[[], tuple[Processor, ...]], without: str = ""
+) -> Library | None:
     """A unit for the first of the processors for which it can be had; looked for once."""
     wanted = settings.switch("OPSCOPE_CPU")
     if wanted == _NONE:
         return None
-    key = unit, wanted, settings.switch("OPSCOPE_CC")
+    key = unit, without, wanted, settings.switch("OPSCOPE_CC")
     with _lock:
         if key not in _loaded:
             get = _built if _all_built() else _compiled
@@ -136,9 +143,9 @@ def kinds() -> tuple[Processor, ...]:
     return here if most is None else here[: here.index(most) + 1]
 
 
-def _processors(unit: Unit) -> tuple[Processor, ...]:
+def _processors(unit: Unit, without: str) -> tuple[Processor, ...]:
     """The kinds of processor that a unit may be loaded for, the best first."""
-    here = kinds()
+    here = [one for one in kinds() if one.name != without]
     return tuple(one for one in reversed(unit.processors()) if one in here)
 
 

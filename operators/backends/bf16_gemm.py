@@ -1,8 +1,9 @@
-"""Products of float32 matrices by AMX, which multiplies tiles of bf16 and adds them up in float32.
+"""Products of float32 matrices by instructions for bf16, which add products up in float32.
 
 A float32 number is the sum of three bf16 numbers, each the rounded rest of those before. Of the
 nine products of such parts six are computed; the other three are below float32's last bit. So the
-result is as accurate as one of float32 arithmetic, at two to three times the speed of AVX-512.
+result is as accurate as one of float32 arithmetic; AMX, which multiplies tiles, has it at two to
+three times the speed of AVX-512.
 
 Tiles of the second factor are packed side by side, once where it is constant; those of the first
 are split as a product goes on, 64 rows at a time. A chunk is 32 elements of the inner dimension;
@@ -11,6 +12,7 @@ split: parts of a product in which one occurs are computed as they are.
 
 The same code with one term for a number, its nearest bf16, computes the products of the library
 bf16 (see `bf16`): a sixth of the multiplications, and nothing is converted but what is packed.
+AVX512-BF16 reads the same tiles, rows of vectors to it, and multiplies twice as fast as AVX-512.
 
 Source: Intel's manual of instruction set extensions, chapter 3 (AMX); Henry, Tang and Heinecke,
 "Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations", 2019.
@@ -26,6 +28,7 @@ import numpy as np
 from ...framework.base.cpu.threads import most_threads
 from ...framework.base.settings import read_options
 from ...framework.fusion import native, team
+from ...framework.fusion.libraries import Library
 
 FEWEST = 12
 """Rows of the first factor from which AMX is faster: below, reading the second one takes longest,
@@ -34,26 +37,36 @@ THREE, ONE = 3, 1
 """Terms of a number: bf16 numbers whose sum it is, or the one that is nearest to it."""
 
 _PANEL, _CHUNK, _CHUNK_BYTES = 32, 32, 2 * 1024
+_TILED = "amx"
+"""The kind of processor that the option `amx` is about."""
 _SPLIT, _SHARED = 256, 4 * team.ITEM_WORK
 """Rows up to which threads take columns each, and the work from which they do: the tiles of the
 first factor are made for all."""
 
 
+def library(terms: int = THREE) -> Library | None:
+    """The native functions for numbers of so many terms; None where there are none.
+
+    Those of three want AMX, and the option `amx`; those of one want AVX512-BF16 at least.
+    """
+    found = native.load("bf16_gemm", str(terms)) if read_options().amx else None
+    if found is None or not _is_ready(found):
+        found = native.load("bf16_gemm", str(terms), without=_TILED)
+    return found
+
+
 @functools.cache
-def _library(terms: int) -> Any:
-    found = native.load("bf16_gemm", str(terms))
-    if found is None:
-        return None
+def _is_ready(found: Library) -> bool:
     # Linux wants to be asked for the tiles by each process, once, before the first instruction.
     ready = np.zeros(1, np.int64)
-    found.function("tiles_granted")(ready.ctypes.data)
-    return found if ready[0] else None
+    found.function("ready")(ready.ctypes.data)
+    return bool(ready[0])
 
 
-def library(terms: int = THREE) -> Any:
-    """The compiled functions; None where compiler, processor or system have no AMX, or the option
-    `amx` is off."""
-    return _library(terms) if read_options().amx else None
+def _of(terms: int) -> Library:
+    found = library(terms)
+    assert found is not None, "the caller has seen that it is there"
+    return found
 
 
 def room(b: Any, terms: int = THREE) -> int:
@@ -70,7 +83,7 @@ def pack(b: Any, alpha: float, panels: Any, terms: int = THREE) -> team.Parallel
     argument = np.array(
         [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
     )
-    item = (_library(terms).address("pack_tiles"), argument.ctypes.data)
+    item = (_of(terms).address("pack_tiles"), argument.ctypes.data)
     return team.ParallelTask((item,), 4 * b.size, (argument, b, panels, factor))
 
 
@@ -111,9 +124,9 @@ def multiply(
         np.int64,
     )
     names, tiles = ["rows_tiles" if by_rows else "product_tiles"], None
-    # Of the six products of parts that float32 takes a term is one; work is that of one AVX-512
-    # product.
-    work = out.size * len(b) * terms // 6
+    found = _of(terms)
+    # Work is that of one AVX-512 product; three terms have six products.
+    work = out.size * len(b) * (6 if terms == THREE else 1) // found.words("products", 1)[0]
     several = most_threads() > 1 and work >= _SHARED
     # Else each thread would split the same rows for its own columns.
     if several and not by_rows and not fresh and len(a) <= _SPLIT:
@@ -121,5 +134,5 @@ def multiply(
         tiles = team.aligned(high * (terms * _CHUNK_BYTES + 8))
         argument[-2] = tiles.ctypes.data
         names.insert(0, "split_tiles")
-    items = tuple((_library(terms).address(name), argument.ctypes.data) for name in names)
+    items = tuple((found.address(name), argument.ctypes.data) for name in names)
     return team.ParallelTask(items, work, (argument, a, b, panels, out, begin, factor, tiles))

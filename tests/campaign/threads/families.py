@@ -120,9 +120,6 @@ def missing() -> list[str]:
         functions -= exported("mkl_rows")
     if bf16.missing():
         absent.add("bf16")
-    if bf16.missing() or bf16_gemm.library() is not None:
-        functions.discard("bf16_product")  # these products are by AMX
-    if bf16_gemm.library() is None:
         functions -= exported("bf16_gemm")
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"

@@ -23,7 +23,7 @@ ROUNDING = 2.0**-8
 """Of a product of two factors that are each off by at most 2^-9."""
 
 
-@pytest.fixture(params=["1", "0"], ids=["tiles", "mkl"])
+@pytest.fixture(params=["1", "0"], ids=["amx", "avx512bf16"])
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Products by AMX, then as processors without it have them."""
     monkeypatch.setenv("OPSCOPE_AMX", request.param)
@@ -148,10 +148,9 @@ def test_memory_does_not_grow_with_the_products(by: str, monkeypatch: pytest.Mon
     assert 0 < len(taken) <= found < 60
 
 
-def test_without_mkl_tiles_serve(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So do stacks and small products, in float32."""
-    if bf16_gemm.library() is None:
-        pytest.skip("there is no AMX")
+@with_bf16
+def test_mkl_is_not_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither for stacks and small products, in float32."""
     monkeypatch.setattr(mkl, "library", lambda: None)
     monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
     assert not bf16.missing()
@@ -185,7 +184,7 @@ def test_compare_tells_the_error_of_a_network_of_kaldis() -> None:
     assert 1e-4 < found.largest < 0.1
 
 
-@pytest.mark.parametrize("what", ["the package mkl", "a processor with AVX512-BF16"])
+@pytest.mark.parametrize("what", ["the native library", "a processor with AVX512-BF16"])
 def test_what_a_machine_lacks_is_said(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPSCOPE_LIBRARIES", FIRST)
     monkeypatch.setattr(bf16, "missing", lambda: what)
