@@ -6,7 +6,7 @@
 
 #define TERMS KIND
 
-enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 64, WIDE = 24 };
+enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 128, WIDE = 32 };
 
 #ifdef __AMX_TILE__
 #include <sys/syscall.h>  /* Linux is asked for the tiles: nothing is compiled for another system */
@@ -91,7 +91,7 @@ static void block(word rows, word chunks, const char *a, const char *p, float *c
 }
 #else
 /* tiles of a piece of the inner dimension, of 32 rows and as many columns, fit into L1 */
-enum { INNER = 8, PRODUCTS = 2, HIGH = 8 };
+enum { INNER = 32, PRODUCTS = 2, HIGH = 8 };
 
 static word granted(void) { return 1; }
 static void configure(word rows) {}

@@ -21,7 +21,7 @@ _LEAST, _FEWEST, _NARROWEST = 1 << 20, 96, 32
 _FEW, _HEAVY = 64, 1 << 18
 """Rows from which it also gains with a second factor of so many elements, which goes through the
 cache block by block."""
-_DEEP, _WIDE = 256, 512
+_DEEP, _WIDE = 1024, 1024
 """Inner dimension and columns of a block: its tiles, 6 bytes a number, stay in the cache."""
 
 
@@ -106,7 +106,7 @@ def _in_blocks(
     a, b, out = arrays
     k, n = b.shape
     # The same bytes of a block: a number of one term takes a third of those of three.
-    deep = _DEEP * bf16_gemm.THREE // terms
+    deep = _DEEP
     panels = panel_memory(bf16_gemm.room(b[:deep, :_WIDE], terms))
     tasks = []
     for left in range(0, n, _WIDE):
