@@ -63,8 +63,8 @@ static void upper(word chunks, const char *a, const char *p) {
 
 static void release(void) { _tile_release(); }
 
-/* up to 32 rows and 32 columns */
-static void block(word rows, word chunks, const char *a, const char *p, float *c, word ldc,
+/* up to 32 rows and 32 columns, over chunks that hold so much of the inner dimension */
+static void block(word rows, word inner, const char *a, const char *p, float *c, word ldc,
                   const float *from, word step) {
   if (from) {
     _tile_loadd(0, from, step * 4);
@@ -80,11 +80,11 @@ static void block(word rows, word chunks, const char *a, const char *p, float *c
     _tile_zero(3);
   }
   if (rows > 16) {
-    both(chunks, a, p);
+    both((inner + 31) / 32, a, p);
     _tile_stored(2, c + 16 * ldc, ldc * 4);
     _tile_stored(3, c + 16 * ldc + 16, ldc * 4);
   } else {
-    upper(chunks, a, p);
+    upper((inner + 31) / 32, a, p);
   }
   _tile_stored(0, c, ldc * 4);
   _tile_stored(1, c + 16, ldc * 4);
@@ -97,15 +97,17 @@ static word granted(void) { return 1; }
 static void configure(word rows) {}
 static void release(void) {}
 
-/* some rows and 32 columns; each row of a tile is a vector, beside the pairs of a row of a */
-INLINE void rows_of(const int high, word chunks, const char *a, const char *p, float *c, word ldc,
+/* some rows and 32 columns; a row of a tile is a vector, beside the pairs of a row of a */
+INLINE void rows_of(const int high, word inner, const char *a, const char *p, float *c, word ldc,
                     const float *from, word step) {
   __m512 s[HIGH][2];
-  for (int i = 0; i < high; i++)
-    for (int v = 0; v < 2; v++)
-      s[i][v] = from ? _mm512_loadu_ps(from + i * step + v * 16) : _mm512_setzero_ps();
-  for (; chunks--; a += CHUNK, p += CHUNK)
-    for (int pair = 0; pair < 16; pair++) {
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++) {
+    s[i][0] = from ? _mm512_loadu_ps(from + i * step) : _mm512_setzero_ps();
+    s[i][1] = from ? _mm512_loadu_ps(from + i * step + 16) : _mm512_setzero_ps();
+  }
+  for (; inner > 0; inner -= 32, a += CHUNK, p += CHUNK)
+    for (int pair = 0; pair < least(inner, 16); pair++) {
       const __m512bh left = (__m512bh)_mm512_load_si512(p + pair * 64);
       const __m512bh right = (__m512bh)_mm512_load_si512(p + TILE + pair * 64);
 #pragma GCC unroll 8
@@ -117,26 +119,32 @@ INLINE void rows_of(const int high, word chunks, const char *a, const char *p, f
         s[i][1] = _mm512_dpbf16_ps(s[i][1], x, right);
       }
     }
-  for (int i = 0; i < high; i++)
-    for (int v = 0; v < 2; v++) _mm512_storeu_ps(c + i * ldc + v * 16, s[i][v]);
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++) {
+    _mm512_storeu_ps(c + i * ldc, s[i][0]);
+    _mm512_storeu_ps(c + i * ldc + 16, s[i][1]);
+  }
 }
 
-#define ROWS_OF(high)                                                                          \
-  static void rows_##high(word chunks, const char *a, const char *p, float *c, word ldc,       \
-                          const float *from, word step) {                                      \
-    rows_of(high, chunks, a, p, c, ldc, from, step);                                           \
+#define ROWS_OF(high)                                                                     \
+  static void rows_##high(word inner, const char *a, const char *p, float *c, word ldc,   \
+                          const float *from, word step) {                                 \
+    if (from)                                                                             \
+      rows_of(high, inner, a, p, c, ldc, from, step);                                     \
+    else                                                                                  \
+      rows_of(high, inner, a, p, c, ldc, 0, 0);                                           \
   }
 ROWS_OF(1) ROWS_OF(2) ROWS_OF(4) ROWS_OF(8)
 #undef ROWS_OF
 
-/* up to 32 rows and 32 columns */
-static void block(word rows, word chunks, const char *a, const char *p, float *c, word ldc,
+/* up to 32 rows and 32 columns, over chunks that hold so much of the inner dimension */
+static void block(word rows, word inner, const char *a, const char *p, float *c, word ldc,
                   const float *from, word step) {
   static void (*const by[])(word, const char *, const char *, float *, word, const float *, word) = {
       rows_1, rows_2, rows_4, rows_8};
   for (int size = 3; size >= 0; size--)
     for (; rows >= 1 << size; rows -= 1 << size) {
-      by[size](chunks, a, p, c, ldc, from, step);
+      by[size](inner, a, p, c, ldc, from, step);
       a += 64 << size, c += ldc << size;
       if (from) from += step << size;
     }
@@ -310,12 +318,12 @@ static void plainly(word rows, word cols, word k0, word k1, const float *a, word
 }
 
 /* the same through memory of the stack where they are fewer columns */
-static void edge(word rows, word cols, word chunks, const char *a, const char *p, float *c,
+static void edge(word rows, word cols, word inner, const char *a, const char *p, float *c,
                  word ldc, const float *from, word step) {
   float whole[32 * 32];
   for (word i = 0; from && i < rows; i++)
     memcpy(whole + i * 32, from + i * step, cols * sizeof(float));
-  block(rows, chunks, a, p, whole, 32, from ? whole : 0, 32);
+  block(rows, inner, a, p, whole, 32, from ? whole : 0, 32);
   for (word i = 0; i < rows; i++) memcpy(c + i * ldc, whole + i * 32, cols * sizeof(float));
 }
 
@@ -362,6 +370,7 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
     for (word piece = 0; piece < pieces; piece++) {
       const word j0 = p0 + (p1 - p0) * w / wide, j1 = p0 + (p1 - p0) * (w + 1) / wide;
       const word c0 = chunks * piece / pieces, c1 = chunks * (piece + 1) / pieces;
+      const word inner = least(c1 * 32, k) - c0 * 32;
       const float *from = piece ? c : (const float *)b[9];
       const word step = piece ? ldc : b[10];
       for (word r = r0; r < r1; r += ROWS) {
@@ -378,16 +387,16 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
             const float *first = from ? from + i * step + j * 32 : 0;
             if (odd || unusual[j]) {
               const float *plain = (const float *)b[11] + j * 32 * b[13];
-              plainly(rows, cols, c0 * 32, least(c1 * 32, k), a + i * lda, lda, next, plain, b[12],
+              plainly(rows, cols, c0 * 32, c0 * 32 + inner, a + i * lda, lda, next, plain, b[12],
                       b[13], alpha, to, ldc, first, step);
               continue;
             }
             if (rows != configured) configure(configured = rows);
             const char *panel = packed + (j * chunks + c0) * CHUNK;
             if (cols < 32)
-              edge(rows, cols, c1 - c0, tiles, panel, to, ldc, first, step);
+              edge(rows, cols, inner, tiles, panel, to, ldc, first, step);
             else
-              block(rows, c1 - c0, tiles, panel, to, ldc, first, step);
+              block(rows, inner, tiles, panel, to, ldc, first, step);
           }
         }
       }
