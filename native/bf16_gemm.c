@@ -6,13 +6,15 @@
 
 #define TERMS KIND
 
-enum { TILE = 1024, CHUNK = TERMS * 2 * TILE, ROWS = 128, WIDE = 32 };
+enum { TILE = 1024, CHUNK = TERMS * 2 * TILE };
 
 #ifdef __AMX_TILE__
 #include <sys/syscall.h>  /* Linux is asked for the tiles: nothing is compiled for another system */
 #include <unistd.h>
 
-enum { INNER = TERMS == 3 ? 8 : 16, PRODUCTS = 6 };
+enum { ROWS = 64, WIDE = 24, INNER = TERMS == 3 ? 8 : 16, PRODUCTS = 6 };
+/* the same bytes of a block for each number of terms */
+enum { DEEP = 256 * 3 / TERMS, BROAD = 512 };
 typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
 
 static word granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
@@ -90,8 +92,10 @@ static void block(word rows, word inner, const char *a, const char *p, float *c,
   _tile_stored(1, c + 16, ldc * 4);
 }
 #else
-/* tiles of a piece of the inner dimension, of 32 rows and as many columns, fit into L1 */
-enum { INNER = 32, PRODUCTS = 2, HIGH = 8 };
+/* Vectors are multiplied as fast with a panel from L2 as from L1, so pieces are as long as the sums of
+   a tile need the fewest passes through memory. */
+enum { ROWS = 128, WIDE = 32, INNER = 32, PRODUCTS = 2, HIGH = 8 };
+enum { DEEP = 1024, BROAD = 1024 };
 
 static word granted(void) { return 1; }
 static void configure(word rows) {}
@@ -153,8 +157,9 @@ static void block(word rows, word inner, const char *a, const char *p, float *c,
 
 EXPORT(ready)(word *b) { b[0] = granted(); }
 
-/* of one term, that take as long as one of float32 by AVX-512 */
-VISIBLE word EXPORTED(products)[] = {PRODUCTS};
+/* products of one term that take as long as one of float32 by AVX-512; inner dimension and columns of
+   a block whose tiles stay in the cache */
+VISIBLE word EXPORTED(sizes)[] = {PRODUCTS, DEEP, BROAD};
 
 /* a 16x16 matrix of 32 bits, transposed */
 static inline __attribute__((always_inline)) void transpose(__m512i *x) {

@@ -88,7 +88,7 @@ class Options:
     amx: bool = _option(
         True,
         "float32 products by AMX tiles of bf16 parts, as accurate as float32, and those of the"
-        " library bf16; needs its instructions, Linux and a C compiler",
+        " library bf16, which have AVX512-BF16 else; needs its instructions and Linux",
     )
     keep_packed: bool = _option(
         True, "pack weights of nets that only predict once for all runs, until they change"

@@ -69,6 +69,12 @@ def _of(terms: int) -> Library:
     return found
 
 
+def block(terms: int) -> tuple[int, int]:
+    """Inner dimension and columns of a block whose tiles stay in the cache."""
+    _, deep, wide = _of(terms).words("sizes", 3)
+    return deep, wide
+
+
 def room(b: Any, terms: int = THREE) -> int:
     """Bytes that the packed tiles of b take."""
     k, n = b.shape
@@ -126,7 +132,7 @@ def multiply(
     names, tiles = ["rows_tiles" if by_rows else "product_tiles"], None
     found = _of(terms)
     # Work is that of one AVX-512 product; three terms have six products.
-    work = out.size * len(b) * (6 if terms == THREE else 1) // found.words("products", 1)[0]
+    work = out.size * len(b) * (6 if terms == THREE else 1) // found.words("sizes", 1)[0]
     several = most_threads() > 1 and work >= _SHARED
     # Else each thread would split the same rows for its own columns.
     if several and not by_rows and not fresh and len(a) <= _SPLIT:

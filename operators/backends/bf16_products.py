@@ -1,4 +1,4 @@
-"""Products of float32 matrices by AMX tiles, outside of loops; see `bf16_gemm`.
+"""Products of float32 matrices by tiles of bf16 terms, outside of loops; see `bf16_gemm`.
 
 Nobody knows whether a factor is the same in the next run: the second one is packed for each
 product, which is little work beside one of 64 rows or more. What stays packed from run to run is
@@ -21,10 +21,6 @@ _LEAST, _FEWEST, _NARROWEST = 1 << 20, 96, 32
 _FEW, _HEAVY = 64, 1 << 18
 """Rows from which it also gains with a second factor of so many elements, which goes through the
 cache block by block."""
-_DEEP, _WIDE = 1024, 1024
-"""Inner dimension and columns of a block: its tiles, 6 bytes a number, stay in the cache."""
-
-
 _MOST = 1 << 20
 """Bytes of packed tiles that a product keeps for itself; larger factors go block by block."""
 
@@ -54,7 +50,7 @@ def by_terms(
     factors: tuple[float, float],
     bias: Any,
 ) -> team.ParallelTask:
-    """The product of numbers of so many terms, on a machine with AMX; arguments as of `task`."""
+    """The product of numbers of so many terms, which the machine has; arguments as of `task`."""
     begin: Any = None
     if bias is not None:
         # Tiles load a row of 32 numbers as it lies.
@@ -105,12 +101,11 @@ def _in_blocks(
     """The product over pieces of the inner dimension and of the columns, one after another."""
     a, b, out = arrays
     k, n = b.shape
-    # The same bytes of a block: a number of one term takes a third of those of three.
-    deep = _DEEP
-    panels = panel_memory(bf16_gemm.room(b[:deep, :_WIDE], terms))
+    deep, wide = bf16_gemm.block(terms)
+    panels = panel_memory(bf16_gemm.room(b[:deep, :wide], terms))
     tasks = []
-    for left in range(0, n, _WIDE):
-        cols = slice(left, left + _WIDE)
+    for left in range(0, n, wide):
+        cols = slice(left, left + wide)
         block = out[:, cols]
         first = None if begin is None else begin[..., cols]
         for top in range(0, k, deep):

@@ -2,7 +2,8 @@
 
     mkl     Intel's MKL, where the package `mkl` is installed
     blas    NumPy's OpenBLAS, large products in parts for the threads of compiled loops
-    bf16    of factors rounded to bfloat16, by AMX or MKL; only where it is asked for
+    bf16    of factors rounded to bfloat16, by AMX or AVX512-BF16; only where it is
+            asked for
     packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop.
             By AMX also elsewhere, of factors that several products of a net share; and of few
             rows with weights that stay packed from run to run

@@ -27,7 +27,7 @@ from opscope.framework.ir.registry import (
     operator_types,
 )
 from opscope.native import units
-from opscope.operators.backends import bf16, bf16_gemm, mkl
+from opscope.operators.backends import bf16, mkl
 
 from . import sharing
 

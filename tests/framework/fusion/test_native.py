@@ -84,6 +84,8 @@ def test_every_kind_of_processor_computes_the_same(built: Path, monkeypatch: Any
         np.testing.assert_allclose(softmax(rows()), right(rows()), rtol=1e-5)
     found = native.load("rows", "float")
     assert found is not None and found.ending.endswith(min(names[-1], "avx512"))
+    other = native.load("rows", "float", without=found.ending.rpartition("_")[2])
+    assert other is None if names == ["sse4"] else other.ending != found.ending
 
 
 def test_a_file_is_compiled_where_the_library_was_not_built(
