@@ -42,6 +42,7 @@ class LoopStep:
         states: the variables of rows of earlier steps. members: those of the loop's nodes.
         count: the variable with the number of steps before, "" where nothing asks for it.
         after: what the variables of earlier steps are in the next one.
+        operators: of `ops`, checked. specs: shape and dtype of all variables.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class LoopStep:
         self.after = {old: self._next(term) for term, old in self.states.items()}
         if self.count:
             self.after[self.count] = self.ops("add", self.count, self.ops.constant([1]))
+        self.operators, self.specs = self.ops.checked({})
 
     def name(self, number: int) -> str:
         return self.topology.nodes[number].name

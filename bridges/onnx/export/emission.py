@@ -10,7 +10,7 @@ A net with sequences becomes a graph over one sequence: what is [rows, ...] with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -20,6 +20,7 @@ from ....framework.base.dtypes import is_float
 from ....framework.base.shape import ArraySpec, Shape
 from ....framework.ir.operation import Operator
 from ....operators.names import names_of
+from ..cells import Cell
 from ..files.graph import Graph
 from ..files.tensors import number_of
 
@@ -67,6 +68,9 @@ class Values:
         prefix: of the names of values: those of a step net differ from those around it.
         made: the operator that makes each variable, so far.
         side_by_side: whether loops take and give [T, N, ...], N sequences of one length.
+        cells: of these, those that are an operator of ONNX, by what they make: it, and what it
+            reads.
+        sizes: dimensions of values at run time, by these and the axis.
         refused: a line for each operator that cannot be exported; broken: what these write.
     """
 
@@ -80,6 +84,8 @@ class Values:
     prefix: str = ""
     made: dict[str, Operator] = field(default_factory=dict)
     side_by_side: bool = False
+    cells: Mapping[str, tuple[Cell, str]] = field(default_factory=dict)
+    sizes: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def name_of(self, variable: str) -> str:
         """The value of a variable; a parameter becomes an initializer when it is first read."""

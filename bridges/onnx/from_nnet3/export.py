@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ....framework.base.errors import OpscopeError, ShapeError, check_kind
+from ....framework.ir.desc import make_op
 from ....nnet3.graph.topology import Topology
 from ....nnet3.network.for_inference import Model, chosen_priors, for_inference, opened
 from ....nnet3.network.model import AmNnetSimple
 from ....nnet3.network.model_check import refuse_diverged
 from ....nnet3.network.nnet import Nnet
-from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.net import F32, RowsNet
 from ...nnet3_rows.plan import Plan, needed_by
+from ...nnet3_rows.reading import RowReader
 from ...nnet3_rows.reads import NotExportedError
+from ..export.emission import Values
+from ..export.net import folded
+from ..export.operators import emit_operators
 from ..files.graph import OPSET, Graph, plain_name
-from .emit import F32, Emitter, Value
-from .folding import Folding
+from .folded import why_not
 from .inputs import Inputs, joined_inputs
-from .network import NetworkWriter, exported_kinds, why_not_source
-from .recurrent.loops import write_loop
-from .rows import Clock, RowReader, Rows
-from .rowwise import why_not
+from .recurrent import OnnxWalk
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,15 @@ def nnet3_graph(
     request = _Request(nnet, unit, left, right, names, whole, logs, acoustic_scale, inputs)
     exact = False
     while True:  # again where it turns out that the exact end matters
-        graph = Graph(name, opset)
         plan = Plan(topology, request.unit, request.left, request.right, whole, exact_end=exact)
         plan.make([topology.number(each) for each in request.outputs])
-        reader = _write(graph, plan, request, streaming)
+        walk, found = _lowered(plan, request, streaming)
         if plan.exact_end == exact:
             break
         exact = plan.exact_end
-    _describe(graph, request, given, reader, streaming)
+    graph = Graph(name, opset)
+    _written(graph, request, walk, found)
+    _describe(graph, request, given, walk.reader, streaming)
     graph.drop_unread()
     return graph
 
@@ -146,113 +148,64 @@ def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
     told: list[str] = []
     for number in sorted(needed):
         node = topology.nodes[number]
-        if node.kind == "component" and node.component.type not in exported_kinds():
-            is_source = node.reads.offsets == ()
-            reason = why_not_source(node.component) if is_source else why_not(node.component)
+        if node.kind == "component":
+            reason = why_not(node.component, node.reads.offsets == ())
             if reason:
                 told.append(f"'{node.name}': {reason}")
     if told:
         raise NotExportedError("the network cannot be exported: " + "; ".join(told))
 
 
-def _write(
-    graph: Graph,
-    plan: Plan,
-    request: _Request,
-    streaming: bool,
-) -> RowReader:
-    topology, logs, acoustic_scale = plan.topology, request.logs, request.acoustic_scale
-    e = Emitter(graph)
-    source = plain_name(request.inputs.moving[0][0])
-    reader = RowReader(e, Clock(e, source, request.unit, plan.exact_end), request.unit, streaming)
-    folding = Folding(topology, set(plan.grids))
-    writer = NetworkWriter(plan, e, reader, folding, write_loop)
-    _write_inputs(writer, request)
-    writer.write()
-    for each in request.outputs:
-        number = topology.number(each)
-        value = writer.rows[number].value
-        if each == "output" and logs is not None:
-            value = value.plus(-logs)
-        value = value.times(acoustic_scale) if each == "output" else value
-        _write_output(writer, each, value, plan)
-    for name, value in reader.new_caches.items():
-        cache = reader.caches[name]
+def _lowered(plan: Plan, request: _Request, streaming: bool) -> tuple[OnnxWalk, dict[str, str]]:
+    """The operators of a network, and the variables of its outputs."""
+    topology, net = plan.topology, RowsNet(plain_name)
+    found = {each: net.variable(each) for each in request.outputs}
+    features = _given(net, request.inputs.moving, [-1, -1])
+    ivector = "ivector" in topology.index and topology.number("ivector") in plan.grids
+    ivectors = _given(net, request.inputs.still, [-1]) if ivector else ""
+    walk = OnnxWalk(plan, net, features, streaming)
+    walk.write(ivectors)
+    for each, variable in found.items():
+        value = walk.output(each)
+        if each == "output":
+            value = value if request.logs is None else value.plus(-request.logs)
+            value = value.times(request.acoustic_scale)
+        net.put(
+            make_op("transpose", {"x": net.name(value)}, {"out": variable}, {"perm": [0, 2, 1]})
+        )
+    return walk, found
+
+
+def _given(net: RowsNet, names: Sequence[tuple[str, int]], dims: Sequence[int]) -> str:
+    """Inputs side by side."""
+    given = [net.given(name, *dims, columns) for name, columns in names]
+    return given[0] if len(given) == 1 else net("concat", given, axis=len(dims), name="inputs")
+
+
+def _written(graph: Graph, request: _Request, walk: OnnxWalk, outputs: dict[str, str]) -> None:
+    """Write the operators into a graph."""
+    net, reader = walk.net, walk.reader
+    values = Values(graph, net.specs, arrays=net.arrays, side_by_side=True, cells=walk.cells)
+    for dims, names in ((["N", "T"], request.inputs.moving), (["N"], request.inputs.still)):
+        for name, columns in names:
+            plain = plain_name(name)
+            if plain in net.specs:
+                values.names[plain] = graph.input(plain, F32, [*dims, columns])
+    for name, cache in reader.caches.items():
+        rows = cache.rows if cache.rows == cache.first else f"{name}_rows"
+        values.names[name] = graph.input(name, F32, ["N", cache.columns, rows])
+    emit_operators(values, folded(values, net.ops))
+    if values.refused:
+        raise NotExportedError("; ".join(values.refused))
+    for name, variable in outputs.items():
+        plain, (shape, _) = plain_name(name), net.specs[variable]
+        rows = 1 if walk.plan.whole else f"{plain}_rows"
+        graph.output(values.name_of(variable), F32, ["N", rows, shape[2]])
+    for name, variable in reader.new_caches.items():
+        cache, value = reader.caches[name], values.name_of(variable)
         if value != f"new_{name}":
             graph.node("Identity", [value], outputs=[f"new_{name}"])
         graph.output(f"new_{name}", F32, ["N", cache.columns, cache.rows])
-    return reader
-
-
-def _write_inputs(writer: NetworkWriter, request: _Request) -> None:
-    topology, plan, e = writer.topology, writer.plan, writer.e
-    graph, reader = e.graph, writer.reader
-    dim = topology.nodes[topology.number("input")].dim
-    features = _given(e, request.inputs.moving, ["N", "T"])
-    if "ivector" in topology.index and topology.number("ivector") in plan.grids:
-        columns = topology.nodes[topology.number("ivector")].dim
-        ivector = _given(e, request.inputs.still, ["N"])
-        column = e.op("Unsqueeze", ivector, graph.ints(2), name="ivector_column")
-        number = topology.number("ivector")
-        writer.rows[number] = Rows(Value(column, columns, True), plan.grids[number], "ivector")
-    number = topology.number("input")
-    if number not in plan.grids:
-        raise NotExportedError("no output depends on 'input'")
-    grid = replace(plan.grids[number], step=1)
-    turned = e.op("Transpose", features, perm=[0, 2, 1], name="input_columns")
-    if reader.streaming:
-        grid = Grid(min(grid.first, 0), 1, max(grid.last, 0))
-        before = grid.last - grid.first
-        reader.edges = (-grid.first, grid.last)
-        rows = Rows(Value(turned, dim), grid, "input", "edges", before)
-    else:
-        rows = Rows(Value(_with_edges(writer, turned), dim), grid, "input")
-    writer.rows[number] = rows
-
-
-def _given(e: Emitter, names: Sequence[tuple[str, int]], dims: Sequence[str]) -> str:
-    """Declare inputs; returns them side by side."""
-    given = [e.graph.input(plain_name(name), F32, [*dims, columns]) for name, columns in names]
-    return given[0] if len(given) == 1 else e.op("Concat", *given, axis=len(dims), name="inputs")
-
-
-def _with_edges(writer: NetworkWriter, frames: str) -> str:
-    """The frames [N, dim, T] with the first and last ones repeated as far as they are read."""
-    e, graph, plan = writer.e, writer.e.graph, writer.plan
-    grid = plan.grids[writer.topology.number("input")]
-    if not grid.moving:  # the last row is a fixed one
-        raise NotExportedError("the frames that are read do not follow the length of the input")
-    left, right = max(0, -grid.first), max(0, grid.last)
-    if left or right:
-        pads = graph.ints(0, 0, left, 0, 0, right)
-        frames = e.op("Pad", frames, pads, name="with_edges", mode="edge")
-    first = max(0, grid.first)
-    stop = graph.ints(2**62)
-    if plan.exact_end and plan.unit > 1:
-        length = graph.ints(grid.last + 1 + left)
-        stop = e.op("Add", writer.reader.clock.end(), length, name="behind_last")
-    elif grid.last < 0:
-        stop = graph.ints(grid.last)
-    elif not first:
-        return frames
-    ends = graph.ints(first), stop, graph.ints(2)
-    return e.op("Slice", frames, *ends, name="frames_read")
-
-
-def _write_output(writer: NetworkWriter, name: str, value: Value, plan: Plan) -> None:
-    e, graph = writer.e, writer.e.graph
-    plain = plain_name(name)
-    rows: int | str = 1 if plan.whole else f"{plain}_rows"
-    if value.still and not plan.whole:
-        grid = plan.grids[writer.topology.number(name)]
-        shape = e.op("Shape", writer.reader.clock.source)
-        batch = e.op("Slice", shape, graph.ints(0), graph.ints(1))
-        count = writer.reader.clock.count(grid)
-        wanted = e.op("Concat", batch, graph.ints(1), count, axis=0)
-        value = Value(e.op("Expand", e.name(value), wanted), value.dim)
-    last = e.name(value)
-    graph.node("Transpose", [last], outputs=[plain], perm=[0, 2, 1])
-    graph.output(plain, F32, ["N", rows, value.dim])
 
 
 def _describe(

@@ -16,10 +16,10 @@ import numpy as np
 
 from ....nnet3.graph.topology import Topology
 from ....nnet3.language.descriptor import BinarySumDescriptor, SimpleSumDescriptor
-from ...nnet3_rows.affine import AFFINE, diagonal
-from .emit import Value
+from ...nnet3_rows.affine import diagonal
+from ...nnet3_rows.net import Value
+from ...nnet3_rows.walk import SPLICED
 
-_AFFINE = (*AFFINE, "TdnnComponent")
 _LEAST = 1e-6
 """Bypasses whose product is smaller begin anew, so that nothing overflows."""
 
@@ -41,7 +41,7 @@ class Folding:
         self._left: dict[int, float] = {}
         self._put_off: dict[int, float] = {}
         for number, node in enumerate(topology.nodes):
-            if node.kind == "component" and node.component.type in _AFFINE:
+            if node.kind == "component" and node.component.type in SPLICED:
                 self._fold(number)
 
     def _fold(self, number: int) -> None:
@@ -58,7 +58,7 @@ class Folding:
         self._scales[number] = found[0] / scale
         self._left[behind] = scale
         reader = self.only_reader(last)
-        if found[1].any() and (reader is None or nodes[reader].component.type not in _AFFINE):
+        if found[1].any() and (reader is None or nodes[reader].component.type not in SPLICED):
             self._floors[relu] = self._shifts[number] = found[1] / scale
             self._shifted.add(behind)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....framework.base.errors import OpscopeError, ShapeError
+from ...nnet3_rows.net import F32
 from ..files.graph import plain_name
-from .emit import F32
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,20 @@ class Recurrence:
         if memory.boot >= 0:
             return self.e.list("boot")[memory.boot]
         shape, dtype = self.specs[memory.previous]
+        if self.e.values.side_by_side:
+            return self._zeros(shape[1], dtype)
         if min(shape) < 0:
             self.e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
         return self.e.graph.constant(np.full(shape, memory.boot_value, dtype))
+
+    def _zeros(self, width: int, dtype: np.dtype) -> str:
+        """Zeros [N, width] for sequences [T, N, ...]."""
+        e, x = self.e, self.e.list("x")[0]
+        sizes, key = e.values.sizes, (x, 1)
+        if key not in sizes:
+            sizes[key] = e.cut(e.node("Shape", x), 0, 1, 2)
+        shape = e.node("Concat", sizes[key], e.ints(width), axis=0)
+        return e.node("ConstantOfShape", shape, value=np.zeros(1, dtype))
 
 
 @emits("recurrent")
@@ -63,6 +74,13 @@ def recurrent(e: Emission) -> None:
     loop = Recurrence.of(e)
     if e.op.outputs.get("sum"):
         e.refuse("sums over its steps are of gradients")
+    if e.values.side_by_side:
+        made = e.values.cells.get(e.op.outputs["out"][0])
+        if made is None:
+            emit_scan(loop)
+        else:
+            emit_cell(loop, made[0], e.values.name_of(made[1]))
+        return
     statics = dict(zip(loop.step.statics, e.op.inputs.get("static", ()), strict=True))
     arrays = {inner: e.values.array_of(outer) for inner, outer in statics.items()}
     known = {name: array for name, array in arrays.items() if array is not None}
