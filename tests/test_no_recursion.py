@@ -56,8 +56,7 @@ BOUNDED = {
     """,
     "descriptors: _MAX_DEPTH of nnet3/language/descriptor_parse.py, _DEEPEST of "
     "nnet3/xconfig/inputs.py": """
-        bridges/onnx/from_nnet3/network.py: NetworkWriter._failover NetworkWriter._optional
-            NetworkWriter.part
+        bridges/nnet3_rows/walk.py: RowsWalk._failover RowsWalk._optional RowsWalk.part
         bridges/nnet3_rows/plan.py: Plan._demand_part Plan.reach_of
         bridges/nnet3_rows/loops.py: _lags.begins _terms
         bridges/nnet3_rows/steps.py: LoopStep._begun LoopStep._part LoopStep._term
@@ -163,8 +162,7 @@ BOUNDED = {
         bridges/onnx/export/emission.py: Values.array_of Values.name_of
             Values.spec_of
         bridges/onnx/files/graph.py: Graph.input Graph.node Graph.output Graph.root
-        bridges/onnx/from_nnet3/emit.py: Emitter.name
-        bridges/onnx/from_nnet3/rowwise.py: why_not
+        bridges/onnx/from_nnet3/folded.py: FoldedWalk._applied why_not
         bridges/torch/nnet3/layers.py: why_not
         cntk/lower/emitter.py: Emitter.append Emitter.columns Emitter.sequences
         cntk/lower/loops.py: StepEmitter.shaped StepEmitter.state StepEmitter.value

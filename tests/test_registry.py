@@ -30,9 +30,14 @@ C_NAMES = set(
 
 
 def entries() -> list[OperatorDef]:
-    """The package's own operators; those of installed plug-ins are their authors' to test."""
+    """The package's own operators that run; those of installed plug-ins are their authors' to test.
+
+    What `bridges` registers describes alone.
+    """
     load_operators()
-    return [entry for entry in map(lookup, operator_types()) if home(entry).startswith("opscope.")]
+    homes = {entry.type: home(entry) for entry in map(lookup, operator_types())}
+    own = [k for k, at in homes.items() if at.startswith("opscope.") and ".bridges." not in at]
+    return [lookup(kind) for kind in own]
 
 
 def home(entry: OperatorDef) -> str:

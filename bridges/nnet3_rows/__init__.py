@@ -1,5 +1,6 @@
-"""The rows of an nnet3 network at all times: what each node computes and reads, for any length.
+"""An nnet3 network as one op list for inputs of any length: rows are an axis, offsets attributes.
 
-Gives `Plan`, `Grid`, `Read`, `loop_in`, and components and steps of recurrent layers as operators,
-to those who write networks for other frameworks. May import framework and nnet3.
+`Plan` says which rows each node computes and reads, `RowsWalk` writes them into a `RowsNet`; what
+components become is up to those who write networks for other frameworks. May import framework,
+operators and nnet3.
 """

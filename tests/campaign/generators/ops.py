@@ -129,6 +129,7 @@ def _without_nets_and_ranks(types: tuple[str, ...]) -> list[str]:
         if not any(spec.type == "net" for spec in lookup(name).attrs)
         and not lookup(name).world
         and not lookup(name).boundary
+        and not name.startswith("rows.")  # which describe alone
     ]
 
 
