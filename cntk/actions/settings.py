@@ -99,7 +99,7 @@ class TopOptions:
         trace_level: whether the config is logged.
         threads: of the CPU, see `cpu_threads`.
         done: the file to write at the end; "" for none.
-        progress: whether the progress is told.
+        progress: whether the progress is reported.
         parallel: whether several processes train together; None: where there are several.
     """
 

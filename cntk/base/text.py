@@ -23,7 +23,7 @@ from ...framework.base.errors import OpscopeError
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import read_text as text_of_file
 
-MOST_ERRORS = 100  # of one text that are told, before a reading that goes on ends
+MOST_ERRORS = 100  # of one text that are reported, before a reading that goes on ends
 WIDTH = 120  # columns of a source line that an error shows
 _LONGEST_LINE = 400  # characters of a line of a message
 LONGEST_CHAIN = 12  # entries of a chain that an error shows: its first and last few

@@ -98,7 +98,7 @@ def changed_value(value: Value, path: Path, changes: Changes, where: Any) -> Val
 
 
 def change_members(record: Record, changes: Iterable[Change], must_be_there: bool) -> Record:
-    """Change the members of a record that nobody has seen yet.
+    """Change the members of a record that has not been seen yet.
 
     The names in a new value are, as in `a + [ b = x ]`, those of the record that it comes into,
     then those of the records around that, then those of the place where it is written.

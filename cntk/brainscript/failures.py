@@ -37,7 +37,7 @@ class Failure(Exception):
     def error(self) -> OpscopeError:
         """The error with its place and chain; it has the attribute `others`, a list of errors.
 
-        What fails inside the library is told at the place that called it.
+        What fails inside the library is reported at the place that called it.
         """
         message, location, chain = self.message, self.location, self.chain
         if _in_library(location):

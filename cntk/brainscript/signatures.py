@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from .language.printer import print_expression
 from .language.syntax import Access, Expression, Identifier, Index, Lambda, Member, New, String
 from .language.syntax import Record as RecordText
-from .library import STANDARD, compiled_library
+from .library import compiled_library
 
 _HEADING = re.compile(r"# --- (.*)")
 
@@ -31,11 +31,11 @@ class FunctionText:
     doc: str
 
 
-def library_functions() -> Iterator[FunctionText]:
+def library_functions(names: tuple[str, ...]) -> Iterator[FunctionText]:
     """The functions of the library's files in the order of the text, those of name spaces as well;
     without those that begin with `_`."""
-    members = {member.name: member.value for member, _ in compiled_library(STANDARD)}
-    for member, _ in compiled_library(STANDARD):
+    members = {member.name: member.value for member, _ in compiled_library(names)}
+    for member, _ in compiled_library(names):
         yield from _functions(member, "", members)
 
 
@@ -57,7 +57,7 @@ def _functions(
 
 
 def _kind_of(value: Expression) -> str:
-    """What is told of a function that has no comment and makes one node."""
+    """What is said about a function that has no comment and makes one node."""
     while isinstance(value, Lambda):
         value = value.body
     if not isinstance(value, New) or value.type not in ("NodeFunction", "ComputationNode"):

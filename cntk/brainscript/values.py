@@ -199,7 +199,7 @@ class Session:
         curried: whether a call with too few arguments gives a function of the others, as in the
             redesigned language; in CNTK's own it is an error.
         watched: all records of the user's text that were evaluated, where somebody wants to know
-            which members nobody reads.
+            which members nothing reads.
         steps: of the evaluation so far, `most_steps` of them at most.
     """
 

@@ -21,7 +21,7 @@ DEEPEST = 100  # files that include one another
 
 def read_source(path: str | Path, chain: Chain = ()) -> Source:
     """A text file as a source. A file that another one names (`chain` tells where) is no pipe and
-    no device: nobody knows whether they end.
+    no device: no one knows whether they end.
 
     Raises:
         FormatError: it cannot be opened, or is larger than a config can be.

@@ -14,7 +14,7 @@ class ConfigParameters(Section):
 
     Names ignore case. A name that the section lacks is looked up in the sections around it. A name
     given twice has the last value; a value in square brackets is merged with what comes later, so
-    `Train=[SGD=[maxEpochs=3]]` behind a config changes that one value. A name alone is `true`. The
+    `Train=[SGD=[maxEpochs=3]]` after a config changes that one value. A name alone is `true`. The
     value `default` counts as absent. Values may hold `$name$`, see `variables`.
 
     Attributes:

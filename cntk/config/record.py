@@ -74,7 +74,7 @@ class Record(Generic[SectionT]):
         return path.lower() in self._left_out
 
     def lenient(self, read: Callable[[], T]) -> tuple[T | None, list[OpscopeError]]:
-        """The result of a reading that goes on behind errors, and the errors.
+        """The result of a reading that goes on after errors, and the errors.
 
         A parameter that the reading refuses is left out, and the reading begins anew. An error
         about no parameter ends it: the result is None then.

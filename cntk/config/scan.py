@@ -3,7 +3,7 @@
 Configs, arrays, NDL and MEL all go through this one scanner (Source/Common/Include/Config.h), which
 cuts records within records, too. Records end at newlines, commas and one further separator, but not
 inside brackets and quotes. A bracket that a record consists of is opened, its content cut in turn;
-a separator character right behind such a bracket replaces the further separator inside of it.
+a separator character right after such a bracket replaces the further separator inside of it.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def key_end(string: str, start: int, end: int) -> int:
 
 
 def strip_comment(line: Text) -> Text:
-    """A line without its comment: `#` in front of everything, or behind a space or tab.
+    """A line without its comment: `#` in front of everything, or after a space or tab.
 
     Only the first `#` counts, as in CNTK, even inside quotes.
     """

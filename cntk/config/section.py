@@ -36,7 +36,7 @@ class Section:
         self.parent = parent
         # Lower name: name, key, and the values of this name that are merged into one.
         self._entries: dict[str, tuple[str, Text, list[Text | str]]] = {}
-        self._empty: set[str] = set()  # names with nothing behind the equals sign
+        self._empty: set[str] = set()  # names with nothing after the equals sign
         self.folders: list[Path] = []
         self.record: Record[Section] = Record() if parent is None else parent.record
         self.warned: set[str] = set()
@@ -107,7 +107,7 @@ class Section:
         return name.lower() in self._entries
 
     def has_value(self, name: str) -> bool:
-        """Whether this section itself has the name, with something behind the equals sign."""
+        """Whether this section itself has the name, with something after the equals sign."""
         return self.holds(name) and name.lower() not in self._empty
 
     def is_section(self, name: str) -> bool:
@@ -122,7 +122,7 @@ class Section:
         """The value of a name of this section as it was written, variables not replaced.
 
         Raises:
-            FormatError: there is nothing behind its equals sign.
+            FormatError: there is nothing after its equals sign.
         """
         name, key, values = self._entries[name.lower()]
         if name.lower() in self._empty:

@@ -1,4 +1,4 @@
-"""What a config gives and nobody reads: misspelt names, settings without effect, sections that no
+"""What a config gives and nothing reads: misspelt names, settings without effect, sections that no
 command names.
 
 A parameter is known if the code that a section is for has looked it up, see `Record`. Some that
@@ -88,7 +88,7 @@ class _Unread:
     def _unknown(self, path: str, section: Section, name: str, known: list[str]) -> str:
         full = f"{section.path}:{name}"
         if get_close_matches(name.lower(), self.record.missing, n=1):
-            return ""  # what it should have been is missing, which was told
+            return ""  # what it should have been is missing, which was reported
         if section is self.config:
             return self._top(full, section, name, known)
         home = self._home(path, name)

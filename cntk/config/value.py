@@ -36,7 +36,7 @@ _BRACKET = re.compile(r'[\[{("]')
 # Several words in brackets, none of them quoted, without any separator: `{ a b c*3 }`.
 _WORD = r"[^\s,:;|\"=\[\](){}]+"
 _BLANK_SEPARATED = re.compile(rf"[{{(\[][ \t]*{_WORD}(?:[ \t]+{_WORD})+[ \t]*[}})\]]")
-# A further `name=` behind a blank, where CNTK reads on.
+# A further `name=` after a blank, where CNTK reads on.
 _SWALLOWED = re.compile(r"[^\s=\[({][^=\[({]*[ \t]([A-Za-z_]\w*)[ \t]*=")
 _FALSE = ("f", "false", "F", "False", "FALSE", "0", "")
 
@@ -186,8 +186,8 @@ class ConfigArray:
     """Values separated by `:`, commas or newlines: `0.8:0.4*2:0.1`, in brackets or not.
 
     `{|c:\\temp|12*3|x}` uses `|` instead of the colon. `a*3` is `a` three times, if `repeat`.
-    An index behind the end gives the last value. `most_times`: as often as one value may be in it
-    by a count behind `*`, where many arrays are read at once.
+    An index after the end gives the last value. `most_times`: as often as one value may be in it
+    by a count after `*`, where many arrays are read at once.
     """
 
     def __init__(
@@ -275,7 +275,7 @@ class ConfigArray:
 
 
 class ArgVector(Generic[T]):
-    """Values of one type, read once; an index behind the end gives the last value.
+    """Values of one type, read once; an index after the end gives the last value.
 
     Learning rates, minibatch sizes and the like are given per epoch this way.
     """

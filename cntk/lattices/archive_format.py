@@ -172,7 +172,7 @@ def _unpack(
         raise ShapeError(f"an edge of a lattice leaves its {len(times)} nodes")
     if symbol > len(numbers):
         own = None
-    else:  # the number behind the last symbol means the pause, too
+    else:  # the number after the last symbol means the pause, too
         own = int(numbers[symbol]) if symbol < len(numbers) else pause
     counts = _counts(tokens, begin, skipped, own == pause)
     at = runs(begin, counts)

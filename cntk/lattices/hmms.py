@@ -32,7 +32,7 @@ class Hmms:
     Attributes:
         names: of each, the first one where it has several.
         numbers: of each name.
-        states: rows of the net's output, int64, [phones, most states]; -1 behind the last one.
+        states: rows of the net's output, int64, [phones, most states]; -1 after the last one.
         transitions: log probabilities, [phones, most + 1, most + 1]: row 0 from the entry, row
             1 + i from state i; column j to state j, the last column to the exit. -inf where
             there is no way.

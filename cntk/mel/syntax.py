@@ -18,7 +18,7 @@ class Command:
         target: the name in front of `=`, for commands that make a model.
         function: as it is written; `commands` finds the command.
         parameters: in order, quotes taken off where a whole parameter was quoted.
-        options: `name=value` behind them, by lower-case name.
+        options: `name=value` after them, by lower-case name.
     """
 
     text: Text

@@ -1,7 +1,7 @@
 """CNTK's checkpoints (`.ckp`): the learner's state beside a model.
 
 CNTK forgets at a restart how its control of learning rates stood, and what ranks that train apart
-know. That is kept here in sections behind the end of the checkpoint, where CNTK does not look;
+know. That is kept here in sections after the end of the checkpoint, where CNTK does not look;
 plain trainings have none.
 
 Source: SGD::SaveCheckPointInfo and LoadCheckPointInfo.

@@ -27,7 +27,7 @@ class Numbers:
     size: int = 0
 
     def moved(self, start: int) -> Numbers:
-        """The same numbers behind `start`."""
+        """The same numbers after `start`."""
         return Numbers(
             {call: start + number for call, number in self.calls.items()},
             {call: (start + number, body) for call, (number, body) in self.bodies.items()},

@@ -182,7 +182,7 @@ def read_options(
     call: Call, function: NdlFunction, scope: Scope, warnings: list[str]
 ) -> dict[str, Any]:
     """The options of a call, without `tag`. Options that the function does not have are ignored,
-    as in CNTK, with a warning in `warnings`; so is a minus sign right behind the bracket.
+    as in CNTK, with a warning in `warnings`; so is a minus sign right after the bracket.
 
     Raises:
         AttributeTypeError: a value is of the wrong type.

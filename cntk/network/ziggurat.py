@@ -148,7 +148,7 @@ def _alternate(places: np.ndarray) -> np.ndarray:
 def _decided(
     block: np.ndarray, layers: np.ndarray, values: np.ndarray, places: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which of the integers at `places` are a number by the integer behind them, as
+    """Which of the integers at `places` are a number by the integer after them, as
     `_normal_slow` finds it, and for which that integer alone does not decide."""
     scalar = values.dtype.type
     following = np.minimum(places + 1, len(block) - 1)

@@ -3,7 +3,7 @@
 Source: A. Graves et al., Connectionist temporal classification (ICML 2006); CNTK 2.0's
 `ForwardBackwardNode` for the form of labels and the constraint on delays (`gammacalculation.h`,
 `CPUMatrixImpl.h`). CNTK also bounds the blank before a label, which follows from the bound of the
-label, and the last blank, by a number behind the end of its array, which is left out here.
+label, and the last blank, by a number after the end of its array, which is left out here.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from .options import BLOCKS
 from .ranks import Ranks
 
 _WEIGHT = "ranks@SAMPLES"
-_FIRST_SHOWN = 5  # averages of an epoch that are told in any case
+_FIRST_SHOWN = 5  # averages of an epoch that are reported in any case
 
 
 class Blocks:

@@ -63,7 +63,7 @@ class _Step:
     """What all minibatches of an epoch share.
 
     Attributes:
-        nodes: whose values are told. parts: in which a minibatch is computed.
+        nodes: whose values are reported. parts: in which a minibatch is computed.
         context: of the runs. learns: whether parameters are updated, or only measured.
         rate: per sample. momentum: of one sample.
         accumulate: whether a node's value is that of the whole epoch so far.

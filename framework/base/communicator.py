@@ -198,10 +198,10 @@ class SingleCommunicator(Communicator):
         return [data]
 
     def check(self) -> None:
-        return  # there is nobody to hear from
+        return  # there is no one to hear from
 
     def fail(self, error: BaseException) -> None:
-        return  # there is nobody to tell
+        return  # there is no one to tell
 
     def close(self) -> None:
         return

@@ -26,7 +26,7 @@ def copy_contents(source: IO[bytes], target: IO[bytes]) -> None:
 
 
 def _copy_in_kernel(source: IO[bytes], target: IO[bytes]) -> None:
-    """As much as goes; `source` stands behind it."""
+    """As much as goes; `source` then stands after it."""
     copy = getattr(os, "copy_file_range", None)
     if copy is None:
         return
@@ -35,6 +35,6 @@ def _copy_in_kernel(source: IO[bytes], target: IO[bytes]) -> None:
         # With an explicit offset the position of the handle stays, which Python's buffer relies on.
         while copied := copy(source.fileno(), target.fileno(), _PIECE, offset_src=offset):
             offset += copied
-    except OSError:  # no such files, or a full disk: who writes the rest is told
+    except OSError:  # no such files, or a full disk: the error of writing the rest says so
         pass
     source.seek(offset)

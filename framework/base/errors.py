@@ -63,7 +63,7 @@ def _shortened(line: str) -> str:
 
 
 class UnknownOperatorError(OpscopeError):
-    """An operator type that nobody registered."""
+    """An operator type that is not registered."""
 
 
 class SlotError(OpscopeError):

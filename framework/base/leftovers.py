@@ -1,7 +1,7 @@
 """Temporary files that killed programs have left, told from those that are being written.
 
 Who writes a temporary file holds a lock on it. The system takes the lock away when the process
-ends, however it ends, so a file that can be locked belongs to nobody.
+ends, however it ends, so a file that can be locked has no owner.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _searched: dict[str, float] = {}
 
 
 def temporary_name(path: str) -> str:
-    """A name that nobody has, beside `path`; what killed programs left there is removed."""
+    """A name that no one has, beside `path`; what killed programs left there is removed."""
     folder, name = os.path.split(path)
     _clean(folder or ".")
     return os.path.join(folder, f".{name[:_BEGINNING]}.{os.urandom(6).hex()}.tmp")

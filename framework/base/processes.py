@@ -42,6 +42,6 @@ def birth(process: int) -> str:
 
 
 def _stat(process: int) -> list[str]:
-    """What Linux tells of a process, behind its name, which may hold anything."""
+    """What Linux tells of a process, after its name, which may hold anything."""
     with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
         return file.read().rpartition(")")[2].split()

@@ -69,7 +69,7 @@ class Variable:
 
     @property
     def inner(self) -> Any:
-        """As `array`, for code that hands it on to nobody and counts what it writes (`stamp`)."""
+        """As `array`, for code that hands it on to no one and counts what it writes (`stamp`)."""
         return self._array
 
     @property
@@ -125,7 +125,7 @@ class Variable:
         Later values are copied into it.
 
         Args:
-            own: whether nobody else keeps the array, or a view of its memory.
+            own: whether nothing else keeps the array, or a view of its memory.
         """
         self.borrowed = False
         same = len(offsets) == len(self._offsets) and all(
@@ -315,7 +315,7 @@ class Scope:
         self.kids.clear()
 
     def dissolve(self) -> None:
-        """Let go of all variables, kids and frames: nobody uses the scope any more.
+        """Let go of all variables, kids and frames: nothing uses the scope any more.
 
         A scope and its variables refer to each other: they would wait for the collector of circles.
         """

@@ -12,7 +12,7 @@ def strongly_connected(graph: Graph) -> list[list[int]]:
     """The strongly connected components of `graph[node] = successors`, sinks first (Tarjan).
 
     The nodes of a component are the last one first that the search has come to: the numbers of
-    Kaldi's nodes and the order of CNTK's loops hang on both orders.
+    Kaldi's nodes and the order of CNTK's loops depend on both orders.
     """
     index = [-1] * len(graph)
     low = [0] * len(graph)

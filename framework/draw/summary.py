@@ -239,7 +239,7 @@ def _specs(
     batch: int,
     strict: bool,
 ) -> dict[str, ArraySpec] | None:
-    """Shapes and dtypes of a forward run; None where they cannot be told and nobody asked."""
+    """Shapes and dtypes of a forward run; None where they cannot be told and no one asked."""
     known, offsets = assumed_inputs(declared, given, batch)
     try:
         return infer_specs([Operator(op) for op in forward], known, declared, offsets)
@@ -252,7 +252,7 @@ def _specs(
 def assumed_inputs(
     declared: Mapping[str, VarDecl], given: Mapping[str, tuple[int, ...]], batch: int
 ) -> tuple[dict[str, ArraySpec], dict[str, Levels]]:
-    """Shapes, dtypes and offsets of what a net is given, where nobody feeds it.
+    """Shapes, dtypes and offsets of what a net is given, where nothing is fed.
 
     Args:
         given: shapes of some inputs. batch: what other unknown dimensions are taken as.

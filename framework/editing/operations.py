@@ -96,7 +96,7 @@ class Replace(Edit):
 
 @dataclass(frozen=True)
 class Insert(Edit):
-    """A new node, behind another one (all that read that one read the new one) or before it.
+    """A new node, after another one (all that read that one read the new one) or before it.
 
     Attributes:
         name: of the new node.

@@ -199,7 +199,7 @@ def place_values(values: Mapping[str, np.ndarray], scope: Scope, *, own: bool = 
     for name, array in placed.items():
         variable = scope.find(name) or scope.var(name)
         variable.bind(array, own=own)
-        variable.origin = None  # what comes from a file is nobody's: every builder may use it
+        variable.origin = None  # what comes from a file has no owner: every builder may use it
 
 
 def spec_text(shape: tuple[int, ...] | None, dtype: np.dtype | None) -> str:

@@ -1,7 +1,7 @@
 """Saving and loading: a net as `NAME.pb` and its parameters beside it as `NAME.safetensors`.
 
 Both files carry one mark, a hash of the arrays' names, shapes and contents. The arrays of a save
-are first called `.NAME.MARK.safetensors`, take their name behind the net, and are looked for under
+are first called `.NAME.MARK.safetensors`, take their name after the net, and are looked for under
 both: a save that is killed at any moment leaves the old net or the new one. A safetensors file
 without a mark (written by another tool) is taken as it is.
 """
@@ -185,7 +185,7 @@ def save(
     written.metadata.pop(MARK, None)
     values = persistent_values(written, scope)
     mark = digest(values)
-    # Messages written one behind the other are one message. So the mark comes last, and a file that
+    # Messages written one after the other are one message. So the mark comes last, and a file that
     # was cut off anywhere lacks it.
     data = serialize_net(written, absolute_sources=absolute_sources)
     data += NetDesc(metadata={MARK: mark}).SerializeToString()
@@ -218,7 +218,7 @@ def load(path: PathLike, scope: Scope | None = None, *, train: bool = False) -> 
     Raises:
         FormatError: a file is missing, truncated, damaged or of a newer format, or the parameters
             do not fit the net. A given scope is unchanged then.
-        OpscopeError: the net itself is wrong (an operator that nobody registered, say).
+        OpscopeError: the net itself is wrong (an operator that is not registered, say).
     """
     check_scope(scope, "load(path, scope)")
     desc, values = load_parts(path)
@@ -360,7 +360,7 @@ def put_values(values: Mapping[str, np.ndarray], scope: Scope, *, own: bool = Fa
     for name, array in placed.items():
         variable = scope.var(name)
         variable.bind(array, own=own)
-        variable.origin = None  # what comes from a file is nobody's: every builder may use it
+        variable.origin = None  # what comes from a file has no owner: every builder may use it
 
 
 def load_marked(path: PathLike) -> tuple[OpList, str]:

@@ -83,7 +83,7 @@ class Places:
 
 
 class Several:
-    """Structs that lie one behind the other: the value of a field that is `Structs`.
+    """Structs that lie one after the other: the value of a field that is `Structs`.
 
     Attributes:
         words: [structs, fields], int64. address: where they lie. memory: as of `Block`.

@@ -78,7 +78,7 @@ class _Instruction(NamedTuple):
     """One array function.
 
     Attributes:
-        dying: places of the operands that nobody reads afterwards, of those that are values.
+        dying: places of the operands that nothing reads afterwards, of those that are values.
         last: number of the last instruction that reads the value; that after the last for results.
         result: name of the result that the value is, or "".
         is_reused: whether another instruction reads the value.
@@ -332,7 +332,7 @@ def _apply(xp: Any, function: str, arrays: Sequence[Any], out: Any) -> Call:
 class _Binder:
     """Gives every instruction of a plan its arrays.
 
-    A value is written over an operand that nobody reads again, or into a result whose memory is
+    A value is written over an operand that nothing reads again, or into a result whose memory is
     not read any more, or else to scratch memory.
     """
 

@@ -92,7 +92,7 @@ def address(function: Any) -> int:
 def find_compiler(wanted: str) -> str | None:
     """Path of the compiler `wanted`, or of the first usual one; None where there is none.
 
-    Where it is called "none" nobody looks for one.
+    Where it is called "none" nothing looks for one.
     """
     if wanted == _NO_COMPILER:
         return None

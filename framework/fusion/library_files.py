@@ -1,6 +1,6 @@
 """Compiled libraries on disk: the folder, who may write there, and whether a file is whole.
 
-What lies in the folder is executed, so it is used only where nobody but this user and the system's
+What lies in the folder is executed, so it is used only where no one but this user and the system's
 owner could have put it there. Beside each library lies the SHA-256 of its bytes: a file that lost
 its end, or holds zeros after a power cut, would end the process when its code is reached.
 """
@@ -34,7 +34,7 @@ _KNOWS_OWNERS = hasattr(os, "getuid")
 def cache_folder() -> Path | None:
     """`OPSCOPE_CACHE` or `opscope` in the user's cache folder, made where needed.
 
-    None, and a warning that says why, unless it is writable, ours, and writable by nobody else, nor
+    None, and a warning that says why, unless it is writable, ours, and writable by no one else, nor
     any folder around it; a relative path and a link are refused as well.
     """
     named = settings.switch("OPSCOPE_CACHE")

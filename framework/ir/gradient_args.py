@@ -57,7 +57,7 @@ class GradientArgs(Protocol):
         ...
 
     def input_grads(self, slot: str) -> list[str]:
-        """Names to write the gradients of an input slot to; `@EMPTY@` where nobody needs them.
+        """Names to write the gradients of an input slot to; `@EMPTY@` where nothing needs them.
 
         Each call makes new names: call it once for each slot.
         """

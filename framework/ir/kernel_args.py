@@ -33,7 +33,7 @@ class RunState:
 
     @context.setter
     def context(self, context: OpContext | None) -> None:
-        self._context: Any = context  # None before the first run, when nobody asks
+        self._context: Any = context  # None before the first run, when nothing asks
         # New for each run: a later one may hold other values in the same array.
         self._fetched: dict[int, tuple[Any, np.ndarray]] = {}
 
@@ -137,7 +137,7 @@ class KernelArgs:
         return self._arrays.get(names[0]) if names else None
 
     def list(self, slot: str) -> list[Any]:
-        """The arrays of a duplicable slot; None for variables that nobody needs."""
+        """The arrays of a duplicable slot; None for variables that nothing needs."""
         names = self.op.inputs.get(slot) or self.op.outputs.get(slot, ())
         return [self._arrays.get(name) for name in names]
 

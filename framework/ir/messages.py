@@ -122,7 +122,7 @@ def attr_value(value: Any, type_name: str | None = None) -> Any:
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
-    """The array itself if nobody can write to it, else a copy."""
+    """The array itself if it is read-only, else a copy."""
     # A read-only view is not enough: its base may still be written to.
     if array.flags.writeable or array.base is not None or not array.flags.c_contiguous:
         array = array.copy()
@@ -219,7 +219,7 @@ def decode_attr(attr: pb.Attr) -> Any:
 
     Raises:
         FormatError: it holds nothing, or a damaged array.
-        ShapeError: it holds a dtype that nobody knows.
+        ShapeError: it holds an unknown dtype.
     """
     field = attr.WhichOneof("value")
     if field is None:

@@ -6,7 +6,7 @@ GRAD_SUFFIX = "@GRAD"
 ROWS_SUFFIX = "@ROWS"
 _INNER = "@INNER@"
 EMPTY = "@EMPTY@"
-"""Stands in a slot that wants a variable where there is none (a gradient nobody needs)."""
+"""Stands in a slot that wants a variable where there is none (a gradient nothing needs)."""
 
 SUM_OP = "sum"
 FILL_OP = "fill_like"
@@ -74,7 +74,7 @@ def state_name(parameter: str, state: str) -> str:
 def optimizer_name(what: str, number: int = 1) -> str:
     """What the updates of one optimizer share, `optimizer@LEARNING_RATE` say.
 
-    `number`: which of the net's optimizers it is, from 1; later ones have it behind their names.
+    `number`: which of the net's optimizers it is, from 1; later ones have it after their names.
     """
     return f"optimizer@{what.upper()}" + (f"@{number}" if number > 1 else "")
 

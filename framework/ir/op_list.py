@@ -74,7 +74,7 @@ class OpNode:
         attrs: the attributes that were given, as plain values (see `messages.attr_value`).
         role: FORWARD, BACKWARD or OPTIMIZE.
         device: "" = the place of the scope, else "cpu" or "gpu:N".
-        source: where it was written; None where nobody noted it.
+        source: where it was written; None where it is not known.
         checked: what an earlier check of this node found; `Operator` fills and uses it.
     """
 
@@ -167,7 +167,7 @@ class VarDecl:
         stop_gradient: no gradient flows into or through the variable.
         view: the rectangle that it is of another variable; None where it is none.
         sequence_levels: levels of offsets that it carries; 0 is a plain array.
-        source: where it was written; None where nobody noted it.
+        source: where it was written; None where it is not known.
     """
 
     dtype: np.dtype | None

@@ -100,7 +100,7 @@ class Operator:
         node: as it was written.
         type, entry: the type and its registration.
         inputs, outputs: slot -> variable names; slots without variables are absent, and outputs
-            that nobody needs are kept as `@EMPTY@` in duplicable slots only.
+            that nothing needs are kept as `@EMPTY@` in duplicable slots only.
         attrs: every attribute, defaults filled in; not to be changed.
         accumulate: add to what the output holds (see `OperatorDef.accumulates`).
         index: place in the list; role: FORWARD, BACKWARD or OPTIMIZE.
@@ -277,7 +277,7 @@ def results_of(
 ) -> set[str]:
     """The variables whose last values no operator reads: what a list of operators computes.
 
-    A name that is read and written again has a new value, which nobody may have read. What only a
+    A name that is read and written again has a new value, which no one may have read. What only a
     gradient would read is no result.
 
     Args:

@@ -135,7 +135,7 @@ class OperatorDef:
         world: it touches the world outside, other ranks say: no pass drops it, merges it, or moves
             it past another one. Its gradient does, too.
         boundary: it computes nothing; runs end there, and go on there or elsewhere. A list that
-            ends with one is run again: behind the one before, it hands values to what ran already.
+            ends with one is run again: after the one before, it hands values to what ran already.
         joins: an input slot whose variables the plan lays out side by side in memory, where they
             are temporaries: a bucket, which is sent without packing (see `KernelArgs.joined`).
         rows: when it works on each row by itself (see rows.py); not needed beside `scalar`.

@@ -73,10 +73,10 @@ class EchoCommunicator(RecordingCommunicator):
         return [data] * self.size
 
     def check(self) -> None:
-        return  # there is nobody to hear from
+        return  # there is no one to hear from
 
     def fail(self, error: BaseException) -> None:
-        return  # there is nobody to tell
+        return  # there is no one to tell
 
     def close(self) -> None:
         return

@@ -104,7 +104,7 @@ def run_ranks(
                     process.terminate()
                     process.wait()
                     return 1
-                process.stdout.close()  # ranks that write on are told so, as without us
+                process.stdout.close()  # ranks that write on learn so, as without us
                 code = process.wait()
                 return code if code >= 0 else 128 - code
             except KeyboardInterrupt:
@@ -132,7 +132,7 @@ class _Output:
         self._next = 0.0
 
     def pass_on(self) -> bool:
-        """Write on until the end, or until nobody reads; False: the ranks are to be ended."""
+        """Write on until the end, or until nothing reads; False: the ranks are to be ended."""
         with contextlib.suppress(BrokenPipeError):
             while data := self._read():
                 self._held += data

@@ -335,7 +335,7 @@ class MpiCommunicator(Communicator):
     def _uncaught(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        """What Python calls for an exception that nobody has caught."""
+        """What Python calls for an uncaught exception."""
         if self.size == 1:
             self._hook(kind, error, trace)
         elif not self._own_end or " has finished" in self._own_end:
@@ -383,7 +383,7 @@ class MpiCommunicator(Communicator):
     def _abort(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        # MPICH adds a line of its own from each rank, whatever it is told of messages.
+        # MPICH adds a line of its own from each rank, whatever it is told about messages.
         os.dup2(os.pipe()[1], 2)
         self._mpi.COMM_WORLD.Abort(1)
 

@@ -371,7 +371,7 @@ class _Builder:
                 )
             args = _OperatorGradient(self, index, self.ops[index])
             made_ops = entry.gradient(args)
-            # A maker may write the gradients of inputs that nobody needs; such operators have no
+            # A maker may write the gradients of inputs that nothing needs; such operators have no
             # outputs left.
             self.result += [op for op in made_ops if op.output_names()]
             self._sum_crowded()

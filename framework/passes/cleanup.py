@@ -145,11 +145,11 @@ class MergeCommon:
 
 @dataclass(frozen=True)
 class RemoveDead:
-    """Drops operators whose outputs nobody needs, and temporaries that nothing mentions.
+    """Drops operators whose outputs nothing needs, and temporaries that nothing mentions.
 
     Needed are `live_out`, OUTPUT variables, the operators that update a PARAMETER or STATE or touch
     the world outside, and all variables that these read. Where a net has neither `live_out` nor
-    OUTPUT variables, every temporary that nobody reads is a result, and needed.
+    OUTPUT variables, every temporary that nothing reads is a result, and needed.
     """
 
     live_out: tuple[str, ...] = ()
@@ -231,7 +231,7 @@ class _Facts:
         return self.bases.get(name, name)
 
     def replaceable(self, name: str) -> bool:
-        """A temporary that is written once, and read: nobody misses it under its name."""
+        """A temporary that is written once, and read: nothing misses it under its name."""
         return self.writes.get(name) == 1 and name in self.readers and name not in self.fixed
 
     def written_after(self, name: str, index: int) -> bool:

@@ -23,7 +23,7 @@ from ..ir.operation import Operator
 from .rewriter import Rewriter, rewrite
 
 _STATISTICS = {"batch_mean": "MEAN", "batch_variance": "VARIANCE", "count": "COUNT"}
-"""Inputs of `batch_norm_apply` -> how their variables are called, behind the name of `out`."""
+"""Inputs of `batch_norm_apply` -> how their variables are called, after the name of `out`."""
 
 
 @dataclass(frozen=True)

@@ -324,7 +324,7 @@ class Frame(BoundSteps):
         return replaced is not None and (not replaced or self._bind_again(replaced))
 
     def release(self) -> None:
-        """Let go of all calls, and what they refer to: nobody runs the frame again."""
+        """Let go of all calls, and what they refer to: nothing runs the frame again."""
         self.calls = []
         self._joined = [_released], [0]
         self.net_version = -1

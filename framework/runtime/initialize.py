@@ -79,7 +79,7 @@ def initialize(
 
     Args:
         overwrite: run all initializers, also of variables that hold a value.
-        owner: whose the values become. It may use those that nobody owns (the user set them, or
+        owner: whose the values become. It may use those without an owner (the user set them, or
             they come from a file), and those of others where it `share`s.
 
     Returns:

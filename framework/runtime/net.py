@@ -85,14 +85,14 @@ class Net(Shown):
     @property
     @abc.abstractmethod
     def op_list(self) -> OpList:
-        """The net as passes take it; nobody may change what is in it."""
+        """The net as passes take it; no one may change what is in it."""
 
     @staticmethod
     def create(desc: OpList | pb.NetDesc | None = None) -> Net:
         """The network that `desc` describes (`Net::Create` of the design).
 
         Raises:
-            FormatError: nobody registered a net for this type.
+            FormatError: no net is registered for this type.
             OpscopeError: what the description holds is wrong: unknown operators, wrong slots,
                 attributes or shapes, variables defined twice or used before they are written.
         """

@@ -178,8 +178,8 @@ class PlainNet(Net):
 
         Inputs and outputs are lists in the order of the slots, a list for a slot that takes several
         (`net.add_op("concat", [["a", "b"]], ["c"])`), or mappings from slots to variables.
-        Variables that nobody declared are: outputs as temporaries with inferred shapes, inputs as
-        variables to be found in the scope.
+        Undeclared outputs become temporaries with inferred shapes, undeclared inputs variables to
+        be found in the scope.
 
         Returns:
             The operator's index, which `run` takes as `begin` and `end`.
@@ -238,7 +238,7 @@ class PlainNet(Net):
         self.operators.append(op)
 
     def _declare(self, op: Operator, shapes: Mapping[str, ArraySpec]) -> None:
-        """Declare what nobody has: inputs are to be found in the scope, outputs are temporaries."""
+        """Declare the rest: inputs are to be found in the scope, outputs are temporaries."""
         known = self.vars
         for name in op.input_vars():
             if name not in known:
@@ -326,7 +326,7 @@ class PlainNet(Net):
         """See `Net.run`.
 
         Raises:
-            VariableError: an input is missing in the scope; `live_out` names what nobody has.
+            VariableError: an input is missing in the scope; `live_out` names what there is not.
             ShapeError: wrong shapes or dtypes. RunError: an operator, or another rank, failed.
         """
         threads.look()

@@ -27,7 +27,7 @@ from .initialize import PERSISTENT
 from .plain_net import PlainNet
 
 BATCH_SIZE = 256
-"""Rows of a batch where nobody says how many."""
+"""Rows of a batch whose size is not given."""
 
 _MOST_PARTS = 16  # kinds of results that are remembered
 _MOST_LEFT_OUT = 3

@@ -37,7 +37,7 @@ def with_tails(
     # Most nets have none, and then the search for readers is spared.
     if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
         return list(chains)
-    # A tail's input is in no memory, so nobody else may read it.
+    # A tail's input is in no memory, so nothing else may read it.
     readers = Counter(name for chain in chains for op in chain for name in op.value_reads())
     kept = live_out | set(views) | set(views.values())
     result: list[Chain] = []

@@ -1,7 +1,7 @@
 """Attention head by head, or block of queries by block, shared between threads (library "native").
 
 A block's products, masks and softmax follow each other while its weights are in the cache. Where
-nobody reads the weights afterwards each thread has memory for one block, and no more of them is
+nothing reads the weights afterwards each thread has memory for one block, and no more of them is
 ever there. Dropout, gradients of masks and heads that broadcast are left to the reference.
 """
 

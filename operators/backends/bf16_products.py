@@ -1,6 +1,6 @@
 """Products of float32 matrices by tiles of bf16 terms, outside of loops; see `bf16_gemm`.
 
-Nobody knows whether a factor is the same in the next run: the second one is packed for each
+It is not known whether a factor is the same in the next run: the second one is packed for each
 product, which is little work beside one of 64 rows or more. What stays packed from run to run is
 in `packed_gemm.kept_task`.
 """

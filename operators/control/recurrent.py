@@ -209,7 +209,7 @@ def _memory_specs(s: ShapeArgs, step: StepNet, *, building: bool = False) -> lis
 
 
 def _infer_while_building(s: ShapeArgs, step: StepNet) -> None:
-    """Shapes with an unknown number of rows; outputs that hang on unknown ones are left open."""
+    """Shapes with an unknown number of rows; outputs that depend on unknown ones are left open."""
     known = {
         name: ((-1, *shape[1:]), dtype)
         for name, (shape, dtype) in zip(step.inputs, s.specs("x"), strict=True)

@@ -173,7 +173,7 @@ def max_pool(k: KernelArgs) -> Call | None:
         return None
     x, copy = _usable(k, k["x"])
     index = k.get("index")
-    # Outside of training nobody reads the winners, and finding them takes as long as the maximum.
+    # Outside of training nothing reads the winners, and finding them takes as long as the maximum.
     winners = index if index is not None and is_read(k, "index") else None
     return in_order(copy, _run(k, "pool", axes, x, k["out"], winners, False))
 

@@ -18,7 +18,7 @@ class Paths:
 
     Attributes:
         lengths: steps of each sequence, [B]. states: states of each, 2 labels + 1, [B].
-        symbols: class of each state, [B, most states]; blanks behind the last.
+        symbols: class of each state, [B, most states]; blanks after the last.
         skip: whether a state may follow the one before the last, [B, most states].
     """
 

@@ -22,7 +22,7 @@ _TO_END = (1 << 63) - 1
 
 
 def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
-    """A call that copies each source to its target; targets that nobody needs are None."""
+    """A call that copies each source to its target; targets that nothing needs are None."""
     pairs = zip(targets, sources, strict=True)
     return in_order(*(partial(xp.copyto, *pair) for pair in pairs if pair[0] is not None))
 

@@ -85,7 +85,7 @@ def convert(
     """Convert the model or data in SOURCE to another format, TARGET.
 
     What SOURCE is, is known by its content, what TARGET becomes by its name or --to. The result is
-    compared with SOURCE on random inputs before it is written; what is lost is told.
+    compared with SOURCE on random inputs before it is written; what is lost is reported.
     """
     from ..formats.converting import BOUND
     from ..formats.converting import convert as run

@@ -160,7 +160,7 @@ def _verify_listed(file: str, kind: str) -> None:
     warnings: list[str] = []
     with warnings_to(warnings.append):
         lines = list(check(file, listed(kind)))
-    if not is_config:  # of which they are told
+    if not is_config:
         _tell([("warning", f"{file}: {line}") for line in warnings])
     for line in lines:
         click.echo(line)
@@ -220,7 +220,7 @@ def _verify_net(file: str, desc: OpList, told: list[tuple[str, str]]) -> None:
 
 
 def _memory_line(desc: OpList) -> str:
-    """What a run takes, for one row and for each further one; "" where that hangs on data."""
+    """What a run takes, for one row and for each further one; "" where that depends on data."""
     from ...framework.draw.summary import size_text
     from ...framework.runtime.footprint import footprint
 

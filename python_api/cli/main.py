@@ -105,7 +105,7 @@ class _Commands(click.Group):
                 formatter.write_dl([(name, _COMMANDS[name][1]) for name in names])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        # `--root` may stand behind the command, too, as options of Kaldi's programs do.
+        # `--root` may stand after the command, too, as options of Kaldi's programs do.
         roots, words = _split_roots(args)
         parsed = super().parse_args(ctx, [*roots, *words])
         ctx.meta[_WORDS] = words

@@ -18,7 +18,7 @@ _INTERNAL = {
     "nnet3": "Operators of Kaldi's nnet3, and their gradients.",
     "cntk": "Operators of CNTK, and their gradients.",
 }
-"""Topics of what nobody calls by name, which only --all lists, and their titles."""
+"""Topics of what no one calls by name, which only --all lists, and their titles."""
 
 _WIDTH = 98
 

@@ -39,7 +39,7 @@ _VOSK_FACTOR = 3  # what Vosk takes for models without conf/model.conf
 
 
 def model_of(job: Job) -> Nnet | AmNnetSimple:
-    """The source, of which it is told if its parameters were drawn."""
+    """The source; where its parameters were drawn, the report says so."""
     assert isinstance(job.value, Nnet | AmNnetSimple)
     if job.kind in DRAWN:
         job.report.facts.append("its parameters are drawn: it holds none")

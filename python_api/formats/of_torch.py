@@ -165,5 +165,5 @@ def _compare_modules(job: Job, made: str, folder: str) -> None:
 
 
 def _forward(path: str) -> bytes:
-    """The source of a module behind its title, which names a file."""
+    """The source of a module after its title, which names a file."""
     return read_file(path).partition(b"\n")[2]

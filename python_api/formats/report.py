@@ -11,9 +11,9 @@ from ...bridges.onnx.export.checking import error_of
 from ...framework.base.errors import OpscopeError, RunError
 
 BOUND = 1e-4
-"""The largest error that a conversion may have where nobody says another one."""
+"""The largest error that a conversion may have where no other one is given."""
 VALUES = ".values.safetensors"
-"""What the file with the numbers of generated code is called, behind the stem of its name; a saved
+"""What the file with the numbers of generated code is called, after the stem of its name; a saved
 net `NAME.pb` beside `NAME.py` has `NAME.safetensors`."""
 
 
@@ -84,7 +84,7 @@ class Job:
     """A conversion that is under way.
 
     Attributes:
-        report: what is told of it. options: what was asked for.
+        report: what is reported of it. options: what was asked for.
         value: the source, read. kind: of the source, see `bridges.recognize.kinds`.
     """
 

@@ -1,4 +1,4 @@
-"""What several conversions share: facts that are told, models of CNTK as bytes."""
+"""What several conversions share: facts that are reported, models of CNTK as bytes."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def module_text(
     """A module with `build()`, and with `load(scope)` where values lie in a file.
 
     Args:
-        name: of the net. source: what it was made of, "" for nothing that is told.
+        name: of the net. source: what it was made of, "" for nothing that has a name.
         params: the name of the file with the values, or "".
         functions: names that the body needs, see `Writer`.
         body: the statements. results: the names of its outputs.

@@ -51,7 +51,7 @@ class Style:
     Attributes:
         stem: of a variable's name -> what its Python name is made from, and whether it was given by
             a person, so that it should be kept.
-        init: of a parameter or state -> the arguments that `b.parameter` or `b.state` takes behind
+        init: of a parameter or state -> the arguments that `b.parameter` or `b.state` takes after
             the shape.
         levels: of sequences that inputs hold.
         notes: variable -> a comment above its declaration.
@@ -86,7 +86,7 @@ class Writer:
         self._pending: dict[str, Expr] = {}
 
     def write(self, indent: str = INDENT) -> list[str]:
-        """All statements behind the one that makes the builder `b`."""
+        """All statements after the one that makes the builder `b`."""
         first = {name: -k for k, name in enumerate(reversed(list(_reads(self.desc.ops))))}
         for kinds in ((INPUT,), (PARAMETER, STATE)):
             found = [var for var in self.desc.vars if var.kind in kinds]
@@ -179,7 +179,7 @@ class Writer:
             if alone and op.type != "fc" and self._can_inline(shown[0], expr):
                 self._pending[shown[0]] = expr
                 continue
-            if len(shown) == 1 and kept and uses[kept] == 1:  # a result that nobody reads
+            if len(shown) == 1 and kept and uses[kept] == 1:  # a result that nothing reads
                 shown = []
             targets = [name if name == "_" else self._name_of_result(name, op) for name in shown]
             self._assign(", ".join(targets), expr, indent)
@@ -356,7 +356,7 @@ class Writer:
         self.lines.append("")
 
     def _result(self, outside: Mapping[str, str], outer: str, inner: str) -> str:
-        """The name of a loop's result: that of its rows inside, which nobody needs any more."""
+        """The name of a loop's result: that of its rows inside, which nothing needs any more."""
         taken = inner in outside.values()
         return self._names.new(self.style.stem(outer)[0]) if taken else inner
 

@@ -1,4 +1,4 @@
-"""The value of `--cmd`: which scheduler, and what it is told of each job."""
+"""The value of `--cmd`: which scheduler, and what it is told about each job."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ else:
     import fcntl
 
 _NAME = "run.lock"
-_BYTE = 1 << 20  # the byte that Windows locks, behind the text, which stays readable
+_BYTE = 1 << 20  # the byte that Windows locks, after the text, which stays readable
 
 
 @contextlib.contextmanager
@@ -44,7 +44,7 @@ def folder_lock(folder: str) -> Iterator[None]:
 
 
 def _locked(handle: int) -> bool:
-    """Take the lock; False where another holds it. File systems without locks hold nobody up."""
+    """Take the lock; False where another holds it. File systems without locks hold no one up."""
     try:
         if sys.platform == "win32":
             os.lseek(handle, _BYTE, os.SEEK_SET)

@@ -158,7 +158,7 @@ class JobPool:
         return any(self._status(job, number) == 0 for number in range(1, attempt + 1))
 
     def forget(self, prefix: str) -> None:
-        """Remove the files of jobs whose names begin so, when nobody will ask for them again."""
+        """Remove the files of jobs whose names begin so, when no one will ask for them again."""
         for name in os.listdir(self._folder):
             if name.startswith(prefix):
                 with contextlib.suppress(OSError):

@@ -17,7 +17,7 @@ def plan_text(
 
     Args:
         events: of a step of one rank. rows: of its minibatch. rank_counts: in order.
-        link: between ranks. efficiency: for which the fewest rows are told.
+        link: between ranks. efficiency: for which the fewest rows are reported.
 
     Raises:
         OpscopeError: a number of ranks below 1, or an efficiency that is not within 0 and 1.

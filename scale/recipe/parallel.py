@@ -375,7 +375,7 @@ class ParallelRecipe:
     # End
 
     def _remove_model(self, iteration: int, schedule: Schedule) -> None:
-        """Remove the model of an iteration that nobody needs any more."""
+        """Remove the model of an iteration that nothing needs any more."""
         combined = schedule.combined(self.parallel.max_models_combine)
         if iteration > 0 and iteration not in combined:
             if iteration % self.parallel.preserve_model_interval:

@@ -259,7 +259,7 @@ class ScoreFolder:
         """Refuse to go on with something else than was begun here.
 
         Raises:
-            SaveError: the settings differ; what differs is told.
+            SaveError: the settings differ; what differs is reported.
         """
         manifest = self.manifest()
         before = settings if manifest is None else manifest.settings

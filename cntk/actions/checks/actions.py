@@ -100,7 +100,7 @@ def _training(
 
 
 def _made(checker: Checker, path: str | Path, network: Network | None) -> None:
-    """Keep the model that a command would write, for those behind it."""
+    """Keep the model that a command would write, for those after it."""
     if path and network is not None:
         checker.models.store(path, network)
     elif path:

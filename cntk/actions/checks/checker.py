@@ -1,4 +1,4 @@
-"""What the checks of all actions need: readings that go on behind errors, networks, files, data."""
+"""What the checks of all actions need: readings that go on after errors, networks, files, data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class NotMadeError(FormatError):
-    """A script loads a model that a command before it cannot make: that was told already."""
+    """A script loads a model that a command before it cannot make: that was reported already."""
 
 
 class Checker:
@@ -59,7 +59,7 @@ class Checker:
     # -- readings
 
     def read(self, section: ConfigParameters, reading: Callable[[], T]) -> T | None:
-        """The result of a reading that goes on behind errors; None where nothing came of it."""
+        """The result of a reading that goes on after errors; None where nothing came of it."""
         found, problems = section.record.lenient(reading)
         for error in problems:
             self.report.add_error(error)
@@ -68,14 +68,14 @@ class Checker:
         return found
 
     def part(self, section: ConfigParameters, name: str) -> ConfigParameters | None:
-        """The section of a name; None where it is missing, which is told."""
+        """The section of a name; None where it is missing, which is reported."""
         with self.report.collected():
             return section.section(name)
         return None
 
     @contextmanager
     def at(self, section: ConfigParameters) -> Iterator[None]:
-        """A context whose errors are told, those without a place with that of a section."""
+        """A context whose errors are reported, those without a place with that of a section."""
         with self.report.collected():
             try:
                 yield

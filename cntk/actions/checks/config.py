@@ -98,7 +98,7 @@ def _check(checker: Checker, command: Command, action: str) -> None:
     with checker.report.collected():
         check(checker, command.parameters, command.name)
         return
-    with checker.report.collected():  # those behind it need not be told that its model is not there
+    with checker.report.collected():  # those after it need not be told that its model is not there
         _expect(checker, command.parameters)
 
 
@@ -130,7 +130,7 @@ def check_experiment(experiment: Experiment, report: Report) -> None:
 
 
 def warnings_of(config: ConfigParameters) -> list[OpscopeError]:
-    """What a run tells before its first command: names that nobody reads, settings without effect.
+    """What a run tells before its first command: names that nothing reads, settings without effect.
 
     Networks are not built; errors are left to the run.
     """

@@ -1,4 +1,4 @@
-"""The models that the commands of a config make, in memory, for the commands behind them."""
+"""The models that the commands of a config make, in memory, for the commands after them."""
 
 from __future__ import annotations
 

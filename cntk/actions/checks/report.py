@@ -73,7 +73,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is wrong that a reading which goes on behind errors had better end."""
+        """Whether so much is wrong that a reading which goes on after errors had better end."""
         return len(self.found) >= MOST_ERRORS
 
     @contextmanager

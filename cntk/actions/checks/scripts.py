@@ -69,7 +69,7 @@ def parse_sections(
 
 
 def _keep_all(parse: Callable[[list[Any]], object], report: Report) -> None:
-    """Run a parser or an evaluation that goes on behind errors, and add them all."""
+    """Run a parser or an evaluation that goes on after errors, and add them all."""
     errors: list[OpscopeError] = []
     try:
         parse(errors)

@@ -163,7 +163,7 @@ def _head(expression: Expression, indent: str) -> str:
 
 
 def _operand(expression: Expression, indent: str) -> str:
-    """The text behind `new C`; a postfix would belong to the whole, not to the operand."""
+    """The text after `new C`; a postfix would belong to the whole, not to the operand."""
     text = _text(expression, POSTFIX, indent)
     return f"({text})" if isinstance(expression, (Access, Apply, Index, Number)) else text
 

@@ -195,7 +195,7 @@ def _starts(edits: Record, path: Path) -> list[str]:
 
 
 def _rename(session: Session, added: dict[str, Node], old: set[Node], starts: list[str]) -> None:
-    """Name new nodes as the record of edits does, and those behind them relative to it."""
+    """Name new nodes as the record of edits does, and those after them relative to it."""
     names = {node: name for name, node in added.items()}
     for node in all_below(session, added.values()):
         if node in names:

@@ -1,4 +1,4 @@
-"""Members that nobody reads: misspelt ones, mostly.
+"""Members that nothing reads: misspelt ones, mostly.
 
 A member is read if its value was computed, if its record defines an object whose class has it, or
 if an expression anywhere in the text names it, used or not. Functions and objects count as a
@@ -19,7 +19,7 @@ from .classes import CLASSES
 
 
 def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]:
-    """A line with the place for each member of the evaluated records that nobody reads."""
+    """A line with the place for each member of the evaluated records that nothing reads."""
     members, named, given = _walk(text)
     read: set[int] = set()
     unread: dict[int, tuple[str, str]] = {}

@@ -46,7 +46,7 @@ class Windows:
         return {name: getattr(self, name) for name in names}
 
     def padding(self, first: int) -> tuple[list[int], list[int]] | None:
-        """Padding before and behind the axes from `first` on, negative behind where elements are
+        """Padding before and after the axes from `first` on, negative after where elements are
         left out; None where some are left out in front."""
         before = list(self.lower[first:])
         after = []

@@ -87,7 +87,7 @@ def replace(network: Network, edit: Replace) -> str:
 
 
 def insert(network: Network, edit: Insert) -> str:
-    """Put a node behind a node or before one; before a node it is in front of the one input that is
+    """Put a node after a node or before one; before a node it is in front of the one input that is
     no parameter."""
     if bool(edit.after) == bool(edit.before):
         raise VariableError("one of after= and before= says where the node is put")

@@ -82,7 +82,7 @@ class Enumerator(ABC):
 
     @abstractmethod
     def seek(self, position: int) -> None:
-        """Go to the first sequence that begins at `position` or behind it."""
+        """Go to the first sequence that begins at `position` or after it."""
 
     @abstractmethod
     def _next(self, most: int) -> np.ndarray:

@@ -107,7 +107,7 @@ class _Sections:
         last = at
         found = []
         for place in head["places"][: int(head["inside"])].tolist():
-            # Each is behind the one before, so that none can hold itself.
+            # Each is after the one before, so that none can hold itself.
             if not last < place < self._size or depth == _DEEPEST:
                 raise self._error(at + 272, "places of sections do not ascend")
             if place in self._seen:
@@ -178,7 +178,7 @@ def write_sections(path: PathLike, sections: Sequence[Section], records: int) ->
 def _place(
     path: PathLike, head: np.ndarray, sections: Sequence[Section], end: int, blocks: list
 ) -> int:
-    """Gives places behind `end` to sections; returns where the last one ends."""
+    """Gives places after `end` to sections; returns where the last one ends."""
     if len(sections) > _MOST_INSIDE:
         raise FormatError(f"{path}: {len(sections)} sections; {_MOST_INSIDE} are possible")
     for number, section in enumerate(sections):

@@ -38,7 +38,7 @@ class Classes:
         """From the class of each word.
 
         Raises:
-            FormatError: a class comes behind a higher one, or is negative.
+            FormatError: a class comes after a higher one, or is negative.
         """
         array = np.array(of, np.int64)
         if len(array) and (array.min() < 0 or np.any(np.diff(array) < 0)):

@@ -199,7 +199,7 @@ class _Block:
         return FormatError(f"{self.path}:{self.lines[row]}: {text}")
 
     def times(self, frame: float) -> tuple[np.ndarray, np.ndarray]:
-        """First frame of each label and the one behind its last, int64 [labels]."""
+        """First frame of each label and the one after its last, int64 [labels]."""
         start, stop = (self._parsed(at, float) for at in (_BEGIN, _END))
         with np.errstate(invalid="ignore"):
             wrong = np.flatnonzero(~((start >= 0) & (start <= stop) & (stop < 1e15)))
@@ -232,7 +232,7 @@ class _Block:
         raise AssertionError("all are numbers")
 
     def numbered(self, states: Mapping[str, int] | None) -> np.ndarray:
-        """The state of each label, int32: by its name, or the number behind it."""
+        """The state of each label, int32: by its name, or the number after it."""
         if states is None:
             return self._parsed(_NUMBER, int)
         named = self.column(_STATE)

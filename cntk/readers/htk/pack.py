@@ -107,7 +107,7 @@ class FrameMinibatches(FramePacker):
 
 
 class ParallelUtterances(SequencePacker):
-    """Whole utterances: one in each slot, and behind them further ones that are short enough.
+    """Whole utterances: one in each slot, and after them further ones that are short enough.
 
     When the data are used up, the slots that got no further utterance keep their last one and give
     it again for as long as the first slot has something: CNTK's count of samples includes these.

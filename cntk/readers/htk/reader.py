@@ -81,7 +81,7 @@ def opening_of(
     labels: Sequence[LabelOptions],
     opened: Callable[[], DataReader],
 ) -> Opening[DataReader]:
-    """What is told of a reader of HTK features, labels and lattices before `opened` opens it."""
+    """What is known of a reader of HTK features, labels and lattices before `opened` opens it."""
     parts = [*features, *labels]
     files = [file for part in parts for file in part.files]
     return Opening(

@@ -154,7 +154,7 @@ class TextFormat(Deserializer):
         return starts[whole], found[place]
 
     def _check_numbers(self, numbers: np.ndarray, lines: int) -> None:
-        """That none of the numbers of some lines, behind `lines` others, is too large to be told
+        """That none of the numbers of some lines, after `lines` others, is too large to be told
         from another one."""
         large = np.flatnonzero(numbers == _TOO_LARGE)
         if len(large):

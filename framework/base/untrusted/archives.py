@@ -14,7 +14,7 @@ from .values import shown
 
 
 class Archive:
-    """A zip file, open until it is closed or nobody has it. Threads may share it.
+    """A zip file, open until it is closed or no longer referenced. Threads may share it.
 
     Attributes:
         path: of the file.

@@ -27,7 +27,7 @@ class Limit:
     default: int
     unit: str
     doc: str
-    shown_default: str = ""  # in place of a number that hangs on the machine
+    shown_default: str = ""  # in place of a number that depends on the machine
 
 
 def physical_memory() -> int:

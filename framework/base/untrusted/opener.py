@@ -27,7 +27,7 @@ PathLike = str | os.PathLike[str]
 _READ = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 # Opening a terminal must not make it this process's controlling one.
 _READ |= getattr(os, "O_NOCTTY", 0)
-_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # nobody waits for the writer of a pipe
+_AT_ONCE = getattr(os, "O_NONBLOCK", 0)  # nothing waits for the writer of a pipe
 _PIECE = 1 << 20
 
 
@@ -113,7 +113,7 @@ def read_text(
 
 
 def read_bounded(file: IO[bytes], what: str, most: int | None = None) -> bytes:
-    """All that comes from a file whose size nobody knows, if the limit `stream` allows it.
+    """All that comes from a file of unknown size, if the limit `stream` allows it.
 
     Args:
         file: to read. what: names it. most: bytes that such a file can have.

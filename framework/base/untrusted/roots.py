@@ -219,7 +219,7 @@ def in_folder_of(path: str | os.PathLike[str]) -> Iterator[None]:
     """A block in which this thread opens only files that lie with a model, or below its folder.
 
     For models that bring their files along, `.pb` and ONNX: what they name lies beside them, and
-    nobody need ask for it.
+    no one need ask for it.
 
     Args:
         path: of the model.

@@ -128,7 +128,7 @@ def check_fill(dims: Sequence[int], item_bytes: int, what: str) -> None:
     """Refuse an array that is described and not given where the limit `fill` does not allow it.
 
     It counts with those before it where a `Fills` is open. A size of 0 counts as 1: it must not
-    hide the others, which nobody has checked.
+    hide the others, which were not checked.
 
     Raises:
         FormatError: its bytes are beyond the limit.

@@ -27,11 +27,11 @@ def tensor_bytes(array: np.ndarray) -> bytes:
 
 
 def decode_tensor(tensor: pb.Tensor) -> np.ndarray:
-    """The array of a `Tensor`, which nobody may write to.
+    """The array of a `Tensor`, which is read-only.
 
     Raises:
         FormatError: its dims are none of an array, or do not fit its data.
-        ShapeError: it is of a dtype that nobody knows.
+        ShapeError: it is of an unknown dtype.
     """
     dtype = to_dtype(tensor.dtype)
     wanted = count_of(tensor.dims, dtype.itemsize, "a tensor attribute") * dtype.itemsize

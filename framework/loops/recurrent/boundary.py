@@ -42,7 +42,7 @@ class BoundaryStates:
 
     Attributes:
         initial: by position in the slot of boot variables.
-        final: for each memory; None where nobody needs its last state.
+        final: for each memory; None where nothing needs its last state.
         opening: calls before the loop. They bring initial states into order, and give sequences
             without a step their final states.
         closing: calls after the loop. They bring final states into the order of the batch.

@@ -93,10 +93,10 @@ class RecurrentBinding:
             those that are the same at every step.
         memory_specs: shape without rows, and dtype, of each memory.
         initial_states: boot variables by position in the slot, one row for each sequence.
-        out_tracks, outputs: of the out-links; None for outputs that nobody needs.
+        out_tracks, outputs: of the out-links; None for outputs that nothing needs.
         final_states: last states by position in the slot, one row for each sequence; None for
-            those that nobody needs.
-        sums: results of the sum links, None for those that nobody needs. sum_tracks: None for sums
+            those that nothing needs.
+        sums: results of the sum links, None for those that nothing needs. sum_tracks: None for sums
             that do not belong to sequences.
         steps: the variable that receives what the run saves for the gradient, or None.
         to_save: names that the gradient reads; None: all names.

@@ -148,7 +148,7 @@ def _saved_row(saved: list[Scope], name: str) -> ArraySpec:
 def recurrent_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
     """The operator `recurrent` that runs `desc` over the outer names of its links.
 
-    Variables that the step net reads and nobody links or writes become static links to the
+    Variables that the step net reads and nothing links or writes become static links to the
     variables of the same names outside, as a step scope would find them there.
 
     Args:

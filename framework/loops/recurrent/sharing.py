@@ -110,7 +110,7 @@ def shared_values(
                 found[base] = StepValues(slots.slices(array))
             else:
                 array = arena.array(("step", base), ((arena.room, *row), dtype))
-                # Nobody reads it after its step, so all steps have the same memory.
+                # Nothing reads it after its step, so all steps have the same memory.
                 found[base] = StepValues(DoubleBuffer((array, array), slots.sizes, 0))
         found[view] = StepValues(slots_of(base).columns(begin, end))
     return found
@@ -159,7 +159,7 @@ class _Sharer:
         out = outputs[0]
         for base, term in (inputs, inputs[::-1]):
             product = self.writer.get(term)
-            # The product overwrites `base` and is never there by itself: nobody else may read them.
+            # The product overwrites `base` and is never there by itself: nothing else reads them.
             if (
                 base in self.early
                 and product is not None

@@ -83,7 +83,7 @@ class StepSlices:
 
 @dataclass(frozen=True, eq=False)
 class DoubleBuffer:
-    """A memory that nobody reads after its step: two arrays, which steps use in turn.
+    """A memory that nothing reads after its step: two arrays, which steps use in turn.
 
     Attributes:
         sizes: rows of each step.

@@ -12,7 +12,7 @@ its children, the `previous` of a memory, is
   the forget gates of a child-sum tree-LSTM.
 
 Nets must treat rows by themselves (no batch normalization, say): nodes of one height run as a few
-batches of rows. The gradient is the same nets with gradient operators behind, run from the roots
+batches of rows. The gradient is the same nets with gradient operators added, run from the roots
 down (grad.py). A forward run saves the variables that its gradient reads, and nothing where there
 is none. Step scopes are bound once for a number of rows and used again by the trees that follow.
 
@@ -38,7 +38,7 @@ RECURSIVE_OP = "recursive"
 def recursive_op(desc: OpList | pb.NetDesc, steps: str = "") -> OpNode:
     """The operator `recursive` that runs `desc` over the outer names of its links.
 
-    Variables that the nets read and nobody links or writes become static links to the variables of
+    Variables that the nets read and nothing links or writes become static links to the variables of
     the same names outside.
 
     Args:

@@ -87,7 +87,7 @@ def forward_index(b: TreeBinding, buffers: StateBuffers, schedule: ForestSchedul
 
 
 def fill_initial_states(b: TreeBinding, buffers: StateBuffers, schedule: ForestSchedule) -> None:
-    """Write initial states: behind those of the nodes, or as the sums of leaves."""
+    """Write initial states: after those of the nodes, or as the sums of leaves."""
     leaves = int(schedule.starts[1]) if schedule.heights else 0
     boots = b.k.list("boot")
     for number, memory in enumerate(b.memories):

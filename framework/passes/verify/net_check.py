@@ -38,7 +38,7 @@ KINDS: dict[str, type[OpscopeError]] = {
     "attribute": AttributeTypeError,
     "device": DeviceError,
     "declaration": FormatError,  # a variable with values that no net has
-    "undefined": VariableError,  # nobody gives it a value
+    "undefined": VariableError,  # nothing gives it a value
     "order": VariableError,  # read before it is written
     "cycle": CycleError,
     "doubly-defined": VariableError,

@@ -222,7 +222,7 @@ def _shapes(net: NetCheck) -> None:
                 taken.append(index)
                 yield op
 
-    # A view that is no rectangle of its base was told already; its shape would be a second message.
+    # A view that is no rectangle of its base was reported: its shape would be a second message.
     sound = {name: var for name, var in net.vars.items() if name not in net.unsound}
     try:
         specs = infer_specs(in_turn(), known, sound, partial=True)

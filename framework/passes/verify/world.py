@@ -33,7 +33,7 @@ def check_world(before: OpList, after: OpList, where: str) -> None:
     Raises:
         OpscopeError: that is so; it is named.
     """
-    # One pass over both lists: `in` on an iterator goes on behind the last hit, so order counts.
+    # One pass over both lists: `in` on an iterator goes on after the last hit, so order counts.
     rest = iter(world_types(after))
     for number, op_type in enumerate(world_types(before)):
         if op_type not in rest:  # reads on to the next of this type

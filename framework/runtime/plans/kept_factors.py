@@ -1,7 +1,7 @@
 """Weights of nets that only predict, packed once for all runs, and again when they have changed.
 
 Products of some rows gain by a second factor that lies as they read it, convolutions by such
-filters; packing takes as long as they do. Nobody looks whether the numbers are the same: that takes
+filters; packing takes as long as they do. The numbers are not compared: that takes
 as long as reading them. Instead a `Variable` counts what writes to its array: `set`, feeds, runs.
 Who asks for the array itself may write to it at any time: such a variable is `exposed`, and its
 weights are packed no more; neither are those of arrays that a caller shares.
@@ -84,7 +84,7 @@ class Kept:
         """The packed memory of weights, or of a view of them; None where it would be too much.
 
         Args:
-            how: what else it hangs on. size: bytes that it takes.
+            how: what else it depends on. size: bytes that it takes.
             make: returns the memory and the task that fills it.
         """
         name = self._names[array.ctypes.data]

@@ -43,7 +43,7 @@ class _Classes:
             self._above[self.root(other)] = self.root(roots[0])
 
     def chosen(self) -> set[str]:
-        """All members of classes that somebody wants and nobody refuses."""
+        """All members of classes that somebody wants and nothing refuses."""
         refused, wanted = (set(map(self.root, names)) for names in (self.refused, self.wanted))
         return {name for name in self._above if self.root(name) in wanted - refused}
 

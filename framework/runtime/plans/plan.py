@@ -211,7 +211,7 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
                 or last_reader.get(root, number) != number
             ]
             if not writes:
-                continue  # nobody reads what the chain computes
+                continue  # nothing reads what the chain computes
         steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops))
     return steps
 
@@ -224,7 +224,7 @@ def _nbytes(spec: ArraySpec) -> int:
 
 
 def _lay_out(plan: Plan, span: Range) -> None:
-    """Give every temporary a block of memory; blocks are reused once nobody reads their holder.
+    """Give every temporary a block of memory; blocks are reused once nothing reads their holder.
 
     Order of preference: the block of an input that dies here and that the slot may write over
     (`inplace`), the free block whose size is nearest, a new block. Blocks grow to their largest

@@ -135,7 +135,7 @@ def transformer_encoder_layer(
         feedforward: columns between the two products; by default 4 D.
         activation: between them, an activation operator such as "relu" or "gelu".
         norm_first: normalize what goes into a sublayer, not the sum that comes out.
-        dropout: probability, of the weights of attention, behind the activation and behind both
+        dropout: probability, of the weights of attention, after the activation and after both
             sublayers, while training.
         mask, key_padding_mask, causal, rotary: see `multi_head_attention`.
         epsilon: of the norms.
