@@ -59,7 +59,7 @@ DIRECT = {
     "framework/fusion/libraries.py": {".read_bytes": 1, "ctypes.CDLL": 1, "os.path.realpath": 1},
     "framework/fusion/native.py": {"ctypes.CDLL": 1},
     "native/building.py": {".read_bytes": 1, ".write_text": 1},  # of the library that is built
-    "native/units.py": {".read_text": 2},
+    "native/units.py": {".read_text": 2, ".write_text": 1},  # headers for the compiler
     "framework/base/installed.py": {"open": 2},
     "framework/base/python/bounded_cache.py": {"ctypes.CDLL": 1},  # of this process
     "framework/fusion/library_files.py": {"os.open": 1},
