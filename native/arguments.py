@@ -46,8 +46,8 @@ _C_TYPES = {
     "uint16": "uint16_t",
     "uint64": "uint64_t",
 }
-"""How C calls a dtype. T is that of the file's kind. "packed" is T in memory of any dtype, "bytes"
-anything: its sizes are in bytes."""
+"""How C calls a dtype. T is that of the file's kind. Of any dtype are "packed", which C reads as T,
+and "bytes", whose sizes are in bytes."""
 
 
 @dataclass(frozen=True)
@@ -139,6 +139,7 @@ STEP = NUMBER = Whole()
 RESULT = Whole(made=True)
 REAL = Real()
 ADDRESS = Address()
+MAYBE = Address(optional=True)
 
 
 def reads(sizes: str, dtype: str = "T", *, optional: bool = False) -> Array:

@@ -1,24 +1,25 @@
 /* Attention head by head, or block of queries by block: operators/backends/attention.py. */
 #include "rows.h"
+#include "attention_arguments.h"
 
 typedef void (*product_t)(void *, const void *, const void *, void *);
-static void multiply(const word *p, word a, word b, word c) {
-  if (p[0]) ((product_t)p[0])((void *)p[1], (const void *)a, (const void *)b, (void *)c);
+static void multiply(const struct gemm *p, const T *a, const T *b, T *c) {
+  if (p->function) ((product_t)p->function)(p->handle, a, b, c);
 }
 
-/* the softmax of a row of products, under the masks of its block; see attend */
-static void attend_row(const word *b, const word *u, word i, T *w) {
-  const word n = b[4], seen = b[5] ? least(n, u[10] + i + 1) : n;
-  const char *mask = (const char *)u[8] + i * b[7], *keys = (const char *)u[9];
-  if (u[8] && b[6] == 1) {
+/* the softmax of a row of products, under the masks of its block */
+static void attend_row(const struct attend *a, const struct attend_block *u, word i, T *w) {
+  const word n = u->keys, seen = a->causal ? least(n, u->first + i + 1) : n;
+  const char *mask = u->mask + i * u->mask_down;
+  if (u->mask && a->flags) {
     for (word j = 0; j < seen; j++)
-      if (!mask[j * b[8]]) w[j] = -INFINITY;
-  } else if (u[8]) {
-    for (word j = 0; j < seen; j++) w[j] += *(const T *)(mask + j * b[8]);
+      if (!mask[j * u->mask_right]) w[j] = -INFINITY;
+  } else if (u->mask) {
+    for (word j = 0; j < seen; j++) w[j] += *(const T *)(mask + j * u->mask_right);
   }
-  if (u[9])
+  if (u->key_mask)
     for (word j = 0; j < seen; j++)
-      if (!keys[j * b[9]]) w[j] = -INFINITY;
+      if (!u->key_mask[j * u->key_step]) w[j] = -INFINITY;
   T top = top_of(w, seen);
   if (top == -INFINITY) top = 0;  /* it sees nothing */
   const double total = powers_of(w, w, seen, top);
@@ -28,43 +29,38 @@ static void attend_row(const word *b, const word *u, word i, T *w) {
   for (word j = seen; j < n; j++) w[j] = 0;
 }
 
-/* blocks, memory for weights, bytes for each thread, how many may have some; keys, whether queries
-   see no later ones; kind of the mask (1: booleans), its steps, that of the mask of keys.
-   Of each block: two products (function, handle), query, key, value, out, mask, keys, first query,
-   how many, weights or 0 */
-EXPORT(attend)(const word *b, word t, word wanted) {
-  const word n = least(wanted, b[3]);
+EXPORT(attend)(const struct attend *a, word t, word wanted) {
+  const word n = least(wanted, a->threads);
   if (t >= n) return;
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
-    const word *u = b + 10 + 13 * i;
-    T *w = (T *)(u[12] ? u[12] : b[1] + t * b[2]);
-    multiply(u, u[4], u[5], (word)w);
-    for (word r = 0; r < u[11]; r++) attend_row(b, u, r, w + r * b[4]);
-    multiply(u + 2, (word)w, u[6], u[7]);
+  for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) {
+    const struct attend_block *u = a->blocks + i;
+    T *w = u->weights ? u->weights : (T *)(a->memory + t * a->bytes);
+    multiply(&u->scores, u->query, u->key, w);
+    for (word r = 0; r < u->rows; r++) attend_row(a, u, r, w + r * u->keys);
+    multiply(&u->sums, w, u->value, u->out);
   }
 }
 
-/* heads, memory, bytes for each thread, how many may have some; queries, keys, columns of out;
-   steps of out and out_grad. Of each head: four products, query, key, value, out, out_grad,
-   weights, the gradients of query, key and value */
-EXPORT(attend_grad)(const word *b, word t, word wanted) {
-  const word n = least(wanted, b[3]), width = b[6];
+EXPORT(attend_grad)(const struct attend_grad *a, word t, word wanted) {
+  const word n = least(wanted, a->threads);
   if (t >= n) return;
-  T *pull = (T *)(b[1] + t * b[2]);
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
-    const word *u = b + 9 + 17 * i;
-    multiply(u, u[13], u[12], u[16]);  /* value_grad = weights^T out_grad */
-    multiply(u + 2, u[12], u[10], (word)pull);  /* of the weights: out_grad value^T */
-    for (word r = 0; (u[4] || u[6]) && r < b[4]; r++) {
-      const T *out = (const T *)u[11] + r * b[7], *grad = (const T *)u[12] + r * b[8];
-      const T *w = (const T *)u[13] + r * b[5];
+  T *pull = (T *)(a->memory + t * a->bytes);
+  for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) {
+    const struct attend_head *u = a->heads + i;
+    const word keys = u->keys, width = u->width;
+    multiply(&u->to_value, u->weights, u->out_grad, u->value_grad);  /* weights^T out_grad */
+    multiply(&u->to_weights, u->out_grad, u->value, pull);  /* out_grad value^T */
+    const int pulls = u->to_query.function || u->to_key.function;
+    for (word r = 0; pulls && r < u->queries; r++) {
+      const T *out = u->out + r * u->out_step, *grad = u->out_grad + r * u->grad_step;
+      const T *w = u->weights + r * keys;
       SUM(total, width, out[j] * grad[j])
       const T edge = total;
-      T *p = pull + r * b[5];
+      T *p = pull + r * keys;
 #pragma omp simd
-      for (word j = 0; j < b[5]; j++) p[j] = (p[j] - edge) * w[j];
+      for (word j = 0; j < keys; j++) p[j] = (p[j] - edge) * w[j];
     }
-    multiply(u + 4, (word)pull, u[9], u[14]);  /* query_grad = scale pull key */
-    multiply(u + 6, (word)pull, u[8], u[15]);  /* key_grad = scale pull^T query */
+    multiply(&u->to_query, pull, u->key, u->query_grad);  /* scale pull key */
+    multiply(&u->to_key, pull, u->query, u->key_grad);  /* scale pull^T query */
   }
 }

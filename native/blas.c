@@ -1,14 +1,13 @@
 /* A BLAS's product as a function of four addresses: operators/backends/blas.py. */
 #include "typed.h"
+#include "blas_arguments.h"
 
-/* function, transposed a and b, m, n, k, lda, ldb, ldc; then alpha and beta as doubles; I: the
-   integers of the BLAS */
-#define GEMM(name, I)                                                                   \
-  EXPORT(name)(const word *h, const T *a, const T *b, T *c) {                           \
-    const double *factors = (const double *)(h + 9);                                    \
-    ((void (*)(int, int, int, I, I, I, T, const T *, I, const T *, I, T, T *, I))h[0])( \
-        101, 111 + h[1], 111 + h[2], h[3], h[4], h[5], factors[0], a, h[6], b, h[7],    \
-        factors[1], c, h[8]);                                                           \
+/* I: the integers of the BLAS */
+#define GEMM(name, I)                                                                              \
+  EXPORT(name)(const struct blas_product *h, const T *a, const T *b, T *c) {                       \
+    ((void (*)(int, int, int, I, I, I, T, const T *, I, const T *, I, T, T *, I))h->function)(     \
+        101, 111 + h->a_turned, 111 + h->b_turned, h->m, h->n, h->k, h->alpha, a, h->a_step, b,    \
+        h->b_step, h->beta, c, h->c_step);                                                         \
   }
 GEMM(blas_product32, int32_t)
 GEMM(blas_product64, int64_t)

@@ -1,6 +1,7 @@
 /* Products of a few rows with a matrix that lies in columns: operators/backends/vector_products.py. */
 #if defined(__GNUC__) && !defined(__clang__)  /* vectors are shuffled as GCC does it */
 #include "vectors.h"
+#include "dot_products_arguments.h"
 
 #if defined(__AVX512F__)
 enum { MOST = 8, ROWS = 32, ROWS_BY_MKL = 20 };
@@ -11,8 +12,9 @@ enum { MOST = 4, ROWS = 32, ROWS_BY_MKL = 0 };
 #endif
 enum { HIGH = 3, CHUNK = 48, COLS = LANES < MOST ? LANES : MOST };
 
-/* rows up to which dot products are faster than OpenBLAS, and than MKL */
+/* rows up to which dot products are faster than OpenBLAS, and than MKL; the least columns */
 VISIBLE word EXPORTED(dot_rows)[] = {ROWS, ROWS_BY_MKL};
+VISIBLE word EXPORTED(JOIN(least, UNIT)) = COLS;
 
 typedef T some_t __attribute__((vector_size(COLS * sizeof(T)), aligned(sizeof(T)), may_alias));
 
@@ -101,14 +103,13 @@ DOTS(1) DOTS(2) DOTS(3)
 #undef DOTS
 static const dotter_t dotters[] = {dots_1, dots_2, dots_3};
 
-/* m n k; a, its step; w, its step; out, its step; what to begin with (or 0) and its step; alpha as
-   a double */
-EXPORT(dots)(const word *b, word t, word threads) {
-  const word m = b[0], n = b[1], k = b[2], lda = b[4], ldw = b[6], ldc = b[8], step = b[10];
+EXPORT(dots)(const struct dots *b, word t, word threads) {
+  const word m = b->m, n = b->n, k = b->k, lda = b->a_step, ldw = b->w_step, ldc = b->out_step;
+  const word step = b->begin_step;
   const word units = (n + COLS - 1) / COLS;
-  const T *a = (const T *)b[3], *w = (const T *)b[5], *from = (const T *)b[9];
-  const T alpha = *(const double *)(b + 11);
-  T *out = (T *)b[7];
+  const T *a = b->a, *w = b->w, *from = b->begin;
+  const T alpha = b->alpha;
+  T *out = b->out;
   const lanes_t lanes = lanes_of(k);
   for (word r = 0; r < m; r += CHUNK) {
     const word end = least(r + CHUNK, m);

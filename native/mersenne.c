@@ -2,6 +2,7 @@
 
    Matsumoto and Nishimura 1998; C++'s std::mt19937_64, whose numbers these are. */
 #include "base.h"
+#include "mersenne_arguments.h"
 
 enum { SIZE = 312, MIDDLE = 156 };
 static const uint64_t MATRIX = 0xB5026F5AA96619E9u;
@@ -11,10 +12,9 @@ static const uint64_t UPPER = 0xFFFFFFFF80000000u, LOWER = 0x7FFFFFFFu;
   const uint64_t x = (s[i] & UPPER) | (s[after] & LOWER); \
   s[i] = s[other] ^ (x >> 1) ^ (-(x & 1) & MATRIX); }
 
-/* turns, state, numbers */
-EXPORT(mersenne64)(const word *b) {
-  uint64_t *s = (uint64_t *)b[1], *to = (uint64_t *)b[2];
-  for (word turn = 0; turn < b[0]; turn++, to += SIZE) {
+EXPORT(mersenne64)(const struct mersenne64 *a) {
+  uint64_t *s = a->state, *to = a->out;
+  for (word turn = 0; turn < a->turns; turn++, to += SIZE) {
     int i = 0;
     for (; i < MIDDLE; i++) NEXT(i, i + 1, i + MIDDLE)
     for (; i < SIZE - 1; i++) NEXT(i, i + 1, i - MIDDLE)

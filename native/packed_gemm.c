@@ -1,14 +1,12 @@
 /* Products with factors that stay packed: operators/backends/packed_gemm.py. */
 #include "packed_gemm.h"
 
-VISIBLE word EXPORTED(panel_bytes)[] = {WIDE * BYTES};
-
-/* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
-   (or 0) and its step */
-EXPORT(product)(const word *b, word t, word threads) {
-  const word m = b[0], n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8], step = b[10];
-  const T *a = (const T *)b[3], *p = (const T *)b[6], *from = (const T *)b[9];
-  T *c = (T *)b[7];
+/* one of the steps of a is 1 */
+EXPORT(product)(const struct product *b, word t, word threads) {
+  const word m = b->m, n = b->n, k = b->k, lda = b->down, next = b->right, ldc = b->out_step;
+  const word step = b->begin_step;
+  const T *a = b->a, *p = b->panels, *from = b->begin;
+  T *c = b->out;
   if (m > CHUNK * threads) {  /* rows to each thread; some of them stay in its cache */
     const word tiles = (m + HIGH - 1) / HIGH;
     const word end = least(tiles * (t + 1) / threads * HIGH, m);
@@ -30,4 +28,4 @@ EXPORT(product)(const word *b, word t, word threads) {
   }
 }
 
-EXPORT(pack)(const word *b, word t, word threads) { pack_panels(b, t, threads); }
+EXPORT(pack)(const struct pack *a, word t, word threads) { pack_panels(a, t, threads); }

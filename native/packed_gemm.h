@@ -4,6 +4,7 @@
    The tile: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. */
 #pragma once
 #include "vectors.h"
+#include "packed_gemm_arguments.h"
 
 #if defined(__AVX512F__)
 enum { WIDE = 3, HIGH = 8 };
@@ -15,6 +16,9 @@ enum { WIDE = 3, HIGH = 8 };
 enum { WIDE = 2, HIGH = 4 };
 #endif
 enum { CHUNK = 64, BLOCK = 32, COLS = WIDE * LANES };
+
+/* columns of a panel */
+VISIBLE word EXPORTED(JOIN(panel, UNIT)) = COLS;
 
 /* c[high][wide vectors] = a p, plus what `from` points to: rows `step` apart; 0 for nothing */
 INLINE void tile(const int high, const int wide, word k, const T *a, word lda, word next,
@@ -87,15 +91,15 @@ static void place(word u, word m, word n, word *panel, word *row) {
   *row = p < panels ? least((u - p * tiles * WIDE) / wide * HIGH, m) : 0;
 }
 
-/* k n; factor, its steps along k and n; panels; what it is multiplied with */
-static void pack_panels(const word *b, word t, word threads) {
-  const word k = b[0], n = b[1], down = b[3], right = b[4];
+/* the panels of alpha b */
+static void pack_panels(const struct pack *a, word t, word threads) {
+  const word k = a->k, n = a->n, down = a->down, right = a->right;
   const word panels = (n + COLS - 1) / COLS;
-  const T *from = (const T *)b[2], alpha = *(const T *)b[6];
+  const T *from = a->b, alpha = a->alpha;
   for (word panel = panels * t / threads; panel < panels * (t + 1) / threads; panel++) {
     const word cols = least(COLS, n - panel * COLS);
     const T *x = from + panel * COLS * right;
-    T *to = (T *)b[5] + panel * COLS * k;
+    T *to = a->panels + panel * COLS * k;
     for (word j0 = 0; j0 < k; j0 += BLOCK) {  /* a block of either layout stays in the cache */
       const word j1 = least(j0 + BLOCK, k);
       if (right == 1) {

@@ -1,5 +1,6 @@
 /* Products in blocks of rows, whose second factor is packed once: operators/backends/row_products.py. */
 #include "packed_gemm.h"
+#include "row_products_arguments.h"
 
 #if defined(__AVX512F__) && defined(__GNUC__) && !defined(__clang__)
 #define SHUFFLES 1
@@ -29,9 +30,9 @@ static void turn(const float *x, word right, float *to) {}
 #endif
 
 /* packs one panel of what pack_panels packs */
-static void one_panel(const word *b, word panel, T *to) {
-  const word k = b[0], n = b[1], down = b[3], right = b[4];
-  const T alpha = *(const T *)b[6], *x = (const T *)b[2] + panel * COLS * right;
+static void one_panel(const struct pack *a, word panel, T *to) {
+  const word k = a->k, n = a->n, down = a->down, right = a->right;
+  const T alpha = a->alpha, *x = a->b + panel * COLS * right;
   if (n - panel * COLS >= COLS && right == 1) {
     for (word j = 0; j < k; j++)
 #pragma GCC unroll 4
@@ -48,17 +49,18 @@ static void one_panel(const word *b, word panel, T *to) {
       for (int i = 0; i < COLS; i++) to[j * COLS + i] = x[i * right + j];
   } else {
     const word cols = least(COLS, n - panel * COLS);
-    const word one[] = {k, cols, (word)x, down, right, (word)to, b[6]};
-    pack_panels(one, 0, 1);
+    const struct pack one = {
+        .k = k, .n = cols, .b = x, .down = down, .right = right, .panels = to, .alpha = a->alpha};
+    pack_panels(&one, 0, 1);
   }
 }
 
 /* asks for part `part` of 8 of what a panel is packed from */
-static void ask(const word *b, word panel, int part) {
-  const word k = b[0], n = b[1], down = b[3], right = b[4], first = panel * COLS;
+static void ask(const struct pack *a, word panel, int part) {
+  const word k = a->k, n = a->n, down = a->down, right = a->right, first = panel * COLS;
   if (first >= n) return;
   const word cols = least(COLS, n - first), line = 64 / sizeof(T);
-  const char *x = (const char *)((const T *)b[2] + first * right);
+  const char *x = (const char *)(a->b + first * right);
   const word long_side = right == 1 ? k : cols, short_side = right == 1 ? cols : k;
   const word step = (right == 1 ? down : right) * sizeof(T);
   for (word i = long_side * part / 8; i < long_side * (part + 1) / 8; i++)
@@ -72,23 +74,24 @@ static void near(const T *x, word step, word rows, word cols) {
     for (word j = 0; j < cols; j += 64 / sizeof(T)) __builtin_prefetch(x + i * step + j);
 }
 
-/* m n; out and its step; what to begin with (or 0) and its step; whether panels are there;
-   pieces of the inner dimension, of each: a, its steps along rows and k, k, panels, how to pack */
-EXPORT(rows)(const word *b, word c, word blocks) {
-  const word m = b[0], n = b[1], ldc = b[3], r0 = m * c / blocks, r1 = m * (c + 1) / blocks;
-  const int packing = !b[6] && !c;
-  const T *from = (const T *)b[4];
-  T *out = (T *)b[2];
-  word step = b[5];
-  for (word i = 0; i < b[7]; i++) {
-    const word *q = b + 8 + 6 * i, k = q[3], *how = (const word *)q[5];
+/* piece by piece of the inner dimension */
+EXPORT(rows)(const struct rows *b, word c, word blocks) {
+  const word m = b->m, n = b->n, ldc = b->out_step, r0 = m * c / blocks, r1 = m * (c + 1) / blocks;
+  const word lda = b->down, next_k = b->right;
+  const int packing = !b->packed && !c;
+  const T *from = b->begin;
+  T *out = b->out;
+  word step = b->begin_step;
+  for (word i = 0; i < b->count; i++) {
+    const struct pack *how = b->pieces + i;
+    const word k = how->k;
     const word high = packing ? r1 - r0 : CHUNK;  /* rows of a that panels pass by */
-    const T *a = (const T *)q[0];
+    const T *a = b->a + i * b->each * next_k;
     for (word r = r0; r < r1; r += high) {
       const word end = least(r + high, r1);
       for (word j = 0; j < n; j += COLS) {
         /* panels that nobody asks for again all take the same memory, which stays near */
-        T *p = (T *)q[4] + (packing && blocks == 1 ? 0 : j * k);
+        T *p = how->panels + (packing && blocks == 1 ? 0 : j * k);
         const word cols = least(COLS, n - j);
         const T *begin = from ? from + j : 0;
         if (packing) one_panel(how, j / COLS, p);
@@ -96,9 +99,9 @@ EXPORT(rows)(const word *b, word c, word blocks) {
           const word next = least(at + HIGH, end);
           if (packing && at - r < 8 * HIGH) ask(how, j / COLS + 1, (at - r) / HIGH);
           if (blocks > 1) near(out + next * ldc + j, ldc, least(HIGH, end - next), cols);
-          if (blocks > 1 && !j && q[2] == 1)
-            near(a + next * q[1], q[1], least(HIGH, r1 - next), k);
-          panel_rows(at, next, cols, k, a, q[1], q[2], p, out + j, ldc, begin, step);
+          if (blocks > 1 && !j && next_k == 1)
+            near(a + next * lda, lda, least(HIGH, r1 - next), k);
+          panel_rows(at, next, cols, k, a, lda, next_k, p, out + j, ldc, begin, step);
         }
       }
     }
@@ -107,12 +110,13 @@ EXPORT(rows)(const word *b, word c, word blocks) {
 }
 
 /* Several threads pack all panels first; one packs each when it gets there. */
-EXPORT(panels)(word *b, word t, word threads) {
+EXPORT(panels)(struct rows *b, word t, word threads) {
   if (threads > 1)
-    for (word i = 0; i < b[7]; i++) {
-      const word *how = (const word *)b[8 + 6 * i + 5], panels = (how[1] + COLS - 1) / COLS;
+    for (word i = 0; i < b->count; i++) {
+      const struct pack *how = b->pieces + i;
+      const word panels = (how->n + COLS - 1) / COLS;
       for (word p = panels * t / threads; p < panels * (t + 1) / threads; p++)
-        one_panel(how, p, (T *)b[8 + 6 * i + 4] + p * COLS * how[0]);
+        one_panel(how, p, how->panels + p * COLS * how->k);
     }
-  if (!t) b[6] = threads > 1;
+  if (!t) b->packed = threads > 1;
 }

@@ -2,17 +2,17 @@
 
    A row (or a column, for sums over rows) is computed by one thread in one order. */
 #include "rows.h"
+#include "rows_arguments.h"
 
 enum { TILE = 64 };
 
-/* rows, columns, x, out; whether the logarithm is wanted */
-EXPORT(softmax)(const word *b, word t, word parts) {
-  const word n = b[1];
-  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
-    const T *x = (const T *)b[2] + i * n;
-    T *y = (T *)b[3] + i * n;
+EXPORT(softmax)(const struct softmax *a, word t, word parts) {
+  const word n = a->columns;
+  for (word i = a->rows * t / parts; i < a->rows * (t + 1) / parts; i++) {
+    const T *x = a->x + i * n;
+    T *y = a->out + i * n;
     const T top = top_of(x, n);
-    if (b[4]) {
+    if (a->logarithm) {
       SUM(total, n, EXP(x[j] - top))
       const T whole = LOG((T)total);
 #pragma omp simd
@@ -25,13 +25,12 @@ EXPORT(softmax)(const word *b, word t, word parts) {
   }
 }
 
-/* rows, columns, out, out_grad, x_grad; whether out is the logarithm */
-EXPORT(softmax_grad)(const word *b, word t, word parts) {
-  const word n = b[1];
-  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
-    const T *y = (const T *)b[2] + i * n, *g = (const T *)b[3] + i * n;
-    T *to = (T *)b[4] + i * n;
-    if (b[5]) {
+EXPORT(softmax_grad)(const struct softmax_grad *a, word t, word parts) {
+  const word n = a->columns;
+  for (word i = a->rows * t / parts; i < a->rows * (t + 1) / parts; i++) {
+    const T *y = a->out + i * n, *g = a->out_grad + i * n;
+    T *to = a->x_grad + i * n;
+    if (a->logarithm) {
       SUM(total, n, g[j])
       const T all = total;
 #pragma omp simd
@@ -45,13 +44,11 @@ EXPORT(softmax_grad)(const word *b, word t, word parts) {
   }
 }
 
-/* the class of sample i by the labels in b[3]; -1 where it counts for nothing: its label is b[6],
-   or it is no class, which b[7] is set for */
-INLINE word class_of(word *b, word i) {
-  const word label = ((const word *)b[3])[i];
-  if (label == b[6]) return -1;
-  if (label >= 0 && label < b[1]) return label;
-  __atomic_store_n(&b[7], 1, __ATOMIC_RELAXED);
+/* -1 where a label counts for nothing: it is `ignored`, or it is no class, which `bad` is set for */
+INLINE word class_of(word label, word classes, word ignored, word *bad) {
+  if (label == ignored) return -1;
+  if (label >= 0 && label < classes) return label;
+  __atomic_store_n(bad, 1, __ATOMIC_RELAXED);
   return -1;
 }
 
@@ -64,17 +61,17 @@ INLINE word class_of(word *b, word i) {
     _Pragma("omp simd") for (word j = 0; j < TILE; j++) tile_[j] = f(tile_[j]); \
   }
 
-/* samples, classes, x, labels, losses, softmax or 0, ignored label, mark. Rows of few classes are
-   shorter than a vector, so the powers of several are taken together. */
-EXPORT(cross_entropy)(word *b, word t, word parts) {
-  const word n = b[1], high = n < BLOCK ? BLOCK / n : 1, last = b[0] * (t + 1) / parts;
-  for (word r = b[0] * t / parts; r < last; r += high) {
+/* Rows of few classes are shorter than a vector, so the powers of several are taken together. */
+EXPORT(cross_entropy)(struct cross_entropy *a, word t, word parts) {
+  const word n = a->classes, high = n < BLOCK ? BLOCK / n : 1;
+  const word last = a->samples * (t + 1) / parts;
+  for (word r = a->samples * t / parts; r < last; r += high) {
     const word count = least(high, last - r);
     T powers[BLOCK], total[BLOCK], picked[BLOCK];
-    T *y = b[5] ? (T *)b[5] + r * n : 0, *out = (T *)b[4] + r;
+    T *y = a->softmax ? a->softmax + r * n : 0, *out = a->out + r;
     for (word i = 0; i < count; i++) {
-      const T *x = (const T *)b[2] + (r + i) * n, top = top_of(x, n);
-      const word class = class_of(b, r + i);
+      const T *x = a->x + (r + i) * n, top = top_of(x, n);
+      const word class = class_of(a->labels[r + i], n, a->ignored, &a->bad);
       picked[i] = class < 0 ? 0 : x[class] - top;
       if (n > BLOCK && y) {
         total[i] = powers_of(x, y, n, top);
@@ -101,17 +98,16 @@ EXPORT(cross_entropy)(word *b, word t, word parts) {
     }
     TILED(total, count, LOG)
     for (word i = 0; i < count; i++)  /* nothing for what is ignored, whatever x holds */
-      out[i] = ((const word *)b[3])[r + i] == b[6] ? 0 : total[i] - picked[i];
+      out[i] = a->labels[r + i] == a->ignored ? 0 : total[i] - picked[i];
   }
 }
 
-/* samples, classes, softmax, labels, gradient of the losses, that of x, ignored label, mark */
-EXPORT(cross_entropy_grad)(word *b, word t, word parts) {
-  const word n = b[1];
-  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
-    const T *y = (const T *)b[2] + i * n, grad = ((const T *)b[4])[i];
-    T *to = (T *)b[5] + i * n;
-    const word class = class_of(b, i);
+EXPORT(cross_entropy_grad)(struct cross_entropy_grad *a, word t, word parts) {
+  const word n = a->classes;
+  for (word i = a->samples * t / parts; i < a->samples * (t + 1) / parts; i++) {
+    const T *y = a->softmax + i * n, grad = a->out_grad[i];
+    T *to = a->x_grad + i * n;
+    const word class = class_of(a->labels[i], n, a->ignored, &a->bad);
     if (class < 0) {
       memset(to, 0, n * sizeof(T));
       continue;
@@ -123,37 +119,34 @@ EXPORT(cross_entropy_grad)(word *b, word t, word parts) {
   }
 }
 
-/* elements, x, where their mean goes */
-EXPORT(mean)(const word *b, word t, word parts) {
+EXPORT(mean)(const struct mean *a, word t, word parts) {
   if (t) return;
-  const word n = b[0];
-  const T *x = (const T *)b[1];
+  const word n = a->size;
+  const T *x = a->x;
   SUM(total, n, x[j])
-  *(T *)b[2] = total / n;
+  *a->out = total / n;
 }
 
-/* elements, out, what each of them is: a factor, and where another one is, or 0 */
-EXPORT(fill)(const word *b, word t, word parts) {
-  const T factor = real(b[2]), value = b[3] ? factor * *(const T *)b[3] : factor;
-  for (word j = b[0] * t / parts; j < b[0] * (t + 1) / parts; j++) ((T *)b[1])[j] = value;
+EXPORT(fill)(const struct fill *a, word t, word parts) {
+  const T factor = a->factor, value = a->other ? factor * *a->other : factor;
+  T *out = a->out;
+  for (word j = a->size * t / parts; j < a->size * (t + 1) / parts; j++) out[j] = value;
 }
 
-/* rows, columns, x, out, scale, bias, mean, inverse deviation, epsilon, whether it is centered;
-   0 for what is not there */
-EXPORT(norm)(const word *b, word t, word parts) {
-  const word n = b[1];
-  const T *scale = (const T *)b[4], *bias = (const T *)b[5];
-  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
-    const T *x = (const T *)b[2] + i * n;
-    T *y = (T *)b[3] + i * n, mean = 0;
-    if (b[9]) {
+EXPORT(norm)(const struct norm *a, word t, word parts) {
+  const word n = a->columns;
+  const T *scale = a->scale, *bias = a->bias;
+  for (word i = a->rows * t / parts; i < a->rows * (t + 1) / parts; i++) {
+    const T *x = a->x + i * n;
+    T *y = a->out + i * n, mean = 0;
+    if (a->centered) {
       SUM(total, n, x[j])
       mean = total / n;
     }
     SUM(squares, n, (x[j] - mean) * (x[j] - mean))
-    const T inverse = 1 / sqrt(squares / n + real(b[8]));
-    if (b[6]) ((T *)b[6])[i] = mean;
-    if (b[7]) ((T *)b[7])[i] = inverse;
+    const T inverse = 1 / sqrt(squares / n + a->epsilon);
+    if (a->mean) a->mean[i] = mean;
+    if (a->inverse) a->inverse[i] = inverse;
     if (scale && bias) {
 #pragma omp simd
       for (word j = 0; j < n; j++) y[j] = (x[j] - mean) * inverse * scale[j] + bias[j];
@@ -166,14 +159,13 @@ EXPORT(norm)(const word *b, word t, word parts) {
   }
 }
 
-/* rows, columns, x, out_grad, x_grad, scale, mean or 0, inverse deviation */
-EXPORT(norm_grad)(const word *b, word t, word parts) {
-  const word n = b[1];
-  const T *scale = (const T *)b[5], *means = (const T *)b[6];
-  for (word i = b[0] * t / parts; i < b[0] * (t + 1) / parts; i++) {
-    const T *x = (const T *)b[2] + i * n, *g = (const T *)b[3] + i * n;
-    T *to = (T *)b[4] + i * n;
-    const T mean = means ? means[i] : 0, inverse = ((const T *)b[7])[i];
+EXPORT(norm_grad)(const struct norm_grad *a, word t, word parts) {
+  const word n = a->columns;
+  const T *scale = a->scale, *means = a->mean;
+  for (word i = a->rows * t / parts; i < a->rows * (t + 1) / parts; i++) {
+    const T *x = a->x + i * n, *g = a->out_grad + i * n;
+    T *to = a->x_grad + i * n;
+    const T mean = means ? means[i] : 0, inverse = a->inverse[i];
     T shift = 0;
     if (scale) {
 #pragma omp simd
@@ -191,17 +183,16 @@ EXPORT(norm_grad)(const word *b, word t, word parts) {
   }
 }
 
-/* rows, columns, x, out_grad, scale_grad, bias_grad, mean or 0, inverse deviation */
-EXPORT(norm_sums)(const word *b, word t, word parts) {
-  const word rows = b[0], n = b[1], tiles = (n + TILE - 1) / TILE;
-  const T *means = (const T *)b[6], *inverses = (const T *)b[7];
+EXPORT(norm_sums)(const struct norm_sums *a, word t, word parts) {
+  const word rows = a->rows, n = a->columns, tiles = (n + TILE - 1) / TILE;
+  const T *means = a->mean, *inverses = a->inverse;
   for (word tile = tiles * t / parts; tile < tiles * (t + 1) / parts; tile++) {
     const word c = tile * TILE, width = least(TILE, n - c);
     double scales[TILE] = {0}, biases[TILE] = {0};
     for (word r = 0; r < rows; r += BLOCK) {
       T along[TILE] = {0}, plain[TILE] = {0};
       for (word i = r; i < least(rows, r + BLOCK); i++) {
-        const T *x = (const T *)b[2] + i * n + c, *g = (const T *)b[3] + i * n + c;
+        const T *x = a->x + i * n + c, *g = a->out_grad + i * n + c;
         const T mean = means ? means[i] : 0, inverse = inverses[i];
 #pragma omp simd
         for (word j = 0; j < width; j++) {
@@ -211,19 +202,19 @@ EXPORT(norm_sums)(const word *b, word t, word parts) {
       }
       for (word j = 0; j < width; j++) scales[j] += along[j], biases[j] += plain[j];
     }
-    for (word j = 0; b[4] && j < width; j++) ((T *)b[4])[c + j] = scales[j];
-    for (word j = 0; b[5] && j < width; j++) ((T *)b[5])[c + j] = biases[j];
+    for (word j = 0; a->scale_grad && j < width; j++) a->scale_grad[c + j] = scales[j];
+    for (word j = 0; a->bias_grad && j < width; j++) a->bias_grad[c + j] = biases[j];
   }
 }
 
-/* rows, columns, x, y, sums of blocks of rows, blocks: of each column the sums of x and of x y */
-EXPORT(moments)(const word *b, word t, word parts) {
-  const word n = b[1];
-  for (word block = b[5] * t / parts; block < b[5] * (t + 1) / parts; block++) {
-    T *plain = (T *)b[4] + 2 * n * block, *along = plain + n;
+/* of each block of rows, for each column, the sums of x and of x y */
+EXPORT(moments)(const struct moments *a, word t, word parts) {
+  const word n = a->columns, blocks = a->blocks;
+  for (word block = blocks * t / parts; block < blocks * (t + 1) / parts; block++) {
+    T *plain = a->sums + 2 * n * block, *along = plain + n;
     memset(plain, 0, 2 * n * sizeof(T));
-    for (word i = b[0] * block / b[5]; i < b[0] * (block + 1) / b[5]; i++) {
-      const T *x = (const T *)b[2] + i * n, *y = (const T *)b[3] + i * n;
+    for (word i = a->rows * block / blocks; i < a->rows * (block + 1) / blocks; i++) {
+      const T *x = a->x + i * n, *y = a->y + i * n;
 #pragma omp simd
       for (word j = 0; j < n; j++) {
         plain[j] += x[j];
@@ -233,17 +224,16 @@ EXPORT(moments)(const word *b, word t, word parts) {
   }
 }
 
-/* blocks, columns of the result, sums, columns of x (some times as many); where the sums of x are
-   added up, and those of x y; factors of both */
-EXPORT(added)(const word *b, word t, word parts) {
-  const word width = b[1];
+/* the sums of all blocks, of columns `width` apart too, times factors */
+EXPORT(added)(const struct added *a, word t, word parts) {
+  const word width = a->width;
   for (word j = width * t / parts; j < width * (t + 1) / parts; j++) {
     double plain = 0, along = 0;
     for (word half = 0; half < 2; half++)
-      for (word i = 0; i < b[0]; i++)
-        for (word c = j; c < b[3]; c += width)
-          *(half ? &along : &plain) += ((const T *)b[2])[(2 * i + half) * b[3] + c];
-    ((T *)b[4])[j] = plain * real(b[6]);
-    ((T *)b[5])[j] = along * real(b[7]);
+      for (word i = 0; i < a->blocks; i++)
+        for (word c = j; c < a->columns; c += width)
+          *(half ? &along : &plain) += a->sums[(2 * i + half) * a->columns + c];
+    a->first[j] = plain * a->first_factor;
+    a->second[j] = along * a->second_factor;
   }
 }

@@ -5,13 +5,13 @@ Source: Matsumoto and Nishimura 1998; C++'s `std::mt19937_64`, whose numbers the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
 
 from ...framework.fusion import native
+from ...framework.fusion.arguments import bind
 
 _SIZE = 312
 _MIDDLE = 156
@@ -31,14 +31,7 @@ _TEMPERING = (  # shift (to the left if negative) and mask
 
 
 _MANY = 8
-"""Turns of the state from which it is worth loading the native library."""
-
-
-@cache
-def _compiled() -> Callable[..., object] | None:
-    """The same in C: some ten times as fast; None where there is no native library."""
-    library = native.load("mersenne")
-    return None if library is None else library.function("mersenne64")
+"""Turns of the state from which it is worth loading the native library, some ten times as fast."""
 
 
 class Random(Protocol):
@@ -71,11 +64,9 @@ class Mersenne64:
         if count > len(ready):
             turns = -(-(count - len(ready)) // _SIZE)
             new = np.empty((turns, _SIZE), np.uint64)
-            compiled = _compiled() if turns >= _MANY else None
-            if compiled is not None:
-                places = self._state.ctypes.data, new.ctypes.data
-                words = np.array([turns, *places], np.int64)  # named: it must outlive the call
-                compiled(words.ctypes.data)
+            library = native.load("mersenne") if turns >= _MANY else None
+            if library is not None:
+                bind(library, "mersenne64", turns=turns, state=self._state, out=new).run()
             else:
                 for row in new:
                     self._turn()

@@ -64,11 +64,6 @@ class Block:
         """Call the function, which takes an address alone."""
         self._library.function(self._name)(self.address)
 
-    def put(self, name: str, array: Any) -> None:
-        """Point a field to another array; of how much memory the caller has seen to."""
-        self.memory.append(array)
-        setattr(self.struct, name, array.ctypes.data)
-
 
 @dataclass(frozen=True)
 class Places:
@@ -144,9 +139,8 @@ def several(library: Library, name: str, count: int, /, **values: Any) -> Severa
     }
     struct, memory = layout.fill(library, first, places)
     words = np.tile(np.frombuffer(struct, np.int64), (count, 1))
-    for column, field in enumerate(layout.struct.fields):
-        if field in places:
-            words[:, column] += places[field]
+    for field, offsets in places.items():
+        words[:, getattr(layout.type, field).offset // 8] += offsets
     return Several(words, memory)
 
 
@@ -289,8 +283,7 @@ class _Layout:
             setattr(struct, name, self._real(name, known[name]))
         for name, address in self.addresses:
             setattr(struct, name, self._address(name, address, known[name]))
-        constants = {one: library.constant(one) for one in self.constants}
-        wanted = iter(eval(self.code, {**_HELPERS, **constants}, known))  # noqa: S307 - our own text
+        wanted = iter(self._wanted(library, known))
         for name, field in self.arrays:
             reach, array = next(wanted), known[name]
             if array is not None:
@@ -316,6 +309,11 @@ class _Layout:
                 given = ", ".join(f"{n}={known[n]}" for n in names if isinstance(known.get(n), int))
                 raise ArgumentError(f"{self.title}: wants {text}, not {given}")
         return struct, memory
+
+    def _wanted(self, library: Library, known: dict[str, Any]) -> tuple[Any, ...]:
+        """How far arrays reach, how many of other structs there are, whether conditions hold."""
+        constants = {one: library.constant(one) for one in self.constants}
+        return eval(self.code, {**_HELPERS, **constants}, known)  # noqa: S307 - text of our own
 
     def _refuse_names(self, values: dict[str, Any]) -> None:
         lacking, unknown = self.needed - values.keys(), values.keys() - self.given
@@ -351,9 +349,10 @@ class _Layout:
             raise self.refuse(name, "a number", repr(value)) from None
 
     def _address(self, name: str, address: Address, value: Any) -> int:
-        if not isinstance(value or 0, int) or not (value or address.optional):
+        found = 0 if value is None and address.optional else value
+        if not isinstance(found, int) or not (found or address.optional):
             raise self.refuse(name, "an address", repr(value))
-        return value or 0
+        return found
 
     def place(
         self,
@@ -407,7 +406,7 @@ class _Layout:
 
 def dtype_of(field: Array, library: Library) -> np.dtype | None:
     """The dtype that an array must have; None for any."""
-    if field.dtype in ("bytes", "packed"):
+    if field.dtype in ("packed", "bytes"):
         return None
     return DTYPES.get(field.dtype) or _dtype(library.dtype if field.dtype == "T" else field.dtype)
 

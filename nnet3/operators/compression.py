@@ -13,6 +13,7 @@ import numpy as np
 
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion import native, row_blocks, team
+from ...framework.fusion.arguments import bind
 from ...framework.fusion.row_blocks import ByRows
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -102,12 +103,8 @@ def _by_bytes(k: KernelArgs, name: str) -> Call | None:
     library = native.load("bytes")
     if library is None or reads is None or writes is None:
         return None
-    places = (
-        word for array in arrays for word in (array.ctypes.data, array.strides[0] // array.itemsize)
-    )
-    argument = np.array([*x.shape, *places], np.int64)
-    item = (library.address(name), argument.ctypes.data)
-    by = ByRows(len(x), (item,), (reads,), (writes,), (argument, arrays))
+    block = bind(library, name, rows=len(x), columns=x.shape[1], x=x, out=out)
+    by = ByRows(len(x), (block.item,), (reads,), (writes,), block)
     return team.run_together([team.rows_task(by, x.size)])
 
 

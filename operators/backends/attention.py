@@ -14,6 +14,7 @@ import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import native, team
+from ...framework.fusion.arguments import Block, Places, Several, several
 from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
@@ -63,37 +64,44 @@ class _Heads:
         self.make, self.dtype = make, k["out"].dtype
         self.memory: list[Any] = []
 
-    def addresses(self, stack: Any) -> list[int]:
-        """Where each head of an array begins; zeros for None."""
+    def at(self, stack: Any, beyond: int = 0) -> Places | None:
+        """Where each head of an array begins, or so many bytes beyond; None for None."""
         if stack is None:
-            return [0] * len(self.places)
-        self.memory.append(stack)
-        return parts.addresses_in(stack, self.places)
+            return None
+        return Places(stack, parts.offsets_in(stack, self.places) + beyond)
 
-    def product(self, a: Any, b: Any, out: Any, scale: float = 1.0) -> tuple[int, int] | None:
-        """Function and handle of a product of matrices that lie as these; zeros for no `out`."""
+    def product(self, a: Any, b: Any, out: Any, scale: float = 1.0) -> Block | None:
+        """A product of matrices that lie as these; none is done for no `out`."""
         if out is None:
-            return 0, 0
+            return self.bind("gemm")
         arrays = a, b, out
         how = parts.layouts(arrays)
         if how is None:
             return None
         gemm, _ = parts.one(self.make, arrays, how, (scale, 0.0))
         self.memory.append(gemm)
-        return gemm.address, gemm.handle
+        return self.bind("gemm", function=gemm.address, handle=gemm.handle)
 
-    def room(self, elements: int) -> tuple[Any, int, int]:
+    def room(self, elements: int) -> dict[str, Any]:
         """Memory of so many elements for each thread, its bytes, and how many threads have some."""
         size = -(-elements * self.dtype.itemsize // 64) * 64
         # Bounded: memory for all threads of a large machine would leave the cache.
         count = min(len(self.places) * 64, _SHARES * most_threads())
-        return panel_memory(size * count), size, count
+        return {"memory": panel_memory(size * count), "bytes": size, "threads": count}
 
-    def call(self, name: str, words: list[Any], work: int) -> Call:
-        argument = np.array([rows.word(one) for one in words], np.int64)
-        item = native.function("attention", self.dtype, name), argument.ctypes.data
-        self.memory += [argument, *(one for one in words if isinstance(one, np.ndarray))]
-        return rows.call(team.ParallelTask((item,), work, self.memory))
+    def bind(self, name: str, **fields: Any) -> Block:
+        return native.bind("attention", self.dtype, name, **fields)
+
+    def several(self, name: str, **fields: Any) -> Several:
+        """A struct for each head."""
+        found = library(self.dtype)
+        assert found is not None, "the caller has seen that it is there"
+        return several(found, name, len(self.places), **fields)
+
+    def call(self, name: str, work: int, **fields: Any) -> Call:
+        block = self.bind(name, **fields)
+        block.memory.append(self.memory)
+        return rows.call(team.block_task(work, block))
 
 
 def _bind(k: KernelArgs) -> Call | None:
@@ -107,15 +115,11 @@ def _bind(k: KernelArgs) -> Call | None:
     weights = k.get("weights")
     # Where the weights are an output they are computed in their place, and any thread may take a
     # block.
-    room, size, count = (None, 0, 1 << 20) if weights is not None else heads.room(step * keys)
+    room = {"bytes": 0, "threads": 1 << 20} if weights is not None else heads.room(step * keys)
     # As `pull` below: for its layout alone.
     like = np.empty((step, keys), out.dtype)
-    masks = _masks(k, heads, (*lead, queries, keys))
-    places = [heads.addresses(array) for array in (query, key, value, out)]
-    kept = heads.addresses(weights)
-    words: list[Any] = [len(heads.places) * -(-queries // step), room, size, count]
-    words += [keys, int(k.attrs["causal"]), *masks.kind]
-    first = heads.places[0]
+    mask, key_mask, steps = _masks(k, (*lead, queries, keys))
+    first, blocks = heads.places[0], []
     for begin in range(0, queries, step):
         many = min(step, queries - begin)
         w = like[:many] if weights is None else weights[first][:many]
@@ -123,15 +127,18 @@ def _bind(k: KernelArgs) -> Call | None:
         other = heads.product(w, value[first], out[first][:many])
         if one is None or other is None:
             return None
-        for at in range(len(heads.places)):
-            q, each, v, o = (place[at] for place in places)
-            q, o = q + begin * query.strides[-2], o + begin * out.strides[-2]
-            row = begin * keys * out.itemsize
-            words += [*one, *other, q, each, v, o]
-            words += [masks.at[at] and masks.at[at] + begin * masks.kind[1], masks.keys[at]]
-            words += [begin, many, kept[at] and kept[at] + row]
-    width = query.shape[-1] + value.shape[-1] + _EXP
-    return heads.call("attend", words, len(heads.places) * queries * keys * width)
+        fields: dict[str, Any] = {"scores": one, "sums": other, "keys": keys, **steps}
+        fields |= {"query": heads.at(query, begin * query.strides[-2]), "key": heads.at(key)}
+        fields |= {"value": heads.at(value), "out": heads.at(out, begin * out.strides[-2])}
+        fields |= {"mask": heads.at(mask, begin * steps["mask_down"]), "first": begin}
+        fields |= {"key_mask": heads.at(key_mask), "rows": many}
+        fields |= {"weights": heads.at(weights, begin * keys * out.itemsize)}
+        blocks.append(heads.several("attend_block", **fields))
+    flags = mask is not None and mask.dtype == bool
+    fields = {"blocks": Several.joined(blocks), "causal": k.attrs["causal"], "flags": flags}
+    count, width = len(fields["blocks"]), query.shape[-1] + value.shape[-1] + _EXP
+    work = len(heads.places) * queries * keys * width
+    return heads.call("attend", work, count=count, **fields, **room)
 
 
 def _suit(arrays: list[Any], lead: tuple[int, ...]) -> bool:
@@ -145,23 +152,17 @@ def _suit(arrays: list[Any], lead: tuple[int, ...]) -> bool:
     )
 
 
-class _Mask:
-    """Attributes: kind: the words of `attend`; at, keys: addresses of a head's masks, or 0."""
-
-    def __init__(self, kind: list[int], at: list[int], keys: list[int]) -> None:
-        self.kind, self.at, self.keys = kind, at, keys
-
-
-def _masks(k: KernelArgs, heads: _Heads, shape: tuple[int, ...]) -> _Mask:
+def _masks(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Any, Any, dict[str, int]]:
+    """The mask and that of the keys, for each head, or None; their steps in bytes."""
     mask, keys = k.get("mask"), k.get("key_mask")
-    kind = [0, 0, 0, 0]
+    down = right = key_step = 0
     if mask is not None:
         mask = np.broadcast_to(mask, shape)
-        kind[:3] = [1 if mask.dtype == bool else 2, *mask.strides[-2:]]
+        down, right = mask.strides[-2:]
     if keys is not None:
-        kind[3] = keys.strides[1]
+        key_step = keys.strides[1]
         keys = np.broadcast_to(keys.reshape(shape[0], *(1,) * (len(shape) - 2), shape[-1]), shape)
-    return _Mask(kind, heads.addresses(mask), heads.addresses(keys))
+    return mask, keys, {"mask_down": down, "mask_right": right, "key_step": key_step}
 
 
 def _bind_grad(k: KernelArgs) -> Call | None:
@@ -172,11 +173,11 @@ def _bind_grad(k: KernelArgs) -> Call | None:
     targets = [k.get(f"{slot}_grad") for slot in ("query", "key", "value")]
     targets = [None if target is None else split_heads(target, count) for target in targets]
     of_query, of_key, of_value = targets
-    found = [target for target in targets if target is not None]
+    wanted = [target for target in targets if target is not None]
     if make is None or k.get("mask_grad") is not None or (k.train and k.attrs["dropout"] > 0):
         return None
     (queries, keys), width = weights.shape[-2:], out.shape[-1]
-    if queries * keys > _LARGEST or not _suit([*slots, *found, weights], lead):
+    if queries * keys > _LARGEST or not _suit([*slots, *wanted, weights], lead):
         return None
     if any(array.strides[-1] != array.itemsize for array in (out, grad)):
         return None
@@ -186,23 +187,25 @@ def _bind_grad(k: KernelArgs) -> Call | None:
     pull = np.empty((queries, keys), out.dtype)
     at = [None if target is None else target[first] for target in targets]
     scale, none = _scale(k, query), of_query is None and of_key is None
-    products = [
-        heads.product(weights[first].T, grad[first], at[2]),
-        heads.product(grad[first], value[first].T, None if none else pull),
-        heads.product(pull, key[first], at[0], scale),
-        heads.product(pull.T, query[first], at[1], scale),
-    ]
-    if any(product is None for product in products):
+    products = {
+        "to_value": heads.product(weights[first].T, grad[first], at[2]),
+        "to_weights": heads.product(grad[first], value[first].T, None if none else pull),
+        "to_query": heads.product(pull, key[first], at[0], scale),
+        "to_key": heads.product(pull.T, query[first], at[1], scale),
+    }
+    if any(product is None for product in products.values()):
         return None
-    functions = [one for product in products if product for one in product]
-    room, size, many = heads.room(queries * keys)
-    words: list[Any] = [len(heads.places), room, size, many, queries, keys, width]
-    words += [array.strides[-2] // array.itemsize for array in (out, grad)]
-    arrays = query, key, value, out, grad, weights, of_query, of_key, of_value
-    for places in zip(*map(heads.addresses, arrays), strict=True):
-        words += [*functions, *places]
+    arrays = {"query": query, "key": key, "value": value, "out": out, "out_grad": grad}
+    arrays |= {"weights": weights, "query_grad": of_query, "key_grad": of_key}
+    found = heads.several(
+        "attend_head",
+        **products,
+        **{slot: heads.at(array) for slot, array in (*arrays.items(), ("value_grad", of_value))},
+        **{"queries": queries, "keys": keys, "width": width},
+    )
     work = len(heads.places) * queries * keys * (2 * query.shape[-1] + 2 * width + 8)
-    return heads.call("attend_grad", words, work)
+    room = heads.room(queries * keys)
+    return heads.call("attend_grad", work, count=len(found), heads=found, **room)
 
 
 def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Callable[..., Call | None]:

@@ -30,7 +30,6 @@ _ALONE_VECTOR = 9216
 _SMALL = 1 << 14
 """Multiplications below which no way of our own is looked for."""
 _LETTERS = {"float32": "s", "float64": "d"}
-_HANDLE = 11  # words, of which the last two are alpha and beta
 
 
 @functools.cache
@@ -56,11 +55,12 @@ class Gemm:
     ) -> None:
         found = library()
         assert found is not None, "the caller has seen that it is there"
-        self._words = np.zeros(_HANDLE, np.int64)
-        self._words[:-2] = found.gemm[dtype], *transposed, *sizes
-        self._words[-2:].view(np.float64)[:] = factors
-        self.handle = self._words.ctypes.data
-        self.address = native.function("blas", np.dtype(dtype), f"blas_product{found.bits}")
+        fields = parts.gemm_fields(transposed, factors, sizes)
+        name = f"blas_product{found.bits}"
+        self._block = native.bind(
+            "blas", np.dtype(dtype), name, function=found.gemm[dtype], **fields
+        )
+        self.address, self.handle = self._block.item
 
 
 _gemm = functools.lru_cache(maxsize=512)(Gemm)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import native, team
+from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
 from ...framework.fusion.prepared import Prepared
 from ...framework.runtime.plans.kept_factors import Kept
@@ -127,20 +128,10 @@ def multiply(
     assert steps is not None, "other matrices are left to another product"
     if tiled:
         return bf16_gemm.multiply(a, steps, b, alpha, panels, out, begin)
-    first, step = 0, 0
-    if begin is not None:
-        first = begin.ctypes.data
-        step = begin.strides[0] // out.itemsize if begin.ndim == 2 else 0
     (m, k), n = a.shape, b.shape[1]
-    argument = np.array(
-        [
-            *(m, n, k, a.ctypes.data, *steps, panels.ctypes.data),
-            *(out.ctypes.data, out.strides[0] // out.itemsize, first, step),
-        ],
-        np.int64,
-    )
-    item = (native.function("packed_gemm", out.dtype, "product"), argument.ctypes.data)
-    return team.ParallelTask((item,), m * n * k, (argument, a, b, panels, out, begin))
+    fields: dict[str, Any] = {"m": m, "n": n, "k": k, "a": a, "panels": panels, "out": out}
+    fields |= {"down": steps[0], "right": steps[1], "begin": begin}
+    return team.block_task(m * n * k, native.bind("packed_gemm", out.dtype, "product", **fields))
 
 
 def _in_blocks(
@@ -163,7 +154,7 @@ def room(b: Any, tiled: bool) -> int:
         return bf16_gemm.room(b)
     found = library(b.dtype)
     assert found is not None, "the caller has seen that it is there"
-    columns = found.words("panel_bytes", 1)[0] // b.itemsize
+    columns = found.constant("panel")
     return -(-b.shape[1] // columns) * columns * len(b) * b.itemsize
 
 
@@ -178,10 +169,12 @@ def pack(
     panels = team.aligned(room(b, tiled)) if panels is None else panels
     if tiled:
         return panels, bf16_gemm.pack(b, alpha, panels)
-    factor = np.array([alpha], b.dtype)
-    steps = (stride // b.itemsize for stride in b.strides)
-    argument = np.array(
-        [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
-    )
-    item = (native.function("packed_gemm", b.dtype, "pack"), argument.ctypes.data)
-    return panels, team.ParallelTask((item,), 2 * b.size, (argument, b, panels, factor))
+    block = packing(b, alpha, panels)
+    return panels, team.block_task(2 * b.size, block)
+
+
+def packing(b: Any, alpha: float, panels: Any) -> Block:
+    """The argument of what fills panels with alpha b."""
+    found = library(b.dtype)
+    assert found is not None, "the caller has seen that it is there"
+    return bind(found, "pack", k=len(b), n=b.shape[1], b=b, panels=panels, alpha=alpha)

@@ -44,6 +44,18 @@ MakeGemm = Callable[[str, tuple[int, int], tuple[float, float], tuple[int, ...]]
 The sizes are m, n, k and the distance of the rows (or columns) of a, b and c.
 """
 
+_GEMM_SIZES = "m", "n", "k", "a_step", "b_step", "c_step"
+
+
+def gemm_fields(
+    transposed: tuple[int, int], factors: tuple[float, float], sizes: tuple[int, ...]
+) -> dict[str, Any]:
+    """What all arguments of products have, by the names of native/declarations.py."""
+    fields: dict[str, Any] = dict(zip(_GEMM_SIZES, sizes, strict=True))
+    fields |= {"a_turned": transposed[0], "b_turned": transposed[1]}
+    return fields | {"alpha": factors[0], "beta": factors[1]}
+
+
 Layouts = tuple[tuple[int, int], tuple[int, int, int]]
 """Whether a and b are stored transposed, and the steps of a, b and c."""
 
@@ -133,20 +145,16 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     if how is None or (most is not None and m * n * k >= most):
         return None
     gemm, _ = one(make, first, how, (1.0, 0.0))
-    starts = [addresses_in(array, places) for array in arrays]
+    starts = [(array.ctypes.data + offsets_in(array, places)).tolist() for array in arrays]
     found = [team.Part(gemm.address, (gemm.handle, *three)) for three in zip(*starts, strict=True)]
     task = team.parts_task(found, len(places) * m * n * k, (gemm, arrays))
     assert task is not None, "there is a C compiler"
     return team.run_together([task])
 
 
-def addresses_in(stack: Any, places: list[tuple[int, ...]]) -> list[int]:
-    """Where the arrays at some places of a stack begin."""
-    start = stack.ctypes.data
-    return [
-        start + sum(index * step for index, step in zip(place, stack.strides, strict=False))
-        for place in places
-    ]
+def offsets_in(stack: Any, places: list[tuple[int, ...]]) -> np.ndarray:
+    """Bytes from the begin of a stack to the arrays at some places of it."""
+    return np.array(places, np.int64) @ np.array(stack.strides[: len(places[0])], np.int64)
 
 
 def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -36,12 +37,12 @@ _FEW = 1 << 14
 """Elements up to which one thread takes their mean, or fills an array, in a microsecond or two."""
 
 
-def _last_axis(k: KernelArgs, slot: str) -> tuple[int, int] | None:
+def _last_axis(k: KernelArgs, slot: str) -> dict[str, int] | None:
     """Rows and columns of an array whose last axis is the operator's; None for another axis."""
     shape = k[slot].shape
     if not shape or k.attrs["axis"] % len(shape) != len(shape) - 1 or not prod(shape):
         return None
-    return prod(shape[:-1]), shape[-1]
+    return {"rows": prod(shape[:-1]), "columns": shape[-1]}
 
 
 def _softmax(logarithm: bool) -> Kernel:
@@ -49,8 +50,8 @@ def _softmax(logarithm: bool) -> Kernel:
         x, out, sizes = k["x"], k["out"], _last_axis(k, "x")
         if sizes is None or not rows.suits(x.dtype, x, out):
             return None
-        arguments = [*sizes, x, out, int(logarithm)]
-        return rows.call(rows.task("softmax", x.dtype, arguments, _EXP * x.size))
+        fields = {"x": x, "out": out, "logarithm": logarithm, **sizes}
+        return rows.call(rows.task("softmax", x.dtype, _EXP * x.size, **fields))
 
     return kernel
 
@@ -60,17 +61,17 @@ def _softmax_grad(logarithm: bool) -> Kernel:
         out, grad, x_grad, sizes = k["out"], k["out_grad"], k["x_grad"], _last_axis(k, "out")
         if sizes is None or not rows.suits(out.dtype, out, grad, x_grad):
             return None
-        arguments = [*sizes, out, grad, x_grad, int(logarithm)]
-        return rows.call(rows.task("softmax_grad", out.dtype, arguments, _NORM * out.size))
+        fields = {"out": out, "out_grad": grad, "x_grad": x_grad, "logarithm": logarithm, **sizes}
+        return rows.call(rows.task("softmax_grad", out.dtype, _NORM * out.size, **fields))
 
     return kernel
 
 
-def _trailing(k: KernelArgs) -> tuple[int, int]:
+def _trailing(k: KernelArgs) -> dict[str, int]:
     """Rows and columns of what is normalized over its last axes."""
     shape = k.shape("x")
     begin = k.attrs["begin_norm_axis"] % len(shape)
-    return prod(shape[:begin]), prod(shape[begin:])
+    return {"rows": prod(shape[:begin]), "columns": prod(shape[begin:])}
 
 
 def _norm(stats: tuple[str, ...]) -> Kernel:
@@ -83,9 +84,10 @@ def _norm(stats: tuple[str, ...]) -> Kernel:
         if not x.size or not rows.suits(x.dtype, x, out, scale, bias, *found):
             return None
         mean = found[0] if centered else None
-        arguments = [*_trailing(k), x, out, scale, bias, mean, found[-1]]
-        arguments += [float(k.attrs["epsilon"]), int(centered)]
-        return rows.call(rows.task("norm", x.dtype, arguments, _NORM * x.size))
+        fields = {"x": x, "out": out, "scale": scale, "bias": bias, **_trailing(k)}
+        fields |= {"mean": mean, "inverse": found[-1]}
+        fields |= {"epsilon": k.attrs["epsilon"], "centered": centered}
+        return rows.call(rows.task("norm", x.dtype, _NORM * x.size, **fields))
 
     return kernel
 
@@ -100,14 +102,14 @@ def _norm_grad(stats: tuple[str, ...]) -> Kernel:
         arrays = x, grad, x_grad, scale, scale_grad, bias_grad, mean, inverse
         if not x.size or not rows.suits(x.dtype, *arrays):
             return None
-        sizes, work = _trailing(k), _NORM * x.size
-        tasks = []
+        fields = {"x": x, "out_grad": grad, "mean": mean, "inverse": inverse, **_trailing(k)}
+        task = partial(rows.task, **fields)
+        tasks, work = [], _NORM * x.size
         if scale_grad is not None or bias_grad is not None:
-            arguments = [*sizes, x, grad, scale_grad, bias_grad, mean, inverse]
-            tasks.append(rows.task("norm_sums", x.dtype, arguments, work))
+            grads = {"scale_grad": scale_grad, "bias_grad": bias_grad}
+            tasks.append(task("norm_sums", x.dtype, work, **grads))
         if x_grad is not None:
-            arguments = [*sizes, x, grad, x_grad, scale, mean, inverse]
-            tasks.append(rows.task("norm_grad", x.dtype, arguments, work))
+            tasks.append(task("norm_grad", x.dtype, work, x_grad=x_grad, scale=scale))
         return rows.call(*tasks)
 
     return kernel
@@ -127,7 +129,8 @@ def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) 
     Args:
         slots: of the arrays that it takes beside the labels. work: of an element.
     """
-    first, *others = (k.get(slot) for slot in slots)
+    found = {slot: k.get(slot) for slot in slots}
+    first, *others = found.values()
     if k.attrs["soft_label"] or reshaped(k) or not first.size:
         return None
     if not rows.suits(first.dtype, first, *others):
@@ -136,20 +139,20 @@ def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) 
     labels = bind_labels(k, classes)
     if not rows.suits(np.dtype("int64"), labels.values):
         return None
-    arguments = [first.size // classes, classes, first, labels.values, *others]
-    arguments += [k.attrs["ignore_index"], 0]
-    task = rows.task(name, first.dtype, arguments, work * first.size)
-    argument, _ = task.memory
-    # C cannot raise: it marks a bad label, and the check finds its place and name.
-    mark = argument[-1:]
+    found |= {"samples": first.size // classes, "classes": classes}
+    found |= {"labels": labels.values, "ignored": k.attrs["ignore_index"]}
+    block = native.bind("rows", first.dtype, name, **found)
+    argument = block.struct
 
+    # C cannot raise: it marks a bad label, and the check finds its place and name.
     def check() -> None:
-        if mark[0]:
+        if argument.bad:
             # Cleared before the error, as the next run must not see it.
-            mark[0] = 0
+            argument.bad = 0
             labels.check()  # raises an error that names the label
 
-    return team.in_order(*labels.load, rows.call(replace(task, check=check)))
+    task = replace(team.block_task(work * first.size, block), check=check)
+    return team.in_order(*labels.load, rows.call(task))
 
 
 def _mean(k: KernelArgs) -> Call | None:
@@ -157,7 +160,7 @@ def _mean(k: KernelArgs) -> Call | None:
     # A larger mean is shared between threads by the reduction's own kernel.
     if not 0 < x.size <= _FEW or not rows.suits(x.dtype, x, out):
         return None
-    return rows.call(rows.task("mean", x.dtype, [x.size, x, out], x.size))
+    return rows.call(rows.task("mean", x.dtype, x.size, size=x.size, x=x, out=out))
 
 
 def _mean_grad(k: KernelArgs) -> Call | None:
@@ -178,7 +181,8 @@ def _filled(out: Any, factor: float, other: Any) -> Call | None:
         return None
     if not rows.suits(out.dtype, out, other):
         return None
-    return rows.call(rows.task("fill", out.dtype, [out.size, out, float(factor), other], out.size))
+    fields = {"size": out.size, "out": out, "factor": factor, "other": other}
+    return rows.call(rows.task("fill", out.dtype, out.size, **fields))
 
 
 def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:

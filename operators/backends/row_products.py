@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import native, row_blocks, team
+from ...framework.fusion.arguments import Several
 from ...framework.fusion.row_blocks import ByRows
 from ...framework.runtime.plans.memory import padded, panel_memory
 from . import bf16_products, packed_gemm, parts, vector_products
@@ -99,30 +100,21 @@ _Rows = tuple[_Items, _Items, Any, Any]
 
 def _by_tiles(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> _Rows:
     a, b, out = arrays
-    (m, k), n, size = a.shape, b.shape[1], out.itemsize
-    step = out.strides[0] // size
-    begin, begin_step = 0, 0
-    if bias is not None:
-        begin = bias.ctypes.data
-    elif factors[1]:
-        begin, begin_step = out.ctypes.data, step
+    (m, k), n = a.shape, b.shape[1]
+    begin = out if bias is None and factors[1] else bias
     count = -(-k // _PIECE)
     each = -(-k // count)
-    words = [m, n, out.ctypes.data, step, begin, begin_step, 0, count]
-    memory: list[Any] = []
-    down, right = (stride // size for stride in a.strides)
     pieces = [b[at : at + each] for at in range(0, k, each)]
     rooms = [padded(packed_gemm.room(piece, tiled=False)) for piece in pieces]
     rest = whole = panel_memory(sum(rooms), in_turn=True)
-    for number, (piece, room) in enumerate(zip(pieces, rooms, strict=True)):
-        panels, packing = packed_gemm.pack(piece, factors[0], panels=rest[:room])
+    packing = []
+    for piece, room in zip(pieces, rooms, strict=True):
+        packing.append(packed_gemm.packing(piece, factors[0], rest[:room]))
         rest = rest[room:]
-        memory.append(packing.memory)
-        words += [a.ctypes.data + number * each * right * size, down, right, len(piece)]
-        words += [panels.ctypes.data, packing.items[0][1]]
-    argument = np.array(words, np.int64)
-    before, items = _items("row_products", out.dtype, ("panels", "rows"), argument)
-    return before, items, whole, (argument, memory)
+    fields: dict[str, Any] = {"m": m, "n": n, "k": k, "a": a, "out": out, "begin": begin}
+    fields |= {"each": each, "count": len(pieces), "pieces": Several.of(packing)}
+    block = native.bind("row_products", out.dtype, "rows", **fields)
+    return (block.item_of("panels"),), (block.item,), whole, block
 
 
 def _by_mkl(
@@ -144,18 +136,9 @@ def _by_mkl(
         ctypes.cast(getattr(mkl, f"cblas_{letter}gemm_{name}"), ctypes.c_void_p).value
         for name in ("pack", "compute")
     )
-    (ta, tb), (lda, ldb, ldc) = how
-    words = [m, n, k, ta, a.ctypes.data, lda, tb, b.ctypes.data, ldb, packed.ctypes.data]
-    words += [out.ctypes.data, ldc, 0 if bias is None else bias.ctypes.data, pack, compute]
-    argument = np.array([*words, 0, 0, height], np.int64)
-    argument[15:17].view(np.float64)[:] = factors
-    before, items = _items("mkl_rows", out.dtype, ("mkl_pack", "mkl_rows"), argument)
-    return before, items, packed, argument
-
-
-def _items(
-    file: str, dtype: np.dtype, names: tuple[str, str], argument: np.ndarray
-) -> tuple[_Items, _Items]:
-    """The items of two functions with the same argument."""
-    first, second = (native.function(file, dtype, name) for name in names)
-    return ((first, argument.ctypes.data),), ((second, argument.ctypes.data),)
+    fields: dict[str, Any] = {"m": m, "n": n, "k": k, "a": a, "b": b.T if how[0][1] else b}
+    fields |= {"b_turned": how[0][1], "panels": packed, "out": out, "bias": bias, "high": height}
+    fields |= zip(("a_step", "b_step", "out_step"), how[1], strict=True)
+    fields |= {"pack": pack, "multiply": compute, "alpha": factors[0], "beta": factors[1]}
+    block = native.bind("mkl_rows", out.dtype, "mkl_rows", **fields)
+    return (block.item_of("mkl_pack"),), (block.item,), packed, block

@@ -6,8 +6,6 @@ them (native/rows.c).
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,16 +39,13 @@ def suits(dtype: np.dtype, *arrays: Any) -> bool:
     )
 
 
-def task(name: str, dtype: np.dtype, arguments: Sequence[Any], work: int) -> team.ParallelTask:
-    """A function of the library with its arguments.
+def task(name: str, dtype: np.dtype, work: int, /, **fields: Any) -> team.ParallelTask:
+    """A function of the library with its argument.
 
     Args:
-        arguments: whole numbers, floats (passed as the bits of a double), arrays, and None for 0.
-        work: see native/constants.py.
+        work: see native/constants.py. fields: of the argument.
     """
-    argument = np.array([word(one) for one in arguments], np.int64)
-    item = native.function("rows", dtype, name), argument.ctypes.data
-    return team.ParallelTask((item,), work, (argument, list(arguments)))
+    return team.block_task(work, native.bind("rows", dtype, name, **fields))
 
 
 def moments(
@@ -67,22 +62,21 @@ def moments(
     blocks = max(min(len(x) // _ROWS, _MOST), 1)
     sums = np.empty((blocks, 2, x.shape[1]), x.dtype)
     first, second = results
-    words = [blocks, first.size, sums, x.shape[1], first, second, *factors]
+    same = {"columns": x.shape[1], "blocks": blocks, "sums": sums}
+    adding = {
+        "width": first.size,
+        "first": first,
+        "second": second,
+        "first_factor": factors[0],
+        "second_factor": factors[1],
+    }
+    work = max(4 * sums.size, team.ITEM_WORK)
     return [
-        task("moments", x.dtype, [*x.shape, x, y, sums, blocks], _READ * x.size),
-        task("added", x.dtype, words, max(4 * sums.size, team.ITEM_WORK)),
+        task("moments", x.dtype, _READ * x.size, rows=len(x), x=x, y=y, **same),
+        task("added", x.dtype, work, **adding, **same),
     ]
 
 
 def call(*tasks: team.ParallelTask) -> Call:
     """A call that runs tasks one after the other."""
     return team.run_together(tasks)
-
-
-def word(argument: Any) -> int:
-    """A whole number, the bits of a double, or the address of an array, 0 for None."""
-    if argument is None:
-        return 0
-    if isinstance(argument, float):
-        return struct.unpack("q", struct.pack("d", argument))[0]
-    return argument if isinstance(argument, int) else argument.ctypes.data

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import native, team
+from ...framework.fusion.arguments import bind
 from ...framework.runtime.plans.memory import as_view, panel_memory
 from . import parts
 
@@ -67,17 +68,11 @@ def few_rows(
     if m > _rows(out.dtype, by_mkl):
         return None
     row = None if bias is None else np.ascontiguousarray(bias)
-    begin, step = 0, 0
-    if row is not None:
-        begin = row.ctypes.data
-    elif factors[1]:
-        begin, step = out.ctypes.data, how[1][2]
-    (lda, ldw, ldc), (data, matrix, target) = how[1], (x.ctypes.data for x in arrays)
-    words = [m, n, k, data, lda, matrix, ldw, target, ldc, begin, step, 0]
-    argument = np.array(words, np.int64)
-    argument[11:].view(np.float64)[:] = factors[0]
-    item = native.function("dot_products", out.dtype, "dots"), argument.ctypes.data
-    return team.ParallelTask((item,), m * n * k, (argument, arrays, row))
+    begin = out if row is None and factors[1] else row
+    fields: dict[str, Any] = {"m": m, "n": n, "k": k, "a": a, "w": b.T, "out": out, "begin": begin}
+    fields |= zip(("a_step", "w_step", "out_step"), how[1], strict=True)
+    block = native.bind("dot_products", out.dtype, "dots", alpha=factors[0], **fields)
+    return team.block_task(m * n * k, block)
 
 
 def suits_few(a: Any, b: Any, by_mkl: bool = False) -> bool:
@@ -109,13 +104,8 @@ def task(
     shape = -(-k // high), n
     sums = as_view(panel_memory(math.prod(shape) * b.itemsize), (shape, b.dtype))
     row = None if bias is None else np.ascontiguousarray(bias)
-    begin = 0
-    if row is not None:
-        begin = row.ctypes.data
-    elif factors[1]:
-        begin = out.ctypes.data
-    words = [k, n, a.ctypes.data, b.ctypes.data, how[1][1], out.ctypes.data, begin, 0, high]
-    argument = np.array([*words, sums.ctypes.data, 0], np.int64)
-    argument[7:8].view(np.float64)[:] = factors[0]
-    items = tuple((found.address(name), argument.ctypes.data) for name in ("turn", "vector"))
-    return team.ParallelTask(items, b.size, (argument, arrays, sums, row))
+    begin = out if row is None and factors[1] else row
+    fields: dict[str, Any] = {"k": k, "n": n, "x": a, "w": b, "step": how[1][1], "out": out}
+    fields |= {"begin": begin, "alpha": factors[0], "high": high, "sums": sums}
+    block = bind(found, "vector", **fields)
+    return team.ParallelTask((block.item_of("turn"), block.item), b.size, block)
