@@ -254,6 +254,8 @@ Evaluate = Callable[..., Any]
 """(attributes, input arrays...) -> the output array or several."""
 Lower = Callable[[Call], Any]
 """Adds operators and gives the output value or several."""
+Expand = Callable[[Attributes], list[Node]]
+"""Nodes that stand for a node: what computes its outputs from its inputs, whatever their shapes."""
 
 
 @dataclass
@@ -261,12 +263,13 @@ class Kind:
     """How an operator of ONNX is computed.
 
     Attributes:
-        evaluate: on the host, by NumPy. lower: by operators of a net. control: it runs graphs.
+        evaluate: on the host, by NumPy. lower: by operators of a net. expand: by other nodes.
         is_random: two runs differ.
     """
 
     evaluate: Evaluate | None = None
     lower: Lower | None = None
+    expand: Expand | None = None
     is_random: bool = False
 
 
@@ -277,6 +280,7 @@ CONTROL = ("If", "Loop", "Scan", "SequenceMap")
 
 _E = TypeVar("_E", bound=Evaluate)
 _L = TypeVar("_L", bound=Lower)
+_X = TypeVar("_X", bound=Expand)
 
 
 def failed(where: str, node: Node, rule: Callable[..., Any], error: Exception) -> RunError:
@@ -310,6 +314,17 @@ def lowers(*names: str, domain: str = "") -> Callable[[_L], _L]:
     def add(function: _L) -> _L:
         for name in names:
             KINDS.setdefault((domain, name), Kind()).lower = function
+        return function
+
+    return add
+
+
+def expands(*names: str, domain: str = "") -> Callable[[_X], _X]:
+    """Decorator: how operators are written out as other nodes."""
+
+    def add(function: _X) -> _X:
+        for name in names:
+            KINDS.setdefault((domain, name), Kind()).expand = function
         return function
 
     return add

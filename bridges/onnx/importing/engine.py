@@ -101,8 +101,12 @@ class Engine(Store):
         try:
             if wrong := mixed_types(node, dtypes):
                 raise FormatError(wrong)
+            written = self.written_out(node)
             if node.op in CONTROL and not node.domain:
                 made = run_control(self, attributes, args, env)
+            elif written is not None:
+                values = {name: self.value(name, env) for name in node.reads()}
+                made = tuple(Body(self, written, node.outputs, may_promote=False).run(values))
             elif kind is not None:
                 if kind.lower is not None:
                     rule = kind.lower

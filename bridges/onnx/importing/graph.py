@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -452,15 +452,12 @@ def _renamed(node: Node, names: Mapping[str, str], suffix: str) -> Node:
             key: _renamed_graph(value, names, suffix) if isinstance(value, Graph) else value
             for key, value in attrs.items()
         }
-    return Node(
-        node.op,
-        node.domain,
-        node.version,
-        node.name,
-        tuple(names.get(name, name) for name in node.inputs),
-        tuple(names.get(name, name) for name in node.outputs),
-        attrs,
-        tuple(names.get(name, name) for name in node.captures),
+    return replace(
+        node,
+        inputs=tuple(names.get(name, name) for name in node.inputs),
+        outputs=tuple(names.get(name, name) for name in node.outputs),
+        attrs=attrs,
+        captures=tuple(names.get(name, name) for name in node.captures),
     )
 
 

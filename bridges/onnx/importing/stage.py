@@ -29,6 +29,8 @@ _FROZEN = ("DequantizeLinear",)
 would be converted in every run."""
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
+_FEW_STEPS = 8
+"""Steps of a layer that are written out where inputs come in ever new lengths."""
 
 
 class Promote(Exception):
@@ -97,6 +99,7 @@ class Store(ABC):
             and (is_trained(array) if trained is None else name in trained or name in states)
         }
         self.labeled = trained is not None
+        self._written: dict[int, tuple[Node, list[Node]]] = {}
         self.constants = {n: a for n, a in arrays.items() if n not in self.parameters}
 
     @abstractmethod
@@ -106,6 +109,19 @@ class Store(ABC):
     @abstractmethod
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
         """The outputs of a node on the host."""
+
+    def written_out(self, node: Node) -> list[Node] | None:
+        """The nodes that a node stands for, always the same ones; None where it is itself.
+
+        A loop among them keeps the nets of its body from one signature of inputs to the next.
+        """
+        kind = kind_of(node)
+        if kind is None or kind.expand is None:
+            return None
+        known = self._written.get(id(node))
+        if known is None:
+            known = self._written[id(node)] = node, kind.expand(Attributes(node, self.where))
+        return known[1]
 
 
 class Lowering:
@@ -314,6 +330,10 @@ class Lowering:
         if node.op in CONTROL and not node.domain:
             return self._control(node, values)
         assert kind is not None
+        written = self._store.written_out(node)
+        if written is not None:
+            self._check_types(node, [values[name] if name else None for name in node.inputs])
+            return self._lower_all(written)
         known = all(value is not None and value.array is not None for value in values.values())
         trained = any(value is not None and value.is_parameter for value in values.values())
         known &= not kind.is_random
@@ -341,8 +361,7 @@ class Lowering:
     def _call(self, node: Node, inputs: list[Value | None]) -> None:
         kind = kind_of(node)
         assert kind is not None and kind.lower is not None
-        if wrong := mixed_types(node, [value and value.dtype for value in inputs]):
-            raise FormatError(f"{self._store.where}: {node.title()}: {wrong}")
+        self._check_types(node, inputs)
         before = len(self._ops)
         self._prefix = next((name for name in node.outputs if name), node.name)
         self._made = 0
@@ -372,6 +391,10 @@ class Lowering:
         for name, value in zip(node.outputs, results, strict=False):
             if name and value is not None:
                 self._values[name] = self._named(value, name)
+
+    def _check_types(self, node: Node, inputs: Sequence[Value | None]) -> None:
+        if wrong := mixed_types(node, [value and value.dtype for value in inputs]):
+            raise FormatError(f"{self._store.where}: {node.title()}: {wrong}")
 
     def _refused(self, node: Node, inputs: Sequence[Value | None]) -> OpscopeError:
         dtypes = ", ".join(str(value.dtype) for value in inputs if value)
@@ -427,10 +450,13 @@ class Lowering:
                 return self._inline(node, graph, {})
             if condition is not None and condition.roots and self._may_promote:
                 raise Promote(condition.roots)
-        if self._unroll and node.op in ("Loop", "Scan"):
+        most = attributes.attr("steps_in_a_net")  # of a layer's loop, which always may be
+        if most is not None and self.is_one_of_many:
+            most = min(most, _FEW_STEPS)
+        if (self._unroll or most is not None) and node.op in ("Loop", "Scan"):
             from .unrolling import unrolled
 
-            written = unrolled(attributes, values, self._store.constants)
+            written = unrolled(attributes, values, self._store.constants, most)
             if written is not None:
                 self._lower_all(written)
                 return None

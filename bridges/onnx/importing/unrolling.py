@@ -7,19 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from .calls import Attributes, Value
+from .calls import Attributes, Call, Kind, Value
 from .graph import Graph, Node, instantiated
 
 _MOST_NODES = 20_000
 
 
 def unrolled(
-    n: Attributes, values: Mapping[str, Value | None], constants: Mapping[str, np.ndarray]
+    n: Attributes,
+    values: Mapping[str, Value | None],
+    constants: Mapping[str, np.ndarray],
+    most: int | None = None,
 ) -> list[Node] | None:
-    """The nodes of a Loop or Scan whose rounds are known; None where they are not."""
+    """The nodes of a Loop or Scan whose rounds are known, and no more than `most`; else None."""
     body = n.graph("body")
     if n.node.op == "Scan":
-        return _scan(n, body, values) if n.version >= 9 else None
+        return _scan(n, body, values, most) if n.version >= 9 else None
     return _loop(n, body, values, constants)
 
 
@@ -43,18 +46,23 @@ def _loop(
     if not 0 < rounds * len(body.nodes) <= _MOST_NODES:
         return None
     made: list[Node] = []
-    state = list(node.inputs[2:])
+    label, state = _label(node), list(node.inputs[2:])
     scanned: list[list[str]] = [[] for _ in body.outputs[1 + len(state) :]]
     for step in range(rounds):
-        first = [_constant(made, f"{node.name}@{step}/{k}", v) for k, v in enumerate((step, True))]
+        first = [_constant(made, f"{label}@{step}/{k}", v) for k, v in enumerate((step, True))]
         inner = instantiated(
-            body, dict(zip(body.inputs, [*first, *state], strict=True)), f"@{node.name}@{step}"
+            body, dict(zip(body.inputs, [*first, *state], strict=True)), f"@{label}@{step}"
         )
         made += inner.nodes
         state = list(inner.outputs[1 : 1 + len(state)])
         for names, name in zip(scanned, inner.outputs[1 + len(state) :], strict=True):
             names.append(name)
     return made + _ends(node, state, scanned, [0] * len(scanned))
+
+
+def _label(node: Node) -> str:
+    """What no other loop's values are called after: nodes may share a name."""
+    return next(filter(None, node.outputs), node.name)
 
 
 def never_ends(body: Graph, constants: Mapping[str, np.ndarray]) -> bool:
@@ -68,7 +76,9 @@ def never_ends(body: Graph, constants: Mapping[str, np.ndarray]) -> bool:
     return name == body.inputs[1]
 
 
-def _scan(n: Attributes, body: Graph, values: Mapping[str, Value | None]) -> list[Node] | None:
+def _scan(
+    n: Attributes, body: Graph, values: Mapping[str, Value | None], most: int | None
+) -> list[Node] | None:
     node, count = n.node, n.attr("num_scan_inputs", 0)
     states = len(node.inputs) - count
     outs = len(body.outputs) - states
@@ -80,23 +90,21 @@ def _scan(n: Attributes, body: Graph, values: Mapping[str, Value | None]) -> lis
     if first is None:
         return None
     steps = first.shape[in_axes[0]]
-    if not 0 < steps * len(body.nodes) <= _MOST_NODES:
+    if not 0 < steps <= (_MOST_NODES // len(body.nodes) if most is None else most):
         return None
     made: list[Node] = []
-    state = list(node.inputs[:states])
+    label, state = _label(node), list(node.inputs[:states])
     scanned: list[list[str]] = [[] for _ in range(outs)]
     for step in range(steps):
         parts = []
         for number, (axis, back) in enumerate(zip(in_axes, in_back, strict=True)):
-            at = _constant(
-                made, f"{node.name}@{step}/at{number}", steps - 1 - step if back else step
-            )
-            part = f"{node.name}@{step}/{number}"
-            source = node.inputs[states + number]
-            made.append(Node("Gather", "", 13, part, (source, at), (part,), {"axis": axis}))
+            part = f"{label}@{step}/{number}"
+            place = {"axis": axis, "at": steps - 1 - step if back else step}
+            source = (node.inputs[states + number],)
+            made.append(Node("Row", "", 16, part, source, (part,), place, kind=Kind(lower=_row)))
             parts.append(part)
         inputs = dict(zip(body.inputs, [*state, *parts], strict=True))
-        inner = instantiated(body, inputs, f"@{node.name}@{step}")
+        inner = instantiated(body, inputs, f"@{label}@{step}")
         made += inner.nodes
         state = list(inner.outputs[:states])
         for names, name in zip(scanned, inner.outputs[states:], strict=True):
@@ -119,13 +127,22 @@ def _ends(node: Node, state: list[str], scanned: list[list[str]], axes: list[int
         if out:
             made.append(Node("Identity", "", 13, out, (name,), (out,), {}))
     for names, axis, out in zip(scanned, axes, node.outputs[len(state) :], strict=False):
-        if not out:
-            continue
-        parts = []
-        for name in names:
-            parts.append(f"{name}/{out}")
-            made.append(
-                Node("Unsqueeze", "", 11, parts[-1], (name,), (parts[-1],), {"axes": [axis]})
-            )
-        made.append(Node("Concat", "", 13, out, tuple(parts), (out,), {"axis": axis}))
+        if out:
+            place, kind = {"axis": axis}, Kind(lower=_stack)
+            made.append(Node("Stack", "", 16, out, tuple(names), (out,), place, kind=kind))
     return made
+
+
+def _row(n: Call) -> Value:
+    """What a round reads of a value that is scanned."""
+    x, axis, at = n[0], n.axis(n.attr("axis", 0), n[0].ndim), n.attr("at", 0)
+    if x.array is not None and not x.is_parameter:
+        return n.const(np.take(x.array, at, axis))
+    part = n.op("slice", x, axes=[axis], starts=[at], ends=[at + 1])
+    return n.reshape(part, [*x.shape[:axis], *x.shape[axis + 1 :]])
+
+
+def _stack(n: Call) -> Value:
+    """What all rounds give, side by side."""
+    values = [n[number] for number in range(len(n.inputs))]
+    return n.op("stack", values, axis=n.axis(n.attr("axis", 0), values[0].ndim + 1))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ....framework.base.dtypes import is_float
 from ....operators.names import Name, names_in, names_of
-from ...onnx.importing.calls import Call, Kind, NotHere, Value
+from ...onnx.importing.calls import Attributes, Call, Kind, NotHere, Value
 from ...onnx.importing.graph import Node
 
 DOMAIN = "aten"
@@ -193,6 +193,7 @@ def wants_floats(n: Aten, *values: Value) -> None:
 
 Rule = Callable[[Aten], Any]
 _R = TypeVar("_R", bound=Rule)
+_X = TypeVar("_X", bound=Callable[[Attributes], list[Node]])
 
 
 def aten(*names: str) -> Callable[[_R], _R]:
@@ -200,6 +201,16 @@ def aten(*names: str) -> Callable[[_R], _R]:
 
     def add(rule: _R) -> _R:
         RULES.update({(DOMAIN, name): Kind(lower=_lower(rule)) for name in names})
+        return rule
+
+    return add
+
+
+def aten_expands(*names: str) -> Callable[[_X], _X]:
+    """Decorator: how operators are written out as other nodes."""
+
+    def add(rule: _X) -> _X:
+        RULES.update({(DOMAIN, name): Kind(expand=rule) for name in names})
         return rule
 
     return add

@@ -1,65 +1,285 @@
-"""Recurrent layers: RNN, GRU, LSTM, by a loop on the host or written out step by step in a net."""
+"""Recurrent layers: RNN, GRU, LSTM as a Scan over a step, for ONNX and, by `Cell`, for PyTorch.
+
+A layer is written out as nodes. So what runs loops runs it too: its steps stand one by one in a net
+where their number is known and not too large, else a net of one step runs once for each.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .....framework.ir.registry import lookup
+from .....operators.names import Name, names_in
+from ..calls import Attributes, Call, Kind, Value, expands
+from ..graph import Graph, Node
+from . import constants  # noqa: F401  # its rules are those of the nodes that a loop becomes
+from .selection import turned
 
 _MOST_STEPS = 1000
-"""Steps that are written out in a net, over all directions."""
-_FEW_STEPS = 8
-"""Steps that are written out where inputs come in ever new lengths."""
-_GATES = {"RNN": 1, "GRU": 3, "LSTM": 4}
+"""Steps of a direction that are written out in a net."""
+_GATES = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
+"""Where weights of ONNX have the gates of an RNN; r, z, n of a GRU; i, f, g, o of an LSTM."""
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
-
-
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
-
-
-_FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
-    "sigmoid": lambda x, a, b: _sigmoid(x),
-    "tanh": lambda x, a, b: np.tanh(x),
-    "relu": lambda x, a, b: np.maximum(x, 0),
-    "affine": lambda x, a, b: (1.0 if a is None else a) * x + (0.0 if b is None else b),
-    "leakyrelu": lambda x, a, b: np.where(x >= 0, x, (0.01 if a is None else a) * x),
-    "thresholdedrelu": lambda x, a, b: np.where(x > (1.0 if a is None else a), x, 0),
-    "scaledtanh": lambda x, a, b: (
-        (1.0 if a is None else a) * np.tanh((1.0 if b is None else b) * x)
-    ),
-    "hardsigmoid": lambda x, a, b: np.clip(
-        (0.2 if a is None else a) * x + (0.5 if b is None else b), 0, 1
-    ),
-    "elu": lambda x, a, b: np.where(x >= 0, x, (1.0 if a is None else a) * np.expm1(x)),
-    "softsign": lambda x, a, b: x / (1 + np.abs(x)),
-    "softplus": lambda x, a, b: np.logaddexp(x, 0),
+_TABLED: dict[str, Name] = {
+    name.lower(): names_in("onnx")[name][0]
+    for name in "Sigmoid Tanh Relu LeakyRelu HardSigmoid Elu Softsign Softplus".split()
 }
-_WITH_ALPHA = {
-    "affine", "leakyrelu", "thresholdedrelu", "scaledtanh", "hardsigmoid", "elu",
-}  # fmt: skip
-_WITH_BETA = {"affine", "scaledtanh", "hardsigmoid"}
+_OWN = {"affine": (1.0, 0.0), "thresholdedrelu": (1.0,), "scaledtanh": (1.0, 1.0)}
+"""Functions that the table of names does not have: defaults of alpha and beta."""
 
 
-def _names(n: Attributes, directions: int) -> list[str]:
+@dataclass(frozen=True)
+class Function:
+    """An activation.
+
+    Attributes:
+        name: in lower case, as ONNX calls it. numbers: alpha and beta, as far as it has them.
+    """
+
+    name: str
+    numbers: tuple[float, ...] = ()
+
+    def of(self, n: Call, x: Value) -> Value:
+        """Its value."""
+        if self.name in _TABLED:
+            name = _TABLED[self.name]
+            return n.op(name.type, x, **dict(zip(name.attrs.values(), self.numbers, strict=True)))
+        if self.name == "affine":
+            return n.op("scale", x, scale=self.numbers[0], bias=self.numbers[1])
+        if self.name == "scaledtanh":
+            inner = n.op("tanh", n.op("scale", x, scale=self.numbers[1]))
+            return n.op("scale", inner, scale=self.numbers[0])
+        above = n.op("greater", x, n.const(self.numbers[0], x.dtype))
+        return n.op("where", above, x, n.const(0, x.dtype))
+
+
+SIGMOID, TANH, RELU = (Function(name) for name in ("sigmoid", "tanh", "relu"))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One direction of a layer.
+
+    Attributes:
+        kind: RNN, GRU or LSTM.
+        gates: where the weights have the gates, in the order of `_GATES`.
+        functions: of the gates, of what is new, and of an LSTM's memory.
+        resets_late: whether a GRU's reset gate meets the product with the state, not the state.
+        limit: of what activations take; 0: none.
+        is_coupled: whether an LSTM forgets as much as it does not take in.
+    """
+
+    kind: str
+    gates: tuple[int, ...]
+    functions: tuple[Function, ...]
+    resets_late: bool = False
+    limit: float = 0.0
+    is_coupled: bool = False
+
+    @property
+    def states(self) -> int:
+        """How many values a step hands to the next."""
+        return 2 if self.kind == "LSTM" else 1
+
+    def project(self, n: Call, x: Value, w: Value, biases: Sequence[Value | None]) -> Value:
+        """What the inputs [T, N, K] of all steps give the gates."""
+        made = n.op("matmul", x, w, transpose_y=True)
+        # A late reset gate meets the bias of the state alone, so that one waits for the step.
+        for bias in biases[: 1 if self.kind == "GRU" else 2]:
+            made = made if bias is None else n.op("add", made, bias)
+        return made
+
+    def step(self, n: Call) -> list[Value]:
+        """The next states, and what the step gives out.
+
+        The inputs of the node are the states, what `project` gives for the step, the weights and
+        the bias of the state, peepholes, the weights of a projection, and where sequences go on;
+        but for the first four each may be left out.
+        """
+        before, x, r = [n[k] for k in range(self.states)], n[self.states], n[self.states + 1]
+        bias, peepholes, projection, alive = (n.get(self.states + 2 + k) for k in range(4))
+        if self.kind == "LSTM":
+            after = self._lstm(n, x, before, r, peepholes)
+        elif self.kind == "GRU":
+            after = [self._gru(n, x, before[0], r, bias)]
+        else:
+            gate = n.op("add", x, n.op("matmul", before[0], r, transpose_y=True))
+            after = [self._activated(n, 0, gate)]
+        if projection is not None:
+            after[0] = n.op("matmul", after[0], projection, transpose_y=True)
+        if alive is None or (alive.array is not None and alive.array.all()):
+            return [*after, after[0]]
+        out = n.op("where", alive, after[0], n.const(0, x.dtype))
+        kept = (n.op("where", alive, *pair) for pair in zip(after, before, strict=True))
+        return [*kept, out]
+
+    def _lstm(
+        self, n: Call, x: Value, before: Sequence[Value], r: Value, peepholes: Value | None
+    ) -> list[Value]:
+        h, c = before
+        gates = n.op("add", x, n.op("matmul", h, r, transpose_y=True))
+        i, f, g, o = (_cut(n, gates, gate, gate + 1, 4) for gate in self.gates)
+        through: list[Value | None] = [None] * 3
+        if peepholes is not None:
+            through = [_cut(n, peepholes, gate, gate + 1, 3) for gate in range(3)]
+        i = self._activated(n, 0, _seen(n, i, c, through[0]))
+        if self.is_coupled:
+            f = n.op("scale", i, scale=-1.0, bias=1.0)
+        else:
+            f = self._activated(n, 0, _seen(n, f, c, through[2]))
+        c = n.op("add", n.op("mul", f, c), n.op("mul", i, self._activated(n, 1, g)))
+        o = self._activated(n, 0, _seen(n, o, c, through[1]))
+        return [n.op("mul", o, self.functions[2].of(n, c)), c]
+
+    def _gru(self, n: Call, x: Value, h: Value, r: Value, bias: Value | None) -> Value:
+        def product(state: Value, begin: int, end: int) -> Value:
+            made = n.op("matmul", state, _cut(n, r, begin, end, 3, 0), transpose_y=True)
+            return made if bias is None else n.op("add", made, _cut(n, bias, begin, end, 3))
+
+        count = 3 if self.resets_late else 2  # what is new comes last, whatever the order
+        from_h = product(h, 0, count)
+        both = n.op("add", _cut(n, x, 0, 2, 3), _cut(n, from_h, 0, 2, count))
+        both = self._activated(n, 0, both)
+        reset, keep = (_cut(n, both, gate, gate + 1, 2) for gate in self.gates[:2])
+        if self.resets_late:
+            inner = n.op("mul", reset, _cut(n, from_h, 2, 3, 3))
+        else:
+            inner = product(n.op("mul", reset, h), 2, 3)
+        new = self._activated(n, 1, n.op("add", _cut(n, x, 2, 3, 3), inner))
+        return n.op("add", new, n.op("mul", keep, n.op("sub", h, new)))
+
+    def _activated(self, n: Call, number: int, x: Value) -> Value:
+        if self.limit:
+            x = n.op("clip", x, minimum=-self.limit, maximum=self.limit)
+        return self.functions[number].of(n, x)
+
+
+def _cut(n: Call, value: Value, begin: int, end: int, count: int, axis: int = -1) -> Value:
+    """Gates begin to end of an array that holds some, side by side."""
+    at = axis % value.ndim
+    if (begin, end) == (0, count):
+        return value
+    size = value.shape[at] // count
+    return n.op("slice", value, axes=[at], starts=[begin * size], ends=[end * size])
+
+
+def _seen(n: Call, gate: Value, memory: Value, peephole: Value | None) -> Value:
+    """A gate that looks at the memory through a peephole, where there is one."""
+    return gate if peephole is None else n.op("add", gate, n.op("mul", memory, peephole))
+
+
+def first_state(n: Call, given: Value | None, at: int, size: int, dtype: np.dtype) -> Value:
+    """The first state of a direction, [N, H], from that of all; see `part`.
+
+    Zeros are one row, which all rows share: so a net does not hang on their number.
+    """
+    if given is None or (given.array is not None and not given.array.any()):
+        return n.const(np.zeros((1, size)), dtype)
+    return part(n, given, at)
+
+
+def part(n: Call, value: Value, at: int) -> Value:
+    """A direction of what holds all along the first axis."""
+    if value.shape[0] > 1:
+        value = n.op("slice", value, axes=[0], starts=[at], ends=[at + 1])
+    return n.reshape(value, list(value.shape[1:]))
+
+
+@dataclass
+class Layers:
+    """Writes the nodes of the layers that a node stands for.
+
+    Attributes:
+        node: it. nodes: what is written.
+    """
+
+    node: Node
+    nodes: list[Node] = field(default_factory=list)
+
+    def add(
+        self,
+        what: str,
+        rule: Callable[[Call], Any],
+        inputs: Sequence[str],
+        outputs: int | Sequence[str] = 1,
+    ) -> list[str]:
+        """Add a node with a rule of its own; the names of its results."""
+        made = self._names(what, outputs) if isinstance(outputs, int) else list(outputs)
+        self.nodes.append(self._node(f"{self.node.op}.{what}", rule, inputs, made))
+        return made
+
+    def loop(
+        self,
+        cell: Cell,
+        rows: str,
+        states: Sequence[str],
+        weights: Sequence[str],
+        alive: str = "",
+        *,
+        backwards: bool = False,
+    ) -> list[str]:
+        """Add the Scan of a direction; the names of its last states, and of what all steps give.
+
+        Args:
+            rows: what `Cell.project` gives. states: those it starts from.
+            weights: what `Cell.step` reads of them. alive: [T, N, 1], where sequences go on.
+        """
+        before, scanned = self._names("before", cell.states), ["", ""]
+        (scanned[0],) = self._names("row", 1)
+        scanned[1:] = self._names("goes_on", 1) if alive else []
+        after = self._names("after", cell.states + 1)
+        reads = [*before, scanned[0], *weights, *[""] * (4 - len(weights)), *scanned[1:]]
+        step = self._node(f"{cell.kind}.step", cell.step, reads, after)
+        body = Graph((*before, *scanned), tuple(after), [step], tuple(filter(None, weights)))
+        made = self._names("loop", cell.states + 1)
+        attrs = {
+            "body": body,
+            "num_scan_inputs": len(scanned),
+            "scan_input_directions": [int(backwards)] * len(scanned),
+            "scan_output_directions": [int(backwards)],
+            "steps_in_a_net": _MOST_STEPS,
+        }
+        inputs = (*states, rows, *([alive] if alive else []))
+        node = Node(
+            "Scan", "", 16, self.node.name, inputs, tuple(made), attrs, captures=body.captures
+        )
+        self.nodes.append(node)
+        return made
+
+    def _names(self, what: str, count: int) -> list[str]:
+        first = next(filter(None, self.node.outputs), self.node.name)
+        return [f"{first}@{what}{len(self.nodes)}.{number}" for number in range(count)]
+
+    def _node(
+        self, op: str, rule: Callable[[Call], Any], inputs: Sequence[str], outputs: Sequence[str]
+    ) -> Node:
+        kind, names = Kind(lower=rule), (tuple(inputs), tuple(outputs))
+        return replace(self.node, op=op, inputs=names[0], outputs=names[1], kind=kind)
+
+
+# -- of ONNX ---------------------------------------------------------------------------------------
+
+
+def _functions(n: Attributes, directions: int) -> list[Function]:
     default = _DEFAULTS[n.node.op]
     names = [str(name).lower() for name in n.attr("activations", []) or default * directions]
-    if len(names) != len(default) * directions or any(name not in _FUNCTIONS for name in names):
+    known = _TABLED.keys() | _OWN.keys()
+    if len(names) != len(default) * directions or not known.issuperset(names):
         n.fail(f"activations {names}")
-    return names
-
-
-def _activations(n: Attributes, directions: int) -> list[Callable[[np.ndarray], np.ndarray]]:
-    alphas, betas = list(n.attr("activation_alpha", [])), list(n.attr("activation_beta", []))
+    given = [list(n.attr(f"activation_{which}", [])) for which in ("alpha", "beta")]
     found = []
-    for name in _names(n, directions):
-        alpha = alphas.pop(0) if alphas and name in _WITH_ALPHA else None
-        beta = betas.pop(0) if betas and name in _WITH_BETA else None
-        function = _FUNCTIONS[name]
-        found.append(lambda x, f=function, a=alpha, b=beta: f(x, a, b))
+    for name in names:
+        numbers = _OWN.get(name)
+        if numbers is None:
+            specs = lookup(_TABLED[name].type).attr_specs
+            numbers = tuple(specs[ours].default for ours in _TABLED[name].attrs.values())
+        # Each list holds a number for every function that has such a one, and may end early.
+        pairs = zip(numbers, given, strict=False)
+        found.append(Function(name, tuple(one.pop(0) if one else own for own, one in pairs)))
     return found
 
 
@@ -72,239 +292,121 @@ def _directions(n: Attributes) -> list[bool]:
     return found[direction]
 
 
-@evaluates("RNN", "GRU", "LSTM")
-def _recurrent_on_host(
-    n: Attributes,
-    x: np.ndarray,
-    w: np.ndarray,
-    r: np.ndarray,
-    b: Any = None,
-    lengths: Any = None,
-    h: Any = None,
-    c: Any = None,
-    p: Any = None,
-) -> tuple[np.ndarray, ...]:
-    rows_first = bool(n.attr("layout", 0))
-    if rows_first:
-        x = np.swapaxes(x, 0, 1)
-        h = None if h is None else np.swapaxes(h, 0, 1)
-        c = None if c is None else np.swapaxes(c, 0, 1)
-    ways, size, batch = _directions(n), r.shape[-1], x.shape[1]
-    functions = _activations(n, len(ways))
-    each = len(functions) // len(ways)
-    count = _GATES[n.node.op]
-    lengths = np.full(batch, len(x)) if lengths is None else lengths
-    zeros = np.zeros((len(ways), batch, size), x.dtype)
-    h, c = zeros if h is None else h, zeros if c is None else c
-    b = np.zeros((len(ways), 2 * count * size), x.dtype) if b is None else b
-    p = np.zeros((len(ways), 3 * size), x.dtype) if p is None else p
-    limit = n.attr("clip", 0.0) or np.inf
-    outs, last_h, last_c = [], [], []
-    for way, backwards in enumerate(ways):
-        given = _reversed(x, lengths) if backwards else x
-        step = _Step(n, w[way], r[way], b[way], p[way], limit, functions[way * each :][:each])
-        state = h[way], c[way]
-        made = np.zeros((len(x), batch, size), x.dtype)
-        for t in range(len(x)):
-            new = step.run(given[t], *state)
-            alive = (t < lengths)[:, None]
-            made[t] = np.where(alive, new[0], 0)
-            state = np.where(alive, new[0], state[0]), np.where(alive, new[1], state[1])
-        outs.append(_reversed(made, lengths) if backwards else made)
-        last_h.append(state[0])
-        last_c.append(state[1])
-    y, y_h, y_c = np.stack(outs, 1), np.stack(last_h), np.stack(last_c)
-    if rows_first:
-        y, y_h, y_c = y.transpose(2, 0, 1, 3), np.swapaxes(y_h, 0, 1), np.swapaxes(y_c, 0, 1)
-    made = (y, y_h, y_c) if n.node.op == "LSTM" else (y, y_h)
-    return tuple(array.astype(x.dtype) for array in made)
+@dataclass(frozen=True)
+class _Layer:
+    """A layer as ONNX has it, without its values.
+
+    Attributes:
+        kind: of cells. ways: whether each direction runs backwards. rows_first: [N, T, ...].
+    """
+
+    kind: str
+    ways: tuple[bool, ...]
+    rows_first: bool
 
 
-def _reversed(x: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    made = x.copy()
-    for row, length in enumerate(lengths):
-        made[:length, row] = x[:length, row][::-1]
-    return made
+@dataclass(frozen=True)
+class _Way(_Layer):
+    """A direction of a layer.
+
+    Attributes:
+        cell: of it. at: its number.
+    """
+
+    cell: Cell = Cell("RNN", (0,), ())
+    at: int = 0
+
+    def enter(self, n: Call) -> list[Value | None]:
+        """From the inputs of the layer: rows for the loop, first states, weights of the state, and
+        where sequences go on."""
+        x, w, r, b, lengths, h, c, p = (n.get(number) for number in range(8))
+        assert x is not None and w is not None and r is not None
+        if self.rows_first:
+            x = n.op("transpose", x, perm=[1, 0, 2])
+        alive = None
+        if lengths is not None:
+            alive = _alive(n, x, lengths)
+            if self.ways[self.at]:
+                x = turned(n, x, lengths)
+        biases: list[Value | None] = [None, None]
+        if b is not None:
+            whole = part(n, b, self.at)
+            half = whole.shape[0] // 2
+            biases = [
+                n.op("slice", whole, axes=[0], starts=[begin], ends=[begin + half])
+                for begin in (0, half)
+            ]
+        rows = self.cell.project(n, x, part(n, w, self.at), biases)
+        size = r.shape[-1]
+        if self.rows_first:
+            h, c = (one and n.op("transpose", one, perm=[1, 0, 2]) for one in (h, c))
+        states = [first_state(n, one, self.at, size, x.dtype) for one in (h, c)]
+        weights = [part(n, r, self.at), biases[1], None if p is None else part(n, p, self.at)]
+        return [rows, *states[: self.cell.states], *weights, alive]
 
 
-class _Step:
-    """One step of a direction on the host."""
+@dataclass(frozen=True)
+class _Exit(_Layer):
+    """The end of a layer."""
 
-    def __init__(
-        self,
-        n: Attributes,
-        w: np.ndarray,
-        r: np.ndarray,
-        b: np.ndarray,
-        p: np.ndarray,
-        limit: float,
-        functions: Sequence[Callable[[np.ndarray], np.ndarray]],
-    ) -> None:
-        self.n, self.w, self.r, self.p, self.limit, self.f = n, w.T, r.T, p, limit, functions
-        self.bias_x, self.bias_h = np.split(b, 2)
-        self.size = r.shape[-1]
-
-    def run(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The next states."""
-        return getattr(self, f"_{self.n.node.op.lower()}")(x @ self.w + self.bias_x, h, c)
-
-    def _clip(self, x: np.ndarray) -> np.ndarray:
-        return np.clip(x, -self.limit, self.limit)
-
-    def _rnn(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self.f[0](self._clip(x + h @ self.r + self.bias_h)), c
-
-    def _gru(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        size = self.size
-        gates = x[:, : 2 * size] + h @ self.r[:, : 2 * size] + self.bias_h[: 2 * size]
-        z, r = np.split(self.f[0](self._clip(gates)), 2, -1)
-        weights, bias = self.r[:, 2 * size :], self.bias_h[2 * size :]
-        if self.n.attr("linear_before_reset", 0):
-            inner = r * (h @ weights + bias)
-        else:
-            inner = (r * h) @ weights + bias
-        new = self.f[1](self._clip(x[:, 2 * size :] + inner))
-        return (1 - z) * new + z * h, c
-
-    def _lstm(self, x: np.ndarray, h: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        i, o, f, g = np.split(x + h @ self.r + self.bias_h, 4, -1)
-        p_i, p_o, p_f = np.split(self.p, 3)
-        i = self.f[0](self._clip(i + p_i * c))
-        f = 1 - i if self.n.attr("input_forget", 0) else self.f[0](self._clip(f + p_f * c))
-        c = f * c + i * self.f[1](self._clip(g))
-        o = self.f[0](self._clip(o + p_o * c))
-        return o * self.f[2](c), c
-
-
-# -- in a net --------------------------------------------------------------------------------------
-
-
-@lowers("RNN", "GRU", "LSTM")
-def _recurrent(n: Call) -> list[Value]:
-    x, w, r, b = n[0], n[1], n[2], n.get(3)
-    ways = _directions(n)
-    names = _names(n, len(ways))
-    plain = all(name in ("sigmoid", "tanh", "relu") for name in names)
-    rows_first = bool(n.attr("layout", 0))
-    steps, batch = x.shape[1 if rows_first else 0], x.shape[0 if rows_first else 1]
-    lengths = n.get(4)
-    if lengths is not None:
-        same = lengths.array is not None and bool((lengths.array == steps).all())
-        plain &= same
-    plain &= not n.attr("clip", 0.0) and not n.attr("input_forget", 0) and n.get(7) is None
-    if not plain or not x.is_float or not 0 < steps * len(ways) <= _MOST_STEPS:
-        raise NotHere
-    if n.is_one_of_many and steps > _FEW_STEPS:
-        raise NotHere
-    if rows_first:
-        x = n.op("transpose", x, perm=[1, 0, 2])
-    size, each = r.shape[-1], len(names) // len(ways)
-    rows = n.reshape(x, [steps * batch, x.shape[2]])
-    made, last = [], ([], [])
-    for way, backwards in enumerate(ways):
-        cell = _Cell(n, way, size, names[way * each :][:each], w, r, b)
-        given = n.reshape(cell.project(rows), [steps, batch, cell.count * size])
-        state = [_initial(n, n.get(5 + i), way, size, x.dtype) for i in range(2)]
-        outs: list[Value] = []
-        for t in range(steps)[:: -1 if backwards else 1]:
-            part = n.op("slice", given, axes=[0], starts=[t], ends=[t + 1])
-            part = n.reshape(part, [batch, given.shape[2]])
-            state = cell.step(part, state)
-            outs.append(state[0])
-        made.append(n.op("stack", outs[:: -1 if backwards else 1], axis=0))
-        for values, value in zip(last, state, strict=True):
-            values.append(value)
-    y = n.op("stack", made, axis=1)
-    ends = [n.op("stack", values, axis=0) for values in last]
-    if rows_first:
-        y = n.op("transpose", y, perm=[2, 0, 1, 3])
+    def leave(self, n: Call) -> list[Value]:
+        """The outputs of the layer: from x and lengths, and what the loops give, way by way."""
+        x, lengths = n[0], n.get(1)
+        each = (len(n.inputs) - 2) // len(self.ways)
+        loops = [[n[2 + way * each + k] for k in range(each)] for way in range(len(self.ways))]
+        steps, rows = (x.shape[axis] for axis in ((1, 0) if self.rows_first else (0, 1)))
+        outs = []
+        for backwards, (*_, out) in zip(self.ways, loops, strict=True):
+            if not steps:  # a loop without rounds does not know what a round would give
+                out = n.const(np.zeros((0, rows, loops[0][0].shape[-1])), x.dtype)
+            elif lengths is not None and backwards:
+                out = turned(n, out, lengths)
+            outs.append(out)
+        y = n.op("stack", outs, axis=1)
+        ends = [n.op("stack", list(one), axis=0) for one in list(zip(*loops, strict=True))[:-1]]
+        if not steps:
+            ends = [n.op("expand", one, shape=[one.shape[0], rows, one.shape[2]]) for one in ends]
+        if not self.rows_first:
+            return [y, *ends]
         ends = [n.op("transpose", value, perm=[1, 0, 2]) for value in ends]
-    return [y, *ends] if n.node.op == "LSTM" else [y, ends[0]]
+        return [n.op("transpose", y, perm=[2, 0, 1, 3]), *ends]
 
 
-def _initial(n: Call, given: Value | None, way: int, size: int, dtype: np.dtype) -> Value:
-    if given is None or (given.array is not None and not given.array.any()):
-        return n.const(np.zeros((1, size)), dtype)  # of one row, which all rows share
-    rows_first = bool(n.attr("layout", 0))
-    return _part(n, n.op("transpose", given, perm=[1, 0, 2]) if rows_first else given, way)
+def _alive(n: Call, x: Value, lengths: Value) -> Value:
+    """Where sequences go on: [T, N, 1]."""
+    steps = np.arange(x.shape[0]).reshape(-1, 1, 1)
+    if lengths.array is not None:
+        return n.const(steps < lengths.array.reshape(1, -1, 1))
+    ends = n.reshape(lengths, [1, x.shape[1], 1])
+    return n.op("less", n.const(steps, lengths.dtype), ends)
 
 
-def _part(n: Call, value: Value, way: int) -> Value:
-    """What belongs to one direction."""
-    if value.shape[0] > 1:
-        value = n.op("slice", value, axes=[0], starts=[way], ends=[way + 1])
-    return n.reshape(value, list(value.shape[1:]))
-
-
-class _Cell:
-    """One direction of a layer in a net."""
-
-    def __init__(
-        self,
-        n: Call,
-        way: int,
-        size: int,
-        names: Sequence[str],
-        w: Value,
-        r: Value,
-        b: Value | None,
-    ) -> None:
-        self.n, self.size, self.names = n, size, names
-        self.w, self.r = _part(n, w, way), _part(n, r, way)
-        self.bias = None if b is None else _part(n, b, way)
-        self.count = _GATES[n.node.op]
-        self.resets_late = n.node.op == "GRU" and bool(n.attr("linear_before_reset", 0))
-
-    def _cut(self, value: Value, begin: int, end: int, axis: int = -1) -> Value:
-        """Gates begin to end of an array that holds all."""
-        at = axis % value.ndim
-        return self.n.op(
-            "slice", value, axes=[at], starts=[begin * self.size], ends=[end * self.size]
+@expands("RNN", "GRU", "LSTM")
+def _recurrent(n: Attributes) -> list[Node]:
+    node, kind = n.node, n.node.op
+    ways, rows_first = tuple(_directions(n)), bool(n.attr("layout", 0))
+    functions = _functions(n, len(ways))
+    each = len(functions) // len(ways)
+    late = bool(n.attr("linear_before_reset", 0))
+    inputs = [*node.inputs, *[""] * (8 - len(node.inputs))]
+    x, lengths = inputs[0], inputs[4]
+    layers, ends = Layers(node), list[str]()
+    for at, backwards in enumerate(ways):
+        cell = Cell(
+            kind,
+            _GATES[kind],
+            tuple(functions[at * each : (at + 1) * each]),
+            late,
+            n.attr("clip", 0.0),
+            bool(n.attr("input_forget", 0)),
         )
-
-    def project(self, rows: Value) -> Value:
-        """What the inputs of all steps give the gates."""
-        n, made = self.n, self.n.op("matmul", rows, self.w, transpose_y=True)
-        if self.bias is None:
-            return made
-        first = self._cut(self.bias, 0, self.count)
-        if self.n.node.op != "GRU":
-            return n.op(
-                "add",
-                made,
-                n.op(
-                    "add",
-                    first,
-                    self._cut(self.bias, 4, 8) if self.count == 4 else self._cut(self.bias, 1, 2),
-                ),
-            )
-        return n.op("add", made, first)
-
-    def _product(self, h: Value, begin: int, end: int) -> Value:
-        """What a state gives gates begin to end, with the bias of a GRU."""
-        n = self.n
-        weights = self.r if end - begin == self.count else self._cut(self.r, begin, end, 0)
-        made = n.op("matmul", h, weights, transpose_y=True)
-        if self.n.node.op == "GRU" and self.bias is not None:
-            made = n.op("add", made, self._cut(self.bias, 3 + begin, 3 + end))
-        return made
-
-    def step(self, x: Value, state: list[Value]) -> list[Value]:
-        """The next states."""
-        n, (h, c), names = self.n, state, self.names
-        if n.node.op == "RNN":
-            return [n.op(names[0], n.op("add", x, self._product(h, 0, 1))), c]
-        if n.node.op == "LSTM":
-            gates = n.op("add", x, self._product(h, 0, 4))
-            i, o, f = (n.op(names[0], self._cut(gates, k, k + 1)) for k in range(3))
-            new = n.op(names[1], self._cut(gates, 3, 4))
-            c = n.op("add", n.op("mul", f, c), n.op("mul", i, new))
-            return [n.op("mul", o, n.op(names[2], c)), c]
-        gates = n.op("add", self._cut(x, 0, 2), self._product(h, 0, 2))
-        z, r = (n.op(names[0], self._cut(gates, k, k + 1)) for k in range(2))
-        if self.resets_late:
-            inner = n.op("mul", r, self._product(h, 2, 3))
-        else:
-            inner = self._product(n.op("mul", r, h), 2, 3)
-        new = n.op(names[1], n.op("add", self._cut(x, 2, 3), inner))
-        return [n.op("add", new, n.op("mul", z, n.op("sub", h, new))), c]
+        enter = _Way(kind, ways, rows_first, cell, at).enter
+        rows, *more = layers.add("enter", enter, inputs, 5 + cell.states)
+        states, (r, bias, p, alive) = more[: cell.states], more[cell.states :]
+        weights = [r, bias * bool(inputs[3]), p * bool(inputs[7])]
+        # Of given lengths a backward direction begins with the last step of each sequence, which
+        # `enter` has brought to the front.
+        turns = backwards and not lengths
+        ends += layers.loop(cell, rows, states, weights, alive * bool(lengths), backwards=turns)
+    layers.add("leave", _Exit(kind, ways, rows_first).leave, [x, lengths, *ends], node.outputs)
+    return layers.nodes

@@ -184,16 +184,30 @@ def _unique(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
 
 @lowers("ReverseSequence")
 def _reverse_here(n: Call) -> Value:
-    x, lengths = n[0], n.known_ints(1) or []
     time = n.attr("time_axis", 0)
     if {time, n.attr("batch_axis", 1)} != {0, 1}:
         raise NotHere
-    steps = np.arange(x.shape[time])[:, None]
-    ends = np.array(lengths)[None]
-    where = np.where(steps < ends, ends - 1 - steps, steps)
-    where = where if time == 0 else where.T
-    full = where.reshape(where.shape + (1,) * (x.ndim - 2))
-    return n.op("take_along_axis", x, np.array(np.broadcast_to(full, x.shape)), axis=time)
+    return turned(n, n[0], n[1], time)
+
+
+def turned(n: Call, x: Value, lengths: Value, time: int = 0) -> Value:
+    """Sequences [T, N, ...], or [N, T, ...] for time 1, last step first; what is after stays."""
+    side = (-1, 1) if time == 0 else (1, -1)
+    steps = np.arange(x.shape[time]).reshape(side)
+    if lengths.array is not None:
+        ends = lengths.array.reshape(side[::-1])
+        where = n.const(np.where(steps < ends, ends - 1 - steps, steps))
+    else:
+        counted = n.const(steps, lengths.dtype)
+        ends = n.op("reshape", lengths, shape=list(side[::-1]))
+        back = n.op("sub", ends, n.const(steps + 1, lengths.dtype))
+        where = n.op("where", n.op("less", counted, ends), back, counted)
+    where = n.reshape(where, [*where.shape, *(1,) * (x.ndim - 2)])
+    if where.array is not None:
+        ids = n.const(np.array(np.broadcast_to(where.array, x.shape)))
+    else:
+        ids = n.op("expand", where, shape=list(x.shape))
+    return n.op("take_along_axis", x, ids, axis=time)
 
 
 @evaluates("NonMaxSuppression")
