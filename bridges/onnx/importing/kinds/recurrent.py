@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -292,84 +293,46 @@ def _directions(n: Attributes) -> list[bool]:
     return found[direction]
 
 
-@dataclass(frozen=True)
-class _Layer:
-    """A layer as ONNX has it, without its values.
-
-    Attributes:
-        kind: of cells. ways: whether each direction runs backwards. rows_first: [N, T, ...].
-    """
-
-    kind: str
-    ways: tuple[bool, ...]
-    rows_first: bool
-
-
-@dataclass(frozen=True)
-class _Way(_Layer):
-    """A direction of a layer.
-
-    Attributes:
-        cell: of it. at: its number.
-    """
-
-    cell: Cell = Cell("RNN", (0,), ())
-    at: int = 0
-
-    def enter(self, n: Call) -> list[Value | None]:
-        """From the inputs of the layer: rows for the loop, first states, weights of the state, and
-        where sequences go on."""
-        x, w, r, b, lengths, h, c, p = (n.get(number) for number in range(8))
-        assert x is not None and w is not None and r is not None
-        if self.rows_first:
-            x = n.op("transpose", x, perm=[1, 0, 2])
-        alive = None
-        if lengths is not None:
-            alive = _alive(n, x, lengths)
-            if self.ways[self.at]:
-                x = turned(n, x, lengths)
-        biases: list[Value | None] = [None, None]
-        if b is not None:
-            whole = part(n, b, self.at)
-            half = whole.shape[0] // 2
-            biases = [
-                n.op("slice", whole, axes=[0], starts=[begin], ends=[begin + half])
-                for begin in (0, half)
-            ]
-        rows = self.cell.project(n, x, part(n, w, self.at), biases)
-        size = r.shape[-1]
-        if self.rows_first:
-            h, c = (one and n.op("transpose", one, perm=[1, 0, 2]) for one in (h, c))
-        states = [first_state(n, one, self.at, size, x.dtype) for one in (h, c)]
-        weights = [part(n, r, self.at), biases[1], None if p is None else part(n, p, self.at)]
-        return [rows, *states[: self.cell.states], *weights, alive]
+def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[Value | None]:
+    """From the inputs of a layer: rows for the loop of a direction, its first states, its weights
+    of the state, and where sequences go on."""
+    x, w, r, b, lengths, h, c, p = (n.get(number) for number in range(8))
+    assert x is not None and w is not None and r is not None
+    if rows_first:
+        x, h, c = (one and n.op("transpose", one, perm=[1, 0, 2]) for one in (x, h, c))
+    alive = None if lengths is None else _alive(n, x, lengths)
+    if lengths is not None and turns:
+        x = turned(n, x, lengths)
+    bias_x = bias_h = None
+    if b is not None:
+        whole = part(n, b, at)
+        bias_x, bias_h = (_cut(n, whole, half, half + 1, 2) for half in range(2))
+    rows = cell.project(n, x, part(n, w, at), [bias_x, bias_h])
+    states = [first_state(n, one, at, r.shape[-1], x.dtype) for one in (h, c)[: cell.states]]
+    return [rows, *states, part(n, r, at), bias_h, None if p is None else part(n, p, at), alive]
 
 
-@dataclass(frozen=True)
-class _Exit(_Layer):
-    """The end of a layer."""
-
-    def leave(self, n: Call) -> list[Value]:
-        """The outputs of the layer: from x and lengths, and what the loops give, way by way."""
-        x, lengths = n[0], n.get(1)
-        each = (len(n.inputs) - 2) // len(self.ways)
-        loops = [[n[2 + way * each + k] for k in range(each)] for way in range(len(self.ways))]
-        steps, rows = (x.shape[axis] for axis in ((1, 0) if self.rows_first else (0, 1)))
-        outs = []
-        for backwards, (*_, out) in zip(self.ways, loops, strict=True):
-            if not steps:  # a loop without rounds does not know what a round would give
-                out = n.const(np.zeros((0, rows, loops[0][0].shape[-1])), x.dtype)
-            elif lengths is not None and backwards:
-                out = turned(n, out, lengths)
-            outs.append(out)
-        y = n.op("stack", outs, axis=1)
-        ends = [n.op("stack", list(one), axis=0) for one in list(zip(*loops, strict=True))[:-1]]
-        if not steps:
-            ends = [n.op("expand", one, shape=[one.shape[0], rows, one.shape[2]]) for one in ends]
-        if not self.rows_first:
-            return [y, *ends]
-        ends = [n.op("transpose", value, perm=[1, 0, 2]) for value in ends]
-        return [n.op("transpose", y, perm=[2, 0, 1, 3]), *ends]
+def _leave(n: Call, ways: Sequence[bool], rows_first: bool) -> list[Value]:
+    """The outputs of a layer: from x and lengths, and what the loops give, way by way."""
+    x, lengths = n[0], n.get(1)
+    each = (len(n.inputs) - 2) // len(ways)
+    loops = [[n[2 + way * each + k] for k in range(each)] for way in range(len(ways))]
+    steps, rows = (x.shape[axis] for axis in ((1, 0) if rows_first else (0, 1)))
+    outs = []
+    for backwards, (*_, out) in zip(ways, loops, strict=True):
+        if not steps:  # a loop without rounds does not know what a round would give
+            out = n.const(np.zeros((0, rows, loops[0][0].shape[-1])), x.dtype)
+        elif lengths is not None and backwards:
+            out = turned(n, out, lengths)
+        outs.append(out)
+    y = n.op("stack", outs, axis=1)
+    ends = [n.op("stack", list(one), axis=0) for one in list(zip(*loops, strict=True))[:-1]]
+    if not steps:
+        ends = [n.op("expand", one, shape=[one.shape[0], rows, one.shape[2]]) for one in ends]
+    if not rows_first:
+        return [y, *ends]
+    ends = [n.op("transpose", value, perm=[1, 0, 2]) for value in ends]
+    return [n.op("transpose", y, perm=[2, 0, 1, 3]), *ends]
 
 
 def _alive(n: Call, x: Value, lengths: Value) -> Value:
@@ -384,29 +347,24 @@ def _alive(n: Call, x: Value, lengths: Value) -> Value:
 @expands("RNN", "GRU", "LSTM")
 def _recurrent(n: Attributes) -> list[Node]:
     node, kind = n.node, n.node.op
-    ways, rows_first = tuple(_directions(n)), bool(n.attr("layout", 0))
+    ways, rows_first = _directions(n), bool(n.attr("layout", 0))
     functions = _functions(n, len(ways))
     each = len(functions) // len(ways)
-    late = bool(n.attr("linear_before_reset", 0))
+    late, coupled = bool(n.attr("linear_before_reset", 0)), bool(n.attr("input_forget", 0))
     inputs = [*node.inputs, *[""] * (8 - len(node.inputs))]
-    x, lengths = inputs[0], inputs[4]
+    x, _, _, has_bias, lengths, _, _, has_peepholes = inputs
     layers, ends = Layers(node), list[str]()
     for at, backwards in enumerate(ways):
-        cell = Cell(
-            kind,
-            _GATES[kind],
-            tuple(functions[at * each : (at + 1) * each]),
-            late,
-            n.attr("clip", 0.0),
-            bool(n.attr("input_forget", 0)),
-        )
-        enter = _Way(kind, ways, rows_first, cell, at).enter
+        own = tuple(functions[at * each : (at + 1) * each])
+        cell = Cell(kind, _GATES[kind], own, late, n.attr("clip", 0.0), coupled)
+        enter = partial(_enter, cell=cell, at=at, rows_first=rows_first, turns=backwards)
         rows, *more = layers.add("enter", enter, inputs, 5 + cell.states)
         states, (r, bias, p, alive) = more[: cell.states], more[cell.states :]
-        weights = [r, bias * bool(inputs[3]), p * bool(inputs[7])]
+        weights = [r, bias * bool(has_bias), p * bool(has_peepholes)]
         # Of given lengths a backward direction begins with the last step of each sequence, which
-        # `enter` has brought to the front.
-        turns = backwards and not lengths
-        ends += layers.loop(cell, rows, states, weights, alive * bool(lengths), backwards=turns)
-    layers.add("leave", _Exit(kind, ways, rows_first).leave, [x, lengths, *ends], node.outputs)
+        # `_enter` has brought to the front.
+        back = backwards and not lengths
+        ends += layers.loop(cell, rows, states, weights, alive * bool(lengths), backwards=back)
+    leave = partial(_leave, ways=ways, rows_first=rows_first)
+    layers.add("leave", leave, [x, lengths, *ends], node.outputs)
     return layers.nodes
