@@ -32,6 +32,14 @@ def recurrent(kind: str, gates: int, **attributes: Any) -> Callable[[Graph, str]
     return build
 
 
+def shortened(g: Graph, x: str) -> str:
+    """Each direction begins at the end of its sequence; the rest is zeros."""
+    values = [x, *(g.constant(normal(2, 20, n), name) for n, name in ((3, "w"), (5, "r")))]
+    lengths, peepholes = g.constant(np.array([4, 2], np.int32)), g.constant(normal(2, 15), "p")
+    values += [g.constant(normal(2, 40), "b"), lengths, None, None, peepholes]
+    return g.node("LSTM", values, outputs=["y"], hidden_size=5, direction="bidirectional", clip=0.9)
+
+
 def resized(mode: str, **attributes: Any) -> Callable[[Graph, str], str]:
     def build(g: Graph, x: str) -> str:
         image = g.node(
@@ -130,10 +138,35 @@ def clipped_places(g: Graph, x: str) -> str:
     )
 
 
+def lost(g: Graph, x: str) -> str:
+    """A loss of classes with weights, which leaves one label out."""
+    logits = g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")])
+    values = [logits, g.constant(np.array([[0, 1, 7]] * 4)), g.constant([0.3, 1.2], "scale")]
+    loss = g.node("SoftmaxCrossEntropyLoss", values, ignore_index=7)
+    return g.node("Reshape", [loss, g.ints(1)], "y")
+
+
+def moved_taps(g: Graph, x: str) -> str:
+    image = g.node("Reshape", [x, g.ints(1, 2, 4, 3)])
+    offsets = g.constant(RNG.uniform(-0.7, 0.7, (1, 8, 3, 2)), "b")
+    return g.node("DeformConv", [image, g.constant(normal(3, 2, 2, 2), "w"), offsets], "y")
+
+
+def blocks(g: Graph, x: str) -> str:
+    columns = g.node(
+        "Reshape", [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")]), g.ints(1, 4, 6)]
+    )
+    return g.node("Col2Im", [columns, g.ints(3, 4), g.ints(2, 2)], "y")
+
+
 CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "LSTM": (recurrent("LSTM", 4), 17),
     "GRU": (recurrent("GRU", 3, linear_before_reset=1), 17),
     "RNN": (recurrent("RNN", 1), 17),
+    "LSTM with lengths, peepholes, a limit": (shortened, 17),
+    "SoftmaxCrossEntropyLoss": (lost, 17),
+    "DeformConv": (moved_taps, 19),
+    "Col2Im": (blocks, 18),
     "Resize linear": (resized("linear"), 17),
     "Resize cubic": (resized("cubic", coordinate_transformation_mode="align_corners"), 17),
     "GridSample": (sampled, 20),

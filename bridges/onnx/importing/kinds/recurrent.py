@@ -48,7 +48,8 @@ class Function:
         """Its value."""
         if self.name in _TABLED:
             name = _TABLED[self.name]
-            return n.op(name.type, x, **dict(zip(name.attrs.values(), self.numbers, strict=True)))
+            attrs: dict[str, Any] = dict(zip(name.attrs.values(), self.numbers, strict=True))
+            return n.op(name.type, x, **attrs)
         if self.name == "affine":
             return n.op("scale", x, scale=self.numbers[0], bias=self.numbers[1])
         if self.name == "scaledtanh":
@@ -296,10 +297,11 @@ def _directions(n: Attributes) -> list[bool]:
 def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[Value | None]:
     """From the inputs of a layer: rows for the loop of a direction, its first states, its weights
     of the state, and where sequences go on."""
-    x, w, r, b, lengths, h, c, p = (n.get(number) for number in range(8))
-    assert x is not None and w is not None and r is not None
+    x, w, r = (n[number] for number in range(3))
+    b, lengths, h, c, p = (n.get(number) for number in range(3, 8))
     if rows_first:
-        x, h, c = (one and n.op("transpose", one, perm=[1, 0, 2]) for one in (x, h, c))
+        x = n.op("transpose", x, perm=[1, 0, 2])
+        h, c = (one and n.op("transpose", one, perm=[1, 0, 2]) for one in (h, c))
     alive = None if lengths is None else _alive(n, x, lengths)
     if lengths is not None and turns:
         x = turned(n, x, lengths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import partial, reduce
 from typing import Any
@@ -41,6 +42,14 @@ def _cubic(n: Call, t: Value) -> list[Value]:
     return found
 
 
+def _linear(n: Call, at: Value) -> list[tuple[Value, Value | None]]:
+    """The places before and after a point, and their weights."""
+    low = n.op("floor", at)
+    ratio = n.op("sub", at, low)
+    rest = n.op("scale", ratio, scale=-1.0, bias=1.0)
+    return [(low, rest), (n.op("scale", low, bias=1.0), ratio)]
+
+
 @lowers("GridSample")
 def _grid_sample(n: Call) -> Value:
     """Weighted sums of gathered places; the weights carry the gradient of the grid."""
@@ -66,12 +75,11 @@ def _grid_sample(n: Call) -> Value:
         if mode == "nearest":
             taps.append([(n.op("round", at), None)])
             continue
-        low = n.op("floor", at)
-        ratio = n.op("sub", at, low)
         if mode == "linear":
-            weights, begin = [n.op("scale", ratio, scale=-1.0, bias=1.0), ratio], 0
-        else:
-            weights, begin = _cubic(n, ratio), -1
+            taps.append(_linear(n, at))
+            continue
+        low = n.op("floor", at)
+        weights, begin = _cubic(n, n.op("sub", at, low)), -1
         places = [n.op("scale", low, bias=float(begin + tap)) for tap in range(len(weights))]
         if padding == "reflection" and mode == "cubic":
             places = [n.op("round", _reflected(n, one, size, align)) for one in places]
@@ -196,37 +204,41 @@ def _pooled(
     return np.where(gone, 0, best).reshape(len(image), *counts).max(axis=(2, 4))
 
 
-@evaluates("DeformConv")
-def _deform(
-    n: Attributes,
-    x: np.ndarray,
-    w: np.ndarray,
-    offset: np.ndarray,
-    b: Any = None,
-    mask: Any = None,
-) -> np.ndarray:
+@lowers("DeformConv")
+def _deform(n: Call) -> Value:
+    """Products of weights and what bilinear sampling finds at the places that are shifted."""
+    x, w, bias, mask = n[0], n[1], n.get(3), n.get(4)
     kernel, groups, parts = w.shape[2:], n.attr("group", 1), n.attr("offset_group", 1)
     if len(kernel) != 2:
         raise NotHere
+    (count, channels, *sizes), taps = x.shape, kernel[0] * kernel[1]
     strides, dilations = n.ints("strides", [1, 1]) or [], n.ints("dilations", [1, 1]) or []
-    pads = window_pads(n, x.shape[2:], kernel, strides, dilations)
-    high, wide = offset.shape[2:]
-    shifts = offset.reshape(len(x), parts, kernel[0] * kernel[1], 2, high, wide)
-    columns = np.zeros((len(x), x.shape[1], kernel[0] * kernel[1], high, wide))
-    every = x.shape[1] // parts
-    for batch, part in itertools.product(range(len(x)), range(parts)):
-        channels = slice(part * every, (part + 1) * every)
-        for tap, (i, j) in enumerate(itertools.product(*map(range, kernel))):
-            y = np.arange(high)[:, None] * strides[0] - pads[0][0] + i * dilations[0]
-            z = np.arange(wide)[None] * strides[1] - pads[1][0] + j * dilations[1]
-            moved = shifts[batch, part, tap]
-            values = _bilinear(x[batch, channels], y + moved[0], z + moved[1])
-            if mask is not None:
-                values = values * mask[batch, part * len(shifts[0, 0]) + tap]
-            columns[batch, channels, tap] = values
-    made = []
-    for each, weights in zip(np.split(columns, groups, 1), np.split(w, groups, 0), strict=True):
-        flat = weights.reshape(len(weights), -1)
-        made.append(np.einsum("of,nfhw->nohw", flat, each.reshape(len(x), -1, high, wide)))
-    result = np.concatenate(made, 1)
-    return (result + (0 if b is None else b.reshape(-1, 1, 1))).astype(x.dtype)
+    pads = window_pads(n, sizes, kernel, strides, dilations)
+    outs = list(n[2].shape[2:])
+    # Channels of one offset group move together: each group is an image of its own.
+    images, each = count * parts, channels // parts
+    shifts = n.reshape(n[2], [images, taps, 2, *outs])
+    taps_of = list(itertools.product(*map(range, kernel)))
+    corners = []
+    for axis in range(2):
+        line = np.arange(outs[axis]) * strides[axis] - pads[axis][0]
+        line = line.reshape([-1, 1] if axis == 0 else [1, -1])
+        base = np.stack([line + tap[axis] * dilations[axis] for tap in taps_of])
+        shift = n.op("slice", shifts, axes=[2], starts=[axis], ends=[axis + 1])
+        shift = n.reshape(shift, [images, taps, *outs])
+        corners.append(_linear(n, n.op("add", shift, n.const(base[None], shift.dtype))))
+    rows = n.op("transpose", n.reshape(x, [images, each, *sizes]), perm=[0, 2, 3, 1])
+    rows = n.reshape(rows, [images * math.prod(sizes), each])
+    first = np.arange(images).reshape(-1, 1, 1, 1) * math.prod(sizes)
+    values = reduce(
+        partial(n.op, "add"),
+        (_tap(n, rows, first, corner, sizes, True) for corner in itertools.product(*corners)),
+    )
+    if mask is not None:
+        values = n.op("mul", values, n.reshape(mask, [images, taps, *outs, 1]))
+    columns = n.op("transpose", values, perm=[0, 4, 1, 2, 3])
+    inner = channels // groups * taps
+    columns = n.reshape(columns, [count, groups, inner, math.prod(outs)])
+    weights = n.reshape(w, [groups, w.shape[0] // groups, inner])
+    made = n.reshape(n.op("matmul", weights, columns), [count, w.shape[0], *outs])
+    return made if bias is None else n.op("add", made, n.reshape(bias, [-1, 1, 1]))

@@ -9,6 +9,7 @@ import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .linear import in_floats
 
 
 @lowers("Gather")
@@ -122,23 +123,20 @@ def _scatter_nd_here(n: Call) -> Value:
     return n.op("scatter_nd", n[0], where, n[2], mode=how)
 
 
-@evaluates("TensorScatter")
-def _tensor_scatter(
-    n: Attributes, x: np.ndarray, updates: np.ndarray, where: Any = None
-) -> np.ndarray:
-    axis = n.axis(n.attr("axis", -2), x.ndim)
-    circular = n.attr("mode", "linear") == "circular"
-    made = x.copy()
-    for row in range(len(x)):
-        first = 0 if where is None else int(where[row])
-        ids = first + np.arange(updates.shape[axis])
-        if circular:
-            ids %= x.shape[axis]
-        elif ids.size and ids[-1] >= x.shape[axis]:
-            raise ValueError(f"updates end at {ids[-1] + 1} of {x.shape[axis]}")
-        target = np.moveaxis(made[row], axis - 1, 0)
-        target[ids] = np.moveaxis(updates[row], axis - 1, 0)
-    return made
+@lowers("TensorScatter")
+def _tensor_scatter(n: Call) -> Value:
+    """Updates [N, ..., L, ...] of a range along an axis that begins where each row says."""
+    x, updates, axis = n[0], n[1], n.axis(n.attr("axis", -2), n[0].ndim)
+    lines = [1] * x.ndim
+    lines[axis] = updates.shape[axis]
+    ids = n.const(np.arange(lines[axis]).reshape(lines), np.int64)
+    if n.get(2) is not None:
+        first = n.reshape(n.cast(n[2], np.int64), [x.shape[0], *[1] * (x.ndim - 1)])
+        ids = n.op("add", first, ids)
+    if n.attr("mode", "linear") == "circular":
+        ids = n.op("mod", ids, n.const(x.shape[axis], np.int64))
+    ids = n.op("expand", ids, shape=list(updates.shape))
+    return n.op("put_along_axis", x, ids, updates, axis=axis)
 
 
 @lowers("OneHot")
@@ -259,12 +257,15 @@ def _kept(
     return kept
 
 
-@evaluates("ArrayFeatureExtractor", domain="ai.onnx.ml")
-def _features(n: Attributes, x: np.ndarray, ids: np.ndarray) -> np.ndarray:
-    made = x[..., ids.reshape(-1)]
-    return made.reshape(1, -1) if x.ndim == 1 else made
+@lowers("ArrayFeatureExtractor", domain="ai.onnx.ml")
+def _features(n: Call) -> Value:
+    x = n[0]
+    made = n.op("gather", x, n.reshape(n[1], [math.prod(n[1].shape)]), axis=x.ndim - 1)
+    return n.reshape(made, [1, *made.shape]) if x.ndim == 1 else made
 
 
-@evaluates("Binarizer", domain="ai.onnx.ml")
-def _binarizer(n: Attributes, x: np.ndarray) -> np.ndarray:
-    return (x > n.attr("threshold", 0.0)).astype(x.dtype)
+@lowers("Binarizer", domain="ai.onnx.ml")
+def _binarizer(n: Call) -> Value:
+    x = in_floats(n, n[0])
+    above = n.op("greater", x, n.const(n.attr("threshold", 0.0), x.dtype))
+    return n.cast(above, n[0].dtype)

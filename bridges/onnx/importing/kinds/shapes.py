@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calls import Attributes, Call, Value, evaluates, lowers
+from ..calls import Attributes, Call, Value, lowers
 
 
 def _new_shape(n: Attributes, x: Sequence[int], wanted: Sequence[int]) -> list[int]:
@@ -161,7 +161,17 @@ def _pad(n: Call) -> Value:
         given, axes = n.known_ints(1), n.known_ints(3)
         fill = n.known(2)
         value = 0 if fill is None or not fill.size else fill.reshape(-1)[0].item()
-    widths = _pads(n, x.ndim, given or [], axes)
+    return padded(n, x, _pads(n, x.ndim, given or [], axes), n.attr("mode", "constant"), value)
+
+
+def padded(
+    n: Call,
+    x: Value,
+    widths: Sequence[tuple[int, int]],
+    mode: str = "constant",
+    value: Any = 0,
+) -> Value:
+    """A value with some elements more at both ends of each axis, or fewer where that is below 0."""
     if any(w < 0 for pair in widths for w in pair):
         starts = [max(-a, 0) for a, _ in widths]
         ends = [dim - max(-b, 0) for dim, (_, b) in zip(x.shape, widths, strict=True)]
@@ -169,7 +179,6 @@ def _pad(n: Call) -> Value:
     if 0 in x.shape and any(dim + a + b == 0 for dim, (a, b) in zip(x.shape, widths, strict=True)):
         whole = [dim + max(a, 0) + max(b, 0) for dim, (a, b) in zip(x.shape, widths, strict=True)]
         return n.const(np.zeros(whole), x.dtype)
-    mode = n.attr("mode", "constant")
     flat = [max(w, 0) for pair in widths for w in pair]
     if not any(flat):
         return x
@@ -215,17 +224,12 @@ def _space_here(n: Call) -> Value:
     return n.reshape(value, last)
 
 
-@evaluates("CenterCropPad")
-def _center(n: Attributes, x: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    axes = n.ints("axes", list(range(x.ndim))) or []
-    for axis, size in zip(axes, shape.reshape(-1), strict=True):
-        axis, size = n.axis(axis, x.ndim), int(size)
+@lowers("CenterCropPad")
+def _center(n: Call) -> Value:
+    x, sizes = n[0], n.known_ints(1) or []
+    axes = [n.axis(axis, x.ndim) for axis in n.ints("axes", list(range(x.ndim))) or []]
+    widths = [(0, 0)] * x.ndim
+    for axis, size in zip(axes, sizes, strict=True):
         more = size - x.shape[axis]
-        if more >= 0:
-            widths = [(0, 0)] * x.ndim
-            widths[axis] = more // 2, more - more // 2
-            x = np.pad(x, widths)
-        else:
-            first = -more // 2
-            x = np.take(x, np.arange(first, first + size), axis)
-    return x
+        widths[axis] = (more // 2, more - more // 2) if more >= 0 else (-(-more // 2), more // 2)
+    return padded(n, x, widths)

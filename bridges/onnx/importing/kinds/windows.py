@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from .....framework.base.untrusted.values import check_fill
+from ..calls import Attributes, Call, NotHere, Value, lowers
+from .shapes import padded
 
 Pads = list[tuple[int, int]]
 
@@ -254,9 +255,9 @@ def _lp_pool(n: Call) -> Value:
     return n.op("pow", total, n.const(1 / p, x.dtype))
 
 
-@evaluates("MaxUnpool")
-def _max_unpool(n: Attributes, x: np.ndarray, ids: np.ndarray, shape: Any = None) -> np.ndarray:
-    kernel = n.ints("kernel_shape") or []
+@lowers("MaxUnpool")
+def _max_unpool(n: Call) -> Value:
+    x, kernel = n[0], n.ints("kernel_shape") or []
     strides = n.ints("strides", [1] * len(kernel)) or []
     pads = n.ints("pads", [0] * (2 * len(kernel))) or []
     sizes = [
@@ -266,33 +267,39 @@ def _max_unpool(n: Attributes, x: np.ndarray, ids: np.ndarray, shape: Any = None
         )
     ]
     small = [*x.shape[:2], *sizes]
-    made = np.zeros(int(np.prod(small)), x.dtype)
-    made[ids.reshape(-1)] = x.reshape(-1)
-    made = made.reshape(small)
-    if shape is not None and list(shape) != small:
-        whole = np.zeros([int(dim) for dim in shape], x.dtype)
-        whole[tuple(slice(dim) for dim in small)] = made
-        return whole
-    return made
+    whole = n.known_ints(2, small) or []
+    check_fill(whole, x.dtype.itemsize, n.node.title())
+    zeros = n.const(np.zeros(math.prod(small)), x.dtype)
+    count = [math.prod(x.shape)]
+    made = n.op("put_along_axis", zeros, n.reshape(n[1], count), n.reshape(x, count), axis=0)
+    widths = [(0, most - size) for most, size in zip(whole, small, strict=True)]
+    return padded(n, n.reshape(made, small), widths)
 
 
-@evaluates("Col2Im")
-def _col_to_image(n: Attributes, x: np.ndarray, image: np.ndarray, block: np.ndarray) -> np.ndarray:
-    sizes, kernel = [int(v) for v in image], [int(v) for v in block]
+@lowers("Col2Im")
+def _col_to_image(n: Call) -> Value:
+    """Blocks, summed where they overlap: a transposed convolution whose weights are 0 and 1."""
+    x, sizes, kernel = n[0], n.known_ints(1) or [], n.known_ints(2) or []
+    rank, taps = len(kernel), math.prod(kernel)
+    if rank not in (1, 2, 3):
+        n.fail(f"{rank} spatial axes")
     strides, dilations, pads = _geometry(n, kernel, sizes)
     counts = [
         (size + a + b - (k - 1) * d - 1) // s + 1
         for size, (a, b), k, d, s in zip(sizes, pads, kernel, dilations, strides, strict=True)
     ]
-    channels = x.shape[1] // int(np.prod(kernel))
-    columns = x.reshape(len(x), channels, *kernel, *counts)
-    padded = [size + a + b for size, (a, b) in zip(sizes, pads, strict=True)]
-    made = np.zeros((len(x), channels, *padded), x.dtype)
-    for tap in itertools.product(*map(range, kernel)):
-        where = tuple(
-            slice(t * d, t * d + (c - 1) * s + 1, s)
-            for t, d, c, s in zip(tap, dilations, counts, strides, strict=True)
-        )
-        made[(slice(None), slice(None), *where)] += columns[(slice(None), slice(None), *tap)]
-    inner = tuple(slice(a, size - b) for size, (a, b) in zip(padded, pads, strict=True))
-    return made[(slice(None), slice(None), *inner)]
+    channels = x.shape[1] // taps
+    weight = np.tile(np.eye(taps), (channels, 1)).reshape(channels * taps, 1, *kernel)
+    made = n.op(
+        f"conv_transpose{rank}d",
+        n.reshape(x, [x.shape[0], x.shape[1], *counts]),
+        n.const(weight, x.dtype),
+        stride=strides,
+        dilation=dilations,
+        groups=channels,
+    )
+    widths = [
+        (-a, size + a - have)
+        for size, (a, _), have in zip(sizes, pads, made.shape[2:], strict=True)
+    ]
+    return padded(n, made, [(0, 0), (0, 0), *widths])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....onnx.importing.calls import Value
+from ....onnx.importing.kinds.losses import classes_last, mean_of_classes, weights_of
 from ..calls import Aten, aten
 
 _NONE, _MEAN, _SUM = range(3)
@@ -75,20 +76,15 @@ def _kl_div(n: Aten) -> Value:
     return _reduced(n, losses)
 
 
-def _classes_last(n: Aten, x: Value) -> Value:
-    """[N, C, ...] as [N, ..., C]."""
-    return x if x.ndim < 3 else n.moved(x, [0, *range(2, x.ndim), 1])
-
-
 @aten("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
       "nll_loss2d_forward")  # fmt: skip
 def _classes(n: Aten) -> Value | list[Value]:
     x, label, weight = n["self"], n["target"], n.get("weight")
     ignored = n.get("ignore_index", -100)
-    logits = _classes_last(n, x)
+    logits = classes_last(n, x)
     soft = label.dtype.kind not in "iu"
     if soft:
-        label = _classes_last(n, label)
+        label = classes_last(n, label)
     more: dict[str, Any] = {} if ignored == -100 or soft else {"ignore_index": int(ignored)}
     weigh: Callable[[Value], Value] | None = None
     if n.name == "cross_entropy_loss":
@@ -99,28 +95,11 @@ def _classes(n: Aten) -> Value | list[Value]:
         losses = n.op("softmax_cross_entropy", logits, label, weight, outs=("out",), **more)
     else:
         losses = n.op("nll_loss", logits, label, **more)
-        weigh = (lambda one: n.op("mul", one, _weights(n, label, weight))) if weight else None
+        weigh = (lambda one: n.op("mul", one, weights_of(n, label, weight))) if weight else None
     if weigh:
         losses = weigh(losses)
-    made = _class_mean(n, losses, label, weight, ignored, soft)
-    return [made] if n.name.endswith("forward") else made
-
-
-def _weights(n: Aten, label: Value, weight: Value) -> Value:
-    at = n.op("maximum", label, n.const(0, label.dtype))
-    return n.op("gather", weight, at, axis=0)
-
-
-def _class_mean(
-    n: Aten, losses: Value, label: Value, weight: Value | None, ignored: int, soft: bool
-) -> Value:
-    """The mean counts samples by their weights; those that are left out do not count."""
     if n.get("reduction", _MEAN) != _MEAN or soft or not losses.ndim:
-        return _reduced(n, losses)
-    axes = list(range(losses.ndim))
-    counted = n.op("not_equal", label, n.const(ignored, label.dtype))
-    counted = n.cast(counted, losses.dtype)
-    if weight is not None:
-        counted = n.op("mul", counted, _weights(n, label, weight))
-    total = n.op("reduce_sum", losses, axes=axes)
-    return n.op("div", total, n.op("reduce_sum", counted, axes=axes))
+        made = _reduced(n, losses)
+    else:
+        made = mean_of_classes(n, losses, label, weight, ignored)
+    return [made] if n.name.endswith("forward") else made
