@@ -29,6 +29,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "bf16_gemm": ("3", "1"),
     "blas": TYPES,
     "bytes": ("",),
+    "chains": TYPES,
     "column_sums": TYPES,
     "convolution": TYPES,
     "dot_products": TYPES,
@@ -51,6 +52,9 @@ KINDS: dict[str, tuple[str, ...]] = {
 ALONE = ("team",)
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
+EXACT = ("chains",)
+"""Files whose every operation rounds: none makes a product and a sum one operation."""
+
 SPECIAL = ("bf16_gemm",)
 """Files for those kinds of processor alone that name them."""
 
@@ -62,6 +66,7 @@ COMMON_FLAGS = (
     *("-w", "-fPIC"),
 )
 """Flags of a compiler for all C of the package, that of fused loops included."""
+EXACT_FLAG = "-ffp-contract=off"
 _FLAGS = (*COMMON_FLAGS, "-fopenmp-simd", "-pthread", "-fvisibility=hidden")
 
 
@@ -130,7 +135,8 @@ class Unit:
         """Arguments of the compiler: flags, macros, and the file."""
         names = {"UNIT": self.file, "KIND": self.kind, "PROCESSOR": processor.name, **macros()}
         defined = [f"-D{name}={value}" for name, value in names.items() if value]
-        return [*_FLAGS, *processor.flags, *defined, str(self.path)]
+        exact = [EXACT_FLAG] if self.file in EXACT else []
+        return [*_FLAGS, *exact, *processor.flags, *defined, str(self.path)]
 
     def marker(self, processor: Processor) -> str:
         """The name that it exports in any case."""
@@ -189,5 +195,5 @@ def text(file: str) -> str:
 def digest() -> str:
     """What a library that was built of these files, in this way, says of itself."""
     parts = [text(file) for file in sorted(KINDS)]
-    parts += [repr((KINDS, ALONE, _FLAGS, PROCESSORS, macros()))]
+    parts += [repr((KINDS, ALONE, EXACT, EXACT_FLAG, _FLAGS, PROCESSORS, macros()))]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

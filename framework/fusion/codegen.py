@@ -1,8 +1,9 @@
 """Source code of fused loops: one C function, or one CUDA elementwise operation, for each.
 
 A `Loop` is the structure of a chain without names and sizes: the same one serves every batch size.
-A C function takes one pointer to 64-bit words: rows, columns, then address and leading dimension
-(in elements) of each operand.
+A C function is called by `chain` (native/chains.c) for a part of the rows and columns. It takes one
+pointer to 64-bit words: rows, columns, address of the loop's program, then address and leading
+dimension (in elements) of each operand.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ...native.constants import PARALLEL_WORK
+from ...native import units
 from ..base.python.cached import cached_property
 from .expression import Tree, cost, fold, nodes
 
@@ -172,82 +174,22 @@ def _literal(value: float, suffix: str) -> str:
     return text if math.copysign(1, value) > 0 else f"({text})"
 
 
-HEAD = """\
+_PRELUDE = """\
 #ifdef _WIN32
 #define EXPORT __declspec(dllexport)
 #else
 #define EXPORT
 #endif
-#include <stdint.h>
-/* the most threads, and how many are in use (threads.py); 0: one thread */
-EXPORT int64_t *opscope_pool = 0;
-/* address of opscope_region (native/pool.h), or 0; nanoseconds that an idle thread waits awake */
-EXPORT int64_t *opscope_entry = 0;
-
-/* f(b, part, parts) for every part of some work, by as many threads as are free and worth it */
-static inline void run_parts(void (*f)(const int64_t *, int64_t, int64_t), const int64_t *b,
-                             int64_t work) {
-  if (work < PARALLEL_WORK || !opscope_entry || !opscope_entry[0]) {
-    f(b, 0, 1);
-  } else {
-    const int64_t list[] = {1, (int64_t)f, (int64_t)b};
-    ((void (*)(const int64_t *, int64_t))opscope_entry[0])(list, work);
-  }
-}
-""".replace("PARALLEL_WORK", str(PARALLEL_WORK))
-"""Before every C text: how its functions reach the pool."""
-
-_PRELUDE = """\
 #include <math.h>
-#include <string.h>
+#include <stdint.h>
 typedef int64_t word;
-
-/* Halves, without branches, for which compilers would not make vector code. Rounding is to the
-   nearest even. The way with float16's tiny numbers is Fabian Giesen's, of 2012 (public domain). */
-static inline float as_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-static inline uint32_t as_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-/* a where c is 1, b where it is 0 */
-static inline uint32_t pick(uint32_t c, uint32_t a, uint32_t b) { return b ^ ((a ^ b) & -c); }
-static inline float from_bfloat16(uint16_t h) { return as_float((uint32_t)h << 16); }
-static inline uint16_t to_bfloat16(float f) {
-  const uint32_t u = as_bits(f), rounded = (u + 0x7fffu + ((u >> 16) & 1)) >> 16;
-  return pick((u & 0x7fffffffu) > 0x7f800000u, (u >> 16) | 0x40u, rounded);
-}
-static inline float from_float16(uint16_t h) {
-  const uint32_t u = (uint32_t)(h & 0x7fff) << 13;
-  const uint32_t normal = u + (112u << 23) + ((112u << 23) & -(uint32_t)(u >= 0x0f800000u));
-  const float tiny = as_float(u + (113u << 23)) - as_float(113u << 23);
-  return as_float(pick(u < 0x00800000u, as_bits(tiny), normal) | (uint32_t)(h & 0x8000) << 16);
-}
-static inline uint16_t to_float16(float f) {
-  const uint32_t all = as_bits(f), u = all & 0x7fffffffu;
-  const uint32_t special = 0x7c00u + (0x200u & -(uint32_t)(u > 0x7f800000u));
-  const uint32_t tiny = as_bits(as_float(u) + 0.5f) - (126u << 23);
-  const uint32_t normal = (u - (112u << 23) + 0xfffu + ((u >> 13) & 1)) >> 13;
-  const uint32_t finite = pick(u < (113u << 23), tiny, normal);
-  return pick(u >= (143u << 23), special, finite) | (all >> 16 & 0x8000u);
-}
-typedef void (*part)(const word *b, word r0, word r1, word c0, word c1);
-
-/* what thread t of n does */
-static void share(part f, const word *b, word t, word n) {
-  const word rows = b[0], cols = b[1];
-  if (rows >= n) {
-    f(b, rows * t / n, rows * (t + 1) / n, 0, cols);
-  } else {
-    const word w = ((cols + n - 1) / n + 63) / 64 * 64;
-    const word c0 = w * t < cols ? w * t : cols, c1 = c0 + w < cols ? c0 + w : cols;
-    f(b, 0, rows, c0, c1);
-  }
-}
-
-EXPORT void opscope_list(const word *b) {
-  for (word i = 0; i < b[0]; i++)
-    ((void (*)(const word *))b[2 * i + 1])((const word *)b[2 * i + 2]);
-}
 """
-C_PRELUDE = HEAD + _PRELUDE
-"""The head of a C file, before its functions."""
+
+
+@cache
+def c_prelude() -> str:
+    """The head of a C file, before its functions."""
+    return _PRELUDE + (units.FOLDER / "halves.h").read_text(encoding="utf-8")
 
 
 def c_function_name(loop: Loop) -> str:
@@ -255,7 +197,7 @@ def c_function_name(loop: Loop) -> str:
 
 
 def c_source(loop: Loop) -> str:
-    """C functions of a loop; `C_PRELUDE` comes before the first."""
+    """The C function of a loop; `c_prelude` comes before the first."""
     name, element = c_function_name(loop), C_TYPES[loop.dtype]
     dtypes = [operand.dtype for operand in loop.operands]
     suffix = "" if element == "double" else "f"
@@ -267,7 +209,7 @@ def c_source(loop: Loop) -> str:
     row: list[str] = []
     inner: list[str] = []
     for i, operand in enumerate(loop.operands):
-        c_type, word = C_TYPES[operand.dtype], 2 + 2 * i
+        c_type, word = C_TYPES[operand.dtype], 3 + 2 * i
         pointer = f"({'' if i in written else 'const '}{c_type} *)b[{word}]"
         if operand.kind == ONE:
             # In double: what is one number for all elements is computed once and costs nothing.
@@ -289,7 +231,7 @@ def c_source(loop: Loop) -> str:
             f"p{i}[j] = {f'to_{dtypes[i]}({value})' if dtypes[i] in HALF_NAMES else value};"
         )
     lines = [
-        f"static void {name}_part(const word *b, word r0, word r1, word c0, word c1) {{",
+        f"EXPORT void {name}(const word *b, word r0, word r1, word c0, word c1) {{",
         *(f"  {line}" for line in head + printed.head),
         "  for (word i = r0; i < r1; i++) {",
         *(f"    {line}" for line in row),
@@ -299,12 +241,6 @@ def c_source(loop: Loop) -> str:
         *(f"      {line}" for line in inner),
         "    }",
         "  }",
-        "}",
-        f"EXPORT void {name}_share(const word *b, word t, word n) {{",
-        f"  share({name}_part, b, t, n);",
-        "}",
-        f"EXPORT void {name}(const word *b) {{",
-        f"  run_parts({name}_share, b, b[0] * b[1] * {loop.work});",
         "}",
     ]
     return "\n".join(lines) + "\n"

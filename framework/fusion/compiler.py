@@ -15,14 +15,13 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ...native.units import COMMON_FLAGS
 from ..base import settings
 from ..base.python.cached import new_rlock
-from . import native
-from .codegen import C_PRELUDE, Loop, c_function_name, c_source
-from .libraries import Library, address, find_compiler, from_cache, run, state
+from . import chains, native
+from .codegen import Loop, c_function_name, c_prelude, c_source
+from .libraries import Library, find_compiler, from_cache, run, state
 
 _log = logging.getLogger(__name__)
 
@@ -34,7 +33,7 @@ _MOST_TEXT = 1 << 17  # characters of one call's loops: up to 10 s of a compiler
 
 
 _lock = new_rlock()
-_functions: dict[str, Compiled] = {}
+_functions: dict[str, int] = {}  # by a loop's key: the address of its function
 _refused: set[tuple[str, str]] = set()  # (compiler, loop key) that the compiler does not take
 _broken: set[str] = set()  # compilers that took nothing at all
 
@@ -45,35 +44,12 @@ def available() -> bool:
     return found is not None and found not in _broken
 
 
-def loaded(loops: Iterable[Loop]) -> bool:
-    """Whether all of `loops` are compiled and loaded."""
-    return all(loop.key in _functions for loop in loops)
-
-
-class Compiled(NamedTuple):
-    """A compiled loop.
-
-    Attributes:
-        function: runs it. share: address of the function that does one thread's share of it.
-        run_list: runs a list of loops.
-    """
-
-    function: Any
-    share: int
-    run_list: Any
-
-
-def functions(loops: Sequence[Loop]) -> list[Compiled] | None:
-    """The compiled loops; None where one of them cannot be compiled, which is logged once."""
-    with _lock:
-        missing = {loop.key: loop for loop in loops if loop.key not in _functions}
-        if missing and not compile_loops(list(missing.values())):
-            return None
-        return [_functions[loop.key] for loop in loops]
-
-
 def compile_loops(loops: Sequence[Loop]) -> bool:
-    """Compile and load whichever of `loops` are not loaded; true where all of them are then."""
+    """Compile whichever of `loops` are not, and let their programs run them.
+
+    Returns:
+        Whether all of them are compiled then.
+    """
     compiler = find_compiler(settings.switch("OPSCOPE_CC"))
     with _lock:
         wanted = {loop.key: loop for loop in loops if loop.key not in _functions}
@@ -92,6 +68,10 @@ def compile_loops(loops: Sequence[Loop]) -> bool:
         # Nothing at all could be compiled: each plan would run the compiler in vain.
         if new and not _functions:
             _broken.add(compiler)
+        for loop in loops:
+            found = chains.program(loop)
+            if found is not None and loop.key in _functions:
+                found.use(_functions[loop.key])
         return all(key in _functions for key in wanted)
 
 
@@ -111,15 +91,12 @@ def _batches(loops: Iterable[Loop]) -> Iterator[dict[Loop, str]]:
 
 
 def _load(compiler: str, loops: Mapping[Loop, str]) -> bool:
-    source = C_PRELUDE + "\n" + "\n".join(loops.values())
+    source = c_prelude() + "\n" + "\n".join(loops.values())
     library = _try_library(compiler, source)
     if library is None:
         return False
-    run_list = library.function("opscope_list")
     for loop in loops:
-        name = c_function_name(loop)
-        share = address(library.function(f"{name}_share"))
-        _functions[loop.key] = Compiled(library.function(name), share, run_list)
+        _functions[loop.key] = library.address(c_function_name(loop))
     return True
 
 
@@ -148,7 +125,7 @@ def _library(compiler: str, source: str) -> Library:
                 return
 
     def load(path: Path) -> Library:
-        return Library(path, _EXPORTED.findall(source)).reach_pool()
+        return Library(path, _EXPORTED.findall(source))
 
     return from_cache(key, build, load)
 

@@ -72,6 +72,11 @@ class Library:
             self._addresses[name] = address(self.function(name))
         return self._addresses[name]
 
+    def text(self, name: str) -> str:
+        """A text of the library."""
+        first = ctypes.c_char.in_dll(self._handle, name + self.ending)
+        return ctypes.string_at(ctypes.addressof(first)).decode("ascii")
+
     def words(self, name: str, count: int) -> ctypes.Array[ctypes.c_int64]:
         """The first words of an array of the library."""
         return (ctypes.c_int64 * count).in_dll(self._handle, name + self.ending)

@@ -8,6 +8,7 @@ outlives the run (updates of several parameters, say) share one call on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
@@ -17,11 +18,11 @@ import numpy as np
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
-from ..fusion import compiler, native
+from ..fusion import chains, compiler
 from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
-from ..fusion.team import ParallelTask, with_task
+from ..fusion.team import run_together
 from ..ir.operation import Operator
 from .binding import BoundSteps, CannotFuseError
 from .loop_arrays import BoundLoop, by_rows, in_memory_order, no_overlap, words_of
@@ -191,16 +192,13 @@ def group_chains(
         libraries: of kernels that may compute what follows them.
         train: whether the run is one of training.
     """
-    if device == "cpu" and not compiler.available():
-        chains = [Chain([op]) for op in operators]
-        if native.load("team") is None:
-            return chains
-    else:
-        memo: _Memo = {}
-        operators = _with_epilogues(operators, specs, device, memo)
-        chains = _grouped(operators, specs, live_out, views, device, memo)
+    if device == "cpu" and not chains.available():
+        return [Chain([op]) for op in operators]
+    memo: _Memo = {}
+    operators = _with_epilogues(operators, specs, device, memo)
+    groups = _grouped(operators, specs, live_out, views, device, memo)
     # Tails come last: they take operators that would otherwise be loops of their own.
-    return with_tails(chains, live_out, views, device, libraries, train)
+    return with_tails(groups, live_out, views, device, libraries, train)
 
 
 def _with_epilogues(
@@ -239,20 +237,20 @@ def _grouped(
     memo: _Memo,
 ) -> list[Chain]:
     """Chains of operators with their loops; operators that do not fuse have none."""
-    chains: list[Chain] = []
+    groups: list[Chain] = []
     open_group: _Group | None = None
     for op in operators:
         found = _known(op, specs, device, memo)
         if found is None:
             open_group = None
-            chains.append(Chain([op]))
+            groups.append(Chain([op]))
         elif open_group is not None and open_group.take(found):
-            chains[-1].append(op)
+            groups[-1].append(op)
         else:
             open_group = _Group(views, live_out, device)
             open_group.take(found)
-            chains.append(Chain([op], open_group.loops))
-    return chains
+            groups.append(Chain([op], open_group.loops))
+    return groups
 
 
 def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
@@ -376,31 +374,18 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
         if block is None:
             return None
         blocks.append(block)
-    if not compiler.loaded(b.loop for b in bound):
-        plan = frame.plan  # all loops of a plan go through the compiler together
-        everything = [
-            b.loop for s in plan.steps for b in plan_loops(plan, s, "cpu", frame.least_cost)
-        ]
-        compiler.compile_loops(everything)
-    found = compiler.functions([b.loop for b in bound])
-    if found is None:
-        return None
-    function = found[0].function
-    words = blocks[0]
-    if len(bound) > 1:
-        function = found[0].run_list
-        words = [len(bound)]
-        for one, block in zip(found, blocks, strict=True):
-            words += [compiler.address(one.function), block.ctypes.data]
-        words = np.array(words, np.int64)
-    call = partial(function, words.ctypes.data)
-    # What the addresses point to lives as long as the call.
-    items = [(one.share, block.ctypes.data) for one, block in zip(found, blocks, strict=True)]
-    work = sum(
-        int(block[0] * block[1]) * b.loop.work for b, block in zip(bound, blocks, strict=True)
+    plan = frame.plan  # all loops of a plan go through the compiler together
+    compiler.compile_loops(
+        [b.loop for s in plan.steps for b in plan_loops(plan, s, "cpu", frame.least_cost)]
     )
-    rows = by_rows(bound[0], arrays[0], items[0]) if len(bound) == 1 else None
-    return with_task(call, ParallelTask(tuple(items), work, (words, blocks, arrays), rows))
+    tasks = [
+        chains.task(b.loop, block, operands)
+        for b, block, operands in zip(bound, blocks, arrays, strict=True)
+    ]
+    if len(tasks) == 1:
+        rows = by_rows(bound[0], arrays[0], tasks[0].items[0])
+        tasks = [replace(tasks[0], by_rows=rows)]
+    return run_together(tasks)
 
 
 def _bind_gpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:

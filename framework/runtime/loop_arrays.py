@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import address
-from ..fusion import row_blocks
+from ..fusion import chains, row_blocks
 from ..fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from ..fusion.row_blocks import ByRows, Span
 
@@ -39,7 +39,7 @@ def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int
     for number, (array, operand) in enumerate(zip(arrays, bound.loop.operands, strict=True)):
         one = row_blocks.whole(array)
         if operand.kind == FULL:
-            step = int(words[3 + 2 * number]) * array.itemsize
+            step = int(words[4 + 2 * number]) * array.itemsize
             one = Span(one.start, step, shape[1] * array.itemsize)
         (writes if number in stores else reads).append(one)
     where = item[0], words.ctypes.data
@@ -59,11 +59,14 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
 
 
 def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:
-    """The argument of a compiled loop; None where an array's strides do not suit it.
+    """The argument of a loop; None where it has no program, or an array's strides do not suit it.
 
     Args:
         width: columns of a row; 0: as many as can be taken as one row.
     """
+    program = chains.program(bound.loop)
+    if program is None:
+        return None
     shape = arrays[bound.loop.stores[0][0]].shape
     total = prod(shape)
     full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
@@ -74,7 +77,7 @@ def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> 
         columns = max(total, 1)
     else:
         columns = shape[-1]
-    words = [total // columns if columns else 0, columns]
+    words = [total // columns if columns else 0, columns, program.address]
     for array, operand in zip(arrays, bound.loop.operands, strict=True):
         # C may assume that elements are aligned; NumPy takes any.
         if not array.flags.aligned:

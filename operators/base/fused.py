@@ -4,24 +4,24 @@
     call = computed(k, {"h": columns, "w": row}, formulas, {"y": out})
 
 A formula is a scalar expression over arrays and over the formulas before it (`framework/expression`
-tells the grammar). Where there is a C compiler they become one loop, and nothing but the results is
+tells the grammar). Where there is a native library they become one loop, and nothing but the results is
 written to memory. Elsewhere each operation is a call of NumPy or CuPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.settings import read_options
-from ...framework.fusion import compiler
+from ...framework.fusion import chains, native
 from ...framework.fusion.array_calls import ArrayHost, array_calls, array_plan
-from ...framework.fusion.codegen import C_TYPES, COLUMN, FULL, ROW, Loop, Operand
+from ...framework.fusion.codegen import COLUMN, FULL, ROW, Loop, Operand
 from ...framework.fusion.expression import Tree, parse, replace_names
-from ...framework.fusion.team import ParallelTask, in_order, with_task
+from ...framework.fusion.team import in_order, run_together
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -52,7 +52,7 @@ def fused(
     formulas: Mapping[str, str],
     results: Mapping[str, Any],
 ) -> Call | None:
-    """A compiled loop that computes formulas; None where there can be none.
+    """A loop that computes formulas; None where there can be none.
 
     Args:
         arrays: float arrays by the names that formulas use: matrices [N, C], rows [C] that serve
@@ -63,10 +63,10 @@ def fused(
     """
     shape = next(iter(results.values())).shape
     dtype = next(iter(results.values())).dtype
-    if k.xp is not np or dtype.name not in C_TYPES or not read_options().fuse:
+    if k.xp is not np or dtype.name not in native.C_TYPES or not read_options().fuse:
         return None
     kinds: list[str] = []
-    words = list(shape)
+    places: list[int] = []
     for array in (*arrays.values(), *results.values()):
         kind = ROW if array.ndim == 1 else COLUMN if array.shape[1] == 1 != shape[1] else FULL
         if kind != COLUMN and array.strides[-1] != array.itemsize and array.shape[-1] > 1:
@@ -74,17 +74,14 @@ def fused(
         if array.dtype != dtype or not array.flags.aligned:
             return None
         kinds.append(kind)
-        words += array.ctypes.data, 0 if kind == ROW else array.strides[0] // array.itemsize
+        places += array.ctypes.data, 0 if kind == ROW else array.strides[0] // array.itemsize
     named = tuple(arrays), tuple(formulas.items()), tuple(results)
     loop = _loop(dtype.name, tuple(kinds), *named)
-    compiled = compiler.functions([loop])
-    if compiled is None:
+    program = chains.program(loop)
+    if program is None:
         return None
-    block = np.array(words, np.int64)
-    memory = (block, dict(arrays), dict(results))
-    items = ((compiled[0].share, block.ctypes.data),)
-    task = ParallelTask(items, shape[0] * shape[1] * loop.work, memory)
-    return with_task(partial(compiled[0].function, block.ctypes.data), task)
+    words = np.array([*shape, program.address, *places], np.int64)
+    return run_together([chains.task(loop, words, (dict(arrays), dict(results)))])
 
 
 @lru_cache(maxsize=1024)
