@@ -32,8 +32,8 @@ typedef void (*item)(const word *b, word t, word n);
 
 /* the most threads, and how many are in use (framework/base/cpu/threads.py); 0: one thread */
 VISIBLE int64_t *opscope_pool = 0;
-/* address of opscope_region, or 0; nanoseconds that an idle thread waits awake */
-VISIBLE int64_t *opscope_entry = 0;
+/* nanoseconds that an idle thread waits awake */
+VISIBLE int64_t *opscope_spin = 0;
 
 /* up to so many threads for a region, of those that are left, one in any case; give_threads takes
    them back */
@@ -140,7 +140,7 @@ static int64_t await(struct region *r, uint32_t target) {
     if (READ(r->done) >= target) return 0;
     pause_briefly();
   }
-  const int64_t begun = now(), end = begun + opscope_entry[1];
+  const int64_t begun = now(), end = begun + opscope_spin[0];
   while (READ(r->done) < target) {
     pause_briefly();
     if (now() < end) continue;
@@ -172,7 +172,7 @@ static int64_t take_part(struct region *r, uint32_t home) {
 
 static struct region *next_job(struct worker *me) {
   for (;;) {
-    const int64_t end = now() + opscope_entry[1];
+    const int64_t end = now() + opscope_spin[0];
     do {
       if (READ(me->job)) return __atomic_exchange_n(&me->job, 0, __ATOMIC_SEQ_CST);
       pause_briefly();
@@ -236,7 +236,7 @@ static int worth_waking(word work, int64_t at) {
   const int64_t sum = work + (at < READ(alone_until) ? READ(alone) : 0);
   const int wakes = sum >= WAKE_WORK;
   WRITE(alone, wakes ? 0 : sum);
-  WRITE(alone_until, at + work / WORK_RATE + opscope_entry[1]);
+  WRITE(alone_until, at + work / WORK_RATE + opscope_spin[0]);
   return wakes;
 }
 

@@ -1,9 +1,15 @@
-"""The fused loop of one operator by itself, for tests of all scalar expressions."""
+"""Fused loops by themselves, for tests: that of one operator, and the task of a loop over arrays."""
 
 from __future__ import annotations
 
-from opscope.framework.fusion.codegen import FULL, Loop, Operand
+from collections.abc import Sequence
+
+import numpy as np
+
+from opscope.framework.fusion import chains
+from opscope.framework.fusion.codegen import COLUMN, FULL, Loop, Operand
 from opscope.framework.fusion.expression import names, parse, replace_names, written_out
+from opscope.framework.fusion.team import ParallelTask
 from opscope.framework.ir.registry import lookup
 
 
@@ -31,3 +37,18 @@ def loop_of(op_type: str, dtype: str, kind: str) -> Loop | None:
             stores.append((len(operands), f"v{number}"))
             operands.append(Operand(FULL, dtype))
     return Loop(dtype, tuple(operands), tuple(values), tuple(stores))
+
+
+def task_of_loop(loop: Loop, arrays: Sequence[np.ndarray]) -> ParallelTask:
+    """The work of a loop over whole arrays: matrices, or vectors as one row."""
+    program = chains.program(loop)
+    assert program is not None, "a native library, and a loop that it takes"
+    first = arrays[loop.stores[0][0]]
+    rows, columns = (1, first.size) if first.ndim < 2 else first.shape
+    steps = {FULL: columns, COLUMN: 1}
+    places = [
+        (array.ctypes.data, steps.get(operand.kind, 0))
+        for array, operand in zip(arrays, loop.operands, strict=True)
+    ]
+    words = [rows, columns, program.address, *(word for place in places for word in place)]
+    return chains.task(loop, np.array(words, np.int64), list(arrays))

@@ -10,12 +10,12 @@ import pytest
 from opscope.framework.base.backend import CPUPlace
 from opscope.framework.base.errors import ShapeError
 from opscope.framework.base.shape import same_as
-from opscope.framework.fusion.compiler import available
+from opscope.framework.fusion.chains import available
 from opscope.framework.ir.registry import AttrSpec, Slot, operator, unregister
 from opscope.testing import Case, OpTest
 
 PLACE = CPUPlace()
-needs_compiler = pytest.mark.skipif(not available(), reason="no C compiler: nothing is fused")
+needs_library = pytest.mark.skipif(not available(), reason="no native library: nothing is fused")
 
 
 def twice(k):
@@ -392,21 +392,21 @@ def test_a_wrong_not_in_gradient_flag_beside_a_gradient_maker(toy):
 # -- scalar expressions ----------------------------------------------------------------------------
 
 
-@needs_compiler
+@needs_library
 def test_a_wrong_scalar_expression(toy):
     test = toy(scalar="3 * x")
     with pytest.raises(AssertionError, match="between a planned, fused run and a plain one"):
         test.test_planned_and_fused(PLACE)
 
 
-@needs_compiler
+@needs_library
 def test_a_wrong_scalar_expression_of_the_gradient(toy):
     test = toy(scalar="2 * x", grad_scalar={"x_grad": "3 * out_grad"})
     with pytest.raises(AssertionError, match="between a planned, fused run and a plain one"):
         test.test_planned_and_fused(PLACE)
 
 
-@needs_compiler
+@needs_library
 def test_a_scalar_expression_that_loses_nan(toy):
     test = toy(scalar="x > 0 || x < 0 ? 2 * x : 0")
     test.test_planned_and_fused(PLACE)

@@ -178,9 +178,7 @@ class _Graph:
     def _block_truth(self, value: _Value) -> _Value:
         return self._operation("as_truth", (value,)) if _is_fixed(value) else value
 
-    def _operation(
-        self, name: str, operands: tuple[_Value, ...], extra: str | int = ""
-    ) -> _Value:
+    def _operation(self, name: str, operands: tuple[_Value, ...], extra: str | int = "") -> _Value:
         made = _Operation(name, operands, extra)
         if made not in self._known:
             self._known[made] = _Value("step", len(self.operations))
@@ -427,7 +425,15 @@ def _words_of(writer: _Writer, library: Library) -> list[int]:
     for value in writer.numbers:
         words.append(-1 - value.index if value.kind == "number" else register(value))
     for name, x, y, function in writer.steps:
-        words += [steps[name], 0, x, step_of(x), y, step_of(y), functions[function] if function else 0]
+        words += [
+            steps[name],
+            0,
+            x,
+            step_of(x),
+            y,
+            step_of(y),
+            functions[function] if function else 0,
+        ]
     return words
 
 

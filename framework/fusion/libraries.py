@@ -56,7 +56,7 @@ class Library:
     def reach_pool(self) -> Library:
         """Point the library to the pool of threads; returns it."""
         threads.most_threads()  # is decided now, if it was not
-        for name, place in (("opscope_pool", threads.POOL), ("opscope_entry", threads.ENTRY)):
+        for name, place in (("opscope_pool", threads.POOL), ("opscope_spin", threads.SPIN)):
             ctypes.c_void_p.in_dll(self._handle, name).value = ctypes.addressof(place)
         return self
 

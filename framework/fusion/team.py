@@ -70,7 +70,6 @@ def library() -> Any:
     """The functions of lists; None where there is no native library."""
     found = native.load("team")
     if found is not None:
-        threads.ENTRY[0] = found.address("opscope_region")
         if hasattr(os, "register_at_fork"):
             # Neither threads nor lists that ran in them are there in the child of a fork.
             for name in ("opscope_forget", "opscope_forget_pool"):

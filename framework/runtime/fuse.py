@@ -13,8 +13,6 @@ from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
 
-import numpy as np
-
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec

@@ -21,9 +21,10 @@ from opscope.framework.base.dtypes import FLOATS, is_float, to_dtype, to_pb, wid
 from opscope.framework.base.errors import GradientError
 from opscope.framework.base.scope import Scope
 from opscope.framework.files.tensor_file import TensorFile, write_tensors
-from opscope.framework.fusion import compiler
+from opscope.framework.fusion import chains
 from opscope.framework.fusion.codegen import FULL, ONE, Loop, Operand
 from opscope.framework.fusion.conversions import convert_call
+from opscope.framework.fusion.team import run_together
 from opscope.framework.ir.desc import INPUT, PARAMETER, make_op, make_var
 from opscope.framework.ir.messages import attr_value, from_message, serialize_net, to_message
 from opscope.framework.ir.op_list import OpList
@@ -34,6 +35,7 @@ from opscope.framework.passes.verify.verifier import problems
 from opscope.framework.runtime import halves
 from opscope.framework.runtime.plain_net import PlainNet
 from opscope.proto import net_pb2 as pb
+from scalar_loops import task_of_loop
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 HALVES = (np.dtype("float16"), BFLOAT16)
@@ -137,10 +139,7 @@ def test_without_ml_dtypes(tmp_path):
 
 
 def run_loop(loop: Loop, *arrays: np.ndarray) -> None:
-    words = [1, arrays[0].size]
-    for array in arrays:
-        words += [array.ctypes.data, array.size]
-    compiler.functions([loop])[0].function(np.array(words, np.int64).ctypes.data)
+    run_together([task_of_loop(loop, arrays)])()
 
 
 def same_bits(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -148,10 +147,10 @@ def same_bits(found: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return (found.view(bits) == wanted.view(bits)) | (np.isnan(found) & np.isnan(wanted))
 
 
-needs_compiler = pytest.mark.skipif(not compiler.available(), reason="no C compiler")
+needs_library = pytest.mark.skipif(not chains.available(), reason="no native library")
 
 
-@needs_compiler
+@needs_library
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_loops_load_and_round_every_half_as_numpy_does(dtype):
     every = np.arange(1 << 16, dtype=np.uint16)
@@ -174,12 +173,12 @@ def test_loops_load_and_round_every_half_as_numpy_does(dtype):
     assert same_bits(found, wanted).all()
 
 
-@pytest.mark.parametrize("compiled", [True, False])
+@pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_copies(dtype, compiled, monkeypatch):
-    """Contiguous or not, with a compiler or without one: the same bits."""
-    if not compiled:
-        monkeypatch.setattr(compiler, "available", lambda: False)
+def test_copies(dtype, native, monkeypatch):
+    """Contiguous or not, with a native library or without one: the same bits."""
+    if not native:
+        monkeypatch.setenv("OPSCOPE_CPU", "none")
     rng = np.random.default_rng(0)
     for shape in ((3,), (40, 30)):
         wide = rng.normal(size=(*shape[:-1], 2 * shape[-1])).astype(np.float32)
@@ -191,7 +190,7 @@ def test_copies(dtype, compiled, monkeypatch):
             np.testing.assert_array_equal(back, half.astype(np.float32))
 
 
-@needs_compiler
+@needs_library
 def test_loops_of_several_dtypes():
     """A half, a row of one number in half, and float32 make float32 and a half."""
     operands = (
@@ -208,7 +207,7 @@ def test_loops_of_several_dtypes():
     np.testing.assert_array_equal(half, out.astype(np.float16))
 
 
-@needs_compiler
+@needs_library
 @pytest.mark.parametrize("dtype", HALVES, ids=str)
 def test_neighbors_of_half_precision_are_one_loop(dtype):
     net = OpList()

@@ -10,7 +10,7 @@ import pytest
 
 import opscope
 from opscope.framework.base.cpu import threads
-from opscope.framework.fusion import compiler
+from opscope.framework.fusion import chains
 from opscope.operators.direct import convolutions
 
 SWITCHES: dict[str, tuple[Any, Any]] = {
@@ -128,7 +128,7 @@ def plan_of(build: Any, train: bool) -> Any:
     return scope.frames()[-1].plan
 
 
-@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
 def test_what_lies_with_its_channels_last() -> None:
     def block(b: Any, x: Any) -> Any:
         y = b.relu(b.batch_norm(b.conv2d(x, filters=16, kernel=3, padding="same", name="first")))
@@ -142,7 +142,7 @@ def test_what_lies_with_its_channels_last() -> None:
             assert not plan_of(block, False).channels_last
 
 
-@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
 def test_a_convolution_and_its_tail_are_one_step() -> None:
     def block(b: Any, x: Any) -> Any:
         return b.max_pool2d(b.conv2d(x, filters=8, kernel=3, activation="relu"), kernel=[2, 2])
@@ -157,7 +157,7 @@ def test_a_convolution_and_its_tail_are_one_step() -> None:
         assert ["conv2d"] in types(False)
 
 
-@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
 def test_batch_norm_is_a_tail_outside_of_training() -> None:
     def block(b: Any, x: Any) -> Any:
         x = b.relu(b.batch_norm(b.conv2d(x, filters=8, kernel=3)))
@@ -246,7 +246,7 @@ def test_threads_share_an_image_with_a_pooling(
     np.testing.assert_allclose(found["1"], found["0"], rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
 def test_operators_of_many_outputs_have_no_tail() -> None:
     def block(b: Any, x: Any) -> Any:
         left, right = b.split(b.conv2d(x, filters=8, kernel=3), axis=1, sections=[4, 4])

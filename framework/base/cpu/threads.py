@@ -33,9 +33,8 @@ _ENOUGH = 0.4  # a core of which more than 0.6 is free counts as free
 POOL = (ctypes.c_int64 * 2)()
 """The most threads that compiled code may use now, and the number that it uses."""
 
-ENTRY = (ctypes.c_int64 * 2)()
-"""Address of the function by which compiled code runs work on the pool (native/pool.h), 0 before
-that is loaded; and for how many nanoseconds an idle thread waits awake."""
+SPIN = ctypes.c_int64()
+"""For how many nanoseconds an idle thread of the pool (native/pool.h) waits awake."""
 
 
 class _Setting:
@@ -175,7 +174,7 @@ def _start() -> None:
         others = _setting.load.runnable()
         if others is not None:
             number = _within((os.cpu_count() or 1) - others)
-    ENTRY[1] = 1000 * _number("OPSCOPE_SPIN", 0)
+    SPIN.value = 1000 * _number("OPSCOPE_SPIN", 0)
     POOL[0] = 0  # followers hear of it in any case
     _use(number)
     if chosen is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import half_nets
 from opscope import NetBuilder, OpContext, Scope, Sequences, load, save
 from opscope.cntk.base.mersenne import Mersenne64
-from opscope.framework.fusion import compiler, conversions, team
+from opscope.framework.fusion import conversions, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from opscope.framework.ir.registry import load_operators, lookup, operator_types
 from opscope.framework.runtime.plain_net import PlainNet
@@ -20,7 +21,7 @@ from opscope.operators.backends import few_rows, mkl, parts, rows
 from opscope.operators.base.row_adder import row_adder
 from opscope.operators.linear import matmul
 from rnn_layers import feed_for, layer_net, parameters
-from scalar_loops import loop_of
+from scalar_loops import loop_of, task_of_loop
 
 Results = Mapping[str, np.ndarray]
 Work = Callable[[], Results]
@@ -374,10 +375,8 @@ def every_loop(dtype: str) -> Work:
     }
 
     def run() -> Results:
-        compiled = compiler.functions(list(found.values()))
-        assert compiled is not None, "a compiler, and loops that it takes"
         results, tasks = {}, []
-        for number, ((op_type, loop), code) in enumerate(zip(found.items(), compiled, strict=True)):
+        for number, (op_type, loop) in enumerate(found.items()):
             shape = _SMALL if number % _LARGE_LOOPS else _LARGE
             for way in ("alone", "team"):
                 written = {i for i, _ in loop.stores}
@@ -385,17 +384,11 @@ def every_loop(dtype: str) -> Work:
                     np.zeros(shape, dtype) if i in written else given[shape][operand.kind]
                     for i, operand in enumerate(loop.operands)
                 ]
-                steps = {FULL: shape[1], COLUMN: 1}
-                places = [
-                    (array.ctypes.data, steps.get(operand.kind, 0))
-                    for array, operand in zip(arrays, loop.operands, strict=True)
-                ]
-                words = np.array([*shape, *(word for place in places for word in place)], np.int64)
+                task = task_of_loop(loop, arrays)
                 if way == "alone":
-                    code.function(words.ctypes.data)
+                    team.run_together([task])()
                 else:
-                    items = ((code.share, words.ctypes.data),)
-                    tasks.append(team.ParallelTask(items, team.ITEM_WORK, (words, arrays)))
+                    tasks.append(replace(task, work=team.ITEM_WORK))
                 results.update({f"{op_type} {way} {i}": arrays[i] for i in written})
         team.run_together(tasks)()
         return results

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import codegen, compiler, libraries, library_files
+from opscope.framework.fusion import codegen, compiler, libraries, library_files, team
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
+from scalar_loops import task_of_loop
 
 pytestmark = pytest.mark.skipif(
     not compiler.available() or sys.platform == "win32", reason="there is no C compiler"
@@ -25,12 +26,14 @@ pytestmark = pytest.mark.skipif(
 
 _WORK = """
 import numpy as np
-from opscope.framework.fusion import compiler
+from opscope.framework.fusion import chains, compiler, team
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))
 x = np.ones(8, np.float32)
-compiler.functions([loop])[0][0](np.array([1, 8, x.ctypes.data, 8]).ctypes.data)
+assert compiler.compile_loops([loop])
+words = np.array([1, 8, chains.program(loop).address, x.ctypes.data, 8])
+team.run_together([chains.task(loop, words, x)])()
 assert (x == 3).all()
 """
 
@@ -40,10 +43,8 @@ def loop(text: str) -> Loop:
 
 
 def apply(made: Loop, x: np.ndarray) -> np.ndarray:
-    found = compiler.functions([made])
-    assert found is not None
-    words = np.array([1, x.size, x.ctypes.data, x.size])
-    found[0][0](words.ctypes.data)
+    assert compiler.compile_loops([made])
+    team.run_together([task_of_loop(made, [x])])()
     return x
 
 
@@ -258,11 +259,11 @@ def test_compiler_that_fails(tmp_path: Path, monkeypatch: Any, caplog: Any) -> N
     broken.write_text("#!/bin/sh\necho no luck >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("OPSCOPE_CC", str(broken))
-    assert compiler.functions([loop("x0 + 1")]) is None
+    assert not compiler.compile_loops([loop("x0 + 1")])
     assert "no luck" in caplog.text
     assert not compiler.available()
     caplog.clear()
-    assert compiler.functions([loop("x0 + 2")]) is None
+    assert not compiler.compile_loops([loop("x0 + 2")])
     assert not caplog.records
 
 
@@ -284,7 +285,7 @@ def test_compiler_that_writes_a_part(fresh: Path, tmp_path: Path, monkeypatch: A
 def test_one_bad_loop_does_not_spoil_the_others(monkeypatch: Any) -> None:
     bad = Loop("float32", (Operand(FULL, "float32"),), (("var", "nowhere"),), ((0, "v0"),))
     assert not compiler.compile_loops([loop("x0 + 1"), bad])
-    assert compiler.functions([bad]) is None
+    assert not compiler.compile_loops([bad])
     assert (apply(loop("x0 + 1"), np.ones(5, np.float32)) == 2).all()
     assert compiler.available()
 
@@ -327,12 +328,12 @@ def test_unknown_compiler(monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setenv("OPSCOPE_CC", "no-such-compiler-at-all")
     assert not compiler.available()
     assert "no-such-compiler-at-all" in caplog.text
-    assert compiler.functions([loop("x0 + 1")]) is None
+    assert not compiler.compile_loops([loop("x0 + 1")])
 
 
 def test_no_compiler_by_its_switch(monkeypatch: Any, caplog: Any) -> None:
     monkeypatch.setenv("OPSCOPE_CC", "none")
-    assert not compiler.available() and compiler.functions([loop("x0 + 1")]) is None
+    assert not compiler.available() and not compiler.compile_loops([loop("x0 + 1")])
     assert not caplog.records
 
 

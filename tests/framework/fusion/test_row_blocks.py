@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import opscope
-from opscope.framework.fusion import compiler, row_blocks, team
+from opscope.framework.fusion import chains, row_blocks, team
 from opscope.framework.fusion.row_blocks import ByRows, Span
 from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.runtime.executor import Frame
 
-needs_compiler = pytest.mark.skipif(not compiler.available(), reason="no C compiler")
+needs_library = pytest.mark.skipif(not chains.available(), reason="no native library")
 
 
 def _work(reads=(), writes=(), given=(), rows=100):
@@ -103,7 +103,7 @@ def test_random_nets(seed, libraries, monkeypatch):
         np.testing.assert_allclose(on[name], array, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-@needs_compiler
+@needs_library
 def test_forward_is_joined():
     b = opscope.NetBuilder("n")
     hidden = b.fc(b.input("x", [-1, 96]), size=384, activation="relu")

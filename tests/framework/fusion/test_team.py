@@ -10,7 +10,7 @@ import pytest
 
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion import compiler, team
+from opscope.framework.fusion import chains, team
 from opscope.framework.fusion.prepared import Prepared
 from opscope.framework.runtime.plain_net import PlainNet
 
@@ -69,7 +69,7 @@ def chain(size: int) -> tuple[list, np.ndarray]:
     return frame.calls, frame.arrays["y"]
 
 
-@pytest.mark.skipif(not compiler.available(), reason="its loops are compiled")
+@pytest.mark.skipif(not chains.available(), reason="its loops are native")
 def test_neighbors_become_one_call() -> None:
     calls, _ = chain(7)
     assert [team.task_of(call) is not None for call in calls] == [True, False, True]

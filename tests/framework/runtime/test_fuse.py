@@ -12,7 +12,7 @@ import pytest
 from fuse_ops import fuse_operators
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion import codegen, compiler
+from opscope.framework.fusion import chains, codegen
 from opscope.framework.fusion.expression import ExpressionError, cost, parse
 from opscope.framework.fusion.team import task_of
 from opscope.framework.ir.desc import INPUT, STATE, make_var
@@ -23,7 +23,7 @@ from opscope.framework.ir.registry import lookup
 from opscope.framework.runtime import fuse
 from opscope.framework.runtime.plain_net import PlainNet
 
-pytestmark = pytest.mark.skipif(not compiler.available(), reason="there is no C compiler")
+pytestmark = pytest.mark.skipif(not chains.available(), reason="there is no native library")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -328,26 +328,26 @@ def test_sizes_are_arguments_not_code() -> None:
     net = chain(*CHAIN)
     feed = {"a": normal(5, 7), "b": normal(7)}
     steps(net, feed)
-    before = len(compiler._functions)
+    before = len(chains._programs)
     steps(net, {"a": normal(9, 3), "b": normal(3)})
-    assert len(compiler._functions) == before
+    assert len(chains._programs) == before
 
 
-def test_the_switch_and_the_missing_compiler(monkeypatch: Any) -> None:
+def test_the_switch_and_the_missing_library(monkeypatch: Any) -> None:
     feed = {"a": normal(5, 7), "b": normal(7)}
-    for name, value in (("OPSCOPE_FUSE", "0"), ("OPSCOPE_CC", "no-such-compiler")):
+    for name, value in (("OPSCOPE_FUSE", "0"), ("OPSCOPE_CPU", "none")):
         with monkeypatch.context() as patch:
             patch.setenv(name, value)
             assert len(steps(chain(*CHAIN), feed)) == 4
 
 
-def test_lone_operators_are_compiled_where_that_gains() -> None:
+def test_lone_operators_are_loops_where_that_gains() -> None:
     feed = {"a": normal(5, 7), "b": normal(7)}
-    for op, compiled in ((CHAIN[0], False), (CHAIN[1], True)):
+    for op, is_loop in ((CHAIN[0], False), (CHAIN[1], True)):
         scope = Scope()
         scope.feed({"a": feed["a"], "b": feed["b"], "t": feed["a"]})
         frame = chain(op).frame(scope, OpContext())
-        assert (task_of(frame.calls[0]) is not None) is compiled
+        assert (task_of(frame.calls[0]) is not None) is is_loop
 
 
 def test_random_chains_agree(monkeypatch: Any) -> None:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.cpu import threads
-from opscope.framework.fusion import compiler, team
+from opscope.framework.fusion import chains, team
 from opscope.operators.backends import blas, mkl, parts, row_products, vector_products
 
-pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C compiler")
+pytestmark = pytest.mark.skipif(not chains.available(), reason="no native library")
 
 
 def _arrays(m, k, n, dtype, turned, seed=0):

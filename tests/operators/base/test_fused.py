@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import compiler
+from opscope.framework.fusion import chains
 from opscope.operators.base.fused import called, computed, fused
 
 K = SimpleNamespace(xp=np, scratch=np.empty)
@@ -18,7 +18,7 @@ def arrays(dtype):
     return {"x": whole[:, 1:5], "w": rng.normal(size=4).astype(dtype), "m": whole[:, 6, None]}
 
 
-@pytest.mark.skipif(not compiler.available(), reason="no C compiler")
+@pytest.mark.skipif(not chains.available(), reason="no native library")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_columns_and_parts_of_matrices(dtype):
     given, out = arrays(dtype), np.full((5, 10), 9, dtype)
