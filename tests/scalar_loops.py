@@ -1,4 +1,4 @@
-"""Fused loops by themselves, for tests: that of one operator, and the task of a loop over arrays."""
+"""Fused loops by themselves, for tests: that of an operator, and the task of one over arrays."""
 
 from __future__ import annotations
 

@@ -100,17 +100,13 @@ class _Graph:
         if operand.kind == COLUMN:
             return _Value("number", index)
         if operand.dtype in HALF_NAMES:
-            return self._operation(f"load_{operand.dtype}", (), index)
+            return self._made(f"load_{operand.dtype}", (), index)
         return _Value("array", index)
 
     def _value(self, tree: Tree, below: Sequence[_Value]) -> _Value:
         kind = tree[0]
         if kind == "num":
-            key = repr(tree[1])  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
-            if key not in self._known:
-                self._known[key] = _Value("literal", len(self.literals))
-                self.literals.append(tree[1])
-            return self._known[key]
+            return self._literal(tree[1])
         if kind == "var":
             return self.values[tree[1]] if tree[1] in self.values else self._operand(tree[1])
         if kind == "unary":
@@ -120,7 +116,7 @@ class _Graph:
                 return self._apply("not", self._truth(below[0]))
             if self._is_truth(below[0]):
                 # -(a < b) is 0 in C, where truth values are integers, not the float's -0.
-                return self._apply("sub", self._value(("num", 0.0), ()), self._number(below[0]))
+                return self._apply("sub", self._literal(0.0), self._number(below[0]))
             return self._apply("neg", below[0])
         if kind == "binary":
             name = _SIGNS[tree[1]]
@@ -135,6 +131,13 @@ class _Graph:
             return self._apply("choose", self._truth(below[0]), *map(self._number, below[1:]))
         return self._apply(tree[1], *map(self._number, below))
 
+    def _literal(self, number: float) -> _Value:
+        key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
+        if key not in self._known:
+            self._known[key] = _Value("literal", len(self.literals))
+            self.literals.append(number)
+        return self._known[key]
+
     def _is_truth(self, value: _Value) -> bool:
         return value in self._truths
 
@@ -145,7 +148,7 @@ class _Graph:
 
     def _number(self, value: _Value) -> _Value:
         if value.kind == "step" and self._is_truth(value):
-            return self._operation("as_number", (value,))
+            return self._made("as_number", (value,))
         return value
 
     def _apply(self, name: str, *operands: _Value) -> _Value:
@@ -159,13 +162,13 @@ class _Graph:
             # Whether a number is true is known before the loop, but a step wants it in a block.
             truths = 1 if name == "choose" else 2
             first = [self._block_truth(one) for one in operands[:truths]]
-            found = self._operation(name, (*first, *operands[truths:]))
+            found = self._made(name, (*first, *operands[truths:]))
         elif name in _SIGNS.values() or name in _IN_LINE or name in _TRUTH or name == "neg":
-            found = self._operation(name, operands)
+            found = self._made(name, operands)
         else:
             # Functions read arrays; a number is written to a buffer before.
             rest = [self._block(one) for one in operands[1:]]
-            found = self._operation("call", (self._block(operands[0]), *rest), name)
+            found = self._made("call", (self._block(operands[0]), *rest), name)
         if name in _TRUTH:
             self._truths.add(found)
         return found
@@ -173,12 +176,12 @@ class _Graph:
     def _block(self, value: _Value) -> _Value:
         if value.kind in ("step", "array"):
             return value
-        return self._operation("load_number", (value,))
+        return self._made("load_number", (value,))
 
     def _block_truth(self, value: _Value) -> _Value:
-        return self._operation("as_truth", (value,)) if _is_fixed(value) else value
+        return self._made("as_truth", (value,)) if _is_fixed(value) else value
 
-    def _operation(self, name: str, operands: tuple[_Value, ...], extra: str | int = "") -> _Value:
+    def _made(self, name: str, operands: tuple[_Value, ...], extra: str | int = "") -> _Value:
         made = _Operation(name, operands, extra)
         if made not in self._known:
             self._known[made] = _Value("step", len(self.operations))
@@ -209,9 +212,9 @@ class _Writer:
         self._held: _Value | None = None  # what the registers hold
         self._homes: dict[_Value, int] = {}  # buffers of values
         self._uses: dict[_Value, int] = {}  # of a value, by steps that are still to come
-        self._write()
+        self._write_all()
 
-    def _write(self) -> None:
+    def _write_all(self) -> None:
         loop, operations = self.graph.loop, self.graph.operations
         stores = [(operand, self.graph.value(name)) for operand, name in loop.stores]
         needed = {value.index for _, value in stores if value.kind == "step"}
@@ -232,7 +235,7 @@ class _Writer:
         early = not any(value.kind == "array" for _, value in stores)
         waiting = list(stores)
         for index in sorted(needed):
-            self._operation(_Value("step", index), operations[index])
+            self._write_one(_Value("step", index), operations[index])
             if early and index >= last_read:
                 for store in [one for one in waiting if one[1] == self._held]:
                     self._store(*store)
@@ -302,7 +305,7 @@ class _Writer:
         self._step(f"store_{dtype}" if dtype in HALF_NAMES else "store", operand)
         self._used(value)
 
-    def _operation(self, result: _Value, made: _Operation) -> None:
+    def _write_one(self, result: _Value, made: _Operation) -> None:
         operands, name = made.operands, made.name
         if not operands:  # a load of halves
             self._leave()
@@ -425,15 +428,8 @@ def _words_of(writer: _Writer, library: Library) -> list[int]:
     for value in writer.numbers:
         words.append(-1 - value.index if value.kind == "number" else register(value))
     for name, x, y, function in writer.steps:
-        words += [
-            steps[name],
-            0,
-            x,
-            step_of(x),
-            y,
-            step_of(y),
-            functions[function] if function else 0,
-        ]
+        called = functions[function] if function else 0
+        words += [steps[name], 0, x, step_of(x), y, step_of(y), called]
     return words
 
 
@@ -447,7 +443,7 @@ def available() -> bool:
 
 
 def program(loop: Loop) -> Program | None:
-    """The program of a loop, made once; None where there is no native library, or it is too large."""
+    """The program of a loop, made once; None without a native library, or where it is too large."""
     library = native.typed("chains", loop.dtype)
     if library is None or team.library() is None:
         return None

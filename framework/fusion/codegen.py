@@ -189,7 +189,7 @@ typedef int64_t word;
 @cache
 def c_prelude() -> str:
     """The head of a C file, before its functions."""
-    return _PRELUDE + (units.FOLDER / "halves.h").read_text(encoding="utf-8")
+    return _PRELUDE + units.included("chains")["halves.h"]
 
 
 def c_function_name(loop: Loop) -> str:

@@ -1,7 +1,7 @@
 """Compiles fused loops with the system's C compiler, and keeps the libraries on disk.
 
 The loops of one plan go through the compiler together, very many of them in batches. Without a
-compiler, or when it fails, everything still runs, operator by operator.
+compiler, or when it fails, everything still runs, by the interpreter (chains.py).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _try_library(compiler: str, source: str) -> Library | None:
         return _library(compiler, source)
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
-        _log.warning("fused loops cannot be compiled, running op by op: %s", detail)
+        _log.warning("fused loops cannot be compiled and stay interpreted: %s", detail)
         return None
 
 

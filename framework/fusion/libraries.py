@@ -106,7 +106,7 @@ def find_compiler(wanted: str) -> str | None:
         if found is not None:
             return os.path.realpath(found)
     if wanted:
-        _log.warning("OPSCOPE_CC=%s is not there: operators run unfused", wanted)
+        _log.warning("OPSCOPE_CC=%s is not there: nothing is compiled", wanted)
     return None
 
 

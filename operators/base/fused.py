@@ -4,8 +4,8 @@
     call = computed(k, {"h": columns, "w": row}, formulas, {"y": out})
 
 A formula is a scalar expression over arrays and over the formulas before it (`framework/expression`
-tells the grammar). Where there is a native library they become one loop, and nothing but the results is
-written to memory. Elsewhere each operation is a call of NumPy or CuPy.
+tells the grammar). Where there is a native library they become one loop, and nothing but the
+results is written to memory. Elsewhere each operation is a call of NumPy or CuPy.
 """
 
 from __future__ import annotations
