@@ -14,7 +14,7 @@ MOST_FILES = {
     # are files of runtime/plans; a product asks each of our ways to compute it (lone rows, AMX,
     # blocks of rows) before MKL or BLAS; steps are joined in blocks of rows.
     # native.py and libraries.py: where functions in C come from.
-    "first run": 58,
+    "first run": 59,
     "second run": 10,
     "nnet3 config": 11,  # the opener, what one file may fill, the budget of suggestions
     # lower/requests.py: recurrences as commands or as operators; splices.py: rows read in place
@@ -24,7 +24,7 @@ MOST_FILES = {
     "nnet3 computer": 13,
     # run/given.py checks what callers give; plans and products as in "first run"; kept_factors.py:
     # which weights stay packed; gemm_backends.py: the products that read them
-    "nnet3 run": 41,  # caches by bytes
+    "nnet3 run": 42,  # caches by bytes
     "NDL to Network": 32,  # the door: opener, values, limits and roots
     "NDL net": 17,  # base/python/cached.py, caches by bytes, options
 }
