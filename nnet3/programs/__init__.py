@@ -51,7 +51,6 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-am-train-transitions": ("acoustic_models", "Transition probabilities of alignments."),
     "copy-transition-model": ("acoustic_models", "Copy a model's transition model."),
     "apply-cmvn": ("features", "Normalize the mean and variance of features."),
-    "apply-cmvn-online": ("corpus.online_cmvn", "Normalize features by what was heard so far."),
     "compute-cmvn-stats": ("corpus.cmvn_stats", "Statistics that features are normalized by."),
     "copy-feats": ("corpus.copies", "Copy features."),
     "feat-to-dim": ("features", "How many columns features have."),

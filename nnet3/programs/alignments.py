@@ -18,12 +18,11 @@ from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.phone_segments import PhoneSplitter, Segments
 from ...kaldi.files.posterior import Posterior
 from ...kaldi.files.transition_model import TransitionModel
-from ...kaldi.tables.specifiers import is_specifier
 from ...kaldi.tables.streams import open_output, open_reader
 from ...kaldi.tables.tables import TableWriter, read_table
 from .base.options import BINARY
 from .base.program import Option, program
-from .base.saving import save
+from .base.saving import are_tables, fail_unless, save, write_table
 
 
 def _read_model(name: str) -> TransitionModel:
@@ -45,10 +44,11 @@ def _checked(ids: np.ndarray, count: int, place: str) -> np.ndarray:
 )
 def ali_to_pdf(options: SimpleNamespace, model: str, source: str, output: str) -> None:
     pdfs = _read_model(model).transitions().pdf
-    with TableWriter(output, "int_vector") as writer:
-        for key, ids in read_table(source, "int_vector"):
-            writer.write(key, pdfs[_checked(ids, len(pdfs), f"{source}: {key}")])
-        done = writer.count
+    entries = (
+        (key, pdfs[_checked(ids, len(pdfs), f"{source}: {key}")])
+        for key, ids in read_table(source, "int_vector")
+    )
+    done = write_table(output, "int_vector", entries)
     options.program.log(f"Converted {done} alignments to pdf sequences.")
 
 
@@ -114,14 +114,15 @@ def _ctm_lines(key: str, segments: Segments, shift: float) -> str:
     ("<alignments-rspecifier>", "<posteriors-wspecifier>"),
 )
 def ali_to_post(options: SimpleNamespace, source: str, output: str) -> None:
-    with TableWriter(output, "posterior") as writer:
-        for key, ids in read_table(source, "int_vector"):
-            ones = np.ones(len(ids), np.float32)
-            writer.write(key, Posterior(np.arange(len(ids) + 1), np.asarray(ids, np.int32), ones))
-        done = writer.count
+    entries = ((key, _ones(ids)) for key, ids in read_table(source, "int_vector"))
+    done = write_table(output, "posterior", entries)
     options.program.log(f"Converted {done} alignments.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
+
+
+def _ones(ids: np.ndarray) -> Posterior:
+    weights = np.ones(len(ids), np.float32)
+    return Posterior(np.arange(len(ids) + 1), np.asarray(ids, np.int32), weights)
 
 
 @program(
@@ -131,21 +132,15 @@ def ali_to_post(options: SimpleNamespace, source: str, output: str) -> None:
     BINARY,
 )
 def copy_int_vector(options: SimpleNamespace, source: str, output: str) -> None:
-    if is_specifier(source) != is_specifier(output):
-        raise FormatError(f"{source}, {output}: a table is copied to a table, a file to a file")
-    if not is_specifier(source):
+    if not are_tables(source, output):
         writer = Writer(options.binary)
         writer.write_int_vector(open_reader(source).read_int_vector())
         save(writer, output)
         options.program.log(f"Copied vector to {output}")
         return
-    with TableWriter(output, "int_vector") as table:
-        for key, ids in read_table(source, "int_vector"):
-            table.write(key, ids)
-        done = table.count
+    done = write_table(output, "int_vector", read_table(source, "int_vector"))
     options.program.log(f"Copied {done} vectors of int32.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 @program(
@@ -174,8 +169,7 @@ def post_to_tacc(options: SimpleNamespace, model: str, source: str, output: str)
     options.program.log(
         f"Done computing transition stats over {done} utterances; wrote stats to {output}"
     )
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 @program("tree-info", "Print the number of pdfs of a decision tree, and its window.", ("<tree>",))

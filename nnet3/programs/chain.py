@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 
-import click
-
 from ...kaldi.tables.tables import read_table
 from ..chain.denominator import DenominatorGraph
 from ..chain.objective import ChainOptions
@@ -22,6 +20,7 @@ from .base.graphs import open_fst
 from .base.options import ALLOCATOR, BINARY, DEBUG, GPU, SRAND, UNUSED, chosen_place
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, from_values, options_of, program
+from .base.saving import fail_unless
 from .train import (
     CACHE,
     COMBINING,
@@ -84,8 +83,7 @@ def nnet3_chain_train(
     trained = train_pass(trainer, options, examples, "chain_example")
     write_raw(nnet, output, options.binary)
     log(f"Wrote raw model to {output}")
-    if not trained:
-        raise click.exceptions.Exit(1)
+    fail_unless(trained)
 
 
 @program(
@@ -113,8 +111,7 @@ def nnet3_chain_compute_prob(
         *(chosen_place(options.use_gpu), chosen_passes(options)),
     )
     in_turn(examples, prob.compute, "compute", "chain_example")
-    if not prob.print_total_stats(options.program.log):
-        raise click.exceptions.Exit(1)
+    fail_unless(prob.print_total_stats(options.program.log))
 
 
 @program(

@@ -12,8 +12,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import click
-
 from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.transition_model import TransitionModel, Transitions
 from ...kaldi.fst.acceptors import Matcher
@@ -33,6 +31,7 @@ from ..egs.splitting import Chunk
 from .base.graphs import open_fst
 from .base.options import COMPRESS, SRAND, errors_tell, shown
 from .base.program import Option, program
+from .base.saving import fail_unless
 from .egs import (
     COPYING,
     DRAWING,
@@ -241,8 +240,7 @@ def nnet3_chain_normalize_egs(
             writer.write(key, made)
             written += 1
     options.program.log(f"Added normalization to {written} egs; had errors on {failed}")
-    if not written:
-        raise click.exceptions.Exit(1)
+    fail_unless(written)
 
 
 @program(

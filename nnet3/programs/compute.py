@@ -12,7 +12,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import TypeVar
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
@@ -35,6 +34,7 @@ from ..training.example_request import example_request
 from .base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell, shown
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, from_values, options_of, program
+from .base.saving import fail_unless
 
 Chunks = TypeVar("Chunks", bound=ChunkOptions)
 
@@ -232,8 +232,7 @@ def _tell_time(options: SimpleNamespace, seconds: float, inputs: Utterances) -> 
 def _finish(options: SimpleNamespace, done: int, inputs: Utterances) -> None:
     """Log the counts; exit with code 1 if no utterance was done."""
     options.program.log(f"Done {done} utterances, failed for {inputs.failed}")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 def chunked(options: SimpleNamespace, kind: type[Chunks] = ChunkOptions) -> Chunks:

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
@@ -23,6 +22,7 @@ from ..egs.merging import ExampleMerger, MinibatchRule
 from ..training.progress import Log
 from .base.options import SRAND, UNUSED, errors_tell, shown
 from .base.program import Option, from_values, options_of, program
+from .base.saving import fail_unless, write_table
 
 SHUFFLING = (
     Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),
@@ -115,8 +115,7 @@ def copy_examples(copier: Copier, source: str, outputs: Sequence[str]) -> None:
         f"Read {read} neural-network training examples, wrote {written}, {failed} examples had"
         " errors."
     )
-    if not written:
-        raise click.exceptions.Exit(1)
+    fail_unless(written)
 
 
 class Copier:
@@ -196,12 +195,9 @@ def merge_to(
     merger: ExampleMerger, examples: Iterable[Any], output: str, kind: str, log: Log
 ) -> None:
     """Write the minibatches that are made of examples."""
-    with TableWriter(output, kind) as writer:
-        for key, merged in merger.merge(examples):
-            writer.write(key, merged)
+    write_table(output, kind, merger.merge(examples))
     merger.report(log)
-    if not merger.minibatches:
-        raise click.exceptions.Exit(1)
+    fail_unless(merger.minibatches)
 
 
 @program(
@@ -218,14 +214,11 @@ def nnet3_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> Non
 def shuffle_examples(options: SimpleNamespace, source: str, output: str, kind: str) -> None:
     """Copy a table of examples in random order."""
     entries = shown(read_table(source, kind), "read", "examples")
-    with TableWriter(output, kind) as writer:
-        for key, example in selecting.shuffle(entries, generator(options), options.buffer_size):
-            writer.write(key, example)
-        done = writer.count
+    shuffled = selecting.shuffle(entries, generator(options), options.buffer_size)
+    done = write_table(output, kind, shuffled)
     how = "using a buffer (partial randomization)" if options.buffer_size > 0 else ""
     options.program.log(f"Shuffled order of {done} neural-network training examples {how}")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 @program(
@@ -245,14 +238,11 @@ def draw_examples(options: SimpleNamespace, source: str, output: str, kind: str)
         raise FormatError("--n must not be negative")
     entries = shown(read_table(source, kind), "read", "examples")
     chosen, read = selecting.subset(entries, options.n, generator(options), options.randomize_order)
-    with TableWriter(output, kind) as writer:
-        for key, example in chosen:
-            writer.write(key, example)
+    write_table(output, kind, chosen)
     options.program.log(
         f"Selected a subset of {len(chosen)} out of {read} neural-network training examples "
     )
-    if not read:
-        raise click.exceptions.Exit(1)
+    fail_unless(read)
 
 
 @program(
@@ -271,5 +261,4 @@ def nnet3_egs_augment_image(options: SimpleNamespace, source: str, output: str) 
                 writer.write(key, augmented(example, chosen, rng))
         done = writer.count
     options.program.log(f"Perturbed {done} neural-network training images.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)

@@ -22,7 +22,7 @@ from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.options import errors_tell, shown
 from .base.program import Option, program
-from .base.saving import save
+from .base.saving import fail_unless, save, write_table
 
 _LEAST_COUNT = 1.0
 _LEAST_VARIANCE = 1e-20
@@ -44,14 +44,10 @@ def apply_cmvn(options: SimpleNamespace, stats: str, source: str, output: str) -
         raise FormatError("--norm-vars=true wants --norm-means=true")
     log = options.program.log
     if not options.norm_means:
-        with TableWriter(output, "general_matrix") as writer:
-            for key, matrix in shown(read_table(source, "general_matrix"), "copy", "utterances"):
-                writer.write(key, matrix)
-            done = writer.count
+        kind = "general_matrix"
+        done = write_table(output, kind, shown(read_table(source, kind), "copy", "utterances"))
         log(f"Copied {done} utterances.")
-        if not done:
-            raise click.exceptions.Exit(1)
-        return
+        return fail_unless(done)
     normalizer = _Normalizer(options, stats)
     failed = 0
     with TableWriter(output, "matrix") as writer:
@@ -66,8 +62,7 @@ def apply_cmvn(options: SimpleNamespace, stats: str, source: str, output: str) -
         done = writer.count
     what = "mean and variance" if options.norm_vars else "mean"
     log(f"Applied cepstral {what} normalization to {done} utterances, errors on {failed}")
-    if not done:
-        raise click.exceptions.Exit(1)
+    return fail_unless(done)
 
 
 class _Normalizer:
@@ -197,9 +192,7 @@ def _measure(source: str, output: str, axis: int) -> None:
     """Write the sizes of matrices along an axis: a table of them, or that of the first."""
     matrices: Any = read_table(source, "general_matrix")
     if is_specifier(output):
-        with TableWriter(output, "int") as writer:
-            for key, matrix in matrices:
-                writer.write(key, matrix.shape[axis])
+        write_table(output, "int", ((key, matrix.shape[axis]) for key, matrix in matrices))
         return
     for _, matrix in matrices:
         writer = Writer(binary=False)
@@ -211,5 +204,4 @@ def _measure(source: str, output: str, axis: int) -> None:
 
 @program("cuda-compiled", "Succeed if there is a GPU to compute on.", ())
 def cuda_compiled(options: SimpleNamespace) -> None:
-    if not gpu_present():
-        raise click.exceptions.Exit(1)
+    fail_unless(gpu_present())

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
@@ -22,6 +21,7 @@ from ..egs.rows import is_finite
 from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from .base.options import COMPRESS, SRAND, shown
 from .base.program import Option, program
+from .base.saving import fail_unless
 from .egs import generator, writers
 
 CUTTING = (
@@ -128,8 +128,7 @@ class Getter:
         if self.failed:
             self.program.warn(f"{self.failed} utterances had errors and could not be processed.")
         self.splitter.report(self.program.log)
-        if not self.written:
-            raise click.exceptions.Exit(1)
+        fail_unless(self.written)
 
     def count(self, targets: Any) -> int | None:
         """The number of frames of targets; None if any number of features fits."""
@@ -268,5 +267,4 @@ def nnet3_xvector_get_egs(
         f"Finished generating examples, successfully processed {done} feature files, wrote"
         f" {written} examples; {failed} files had errors."
     )
-    if not written or failed > done:
-        raise click.exceptions.Exit(1)
+    fail_unless(written and failed <= done)

@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...kaldi.files import matrix_io
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.specifiers import is_specifier
-from ...kaldi.tables.streams import open_output, open_reader
+from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.program import Option, program
+from .base.saving import fail_unless, save
 
 _BINARY = Option("binary", True, "Write output in binary mode, where it is a single file")
 _PLURAL = {"matrix": "matrices", "vector": "vectors"}
@@ -65,8 +65,7 @@ def matrix_sum_rows(options: SimpleNamespace, source: str, output: str) -> None:
             done += 1
             rows += len(matrix)
     options.program.log(f"Summed rows {done} matrices, {rows} rows in total.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 def _sum(
@@ -128,8 +127,7 @@ def _sum_tables(
         f" {len(inputs)} different systems"
     )
     log(f"Produced output for {done} utterances; {missing} total missing {_PLURAL[kind]}")
-    if not done or missing >= done - missing:
-        raise click.exceptions.Exit(1)
+    fail_unless(done and missing < done - missing)
 
 
 def _sum_table(kind: str, options: SimpleNamespace, source: str, output: str) -> None:
@@ -153,8 +151,7 @@ def _sum_table(kind: str, options: SimpleNamespace, source: str, output: str) ->
     options.program.log(
         f"Summed {done} {_PLURAL[kind]}, {failed} with errors; wrote sum to {output}"
     )
-    if not done or failed >= done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done and failed < done)
 
 
 def _sum_files(
@@ -174,5 +171,4 @@ def _write(value: np.ndarray, name: str, binary: bool) -> None:
     writer = Writer(binary)
     write = matrix_io.write_matrix if value.ndim == 2 else matrix_io.write_vector
     write(writer, value.astype(np.float32))
-    with open_output(name) as file:
-        file.write(writer.getvalue())
+    save(writer, name)

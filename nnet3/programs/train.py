@@ -12,8 +12,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import click
-
 from ...framework.base.errors import FormatError, OpscopeError
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.streams import open_reader
@@ -35,7 +33,7 @@ from .base.options import (
 )
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, from_values, options_of, program
-from .base.saving import save
+from .base.saving import fail_unless, save
 
 if TYPE_CHECKING:
     from ..training.combination import MakeProb
@@ -177,8 +175,7 @@ def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str
     trained = train_pass(trainer, options, examples)
     write_raw(nnet, output, options.binary)
     log(f"Wrote model to {output}")
-    if not trained:
-        raise click.exceptions.Exit(1)
+    fail_unless(trained)
 
 
 def set_test_modes(options: SimpleNamespace, nnet: Nnet) -> None:
@@ -224,8 +221,7 @@ def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> N
     )
     prob = NnetComputeProb(nnet, chosen, chosen_place(options.use_gpu))
     in_turn(examples, prob.compute, "compute")
-    if not prob.print_total_stats(options.program.log):
-        raise click.exceptions.Exit(1)
+    fail_unless(prob.print_total_stats(options.program.log))
 
 
 @program(

@@ -15,7 +15,6 @@ from ...framework.runtime.executor import bound_bytes
 from ...framework.runtime.plain_net import PlainNet
 from ...framework.runtime.plans.memory import WorkspaceOwner
 from ..lower.spans import CommandSpans
-from ..run.trace import CommandTrace
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,8 @@ class Step:
         self._given = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
         self._traced = traced
         if traced is not None:
+            from ..run.trace import CommandTrace  # few trainings tell their commands
+
             self._trace = CommandTrace(self.net, traced.spans, traced.say, traced.parameters)
 
     def nbytes(self) -> int:

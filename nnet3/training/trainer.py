@@ -40,7 +40,6 @@ from ..lower.spans import lower_with_spans
 from ..lower.variables import first_value
 from ..network.adjust import set_learning_rate
 from ..network.nnet import Nnet
-from ..run.trace import root_mean_square
 from .objectives import FrameObjectives, Objective
 from .options import NnetTrainerOptions
 from .progress import Log, MaxChangeStats, ObjectiveInfo, plain
@@ -312,6 +311,8 @@ class NnetTrainer:
 
     def _size_of_parameters(self, name: str) -> float:
         """The root mean square of a component's parameters."""
+        from ..run.trace import root_mean_square
+
         listed = parts(name, updatable(self.nnet)[name])
         fields = [field for _, _, fields in listed for field in fields]
         return root_mean_square(*(self._shared.numpy(f) for f in fields if f in self._shared))

@@ -74,11 +74,11 @@ class OnlineCmvnOptions:
 
     def __post_init__(self) -> None:
         if self.normalize_variance and not self.normalize_mean:
-            raise OpscopeError("norm-vars=true wants norm-means=true")
+            raise OpscopeError("--norm-vars=true wants --norm-means=true")
         if self.cmn_window < 1 or min(self.global_frames, self.speaker_frames) < 0:
             raise OpscopeError(
-                f"cmn-window={self.cmn_window} must be positive, global-frames={self.global_frames}"
-                f" and speaker-frames={self.speaker_frames} not negative"
+                f"--cmn-window={self.cmn_window} must be positive, --global-frames="
+                f"{self.global_frames} and --speaker-frames={self.speaker_frames} not negative"
             )
         dimensions(self.skip_dims)
 

@@ -9,6 +9,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "compute-fbank-feats": ("features", "Filter banks of recordings."),
     "compute-spectrogram-feats": ("features", "Spectrograms of recordings."),
     "extract-segments": ("segments", "Parts of recordings."),
+    "apply-cmvn-online": ("transforms", "Normalize features by what was heard so far."),
     "apply-cmvn-sliding": ("transforms", "Normalize features by a sliding window."),
     "splice-feats": ("transforms", "Put features beside their neighbors."),
     "transform-feats": ("transforms", "Multiply features with matrices."),

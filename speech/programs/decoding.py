@@ -10,7 +10,6 @@ import math
 import time
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...framework.base.errors import RunError
@@ -24,6 +23,7 @@ from ...nnet3.inference.chunks import ChunkComputer
 from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, program
+from ...nnet3.programs.base.saving import fail_unless
 from ...nnet3.programs.compute import IVECTORS, Utterances, chunk_options, chunked, tell_chunk
 from ..fst.graph import StaticGraph
 from ..search.decoder import BestPath, Decoder
@@ -206,5 +206,4 @@ class _Decoding:
         log(f"Done {self._done} utterances, failed for {failed + self._failed}")
         mean = self._likelihood / self._frames if self._frames else math.nan
         log(f"Overall log-likelihood per frame is {mean:g} over {self._frames} frames.")
-        if not self._done:
-            raise click.exceptions.Exit(1)
+        fail_unless(self._done)

@@ -10,7 +10,6 @@ import struct
 import zlib
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
@@ -19,6 +18,7 @@ from ...kaldi.tables.kinds import Kind
 from ...kaldi.tables.tables import TableWriter, read_table
 from ...nnet3.programs.base.options import SRAND, shown
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
+from ...nnet3.programs.base.saving import fail_unless
 from ..audio.wav import WAVE, Audio
 from ..features.computers import Fbank, Features, MelFeatures, Mfcc, Spectrogram
 from ..features.options import FbankOptions, MfccOptions, SpectrogramOptions
@@ -137,8 +137,7 @@ def _compute(
             options.program.vlog(2, f"Processed features for key {key}")
         done = writer.count
     log(f" Done {done} out of {total} utterances.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 def _number(key: str) -> int:

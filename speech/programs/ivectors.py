@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ...nnet3.programs.base.options import UNUSED, errors_tell
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
+from ...nnet3.programs.base.saving import fail_unless
 from ..ivector.model import IvectorFiles, IvectorModel, IvectorOptions
 from ..ivector.online import AdaptationState, OnlineIvector
 
@@ -134,8 +134,7 @@ class _Extraction:
         """Log what was done; no output at all is a failure."""
         log = self._options.program.log
         log(f"Estimated iVectors for {done} files, {self._failed} with errors.")
-        if not done:
-            raise click.exceptions.Exit(1)
+        fail_unless(done)
         frames = self._frames
         log(
             f"Average objective-function improvement was {self._improvement / frames:g} per frame,"

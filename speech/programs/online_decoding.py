@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, RunError
@@ -19,6 +18,7 @@ from ...nnet3 import LoopedComputer, LoopedOptions
 from ...nnet3.programs.base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
+from ...nnet3.programs.base.saving import fail_unless
 from ..audio.wav import WAVE, Audio
 from ..fst.graph import StaticGraph
 from ..ivector.online import OnlineIvector
@@ -268,5 +268,4 @@ class _Decoding:
         log(f"Decoded {done} utterances, {self.failed} with errors.")
         mean = ratio(self._likelihood, self._frames)
         log(f"Overall likelihood per frame was {mean:g} per frame over {self._frames} frames.")
-        if not done:
-            raise click.exceptions.Exit(1)
+        fail_unless(done)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from ...kaldi.tables.tables import TableWriter
 from ...nnet3.programs.base.program import Option, program
+from ...nnet3.programs.base.saving import write_table
 from ..audio.segments import read_segments, segmented
 from ..audio.wav import WAVE
 
@@ -21,10 +21,7 @@ from ..audio.wav import WAVE
 )
 def extract_segments(options: SimpleNamespace, source: str, segments: str, output: str) -> None:
     bounds = options.min_segment_length, options.max_overshoot
-    with TableWriter(output, WAVE) as writer:
-        for key, audio in segmented(source, segments, *bounds):
-            writer.write(key, audio)
-        done = writer.count
+    done = write_table(output, WAVE, segmented(source, segments, *bounds))
     options.program.log(
         f"Successfully processed {done} lines out of {len(read_segments(segments))} in the segments"
         " file. "

@@ -1,20 +1,74 @@
-"""apply-cmvn-sliding, splice-feats, transform-feats. Source: Kaldi's `featbin/` of these names."""
+"""apply-cmvn-online, apply-cmvn-sliding, splice-feats, transform-feats.
+
+Source: Kaldi's `featbin/` and `online2bin/` of these names.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 
-import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...kaldi.tables.specifiers import is_specifier
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ...nnet3.programs.base.options import shown
+from ...nnet3.programs.base.options import errors_tell, shown
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
+from ...nnet3.programs.base.saving import fail_unless, write_table
+from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
 from ..features.sliding import SlidingCmvnOptions, sliding_cmvn
 from ..features.transforms import SpliceOptions, splice, transform
+
+
+@program(
+    "apply-cmvn-online",
+    "Normalize features by statistics of a window of frames before each one; at the beginning of"
+    " an utterance by those of the speaker's utterances before, and by global statistics.",
+    ("<global-cmvn-stats>", "<feature-rspecifier>", "<feature-wspecifier>"),
+    Option("spk2utt", "", "Rspecifier of the utterances of speakers, in their order"),
+    # Vosk's option: Kaldi's program has no such frames.
+    *(option for option in options_of(OnlineCmvnOptions) if option.name != "cmn-min-energy"),
+)
+def apply_cmvn_online(options: SimpleNamespace, stats: str, source: str, output: str) -> None:
+    settings = from_values(OnlineCmvnOptions, vars(options), cmn_min_energy=-np.inf)
+    state = OnlineCmvnState(open_reader(stats).read_matrix(np.float64))
+    frames = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in _as_heard(options, settings, state, source):
+            writer.write(key, matrix)
+            frames += len(matrix)
+        done = writer.count
+    options.program.log(f"Applied online CMVN to {done} files, or {frames} frames.")
+    fail_unless(done)
+
+
+def _as_heard(
+    options: SimpleNamespace, settings: OnlineCmvnOptions, start: OnlineCmvnState, source: str
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Normalized utterances: each speaker's one after the other, or each by itself."""
+    if not options.spk2utt:
+        for key, matrix in shown(read_table(source, "matrix"), "normalize", "utterances"):
+            with errors_tell(f"{source}: {key}"):
+                yield key, _normalized(OnlineCmvn(settings, start), matrix)
+        return
+    features = RandomAccessTable(source, "matrix")
+    for _, keys in read_table(options.spk2utt, "token_vector"):
+        state = start
+        for key in keys:
+            if key not in features:
+                options.program.warn(f"No features for utterance {key}")
+                continue
+            with errors_tell(f"{source}: {key}"):
+                cmvn = OnlineCmvn(settings, state)
+                yield key, _normalized(cmvn, features[key])
+            state = cmvn.next_state()
+
+
+def _normalized(cmvn: OnlineCmvn, matrix: np.ndarray) -> np.ndarray:
+    cmvn.accept(matrix)
+    return cmvn.normalized(np.arange(len(matrix)))
 
 
 @program(
@@ -40,8 +94,7 @@ def apply_cmvn_sliding(options: SimpleNamespace, source: str, output: str) -> No
         f"Applied sliding-window cepstral mean {what}normalization to {done} utterances, {failed}"
         " had errors."
     )
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 @program(
@@ -52,9 +105,9 @@ def apply_cmvn_sliding(options: SimpleNamespace, source: str, output: str) -> No
 )
 def splice_feats(options: SimpleNamespace, source: str, output: str) -> None:
     settings = from_values(SpliceOptions, vars(options))
-    with TableWriter(output, "matrix") as writer:
-        for key, matrix in shown(read_table(source, "matrix"), "splice", "utterances"):
-            writer.write(key, splice(matrix, settings.left_context, settings.right_context))
+    context = settings.left_context, settings.right_context
+    entries = shown(read_table(source, "matrix"), "splice", "utterances")
+    write_table(output, "matrix", ((key, splice(matrix, *context)) for key, matrix in entries))
 
 
 @program(
@@ -106,8 +159,7 @@ def transform_feats(options: SimpleNamespace, matrices: str, source: str, output
             f" {total.frames} frames."
         )
     log(f"Applied transform to {done} utterances; {failed} had errors.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 class _LogDeterminant:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from opscope.kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.kaldi.tables.streams import open_reader
 from opscope.nnet3.chain.phone_graphs import Tolerances, lattice_graph
-from opscope.nnet3.programs.corpus.online_cmvn import OnlineCmvn
+from opscope.speech.features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
 from reference_folders import DATA
 
 SENTENCES = ("u1", "u2", "u3")
@@ -124,9 +123,9 @@ def test_frames_of_recognized_phones(name, transitions):
 def test_online_cmvn(name, model):
     arrays = np.load(reference(f"{name}.npz"))
     stats = open_reader(str(model / "ivector/global_cmvn.stats")).read_matrix(np.float64)
-    options = {"norm_vars": False, "norm_means": True, "skip_dims": ""}
-    options |= {"cmn_window": 600, "speaker_frames": 600, "global_frames": 200}
-    found = OnlineCmvn(stats, SimpleNamespace(**options)).normalize(arrays["mfcc"], None)
+    cmvn = OnlineCmvn(OnlineCmvnOptions(), OnlineCmvnState(stats))
+    cmvn.accept(arrays["mfcc"])
+    found = cmvn.normalized(np.arange(len(arrays["mfcc"])))
     last = int(np.flatnonzero(arrays["mfcc"][:, 0] < LOW_ENERGY)[0])
     assert last > 50
     np.testing.assert_allclose(found[:last], arrays["cmvn"][:last], atol=2e-5)

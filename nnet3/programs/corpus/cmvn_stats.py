@@ -9,16 +9,15 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import click
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
 from ....kaldi.files.kaldi_io import Writer
 from ....kaldi.tables.specifiers import is_specifier
-from ....kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
+from ....kaldi.tables.tables import RandomAccessTable, read_table
 from ..base.options import BINARY, errors_tell, shown
 from ..base.program import Option, program
-from ..base.saving import save
+from ..base.saving import fail_unless, save, write_table
 
 
 @program(
@@ -33,10 +32,8 @@ from ..base.saving import save
 def compute_cmvn_stats(options: SimpleNamespace, source: str, output: str) -> None:
     sums = _Sums(options)
     if is_specifier(output):
-        with TableWriter(output, "double_matrix") as writer:
-            entries = _by_speaker(sums, source) if options.spk2utt else _by_utterance(sums, source)
-            for key, stats in entries:
-                writer.write(key, stats)
+        entries = _by_speaker(sums, source) if options.spk2utt else _by_utterance(sums, source)
+        write_table(output, "double_matrix", entries)
     elif options.spk2utt:
         raise FormatError(
             "--spk2utt option not compatible with wxfilename as output (did you forget ark:?)"
@@ -55,8 +52,7 @@ def compute_cmvn_stats(options: SimpleNamespace, source: str, output: str) -> No
     options.program.log(
         f"Done accumulating CMVN stats for {sums.done} utterances; {sums.failed} had errors."
     )
-    if not sums.done:
-        raise click.exceptions.Exit(1)
+    fail_unless(sums.done)
 
 
 class _Sums:

@@ -19,7 +19,7 @@ from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import BINARY, shown
 from ..base.program import Option, program
-from ..base.saving import save
+from ..base.saving import are_tables, fail_unless, save, write_table
 
 _LEAST = 1e-20  # of a number whose logarithm is taken
 
@@ -34,7 +34,7 @@ _LEAST = 1e-20  # of a number whose logarithm is taken
     Option("write-num-frames", "", "Wspecifier of the number of frames of each utterance"),
 )
 def copy_feats(options: SimpleNamespace, source: str, output: str) -> None:
-    if not _are_tables(source, output):
+    if not are_tables(source, output):
         if options.compress or options.write_num_frames:
             raise FormatError("--compress and --write-num-frames want tables, not files")
         _save_matrix(open_reader(source).read_matrix(np.float32), output, options.binary)
@@ -52,14 +52,10 @@ def copy_feats(options: SimpleNamespace, source: str, output: str) -> None:
                 writer.write(key, CompressedMatrix.compress(matrix, Compression(method)))
             else:
                 writer.write(key, matrix)
-        done = writer.count
     if options.write_num_frames:
-        with TableWriter(options.write_num_frames, "int") as writer:
-            for key, frames in lengths:
-                writer.write(key, frames)
-    options.program.log(f"Copied {done} feature matrices.")
-    if not done:
-        raise click.exceptions.Exit(1)
+        write_table(options.write_num_frames, "int", lengths)
+    options.program.log(f"Copied {len(lengths)} feature matrices.")
+    fail_unless(lengths)
 
 
 @program(
@@ -76,18 +72,15 @@ def copy_feats(options: SimpleNamespace, source: str, output: str) -> None:
 def copy_matrix(options: SimpleNamespace, source: str, output: str) -> None:
     if options.apply_log + options.apply_exp + options.apply_softmax_per_row > 1:
         raise FormatError("Only one of apply-log, apply-exp and apply-softmax-per-row can be given")
-    if not _are_tables(source, output):
+    if not are_tables(source, output):
         matrix = _changed(open_reader(source).read_matrix(np.float32), options)
         _save_matrix(matrix, output, options.binary)
         options.program.log(f"Copied matrix to {output}")
         return
-    with TableWriter(output, "matrix") as writer:
-        for key, matrix in shown(read_table(source, "matrix"), "copy", "matrices"):
-            writer.write(key, _changed(matrix, options))
-        done = writer.count
+    matrices = shown(read_table(source, "matrix"), "copy", "matrices")
+    done = write_table(output, "matrix", ((key, _changed(m, options)) for key, m in matrices))
     options.program.log(f"Copied {done} matrices.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 def _changed(matrix: np.ndarray, options: SimpleNamespace) -> np.ndarray:
@@ -127,20 +120,9 @@ def matrix_dim(options: SimpleNamespace, source: str) -> None:
 
 @program("fstcopy", "Copy tables of FSTs.", ("<fst-rspecifier>", "<fst-wspecifier>"))
 def fstcopy(options: SimpleNamespace, source: str, output: str) -> None:
-    with TableWriter(output, "fst") as writer:
-        for key, fst in shown(read_table(source, "fst"), "copy", "FSTs"):
-            writer.write(key, fst)
-        done = writer.count
+    done = write_table(output, "fst", shown(read_table(source, "fst"), "copy", "FSTs"))
     options.program.log(f"Copied {done} FSTs.")
-    if not done:
-        raise click.exceptions.Exit(1)
-
-
-def _are_tables(source: str, output: str) -> bool:
-    """Whether both are tables; one alone is refused."""
-    if is_specifier(source) != is_specifier(output):
-        raise FormatError(f"{source}, {output}: a table is copied to a table, a file to a file")
-    return is_specifier(source)
+    fail_unless(done)
 
 
 def _save_matrix(matrix: np.ndarray, name: str, binary: bool) -> None:

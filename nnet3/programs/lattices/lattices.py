@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import click
-
 from ....framework.base.errors import FormatError
 from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.lattices.lattice import CompactLattice, Weight, top_sorted
@@ -21,6 +19,7 @@ from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import errors_tell, shown
 from ..base.program import Option, program
+from ..base.saving import fail_unless
 
 KIND = "compact_lattice"
 
@@ -56,8 +55,7 @@ def lattice_copy(options: SimpleNamespace, source: str, output: str) -> None:
                 writer.write(key, lattice)
         done = writer.count
     log(f"Wrote {done} out of {total} utterances." if listed else f"Done copying {done} lattices.")
-    if not done and not options.ignore_missing:
-        raise click.exceptions.Exit(1)
+    fail_unless(done or options.ignore_missing)
 
 
 def _first_words(name: str) -> set[str]:
@@ -119,8 +117,7 @@ def lattice_align_phones(options: SimpleNamespace, model: str, source: str, outp
                 log(f"Outputting partial lattice for {key}")
                 writer.write(key, aligned)
     log(f"Successfully aligned {done} lattices; {failed} had errors.")
-    if done <= failed:
-        raise click.exceptions.Exit(1)
+    fail_unless(done > failed)
 
 
 @program(
@@ -151,8 +148,7 @@ def lattice_1best(options: SimpleNamespace, source: str, output: str) -> None:
             writer.write(key, _penalized(path, -penalty).scaled(1 / graph, 1 / acoustic))
         done = writer.count
     options.program.log(f"Done converting {done} to best path, {failed} had errors.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)
 
 
 def _penalized(lattice: CompactLattice, penalty: float) -> CompactLattice:
@@ -210,5 +206,4 @@ def lattice_prune(options: SimpleNamespace, source: str, output: str) -> None:
         f" {arcs[0]:g} to {arcs[1]:g} arcs, over {done} utterances."
     )
     log(f"Done {done} lattices.")
-    if not done:
-        raise click.exceptions.Exit(1)
+    fail_unless(done)

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import click
-
 from ....framework.base.errors import ShapeError
 from ....kaldi.files.context_dependency import ContextDependency
 from ....kaldi.files.transition_model import TransitionModel
@@ -20,6 +18,7 @@ from ...chain.phone_graphs import PhoneGraph, Tolerances, alignment_graph, latti
 from ...chain.supervision_maker import SupervisionMaker
 from ..base.options import errors_tell, shown
 from ..base.program import Option, program
+from ..base.saving import fail_unless
 
 
 @program(
@@ -78,8 +77,7 @@ def chain_get_supervision(
             writer.write(key, supervision)
         done = writer.count
     log(f"Generated chain supervision information for {done} utterances, errors on {failed}")
-    if done <= failed:
-        raise click.exceptions.Exit(1)
+    fail_unless(done > failed)
 
 
 def _values(source: str, lattices: bool) -> Iterator[tuple[str, Any]]:

@@ -196,7 +196,7 @@ def test_splice_and_transform():
 
 def test_what_does_not_go():
     state = OnlineCmvnState(cmvn_stats(frames(9)))
-    with pytest.raises(OpscopeError, match="norm-vars=true wants norm-means=true"):
+    with pytest.raises(OpscopeError, match="--norm-vars=true wants --norm-means=true"):
         OnlineCmvnOptions(normalize_mean=False, normalize_variance=True)
     with pytest.raises(OpscopeError, match="must be positive"):
         OnlineCmvnOptions(cmn_window=0)
