@@ -137,7 +137,7 @@ def _language() -> Iterator[str]:
     from opscope.python_api.cli import nnet3_language as told
 
     yield "## Types of values"
-    yield table(("type", "what a value is"), ((f"`{name}`", doc) for name, doc in TYPES.items()))
+    yield table(("type", "what a value is"), ((f"`{n}`", t.doc) for n, t in TYPES.items()))
     yield "## Config lines"
     for word, line in LINES.items():
         yield f"### {word}\n\n{line.doc}"

@@ -16,11 +16,13 @@ transducers in language and speech processing".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.strongly_connected import depth_first
 from .fst import Fst
 from .fst_properties import reachable
 
@@ -248,28 +250,15 @@ def _classes(coded: list[list[tuple[int, int]]], order: list[int]) -> list[int]:
 
 
 def _backwards(fst: Fst) -> list[int]:
-    """The states, each behind all others that its arcs lead to."""
+    """The states, each after all others that its arcs lead to."""
     begin, following = fst.begin.tolist(), fst.nextstate.tolist()
-    order: list[int] = []
-    place = begin[:-1]
-    entered = [False] * fst.states
-    left = [False] * fst.states
-    for root in range(fst.states):
-        stack = [] if entered[root] else [root]
-        while stack:
-            state = stack[-1]
-            entered[state] = True
-            if place[state] == begin[state + 1]:
-                left[state] = True
-                order.append(state)
-                stack.pop()
-                continue
-            target = following[place[state]]
-            place[state] += 1
-            if not entered[target]:
-                stack.append(target)
-            elif not left[target] and target != state:
-                raise ShapeError("an FST that is to be minimized has a loop")
+    others = [
+        [target for target in following[first:end] if target != state]
+        for state, (first, end) in enumerate(itertools.pairwise(begin))
+    ]
+    order = depth_first(others, range(fst.states))
+    if order is None:
+        raise ShapeError("an FST that is to be minimized has a loop")
     return order
 
 

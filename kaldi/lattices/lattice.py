@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.strongly_connected import depth_first
 
 
 class Weight(NamedTuple):
@@ -215,27 +216,9 @@ def topological_order(
         followed: the targets of each state, in place of all of its arcs.
     """
     targets = followed or [[arc.target for arc in group] for group in lattice.arcs]
-    finished: list[int] = []
-    entered, left = [False] * lattice.states, [False] * lattice.states
     roots = range(lattice.states)
-    for root in [lattice.start, *roots] if lattice.start >= 0 else roots:
-        if entered[root]:
-            continue
-        entered[root] = True
-        stack = [(root, iter(targets[root]))]
-        while stack:
-            state, more = stack[-1]
-            target = next(more, None)
-            if target is None:
-                left[state] = True
-                finished.append(state)
-                stack.pop()
-            elif not entered[target]:
-                entered[target] = True
-                stack.append((target, iter(targets[target])))
-            elif not left[target]:
-                return None
-    return finished[::-1]
+    left = depth_first(targets, [lattice.start, *roots] if lattice.start >= 0 else roots)
+    return None if left is None else left[::-1]
 
 
 def is_top_sorted(lattice: CompactLattice) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.strongly_connected import depth_first
 from .lattice import Arc, CompactLattice, Weight, single, split, top_sorted
 from .operations import connected
 from .raw_lattice import RawLattice
@@ -58,26 +59,10 @@ def sorted_states(targets: Sequence[Sequence[int]]) -> list[int]:
     Raises:
         ShapeError: there is a loop.
     """
-    order: list[int] = []
-    entered, left = bytearray(len(targets)), bytearray(len(targets))
-    stack: list[tuple[int, Iterator[int]]] = []
-    if targets:
-        entered[0] = 1
-        stack.append((0, iter(targets[0])))
-    while stack:
-        state, more = stack[-1]
-        for target in more:
-            if not entered[target]:
-                entered[target] = 1
-                stack.append((target, iter(targets[target])))
-                break
-            if not left[target]:
-                raise ShapeError("the lattice has a loop")
-        else:
-            left[state] = 1
-            order.append(state)
-            stack.pop()
-    return order[::-1]
+    left = depth_first(targets, [0] if targets else [])
+    if left is None:
+        raise ShapeError("the lattice has a loop")
+    return left[::-1]
 
 
 def from_raw(raw: RawLattice) -> PlainLattice:

@@ -11,8 +11,9 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -94,8 +95,8 @@ class ConfigLine:
             raise self.error(f"{key}= is missing{nearest(key, self._values)}")
         return value
 
-    def get_int(self, key: str) -> int | None:
-        """The value of `key` as an integer of 32 bits, or None.
+    def value(self, key: str, kind: str = "str") -> Any:
+        """The value of `key` as one of `TYPES`, or None.
 
         Raises:
             FormatError: it is none.
@@ -103,55 +104,10 @@ class ConfigLine:
         text = self.get(key)
         if text is None:
             return None
-        if _INTEGER.match(text) is None or not -_INT32 <= int(text) < _INT32:
-            raise self.error(f"{key}={text} is no integer of 32 bits")
-        return int(text)
-
-    def get_float(self, key: str) -> float | None:
-        """The value of `key` as a number, or None.
-
-        Raises:
-            FormatError: it is none.
-        """
-        text = self.get(key)
-        if text is None:
-            return None
-        if _FLOAT.match(text) is None:
-            raise self.error(f"{key}={text} is no number")
-        return float(text)
-
-    def get_bool(self, key: str) -> bool | None:
-        """The value of `key` as a flag, or None; as in Kaldi, the first letter (t or f) decides.
-
-        Raises:
-            FormatError: it is none.
-        """
-        text = self.get(key)
-        if text is None:
-            return None
-        if text[:1] not in ("t", "T", "f", "F"):
-            raise self.error(f"{key}={text} is neither true nor false")
-        return text[0] in "tT"
-
-    def get_ints(self, key: str, separators: str = ":,", gaps: bool = True) -> list[int] | None:
-        """The value of `key` as integers with any of `separators` between them, or None.
-
-        Args:
-            key: of the pair.
-            separators: characters that may stand between integers.
-            gaps: whether two separators may follow each other, or one begin or end the list.
-
-        Raises:
-            FormatError: it is no such list.
-        """
-        text = self.get(key)
-        if text is None:
-            return None
-        parts = [part.strip() for part in re.split(f"[{re.escape(separators)}]", text)]
-        parts = [part for part in parts if part or not gaps]
-        if not all(_INTEGER.match(part) and -_INT32 <= int(part) < _INT32 for part in parts):
-            raise self.error(f"{key}={text} is no list of integers")
-        return [int(part) for part in parts]
+        value = TYPES[kind].parse(text)
+        if value is None:
+            raise self.error(f"{key}={text} is {TYPES[kind].wrong}")
+        return value
 
     def unused(self) -> str:
         """The pairs nobody asked for, `key=value key=value`."""
@@ -225,7 +181,7 @@ class Key:
 
     Attributes:
         name: as the line has it.
-        type: one of `GETTERS`.
+        type: one of `TYPES`.
         default: the value where the line has none; None means "not given".
         unset: in words, what takes the place of a default that is None or a mark like -1.
         doc: what the value means.
@@ -258,26 +214,57 @@ class Key:
         return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
 
 
-GETTERS: Final[dict[str, Callable[[ConfigLine, str], Any]]] = {
-    "int": ConfigLine.get_int,
-    "float": ConfigLine.get_float,
-    "bool": ConfigLine.get_bool,
-    "str": lambda line, name: line.get(name),
-    "ints": ConfigLine.get_ints,
-    "columns": lambda line, name: line.get_ints(name, ","),
-    "offsets": lambda line, name: line.get_ints(name, ",", gaps=False),
-}
+def _integer(text: str) -> int | None:
+    return int(text) if _INTEGER.match(text) and -_INT32 <= int(text) < _INT32 else None
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _FLOAT.match(text) else None
+
+
+def _flag(text: str) -> bool | None:
+    # As in Kaldi, the first letter decides.
+    return text[0] in "tT" if text[:1] in ("t", "T", "f", "F") else None
+
+
+def _integers(separators: str, gaps: bool, text: str) -> list[int] | None:
+    parts = [part.strip() for part in re.split(f"[{separators}]", text)]
+    values = [_integer(part) for part in parts if part or not gaps]
+    known = [value for value in values if value is not None]
+    return known if len(known) == len(values) else None
+
+
+class Type(NamedTuple):
+    """A type of values.
+
+    Attributes:
+        doc: the type in words.
+        parse: from the text to the value; None: it is of another type.
+        wrong: what such a text is, for errors.
+    """
+
+    doc: str
+    parse: Callable[[str], Any]
+    wrong: str = "no list of integers"
+
 
 TYPES: Final = {
-    "int": "an integer of 32 bits",
-    "float": "a number, also inf or nan, rounded to float32",
-    "bool": "a word that begins with t or f",
-    "str": "text, in quotes where `=` follows a space in it",
-    "ints": "integers with `:` or `,` between them; empty places are passed over",
-    "columns": "integers with `,` between them; empty places are passed over",
-    "offsets": "integers with `,` between them, without empty places",
+    "int": Type("an integer of 32 bits", _integer, "no integer of 32 bits"),
+    "float": Type("a number, also inf or nan, rounded to float32", _number, "no number"),
+    "bool": Type("a word that begins with t or f", _flag, "neither true nor false"),
+    "str": Type("text, in quotes where `=` follows a space in it", str),
+    "ints": Type(
+        "integers with `:` or `,` between them; empty places are passed over",
+        partial(_integers, ":,", True),
+    ),
+    "columns": Type(
+        "integers with `,` between them; empty places are passed over",
+        partial(_integers, ",", True),
+    ),
+    "offsets": Type(
+        "integers with `,` between them, without empty places", partial(_integers, ",", False)
+    ),
 }
-"""The types of `GETTERS` in words."""
 
 
 def _too_many(key: Key, value: int) -> bool:
@@ -300,7 +287,7 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
     for key in keys:
         if key.numbered:
             continue
-        value = GETTERS[key.type](line, key.name)
+        value = line.value(key.name, key.type)
         if value is None:
             if key.default is REQUIRED:
                 told = f"{owner} wants {key.name}=" if owner else f"{key.name}= is missing"

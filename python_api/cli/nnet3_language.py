@@ -96,7 +96,7 @@ def describe_component(type: str) -> Iterator[str]:
     keys = COMPONENTS[type].keys
     yield from _described(f"component name=NAME type={type} KEY=VALUE ...", text, keys)
     for kind in sorted({key.type for key in keys} & {"ints", "columns", "offsets"}):
-        yield f"{kind}: {TYPES[kind]}."
+        yield f"{kind}: {TYPES[kind].doc}."
 
 
 def _described(line: str, text: str, keys: Sequence[Any]) -> Iterator[str]:

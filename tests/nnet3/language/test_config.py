@@ -18,7 +18,7 @@ def test_values_go_on_until_the_word_before_the_next_equals_sign():
 def test_quotes_keep_equals_signs(quote):
     line = ConfigLine(f"component component1={quote}type=NoOpComponent dim=3{quote} dim=4")
     assert line.get("component1") == "type=NoOpComponent dim=3"
-    assert line.get_int("dim") == 4
+    assert line.value("dim", "int") == 4
 
 
 def test_a_line_may_lack_the_first_word():
@@ -33,31 +33,29 @@ def test_of_several_values_the_first_counts():
     line.check_unused()
 
 
-def test_types():
+@pytest.mark.parametrize(
+    ("key", "kind", "value", "wrong"),
+    [
+        ("i", "int", -3, "no integer"),
+        ("f", "float", 1e-3, "no number"),
+        ("t", "bool", True, "neither true nor false"),
+        ("u", "bool", False, "neither true nor false"),
+        ("l", "ints", [1, 2, 3], "no list of integers"),
+    ],
+)
+def test_types(key, kind, value, wrong):
     line = ConfigLine("a i=-3 f=1e-3 t=True u=false l=1:2,3 n=none")
-    assert line.get_int("i") == -3
-    assert line.get_float("f") == 1e-3
-    assert line.get_bool("t") is True
-    assert line.get_bool("u") is False
-    assert line.get_ints("l") == [1, 2, 3]
-    assert line.get_int("absent") is None
-    assert line.get_float("absent") is None
-    assert line.get_bool("absent") is None
-    assert line.get_ints("absent") is None
-    for get, what in (
-        (line.get_int, "no integer"),
-        (line.get_float, "no number"),
-        (line.get_bool, "neither true nor false"),
-        (line.get_ints, "no list of integers"),
-    ):
-        with pytest.raises(FormatError, match=f"n=none is {what}"):
-            get("n")
+    found = line.value(key, kind)
+    assert found == value and type(found) is type(value)
+    assert line.value("absent", kind) is None
+    with pytest.raises(FormatError, match=f"n=none is {wrong}"):
+        line.value("n", kind)
 
 
 @pytest.mark.parametrize("value", ["2147483648", "-2147483649", "1.5", "1_0", ""])
 def test_integers_have_32_bits(value):
     with pytest.raises(FormatError, match="no integer of 32 bits"):
-        ConfigLine(f"a i={value}").get_int("i")
+        ConfigLine(f"a i={value}").value("i", "int")
 
 
 def test_unused_values_are_refused_with_a_hint():
