@@ -20,7 +20,7 @@ from .affine import LINEAR_FIELDS, SIMPLE_UPDATABLE, AffineParameters
 from .base.component import OLD_IS_GRADIENT, Component, Properties
 from .base.fields import INT, Field
 from .base.initial import normal
-from .base.keys import Computed, optional, required
+from .base.keys import Computed, Key, optional, required
 from .base.lowering import OUT, Recipe, X
 from .base.preconditioning import FisherEstimate, joined_gradients, split_gradients
 from .base.summary import parameter_stats
@@ -29,20 +29,36 @@ _P = Properties
 _SOURCE = "Kaldi: nnet3/nnet-simple-component.cc"
 
 
+def _keys(*sizes: str, count: str, bias_stddev: float) -> tuple[Key, ...]:
+    """The keys of a component with `count` blocks."""
+    return (
+        *required(int, *sizes),
+        *optional(
+            float,
+            param_stddev=Computed(f"1 / sqrt(input-dim / {count})"),
+            bias_mean=0.0,
+            bias_stddev=bias_stddev,
+        ),
+    )
+
+
+def _draw(
+    c: AffineParameters, o: SimpleNamespace, rng: np.random.Generator, dim_in: int, dim_out: int
+) -> None:
+    """Random parameters of blocks [dim_out, dim_in]."""
+    stddev = dim_in**-0.5 if o.param_stddev is None else o.param_stddev
+    c.linear_params = normal(rng, (dim_out, dim_in), stddev)
+    c.bias_params = normal(rng, dim_out, o.bias_stddev, o.bias_mean)
+
+
 class RepeatedAffineComponent(AffineParameters):
     """The same affine transform applied to each of `num_repeats` blocks of columns."""
 
     num_repeats: int
 
     own_fields = (Field("<NumRepeats>", INT, "num_repeats"), *LINEAR_FIELDS, OLD_IS_GRADIENT)
-    own_keys = (
-        *required(int, "num-repeats", "input-dim", "output-dim"),
-        *optional(
-            float,
-            param_stddev=Computed("1 / sqrt(input-dim / num-repeats)"),
-            bias_mean=0.0,
-            bias_stddev=0.0,
-        ),
+    own_keys = _keys(
+        *("num-repeats", "input-dim", "output-dim"), count="num-repeats", bias_stddev=0.0
     )
     flags = SIMPLE_UPDATABLE | _P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS
 
@@ -56,10 +72,7 @@ class RepeatedAffineComponent(AffineParameters):
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         self.num_repeats = check_blocks("num-repeats", o.num_repeats, o)
-        dim_in, dim_out = o.input_dim // o.num_repeats, o.output_dim // o.num_repeats
-        stddev = dim_in**-0.5 if o.param_stddev is None else o.param_stddev
-        self.linear_params = normal(rng, (dim_out, dim_in), stddev)
-        self.bias_params = normal(rng, dim_out, o.bias_stddev, o.bias_mean)
+        _draw(self, o, rng, o.input_dim // self.num_repeats, o.output_dim // self.num_repeats)
 
     def check(self) -> None:
         super().check()
@@ -106,14 +119,8 @@ class BlockAffineComponent(AffineParameters):
     num_blocks: int
 
     own_fields = (Field("<NumBlocks>", INT, "num_blocks"), *LINEAR_FIELDS, OLD_IS_GRADIENT)
-    own_keys = (
-        *required(int, "input-dim", "output-dim", "num-blocks"),
-        *optional(
-            float,
-            param_stddev=Computed("1 / sqrt(input-dim / num-blocks)"),
-            bias_mean=0.0,
-            bias_stddev=1.0,
-        ),
+    own_keys = _keys(
+        *("input-dim", "output-dim", "num-blocks"), count="num-blocks", bias_stddev=1.0
     )
 
     @property
@@ -122,10 +129,7 @@ class BlockAffineComponent(AffineParameters):
 
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         self.num_blocks = check_blocks("num-blocks", o.num_blocks, o)
-        dim_in = o.input_dim // o.num_blocks
-        stddev = dim_in**-0.5 if o.param_stddev is None else o.param_stddev
-        self.linear_params = normal(rng, (o.output_dim, dim_in), stddev)
-        self.bias_params = normal(rng, o.output_dim, o.bias_stddev, o.bias_mean)
+        _draw(self, o, rng, o.input_dim // self.num_blocks, o.output_dim)
 
     def check(self) -> None:
         super().check()

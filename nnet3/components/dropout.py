@@ -18,7 +18,7 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...operators.base.blocks import blocks_across, blocks_of
 from ..index.indexes import IndexList
 from .base.checks import check_block
@@ -246,12 +246,10 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
         recipe.op("nnet3.multiply_rows", OUT, attrs={"rows": where.rows}, x=X, mask=mask)
 
 
-MASK_ROWS = AttrSpec("rows", "int", "rows of the mask; -1: those of `like`", -1)
-MASK_COLUMNS = AttrSpec("columns", "int", "columns of the mask", minimum=1)
 MASK_DTYPE = AttrSpec(
     "dtype", "dtype", "of the mask, where there is no `like`", np.dtype("float32")
 )
-MASK_LIKE = Slot(
+_LIKE = Slot(
     "like",
     "[N, ...]: its rows are counted, its values are not read",
     optional=True,
@@ -259,7 +257,27 @@ MASK_LIKE = Slot(
 )
 
 
-def mask_shape(s: ShapeArgs) -> None:
+def mask_operator(op_type: str, doc: str, *attrs: AttrSpec) -> OperatorDef:
+    """Register an operator that draws a mask [rows, columns]."""
+    return operator(
+        op_type,
+        doc=doc,
+        inputs=[_LIKE],
+        outputs=[Slot("out", "[rows, columns]")],
+        attrs=[
+            AttrSpec("rows", "int", "rows of the mask; -1: those of `like`", -1),
+            AttrSpec("columns", "int", "columns of the mask", minimum=1),
+            *attrs,
+            MASK_DTYPE,
+        ],
+        source=_SOURCE,
+        shape=_mask_shape,
+        no_gradient=_NO_GRADIENT,
+        random=True,
+    )
+
+
+def _mask_shape(s: ShapeArgs) -> None:
     rows = s.attrs["rows"]
     if rows < 0:
         if not s.has("like"):
@@ -269,28 +287,15 @@ def mask_shape(s: ShapeArgs) -> None:
     s.set("out", ((rows, s.attrs["columns"]), dtype))
 
 
-dropout_mask = operator(
+dropout_mask = mask_operator(
     "nnet3.dropout_mask",
-    doc=(
-        "Random mask [rows, columns]: 0 with probability p, else 1 (`scaled`: 1 / (1 - p));"
-        " `continuous`: uniform between 1 - 2p and 1 + 2p. `exclusive`: the first two columns are"
-        " never both 0, as long as p <= 0.5."
-    ),
-    inputs=[MASK_LIKE],
-    outputs=[Slot("out", "[rows, columns]")],
-    attrs=[
-        MASK_ROWS,
-        MASK_COLUMNS,
-        AttrSpec("p", "float", "probability of a zero", 0.5, 0.0, 1.0),
-        AttrSpec("continuous", "bool", "uniform instead of zeros and ones", False),
-        AttrSpec("scaled", "bool", "divide by 1 - p, so that the mean is 1", False),
-        AttrSpec("exclusive", "bool", "zeros of the first two columns exclude each other", False),
-        MASK_DTYPE,
-    ],
-    source=_SOURCE,
-    shape=mask_shape,
-    no_gradient=_NO_GRADIENT,
-    random=True,
+    "Random mask [rows, columns]: 0 with probability p, else 1 (`scaled`: 1 / (1 - p));"
+    " `continuous`: uniform between 1 - 2p and 1 + 2p. `exclusive`: the first two columns are"
+    " never both 0, as long as p <= 0.5.",
+    AttrSpec("p", "float", "probability of a zero", 0.5, 0.0, 1.0),
+    AttrSpec("continuous", "bool", "uniform instead of zeros and ones", False),
+    AttrSpec("scaled", "bool", "divide by 1 - p, so that the mean is 1", False),
+    AttrSpec("exclusive", "bool", "zeros of the first two columns exclude each other", False),
 )
 
 

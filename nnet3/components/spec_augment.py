@@ -18,14 +18,11 @@ from .base.keys import key, optional
 from .base.lowering import OUT, Recipe, X, scale_by
 from .base.summary import number
 from .dropout import (
-    MASK_COLUMNS,
     MASK_DTYPE,
-    MASK_LIKE,
-    MASK_ROWS,
     RANDOM_IN_PLACE,
     RandomComponent,
     check_proportion,
-    mask_shape,
+    mask_operator,
 )
 
 _SOURCE = "Kaldi: nnet3/nnet-general-component.cc"
@@ -94,28 +91,13 @@ class SpecAugmentTimeMaskComponent(KeepsDim, RandomComponent):
         scale_by(recipe, mask)
 
 
-spec_augment_mask = operator(
+spec_augment_mask = mask_operator(
     "nnet3.spec_augment_mask",
-    doc=(
-        "SpecAugment over columns: each row of the mask [rows, columns] is 1 but for a range of"
-        " columns (cyclic) of a random length up to proportion * columns; `regions` - 1 times"
-        " two stretches of a random half are swapped, which splits the range."
-    ),
-    inputs=[MASK_LIKE],
-    outputs=[Slot("out", "[rows, columns]")],
-    attrs=[
-        MASK_ROWS,
-        MASK_COLUMNS,
-        AttrSpec(
-            "proportion", "float", "greatest part of the columns that is zeroed", 0.0, 0.0, 1.0
-        ),
-        AttrSpec("regions", "int", "greatest number of zeroed ranges", 1, minimum=1),
-        MASK_DTYPE,
-    ],
-    source=_SOURCE,
-    shape=mask_shape,
-    no_gradient="a random mask depends on no input's values",
-    random=True,
+    "SpecAugment over columns: each row of the mask [rows, columns] is 1 but for a range of"
+    " columns (cyclic) of a random length up to proportion * columns; `regions` - 1 times"
+    " two stretches of a random half are swapped, which splits the range.",
+    AttrSpec("proportion", "float", "greatest part of the columns that is zeroed", 0.0, 0.0, 1.0),
+    AttrSpec("regions", "int", "greatest number of zeroed ranges", 1, minimum=1),
 )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import copy_task, in_order, with_task
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ...operators.base.calls import copying
 from ...operators.base.indexing import scatter_adder
 
@@ -57,53 +57,68 @@ def _runs(target: np.ndarray, source: np.ndarray) -> list[tuple[slice, slice]] |
     return pairs
 
 
-def _adder(k: KernelArgs, y: Any, x: Any, alpha: float) -> Call:
-    """y += alpha x for matrices of one size."""
+def _mover(k: KernelArgs, y: Any, x: Any, alpha: float, adds: bool) -> Call:
+    """y = alpha x, or y += alpha x, for matrices of one size."""
+    xp, scale = k.xp, x.dtype.type(alpha)
+    if not adds:
+        return partial(xp.copyto, y, x) if alpha == 1 else partial(xp.multiply, x, scale, y)
     if alpha == 1:
-        return partial(k.xp.add, y, x, y)
+        return partial(xp.add, y, x, y)
     part = k.scratch(x.shape, x.dtype)
-    scale = x.dtype.type(alpha)
-    return in_order(partial(k.xp.multiply, x, scale, part), partial(k.xp.add, y, part, y))
+    return in_order(partial(xp.multiply, x, scale, part), partial(xp.add, y, part, y))
 
 
-def _row_adder(
-    k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
+def _row_mover(
+    k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, *, adds: bool = False
 ) -> Call | None:
-    """y[target] += alpha x[source]; no row is in `target` twice."""
+    """y[target] = alpha x[source], or with `adds` +=; no row is in `target` twice."""
+    alpha = k.attrs["alpha"]
     if not len(target):
         return None
     runs = _runs(target, source)
     if runs is not None:
-        return in_order(*(_adder(k, y[a], x[b], alpha) for a, b in runs))
+        return in_order(*(_mover(k, y[a], x[b], alpha, adds) for a, b in runs))
     xp = k.xp
     ids, places = xp.asarray(source), xp.asarray(target)
-    taken = k.scratch((len(source), x.shape[1]), x.dtype)
-    held = k.scratch((len(source), x.shape[1]), x.dtype)
     mode = {"mode": "clip"} if xp is np else {}
     whole = len(target) == len(y) and (target == np.arange(len(y))).all()
+    shape = len(source), x.shape[1]
+    taken = y if whole and not adds else k.scratch(shape, x.dtype)
+    held = k.scratch(shape, x.dtype) if adds else None
 
-    def add() -> None:
+    def move() -> None:
         x.take(ids, 0, taken, **mode)
         if alpha != 1:
             xp.multiply(taken, taken.dtype.type(alpha), taken)
-        if whole:
+        if whole and adds:
             xp.add(y, taken, y)
-            return
-        y.take(places, 0, held, **mode)
-        xp.add(held, taken, held)
-        y[places] = held
+        elif adds:
+            y.take(places, 0, held, **mode)
+            xp.add(held, taken, held)
+            y[places] = held
+        elif not whole:
+            y[places] = taken
 
-    return add
+    return with_task(move, None if adds or alpha != 1 else copy_task(y, x, target, source))
 
 
-add_scaled = operator(
+def _adding(op_type: str, doc: str, x: Slot, *attrs: AttrSpec) -> OperatorDef:
+    """Register an operator that adds rows of x to y."""
+    return operator(
+        op_type,
+        doc=doc,
+        inputs=[Slot("y", "[N, D]"), x],
+        outputs=[Slot("out", "[N, D]", inplace="y")],
+        attrs=[_ALPHA, *attrs],
+        source=_SOURCE,
+        no_gradient=_FORWARD_ONLY,
+    )
+
+
+add_scaled = _adding(
     "nnet3.add_scaled",
-    doc="out = y + alpha x.",
-    inputs=[Slot("y", "[N, D]"), Slot("x", "[N, D]")],
-    outputs=[Slot("out", "[N, D]", inplace="y")],
-    attrs=[_ALPHA],
-    source=_SOURCE,
-    no_gradient=_FORWARD_ONLY,
+    "out = y + alpha x.",
+    Slot("x", "[N, D]"),
 )
 
 
@@ -116,17 +131,14 @@ def add_scaled_shape(s: ShapeArgs) -> None:
 @add_scaled.kernel
 def add_scaled_kernel(k: KernelArgs) -> Call:
     copy = copying(k.xp, k["y"], k["out"])
-    return in_order(copy, _adder(k, k["out"], k["x"], k.attrs["alpha"]))
+    return in_order(copy, _mover(k, k["out"], k["x"], k.attrs["alpha"], adds=True))
 
 
-add_rows = operator(
+add_rows = _adding(
     "nnet3.add_rows",
-    doc="out[i] = y[i] + alpha x[rows[i]], and y[i] where rows[i] is -1.",
-    inputs=[Slot("y", "[N, D]"), Slot("x", "[M, D]")],
-    outputs=[Slot("out", "[N, D]", inplace="y")],
-    attrs=[_ALPHA, AttrSpec("rows", "tensor", "integers [N], -1 <= rows < M")],
-    source=_SOURCE,
-    no_gradient=_FORWARD_ONLY,
+    "out[i] = y[i] + alpha x[rows[i]], and y[i] where rows[i] is -1.",
+    Slot("x", "[M, D]"),
+    AttrSpec("rows", "tensor", "integers [N], -1 <= rows < M"),
 )
 
 
@@ -143,17 +155,14 @@ def add_rows_kernel(k: KernelArgs) -> Call:
     rows = _rows(k.attrs)
     target = np.flatnonzero(rows >= 0)
     copy = copying(k.xp, k["y"], k["out"])
-    return in_order(copy, _row_adder(k, k["out"], k["x"], target, rows[target], k.attrs["alpha"]))
+    return in_order(copy, _row_mover(k, k["out"], k["x"], target, rows[target], adds=True))
 
 
-add_rows_multi = operator(
+add_rows_multi = _adding(
     "nnet3.add_rows_multi",
-    doc="out[i] = y[i] + alpha x_s[r] for (s, r) = pairs[i], and y[i] where s is -1.",
-    inputs=[Slot("y", "[N, D]"), Slot("x", "[*, D] each", duplicable=True)],
-    outputs=[Slot("out", "[N, D]", inplace="y")],
-    attrs=[_ALPHA, AttrSpec("pairs", "tensor", "integers [N, 2]: number of an x, and its row")],
-    source=_SOURCE,
-    no_gradient=_FORWARD_ONLY,
+    "out[i] = y[i] + alpha x_s[r] for (s, r) = pairs[i], and y[i] where s is -1.",
+    Slot("x", "[*, D] each", duplicable=True),
+    AttrSpec("pairs", "tensor", "integers [N, 2]: number of an x, and its row"),
 )
 
 
@@ -177,18 +186,15 @@ def add_rows_multi_kernel(k: KernelArgs) -> Call:
     calls = [copying(k.xp, k["y"], k["out"])]
     for number, x in enumerate(k.list("x")):
         target = np.flatnonzero(pairs[:, 0] == number)
-        calls.append(_row_adder(k, k["out"], x, target, pairs[target, 1], k.attrs["alpha"]))
+        calls.append(_row_mover(k, k["out"], x, target, pairs[target, 1], adds=True))
     return in_order(*calls)
 
 
-add_row_ranges = operator(
+add_row_ranges = _adding(
     "nnet3.add_row_ranges",
-    doc="out[i] = y[i] + alpha (x[a] + ... + x[b - 1]) for (a, b) = ranges[i]; a = -1: y[i].",
-    inputs=[Slot("y", "[N, D]"), Slot("x", "[M, D]")],
-    outputs=[Slot("out", "[N, D]", inplace="y")],
-    attrs=[_ALPHA, AttrSpec("ranges", "tensor", "integers [N, 2]: 0 <= a < b <= M, or -1, -1")],
-    source=_SOURCE,
-    no_gradient=_FORWARD_ONLY,
+    "out[i] = y[i] + alpha (x[a] + ... + x[b - 1]) for (a, b) = ranges[i]; a = -1: y[i].",
+    Slot("x", "[M, D]"),
+    AttrSpec("ranges", "tensor", "integers [N, 2]: 0 <= a < b <= M, or -1, -1"),
 )
 
 
@@ -216,11 +222,11 @@ def add_row_ranges_kernel(k: KernelArgs) -> Call:
     if not len(target):
         return in_order(copy)
     if (sizes == 1).all():
-        return in_order(copy, _row_adder(k, out, x, target, begin, k.attrs["alpha"]))
+        return in_order(copy, _row_mover(k, out, x, target, begin, adds=True))
     # The sums go through a matrix of their own: row j of it is the sum over range j.
     sums = k.scratch((len(target), x.shape[1]), x.dtype)
     numbers = np.arange(len(target))
-    add = _row_adder(k, out, sums, target, numbers, k.attrs["alpha"])
+    add = _row_mover(k, out, sums, target, numbers, adds=True)
     runs = _runs(begin[1:], end[:-1]) if len(target) > 1 else [(slice(0), slice(0))]
     together = (begin[1:] == end[:-1]).all() and (sizes == sizes[0]).all()
     if runs is not None and together:
@@ -238,38 +244,6 @@ def add_row_ranges_kernel(k: KernelArgs) -> Call:
         scatter_adder(k, sums, ids, taken),
         add,
     )
-
-
-def _copier(k: KernelArgs, y: Any, x: Any, alpha: float) -> Call:
-    """y = alpha x for matrices of one size."""
-    if alpha == 1:
-        return partial(k.xp.copyto, y, x)
-    return partial(k.xp.multiply, x, x.dtype.type(alpha), y)
-
-
-def _row_copier(
-    k: KernelArgs, y: Any, x: Any, target: np.ndarray, source: np.ndarray, alpha: float
-) -> Call | None:
-    """y[target] = alpha x[source]; no row is in `target` twice."""
-    if not len(target):
-        return None
-    runs = _runs(target, source)
-    if runs is not None:
-        return in_order(*(_copier(k, y[a], x[b], alpha) for a, b in runs))
-    xp = k.xp
-    ids, places = xp.asarray(source), xp.asarray(target)
-    mode = {"mode": "clip"} if xp is np else {}
-    whole = len(target) == len(y) and (target == np.arange(len(y))).all()
-    taken = y if whole else k.scratch((len(source), x.shape[1]), x.dtype)
-
-    def copy() -> None:
-        x.take(ids, 0, taken, **mode)
-        if alpha != 1:
-            xp.multiply(taken, taken.dtype.type(alpha), taken)
-        if not whole:
-            y[places] = taken
-
-    return with_task(copy, copy_task(y, x, target, source) if alpha == 1 else None)
 
 
 copy_rows = operator(
@@ -304,7 +278,7 @@ def copy_rows_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     target = np.flatnonzero(rows >= 0)
     clear = partial(out.fill, 0) if len(target) < len(rows) else None
-    return in_order(clear, _row_copier(k, out, k["x"], target, rows[target], k.attrs["alpha"]))
+    return in_order(clear, _row_mover(k, out, k["x"], target, rows[target]))
 
 
 @copy_rows.backward("x")
@@ -312,18 +286,17 @@ def copy_rows_grad_kernel(k: KernelArgs) -> Call:
     rows = _rows(k.attrs)
     grad = k["out_grad"]
     x_grad = k["x_grad"]
-    alpha = k.attrs["alpha"]
     target = np.flatnonzero(rows >= 0)
     source = rows[target]
     clear = partial(x_grad.fill, 0)
     if len(np.unique(source)) == len(source):
         clear = clear if len(source) < len(x_grad) else None
-        return in_order(clear, _row_copier(k, x_grad, grad, source, target, alpha))
+        return in_order(clear, _row_mover(k, x_grad, grad, source, target))
     taken = k.scratch((len(target), grad.shape[1]), grad.dtype)
     numbers = np.arange(len(target))
     return in_order(
         clear,
-        _row_copier(k, taken, grad, numbers, target, alpha),
+        _row_mover(k, taken, grad, numbers, target),
         scatter_adder(k, x_grad, k.xp.asarray(source), taken),
     )
 
@@ -365,5 +338,5 @@ def copy_rows_multi_kernel(k: KernelArgs) -> Call:
         calls.append(partial(out.fill, 0))
     for number, x in enumerate(k.list("x")):
         target = np.flatnonzero(pairs[:, 0] == number)
-        calls.append(_row_copier(k, out, x, target, pairs[target, 1], k.attrs["alpha"]))
+        calls.append(_row_mover(k, out, x, target, pairs[target, 1]))
     return in_order(*calls)
