@@ -163,7 +163,7 @@ def check_dimensions(reader: TokenReader, rows: int, columns: int, start: int) -
 
 
 def format_numbers(numbers: np.ndarray) -> bytes:
-    """Numbers as Kaldi prints them in text, each with a space behind it."""
+    """Numbers as Kaldi prints them in text, each with a space after it."""
     text = "%.7g " * numbers.size % tuple(numbers.ravel().tolist())
     if "nan" in text:
         signs = np.signbit(numbers.ravel()[np.isnan(numbers.ravel())])
@@ -267,7 +267,7 @@ def integer_array(numbers: np.ndarray, size: int) -> np.ndarray:
 
 
 def _read_counted(reader: TokenReader, size: int, width: int) -> np.ndarray:
-    """Integers behind their size and their number; `width` of them count as one."""
+    """Integers after their size and their number; `width` of them count as one."""
     start = reader.offset
     mark = reader.read_bytes(1)[0]
     if mark != size:

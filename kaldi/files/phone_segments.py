@@ -54,7 +54,7 @@ class PhoneSplitter:
     def split(self, ids: np.ndarray) -> Segments:
         """The phones of an alignment, transition-ids, [frames].
 
-        Self-loops may stand before the transition that leaves a state or behind it, which the
+        Self-loops may stand before the transition that leaves a state or after it, which the
         alignment itself tells.
 
         Raises:
@@ -73,7 +73,7 @@ class PhoneSplitter:
         broken &= ~final
         ends = final | broken
         if _loops_last(state, loop):
-            # Loops behind a transition that ends a phone still belong to it.
+            # Loops after a transition that ends a phone still belong to it.
             frames = np.arange(len(ids))
             before = np.maximum.accumulate(np.where(loop, -1, frames))
             behind = loop & (before >= 0) & final[before]
@@ -88,7 +88,7 @@ class PhoneSplitter:
 
 
 def _loops_last(state: np.ndarray, loop: np.ndarray) -> bool:
-    """Whether self-loops stand behind the transition that leaves their state."""
+    """Whether self-loops stand after the transition that leaves their state."""
     changes = np.flatnonzero(state[:-1] != state[1:])
     ahead, behind = loop[changes], loop[changes + 1]
     told = np.flatnonzero(ahead | behind)

@@ -17,7 +17,7 @@ _REST = re.compile(rb"\s*\Z")
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """Ids and weights of all frames, one frame behind the other.
+    """Ids and weights of all frames, one frame after the other.
 
     Attributes:
         starts: where each frame begins, int64, [frames + 1].

@@ -1,6 +1,6 @@
 """Pairs of index and value, sparse matrices, and what may be any kind of matrix, in Kaldi's files.
 
-A sparse matrix is kept as its rows one behind the other; nothing here makes a Python object for
+A sparse matrix is kept as its rows one after the other; nothing here makes a Python object for
 each element. Formats: Kaldi's `matrix/sparse-matrix.cc`.
 """
 
@@ -144,7 +144,7 @@ def to_dense(matrix: GeneralMatrix) -> np.ndarray:
 
 
 def read_pairs(reader: Reader, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """`count` binary pairs of an integer and a number, each behind its size: int32, float32."""
+    """`count` binary pairs of an integer and a number, each after its size: int32, float32."""
     start = reader.offset
     mark = bytes(reader.data[start + 5 : start + 6])
     size = 8 if mark == b"\x08" else 4

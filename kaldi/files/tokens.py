@@ -35,7 +35,7 @@ _INTEGER_CODES |= {(size, False): code.upper() for (size, _), code in _INTEGER_C
 
 
 class CutOff(FormatError):
-    """The bytes at hand end within something, and the file goes on behind them.
+    """The bytes at hand end within something, and the file goes on after them.
 
     Attributes:
         wanted: how many bytes, from the first one at hand, hold it.
@@ -149,7 +149,7 @@ class TokenReader:
     # Tokens and lines
 
     def read_token(self) -> str:
-        """The next token; it and the one white-space character behind it are passed over."""
+        """The next token; it and the one white-space character after it are passed over."""
         start = self._skip(self.offset)
         match = _TOKEN.match(self.data, start)
         if match is None:
@@ -260,7 +260,7 @@ class TokenReader:
         return match.end()
 
     def _sized(self, sizes: dict[int, int], what: str) -> bytes:
-        """The bytes of a number behind the byte that says how many; `sizes`: mark to size."""
+        """The bytes of a number after the byte that says how many; `sizes`: mark to size."""
         if self.offset >= self.size:
             raise self.error(f"{what} was expected here, but the file ends")
         mark = self.data[self.offset]
@@ -301,7 +301,7 @@ class TokenWriter:
         write_atomically(path, self.getvalue())
 
     def take(self) -> bytearray:
-        """The same without a copy; what is written from now on stands behind nothing."""
+        """The same without a copy; what is written from now on is without what came before."""
         data = self._data
         self._data = bytearray()
         return data

@@ -45,7 +45,7 @@ class ByteFile:
 
     @property
     def remaining(self) -> int:
-        """How many bytes lie behind the cursor."""
+        """How many bytes lie after the cursor."""
         return len(self.data) - self.offset
 
     def error(self, text: str, offset: int | None = None) -> FormatError:
@@ -74,7 +74,7 @@ class ByteFile:
         return np.frombuffer(self.data, dtype, count, start)
 
     def text(self, what: str) -> str:
-        """A string behind its length, as OpenFst writes it."""
+        """A string after its length, as OpenFst writes it."""
         start = self.offset
         (length,) = self.unpack("i", what)
         if not 0 <= length <= _LONGEST_STRING:
@@ -82,7 +82,7 @@ class ByteFile:
         return bytes(self.array(np.uint8, length, what)).decode("utf-8", "surrogateescape")
 
     def labeled_texts(self, count: int, most: int, what: str) -> dict[int, str]:
-        """`count` strings as `text` takes them, each with its label behind it, an int64.
+        """`count` strings as `text` takes them, each with its label after it, an int64.
 
         The same as `text` and `unpack` in turn, in a loop that takes a million in half a second.
 
@@ -113,7 +113,7 @@ class ByteFile:
         raise self.error(f"{what}, {shown(text)}, has the label {label}", at)
 
     def record_starts(self, count: int, head: int, place: int, item: int, what: str) -> np.ndarray:
-        """Where records of differing lengths begin, and the last one ends; the cursor moves behind.
+        """Where records of differing lengths begin, and the last ends; the cursor moves past them.
 
         A record has `head` bytes, in which an int64 at `place` counts the items of `item` bytes
         that it has besides.

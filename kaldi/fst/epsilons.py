@@ -67,7 +67,7 @@ def _weights_of_closure(states: States, state: int) -> dict[int, np.float32]:
 
 
 def _in_order(states: States, state: int) -> list[tuple[int, Arc]]:
-    """The labeled arcs of a state and, at the place of each arc of label 0, those behind it; with
+    """The labeled arcs of a state and, at the place of each arc of label 0, those after it; with
     each arc the state it leaves."""
     found: list[tuple[int, Arc]] = []
     seen = {state}

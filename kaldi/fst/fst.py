@@ -37,7 +37,7 @@ class Reachability:
 
     Attributes:
         begin: where the intervals of each state begin, int64, [states + 1].
-        intervals: first label and the one behind the last, int32, [intervals, 2], sorted.
+        intervals: first label and the one after the last, int32, [intervals, 2], sorted.
         final_label: the label that stands for the end of a path.
         relabeled: old and new label, int32, [labels, 2]; empty where the file has none.
         of_input: whether these are input labels; else output labels.

@@ -32,7 +32,7 @@ _TEXT = b" \t\r\n0123456789"  # what text begins with
 
 
 def read_fst(reader: Reader) -> Fst:
-    """Read one: binary if its first bytes say so (behind Kaldi's header or without), else text.
+    """Read one: binary if its first bytes say so (after Kaldi's header or without), else text.
 
     Raises:
         FormatError: the bytes are something else, are cut off, or it names states that it does
@@ -72,7 +72,7 @@ def read_whole(file: ByteFile) -> Fst:
 
 
 def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
-    """Write it: in text without symbols and with an empty line behind, else as OpenFst does.
+    """Write it: in text without symbols and with an empty line after, else as OpenFst does.
 
     Args:
         kind: one of `WRITTEN`; by default that of the file it came from, or `vector` where FSTs of
@@ -110,7 +110,7 @@ def _write_header(fst: Fst, writer: Writer, header: Header) -> None:
 
 
 def _text(text: str) -> bytes:
-    """A string behind its length."""
+    """A string after its length."""
     data = text.encode("utf-8", "surrogateescape")
     return struct.pack("<i", len(data)) + data
 

@@ -17,7 +17,7 @@ _MOST = (1 << 31) - 2
 
 
 def read_ngram(file: ByteFile, header: Header, _: int, __: int) -> Fst:
-    """The FST behind the header of the file: an epsilon arc to the shorter context comes first.
+    """The FST after the header of the file: an epsilon arc to the shorter context comes first.
 
     Raises:
         FormatError: the file is cut, or the bits of the trees contradict its numbers.

@@ -152,7 +152,7 @@ def _side(of_input: bool) -> str:
 
 
 def _read_add_on(file: ByteFile, kind: str, fst: Fst, begin: int) -> Reachability | None:
-    """What a look-ahead FST has behind it: of input labels, or of output labels, or nothing."""
+    """What a look-ahead FST has after it: of input labels, or of output labels, or nothing."""
     wanted = {"ilabel_lookahead": True, "olabel_lookahead": False}.get(kind)
     there = file.unpack("?", "the add-on")[0]
     if not there and wanted is not None:

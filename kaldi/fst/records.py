@@ -26,7 +26,7 @@ def first_records(
         head, place, item: see `ByteFile.record_starts`.
 
     Returns:
-        int64, [1 to count + 1]: where records begin, and the one behind them would.
+        int64, [1 to count + 1]: where records begin, and the one after them would.
     """
     if count < _LEAST or any(size % _WORD for size in (head, place, item)):
         return np.array([offset])

@@ -289,7 +289,7 @@ class _Determinizer:
         """The set that arcs of one label lead to: of each state the best way there.
 
         Args:
-            ways: target, ids before the arc and on it, whole and graph cost behind it.
+            ways: target, ids before the arc and on it, whole and graph cost after it.
         """
         found: dict[int, Element] = {}
         for target, string, ids, cost, graph in ways:

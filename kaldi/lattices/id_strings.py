@@ -21,7 +21,7 @@ class IdStrings:
         return len(self._next)
 
     def extended(self, string: int, ids: Iterable[int]) -> int:
-        """A sequence and ids behind it."""
+        """A sequence and ids after it."""
         for number in ids:
             key = string << _SHIFT | number
             found = self._next.get(key)
@@ -61,7 +61,7 @@ class IdStrings:
         return first
 
     def without(self, string: int, prefix: int) -> int:
-        """The rest of a sequence behind one of its prefixes."""
+        """The rest of a sequence after one of its prefixes."""
         if string == prefix:
             return 0
         return self.extended(0, self.ids(string, self._length[prefix])) if prefix else string

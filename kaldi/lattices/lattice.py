@@ -36,7 +36,7 @@ class Weight(NamedTuple):
         return self.graph + self.acoustic
 
     def times(self, other: Weight) -> Weight:
-        """The weight of this arc and the `other` behind it."""
+        """The weight of this arc and the `other` after it."""
         graph, acoustic = single(self.graph + other.graph), single(self.acoustic + other.acoustic)
         return Weight(graph, acoustic, self.ids + other.ids)
 
@@ -116,7 +116,7 @@ class CompactLattice:
 def split(lattice: CompactLattice) -> CompactLattice:
     """The plain lattice: the ids of an arc one after the other, its costs and label at the first.
 
-    States keep their numbers; those between the ids of an arc come behind.
+    States keep their numbers; those between the ids of an arc come after.
     """
     made = CompactLattice(lattice.start, [[] for _ in lattice.arcs], [None] * lattice.states)
     for state, group in enumerate(lattice.arcs):

@@ -62,7 +62,7 @@ def with_one_end(lattice: CompactLattice) -> CompactLattice:
 
 
 def without_epsilons(lattice: CompactLattice) -> CompactLattice:
-    """The same paths without arcs of label 0; costs and ids of these go to the arcs behind.
+    """The same paths without arcs of label 0; costs and ids of these go to the arcs after.
 
     Raises:
         ShapeError: such arcs form a loop.
@@ -115,7 +115,7 @@ def _closed(lattice: CompactLattice, source: int) -> tuple[list[Arc], Weight | N
 
 
 def _empty_order(lattice: CompactLattice, source: int) -> list[int]:
-    """The states that arcs without labels lead to, each behind those that lead to it."""
+    """The states that arcs without labels lead to, each after those that lead to it."""
     finished: list[int] = []
     entered = {source}
     stack = [(source, iter(lattice.arcs[source]))]

@@ -21,7 +21,7 @@ class PhoneAlignOptions:
     """How lattices are aligned.
 
     Attributes:
-        reorder: self-loops stand behind the transition that leaves their state.
+        reorder: self-loops stand after the transition that leaves their state.
         remove_epsilon: arcs without words are joined with the next ones, so that an arc may have
             several phones unless these are the labels.
         replace_output_symbols: the labels are phones and no longer words.

@@ -95,7 +95,7 @@ def determinized(
 def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLattice, int]:
     """With phones as labels where they begin, and the number that was added to them.
 
-    An arc that has a word already gets a second one behind it.
+    An arc that has a word already gets a second one after it.
     """
     labels = [arc[0] for group in plain.arcs for arc in group]
     base = max(labels, default=0) + 1

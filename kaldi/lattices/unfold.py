@@ -58,7 +58,7 @@ class Unfolding(Generic[Pending]):
         return number
 
     def add(self, source: int, label: int, weight: Weight, then: Pending) -> None:
-        """An arc to the state of what is pending behind it."""
+        """An arc to the state of what is pending after it."""
         self.made.arcs[source].append(Arc(label, weight, self.place(then)))
 
     def follow(self, first: Pending, step: Callable[[int, Pending], None]) -> None:

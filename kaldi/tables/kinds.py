@@ -130,7 +130,7 @@ def _cut_matrix(value: Any, span: str) -> np.ndarray:
 
 
 def _read_integers(reader: Reader) -> np.ndarray:
-    """A line of integers, or in binary their number and each of them behind its size."""
+    """A line of integers, or in binary their number and each of them after its size."""
     start = reader.offset
     if not reader.binary:
         line = reader.read_line().encode("utf-8", "surrogateescape")
@@ -153,7 +153,7 @@ def _write_integers(writer: Writer, value: Any) -> None:
 
 
 def _read_pairs(reader: Reader) -> np.ndarray:
-    """Pairs of integers, [pairs, 2]: `1 2 ; 3 4` on a line, or in binary behind their number."""
+    """Pairs of integers, [pairs, 2]: `1 2 ; 3 4` on a line, or in binary after their number."""
     start = reader.offset
     if not reader.binary:
         pieces = reader.read_line().split(";")

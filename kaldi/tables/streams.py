@@ -133,7 +133,7 @@ def is_regular(name: str) -> bool:
 
 
 def open_reader(name: str, *, pipes: Pipes = None) -> Reader:
-    """A reader of the file that `name` means, behind its header; for models and other single files.
+    """A reader of the file that `name` means, after its header; for models and other single files.
 
     Raises:
         FormatError: as for `Files.reader`.

@@ -228,7 +228,7 @@ class RandomAccessTable:
 
 
 def key_bytes(key: str) -> bytes:
-    """A key as it stands in an archive, with the space behind it.
+    """A key as it stands in an archive, with the space after it.
 
     Raises:
         FormatError: it is empty or holds white space.
@@ -401,7 +401,7 @@ def streamed_entries(
     """Key, offset of the value, and value, for all entries of an archive; few bytes of it are in
     memory at a time.
 
-    What has come is read as far as it goes. An entry counts if something comes behind it, or the
+    What has come is read as far as it goes. An entry counts if something comes after it, or the
     end: in text, one that ends where the bytes do might go on.
     """
     name = specifier.name or "-"
@@ -449,7 +449,7 @@ def _read(file: IO[bytes], count: int, name: str) -> bytes:
 
 
 def _read_key(reader: Reader) -> str:
-    """A key and the space or tab behind it; a line end is left, for values that are lines."""
+    """A key and the space or tab after it; a line end is left, for values that are lines."""
     key = reader.read_token()
     behind = reader.data[reader.offset - 1 : reader.offset]
     if behind == b"\n":

@@ -105,7 +105,7 @@ class WindowedFile:
         return data
 
     def _lines_before(self, offset: int) -> int | None:
-        """Line ends before a place, for messages about text; far behind in a file nobody counts."""
+        """Line ends before a place, for messages about text; far into a file none are counted."""
         return self.bytes_at(0, offset).count(b"\n") if offset <= _LEAST << 8 else None
 
 

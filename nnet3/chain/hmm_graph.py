@@ -1,6 +1,6 @@
 """From acceptors over phones to acceptors over transition-ids: phones in context, HMMs, self-loops.
 
-Self-loops stand behind the transition that leaves their state, as chain models have them.
+Self-loops stand after the transition that leaves their state, as chain models have them.
 
 Source: Kaldi's `fstext/context-fst.cc`, `hmm/hmm-utils.cc`.
 """
@@ -22,7 +22,7 @@ Window = tuple[int, ...]
 """A phone with those around it; 0 beyond either end of the utterance."""
 
 _NO_PDF = -1
-_BEYOND = -1  # stands behind the last phone in the history of a state
+_BEYOND = -1  # stands after the last phone in the history of a state
 _WIDEST = 32
 _CERTAIN = 1e-4  # log-probabilities are rounded
 _NEARLY_NEVER = 1e-10  # probability of leaving a state whose self-loop takes all
@@ -48,7 +48,7 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
         raise FormatError(f"the tree's window has {tree.width} phones, at most {_WIDEST} are known")
     states = States(lm)
     behind = lm.states
-    ahead = tree.width - 1 - tree.central  # phones of the window behind the central one
+    ahead = tree.width - 1 - tree.central  # phones of the window after the central one
     windows: list[Window] = [()]
     labels: dict[Window, int] = {}
     first = (lm.start, (0,) * (tree.width - 1))
@@ -58,7 +58,7 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
     final: list[float] = []
 
     def leaving(state: int) -> Iterator[Arc]:
-        """The arcs of a state; where the window looks ahead, behind the end as well."""
+        """The arcs of a state; where the window looks ahead, after the end as well."""
         if state < behind:
             yield from states.arcs[state]
             if ahead and lm.final[state] < np.inf:
@@ -194,7 +194,7 @@ def with_hmms(context: Fst, windows: list[Window], hmms: PhoneHmms) -> Fst:
     """The acceptor over transition-ids of one over windows of phones, self-loops included.
 
     Each phone becomes a copy of its HMM that ends where the phone's arc does; a state is copied for
-    each transition state that it may be entered from, since the self-loop behind belongs to that.
+    each transition state that it may be entered from, since the self-loop after belongs to that.
     """
     chosen = [-1, *(hmms.of_window(window) for window in windows[1:])]
     number: dict[tuple[int, int, int, int], int] = {}
@@ -203,7 +203,7 @@ def with_hmms(context: Fst, windows: list[Window], hmms: PhoneHmms) -> Fst:
 
     def enter(end: int, hmm: int, arc: Arc, more: np.float32) -> Arc:
         """The arc that a transition becomes: it leads to the copy of the state it enters, or where
-        the phone ends and no self-loop follows, to what is behind."""
+        the phone ends and no self-loop follows, to what is after."""
         ident, weight, place = arc
         if place == len(hmms.hmms[hmm]) - 1 and not hmms.loop[hmms.state_of[ident]]:
             return ident, weight + more, end

@@ -21,7 +21,7 @@ from ...framework.base.errors import ShapeError
 from ...framework.base.option_fields import option
 from ...kaldi.fst.fst import Fst
 
-_END = 0  # the phone before the first and behind the last one
+_END = 0  # the phone before the first and after the last one
 _STAGES = 4  # likelihoods in the queue are computed anew between them
 _TOLERANCE = 0.001  # how far a likelihood in the queue may be from what it is now
 _EMPTY_BACKOFF = -1.0e-15  # per count: states with small counts go first

@@ -1,7 +1,7 @@
 """Supervision of chain examples from graphs of phones.
 
 Each phone becomes the HMM that tree and topology give it in its context, with the self-loop of a
-state behind the transition that leaves it; then only paths stay whose phones are allowed on their
+state after the transition that leaves it; then only paths stay whose phones are allowed on their
 frames. The states and arcs that Kaldi makes by composing FSTs are found here one by one, for a
 frame after the other, in the same order.
 
@@ -43,7 +43,7 @@ class _Place(NamedTuple):
     """A state of the graph of transition-ids.
 
     `hmm` and `inner` say which HMM was entered and its state there, -1 at the start; `node` is
-    where the graph of phones goes on behind it; `led` is the transition state that led here, 0 at
+    where the graph of phones goes on after it; `led` is the transition state that led here, 0 at
     the start.
     """
 
@@ -322,7 +322,7 @@ class _Unfolding:
         found = looping
         end = math.inf
         seen: set[_Node | tuple[int, _Node]] = set()
-        # Nodes, and HMMs that begin with several arcs, stand behind arcs without labels.
+        # Nodes, and HMMs that begin with several arcs, stand after arcs without labels.
         stack: list[_Node | tuple[int, _Node]] = [place.node]
         entries: dict[tuple[int, _Node], float] = {}
         while stack:
@@ -353,7 +353,7 @@ class _Unfolding:
         return [(number, w, to) for (number, to), w in best.items()][::-1], end
 
     def _enter(self, hmm: int, inner: int, weight: float, node: _Node) -> list[_Out]:
-        """The arcs of a state of an HMM, behind which the graph of phones goes on at `node`."""
+        """The arcs of a state of an HMM, after which the graph of phones goes on at `node`."""
         maker = self._maker
         return [
             (number, weight, _Place(hmm, to, node, maker.led(number)))

@@ -87,7 +87,7 @@ class Compiler:
 
     @property
     def deriv_needed(self) -> list[bool]:
-        """For every step whether its derivatives are computed; known behind `compile`."""
+        """For every step whether its derivatives are computed; known after `compile`."""
         return [deriv > 0 for deriv in self._derivs]
 
     # Matrices

@@ -113,7 +113,7 @@ class Computation:
 
     @property
     def takes_derivatives(self) -> bool:
-        """Whether a backward part is given derivatives, behind the forward part."""
+        """Whether a backward part is given derivatives, after the forward part."""
         types = [command.type for command in self.commands]
         marker = "NoOperationMarker"
         return marker in types and "AcceptInput" in types[types.index(marker) :]

@@ -165,7 +165,7 @@ class _AlignedSteps:
 
 
 def _span(bits: int) -> tuple[int, int]:
-    """The lowest of some bits, and the one behind the highest."""
+    """The lowest of some bits, and the one after the highest."""
     return max((bits & -bits).bit_length() - 1, 0), bits.bit_length()
 
 

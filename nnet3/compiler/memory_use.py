@@ -40,7 +40,7 @@ class MemoryUse:
         peak_at: the first command with so many.
         total: the bytes of all matrices together, as if none gave its memory back.
         matrices: the memory of each matrix.
-        by_command: the bytes that are taken behind each command.
+        by_command: the bytes that are taken after each command.
     """
 
     peak: int

@@ -220,7 +220,7 @@ class _Expander:
     def _moved(
         self, kind: str, stride: int, listed: list[np.ndarray], sources: list[int]
     ) -> np.ndarray:
-        """The lists of commands of one kind, with targets of one stride, one behind the other.
+        """The lists of commands of one kind, with targets of one stride, one after the other.
 
         Of the rows in a block those with n = 0 tell where the others are.
         """

@@ -3,7 +3,7 @@
 Source: Kaldi's ComputationStepsComputer. All rows of a step belong to one node, and everything that
 they read stands in earlier steps. Besides:
 (a) an input or output of the request is one step, with the rows in the order of the request;
-(b) a component's step stands right behind the step of its own descriptor node, which for a simple
+(b) a component's step stands right after the step of its own descriptor node, which for a simple
     component has the same indexes; others reorder and pad both (`Component.reorder`);
 (c) a dim-range's step has exactly the rows of the step that it is a column range of.
 """

@@ -73,7 +73,7 @@ def posterior_targets(post: Posterior, num_pdfs: int, factor: int) -> Targets:
         assert isinstance(part, SparseMatrix)
         counts = np.diff(part.starts)
         values = part.values * np.repeat(chunk.weights[: len(rows)], counts)
-        missing = frames - len(rows)  # frames behind the last posterior have no target
+        missing = frames - len(rows)  # frames after the last posterior have no target
         part = SparseMatrix(
             np.full(frames, num_pdfs, np.int32),
             np.concatenate((part.starts, np.full(missing, part.starts[-1]))),

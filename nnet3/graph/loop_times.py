@@ -67,7 +67,7 @@ class LoopTimes:
             loop = of_member.get(members[-1])
             if loop:
                 found[id(loop)] = self._run(loop)
-            else:  # one node, or a component that reads nothing behind its descriptor
+            else:  # one node, or a component that reads nothing after its descriptor
                 self._follow(members[-1], self._needed[members[-1]])
         self.runs = [found[id(loop)][0] for loop in loops]
         self.outputs = [found[id(loop)][1] for loop in loops]

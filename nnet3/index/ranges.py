@@ -123,7 +123,7 @@ def _one_list(text: str, ns: np.ndarray | None, offset: int) -> np.ndarray:
 
 
 def _split(text: str) -> tuple[str, str, str]:
-    """The text of n, the mark behind it, and the rest; no mark where no n is named."""
+    """The text of n, the mark after it, and the rest; no mark where no n is named."""
     for place, character in enumerate(text):
         if character in ",@":
             return text[:place], character, text[place + 1 :]

@@ -86,7 +86,7 @@ class RowTable:
         return self.find_all([query])
 
     def find_all(self, queries: Sequence[Query]) -> np.ndarray:
-        """The numbers of the rows of all queries, one behind the other; int32, -1 where none."""
+        """The numbers of the rows of all queries, one after the other; int32, -1 where none."""
         queries = [query for query in queries if query.columns.size]
         if not queries:
             return np.zeros(0, np.int32)

@@ -1,7 +1,7 @@
 """Computing whole utterances in chunks; chunks of many utterances run at once.
 
 A chunk is a number of output frames with the input frames that these need: the context of the
-network and, where wanted, more. Frames before the first and behind the last of an utterance are
+network and, where wanted, more. Frames before the first and after the last of an utterance are
 copies of these. Time is counted from the first output frame of the chunk, so that equal chunks are
 computed by the same compiled computation. A short last chunk is made as long as the others and the
 rest of its output left out, unless the network would take the further frames into account.

@@ -40,12 +40,12 @@ def looped_requests(
     ivector_period: int = 0,
     sequences: int = 1,
 ) -> list[ComputationRequest]:
-    """The requests of the first three chunks of a stream; those behind follow the third.
+    """The requests of the first three chunks of a stream; those after follow the third.
 
     Args:
         chunk: frames of a chunk: output frames before subsampling. A multiple of the subsampling
             factor, of the network's modulus and of the iVector period.
-        left_context, right_context: input frames before the first and behind the last output frame.
+        left_context, right_context: input frames before the first and after the last output frame.
         subsampling: one output frame is computed for so many frames.
         ivector_period: frames between two iVectors; 0: the network takes none.
         sequences: how many streams are computed at once; those are the values of n.

@@ -158,7 +158,7 @@ class Stream:
                 wants it.
 
         Returns:
-            float32 [output frames, output dim]: those behind the ones that earlier calls gave.
+            float32 [output frames, output dim]: those after the ones that earlier calls gave.
 
         Raises:
             ShapeError: features or iVector are not as wide as the network wants them.

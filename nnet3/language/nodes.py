@@ -1,6 +1,6 @@
 """The nodes of a network and the config lines that describe them.
 
-A component node stands behind the descriptor node that feeds it, which is called `NAME_input`; a
+A component node stands after the descriptor node that feeds it, which is called `NAME_input`; a
 descriptor node that no component follows is an output. Parts that no output needs are warned of, as
 by `Nnet::Check` and `FindOrphanNodes`. Source: Kaldi's `nnet3/nnet-nnet.cc`, `nnet-utils.cc`.
 """

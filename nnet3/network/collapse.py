@@ -4,7 +4,7 @@
     prepare_for_test(nnet)
 
 An affine component takes in the affine one that it reads, unless that one reduces the dimension,
-and the fixed scale behind it. Source: `CollapseModel` in Kaldi's `nnet3/nnet-utils.cc`, with the
+and the fixed scale after it. Source: `CollapseModel` in Kaldi's `nnet3/nnet-utils.cc`, with the
 defaults of its options.
 """
 

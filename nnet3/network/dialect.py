@@ -123,7 +123,7 @@ def from_desc(
 
 
 def _check_fed(op: OpNode, nodes: list[NetworkNode]) -> None:
-    """Refuse a component node that does not stand behind the descriptor that it reads."""
+    """Refuse a component node that does not stand after the descriptor that it reads."""
     before = nodes[-2] if len(nodes) > 1 else None
     wanted = input_name(nodes[-1].name)
     is_fed = before is not None and before.kind == DESCRIPTOR and before.name == wanted

@@ -80,14 +80,14 @@ class _ModelCheck:
         return True
 
     def _go_on(self, mark: re.Pattern[bytes], begin: int) -> bool:
-        """Go to the next mark behind a place; whether there is one."""
+        """Go to the next mark after a place; whether there is one."""
         match = mark.search(self._reader.data, begin)
         if match:
             self._reader.offset = match.start()
         return match is not None
 
     def _read_lines(self) -> None:
-        """The lines of the nodes, and the empty one behind them."""
+        """The lines of the nodes, and the empty one after them."""
         reader = self._reader
         number = bytes(reader.data[: reader.offset]).count(b"\n") + 1
         if reader.read_line().strip():
@@ -135,7 +135,7 @@ class _ModelCheck:
         self._lines.add_component(name, component, self._reader.name)
 
     def _read_end(self) -> None:
-        """What stands behind the network of an acoustic model."""
+        """What stands after the network of an acoustic model."""
         reader = self._reader
         reader.expect_token("<LeftContext>")
         reader.read_int32()

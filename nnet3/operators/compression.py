@@ -1,7 +1,7 @@
 """Matrices in fewer bits, between the forward and the backward part of a computation.
 
 What a rectified layer needs of its output, a byte a number that says whether it is above 0, has
-compiled functions that work in blocks of rows, so that the gradient behind them finds its numbers
+compiled functions that work in blocks of rows, so that the gradient after them finds its numbers
 in the cache.
 """
 

@@ -258,7 +258,7 @@ class _Checker:
         self.analysis = Analysis(self.computation)
 
     def life(self) -> None:
-        """Memory is taken once, before all use, and given up at most once, behind it."""
+        """Memory is taken once, before all use, and given up at most once, after it."""
         commands, nodes = self.computation.commands, self.computation.topology.nodes
         looped = bool(commands) and commands[-1].type == "GotoLabel"
         end = len(commands)

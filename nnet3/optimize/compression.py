@@ -19,7 +19,7 @@ RANGE = 10.0
 
 
 def compress_memory(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Matrices are compressed behind their last forward use and restored before the next use.
+    """Matrices are compressed after their last forward use and restored before the next use.
 
     Level 1 does it where a rectified output is only read by its own backprop, which looks at the
     sign: it changes nothing. Level 2 stores all other saved matrices in 16 bits, cut at -10 and 10.

@@ -19,7 +19,7 @@ from .options import MOST, OptimizeOptions
 
 
 def limit_derivative_times(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Leaves out derivatives before `min_deriv_time` and behind `max_deriv_time`.
+    """Leaves out derivatives before `min_deriv_time` and after `max_deriv_time`.
 
     Raises:
         OpscopeError: the computation does not say what its matrices hold.

@@ -51,7 +51,7 @@ def place_memory(computation: Computation, options: OptimizeOptions) -> Computat
     """Gives each matrix commands of its own for its memory.
 
     With `initialize_undefined` a matrix is set to zero only where something reads the zeros. With
-    `move_sizing_commands` memory is taken just before the first use and given up just behind the
+    `move_sizing_commands` memory is taken just before the first use and given up just after the
     last. With `allocate_from_other` a matrix takes over the memory of one that needs it no more.
     """
     analysis = analyzed(computation)
@@ -100,7 +100,7 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
             break
         written += more
         if written == cols:
-            return False  # set one behind the other, as mostly
+            return False  # set one after the other, as mostly
     fill = Fill(whole)
     for _, mode, number in uses:
         is_read = fill.is_read(submatrices[number], mode)
@@ -112,7 +112,7 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
 def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:
     """The places where matrices take and give back memory, in order.
 
-    The place 2 i is just before command i, 2 i + 1 just behind it.
+    The place 2 i is just before command i, 2 i + 1 just after it.
 
     Args:
         of_many: the commands that take or give up memory.

@@ -20,7 +20,7 @@ from .options import OptimizeOptions
 
 Candidate = tuple[int, int, int, bool]
 _FEW = 32  # accesses that are quicker looked at one by one
-_NEVER = sys.maxsize  # behind all commands
+_NEVER = sys.maxsize  # after all commands
 
 
 def merge_variables(computation: Computation, options: OptimizeOptions) -> Computation:
@@ -198,7 +198,7 @@ class _Merger:
         return left, right
 
     def _last_read(self, number: int, source: int, is_copy: bool) -> int | None:
-        """The last command behind a candidate that touches its source; -1: none does.
+        """The last command after a candidate that touches its source; -1: none does.
 
         None where one does more than a copy can bear, which is that its source is read later.
         """
@@ -298,7 +298,7 @@ class _Merger:
     # Merging
 
     def _merge(self, number: int, keep: int, drop: int) -> None:
-        """Makes the whole matrix `drop` the sub-matrix `keep` of another, behind this round."""
+        """Makes the whole matrix `drop` the sub-matrix `keep` of another, after this round."""
         analysis = self.analysis
         matrices = self.matrices
         kept = self.submatrices[keep]

@@ -25,7 +25,7 @@ from ..components.base.summary import printed_mean
 NO_OBJECTIVE = -100000.0
 """What a job counts for that reports no objective."""
 _LAGGING = 1.0
-"""A network whose objective is behind the best one by more than this is not averaged."""
+"""A network whose objective is worse than the best one by more than this is not averaged."""
 
 
 @dataclass(frozen=True)

@@ -128,7 +128,7 @@ class Resampler:
         phases = numbers % self._phases
         first = self._first[phases] + numbers // self._phases * self._step - self._begin
         taps = len(self._weights)
-        before = max(-int(first[0]), 0)  # zeros stand before the signal, and behind it
+        before = max(-int(first[0]), 0)  # zeros stand before the signal, and after it
         behind = max(int(first[-1]) + taps - len(kept), int(first.max()) + taps - len(kept), 0)
         padded = np.concatenate(
             (np.zeros(before, np.float32), kept, np.zeros(behind, np.float32))

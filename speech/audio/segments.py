@@ -57,7 +57,7 @@ class Segment:
 
         Args:
             audio: the recording. least: the shortest part, in seconds.
-            overshoot: by how much the end may lie behind that of the recording.
+            overshoot: by how much the end may lie after that of the recording.
 
         Raises:
             FormatError: it does not lie in the recording, or is too short.

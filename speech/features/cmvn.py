@@ -144,7 +144,7 @@ class OnlineCmvn:
     """Normalizes frames by a window that ends with each, smoothed by what was known before.
 
     Frames that are too quiet, by `cmn_min_energy`, reuse the statistics of the frame asked for
-    before, smoothed once more: they hang on the order in which frames are asked for.
+    before, smoothed once more: they depend on the order in which frames are asked for.
 
     Args:
         options: see there.
@@ -206,7 +206,7 @@ class OnlineCmvn:
         if begin + len(values) > 0:
             skip = max(-begin, 0)
             gone[skip:] = self._frames.all[begin + skip : begin + len(values)]
-        # One sum after the other, a frame in, a frame out: no bit hangs on the blocks.
+        # One sum after the other, a frame in, a frame out: no bit depends on the blocks.
         rows = 1 + self.options.normalize_variance
         steps = np.empty((2 * len(values) + 1, rows, self.dim))
         steps[0] = self._sums.all[-1]

@@ -76,7 +76,7 @@ class Framer:
     """Gives the windowed frames of a signal while its samples come.
 
     Args:
-        options: how to cut. seed: of the noise that dithers; all frames hang on it.
+        options: how to cut. seed: of the noise that dithers; all frames depend on it.
         energies: whether log energies are taken before preemphasis and window.
         still: whether only frames without a signal are dithered.
     """

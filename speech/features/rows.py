@@ -22,7 +22,7 @@ class Rows:
         return self._count
 
     def append(self, rows: np.ndarray) -> None:
-        """Put rows [count, ...] behind the others."""
+        """Put rows [count, ...] after the others."""
         end = self._count + len(rows)
         if end > len(self._data):
             grown = np.empty((max(end, 2 * len(self._data)), *self._data.shape[1:]), rows.dtype)

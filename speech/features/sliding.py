@@ -37,7 +37,7 @@ class SlidingCmvnOptions:
             )
 
     def windows(self, count: int) -> tuple[np.ndarray, np.ndarray]:
-        """The first frame of the window of each of `count` frames, and the one behind its last."""
+        """The first frame of the window of each of `count` frames, and the one after its last."""
         frames = np.arange(count)
         if self.center:
             start = frames - self.cmn_window // 2

@@ -54,7 +54,7 @@ def second_key(word: np.ndarray, over: np.ndarray | int, ahead: np.ndarray) -> n
 
 @dataclass(frozen=True, eq=False)
 class Made:
-    """The arcs of states, in OpenFst's order, those of a state behind those of the one before.
+    """The arcs of states, in OpenFst's order, those of a state after those of the one before.
 
     Attributes:
         counts: how many each state has, int64, [states].

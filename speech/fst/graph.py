@@ -51,7 +51,7 @@ class LookaheadGraph:
         interval_set: which set of intervals has the labels that can come next from each state of
             the first, int32, [states].
         interval_begin, intervals: where each set begins, int64, [sets + 1]; first label and the one
-            behind the last, int32, [intervals, 2].
+            after the last, int32, [intervals, 2].
         final_label: stands for the end of a path in them.
         sums: of the second's probabilities, as `running_sums` gives them.
         epsilons: how many epsilons the second's states begin with, int32, [states].

@@ -75,7 +75,7 @@ _NAMES = ("HCLG.fst", "HCLr.fst", "Gr.fst", "disambig_tid.int", "words.txt")
 
 
 def read_graph_fst(path: str) -> Fst:
-    """The FST of a file, with nothing behind it.
+    """The FST of a file, with nothing after it.
 
     Raises:
         FormatError: see `graph_fst`.

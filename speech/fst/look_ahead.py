@@ -53,7 +53,7 @@ class LabelSets:
         return self._at[sets] >= 0
 
     def places(self, sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        """The last interval, of all sets, that does not begin behind each label."""
+        """The last interval, of all sets, that does not begin after each label."""
         return np.searchsorted(self._starts, joined_key(sets, labels), "right") - 1
 
     def searched(self, sets: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ class Words:
     """The text of each label, from 0 on; labels that a table leaves out have an empty text.
 
     Args:
-        text: of all labels, one behind the other, in UTF-8, uint8. ends: where each ends in it.
+        text: of all labels, one after the other, in UTF-8, uint8. ends: where each ends in it.
     """
 
     def __init__(self, text: np.ndarray, ends: np.ndarray) -> None:

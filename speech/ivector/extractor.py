@@ -35,7 +35,7 @@ class IvectorExtractor:
 
         Raises:
             FormatError: the bytes are something else, shapes do not agree, numbers are not finite,
-                or weights hang on the iVector, which online estimation cannot have.
+                or weights depend on the iVector, which online estimation cannot have.
         """
         start = reader.offset
         reader.expect_token("<IvectorExtractor>")

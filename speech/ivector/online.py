@@ -69,7 +69,7 @@ class AdaptationState:
 class OnlineIvector:
     """The iVector of an utterance while its frames come.
 
-    As in Kaldi, an estimate hangs on when it is asked for: it starts from the one before, and
+    As in Kaldi, an estimate depends on when it is asked for: it starts from the one before, and
     sees the frames, and the weights, that have come by then. Before any frame is ready, Kaldi's
     decoders take an iVector of zeros.
 
@@ -250,7 +250,7 @@ class OnlineIvector:
         return transform(spliced, self.model.transform)
 
     def _normalized_frames(self, frames: np.ndarray) -> np.ndarray:
-        """The same after CMVN. Each is computed once, since CMVN hangs on the order."""
+        """The same after CMVN. Each is computed once, since CMVN depends on the order."""
         new = np.array([frame for frame in frames.tolist() if frame not in self._normalized])
         made = np.empty((0, len(self.model.transform)), np.float32)
         if len(new):

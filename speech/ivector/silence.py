@@ -51,7 +51,7 @@ class SilenceWeights:
         self._subsampling = subsampling
         self._path = np.empty(0, np.int64)  # the last traceback, and its tokens
         self._tokens = np.empty(0, np.int64)
-        self._ids = np.empty(0, np.int64)  # what weights are told by; -1 behind the traceback
+        self._ids = np.empty(0, np.int64)  # what weights are told by; -1 after the traceback
         self._weights = np.empty(0, np.float32)
 
     def traceback(self, ids: np.ndarray, tokens: np.ndarray | None = None, begin: int = 0) -> None:

@@ -1,7 +1,7 @@
 """A deterministic lattice that grows chunk by chunk, while a search goes on.
 
 A chunk of the search's lattice begins with the part of the lattice so far that may still change:
-the states from which arcs to the newest tokens leave, and all that lies behind them. It is
+the states from which arcs to the newest tokens leave, and all that lies after them. It is
 determinized, and takes their place. Two sorts of labels hold both together, besides words: that of
 a state marks where a chunk is entered, that of a token where it is left.
 
@@ -140,7 +140,7 @@ class AppendedLattice:
 
         Args:
             chunk: from `begin_chunk`, or one with the search's links only if it is the first.
-            end_costs: of the final states behind labels of tokens: they guide pruning, and are
+            end_costs: of the final states after labels of tokens: they guide pruning, and are
                 taken off again.
         """
         found = top_sorted(self._determinize(chunk.sorted()))
@@ -220,7 +220,7 @@ class AppendedLattice:
         self._forward[arc.target] = min(self._forward[arc.target], cost)
 
     def _reached(self) -> dict[int, None]:
-        """The states that arcs to tokens leave, and those behind them."""
+        """The states that arcs to tokens leave, and those after them."""
         found = dict.fromkeys(
             way.source for way in self._exits if self._forward[way.source] < math.inf
         )

@@ -19,7 +19,7 @@ from ...kaldi.lattices.lattice import CompactLattice, renumbered, single, topolo
 from ...kaldi.lattices.operations import best_path, connected, state_times, with_one_end
 from ...kaldi.lattices.unfold import check_lattice
 
-_DELTA = single(1e-5)  # keeps words from vanishing behind empty ones of the same cost
+_DELTA = single(1e-5)  # keeps words from vanishing after empty ones of the same cost
 _MOST_ROUNDS = 100
 _LEAST_DIFFERENCE = math.log(sys.float_info.epsilon)
 
@@ -179,7 +179,7 @@ _MATCH, _SKIP, _INSERT = 1, 2, 3
 
 
 def _behind(before: list[float], word: int, places: list[int]) -> tuple[list[float], bytearray]:
-    """The distances behind an arc, of each number of places, and how the last place was filled.
+    """The distances after an arc, of each number of places, and how the last place was filled.
 
     Sums and comparisons are Kaldi's, in its order: where ways tie, rounding decides.
     """

@@ -28,7 +28,7 @@ class LexiconAlignOptions:
     """How lattices are aligned, with Kaldi's names.
 
     Attributes:
-        reorder: self-loops stand behind the transition that leaves their state.
+        reorder: self-loops stand after the transition that leaves their state.
         partial_word_label: label of arcs of phones at the end whose word is not known.
         max_expand: how many times as many states as the phone-aligned lattice the result may have
             while it is made. 0: as many as the limit `lattice` allows.

@@ -100,7 +100,7 @@ def ctm_lines(
     Args:
         text: of a label. frame_shift: seconds of a frame of the lattice.
         begin: seconds that the utterance begins at in its recording.
-        digits: behind the point, of all numbers.
+        digits: after the point, of all numbers.
 
     Raises:
         FormatError: a name or a word is empty or has a space in it.

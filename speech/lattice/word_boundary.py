@@ -24,7 +24,7 @@ class WordBoundaries:
         kinds: of each phone, from 0 on, one of `KINDS`; empty where the file does not name it.
         silence_label, partial_label: labels of arcs of silence, and of arcs of phones at the end
             whose word is not known.
-        reorder: self-loops stand behind the transition that leaves their state.
+        reorder: self-loops stand after the transition that leaves their state.
     """
 
     kinds: tuple[str, ...]

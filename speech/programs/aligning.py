@@ -150,7 +150,7 @@ def with_costs(fst: Fst, costs: np.ndarray, what: str) -> Fst:
 
 
 def looped(fst: Fst) -> Fst:
-    """A graph that may go through another time behind its end, and never end there.
+    """A graph that may go through another time after its end, and never end there.
 
     What fits better with more of the text than there is does not reach a final state.
     """

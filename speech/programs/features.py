@@ -141,7 +141,7 @@ def _compute(
 
 
 def _number(key: str) -> int:
-    """A seed of an utterance: its noise does not hang on those before it."""
+    """A seed of an utterance: its noise does not depend on those before it."""
     return zlib.crc32(key.encode("utf-8", "surrogateescape"))
 
 

@@ -156,7 +156,7 @@ def _subtitles(transcript: Transcript) -> Iterator[list[Word]]:
 
 
 def _intervals(parts: Sequence[Word | Phone], end: float) -> Iterator[tuple[float, float, str]]:
-    """The parts and the gaps between them, one behind the other up to the end."""
+    """The parts and the gaps between them, one after the other up to the end."""
     at = 0.0
     for part in parts:
         begin, until = (max(round(time, _PRECISION), at) for time in (part.start, part.end))

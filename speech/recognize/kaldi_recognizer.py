@@ -60,7 +60,7 @@ class KaldiRecognizer:
         model: see `Model`. rate: of the samples, in Hz.
         grammar: JSON list of phrases, e.g. '["one two", "[unk]"]'; None: whatever the model knows.
             Or, as in Vosk, a model of speakers, see `SetSpkModel`.
-        mode: "vosk": results hang on how the signal is cut into calls, as in Vosk; "steady": they
+        mode: "vosk": results depend on how the signal is cut into calls, as in Vosk; "steady": they
             do not, see `Recognizer`.
 
     Raises:

@@ -82,7 +82,7 @@ class Model:
             of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
             says a word, only frames without a signal get Kaldi's noise of 1: what is heard does not
-            hang on random numbers then.
+            depend on random numbers then.
 
     Attributes:
         path: the folder. config: see `ModelConfig`. transitions: of the network's model.

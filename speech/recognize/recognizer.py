@@ -37,8 +37,8 @@ class Recognizer:
         model: shared by any number of recognizers. rate: of the samples, in Hz.
         grammar: phrases that are the only ones to be recognized; None: whatever the model knows.
         mode: "vosk": each call of `accept` is cut into blocks of 0.2 s of its own, and the end of
-            an utterance is looked for behind it, so that words hang on how the signal is cut.
-            "steady": samples are gathered to blocks of 0.2 s, and the end is looked for behind
+            an utterance is looked for after it, so that words depend on how the signal is cut.
+            "steady": samples are gathered to blocks of 0.2 s, and the end is looked for after
             each: the same signal gives the same words.
         decoder: of another graph, in place of that of the model.
         speakers: tells utterances' speakers; None: nothing does.
@@ -110,7 +110,7 @@ class Recognizer:
 
         Returns:
             Whether the utterance is over: `end_utterance` should be called. In the mode "steady"
-            samples behind the end are kept for the next utterance.
+            samples after the end are kept for the next utterance.
 
         Raises:
             ShapeError: there are several channels. OpscopeError: one is NaN or infinite.

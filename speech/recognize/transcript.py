@@ -19,7 +19,7 @@ from .utterance import Alternative, Phone, Utterance, Word
 from .whole import whole_utterance
 
 _log = logging.getLogger(__name__)
-_BLOCK = 1 << 16  # samples that are handed on at once; the words do not hang on it
+_BLOCK = 1 << 16  # samples that are handed on at once; the words do not depend on it
 _VOSK_BLOCK = 4000  # where they do: what Vosk's examples read at once
 MODES = ("steady", "vosk", "kaldi")
 

@@ -1,4 +1,4 @@
-"""Whole recordings as Kaldi's offline programs recognize them: nothing hangs on blocks.
+"""Whole recordings as Kaldi's offline programs recognize them: nothing depends on blocks.
 
 Source: Kaldi's `online2bin/online2-wav-nnet3-latgen-faster.cc` with `--online=false`.
 """

@@ -12,7 +12,7 @@ from .composed_arcs import StaticArcs, arcs_of
 class ArcTable:
     """States by rows, and numbers by which Kaldi's hash of tokens sorts them.
 
-    Rows are as they come, and hang on what other decoders did. Numbers are given in the order in
+    Rows are as they come, and depend on what other decoders did. Numbers are given in the order in
     which a search that takes one state after the other meets them, see `visit`. In a static graph
     both are the same.
 

@@ -86,7 +86,7 @@ class ArrayLoops:
         cost = np.repeat(costs[alive], counts)
         cost += acoustic.take(label, mode="clip")  # faster than [] for an index of int32
         cost += weight
-        # each arc lowers the bound for those behind it; those above the first one change nothing
+        # each arc lowers the bound for those after it; those above the first one change nothing
         near = np.flatnonzero(cost < first)
         cost = cost[near]
         bounds = np.minimum.accumulate(np.append(first, cost + adaptive))

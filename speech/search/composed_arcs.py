@@ -98,7 +98,7 @@ class ComposedArcs:
         return first[rows], second[rows]
 
     def rows_of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """The rows of composed states by their keys; new ones are put behind the others."""
+        """The rows of composed states by their keys; new ones are put after the others."""
         with _growing:
             return self._rows_of(first, second)
 

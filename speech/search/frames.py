@@ -38,7 +38,7 @@ class Frame:
         names: the number that each token had when the frame was made, int32; it never changes.
         onward: links to the tokens of the next frame, `LINK`; empty while there is none.
         offset: what was added to the acoustic costs of `onward`.
-        prune_links, prune_tokens: whether costs behind it changed, whether tokens of it are to go.
+        prune_links, prune_tokens: whether costs after it changed, whether tokens of it are to go.
         counted: how many tokens there were before those to go last went, and not how many are
             left: so Kaldi counts them. 0: not counted yet.
     """

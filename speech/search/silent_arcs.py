@@ -1,6 +1,6 @@
 """Epsilons of a frame in NumPy: tokens follow them in Kaldi's order, where order tells.
 
-Costs do not hang on the order, so all tokens are followed at once until none changes. Arcs that
+Costs do not depend on the order, so all tokens are followed at once until none changes. Arcs that
 helped are then gone through one by one: which token is made first, and which of equally good arcs
 a token keeps, is told by that.
 """
@@ -82,7 +82,7 @@ class SilentArcs:
         """Lower costs until none changes.
 
         Returns:
-            0 or what went wrong; all rows with a token, new ones behind.
+            0 or what went wrong; all rows with a token, new ones after.
         """
         arcs, front, rounds = self._table.arcs, rows, 0
         while True:

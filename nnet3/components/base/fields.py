@@ -81,7 +81,7 @@ MARK: Final = Kind("mark", None, lambda r: None, lambda w, v: None)  # a token a
 
 @dataclass(frozen=True, init=False)
 class Field:
-    """A token and the values behind it.
+    """A token and the values after it.
 
     Args:
         token: comes before the values: `<InputDim>`.

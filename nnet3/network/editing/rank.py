@@ -100,7 +100,7 @@ def _insert_halves(nnet: Nnet, parts: dict[str, tuple[Component, Component]]) ->
         node.source = renamed.get(node.source, node.source)
         if node.descriptor is not None:
             node.descriptor = node.descriptor.renamed(renamed)
-    # Kaldi reads the new nodes behind the inputs, which are left where they were.
+    # Kaldi reads the new nodes after the inputs, which are left where they were.
     nnet.nodes = sorted(nodes, key=lambda node: node.kind != INPUT)
     nnet.check()
     remove_orphan_nodes(nnet)

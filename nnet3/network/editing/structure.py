@@ -175,7 +175,7 @@ def _free(nnet: Nnet, name: str) -> str:
 
 
 def insert(nnet: Nnet, edit: Insert) -> str:
-    """Put a component node behind a node or before one."""
+    """Put a component node after a node or before one."""
     if bool(edit.after) == bool(edit.before):
         raise FormatError("one of after= and before= says where the node is put")
     if not is_valid_name(edit.name):
@@ -208,7 +208,7 @@ def insert(nnet: Nnet, edit: Insert) -> str:
 
 
 def _feed_of(nnet: Nnet, place: NetworkNode, after: bool) -> tuple[Descriptor, int]:
-    """What a node behind or before `place` reads, and its position among the nodes."""
+    """What a node after or before `place` reads, and its position among the nodes."""
     position = nnet.nodes.index(place)
     if after:
         if place.kind == DESCRIPTOR:

@@ -231,7 +231,7 @@ class KaldiCommand(click.Command):
                 self._read_config(option.parse(text), values)
         for option, text in pairs:
             values[option.attribute] = option.parse(text)
-        # A lone `--` ends the options; behind it anything is a file name.
+        # A lone `--` ends the options; after it anything is a file name.
         files = list(arguments[count:])
         if "--" in files:
             files.remove("--")
