@@ -206,6 +206,34 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             alpha=REAL,
         ),
     ),
+    "integer_gemm": (
+        Struct(
+            "integer_product",
+            m=COUNT,
+            n=COUNT,
+            k=COUNT,
+            a=reads("m:a_step k", "bytes"),
+            a_step=step_of("a"),
+            is_signed=FLAG,  # whether the first factor is
+            a_zero=reads("1", "bytes", optional=True),
+            panels=reads("whole(n,32) whole(k,4)", "bytes"),
+            sums=reads("whole(n,32)", "int32"),
+            is_unsigned=FLAG,  # whether the second factor is
+            b_zero=reads("b_zeros", "bytes", optional=True),
+            b_zeros=COUNT,
+            out=writes("m:step n", "int32"),
+            step=step_of("out"),
+        ),
+        Struct(
+            "pack_integers",
+            k=COUNT,
+            n=COUNT,
+            b=reads("k:down n:right", "bytes"),
+            down=step_of("b"),
+            right=step_of("b", -1),
+            is_unsigned=FLAG,
+            panels=writes("whole(n,32) whole(k,4)", "bytes"),
+            sums=writes("whole(n,32)", "int32"),
     "mersenne": (
         Struct(
             "mersenne64",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from ..calls import Attributes, Call, Value, evaluates, lowers
@@ -18,8 +21,11 @@ def in_floats(n: Call, x: Value) -> Value:
     return x if x.is_float else n.cast(x, np.float64)
 
 
-def matmul(n: Call, x: Value, y: Value) -> Value:
-    """The product of two values as numpy.matmul takes them."""
+def matmul(
+    n: Call, x: Value, y: Value, multiply: Callable[[Value, Value], Value] | None = None
+) -> Value:
+    """The product of two values as numpy.matmul takes them, by `multiply` if that is given."""
+    multiply = multiply or partial(n.op, "matmul")
     shape = list(np.broadcast_shapes(x.shape[:-2], y.shape[:-2]))
     shape += x.shape[-2:-1] if x.ndim > 1 else ()
     shape += y.shape[-1:] if y.ndim > 1 else ()
@@ -29,9 +35,9 @@ def matmul(n: Call, x: Value, y: Value) -> Value:
         y = n.reshape(y, [*y.shape, 1])
     if y.ndim == 2 and x.ndim > 2:  # one product of matrices
         rows = n.reshape(x, [int(np.prod(x.shape[:-1])), x.shape[-1]])
-        made = n.op("matmul", rows, y)
+        made = multiply(rows, y)
     else:
-        made = n.op("matmul", x, y)
+        made = multiply(x, y)
     return made if list(made.shape) == shape else n.reshape(made, shape)
 
 

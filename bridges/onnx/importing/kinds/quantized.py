@@ -62,9 +62,12 @@ def _dequantize(n: Call) -> Value:
 
 @lowers("DynamicQuantizeLinear")
 def _dynamic(n: Call) -> list[Value]:
-    x, zero = n[0], n.const([0], n[0].dtype)
-    flat = n.op("concat", [n.reshape(x, [-1]), zero], axis=0)
-    low, high = (n.op(op, flat, axes=[0]) for op in ("reduce_min", "reduce_max"))
+    x, zero = n[0], n.const(0, n[0].dtype)
+    flat = n.reshape(x, [-1]) if 0 not in x.shape else n.reshape(zero, [1])
+    low, high = (
+        n.op(outer, n.op(f"reduce_{inner}", flat, axes=[0]), zero)
+        for inner, outer in (("min", "minimum"), ("max", "maximum"))
+    )
     scale = n.op("div", n.op("sub", high, low), n.const(255, x.dtype))
     empty = n.op("equal", scale, n.const(0, x.dtype))
     scale = n.op("where", empty, n.const(1, x.dtype), scale)
@@ -89,10 +92,19 @@ def _shifted(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
 
 @lowers("MatMulInteger")
 def _matmul_integer_here(n: Call) -> Value:
-    """The product of float64 numbers, which is exact."""
-    a, b = n[0], n[1]
-    left = _shifted_here(n, a, n.get(2), a.ndim - 2)
-    right = _shifted_here(n, b, n.get(3), b.ndim - 1)
+    return _integer_product(n, n[0], n.get(2), n[1], n.get(3))
+
+
+def _integer_product(
+    n: Call, a: Value, a_zero: Value | None, b: Value, b_zero: Value | None
+) -> Value:
+    """The product of integers without their zero points, as int32."""
+    one_for_all = a_zero is None or a_zero.shape in ((), (1,))
+    if one_for_all and (b_zero is None or b_zero.ndim < 2):
+        return matmul(n, a, b, lambda x, y: n.op("integer_matmul", x, y, a_zero, b_zero))
+    # Zero points of rows: numbers of float64, whose product is exact.
+    left = _shifted_here(n, a, a_zero, a.ndim - 2)
+    right = _shifted_here(n, b, b_zero, b.ndim - 1)
     return n.op("cast", matmul(n, left, right), dtype=np.dtype("int32"))
 
 
@@ -120,10 +132,8 @@ def _conv_integer(n: Call) -> Value:
 
 @lowers("QLinearMatMul")
 def _matmul_quantized(n: Call) -> Value:
-    a, b = n[0], n[3]
-    left = _shifted_here(n, a, n[2], a.ndim - 2)
-    right = _shifted_here(n, b, n[5], b.ndim - 1)
-    return _quantized(n, matmul(n, left, right), n[1], n[4], [])
+    made = n.cast(_integer_product(n, n[0], n[2], n[3], n[5]), DOUBLE)
+    return _quantized(n, made, n[1], n[4], [])
 
 
 @lowers("QLinearConv")
