@@ -221,7 +221,9 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             is_unsigned=FLAG,  # whether the second factor is
             b_zero=reads("b_zeros", "bytes", optional=True),
             b_zeros=COUNT,
-            out=writes("m:step n", "int32"),
+            scale=reads("scales", "float32", optional=True),
+            scales=COUNT,
+            out=writes("m:step n", "int32"),  # of floats where there is a scale
             step=step_of("out"),
         ),
         Struct(

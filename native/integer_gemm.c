@@ -28,9 +28,15 @@ EXPORT(pack_integers)(const struct pack_integers *a, word t, word threads) {
   }
 }
 
-/* of a panel: sums of its columns, their zero points and whether one of these is not 0; which columns are
-   there; and the zero point of the first factor */
-typedef struct { __m512i sums[2], zeros[2]; __mmask16 there[2]; int shifted; uint32_t zero; } columns;
+/* of a panel: sums of its columns, their zero points and whether one of these is not 0; what they are
+   multiplied with, as floats; which columns are there; and the zero point of the first factor */
+typedef struct {
+  __m512i sums[2], zeros[2];
+  __m512 scales[2];
+  __mmask16 there[2];
+  int shifted;
+  uint32_t zero;
+} columns;
 
 INLINE void rows_of(const int high, const struct integer_product *a, const char *x, const char *p,
                     const columns *by, int32_t *out) {
@@ -39,20 +45,19 @@ INLINE void rows_of(const int high, const struct integer_product *a, const char 
   __m512i s[HIGH][2];
 #pragma GCC unroll 8
   for (int i = 0; i < high; i++) s[i][0] = s[i][1] = _mm512_setzero_si512();
-  for (word g = 0; g < whole + (rest != 0); g++, p += COLS * GROUP) {
-    const __m512i left = _mm512_loadu_si512(p), right = _mm512_loadu_si512(p + 64);
-#pragma GCC unroll 8
-    for (int i = 0; i < high; i++) {
-      int four = 0;
-      if (g < whole)
-        memcpy(&four, x + i * a->a_step + g * GROUP, GROUP);
-      else  /* nothing lies behind the last row */
-        memcpy(&four, x + i * a->a_step + g * GROUP, rest);
-      const __m512i bytes = _mm512_xor_si512(_mm512_set1_epi32(four), flip);
-      s[i][0] = _mm512_dpbusd_epi32(s[i][0], bytes, left);
-      s[i][1] = _mm512_dpbusd_epi32(s[i][1], bytes, right);
-    }
+#define GROUP_OF(g, size)                                                                      \
+  const __m512i left = _mm512_loadu_si512(p + (g) * COLS * GROUP);                             \
+  const __m512i right = _mm512_loadu_si512(p + (g) * COLS * GROUP + 64);                       \
+  _Pragma("GCC unroll 8") for (int i = 0; i < high; i++) {                                     \
+    int four = 0;                                                                              \
+    memcpy(&four, x + i * a->a_step + (g) * GROUP, size);                                      \
+    const __m512i bytes = _mm512_xor_si512(_mm512_set1_epi32(four), flip);                     \
+    s[i][0] = _mm512_dpbusd_epi32(s[i][0], bytes, left);                                       \
+    s[i][1] = _mm512_dpbusd_epi32(s[i][1], bytes, right);                                      \
   }
+  for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
+  if (rest) { GROUP_OF(whole, rest) }  /* nothing lies after the last row */
+#undef GROUP_OF
 #pragma GCC unroll 8
   for (int i = 0; i < high; i++) {
     uint32_t sum = 0;
@@ -61,10 +66,13 @@ INLINE void rows_of(const int high, const struct integer_product *a, const char 
       for (word j = 0; j < a->k; j++) sum += (unsigned char)x[i * a->a_step + j] ^ one;
       sum -= (uint32_t)a->k * by->zero;
     }
+#pragma GCC unroll 2
     for (int v = 0; v < 2; v++) {
       const __m512i first = _mm512_mullo_epi32(_mm512_set1_epi32(by->zero), by->sums[v]);
       const __m512i second = _mm512_mullo_epi32(_mm512_set1_epi32(sum), by->zeros[v]);
-      const __m512i found = _mm512_sub_epi32(_mm512_sub_epi32(s[i][v], first), second);
+      __m512i found = _mm512_sub_epi32(_mm512_sub_epi32(s[i][v], first), second);
+      if (a->scale)
+        found = _mm512_castps_si512(_mm512_mul_ps(_mm512_cvtepi32_ps(found), by->scales[v]));
       _mm512_mask_storeu_epi32(out + i * a->step + v * 16, by->there[v], found);
     }
   }
@@ -88,6 +96,8 @@ static void panel_of(const struct integer_product *a, word r0, word r1, word pan
   int32_t shifts[COLS] = {0};
   const char zero = (a->a_zero ? a->a_zero[0] : 0) ^ (a->is_signed ? -128 : 0);
   columns by = {.zero = (unsigned char)zero};
+  float scales[COLS] = {0};
+  for (word j = 0; a->scale && j < cols; j++) scales[j] = a->scale[a->scales > 1 ? col + j : 0];
   for (word j = 0; j < cols && (a->b_zero || a->is_unsigned); j++) {
     const char own = a->b_zero ? a->b_zero[a->b_zeros > 1 ? col + j : 0] : 0;
     shifts[j] = (signed char)(own ^ (a->is_unsigned ? -128 : 0));
@@ -96,6 +106,7 @@ static void panel_of(const struct integer_product *a, word r0, word r1, word pan
   for (int v = 0; v < 2; v++) {
     by.sums[v] = _mm512_loadu_si512(a->sums + col + v * 16);
     by.zeros[v] = _mm512_loadu_si512(shifts + v * 16);
+    by.scales[v] = _mm512_loadu_ps(scales + v * 16);
     by.there[v] = (1u << least(16, cols > v * 16 ? cols - v * 16 : 0)) - 1;
   }
   for (int size = 3; size >= 0; size--)

@@ -144,15 +144,18 @@ class Variable:
             self._array = array
             self.scope.touch()
 
-    def share(self, array: Any) -> None:
+    def share(self, array: Any, *, constant: bool = False) -> None:
         """Let the variable read `array` itself: a large input without a copy.
 
         The caller leaves it unchanged while it is in use; nothing is ever written to it.
+
+        Args:
+            constant: whether the caller never changes it, between runs either.
         """
         self.origin = None
         if array is not self._array:
             self.bind(array)
-        self.borrowed = self.exposed = True
+        self.borrowed, self.exposed = True, not constant
 
     def numpy(self) -> np.ndarray:
         """A copy of the value on the host.

@@ -24,12 +24,18 @@ _SPEED = 4
 """Multiplications in the time of one of float32."""
 
 
+def is_fast() -> bool:
+    """Whether there are such products here."""
+    return native.load("integer_gemm") is not None
+
+
 def _kernel(k: KernelArgs) -> Call | None:
     library = native.load("integer_gemm")
     x, y, out = k["x"], k["y"], k["out"]
     if library is None or y.ndim != 2 or not out.size or not x.size:
         return None
-    arrays = (x, y, out, k.get("x_zero"), k.get("y_zero"))
+    x_zero, y_zero, scale = (k.get(slot) for slot in ("x_zero", "y_zero", "scale"))
+    arrays = (x, y, out, x_zero, y_zero, scale)
     if any(one is not None and not _is_whole(one) for one in arrays):
         return None
     depth, width = y.shape
@@ -39,7 +45,6 @@ def _kernel(k: KernelArgs) -> Call | None:
         panels, packing = _packed(library, y)
         made.append(packing)
     a, target = x.reshape(-1, depth), out.reshape(-1, width)
-    y_zero = k.get("y_zero")
     block = arguments.bind(
         library,
         "integer_product",
@@ -48,13 +53,15 @@ def _kernel(k: KernelArgs) -> Call | None:
         k=depth,
         a=a,
         is_signed=x.dtype == np.int8,
-        a_zero=k.get("x_zero"),
+        a_zero=x_zero,
         panels=panels,
         sums=_sums(panels, width),
         is_unsigned=y.dtype == np.uint8,
         b_zero=y_zero,
         b_zeros=0 if y_zero is None else y_zero.size,
-        out=target,
+        scale=scale,
+        scales=0 if scale is None else scale.size,
+        out=target.view(np.int32),
     )
     made.append(team.block_task(max(target.size * depth // _SPEED, y.size), block))
     return team.run_together(made)

@@ -24,6 +24,7 @@ class Value:
         roots: the small inputs of the net that it is computed from, if it is from these alone.
         is_parameter: whether it is trained, so that nothing is computed from it beforehand.
         label: what the variable of a constant is called; "" after the node that reads it.
+        dequantized: the call of DequantizeLinear that made it, if one did.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Value:
     roots: frozenset[str] | None = None
     is_parameter: bool = False
     label: str = ""
+    dequantized: Call | None = None
 
     @property
     def ndim(self) -> int:

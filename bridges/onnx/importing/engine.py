@@ -159,7 +159,7 @@ class _Ready:
             self._net = PlainNet(stage.net, check=False)
             self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
             for name, array in stage.constants.items():
-                self._scope.var(name).share(array)
+                self._scope.var(name).share(array, constant=True)
             live = [name for name in stage.fetches.values() if name in made]
             self._context = OpContext(train=False, live_out=live)
 

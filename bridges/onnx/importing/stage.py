@@ -337,14 +337,17 @@ class Lowering:
         known = all(value is not None and value.array is not None for value in values.values())
         trained = any(value is not None and value.is_parameter for value in values.values())
         known &= not kind.is_random
-        if known and not (trained and kind.lower and node.op not in _FROZEN):
-            return self._fold(node, values)
-        if kind.lower is None:
-            return self._defer(node, host=True)
         inputs = [values[name] if name else None for name in node.inputs]
-        self._call(node, inputs)
-        if known:
-            self._note_arrays(node, values)
+        if known and not (trained and kind.lower and node.op not in _FROZEN):
+            self._fold(node, values)
+        elif kind.lower is None:
+            return self._defer(node, host=True)
+        else:
+            self._call(node, inputs)
+            if known:
+                self._note_arrays(node, values)
+        if node.op == "DequantizeLinear" and (made := self._values.get(node.outputs[0])):
+            made.dequantized = Call(node, self._store.where, inputs, self)
         return None
 
     def _note_arrays(self, node: Node, values: Mapping[str, Value | None]) -> None:

@@ -7,13 +7,52 @@ from functools import partial
 
 import numpy as np
 
+from .....framework.base.dtypes import SINGLE
+from .....operators.backends import integer_gemm
+from .....operators.linear.integer_matmul import BYTES
 from ..calls import Attributes, Call, Value, evaluates, lowers
 
 
 @lowers("MatMul")
 def _matmul(n: Call) -> Value:
+    by_integers = product_of_integers(n, n[0], n[1])
+    if by_integers is not None:
+        return by_integers
     x, y = (in_floats(n, n[i]) for i in range(2))
     return n.cast(matmul(n, x, y), n[0].dtype)
+
+
+def product_of_integers(n: Call, x: Value, y: Value) -> Value | None:
+    """The product of what DequantizeLinear made of 8-bit integers, by the product of these.
+
+    Returns:
+        None for other values, and where the processor multiplies floats as fast.
+    """
+    first, second = x.dequantized, y.dequantized
+    if first is None or second is None or not integer_gemm.is_fast():
+        return None
+    quantized = first[0], second[0]
+    scales = first[1], second[1]
+    zeros = first.get(2), second.get(2)
+    if y.ndim != 2 or x.ndim < 2 or y.array is None or x.dtype != SINGLE or y.dtype != SINGLE:
+        return None
+    if any(one.dtype not in BYTES for one in quantized):
+        return None
+    if any(one is not None and one.shape not in ((), (1,)) for one in (scales[0], zeros[0])):
+        return None
+    many = [one for one in (scales[1], zeros[1]) if one is not None and one.shape not in ((), (1,))]
+    if many and (second.attr("block_size", 0) or second.axis(second.attr("axis", 1), 2) != 1):
+        return None
+    if any(one.ndim > 1 for one in many):
+        return None
+    arrays = [one.array for one in scales]
+    if any(one is None for one in arrays) or any(one.is_parameter for one in scales):
+        scale = n.op("mul", *scales)
+    else:
+        scale = n.const(arrays[0] * arrays[1])
+    return matmul(
+        n, *quantized, lambda a, b: n.op("integer_matmul", a, b, zeros[0], zeros[1], scale)
+    )
 
 
 def in_floats(n: Call, x: Value) -> Value:
