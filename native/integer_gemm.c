@@ -55,8 +55,10 @@ INLINE void rows_of(const int high, const struct integer_product *a, const char 
     s[i][0] = _mm512_dpbusd_epi32(s[i][0], bytes, left);                                       \
     s[i][1] = _mm512_dpbusd_epi32(s[i][1], bytes, right);                                      \
   }
+  /* First, as GCC moves the sums about in a loop that has something after it. Nothing lies after the
+     last row. */
+  if (rest) { GROUP_OF(whole, rest) }
   for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
-  if (rest) { GROUP_OF(whole, rest) }  /* nothing lies after the last row */
 #undef GROUP_OF
 #pragma GCC unroll 8
   for (int i = 0; i < high; i++) {

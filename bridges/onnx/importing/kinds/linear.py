@@ -23,7 +23,7 @@ def _matmul(n: Call) -> Value:
 
 
 def product_of_integers(n: Call, x: Value, y: Value) -> Value | None:
-    """The product of what DequantizeLinear made of 8-bit integers, by the product of these.
+    """The product of what DequantizeLinear made of 8-bit integers, from the product of these.
 
     Returns:
         None for other values, and where the processor multiplies floats as fast.
@@ -31,28 +31,27 @@ def product_of_integers(n: Call, x: Value, y: Value) -> Value | None:
     first, second = x.dequantized, y.dequantized
     if first is None or second is None or not integer_gemm.is_fast():
         return None
-    quantized = first[0], second[0]
-    scales = first[1], second[1]
-    zeros = first.get(2), second.get(2)
-    if y.ndim != 2 or x.ndim < 2 or y.array is None or x.dtype != SINGLE or y.dtype != SINGLE:
+    if x.ndim < 2 or y.ndim != 2 or not x.dtype == y.dtype == SINGLE:
         return None
-    if any(one.dtype not in BYTES for one in quantized):
+    if first[0].dtype not in BYTES or second[0].dtype not in BYTES:
         return None
-    if any(one is not None and one.shape not in ((), (1,)) for one in (scales[0], zeros[0])):
+    of_x, of_y = ((one[1], *filter(None, [one.get(2)])) for one in (first, second))
+    if any(not _is_one(value) for value in of_x):
         return None
-    many = [one for one in (scales[1], zeros[1]) if one is not None and one.shape not in ((), (1,))]
-    if many and (second.attr("block_size", 0) or second.axis(second.attr("axis", 1), 2) != 1):
+    by_column = not second.attr("block_size", 0) and second.axis(second.attr("axis", 1), 2) == 1
+    if any(not _is_one(value) and (value.ndim > 1 or not by_column) for value in of_y):
         return None
-    if any(one.ndim > 1 for one in many):
-        return None
-    arrays = [one.array for one in scales]
-    if any(one is None for one in arrays) or any(one.is_parameter for one in scales):
-        scale = n.op("mul", *scales)
+    left, right = first[1], second[1]
+    if left.array is None or right.array is None or left.is_parameter or right.is_parameter:
+        scale = n.op("mul", left, right)
     else:
-        scale = n.const(arrays[0] * arrays[1])
-    return matmul(
-        n, *quantized, lambda a, b: n.op("integer_matmul", a, b, zeros[0], zeros[1], scale)
-    )
+        scale = n.const(left.array * right.array)
+    zeros = first.get(2), second.get(2)
+    return matmul(n, first[0], second[0], lambda a, b: n.op("integer_matmul", a, b, *zeros, scale))
+
+
+def _is_one(value: Value) -> bool:
+    return value.shape in ((), (1,))
 
 
 def in_floats(n: Call, x: Value) -> Value:
@@ -82,15 +81,15 @@ def matmul(
 
 @lowers("Gemm")
 def _gemm(n: Call) -> Value:
-    a, b = (in_floats(n, n[i]) for i in range(2))
-    made = n.op(
-        "matmul",
-        a,
-        b,
-        transpose_x=bool(n.attr("transA", 0)),
-        transpose_y=bool(n.attr("transB", 0)),
-        alpha=n.attr("alpha", 1.0),
-    )
+    how = {
+        "transpose_x": bool(n.attr("transA", 0)),
+        "transpose_y": bool(n.attr("transB", 0)),
+        "alpha": n.attr("alpha", 1.0),
+    }
+    plain = how == {"transpose_x": False, "transpose_y": False, "alpha": 1.0}
+    made = product_of_integers(n, n[0], n[1]) if plain else None
+    if made is None:
+        made = n.op("matmul", *(in_floats(n, n[i]) for i in range(2)), **how)
     c = n.get(2)
     if c is None:
         return n.cast(made, n[0].dtype)

@@ -1,0 +1,93 @@
+"""integer_matmul: exact numbers of all kinds of bytes, by VNNI too, and refusals."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder, Scope
+from opscope.framework.base.cpu.threads import threads_set
+from opscope.framework.base.errors import ShapeError
+
+RNG = np.random.default_rng(0)
+SIZES = [(1, 4, 32), (3, 1, 1), (9, 17, 33), (70, 66, 40), (8, 300, 200), (16, 259, 31)]
+
+
+def drawn(shape: Any, dtype: str) -> np.ndarray:
+    info = np.iinfo(dtype)
+    return RNG.integers(info.min, info.max, shape, dtype, endpoint=True)
+
+
+def product(libraries: str, y_is_constant: bool = False, **given: np.ndarray) -> np.ndarray:
+    b, scope = NetBuilder("product"), Scope()
+    names = {}
+    for slot, array in given.items():
+        if slot == "y" and y_is_constant:
+            names[slot] = b.state("y", list(array.shape), dtype=array.dtype)
+            scope.var("y").set(array)
+        else:
+            names[slot] = b.input(slot, list(array.shape), str(array.dtype))
+    b.integer_matmul(**names, name="out")
+    feed = {slot: array for slot, array in given.items() if slot != "y" or not y_is_constant}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPSCOPE_LIBRARIES", libraries)
+        return b.run(scope, feed=feed, fetch=["out"], need_backward=False)["out"]
+
+
+@pytest.mark.parametrize("kinds", ["uint8 int8", "uint8 uint8", "int8 int8", "int8 uint8"])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("m, k, n", SIZES)
+def test_exact_for_all_kinds_of_bytes(m: int, k: int, n: int, threads: int, kinds: str) -> None:
+    left, right = kinds.split()
+    given = {"x": drawn((m, k), left), "y": drawn((k, n), right)}
+    extremes = {"x_zero": drawn((), left), "y_zero": drawn(n, right)}
+    scale = RNG.normal(size=n).astype("f4")
+    for more in ({}, {"x_zero": extremes["x_zero"]}, extremes):
+        wide = {slot: array.astype(np.int64) for slot, array in (given | more).items()}
+        want = (wide["x"] - wide.get("x_zero", 0)) @ (wide["y"] - wide.get("y_zero", 0))
+        for libraries in ("native", "xp"):
+            with threads_set(threads):
+                found = product(libraries, m % 2 == 0, **given, **more)
+                floats = product(libraries, **given, **more, scale=scale)
+            np.testing.assert_array_equal(found, want.astype(np.int32), strict=True)
+            scaled = want.astype(np.int32).astype(np.float32) * scale
+            np.testing.assert_array_equal(floats, scaled, strict=True)
+
+
+def test_stacks_broadcast() -> None:
+    x, y = drawn((2, 1, 5, 7), "uint8"), drawn((3, 7, 4), "int8")
+    want = np.matmul(x.astype(np.int64), y.astype(np.int64)).astype(np.int32)
+    np.testing.assert_array_equal(product("native", x=x, y=y), want)
+    rows = np.matmul(x.astype(np.int64), y[0].astype(np.int64)).astype(np.int32)
+    np.testing.assert_array_equal(product("native", x=x, y=y[0]), rows)
+
+
+@pytest.mark.parametrize(
+    "what, change",
+    [
+        ("x wants dtype uint8 or int8 and has float32", {"x": np.ones((2, 3), "f4")}),
+        ("the inner dimensions", {"y": np.ones((4, 5), np.int8)}),
+        ("x_zero wants dtype uint8 and has int8", {"x_zero": np.zeros((), np.int8)}),
+        (r"y_zero wants shape \[\], \[1\] or \[5\] and has \[2\]", {"y_zero": np.zeros(2, "i1")}),
+        ("scale wants dtype float32 and has float64", {"scale": np.ones(5)}),
+        ("at least 2 dimensions", {"x": np.ones(3, np.uint8)}),
+    ],
+)
+def test_refusals(what: str, change: dict[str, np.ndarray]) -> None:
+    given = {"x": np.ones((2, 3), np.uint8), "y": np.ones((3, 5), np.int8)}
+    with pytest.raises(ShapeError, match=what):
+        product("native", **(given | change))
+
+
+def test_weights_that_change_are_packed_again() -> None:
+    b, scope = NetBuilder("kept"), Scope()
+    y = b.state("y", [200, 100], dtype="int8")
+    b.integer_matmul(x=b.input("x", [-1, 200], "uint8"), y=y, name="out")
+    x = drawn((5, 200), "uint8")
+    for _ in range(2):
+        weights = drawn((200, 100), "int8")
+        scope.var("y").set(weights)
+        found = b.run(scope, feed={"x": x}, fetch=["out"], need_backward=False)["out"]
+        np.testing.assert_array_equal(found, x.astype(np.int64) @ weights)
