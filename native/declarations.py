@@ -236,6 +236,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             is_unsigned=FLAG,
             panels=writes("whole(n,32) whole(k,4)", "bytes"),
             sums=writes("whole(n,32)", "int32"),
+        ),
+    ),
     "mersenne": (
         Struct(
             "mersenne64",

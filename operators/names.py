@@ -75,6 +75,7 @@ hard_sigmoid  | HardSigmoid(alpha, beta)
 hard_swish    | HardSwish                   | F.hardswish
 hardmax       | Hardmax(axis)               |                 | Hardmax
 instance_norm | InstanceNormalization(...)  | F.instance_norm(...)
+integer_matmul | MatMulInteger(...)
 isfinite      |                             | torch.isfinite
 isinf         | IsInf                       | torch.isinf
 isnan         | IsNaN                       | torch.isnan

@@ -38,6 +38,8 @@ def _kernel(k: KernelArgs) -> Call | None:
     arrays = (x, y, out, x_zero, y_zero, scale)
     if any(one is not None and not _is_whole(one) for one in arrays):
         return None
+    if scale is not None and scale.dtype != np.float32:
+        return None
     depth, width = y.shape
     made: list[team.ParallelTask] = []
     panels = _kept(library, k.frame, y)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.dtypes import SINGLE
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
@@ -18,17 +17,17 @@ integer_matmul = operator(
     "integer_matmul",
     doc=(
         "Matrix product of 8-bit integers without their zero points: out = (x - x_zero)"
-        " (y - y_zero), as int32, modulo 2^32. With `scale` it is float32: the rounded number times"
-        " that. Stacks broadcast as in NumPy."
+        " (y - y_zero), as int32, modulo 2^32. With `scale`, that times the scale, in its dtype."
+        " Stacks broadcast as in NumPy."
     ),
     inputs=[
         Slot("x", "[..., M, K], uint8 or int8"),
         Slot("y", "[..., K, N], uint8 or int8"),
         Slot("x_zero", "[] or [1], dtype of x; none: 0", optional=True),
         Slot("y_zero", "[], [1] or [N], dtype of y; none: 0", optional=True),
-        Slot("scale", "[], [1] or [N], float32", optional=True),
+        Slot("scale", "[], [1] or [N], floats", optional=True),
     ],
-    outputs=[Slot("out", "[..., M, N], int32 or float32")],
+    outputs=[Slot("out", "[..., M, N], int32 or the dtype of scale")],
     no_gradient="its result is a whole number",
     source="ONNX: docs/Operators.md, MatMulInteger",
 )
@@ -42,20 +41,16 @@ def integer_matmul_shape(s: ShapeArgs) -> None:
     for slot in ("x", "y"):
         if s.dtype(slot) not in BYTES:
             s.fail(f"{slot} wants dtype uint8 or int8 and has {s.dtype(slot)}")
-    for slot, dtype, most in (
-        ("x_zero", s.dtype("x"), 1),
-        ("y_zero", s.dtype("y"), y[-1]),
-        ("scale", SINGLE, y[-1]),
-    ):
-        if s.has(slot) and s.dtype(slot) != dtype:
-            s.fail(f"{slot} wants dtype {dtype} and has {s.dtype(slot)}")
-        if s.has(slot) and s[slot] not in ((), (1,), (most,)):
+    for slot in ("x", "y"):
+        zero = f"{slot}_zero"
+        if s.has(zero) and s.dtype(zero) != s.dtype(slot):
+            s.fail(f"{zero} wants the dtype of {slot}, {s.dtype(slot)}, and has {s.dtype(zero)}")
+    for slot, most in (("x_zero", 1), ("y_zero", y[-1]), ("scale", y[-1])):
+        if s.has(slot) and not (len(s[slot]) < 2 and {*s[slot]} <= {1, -1, most}):
             s.fail(f"{slot} wants shape [], [1] or [{most}] and has {list(s[slot])}")
     s.same("the inner dimensions (columns of x and rows of y)", x[-1], y[-2])
-    s.set(
-        "out",
-        ((*s.broadcast(x[:-2], y[:-2]), x[-2], y[-1]), SINGLE if s.has("scale") else np.int32),
-    )
+    dtype = s.floats("scale") if s.has("scale") else np.dtype("int32")
+    s.set("out", ((*s.broadcast(x[:-2], y[:-2]), x[-2], y[-1]), dtype))
 
 
 @integer_matmul.kernel
@@ -74,4 +69,4 @@ def _multiply(xp: Any, x: Any, x_zero: Any, y: Any, y_zero: Any, scale: Any, out
     if scale is None:
         out[...] = made
     else:
-        xp.multiply(made.astype(SINGLE), scale, out=out)
+        xp.multiply(made.astype(scale.dtype), scale, out=out)

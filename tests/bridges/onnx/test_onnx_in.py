@@ -27,6 +27,7 @@ from opscope.framework.base.errors import (
     VariableError,
 )
 from opscope.framework.runtime.plain_net import PlainNet
+from opscope.operators.backends import integer_gemm
 from opscope.proto import onnx_pb2 as pb
 
 
@@ -49,6 +50,28 @@ def test_layers_run_as_elsewhere(rows: int) -> None:
     model = model_of_bytes(data)
     assert model.is_one_net(feed)
     np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
+
+
+def test_products_of_dequantized_integers_are_products_of_integers() -> None:
+    """MatMul and Gemm, with scales of columns; where the processor multiplies bytes."""
+    rng = np.random.default_rng(1)
+    pair = {"s": np.float32(0.02), "z": np.uint8(120)}
+    weights = {"w": rng.integers(-127, 128, (30, 30), np.int8), "ws": np.full(30, 0.01, "f4")}
+    graph = Graph("quantized", 17)
+    x = graph.input("x", np.dtype("f4"), ("N", 30))
+    s, z, w, ws = (graph.constant(one) for one in (*pair.values(), *weights.values()))
+    made = x
+    for kind in ("MatMul", "Gemm"):
+        rounded = graph.node("QuantizeLinear", [made, s, z], f"{kind}/q")
+        back = graph.node("DequantizeLinear", [rounded, s, z], f"{kind}/x")
+        matrix = graph.node("DequantizeLinear", [w, ws], f"{kind}/w", axis=1)
+        made = graph.node(kind, [back, matrix], f"{kind}/y")
+    graph.output(made, np.dtype("f4"))
+    data, feed = model_bytes(graph), {"x": x_of(9, 30)}
+    model = model_of_bytes(data)
+    kinds = [op.type for op in model.op_list().ops]
+    assert kinds.count("integer_matmul") == (2 if integer_gemm.is_fast() else 0)
+    np.testing.assert_allclose(model.run(feed)[made], with_ort(data, feed)[0], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("condition", [True, False])

@@ -9,7 +9,7 @@ import pytest
 
 from opscope import NetBuilder, Scope
 from opscope.framework.base.cpu.threads import threads_set
-from opscope.framework.base.errors import ShapeError
+from opscope.testing import Case, OpTest
 
 RNG = np.random.default_rng(0)
 SIZES = [(1, 4, 32), (3, 1, 1), (9, 17, 33), (70, 66, 40), (8, 300, 200), (16, 259, 31)]
@@ -64,21 +64,38 @@ def test_stacks_broadcast() -> None:
     np.testing.assert_array_equal(product("native", x=x, y=y[0]), rows)
 
 
-@pytest.mark.parametrize(
-    "what, change",
-    [
-        ("x wants dtype uint8 or int8 and has float32", {"x": np.ones((2, 3), "f4")}),
-        ("the inner dimensions", {"y": np.ones((4, 5), np.int8)}),
-        ("x_zero wants dtype uint8 and has int8", {"x_zero": np.zeros((), np.int8)}),
-        (r"y_zero wants shape \[\], \[1\] or \[5\] and has \[2\]", {"y_zero": np.zeros(2, "i1")}),
-        ("scale wants dtype float32 and has float64", {"scale": np.ones(5)}),
-        ("at least 2 dimensions", {"x": np.ones(3, np.uint8)}),
-    ],
-)
-def test_refusals(what: str, change: dict[str, np.ndarray]) -> None:
-    given = {"x": np.ones((2, 3), np.uint8), "y": np.ones((3, 5), np.int8)}
-    with pytest.raises(ShapeError, match=what):
-        product("native", **(given | change))
+class TestIntegerMatmul(OpTest):
+    type = "integer_matmul"
+    halves = False
+    tolerance = 1e-7
+
+    def cases(self, rng):
+        for scale in ({}, {"scale": rng.normal(size=4).astype("f4")}):
+            x, y = drawn((3, 5), "uint8"), drawn((5, 4), "int8")
+            yield Case({"x": x, "y": y, "x_zero": drawn((1,), "uint8"), **scale})
+            yield Case({"x": drawn((2, 3, 5), "int8"), "y": y, "y_zero": drawn(4, "int8"), **scale})
+            stack = drawn((2, 5, 4), "uint8")
+            yield Case({"x": x, "y": stack, "y_zero": drawn((), "uint8"), **scale})
+
+    def reference(self, inputs, attrs):
+        wide = {slot: array.astype(np.int64) for slot, array in inputs.items() if slot != "scale"}
+        left, right = (wide[slot] - wide.get(f"{slot}_zero", 0) for slot in "xy")
+        out = np.matmul(left, right).astype(np.int32)
+        return {
+            "out": out.astype(inputs["scale"].dtype) * inputs["scale"] if "scale" in inputs else out
+        }
+
+    def test_refuses(self):
+        x, y = np.ones((2, 3), np.uint8), np.ones((3, 5), np.int8)
+        for what, change in (
+            ("x wants dtype uint8 or int8 and has float32", {"x": np.ones((2, 3), "f4")}),
+            ("the inner dimensions", {"y": np.ones((4, 5), np.int8)}),
+            ("x_zero wants the dtype of x, uint8, and has int8", {"x_zero": np.zeros((), np.int8)}),
+            ("y_zero wants shape .* and has .2", {"y_zero": np.zeros(2, np.int8)}),
+            ("wants one floating dtype", {"scale": np.ones(5, np.int32)}),
+            ("at least 2 dimensions", {"x": np.ones(3, np.uint8)}),
+        ):
+            self.refuses(what, {"x": x, "y": y} | change)
 
 
 def test_weights_that_change_are_packed_again() -> None:

@@ -50,6 +50,14 @@ def matmul(e: Emission) -> None:
     e.set("out", found if alpha == 1 else e.node("Mul", found, e.const(alpha)))
 
 
+@emits("integer_matmul")
+def integer_matmul(e: Emission) -> None:
+    found = e.node("MatMulInteger", e["x"], e["y"], e.get("x_zero"), e.get("y_zero"))
+    if e.has("scale"):
+        found = e.node("Mul", e.cast(found, np.float32), e["scale"])
+    e.set("out", found)
+
+
 @emits("einsum")
 def einsum(e: Emission) -> None:
     """`...` of all operands stands for as many axes in ONNX; here they broadcast."""
