@@ -181,9 +181,9 @@ _CELL: Final = re.compile(
 
 
 def _name(op_type: str, cell: str) -> Name:
-    found = _CELL.fullmatch(cell)
-    assert found is not None, cell
-    call = ast.parse(f"_({found['attrs'] or ''})", mode="eval").body
+    match = _CELL.fullmatch(cell)
+    assert match is not None, cell
+    call = ast.parse(f"_({match['attrs'] or ''})", mode="eval").body
     assert isinstance(call, ast.Call)
     attrs = {arg.id: arg.id for arg in call.args if isinstance(arg, ast.Name)}
     fixed = dict[str, Any]()
@@ -192,11 +192,11 @@ def _name(op_type: str, cell: str) -> Name:
             attrs[str(keyword.arg)] = keyword.value.id
         else:
             fixed[str(keyword.arg)] = ast.literal_eval(keyword.value)
-    plain = found["attrs"] != "..."
-    since = int(found["since"] or 0)
-    words = found["name"].rpartition(".")[2], *found["more"].split()
+    plain = match["attrs"] != "..."
+    since = int(match["since"] or 0)
+    words = match["name"].rpartition(".")[2], *match["more"].split()
     read = tuple(word for word in words if word.isidentifier())
-    return Name(op_type, cell, found["name"], read, since, attrs, fixed, plain)
+    return Name(op_type, cell, match["name"], read, since, attrs, fixed, plain)
 
 
 @functools.cache
@@ -208,14 +208,14 @@ def names_of(op_type: str) -> Mapping[str, Name]:
 @functools.cache
 def table() -> Mapping[str, Mapping[str, Name]]:
     """All rows: our operator -> system -> name."""
-    found: dict[str, dict[str, Name]] = {}
+    columns: dict[str, dict[str, Name]] = {}
     for row in _ROWS.strip().splitlines():
         op_type, *cells = (cell.strip() for cell in row.split("|"))
         named = {system: cell for system, cell in zip(SYSTEMS, cells, strict=False) if cell}
         if "nnet3" in named:
             named["nnet3"] += "Component"
-        found[op_type] = {system: _name(op_type, cell) for system, cell in named.items()}
-    return found
+        columns[op_type] = {system: _name(op_type, cell) for system, cell in named.items()}
+    return columns
 
 
 def both(system: str, other: str) -> dict[str, str]:
@@ -227,9 +227,9 @@ def both(system: str, other: str) -> dict[str, str]:
 @functools.cache
 def names_in(system: str) -> Mapping[str, list[Name]]:
     """What a system calls operators: name there -> ours of this name, that without a say first."""
-    found: dict[str, list[Name]] = {}
+    names: dict[str, list[Name]] = {}
     for row in table().values():
         if system in row:
             for name in row[system].read:
-                found.setdefault(name, []).append(row[system])
-    return found
+                names.setdefault(name, []).append(row[system])
+    return names

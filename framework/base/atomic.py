@@ -106,12 +106,12 @@ def refuse_existing(target: PathLike) -> None:
 def mark_of(path: PathLike) -> tuple[int, int, int, int] | None:
     """What tells a file from one that takes its place; None: there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, ValueError):
         return None
     # Time and size go with the inode: a file that is removed and written anew may get the same
     # number.
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def check_same(path: PathLike, mark: tuple[int, int, int, int] | None) -> None:

@@ -115,14 +115,14 @@ class OpContext:
         That of a GPU is made with a seed that the CPU's draws.
         """
         key = str(place)
-        found = self._generators.get(key)
-        if found is None:
+        generator = self._generators.get(key)
+        if generator is None:
             seed = self.seed
             if place.kind != "cpu":
                 # Checkpoints hold the CPU's state alone, so that of a GPU must follow from it.
                 seed = int(self.generator(CPUPlace()).integers(1 << 62))
-            found = self._generators[key] = random_generator(place, seed)
-        return found
+            generator = self._generators[key] = random_generator(place, seed)
+        return generator
 
     def random_state(self) -> dict[str, Any]:
         """The state as plain numbers, for checkpoints: that of the CPU's generator.
@@ -162,7 +162,7 @@ _local = threading.local()
 
 def default_context() -> OpContext:
     """This thread's context for runs that name none."""
-    found = getattr(_local, "context", None)
-    if found is None:
-        found = _local.context = OpContext()
-    return found
+    context = getattr(_local, "context", None)
+    if context is None:
+        context = _local.context = OpContext()
+    return context

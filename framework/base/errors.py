@@ -235,8 +235,8 @@ def near_names(name: str, names: Iterable[str], left: list[int] | None = None) -
     if not close:
         # Reversed, so that of names equal but for case the first one wins.
         spelt = {word.lower(): word for word in reversed(known)}
-        found = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
-        close = [spelt[word] for word in found]
+        near = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
+        close = [spelt[word] for word in near]
     if not close and len(given) >= _SHORTEST_BEGINNING:
         close = sorted((w for w in first if w.lower().startswith(given.lower())), key=len)[:3]
     return close
@@ -251,8 +251,8 @@ def spelled(typed: str, names: Iterable[str]) -> str:
     if typed in names:
         return typed
     letters = _letters(typed)
-    found = [name for name in names if _letters(name) == letters] if letters else []
-    return found[0] if len(found) == 1 else typed
+    same = [name for name in names if _letters(name) == letters] if letters else []
+    return same[0] if len(same) == 1 else typed
 
 
 def _letters(name: str) -> str:

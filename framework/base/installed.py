@@ -24,10 +24,10 @@ def files(package: str) -> list[str] | None:
     records = _records()
     if records is not None:
         names = [(os.path.basename(record).lower(), record) for record in records]
-        found = [record for name, record in names if name.startswith((f"{package}-", "egg-info"))]
-        if not found:
+        own = [record for name, record in names if name.startswith((f"{package}-", "egg-info"))]
+        if not own:
             return None
-        listed = _listed(found[0]) if len(found) == 1 else None
+        listed = _listed(own[0]) if len(own) == 1 else None
         if listed is not None:
             return listed
     import importlib.metadata  # slow to load
@@ -67,7 +67,7 @@ def _records() -> tuple[str, ...] | None:
 @lru_cache(maxsize=4)
 def _records_in(folders: tuple[str, ...], here: str) -> tuple[str, ...] | None:
     """Those in the given folders; `here` stands for the empty name."""
-    found = []
+    records = []
     for folder in folders:
         try:
             names = os.listdir(folder or here)
@@ -75,8 +75,8 @@ def _records_in(folders: tuple[str, ...], here: str) -> tuple[str, ...] | None:
             continue
         except OSError:
             return None  # an archive, which may hold packages
-        found += [os.path.join(folder or here, name) for name in names if name.endswith(_RECORDS)]
-    return tuple(found)
+        records += [os.path.join(folder or here, name) for name in names if name.endswith(_RECORDS)]
+    return tuple(records)
 
 
 def _has_others(record: str, group: str) -> bool:
@@ -87,8 +87,8 @@ def _has_others(record: str, group: str) -> bool:
         return False
     except OSError:  # an old record in one file, or one that is not readable
         return not os.path.isfile(record)
-    _, found, rest = text.partition(f"[{group}]".encode())
-    if not found:
+    _, heading, rest = text.partition(f"[{group}]".encode())
+    if not heading:
         return False
     lines = rest.partition(b"\n[")[0].splitlines()
     modules = [line.partition(b"=")[2].strip() for line in lines if b"=" in line]

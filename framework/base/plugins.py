@@ -72,9 +72,9 @@ class Plugins(Generic[T]):
         points = [point for point in there if self.same(point.name, name)]
         # One package that is installed twice on the path lists its entry point twice.
         if len({point.value for point in points}) > 1:
-            found = " and ".join(sorted({point.value for point in points}))
+            sources = " and ".join(sorted({point.value for point in points}))
             raise OpscopeError(
-                f"the {self.what} {name!r} is brought by two packages ({self.group}): {found}"
+                f"the {self.what} {name!r} is brought by two packages ({self.group}): {sources}"
             )
         return cast(T, load_plugin(points[0])) if points else None
 

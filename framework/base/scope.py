@@ -229,13 +229,13 @@ class Scope:
         Raises:
             VariableError: the name is none.
         """
-        found = self._vars.get(name)
-        if found is None:
+        variable = self._vars.get(name)
+        if variable is None:
             if not isinstance(name, str) or not name:
                 raise VariableError(f"a variable of a scope is named by a str, not by {name!r}")
-            found = self._vars[name] = Variable(name, self)
+            variable = self._vars[name] = Variable(name, self)
             self.touch()  # a new local name may hide one of a parent
-        return found
+        return variable
 
     def declare(self, names: Iterable[str]) -> None:
         """Make local variables, so that none of these names is found further up."""
@@ -246,9 +246,9 @@ class Scope:
         """The variable `name` here or in the nearest ancestor that has it; None if no one has."""
         scope: Scope | None = self
         while scope is not None:
-            found = scope._vars.get(name)
-            if found is not None:
-                return found
+            variable = scope._vars.get(name)
+            if variable is not None:
+                return variable
             scope = scope.parent
         return None
 
@@ -258,13 +258,13 @@ class Scope:
         Raises:
             VariableError: no scope from here to the root has it; the nearest names are listed.
         """
-        found = self.find(name)
-        if found is None:
+        variable = self.find(name)
+        if variable is None:
             raise VariableError(
                 self.explain(name)
                 or f"no variable {name!r} in the scope{nearest(name, self.visible_names())}"
             )
-        return found
+        return variable
 
     def frames(self) -> list[Any]:
         """The frames of nets that are bound to this scope, for all shapes that are remembered."""

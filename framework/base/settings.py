@@ -42,10 +42,10 @@ class Switch:
         Raises:
             OpscopeError: the environment holds none of the choices.
         """
-        found = os.environ.get(self.name, self.default)
-        if self.choices and found not in self.choices:
-            raise OpscopeError(f"{self.name}={found}: want one of {', '.join(self.choices)}")
-        return found
+        text = os.environ.get(self.name, self.default)
+        if self.choices and text not in self.choices:
+            raise OpscopeError(f"{self.name}={text}: want one of {', '.join(self.choices)}")
+        return text
 
 
 def _option(default: Any, doc: str, choices: tuple[str, ...] = ()) -> Any:
@@ -312,13 +312,13 @@ def _names(text: str) -> tuple[str, ...]:
 @lru_cache(maxsize=64)
 def _of_texts(texts: tuple[str, ...]) -> Options:
     """The options that values of the variables say."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for text, (name, one) in zip(texts, _FIELDS.items(), strict=True):
         if isinstance(one.default, bool):
-            found[name] = text == "1"
+            values[name] = text == "1"
         else:
-            found[name] = _names(text) if isinstance(one.default, tuple) else text
-    return _same(Options(**found))
+            values[name] = _names(text) if isinstance(one.default, tuple) else text
+    return _same(Options(**values))
 
 
 @lru_cache(maxsize=1024)

@@ -268,10 +268,10 @@ def _components(panel: _Panel) -> list[list[int]]:
 
     for start, end, _ in panel.edges:
         group[head(start)] = head(end)
-    found: dict[int, list[int]] = {}
+    components: dict[int, list[int]] = {}
     for node in range(len(panel.nodes)):
-        found.setdefault(head(node), []).append(node)
-    return list(found.values())
+        components.setdefault(head(node), []).append(node)
+    return list(components.values())
 
 
 def _box(node: _Node) -> Box:

@@ -109,14 +109,14 @@ class Summary:
     def _totals(self) -> list[tuple[str, object]]:
         forward, backward, optimizer = self.operators
         counts = f"{forward:,} forward, {backward:,} backward, {optimizer:,} optimizer"
-        found: list[tuple[str, object]] = [("operators", counts), ("parameters", self.parameters)]
+        totals: list[tuple[str, object]] = [("operators", counts), ("parameters", self.parameters)]
         if self.frozen.numbers:
-            found.append(("of them not trained", self.frozen))
+            totals.append(("of them not trained", self.frozen))
         if self.states.numbers:
-            found.append(("states", self.states))
+            totals.append(("states", self.states))
         if self.values is not None:
-            found.append(("results of a forward run", f"{self.values}, {self.assumed}"))
-        return found
+            totals.append(("results of a forward run", f"{self.values}, {self.assumed}"))
+        return totals
 
 
 def summarize(

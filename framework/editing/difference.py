@@ -50,32 +50,32 @@ class Difference:
 
 def difference(old: OpList, old_arrays: Arrays, new: OpList, new_arrays: Arrays) -> Difference:
     """What differs from `old` to `new`."""
-    found = Difference()
+    result = Difference()
     ops, then = _table(new), _table(old)
     vars_, vars_then = ({var.name: var for var in net.vars} for net in (new, old))
     for key, op in then.items():
         if key not in ops:
-            found.removed.append(_shown(op, vars_then))
+            result.removed.append(_shown(op, vars_then))
     for key, op in ops.items():
         if key not in then:
-            found.added.append(_shown(op, vars_))
+            result.added.append(_shown(op, vars_))
             continue
         attrs = _op_changes(then[key], op)
         declared = _var_changes(key, op, vars_then, vars_)
         changes = _without_repeats([*attrs], [*declared])
         if changes:
-            found.changed[key] = changes
-    _array_changes(found, (old, old_arrays, vars_then), (new, new_arrays, vars_))
+            result.changed[key] = changes
+    _array_changes(result, (old, old_arrays, vars_then), (new, new_arrays, vars_))
     for key in {**old.metadata, **new.metadata}:
         before, now = old.metadata.get(key, "none"), new.metadata.get(key, "none")
         if before != now:
-            found.changed.setdefault("network", []).append(f"{key}: {before} -> {now}")
+            result.changed.setdefault("network", []).append(f"{key}: {before} -> {now}")
     names, order = list(ops), list(then)
     both = [key for key in order if key in ops]
     # Told only where nothing else differs: added and removed operators shift the order as well.
-    if not found and both != [key for key in names if key in then]:
-        found.changed.setdefault("network", []).append("the order of operators")
-    return found
+    if not result and both != [key for key in names if key in then]:
+        result.changed.setdefault("network", []).append("the order of operators")
+    return result
 
 
 def _without_repeats(attrs: list[str], declared: list[str]) -> list[str]:

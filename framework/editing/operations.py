@@ -316,6 +316,6 @@ def told_by(error: OpscopeError, edit: Edit) -> OpscopeError:
     text = str(error)
     if text.startswith(f"{edit.title}: "):
         return error
-    made = type(error)(f"{edit.title}: {text}")
-    vars(made).update(vars(error))
-    return made
+    named = type(error)(f"{edit.title}: {text}")
+    vars(named).update(vars(error))
+    return named

@@ -33,13 +33,13 @@ def matching(names: Iterable[str], patterns: Sequence[str], what: str) -> list[s
         VariableError: a pattern matches none.
     """
     known = list(names)
-    found: set[str] = set()
+    matches: set[str] = set()
     for pattern in patterns:
         some = [name for name in known if name_matches(name, pattern)]
         if not some:
             raise VariableError(no_match(pattern, known, what))
-        found.update(some)
-    return [name for name in known if name in found]
+        matches.update(some)
+    return [name for name in known if name in matches]
 
 
 def no_match(pattern: str, known: Iterable[str], what: str) -> str:
@@ -57,11 +57,11 @@ def renamed_pairs(names: Iterable[str], old: str, new: str, what: str) -> list[t
     Raises:
         VariableError: nothing matches, or the two have not one star each.
     """
-    found = matching(names, [old], what)
+    matches = matching(names, [old], what)
     if "*" not in old and "*" not in new:
         return [(old, new)]
     if old.count("*") != 1 or new.count("*") != 1:
         raise VariableError(f"{old!r} and {new!r} must have one star each, or none")
     head, tail = old.split("*")
     first, last = new.split("*")
-    return [(name, first + name[len(head) : len(name) - len(tail)] + last) for name in found]
+    return [(name, first + name[len(head) : len(name) - len(tail)] + last) for name in matches]

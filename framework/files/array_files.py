@@ -54,16 +54,16 @@ def read_arrays(path: PathLike) -> Mapping[str, np.ndarray]:
     path = path_text(path)
     if os.path.isdir(path):
         names = sorted(name for name in os.listdir(path) if name.endswith(_ENDING))
-        found = Arrays(names, lambda name: _array(os.path.join(path, name)))
+        arrays = Arrays(names, lambda name: _array(os.path.join(path, name)))
     elif _is_archive(path):
         archive = Archive(path)
-        found = Arrays(_members(archive), lambda name: _unpacked(archive, name))
+        arrays = Arrays(_members(archive), lambda name: _unpacked(archive, name))
     else:
         _array(path)  # or an error that says what it is
         raise FormatError(f"{path}: holds one array without a name; want an .npz or a folder")
-    if not found:
+    if not arrays:
         raise FormatError(f"{path}: holds no arrays")
-    return found
+    return arrays
 
 
 class Arrays(Mapping[str, np.ndarray]):

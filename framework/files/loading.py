@@ -230,9 +230,9 @@ def _stored(path: str) -> tuple[str, dict[str, np.ndarray]]:
 
 
 def _from_checkpoint(path: str) -> tuple[str, dict[str, np.ndarray]]:
-    found = read_checkpoint(path)
-    kept = learned(found.op_list)
-    return path, {name: array for name, array in found.values.items() if name in kept}
+    checkpoint = read_checkpoint(path)
+    kept = learned(checkpoint.op_list)
+    return path, {name: array for name, array in checkpoint.values.items() if name in kept}
 
 
 def _sources(

@@ -129,9 +129,9 @@ def op_list_of(net: HasOpList | OpList | NetDesc) -> OpList:
     Raises:
         VariableError: it is none of them.
     """
-    for found in (net, getattr(net, "op_list", None), getattr(net, "desc", None)):
-        if isinstance(found, (OpList, NetDesc)):
-            return as_op_list(found)
+    for candidate in (net, getattr(net, "op_list", None), getattr(net, "desc", None)):
+        if isinstance(candidate, (OpList, NetDesc)):
+            return as_op_list(candidate)
     raise VariableError(f"want a net, its description or a NetBuilder, not {net!r}")
 
 
@@ -146,18 +146,18 @@ def persistent_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
             f"the values of a net are in an opscope.Scope, not in a {type(scope).__name__}:"
             " save(net, scope, 'net.pb')"
         )
-    found = {}
+    values = {}
     lost = []
     for var in persistent_vars(net):
         variable = scope.find(var.name)
         if variable is None or variable.inner is None:
             lost.append(var.name)
         else:
-            found[var.name] = to_host(variable.inner)
+            values[var.name] = to_host(variable.inner)
     if lost:
         names = ", ".join(map(repr, lost))
         raise VariableError(f"net {net.name!r}: no value in the scope: {names}; initialize first")
-    return found
+    return values
 
 
 def save(
@@ -230,11 +230,11 @@ def loaded(
     net: OpList, values: Mapping[str, np.ndarray], scope: Scope | None, train: bool
 ) -> Loaded:
     """A net of a file with its values; see `load`."""
-    made = Net.create(net)
-    made.predicts = not train
+    runnable = Net.create(net)
+    runnable.predicts = not train
     scope = scope if scope is not None else Scope()
     put_values(values, scope, own=True)
-    return Loaded(made, scope)
+    return Loaded(runnable, scope)
 
 
 def load_parts(path: PathLike) -> tuple[OpList, dict[str, np.ndarray]]:

@@ -82,12 +82,12 @@ def array_bytes(array: np.ndarray) -> memoryview:
 
 def digest(tensors: Mapping[str, np.ndarray]) -> str:
     """A hash of names, dtypes, shapes and contents: the mark that two files belong together."""
-    found = hashlib.blake2b(digest_size=16)
+    hasher = hashlib.blake2b(digest_size=16)
     for name, array in ordered(tensors).items():
         # Names and shapes too: equal bytes under exchanged names are another net.
-        found.update(f"{name}\0{array.dtype.name}\0{array.shape}\0".encode())
-        found.update(array_bytes(array))
-    return found.hexdigest()
+        hasher.update(f"{name}\0{array.dtype.name}\0{array.shape}\0".encode())
+        hasher.update(array_bytes(array))
+    return hasher.hexdigest()
 
 
 class TensorFile:

@@ -144,9 +144,9 @@ def make_var(
 def the_step(net: OpList, kind: int, title: str) -> StepDecl:
     """The step net of a net of type `kind`. Raises FormatError: another type, or not one step."""
     if net.type != kind or len(net.steps) != 1:
-        wanted, found = (enum_name(TYPE_NAMES, one) for one in (kind, net.type))
+        wanted, actual = (enum_name(TYPE_NAMES, one) for one in (kind, net.type))
         raise FormatError(
-            f"{title}: wants a {wanted} net with 1 step net, not {found} with {len(net.steps)}"
+            f"{title}: wants a {wanted} net with 1 step net, not {actual} with {len(net.steps)}"
         )
     return net.steps[0]
 

@@ -38,9 +38,9 @@ def shared_by_equal_nets(make: Callable[[OpList], Made]) -> Callable[[OpList], M
     @wraps(make)
     def shared(net: OpList) -> Made:
         # First by identity: to compare contents a net is written out as a message.
-        found = known.get(net)
-        if found is None:
-            found = known[net] = by_content(_Content(net))
-        return found
+        equal = known.get(net)
+        if equal is None:
+            equal = known[net] = by_content(_Content(net))
+        return equal
 
     return shared

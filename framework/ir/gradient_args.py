@@ -107,15 +107,15 @@ def check_forward(s: ShapeArgs, forward: Any) -> None:
     if forward.shape is None:
         return
     view = _Forward(s, forward)
-    made = ShapeArgs(view, s.inputs_by_name, s.offsets_by_name)
-    forward.shape(made)
+    args = ShapeArgs(view, s.inputs_by_name, s.offsets_by_name)
+    forward.shape(args)
     for slot, names in view.outputs.items():
         for source in (slot, f"{slot}_grad"):
             for name, result in zip(s.op.inputs.get(source, ()), names, strict=False):
-                if name == EMPTY or result not in made.results:
+                if name == EMPTY or result not in args.results:
                     continue
                 given = s.input_spec(name)
-                wanted = made.results[result]
+                wanted = args.results[result]
                 if given[1] != wanted[1] or not fits(given[0], wanted[0]):
                     s.fail(
                         f"{source}={name} is {format_spec(given)}; {forward.type} makes"

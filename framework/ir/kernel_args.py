@@ -41,10 +41,10 @@ class RunState:
         """An array that no operator of the run writes, on the host; copied once a run."""
         if isinstance(array, np.ndarray):
             return array
-        found = self._fetched.get(id(array))
-        if found is None:  # the array is kept, so that no other one gets its id
-            found = self._fetched[id(array)] = array, to_host(array)
-        return found[1]
+        entry = self._fetched.get(id(array))
+        if entry is None:  # the array is kept, so that no other one gets its id
+            entry = self._fetched[id(array)] = array, to_host(array)
+        return entry[1]
 
     @property
     def generator(self) -> Any:

@@ -398,8 +398,8 @@ def op_from_message(desc: pb.OpDesc) -> OpNode:
 
 def _read_slots(slots: Iterable[pb.OpDesc.Slot]) -> SlotNames:
     listed = [(slot.name, tuple(slot.vars)) for slot in slots]
-    found = dict(listed)
-    return found if len(found) == len(listed) else RepeatedSlots(listed)
+    by_name = dict(listed)
+    return by_name if len(by_name) == len(listed) else RepeatedSlots(listed)
 
 
 def _read_source(source: pb.SourceLocation) -> SourceLocation:

@@ -116,14 +116,14 @@ class OpNode:
     def changed(self, **fields: Any) -> OpNode:
         """The node with other fields."""
         # Without `checked`: other attributes or slots must be checked again.
-        made = OpNode(
+        new = OpNode(
             self.type, self.inputs, self.outputs, self.attrs, self.role, self.device, self.source
         )
         if fields.keys() <= _UNCHECKED:
-            made.checked = self.checked
+            new.checked = self.checked
         for name, value in fields.items():
-            setattr(made, name, value)
-        return made
+            setattr(new, name, value)
+        return new
 
 
 _UNCHECKED = frozenset({"role", "device", "source"})

@@ -64,7 +64,7 @@ def _by_slot(op_type: str, kind: str, given: SlotsGiven) -> SlotMap:
             f"{op_type}: {len(listed)} {kind}s are listed, {', '.join(map(repr, listed))}; its"
             f" {kind} slots are, in this order: {order}"
         )
-    found: dict[str, str | Sequence[str]] = {}
+    by_slot: dict[str, str | Sequence[str]] = {}
     for slot, names in zip(slots, listed, strict=False):
         # A single name where several are wanted is refused, though it is clear: a variable more
         # would change its meaning silently.
@@ -75,8 +75,8 @@ def _by_slot(op_type: str, kind: str, given: SlotsGiven) -> SlotMap:
                 f" slots are, in this order: {order}"
             )
         if names is not None:
-            found[slot.name] = names
-    return found
+            by_slot[slot.name] = names
+    return by_slot
 
 
 _Listed = tuple[SlotNames | None, list[str]]
@@ -241,7 +241,7 @@ class Operator:
         reads = set(self.value_reads())
         if reads.isdisjoint(self.output_vars()):
             return []
-        found = []
+        clashing = []
         slots = self.entry.input_slots
         for slot, names in self.outputs.items():
             shared = self.entry.output_slots[slot].inplace or slot.removesuffix("_out")
@@ -254,8 +254,8 @@ class Operator:
                     if one == name
                 ]
                 if name in reads and places != [(shared, number)]:
-                    found.append(name)
-        return found
+                    clashing.append(name)
+        return clashing
 
     def __repr__(self) -> str:
         return f"<{self.title()}>"
@@ -284,20 +284,20 @@ def results_of(
         bases: view -> its base, which stands for it. by_value: whether one that looks at a shape
             alone reads nothing: a gradient looks at a cost's shape, and the cost is a result.
     """
-    found: set[str] = set()
+    results: set[str] = set()
     for op in operators:
         reads = op.value_reads() if by_value else op.input_vars()
         # Reads come off before writes go on: an operator that updates a variable makes a new result
         # of it.
-        found.difference_update([bases.get(name, name) for name in reads])
+        results.difference_update([bases.get(name, name) for name in reads])
         slots = op.entry.output_slots
         for slot, names in op.outputs.items():
             roots = [bases.get(name, name) for name in names if name != EMPTY]
             if slots[slot].intermediate:
-                found.difference_update(roots)
+                results.difference_update(roots)
             else:
-                found.update(roots)
-    return found
+                results.update(roots)
+    return results
 
 
 def check_attrs(entry: OperatorDef, given: Mapping[str, Any], where: object) -> dict[str, Any]:
@@ -347,9 +347,9 @@ def expand_op(op: OpNode, *, keep_whole: bool = False) -> list[OpNode]:
     if expand is None or (keep_whole and entry.whole):
         return [op]
     Operator(op)  # checks slots and attributes, which errors then name as the caller wrote them
-    made = []
+    expanded = []
     for inner in expand(op):
         written = inner.source if inner.source is not None and inner.source.file else op.source
         named = inner.changed(role=op.role, source=written or SourceLocation())
-        made += expand_op(named, keep_whole=keep_whole)
-    return made
+        expanded += expand_op(named, keep_whole=keep_whole)
+    return expanded

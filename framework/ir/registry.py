@@ -301,8 +301,8 @@ class OperatorDef:
     ) -> list[KernelEntry]:
         """Kernels that fit, best library first and the reference last."""
         key = device, dtype, tuple(libraries)
-        found = self._fitting.get(key)
-        if found is None:
+        kernels = self._fitting.get(key)
+        if kernels is None:
             fitting = [
                 entry
                 for entry in self.kernels
@@ -310,9 +310,9 @@ class OperatorDef:
                 and (entry.only is None or dtype in entry.only)
                 and entry.library in libraries
             ]
-            found = sorted(fitting, key=lambda entry: libraries.index(entry.library))
-            self._fitting[key] = found
-        return found
+            kernels = sorted(fitting, key=lambda entry: libraries.index(entry.library))
+            self._fitting[key] = kernels
+        return kernels
 
     def to_proto(self) -> pb.OpProto:
         """The documented class as a message."""

@@ -31,12 +31,12 @@ def relative_path(path: str) -> str:
         # A net may come from another system, where this is absolute.
         return ntpath.basename(path) if ntpath.splitdrive(path)[0] else path
     try:
-        found = os.path.relpath(path)
+        relative = os.path.relpath(path)
     except ValueError:  # another drive
         return os.path.basename(path)
-    if found.split(os.sep, 1)[0] == os.pardir:
+    if relative.split(os.sep, 1)[0] == os.pardir:
         return os.path.basename(path)
-    return found.replace(os.sep, "/")
+    return relative.replace(os.sep, "/")
 
 
 def _sourced(desc: pb.NetDesc) -> Iterator[Any]:

@@ -30,12 +30,12 @@ class Memory:
 
 def slot_positions(names: Iterable[str]) -> list[int]:
     """For each name its position among those that are not empty; -1 for an empty one."""
-    found: list[int] = []
+    positions: list[int] = []
     count = 0
     for name in names:
-        found.append(count if name else -1)
+        positions.append(count if name else -1)
         count += bool(name)
-    return found
+    return positions
 
 
 def check_given(title: str, part: str, given: Sequence[str], written: Collection[str]) -> None:
@@ -98,7 +98,7 @@ def check_reads(
         for name in op.input_vars():
             view = _base_of(declared.get(name))
             if name not in known and view not in known:
-                written = {made for other in operators for made in other.output_vars()}
+                written = {output for other in operators for output in other.output_vars()}
                 raise VariableError(
                     f"{title}: {op.title()} of the {part} reads {name!r}, which is neither linked"
                     f" nor written before{nearest(name, known | written)}"

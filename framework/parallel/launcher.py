@@ -56,17 +56,17 @@ def find_launcher(
         raise OpscopeError(f"{who}: ranks want mpi4py, which is not installed: {_INSTALL}")
     path = environment.get("PATH", os.defpath)
     if given is not None:
-        found = shutil.which(given, path=path)
-        if found is None:
+        program = shutil.which(given, path=path)
+        if program is None:
             raise OpscopeError(f"{who}: there is no program {given!r}: {_INSTALL}")
-        return found
+        return program
     beside = str(Path(sys.executable).parent)
     in_slurm = not here and any(name in environment for name in _SLURM)
     slurm = shutil.which("srun", path=path) if in_slurm else None
     places = [(name, where) for where in (beside, path) for name in _LAUNCHERS]
-    for found in (slurm, *(shutil.which(name, path=where) for name, where in places)):
-        if found:
-            return found
+    for program in (slurm, *(shutil.which(name, path=where) for name, where in places)):
+        if program:
+            return program
     raise OpscopeError(f"{who}: there is no mpiexec, mpirun or srun to start ranks: {_INSTALL}")
 
 
@@ -141,12 +141,12 @@ class _Output:
                 self._held = self._held[len(self._held) - keep :]
             rest = self._held
             self._held = b""
-            found = _BANNER.search(rest)
-            if found is None:
+            banner = _BANNER.search(rest)
+            if banner is None:
                 self._write(rest)
             else:
-                self._write(rest[: found.start()] + rest[found.end() :])
-                print(f"opscope: {self._told(found)}", file=sys.stderr, flush=True)
+                self._write(rest[: banner.start()] + rest[banner.end() :])
+                print(f"opscope: {self._told(banner)}", file=sys.stderr, flush=True)
         return not self._given_up
 
     def _read(self) -> bytes:
@@ -198,7 +198,7 @@ def _suspected(text: bytes) -> int:
 def _ranks_below(launcher: int) -> dict[int, int]:
     """The processes of this machine that a launcher has started as ranks."""
     parents: dict[int, int] = {}
-    found: dict[int, int] = {}
+    ranks: dict[int, int] = {}
     for name in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError, ValueError, IndexError):
             with open(f"/proc/{name}/stat", "rb") as file:
@@ -214,5 +214,5 @@ def _ranks_below(launcher: int) -> dict[int, int]:
             with open(f"/proc/{process}/environ", "rb") as file:
                 rank = re.search(rb"(?:^|\0)PMI_RANK=(\d+)(?:\0|$)", file.read())
             if rank:
-                found[process] = int(rank[1])
-    return found
+                ranks[process] = int(rank[1])
+    return ranks

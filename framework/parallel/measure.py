@@ -53,7 +53,7 @@ def measure_all_reduce(
 
     The shortest, because other programs that run meanwhile are no matter of the link.
     """
-    found: list[Measured] = []
+    measured: list[Measured] = []
     for nbytes in sizes:
         array = np.zeros(nbytes // 4, np.float32)
         communicator.all_reduce(array)
@@ -67,8 +67,8 @@ def measure_all_reduce(
         ranks = [json.loads(part) for part in communicator.exchange(json.dumps(spent).encode())]
         # Of one sum the slowest rank: the sum is there when all have it.
         shortest = min(max(times) for times in zip(*ranks, strict=True))
-        found.append(Measured(communicator.size, nbytes, shortest))
-    return found
+        measured.append(Measured(communicator.size, nbytes, shortest))
+    return measured
 
 
 def fit_link(measured: Sequence[Measured]) -> Fit:
@@ -106,9 +106,9 @@ def fit_link(measured: Sequence[Measured]) -> Fit:
 
 def _main() -> None:
     with MpiCommunicator() as communicator:
-        found = measure_all_reduce(communicator)
+        measured = measure_all_reduce(communicator)
         if communicator.rank == 0:
-            print(json.dumps([[one.ranks, one.nbytes, one.seconds] for one in found]))
+            print(json.dumps([[one.ranks, one.nbytes, one.seconds] for one in measured]))
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ class NcclCommunicator(Communicator):
         with on_device(place):
             own = nccl.get_unique_id() if self.rank == 0 else ()
             # The id comes from rank 0 alone; it cannot travel by the communicator that it makes.
-            made = host.exchange(json.dumps([int(one) for one in own]).encode())[0]
-            self._comm = nccl.NcclCommunicator(self.size, tuple(json.loads(made)), self.rank)
+            shared_id = host.exchange(json.dumps([int(one) for one in own]).encode())[0]
+            self._comm = nccl.NcclCommunicator(self.size, tuple(json.loads(shared_id)), self.rank)
             # Non-blocking, or it would wait for the default stream, and sums never run beside
             # operators.
             self._stream = self._cuda.Stream(non_blocking=True)

@@ -170,14 +170,14 @@ class _Inserter:
             summed = lookup(op.type).world and not rows.isdisjoint(op.output_names())
             if summed or (op.type.startswith(ALL_REDUCE_OP) and not _apart(op, read)):
                 raise GradientError(f"the gradients are summed over ranks already, by op {index}")
-        found = [
+        gradients = [
             self._gradient(name, touched[self.bases.get(name, name)], rows_name(name) in rows)
             for name in read
             if name not in rows
         ]
         # In the order in which they are finished, so that the first bucket leaves as early as it
         # can.
-        return sorted(found, key=lambda one: one.done) if self.options.overlap else found
+        return sorted(gradients, key=lambda one: one.done) if self.options.overlap else gradients
 
     def _gradient(self, name: str, done: int, sparse: bool) -> _Gradient:
         var, own = self.vars.get(name), self.vars.get(name.removesuffix(GRAD_SUFFIX))
@@ -211,10 +211,10 @@ class _Inserter:
         roles = [op.role for op in self.net.ops]
         # Before the backward operators, as synchronized batch normalization reads the weight among
         # them.
-        made = self.before.setdefault(roles.index(BACKWARD), [])
+        placed = self.before.setdefault(roles.index(BACKWARD), [])
         if reads:
-            made.append(make_op(COUNT_OP, reads, {"out": weight}, role=BACKWARD))
-        made.append(make_op(ALL_REDUCE_OP, {"x": weight}, {"out": total}, role=BACKWARD))
+            placed.append(make_op(COUNT_OP, reads, {"out": weight}, role=BACKWARD))
+        placed.append(make_op(ALL_REDUCE_OP, {"x": weight}, {"out": total}, role=BACKWARD))
         self.weights = {"weight": weight, "total": total}
 
     def _denominator(self) -> dict[str, str]:
@@ -255,8 +255,8 @@ class _Inserter:
             reads = {"x": one.name, "rows": rows, "like": table, **self.weights}
             writes = {"out": out, "rows_out": rows_name(out)}
             attrs = {"mode": self.mode, "most": self.options.rows}
-            made = make_op(GATHER_ROWS_OP, reads, writes, attrs, role=BACKWARD)
-            self.before.setdefault(self.updates, []).append(made)
+            gather = make_op(GATHER_ROWS_OP, reads, writes, attrs, role=BACKWARD)
+            self.before.setdefault(self.updates, []).append(gather)
             var = self.vars.get(table)
             shape = None if var is None or var.shape is None else var.shape
             if shape is not None:
@@ -288,8 +288,8 @@ class _Inserter:
         self.before.setdefault(self.updates, []).extend(ends)
 
     def _declare(self, name: str, shape: tuple[int, ...], dtype: Any) -> str:
-        made = VarDecl(name) if dtype is None else make_var(name, shape, dtype, TEMPORARY)
-        self.vars.setdefault(name, made)
+        var = VarDecl(name) if dtype is None else make_var(name, shape, dtype, TEMPORARY)
+        self.vars.setdefault(name, var)
         return name
 
 
@@ -310,13 +310,13 @@ def _apart(op: OpNode, names: Mapping[str, None]) -> bool:
 
 def _buckets(gradients: Sequence[_Gradient], limit: int) -> list[_Bucket]:
     """Gradients of one dtype in buckets of at most `limit` bytes, in order; a large one alone."""
-    made: list[_Bucket] = []
+    buckets: list[_Bucket] = []
     filling: dict[np.dtype | None, _Bucket] = {}
     for one in gradients:
         bucket = filling.get(one.dtype)
         # The former bucket of this dtype is full; one of another dtype may go on filling.
         if bucket is None or bucket.nbytes + one.nbytes > limit:
             bucket = filling[one.dtype] = _Bucket()
-            made.append(bucket)
+            buckets.append(bucket)
         bucket.members.append(one)
-    return made
+    return buckets

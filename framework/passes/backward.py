@@ -80,25 +80,27 @@ class _OperatorGradient(GradientArgs):
         return [VersionedName(name, seen[name]) for name in self._inputs.get(slot, ())]
 
     def outputs(self, slot: str) -> list[VersionedName]:
-        made = self._builder.made[self._index]
+        latest = self._builder.made[self._index]
         return [
-            VersionedName(name, made[name]) for name in self._outputs.get(slot, ()) if name != EMPTY
+            VersionedName(name, latest[name])
+            for name in self._outputs.get(slot, ())
+            if name != EMPTY
         ]
 
     def output_grads(self, slot: str) -> list[str]:
-        made = self._builder.made[self._index]
+        versions = self._builder.made[self._index]
         return [
-            self._builder.gradient_of((name, made[name]))
+            self._builder.gradient_of((name, versions[name]))
             for name in self._outputs.get(slot, ())
             if name != EMPTY
         ]
 
     def arriving_grads(self, slot: str) -> list[str]:
-        made = self._builder.made[self._index]
+        versions = self._builder.made[self._index]
         parts = self._builder.arrived
         return [
-            self._builder.gradient_of((name, made[name]))
-            if name != EMPTY and parts((name, made[name]))
+            self._builder.gradient_of((name, versions[name]))
+            if name != EMPTY and parts((name, versions[name]))
             else EMPTY
             for name in self._outputs.get(slot, ())
         ]
@@ -185,11 +187,11 @@ class _Builder:
         self.version: dict[str, int] = {}
         for index, op in enumerate(self.ops):
             self.seen.append({name: self.version.get(name, 0) for name in op.input_names()})
-            made = {}
+            written = {}
             for name in op.output_names():
-                made[name] = self.version[name] = self.version.get(name, 0) + 1
-                self.writers[(name, made[name])] = index
-            self.made.append(made)
+                written[name] = self.version[name] = self.version.get(name, 0) + 1
+                self.writers[(name, written[name])] = index
+            self.made.append(written)
 
     def latest(self, name: str) -> Value:
         return name, self.version.get(name, 0)

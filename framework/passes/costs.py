@@ -17,7 +17,7 @@ def differentiable_ends(net: OpList) -> dict[str, Shape | None]:
     declared = {var.name: var for var in net.vars}
     flows = {v.name for v in net.vars if v.kind == PARAMETER and not v.stop_gradient}
     forward = [op for op in net.ops if op.role == FORWARD]
-    made: dict[str, None] = {}
+    ends: dict[str, None] = {}
     for op in forward:
         # A path ends where no gradient goes on, as accuracy does after argmax.
         if lookup(op.type).no_gradient or flows.isdisjoint(op.input_names()):
@@ -25,9 +25,9 @@ def differentiable_ends(net: OpList) -> dict[str, Shape | None]:
         for name in op.output_names():
             if name in declared and not declared[name].stop_gradient:
                 flows.add(name)
-                made[name] = None
+                ends[name] = None
     read = {name for op in forward for name in op.input_names()}
-    return {name: declared[name].shape for name in made if name not in read}
+    return {name: declared[name].shape for name in ends if name not in read}
 
 
 def possible_costs(net: OpList) -> list[str]:

@@ -67,12 +67,12 @@ def scale_vars(scale: LossScale) -> list[VarDecl]:
     if scale.dynamic:
         numbers.append((LOSS_SCALE_STEPS, "int64", 0.0))
     source = caller_location()
-    made = []
+    variables = []
     for name, dtype, value in numbers:
         attrs = {"shape": [], "dtype": make_var(name, (), dtype).dtype, "value": float(value)}
         fill = make_op("fill_constant", {}, {"out": name}, attrs)
-        made.append(make_var(name, (), dtype, STATE, initializer=fill, source=source))
-    return made
+        variables.append(make_var(name, (), dtype, STATE, initializer=fill, source=source))
+    return variables
 
 
 def scale_ops(scale: LossScale, gradients: Iterable[str]) -> list[OpNode]:

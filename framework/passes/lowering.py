@@ -25,7 +25,7 @@ class ExpandComposites:
         if all(lookup(op.type).expand is None for op in net.ops):
             return net
         out = net.copy()
-        out.ops = [made for op in net.ops for made in expand_op(op, keep_whole=self.keep_whole)]
+        out.ops = [one for op in net.ops for one in expand_op(op, keep_whole=self.keep_whole)]
         return out
 
 

@@ -189,8 +189,10 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     else:
         for var in chosen:
             build.update(var, grads[var.name], scale, rows.get(var.name))
-    made = build.result
-    return OptimizerResult(*in_mixed_precision(declared, made.ops, made.vars, master=attrs.master))
+    result = build.result
+    return OptimizerResult(
+        *in_mixed_precision(declared, result.ops, result.vars, master=attrs.master)
+    )
 
 
 def optimizer_types() -> list[str]:
@@ -217,13 +219,13 @@ def constant_rates(net: OpList) -> dict[str, float]:
 
 def updated_parameters(net: OpList) -> dict[str, str]:
     """The variables that the optimizers of a net write -> types of the operators that do so."""
-    found: dict[str, str] = {}
+    updated: dict[str, str] = {}
     for op in net.ops:
         if op.role == OPTIMIZE:
             # What mixed_precision.py copies from elsewhere was computed by an operator before.
             source = op.inputs[_COPIED[op.type]][0] if op.type in _COPIED else ""
-            found |= {name: found.get(source, op.type) for name in op.output_names()}
-    return found
+            updated |= {name: updated.get(source, op.type) for name in op.output_names()}
+    return updated
 
 
 def _optimizer_entry(op_type: str) -> OperatorDef:
@@ -330,8 +332,8 @@ class _Builder:
         outputs: SlotMap,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        made = make_op(op_type, inputs, outputs, attrs, role=OPTIMIZE, source=self.source)
-        self.result.ops.append(made)
+        node = make_op(op_type, inputs, outputs, attrs, role=OPTIMIZE, source=self.source)
+        self.result.ops.append(node)
 
     def state(self, name: str, shape: Sequence[int], dtype: Any, value: float) -> str:
         """A STATE variable that starts as `value`; the existing one where there is one."""

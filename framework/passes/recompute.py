@@ -55,8 +55,8 @@ class Recompute:
             waiting = [wanted]
             while waiting:
                 name = waiting[-1]
-                made = chosen[name]
-                needed = [r for r in made.input_names() if r in chosen and r not in renames]
+                op = chosen[name]
+                needed = [r for r in op.input_names() if r in chosen and r not in renames]
                 if needed:
                     waiting += reversed(needed)
                     continue
@@ -64,9 +64,9 @@ class Recompute:
                 # Two readers of a chain may both have asked for it.
                 if name in renames:
                     continue
-                own = {out: again_name(out) for out in made.output_names()}
+                own = {out: again_name(out) for out in op.output_names()}
                 added.update(own)
-                ops.append(made.renamed(renames).renamed(own).changed(role=BACKWARD))
+                ops.append(op.renamed(renames).renamed(own).changed(role=BACKWARD))
                 renames[name] = own[name]
 
         for index, node in enumerate(net.ops):
@@ -77,13 +77,13 @@ class Recompute:
                 node = node.renamed(renames)
             ops.append(node)
         declared = {var.name: var for var in net.vars}
-        found = net.copy()
-        found.ops = ops
-        found.vars = [*net.vars]
-        found.vars += [
+        result = net.copy()
+        result.ops = ops
+        result.vars = [*net.vars]
+        result.vars += [
             declared[name].changed(name=other) for name, other in added.items() if name in declared
         ]
-        return found
+        return result
 
     def _chosen(self, net: OpList) -> dict[str, OpNode]:
         """The variables that can be computed again, each with the operator that does it."""

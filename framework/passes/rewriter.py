@@ -49,11 +49,11 @@ class Rewriter:
         for index, node in enumerate(self._ops):
             # As earlier patterns have left it: a chain falls together in a single walk.
             op = Operator(node.renamed(self._renames), index)
-            made = next((m for m in (p(op, self) for p in patterns) if m is not None), None)
-            if made is not None:
+            replacement = next((m for m in (p(op, self) for p in patterns) if m is not None), None)
+            if replacement is not None:
                 self.uses.subtract(op.node.input_names())
-                self.uses.update(name for one in made for name in one.input_names())
-            for one in (op.node,) if made is None else made:
+                self.uses.update(name for one in replacement for name in one.input_names())
+            for one in (op.node,) if replacement is None else replacement:
                 self._left[self._put] = one
                 self._writers.update(dict.fromkeys(one.output_names(), self._put))
                 self._put += 1
@@ -103,8 +103,8 @@ def with_ops(net: OpList, ops: list[OpNode]) -> OpList:
     used |= set(outside_names(out))
     out.vars = [var for var in net.vars if var.kind != TEMPORARY or var.name in used]
     known = {var.name for var in net.vars} | {n for op in net.ops for n in op.output_names()}
-    made = dict.fromkeys(name for op in ops for name in op.output_names() if name not in known)
-    out.vars += [VarDecl(name, kind=TEMPORARY) for name in made]
+    written = dict.fromkeys(name for op in ops for name in op.output_names() if name not in known)
+    out.vars += [VarDecl(name, kind=TEMPORARY) for name in written]
     return out
 
 

@@ -79,41 +79,41 @@ class _Sync:
     def _forward(self, op: Operator) -> list[OpNode]:
         if "saved_mean" in op.outputs:
             self.norms[op.outputs["saved_mean"][0]] = op
-        made = _statistics(op)
+        statistics = _statistics(op)
         sums = {
-            "mean": made["batch_mean"],
-            "variance": made["batch_variance"],
-            "count": made["count"],
+            "mean": statistics["batch_mean"],
+            "variance": statistics["batch_variance"],
+            "count": statistics["count"],
         }
         outputs = {slot: list(names) for slot, names in op.outputs.items()}
         return [
             self._op(op, BATCH_NORM_SUMS_OP, {"x": op.inputs["x"], **self.early}, sums),
-            self._op(op, BATCH_NORM_APPLY_OP, _slots(op) | made, outputs, _numbers(op)),
+            self._op(op, BATCH_NORM_APPLY_OP, _slots(op) | statistics, outputs, _numbers(op)),
         ]
 
     def _backward(self, op: Operator) -> list[OpNode]:
         norm = self.norms[op.inputs["saved_mean"][0]]
-        made = _statistics(norm)
+        statistics = _statistics(norm)
         grad = op.inputs["out_grad"][0]
         x_grad = op.outputs.get("x_grad", (EMPTY,))[0]
         outputs = {
             slot: op.outputs[slot] for slot in ("scale_grad", "bias_grad") if slot in op.outputs
         }
         saved = {slot: op.inputs[slot][0] for slot in ("saved_mean", "saved_inv_std")}
-        reads = _slots(norm) | made | saved | {"out_grad": grad}
+        reads = _slots(norm) | statistics | saved | {"out_grad": grad}
         kind = f"{BATCH_NORM_APPLY_OP}_grad"
         if x_grad == EMPTY:
             return [self._op(op, kind, reads, outputs, _numbers(op))]
         # x reaches the result in two ways, directly and through the statistics; the second crosses
         # ranks.
         direct, through = inner_name(x_grad, "APPLY"), inner_name(x_grad, "SUMS")
-        parts = {slot: inner_name(x_grad, _STATISTICS[slot]) for slot in list(made)[:2]}
+        parts = {slot: inner_name(x_grad, _STATISTICS[slot]) for slot in list(statistics)[:2]}
         outputs |= {"x_grad": direct} | {f"{slot}_grad": name for slot, name in parts.items()}
         sums = {
             "x": norm.inputs["x"],
             **self.weight,
-            "mean": made["batch_mean"],
-            "count": made["count"],
+            "mean": statistics["batch_mean"],
+            "count": statistics["count"],
             "mean_grad": parts["batch_mean"],
             "variance_grad": parts["batch_variance"],
         }

@@ -88,15 +88,15 @@ def _nets(net: OpList) -> list[OpList]:
 
 def _statistics(whole: OpList) -> frozenset[str]:
     """States that operators move on beside their results: running means and variances."""
-    found: set[str] = set()
+    statistics: set[str] = set()
     for net in _nets(whole):
         states = {var.name for var in net.vars if var.kind == STATE}
         for op in net.ops:
             for slot in lookup(op.type).outputs:
                 # As `mean_out` of batch_norm: no result, but an input that is written anew.
                 if slot.intermediate and slot.inplace:
-                    found.update(states.intersection(op.inputs.get(slot.inplace, ())))
-    return frozenset(found)
+                    statistics.update(states.intersection(op.inputs.get(slot.inplace, ())))
+    return frozenset(statistics)
 
 
 # -- declarations and attributes ---------------------------------------------------------------
@@ -166,21 +166,21 @@ def _settled(net: OpList) -> OpList:
         if spec is not None:
             specs[name] = spec
     ops: list[OpNode] = []
-    found: dict[str, np.dtype | None] = {}
+    dtypes: dict[str, np.dtype | None] = {}
     cast: dict[str, str] = {}
     for op in net.ops:
         attrs = {name: _settled(one) for name, one in op.inner_nets()}
-        made = op.changed(attrs={**op.attrs, **attrs}) if attrs else op
+        node = op.changed(attrs={**op.attrs, **attrs}) if attrs else op
         results = None
-        if all(name in specs for name in Operator(made).input_vars()):
-            results = _results(made, specs, given)
+        if all(name in specs for name in Operator(node).input_vars()):
+            results = _results(node, specs, given)
             if results is None:
-                made = _with_casts(made, specs, cast, ops, found)
-                results = infer_one(Operator(made, len(ops)), specs, given)
-        ops.append(made)
-        for name in made.output_names():
+                node = _with_casts(node, specs, cast, ops, dtypes)
+                results = infer_one(Operator(node, len(ops)), specs, given)
+        ops.append(node)
+        for name in node.output_names():
             spec = (results or {}).get(name)
-            found[name] = None if spec is None else spec[1]
+            dtypes[name] = None if spec is None else spec[1]
             # The variable has a new value: the cast of the former one is no longer its own.
             cast.pop(name, None)
             # What is fed or stored keeps its declared dtype, whatever an operator writes to it.
@@ -188,11 +188,11 @@ def _settled(net: OpList) -> OpList:
                 specs[name] = spec
     net.ops = ops
     net.vars = [
-        var.changed(dtype=found[var.name]) if var.name in found and var.name not in given else var
+        var.changed(dtype=dtypes[var.name]) if var.name in dtypes and var.name not in given else var
         for var in net.vars
     ]
     known = {var.name for var in net.vars}
-    net.vars += [make_var(out, *specs[out]) for out in found if out in specs and out not in known]
+    net.vars += [make_var(out, *specs[out]) for out in dtypes if out in specs and out not in known]
     for step in net.steps:
         step.net = _settled(step.net)
         if step.child_net is not None:

@@ -76,10 +76,10 @@ def _bind_apart(
     apart.outputs = {
         slot: tuple([new.get(name, name) for name in names]) for slot, names in op.outputs.items()
     }
-    made = {new[name]: frame.scratch(*specs[name]) for name in overwritten}
+    scratch = {new[name]: frame.scratch(*specs[name]) for name in overwritten}
     described = {new[name]: specs[name] for name in overwritten}
-    call = bind_operator(apart, {**arrays, **made}, {**specs, **described}, frame, libraries)
-    copies = [partial(frame.xp.copyto, arrays[name], made[new[name]]) for name in overwritten]
+    call = bind_operator(apart, {**arrays, **scratch}, {**specs, **described}, frame, libraries)
+    copies = [partial(frame.xp.copyto, arrays[name], scratch[new[name]]) for name in overwritten]
     return in_order(call, *copies)
 
 

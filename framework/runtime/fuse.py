@@ -218,9 +218,9 @@ def _with_epilogues(
         # a separate bias would be a pass of its own.
         if parts and not set(op.output_vars()).isdisjoint(following.value_reads()):
             source = op.node.source
-            made = [Operator(part.changed(source=source), op.index) for part in parts]
-            if all(_known(one, specs, device, memo) for one in (*made[1:], following)):
-                result += made
+            split_op = [Operator(part.changed(source=source), op.index) for part in parts]
+            if all(_known(one, specs, device, memo) for one in (*split_op[1:], following)):
+                result += split_op
                 continue
         result.append(op)
     return result
@@ -238,15 +238,15 @@ def _grouped(
     groups: list[Chain] = []
     open_group: _Group | None = None
     for op in operators:
-        found = _known(op, specs, device, memo)
-        if found is None:
+        member = _known(op, specs, device, memo)
+        if member is None:
             open_group = None
             groups.append(Chain([op]))
-        elif open_group is not None and open_group.take(found):
+        elif open_group is not None and open_group.take(member):
             groups[-1].append(op)
         else:
             open_group = _Group(views, live_out, device)
-            open_group.take(found)
+            open_group.take(member)
             groups.append(Chain([op], open_group.loops))
     return groups
 
@@ -334,10 +334,10 @@ def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:
 
 def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
     """The loops of a step; none for a lone operator of a lower cost."""
-    found = plan.loops.get(id(step))
-    if found is None:
-        found = plan.loops[id(step)] = _find_loops(plan, step, device, least_cost)
-    return found
+    loops = plan.loops.get(id(step))
+    if loops is None:
+        loops = plan.loops[id(step)] = _find_loops(plan, step, device, least_cost)
+    return loops
 
 
 def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:

@@ -45,28 +45,28 @@ def in_float32(
     written = set(op.output_vars())
     # What is added to must be widened with its value; other outputs need no copy in.
     read = {*op.value_reads(), *(written if op.accumulate else ())}
-    made = Widened()
+    widened = Widened()
     for name in (*op.input_vars(), *op.output_vars()):
-        if name in made.specs or name not in specs:
+        if name in widened.specs or name not in specs:
             continue
-        shape, dtype = made.specs[name] = specs[name]
+        shape, dtype = widened.specs[name] = specs[name]
         if dtype in HALVES:
-            made.specs[name] = shape, SINGLE
+            widened.specs[name] = shape, SINGLE
         if name not in arrays:
             continue
-        own = made.arrays[name] = arrays[name]
+        own = widened.arrays[name] = arrays[name]
         if dtype not in HALVES:
             continue
         fixed = None if name in written else _fixed_copy(frame, own)
         if fixed is not None:
-            made.arrays[name], made.prepared = fixed, True
+            widened.arrays[name], widened.prepared = fixed, True
             continue
-        copy = made.arrays[name] = frame.scratch(shape, SINGLE)
+        copy = widened.arrays[name] = frame.scratch(shape, SINGLE)
         if name in read:
-            made.before.append(convert_call(frame.xp, own, copy))
+            widened.before.append(convert_call(frame.xp, own, copy))
         if name in written:
-            made.after.append(convert_call(frame.xp, copy, own))
-    return made
+            widened.after.append(convert_call(frame.xp, copy, own))
+    return widened
 
 
 def _fixed_copy(frame: KernelFrame, array: Any) -> Any:

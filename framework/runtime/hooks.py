@@ -216,20 +216,20 @@ class FiniteCheck(Hook):
         if not self.inputs:
             return
         for name in frame.plan.externals:
-            found = self._look(frame, name)
+            problem = self._look(frame, name)
             # What the run writes before it reads may hold anything: memory is not cleared.
-            if found and self._read_before_written(frame, name):
-                raise NotFiniteError(f"variable {name!r} was given to the net with {found}")
+            if problem and self._read_before_written(frame, name):
+                raise NotFiniteError(f"variable {name!r} was given to the net with {problem}")
 
     def after_op(self, frame: Frame, index: int) -> None:
         step = frame.plan.steps[index]
         for op in step.operators:
             for slot, names in op.outputs.items():
                 for name in names:
-                    found = "" if name == EMPTY else self._look(frame, name)
-                    if found:
+                    problem = "" if name == EMPTY else self._look(frame, name)
+                    if problem:
                         fused = f", fused in {step_label(step)}" if len(step.operators) > 1 else ""
-                        why = f"output {slot}={name} holds {found}{fused}"
+                        why = f"output {slot}={name} holds {problem}{fused}"
                         raise NotFiniteError(op.describe(why, frame.plan.specs))
 
     @staticmethod

@@ -128,13 +128,13 @@ class PlainNet(Net):
     @property
     def written(self) -> list[OpNode]:
         """The operators that were added, composite ones whole."""
-        found: list[OpNode] = []
+        ops: list[OpNode] = []
         index = 0
         while index < len(self.operators):
             one = self._whole.get(index, self.operators[index].node), index + 1
             node, index = self._composites.get(index, one)
-            found.append(node)
-        return found
+            ops.append(node)
+        return ops
 
     @property
     def desc(self) -> pb.NetDesc:
@@ -199,12 +199,12 @@ class PlainNet(Net):
                 self.vars.setdefault(var.name, var)
             for op in ops:
                 first = len(self.operators)
-                made = expand_op(op, keep_whole=True)
-                for one in made:
+                expanded = expand_op(op, keep_whole=True)
+                for one in expanded:
                     self._append(one)
                 # Composites are kept whole beside their parts, for exporters and people (see
                 # `written`).
-                if made != [op]:
+                if expanded != [op]:
                     self._composites[first] = op, len(self.operators)
             self._forget()
 
@@ -475,12 +475,12 @@ class PlainNet(Net):
 
     def _range(self, first: int, last: int, live_out: frozenset[str] | None) -> Range:
         key = (first, last, live_out)
-        found = self._ranges.get(key)
-        if found is None:
+        span = self._ranges.get(key)
+        if span is None:
             ops = self.operators
-            found = analyze(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
-            self._ranges.add(key, found)
-        return found
+            span = analyze(ops[first:last], ops[last:], self.vars, live_out, before=ops[:first])
+            self._ranges.add(key, span)
+        return span
 
     def _plan(self, sources: tuple, key: Any, options: Options, place: Place, train: bool) -> Plan:
         span, known, offsets = sources

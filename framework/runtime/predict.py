@@ -105,7 +105,7 @@ class Predictor:
                 raise VariableError(f"predict: {why}")
         used = {name: value for name, value in given.items() if name in part.inputs}
         rows = _rows(used)
-        found: list[dict[str, Any]] = []
+        results: list[dict[str, Any]] = []
         # Weak, by net: the frames of a net that is gone need not wait for the scope to go.
         works = scope.bound.setdefault("predict", weakref.WeakKeyDictionary())  # by net
         idle = works.setdefault(part.net, {}).setdefault(frozenset(used), [])
@@ -123,12 +123,12 @@ class Predictor:
             for name, (array, levels) in _cut(used, begin, end, rows).items():
                 work.var(name).set(array, levels)
             part.net.run(work, context)
-            found.append({name: _result(work, name) for name in part.fetch})
+            results.append({name: _result(work, name) for name in part.fetch})
             # With one batch the result is whole whatever its shape; of several, rows are joined.
             if rows is not None and end - begin < rows:
-                self._check_rows(found[-1], end - begin)
+                self._check_rows(results[-1], end - begin)
         idle.append((work, context))
-        return {name: _joined([values[name] for values in found]) for name in part.fetch}
+        return {name: _joined([values[name] for values in results]) for name in part.fetch}
 
     def _part(self, scope: Scope, given: Given, fetch: tuple[str, ...] | None) -> _Part:
         key: Any = fetch
@@ -152,13 +152,13 @@ class Predictor:
                 raise VariableError(f"predict: no forward operator computes {name!r}")
         net = PlainNet(prune(self._forward, fetch), check=False)
         externals = [(name, net.vars[name].kind) for name in net.externals(frozenset(fetch))]
-        made = {name for op in net.operators for name in op.output_vars()}
+        own = {name for op in net.operators for name in op.output_vars()}
         return _Part(
             net,
             tuple(dict.fromkeys(fetch)),
             tuple(name for name, kind in externals if kind == INPUT),
             tuple(name for name, kind in externals if kind in PERSISTENT),
-            tuple(name for name, kind in externals if kind in PERSISTENT and name in made),
+            tuple(name for name, kind in externals if kind in PERSISTENT and name in own),
         )
 
     def _results(self, inputs: frozenset[str]) -> tuple[str, ...]:
@@ -173,9 +173,9 @@ class Predictor:
                 self._results_of(inputs - set(out))
                 for out in itertools.combinations(sorted(inputs), count)
             ]
-            operators, found = max(tried, key=lambda one: (bool(one[1]), one[0]))
-            if found:
-                return found
+            operators, results = max(tried, key=lambda one: (bool(one[1]), one[0]))
+            if results:
+                return results
         raise VariableError(
             f"predict: nothing with a row for each row fed can be computed from"
             f" {', '.join(sorted(inputs)) or 'no inputs'}; feed more inputs, or name fetch="
@@ -185,7 +185,7 @@ class Predictor:
         """How many operators can run on these inputs alone, and the results that they end in."""
         known = {var.name for var in self._forward.vars if var.kind in PERSISTENT} | inputs
         views = {var.name: var.view.base for var in self._forward.vars if var.view is not None}
-        made: dict[str, None] = {}
+        results: dict[str, None] = {}
         read: set[str] = set()
         count = 0
         for op in self._whole.operators:
@@ -193,11 +193,11 @@ class Predictor:
                 count += 1
                 read.update(op.input_vars())
                 known.update(views.get(name, name) for name in op.output_vars())
-                made.update(dict.fromkeys(op.results()))
-        declared = [name for name in made if self._vars[name].kind == OUTPUT]
+                results.update(dict.fromkeys(op.results()))
+        declared = [name for name in results if self._vars[name].kind == OUTPUT]
         last = [
             name
-            for name in made
+            for name in results
             if name not in read and self._vars[name].kind not in PERSISTENT and self._has_rows(name)
         ]
         return count, tuple(declared or last)

@@ -34,7 +34,7 @@ def cgroup_quota(root: str = "/") -> float | None:
 
     Source: Linux, Documentation/admin-guide/cgroup-v2.rst (cpu.max) and scheduler/sched-bwc.rst.
     """
-    found = []
+    quotas = []
     for line in _text(Path(root, "proc/self/cgroup")).splitlines():
         _, names, path = (*line.split(":", 2), "", "")[:3]
         if names and not set(names.split(",")) & {"cpu"}:
@@ -45,9 +45,9 @@ def cgroup_quota(root: str = "/") -> float | None:
                 [_text(folder / f"cpu.cfs_{word}_us").strip() for word in ("quota", "period")]
             )
             if quota is not None:
-                found.append(quota)
+                quotas.append(quota)
     # Every cgroup around the process limits it: the tightest one counts.
-    return min(found, default=None)
+    return min(quotas, default=None)
 
 
 def _cgroup_folders(mount: Path, names: str, path: str) -> list[Path]:

@@ -55,11 +55,11 @@ def controllers() -> list[Any]:
     """What threadpoolctl finds of NumPy's BLAS; nothing where that is not known to it."""
     from threadpoolctl import ThreadpoolController
 
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    libraries = ThreadpoolController().select(user_api="blas").lib_controllers
     # Another library (PyTorch, SciPy) may have brought a BLAS of its own into the process, whose
     # threads are not ours to set.
-    own = [one for one in found if np.__name__ in one.filepath]  # which its wheels bring along
-    return own or (found if len(found) == 1 else [])
+    own = [one for one in libraries if np.__name__ in one.filepath]  # which its wheels bring along
+    return own or (libraries if len(libraries) == 1 else [])
 
 
 _held: dict[str, Callable[[int], int]] = {}

@@ -214,7 +214,7 @@ def shown_number(number: int) -> str:
 
 @functools.lru_cache(maxsize=8)
 def _set_limits(text: str) -> dict[str, int]:
-    found = {}
+    limits = {}
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = pair.partition("=")
         match = _VALUE.fullmatch(value)
@@ -225,5 +225,5 @@ def _set_limits(text: str) -> dict[str, int]:
             )
         if match is None:
             raise OpscopeError(f"{SWITCH}={text}: {name} wants a number such as 100 or 16G")
-        found[name] = int(match[1]) * _UNITS[match[2].lower()]
-    return found
+        limits[name] = int(match[1]) * _UNITS[match[2].lower()]
+    return limits

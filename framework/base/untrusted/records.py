@@ -64,16 +64,16 @@ def record(value: Any, kind: type[Value], what: str) -> Value:
             field, or refused by the dataclass.
     """
     fields = _fields(kind)
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, member in typed(value, dict[str, Any], what).items():
         if name not in fields:
             raise FormatError(f"{what}: {shown(name)} is not known here")
-        found[name] = typed(member, fields[name][0], f"{what}: {name!r}")
-    missing = [name for name, (_, wanted) in fields.items() if wanted and name not in found]
+        values[name] = typed(member, fields[name][0], f"{what}: {name!r}")
+    missing = [name for name, (_, wanted) in fields.items() if wanted and name not in values]
     if missing:
         raise FormatError(f"{what}: {missing[0]!r} is missing")
     try:
-        return kind(**found)
+        return kind(**values)
     except OpscopeError as error:
         raise FormatError(f"{what}: {error}") from None
 

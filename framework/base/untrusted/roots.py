@@ -178,12 +178,12 @@ def _of_switch(told: str) -> Confinement:
 
 
 def _folders(folders: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
-    found = []
+    kept = []
     for folder in folders:
         if not os.path.isdir(folder):
             raise OpscopeError(f"root {os.fspath(folder)!r}: there is no such folder")
-        found.append(os.path.realpath(folder))
-    return tuple(found)
+        kept.append(os.path.realpath(folder))
+    return tuple(kept)
 
 
 @contextlib.contextmanager

@@ -38,10 +38,12 @@ def attribute(op: OpNode, name: str, kind: str, low: int = INT32[0], high: int =
     if name not in op.attrs:
         raise FormatError(f"the attribute {name!r} is missing")
     value = op.attrs[name]
-    found = attr_type(value)
+    own_type = attr_type(value)
     is_empty = isinstance(value, tuple) and not value  # a list of any type
-    if found != kind and not (is_empty and kind in ("ints", "floats", "strings")):
-        raise FormatError(f"the attribute {name!r} should be a {kind}, not a {found or 'nothing'}")
+    if own_type != kind and not (is_empty and kind in ("ints", "floats", "strings")):
+        raise FormatError(
+            f"the attribute {name!r} should be a {kind}, not a {own_type or 'nothing'}"
+        )
     value = undamaged(value)
     if kind == "int":
         in_range(value, f"the attribute {name!r}", low, high)

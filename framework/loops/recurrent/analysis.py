@@ -127,18 +127,18 @@ def analysis_of(binding: RecurrentBinding, forward: SavedSteps) -> Analysis:
         at_ends = [given_at(binding, forward, step)[0] for step in ends]
         return _analyze(binding, at_ends, actual, fixed)
     key = (tuple(known.items()), fixed, binding.to_save, binding.steps is None)
-    found = binding.step.analyses.get(key)
-    if found is None:
+    analysis = binding.step.analyses.get(key)
+    if analysis is None:
         # What varies with the rows shows by comparing two numbers of them; made-up ones give an
         # analysis that serves all batches.
         made_up = [_sized(known, rows, size) for size in _SIZES]
         try:
-            found = _analyze(binding, made_up, _SIZES, fixed, key)
+            analysis = _analyze(binding, made_up, _SIZES, fixed, key)
         except OpscopeError:  # it fits these numbers of rows alone
             at_ends = [_sized(known, rows, size) for size in actual]
             return _analyze(binding, at_ends, actual, fixed)
-        binding.step.analyses.add(key, found)
-    return found
+        binding.step.analyses.add(key, analysis)
+    return analysis
 
 
 def _signature(

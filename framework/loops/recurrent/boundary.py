@@ -172,7 +172,7 @@ def bind_memories(context: LoopContext, values: Values) -> Memories:
     """Second stage: memories that live on are one array for all steps, others a double buffer."""
     step, arena, slots = context.step, context.arena, context.slots
     live_out, reverse = context.analysis.live_out, context.step.reverse
-    found = dict(values)
+    bound = dict(values)
     copies: list[tuple[Memory, StepValues]] = []
     for number, memory in enumerate(step.memories):
         row, dtype = context.binding.memory_specs[number]
@@ -187,13 +187,13 @@ def bind_memories(context: LoopContext, values: Values) -> Memories:
             pair = arena.array(("turn", number, 0), spec), arena.array(("turn", number, 1), spec)
             previous = DoubleBuffer(pair, slots.sizes, 0)
             state = DoubleBuffer(pair, slots.sizes, -1 if reverse else 1)
-        found[memory.previous] = StepValues(previous)
+        bound[memory.previous] = StepValues(previous)
         # An operator before the loop, or another memory, has its memory already.
-        if memory.state in found:
+        if memory.state in bound:
             copies.append((memory, StepValues(state)))
         else:
-            found[memory.state] = StepValues(state)
-    return Memories(found, copies)
+            bound[memory.state] = StepValues(state)
+    return Memories(bound, copies)
 
 
 # -- results -------------------------------------------------------------------------------------

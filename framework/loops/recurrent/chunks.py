@@ -95,13 +95,13 @@ def _chunks(
     """The operator over `length` steps at a time, in the order in which these run."""
     schedule = binding.schedule
     step = _carrying(binding.step)
-    found = []
+    chunks = []
     begins = range(0, schedule.steps, length)
     for begin in begins[::-1] if step.reverse else begins:
         span = slice(begin, min(begin + length, schedule.steps))
         size = int(schedule.sizes[begin])
-        found.append(_chunk(binding, step, span, [array[:size] for array in carried]))
-    return found
+        chunks.append(_chunk(binding, step, span, [array[:size] for array in carried]))
+    return chunks
 
 
 def _carrying(step: StepNet) -> StepNet:

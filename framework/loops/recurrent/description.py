@@ -76,7 +76,7 @@ class StepNet:
         self._check()
 
     def _lower_delays(self, given: Iterable[MemoryDecl]) -> list[Memory]:
-        made: list[Memory] = []
+        lowered: list[Memory] = []
         given = list(given)
         boots = slot_positions(memory.boot for memory in given)
         finals = slot_positions(memory.final for memory in given)
@@ -88,14 +88,14 @@ class StepNet:
             declared = [var for var in self.net.vars if var.name == memory.previous]
             for back in range(1, delay + 1):
                 previous = delayed_name(memory.previous, back) if back < delay else memory.previous
-                made.append(Memory(state, previous, boot, memory.boot_value, final))
+                lowered.append(Memory(state, previous, boot, memory.boot_value, final))
                 # Only the nearest of the chain holds the last state; the others hold earlier ones.
                 final = -1
                 if back < delay:
                     self.net.vars += [var.changed(name=previous) for var in declared]
                     state = delayed_name(memory.previous, back, copied=True)
                     self.net.ops.append(make_op(COPY_OP, {"x": previous}, {"out": state}))
-        return made
+        return lowered
 
     def _declare_given(self) -> None:
         """Variables that links and memories set are INPUTs of the step net."""

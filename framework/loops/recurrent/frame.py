@@ -116,11 +116,11 @@ def step_plan(
         return make_plan(span, known, step.vars, options, grouping(place), levels)
     # By identity: the plan holds its operators, so that no other ones get their ids.
     key = (tuple(map(id, operators)), tuple(known.items()), frozenset(outlive), options, place)
-    found: Plan | None = step.plans.get(key)
-    if found is None:
-        found = make_plan(span, known, step.vars, options, grouping(place))
-        step.plans.add(key, found)
-    return found
+    plan: Plan | None = step.plans.get(key)
+    if plan is None:
+        plan = make_plan(span, known, step.vars, options, grouping(place))
+        step.plans.add(key, plan)
+    return plan
 
 
 @dataclass(frozen=True, eq=False)

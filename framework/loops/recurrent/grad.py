@@ -108,17 +108,17 @@ class _Maker:
 
     def _finish(self, result: BackwardResult, name: str) -> str:
         """The gradient of `name` as a dense variable that the gradient step net itself writes."""
-        found = result.gradients[name]
+        gradient = result.gradients[name]
         written = {made for op in result.ops for made in op.output_names()}
         own = f"{grad_name(name)}@LINK"
-        if rows_name(found) in written:
-            result.ops.append(dense_gradient(name, found, own))
+        if rows_name(gradient) in written:
+            result.ops.append(dense_gradient(name, gradient, own))
         # The gradient is an arriving one as it is: a link needs a variable that the net itself
         # writes.
-        elif found not in written:
-            result.ops.append(make_op(COPY_OP, {"x": found}, {"out": own}, role=BACKWARD))
+        elif gradient not in written:
+            result.ops.append(make_op(COPY_OP, {"x": gradient}, {"out": own}, role=BACKWARD))
         else:
-            return found
+            return gradient
         return own
 
     # -- the operators outside -----------------------------------------------------------------
@@ -126,7 +126,7 @@ class _Maker:
     def ops(self) -> list[OpNode]:
         result, carried = self._build()
         step = StepDecl(reverse=not self.step.reverse)
-        made = OpList(f"{self.step.name}_grad", RECURRENT, steps=[step])
+        desc = OpList(f"{self.step.name}_grad", RECURRENT, steps=[step])
         writes: dict[str, list[str]] = {}
         for slot, links, target in (
             ("x", self.step.inputs, step.out_links),
@@ -152,7 +152,7 @@ class _Maker:
         outputs = {f"{slot}_grad": names for slot, names in writes.items()}
         outputs["boot_grad"] = boot_grads
         attrs: dict[str, Any] = {
-            "net": made,
+            "net": desc,
             "like": [memory.previous for memory in carried],
         }
         ops = []
@@ -189,14 +189,14 @@ class _Maker:
                 grads.append(part)
                 entry.final = part
         sums = []
-        for boot, found in parts.items():
+        for boot, shares in parts.items():
             wanted = self.wanted["boot"][boot]
-            if len(found) == 1:
-                grads[grads.index(found[0])] = wanted
+            if len(shares) == 1:
+                grads[grads.index(shares[0])] = wanted
                 for entry in step.memories:
-                    entry.final = wanted if entry.final == found[0] else entry.final
+                    entry.final = wanted if entry.final == shares[0] else entry.final
             else:
-                sums.append(make_op(SUM_OP, {"x": found}, {"out": wanted}, role=BACKWARD))
+                sums.append(make_op(SUM_OP, {"x": shares}, {"out": wanted}, role=BACKWARD))
         return boots, grads, sums
 
     def _links(self, step: StepDecl, result: BackwardResult) -> None:

@@ -110,16 +110,16 @@ def _reserved(
 ) -> dict[str, Storage]:
     """Memory for what outlives its step, where its shape is known before steps are bound."""
     about, arena = context.analysis, context.arena
-    found: dict[str, Storage] = {}
+    storages: dict[str, Storage] = {}
     if about.ragged:
-        return found
+        return storages
     for name in sorted(set(live_out) - values.keys()):
         if name in about.rows:
             array = arena.slots(("slots", name), *row_of(about.specs[name]))
-            found[name] = StepValues(context.slots.slices(array))
+            storages[name] = StepValues(context.slots.slices(array))
         elif name not in about.live_out and name not in about.odd:
-            found[name] = WholeArray(arena.array(("step", name), about.specs[name]))
-    return found
+            storages[name] = WholeArray(arena.array(("step", name), about.specs[name]))
+    return storages
 
 
 class _StepBinder:

@@ -31,34 +31,34 @@ def bind_once(context: LoopContext, operators: Sequence[Operator], values: Value
     """
     if not operators:
         return Stage(values, [])
-    found = dict(values)
+    bound = dict(values)
     calls: list[Call] = []
     written = {name for op in operators for name in op.output_vars()}
     inputs = {name for op in operators for name in op.input_vars()} - written
     reads = {name for op in operators for name in op.value_reads()} - written
     known = context.analysis.specs_at(context.slots.total, inputs)
-    arrays = {name: _compact(context, found, calls, name) for name in sorted(reads)}
+    arrays = {name: _compact(context, bound, calls, name) for name in sorted(reads)}
     plan = context.plan(operators, known, _read_elsewhere(context, operators, written))
     for name in sorted(plan.live_out):
-        arrays[name], found[name] = _result(context, name, plan.specs[name])
+        arrays[name], bound[name] = _result(context, name, plan.specs[name])
     calls += context.bind(plan, arrays, "once", context.binding.frame.scope)
-    return Stage(found, calls)
+    return Stage(bound, calls)
 
 
 def bring_into_slots(context: LoopContext, values: Values) -> Stage:
     """Stage before the loop: what it reads and does not write itself is brought into slots."""
     slots = context.slots
-    found = dict(values)
+    bound = dict(values)
     calls: list[Call] = []
     for name in sorted(context.analysis.step_reads - context.sharing.written):
-        value = found.get(name)
+        value = bound.get(name)
         if not isinstance(value, StepValues) or value.slots is not None:
             continue
         target = context.arena.slots(("slots", name), *row_of(value.spec))
         rows = slots.filling
         calls.append(take_call(context.xp, value.compact, rows, target[: len(rows)]))
-        found[name] = StepValues(slots.slices(target), value.compact)
-    return Stage(found, calls)
+        bound[name] = StepValues(slots.slices(target), value.compact)
+    return Stage(bound, calls)
 
 
 def _compact(context: LoopContext, values: dict[str, Storage], calls: list[Call], name: str) -> Any:

@@ -89,31 +89,31 @@ def shared_values(
         values: those of the variables computed before the loop.
         live_out: what is read after the loop; other matrices need memory for one step only.
     """
-    found: dict[str, StepValues] = {}
+    shared: dict[str, StepValues] = {}
 
     def slots_of(name: str) -> Slots:
-        value = found.get(name) or values[name]
+        value = shared.get(name) or values[name]
         assert isinstance(value, StepValues) and value.slots is not None
         return value.slots
 
     for name, base in sharing.onto.items():
-        found[name] = StepValues(slots_of(base))
+        shared[name] = StepValues(slots_of(base))
     columns = sharing.columns
     live_bases = {
         base for view, (base, *_) in columns.items() if view in live_out or base in live_out
     }
     for view, (base, begin, end) in columns.items():
-        if base not in found and base not in values:
+        if base not in shared and base not in values:
             row, dtype = row_of(specs[base])
             if base in live_bases:
                 array = arena.slots(("slots", base), row, dtype)
-                found[base] = StepValues(slots.slices(array))
+                shared[base] = StepValues(slots.slices(array))
             else:
                 array = arena.array(("step", base), ((arena.room, *row), dtype))
                 # Nothing reads it after its step, so all steps have the same memory.
-                found[base] = StepValues(DoubleBuffer((array, array), slots.sizes, 0))
-        found[view] = StepValues(slots_of(base).columns(begin, end))
-    return found
+                shared[base] = StepValues(DoubleBuffer((array, array), slots.sizes, 0))
+        shared[view] = StepValues(slots_of(base).columns(begin, end))
+    return shared
 
 
 class _Sharer:

@@ -71,16 +71,16 @@ def without_copies(
     names: dict[str, str] = {}
     left = []
     for op in operators:
-        made = op.output_vars()
+        outputs = op.output_vars()
         for slot, expression in op.entry.expressions.items():
             for name in op.outputs.get(slot, ()):
                 (source, *_) = op.inputs.get(expression, (EMPTY,))
                 if name not in live_out and source in specs and specs[source] == specs[name]:
                     names[name] = names.get(source, source)
-        left_outputs = [name for name in made if name not in names]
-        if not left_outputs and made:
+        left_outputs = [name for name in outputs if name not in names]
+        if not left_outputs and outputs:
             continue
-        if len(left_outputs) < len(made) or any(name in names for name in op.input_vars()):
+        if len(left_outputs) < len(outputs) or any(name in names for name in op.input_vars()):
             op = _changed(op, names, left_outputs)
         left.append(op)
     return left

@@ -60,16 +60,16 @@ class BoundBatch:
 
     def gradient(self, net: PlainNet, begin: int, context: OpContext) -> Frame:
         """The bound gradient operators of `net`, from `begin` on."""
-        found = self._gradients.get(net)
-        if found is not None:
-            return found
+        views = self._gradients.get(net)
+        if views is not None:
+            return views
         self.scope.declare(net.vars)
         for name, array in list(self.arrays.items()):
             seed = self.scope.find(carry_name(name))
             if seed is not None:
                 seed.bind(self._xp.empty_like(array))
-        found = self._gradients[net] = net.frame(self.scope, context, begin)
-        return found
+        views = self._gradients[net] = net.frame(self.scope, context, begin)
+        return views
 
 
 BatchRange = tuple[int, int, BoundBatch]

@@ -106,11 +106,11 @@ def schedule_of(b: TreeBinding) -> ForestSchedule:
         None if offsets is None else offsets.tobytes(),
         None if position is None else position.astype(np.int64).tobytes(),
     )
-    found = _SCHEDULES.get(key)
-    if found is None:
+    forest = _SCHEDULES.get(key)
+    if forest is None:
         try:
-            found = make_forest_schedule(parents, offsets, arity=b.tree.arity, positions=position)
+            forest = make_forest_schedule(parents, offsets, arity=b.tree.arity, positions=position)
         except TreeError as error:
             raise TreeError(b.k.describe(f"{b.tree.title}: {error}")) from None
-        _SCHEDULES.add(key, found)
-    return found
+        _SCHEDULES.add(key, forest)
+    return forest

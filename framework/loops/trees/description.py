@@ -130,7 +130,7 @@ class TreeNet:
                 raise FormatError(f"{self.title} {why}")
 
     def _read_memories(self, given: Iterable[MemoryDecl]) -> list[TreeMemory]:
-        made: list[TreeMemory] = []
+        memories: list[TreeMemory] = []
         given = list(given)
         boots = slot_positions(memory.boot for memory in given)
         finals = slot_positions(memory.final for memory in given)
@@ -147,7 +147,7 @@ class TreeNet:
             pair = memory.state not in by_node
             if pair and memory.final:
                 raise FormatError(f"{name} is of pairs, so a root has no final value of it")
-            made.append(
+            memories.append(
                 TreeMemory(
                     memory.state,
                     memory.previous,
@@ -158,7 +158,7 @@ class TreeNet:
                     by_pair=pair,
                 )
             )
-        return made
+        return memories
 
     # -- checks --------------------------------------------------------------------------------
 

@@ -124,10 +124,10 @@ class ForestSchedule:
 
     def child(self, position: int) -> np.ndarray:
         """[nodes], place of each node's child at `position`; `nodes` where there is none."""
-        found = np.full(self.nodes, self.nodes, np.int64)
+        children = np.full(self.nodes, self.nodes, np.int64)
         below = np.flatnonzero((self.parent < self.nodes) & (self.position == position))
-        found[self.parent[below]] = below
-        return found
+        children[self.parent[below]] = below
+        return children
 
 
 def batches(begin: int, end: int) -> Iterator[tuple[int, int]]:
@@ -228,13 +228,13 @@ def _bundles(
     height: np.ndarray, ordinal: np.ndarray, heights: int
 ) -> tuple[tuple[tuple[int, int], ...], ...]:
     """Edges that stand together with one height and one ordinal, by height."""
-    found: list[list[tuple[int, int]]] = [[] for _ in range(heights)]
+    bundles: list[list[tuple[int, int]]] = [[] for _ in range(heights)]
     changes = (np.diff(height) != 0) | (np.diff(ordinal) != 0)
     bounds = [0, *(np.flatnonzero(changes) + 1).tolist(), len(height)]
     for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
         if begin < end:
-            found[int(height[begin])].append((begin, end))
-    return tuple(map(tuple, found))
+            bundles[int(height[begin])].append((begin, end))
+    return tuple(map(tuple, bundles))
 
 
 class _Checks:

@@ -66,19 +66,19 @@ def make_gradient(g: GradientArgs) -> list[OpNode]:
 
 def _with_gradient(net: PlainNet, targets: list[str], wrt: list[str]) -> OpList:
     """A net with the operators that lead from the gradients of `targets` to those of `wrt`."""
-    made = net.op_list
+    extended = net.op_list
     known = {name for op in net.operators for name in (*op.input_vars(), *op.output_vars())}
     read = [name for name in dict.fromkeys(wrt) if name in known]
     seeds = {name: carry_name(name) for name in targets}
-    result = build_backward(made, targets=seeds, wrt=read, required=False)
+    result = build_backward(extended, targets=seeds, wrt=read, required=False)
     written = {name for op in result.ops for name in op.output_names()}
-    for name, found in result.gradients.items():
-        if rows_name(found) in written:
-            result.ops.append(dense_gradient(name, found, linked_grad_name(name, 0)))
-    made.ops += result.ops
+    for name, gradient in result.gradients.items():
+        if rows_name(gradient) in written:
+            result.ops.append(dense_gradient(name, gradient, linked_grad_name(name, 0)))
+    extended.ops += result.ops
     used = {name for op in result.ops for name in op.input_names()}
-    made.vars += [make_var(seed, None, None, INPUT) for seed in seeds.values() if seed in used]
-    return made
+    extended.vars += [make_var(seed, None, None, INPUT) for seed in seeds.values() if seed in used]
+    return extended
 
 
 class _Flow:

@@ -22,7 +22,7 @@ def step_nets(net: NetCheck) -> None:
 
 def _step(net: NetCheck, step: StepDecl, title: str) -> None:
     known = set(net.vars) | set(net.writers) | net.given | net.outer
-    made = {name for op in step.net.ops for name in op.output_names()}
+    written = {name for op in step.net.ops for name in op.output_names()}
     declared = {var.name for var in step.net.vars}
     pairs = [] if step.child_net is None else step.child_net.ops
     by_pair = {name for op in pairs for name in op.output_names()}
@@ -35,8 +35,8 @@ def _step(net: NetCheck, step: StepDecl, title: str) -> None:
                     f"{title}: its {kind} link reads {link.outer!r}, which is not there{hint}",
                 )
     for link in step.out_links:
-        if link.inner not in made:
-            hint = nearest(link.inner, made)
+        if link.inner not in written:
+            hint = nearest(link.inner, written)
             net.add(
                 "undefined",
                 f"{title}: its out link takes {link.inner!r}, which no operator in it writes{hint}",
@@ -46,8 +46,8 @@ def _step(net: NetCheck, step: StepDecl, title: str) -> None:
             hint = nearest(name, known)
             net.add("undefined", f"{title}: its trees are {name!r}, which is not there{hint}")
     for memory in step.memories:
-        if memory.state not in made | declared | by_pair:
-            hint = nearest(memory.state, made)
+        if memory.state not in written | declared | by_pair:
+            hint = nearest(memory.state, written)
             net.add("undefined", f"{title}: nobody writes its memory {memory.state!r}{hint}")
         if memory.boot and memory.boot not in known:
             hint = nearest(memory.boot, known)

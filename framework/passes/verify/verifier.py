@@ -65,24 +65,24 @@ def verify(desc: OpList | pb.NetDesc, stage: str = "", *, undeclared: bool = Fal
         OpscopeError: the first error, as the type that `KINDS` tells; others follow in its text.
     """
     net = as_op_list(desc)
-    found = [
+    errors = [
         problem
         for problem in problems(net)
         if problem.severity == ERROR and not (undeclared and problem.kind == "undefined")
     ]
-    if not found:
+    if not errors:
         return
     title = f"net {net.name!r}" if net.name else "net"
     prefix = f"{title} {stage}".rstrip()
-    more = "".join(f"\n  also: {problem.message}" for problem in found[1:])
-    raise KINDS[found[0].kind](f"{prefix}: {found[0].message}{more}")
+    more = "".join(f"\n  also: {problem.message}" for problem in errors[1:])
+    raise KINDS[errors[0].kind](f"{prefix}: {errors[0].message}{more}")
 
 
 @one_list()
 def problems(desc: OpList | pb.NetDesc) -> list[Problem]:
     """All that is wrong or suspicious: errors first, each group in the order of operators."""
-    found = NetCheck(check_inner_nets(as_op_list(desc)), _RULES).run()
-    return sorted(found, key=lambda problem: (problem.severity != ERROR, problem.op))
+    listed = NetCheck(check_inner_nets(as_op_list(desc)), _RULES).run()
+    return sorted(listed, key=lambda problem: (problem.severity != ERROR, problem.op))
 
 
 def _declarations(net: NetCheck) -> None:

@@ -12,17 +12,17 @@ from ...ir.registry import lookup
 
 def world_types(net: OpList) -> list[str]:
     """The types of the operators that touch the world outside, in order, inner nets included."""
-    found = []
+    types = []
     for op in net.ops:
         if lookup(op.type).world:
-            found.append(op.type)
+            types.append(op.type)
         for _, inner in op.inner_nets():
-            found += world_types(inner)
+            types += world_types(inner)
     for step in net.steps:
-        found += world_types(step.net)
+        types += world_types(step.net)
         if step.child_net is not None:
-            found += world_types(step.child_net)
-    return found
+            types += world_types(step.child_net)
+    return types
 
 
 def check_world(before: OpList, after: OpList, where: str) -> None:

@@ -36,14 +36,14 @@ def constant_factors(plan: Plan, arrays: Mapping[str, Any]) -> Prepared | None:
         return None
     views = {name: var.view.base for name, var in plan.declared.items() if var.view is not None}
     written.update(base for name, base in views.items() if name in written)
-    found = []
+    factors = []
     for name in plan.externals:
         declared = plan.declared.get(name)
         given = declared is None or declared.kind == INPUT  # may be another array in the next run
         if uses[name] >= _USES and not given and name not in written and name not in views:
-            found.append(arrays[name])
-    if not found:
+            factors.append(arrays[name])
+    if not factors:
         return None
     prepared = Prepared(in_loop=False)
-    prepared.declare(found)
+    prepared.declare(factors)
     return prepared

@@ -128,8 +128,8 @@ def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
     written = {name for step in plan.steps for op in step.operators for name in op.output_vars()}
     views = {name: var.view.base for name, var in plan.declared.items() if var.view is not None}
     written.update(base for name, base in views.items() if name in written)
-    found = [scope.get(name) for name in plan.externals if name in written]
-    return [one for one in found if _suits(one.inner)]
+    variables = [scope.get(name) for name in plan.externals if name in written]
+    return [one for one in variables if _suits(one.inner)]
 
 
 def _suits(array: Any) -> bool:
@@ -145,7 +145,7 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
     if not plan.options.keep_packed or any(op.role != FORWARD for op in plan.operators):
         return None
     viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
-    found = {}
+    factors = {}
     for name in plan.externals:
         declared, variable = plan.declared.get(name), scope.get(name)
         array = variable.inner
@@ -155,5 +155,5 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
         if name in viewed or variable in written or variable.exposed:
             continue
         if _suits(array):
-            found[name] = variable
-    return Kept(found) if found else None
+            factors[name] = variable
+    return Kept(factors) if factors else None

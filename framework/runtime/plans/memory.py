@@ -136,18 +136,18 @@ class Panels:
         if in_turn:
             self._turn = self._turn % row_blocks.MOST_ITEMS + 1
             place = self._turn
-        found = self._memory[place]
-        if found is None or found.nbytes < size:  # twice as much: frames keep what was too small
-            least = 0 if found is None else 2 * found.nbytes
-            found = self._memory[place] = team.aligned(max(size, least))
-        return found[:size]
+        block = self._memory[place]
+        if block is None or block.nbytes < size:  # twice as much: frames keep what was too small
+            least = 0 if block is None else 2 * block.nbytes
+            block = self._memory[place] = team.aligned(max(size, least))
+        return block[:size]
 
     def held(self, key: Any, make: Callable[[], Any]) -> Any:
         """The memory of a key, as long as somebody holds it; else what `make` returns."""
-        found = self._held.get(key)
-        if found is None:
-            found = self._held[key] = make()
-        return found
+        memory = self._held.get(key)
+        if memory is None:
+            memory = self._held[key] = make()
+        return memory
 
 
 @contextmanager
@@ -216,11 +216,11 @@ class Workspace:
 
 def workspace_of(scope: Scope, place: Place) -> Workspace:
     """The workspace of the frames that run in a scope."""
-    found: dict[Place, Workspace] = scope.bound.setdefault("workspaces", {})
-    if place not in found:
-        found[place] = Workspace(place.xp)
-    found[place].scopes.add(scope)
-    return found[place]
+    workspaces: dict[Place, Workspace] = scope.bound.setdefault("workspaces", {})
+    if place not in workspaces:
+        workspaces[place] = Workspace(place.xp)
+    workspaces[place].scopes.add(scope)
+    return workspaces[place]
 
 
 class WorkspaceOwner:

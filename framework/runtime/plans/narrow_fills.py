@@ -59,21 +59,21 @@ class _Accesses:
 
 
 def _find_accesses(plan: Plan) -> _Accesses:
-    found = _Accesses({}, {}, {})
+    accesses = _Accesses({}, {}, {})
     time = 0
     for step in plan.steps:
         for op in step.operators:
             reads = [*op.input_vars(), *(op.output_vars() if op.accumulate else ())]
             for name in reads:
-                found.times.setdefault(name, []).append(time)
+                accesses.times.setdefault(name, []).append(time)
             for name in op.output_vars():
-                found.times.setdefault(name, []).append(time + 1)
+                accesses.times.setdefault(name, []).append(time + 1)
             time += 2
-        found.ends[id(step)] = time
+        accesses.ends[id(step)] = time
     for name, var in plan.declared.items():
         if var.view is not None and name in plan.specs:
-            found.views.setdefault(var.view.base, []).append(name)
-    return found
+            accesses.views.setdefault(var.view.base, []).append(name)
+    return accesses
 
 
 def _read_first(
@@ -115,10 +115,10 @@ def _read_first(
     for other in places:
         if other in plan.live_out:  # somebody reads it later
             needed[cells[other]] |= ~written[cells[other]]
-    found: list[tuple[slice, slice]] = []
+    parts: list[tuple[slice, slice]] = []
     for column, (left, right) in enumerate(pairwise(edges[1])):
         flags = np.flatnonzero(np.diff(needed[:, column], prepend=False, append=False))
         for begin, end in flags.reshape(-1, 2).tolist():
-            found.append((slice(edges[0][begin], edges[0][end]), slice(left, right)))
-    area = sum((r.stop - r.start) * (c.stop - c.start) for r, c in found)
-    return found if len(found) <= _MOST_PARTS and 2 * area <= shape[0] * shape[1] else None
+            parts.append((slice(edges[0][begin], edges[0][end]), slice(left, right)))
+    area = sum((r.stop - r.start) * (c.stop - c.start) for r, c in parts)
+    return parts if len(parts) <= _MOST_PARTS and 2 * area <= shape[0] * shape[1] else None

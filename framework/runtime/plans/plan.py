@@ -282,14 +282,14 @@ def _joined(plan: Plan, span: Range, fixed: set[str]) -> list[tuple[str, ...]]:
     """
     written = {name for step in plan.steps for name in step.writes}
     taken: set[str] = set()
-    found = []
+    joined = []
     for op in span.operators:
         names = op.inputs.get(op.entry.joins, ())
         # A name that comes twice, or is in another bucket already, cannot lie at two places.
         if len(set(names) - fixed - taken) == len(names) > 1 and written.issuperset(names):
-            found.append(names)
+            joined.append(names)
             taken.update(names)
-    return found
+    return joined
 
 
 def _inplace_block(
