@@ -6,10 +6,13 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Iterator
+from dataclasses import MISSING
 from functools import cache
 from importlib import import_module
 from types import ModuleType
 from typing import NamedTuple
+
+from opscope.framework.base.option_fields import option_fields
 
 _TYPES = {
     "int": "int",
@@ -100,6 +103,8 @@ def _looked_up(part: ast.AST, module: ModuleType) -> Iterator[Option]:
             continue
         if not isinstance(node.func, ast.Attribute):
             continue
+        if node.func.attr == "options":
+            yield from _fields(node, ast.unparse(node.func.value), part, module)
         if node.func.attr not in _TYPES or not node.args:
             continue
         name = node.args[0]
@@ -107,6 +112,16 @@ def _looked_up(part: ast.AST, module: ModuleType) -> Iterator[Option]:
             default = _value(node.args[1], module) if len(node.args) > 1 else ""
             kind = elements.get(id(node)) or _TYPES[node.func.attr]
             yield Option(name.value, kind, default, ast.unparse(node.func.value))
+
+
+def _fields(call: ast.Call, section: str, part: ast.AST, module: ModuleType) -> Iterator[Option]:
+    """The options that the fields of a class name: `section.options(cls)`."""
+    (kind,) = map(ast.unparse, call.args)
+    own = part.name if kind == "cls" and isinstance(part, ast.ClassDef) else kind
+    for each in option_fields(getattr(module, own)):
+        written = "string" if each.kind is str else each.kind.__name__
+        default = "" if each.default is MISSING else _text(each.default)
+        yield Option(each.name, written, default, section)
 
 
 def _handed_on(call: ast.Call, module: ModuleType) -> Iterator[Option]:
@@ -129,6 +144,10 @@ def _value(expression: ast.expr, module: ModuleType) -> str:
         value = eval(code, dict(vars(module)))
     except Exception:  # it needs what is there in a run only
         return ""
+    return _text(value)
+
+
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, float):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING
+from typing import Any
+
 from ...framework.base.errors import FormatError
+from ...framework.base.option_fields import option_fields
 from ..base.text import Source, Text
 from .section import Section
 from .value import ConfigArray, ConfigValue
@@ -111,6 +115,17 @@ class ConfigParameters(Section):
 
     def array(self, name: str, default: str | None = None, separator: str = ":") -> ConfigArray:
         return self._value(name, default).array(separator)
+
+    def options(self, kind: type) -> dict[str, Any]:
+        """The values of the fields of a dataclass that `option` has made, by the fields' names.
+
+        Its names are those of parameters; where one is missing, the default is the field's.
+        """
+        values = {}
+        for each in option_fields(kind):
+            read = self.string if each.kind is str else getattr(self, each.kind.__name__)
+            values[each.field] = read(each.name, None if each.default is MISSING else each.default)
+        return values
 
     def section(self, name: str) -> ConfigParameters:
         """The section called `name`; FormatError where it is missing."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.option_fields import option
 from ..base.text import located
 from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector
@@ -74,22 +75,22 @@ class AutoAdjust:
     """
 
     rate: str = "none"
-    decrease_below: float = 0.0
-    increase_above: float = math.inf
+    decrease_below: float = option(0.0, name="reduceLearnRateIfImproveLessThan")
+    increase_above: float = option(math.inf, name="increaseLearnRateIfImproveMoreThan")
     decrease_factor: float = 0.618
     increase_factor: float = 1.382
-    continue_reduce: bool = False
+    continue_reduce: bool = option(False, name="continueReduce")
     interval: int = 1
-    load_best: bool = True
-    use_validation: bool = True
-    use_evaluation: bool = False
+    load_best: bool = option(True, name="loadBestModel")
+    use_validation: bool = option(True, name="UseCVSetControlLRIfCVExists")
+    use_evaluation: bool = option(False, name="UseEvalCriterionControlLR")
     previous_rates: int = 5
-    fine_epochs: int = 1
+    fine_epochs: int = option(1, name="numBestSearchEpoch")
     samples: ArgVector[int] = field(default_factory=lambda: ArgVector([256 * _SAMPLES_OF_SEARCH]))
-    minibatch: bool = False
+    minibatch: bool = option(False, name="autoAdjustMinibatch")
     minibatch_every: int = 1
-    minibatch_most: int = 1048576
-    minibatch_margin: int = 1
+    minibatch_most: int = option(1048576, name="minibatchSizeTuningMax")
+    minibatch_margin: int = option(1, name="minibatchSearchCriterionErrorMargin")
 
 
 @dataclass(frozen=True)
@@ -137,31 +138,31 @@ class SgdOptions:
     momenta_per: ArgVector[int] = field(default_factory=lambda: ArgVector([256]))
     learner: str = "momentum_sgd"
     learner_attrs: dict[str, Any] = field(default_factory=dict)
-    noise: float = 0.0
-    clip: float = math.inf
+    noise: float = option(0.0, name="gaussianNoiseInjectStd")
+    clip: float = option(math.inf, name="clippingThresholdPerSample")
     clip_norm: bool = False
-    l1: float = 0.0
-    l2: float = 0.0
+    l1: float = option(0.0, name="L1RegWeight")
+    l2: float = option(0.0, name="L2RegWeight")
     l1_l2_of_batch_norm: bool = True
     dropout: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
     norm_time: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
     norm_blend: ArgVector[float] = field(default_factory=lambda: ArgVector([0.0]))
     sequence: dict[str, float] = field(default_factory=dict)
-    min_rate: float = 1e-9
+    min_rate: float = option(1e-9, name="minLearningRatePerSample")
     adjust: AutoAdjust = AutoAdjust()
     sub_minibatches: int = 1
     samples_in_memory: int | None = None
-    truncated: bool = False
-    precompute_all: bool = True
+    truncated: bool = option(False, name="truncated")
+    precompute_all: bool = option(True, name="UseAllDataForPreComputedNode")
     check_gradients: bool = False
     check_digits: float = 6.0
-    show_every: int = 10
-    show_first: int = 0
-    keep_checkpoints: bool = False
+    show_every: int = option(10, name="numMBsToShowResult")
+    show_first: int = option(0, name="firstMBsToShowResult")
+    keep_checkpoints: bool = option(False, name="keepCheckPointFiles")
     adaptation: float = 0.0
-    criterion: str = ""
-    evaluation: str = ""
-    trace_level: int = 0
+    criterion: str = option("", name="trainCriterionNodeName")
+    evaluation: str = option("", name="evalCriterionNodeName")
+    trace_level: int = option(0, name="traceLevel")
     traced: dict[str, str] = field(default_factory=dict)
     parallel: ParallelOptions = ParallelOptions()
 
@@ -212,6 +213,7 @@ class SgdOptions:
             raise section["maxEpochs"].error("there cannot be less than no epochs")
         most = section.size("maxSamplesInRAM", 2**64 - 1)
         return cls(
+            **section.options(cls),
             epochs=epochs,
             minibatch_size=sizes,
             epoch_size=epoch_size,
@@ -221,11 +223,7 @@ class SgdOptions:
             momenta_per=momenta_per,
             learner=learner,
             learner_attrs=attrs,
-            noise=section.float("gaussianNoiseInjectStd", 0.0),
-            clip=section.float("clippingThresholdPerSample", math.inf),
             clip_norm=not section.bool("gradientClippingWithTruncation", True),
-            l1=section.float("L1RegWeight", 0.0),
-            l2=section.float("L2RegWeight", 0.0),
             l1_l2_of_batch_norm=not section.bool("disableRegInBatchNormalization", False),
             dropout=_within(section, "dropoutRate"),
             norm_time=section.array("batchNormalizationTimeConstant", "0").floats(),
@@ -234,21 +232,12 @@ class SgdOptions:
                 name: getattr(section, spec.type)(name, spec.default)
                 for name, spec in SEQUENCE_OPTIONS.items()
             },
-            min_rate=section.float("minLearningRatePerSample", 1e-9),
             adjust=adjust,
             sub_minibatches=max(section.int("numSubminibatches", 1), 1),
             samples_in_memory=None if most >= 2**63 else most,
-            truncated=section.bool("truncated", False),
-            precompute_all=section.bool("UseAllDataForPreComputedNode", True),
             check_gradients=check,
             check_digits=section.float("sigFigs", 6.0) if check else 6.0,
-            show_every=section.int("numMBsToShowResult", 10),
-            show_first=section.int("firstMBsToShowResult", 0),
-            keep_checkpoints=section.bool("keepCheckPointFiles", False),
             adaptation=weight,
-            criterion=section.string("trainCriterionNodeName", ""),
-            evaluation=section.string("evalCriterionNodeName", ""),
-            trace_level=section.int("traceLevel", 0),
             traced=names_of(section),
             parallel=ParallelOptions.of(section),
         )
@@ -368,21 +357,12 @@ def _adjust(section: ConfigParameters, sizes: ArgVector[int]) -> AutoAdjust:
     else:
         samples = ArgVector([size * _SAMPLES_OF_SEARCH for size in sizes])
     return AutoAdjust(
+        **part.options(AutoAdjust),
         rate=_SEARCHES[name],
-        decrease_below=part.float("reduceLearnRateIfImproveLessThan", 0.0),
-        increase_above=part.float("increaseLearnRateIfImproveMoreThan", math.inf),
         decrease_factor=decrease,
         increase_factor=increase,
-        continue_reduce=part.bool("continueReduce", False),
         interval=max(part.int("learnRateAdjustInterval", 1), 1),
-        load_best=part.bool("loadBestModel", True),
-        use_validation=part.bool("UseCVSetControlLRIfCVExists", True),
-        use_evaluation=part.bool("UseEvalCriterionControlLR", False),
         previous_rates=max(part.int("numPrevLearnRates", 5), 1),
-        fine_epochs=part.int("numBestSearchEpoch", 1),
         samples=samples,
-        minibatch=part.bool("autoAdjustMinibatch", False),
         minibatch_every=max(part.int("minibatchSizeTuningFrequency", 1), 1),
-        minibatch_most=part.int("minibatchSizeTuningMax", 1048576),
-        minibatch_margin=part.int("minibatchSearchCriterionErrorMargin", 1),
     )
