@@ -60,8 +60,6 @@ BOUNDED = {
         bridges/nnet3_rows/plan.py: Plan._demand_part Plan.reach_of
         bridges/nnet3_rows/loops.py: _lags.begins _terms
         bridges/nnet3_rows/steps.py: LoopStep._begun LoopStep._part LoopStep._term
-        bridges/torch/nnet3/descriptors.py: DescriptorWriter._failover
-            DescriptorWriter._optional DescriptorWriter.part
         nnet3/draw/short_form.py: _forwarding _sources_at_t _sum
         nnet3/graph/loops.py: _terms
         nnet3/graph/topology.py: _takes_all linear_leaf

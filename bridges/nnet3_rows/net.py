@@ -184,8 +184,10 @@ class RowsNet:
                 self.parameters[names[name]] = component, net.parameters[name]
             else:
                 names[name] = self.constant(array, name, array.dtype)
+        titles = dict.fromkeys(net.outputs, net.title) if len(net.outputs) == 1 else {}
         for op in net.ops:
-            names |= {name: self.variable(name) for name in op.output_names()}
+            for name in op.output_names():
+                names[name] = self.variable(titles.get(name, name))
             self.put(op.renamed(names))
         still = all(each.still for each in given)
         found = [Value(names[one], dim, still) for one, dim in net.outputs.items()]

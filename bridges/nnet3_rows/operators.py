@@ -116,6 +116,17 @@ _described(
     lambda s: [-1, s["x"][1], -1],
     (_STEP, _MORE),
 )
+_described(
+    "rows.layer",
+    "What a layer of the form that is written gives for rows; how it is called is up to that form.",
+    [Slot("x", "rows [N, columns, rows] or [M, columns]", duplicable=True)],
+    lambda s: [-1, s.attrs["columns"], *(-1 for _ in s.shapes("x")[0][2:])],
+    (
+        AttrSpec("call", "string", "an expression of {x}, and of {y} for a second one"),
+        AttrSpec("columns", "int", "of the result", minimum=0),
+    ),
+    lambda s: np.float32,
+)
 
 
 def _joined(name: str, doc: str, inputs: list[Slot], rows: bool) -> None:

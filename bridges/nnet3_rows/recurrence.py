@@ -111,6 +111,8 @@ class LayerRows:
             array = arrays[link.inner]
             link.outer = self.net.variable(link.inner, (array.shape, array.dtype))
             self.net.arrays[link.outer] = array
+            if link.inner in step.parameters:
+                self.net.parameters[link.outer] = step.parameters[link.inner]
         decl.in_links = [Link(outer, inner) for inner, outer in given.items()]
         specs: dict[str, ArraySpec] = {}
         for memory in decl.memories:

@@ -41,6 +41,7 @@ class LoopStep:
             products.
         states: the variables of rows of earlier steps. members: those of the loop's nodes.
         count: the variable with the number of steps before, "" where nothing asks for it.
+        parameters: as `RowsNet.parameters`, of the arrays of `ops`.
         after: what the variables of earlier steps are in the next one.
         operators: of `ops`, checked. specs: shape and dtype of all variables.
     """
@@ -51,6 +52,7 @@ class LoopStep:
         self.topology, self.loop, self.whole = topology, loop, whole
         self.ops = ComponentNet(title, 2, dtype)
         self.taken: dict[str, Term | Product] = {}
+        self.parameters: dict[str, tuple[str, str]] = {}
         self.states: dict[Term, str] = {}
         self.members: dict[int, str] = {}
         self.count = ""
@@ -203,12 +205,27 @@ class LoopStep:
         elif node.kind == "component" and node.component.type in AFFINE and not self.whole:
             self.members[number] = self._affine(number)
         elif node.kind == "component":
-            parts, c = self._parts(number - 1), node.component
-            chain = c.components if c.type == "CompositeComponent" else [c]
-            for place, part in enumerate(chain):
-                title = f"{node.name}.{place}" if len(chain) > 1 else node.name
-                parts = self._component(part, parts, title)
-            self.members[number] = self._join(parts)
+            self.members[number] = self._join(self._applied(number, self._parts(number - 1)))
+
+    def _applied(self, number: int, parts: Sequence[tuple[str, int]]) -> Sequence[tuple[str, int]]:
+        """A component node for what its descriptor appends."""
+        node = self.topology.nodes[number]
+        c = node.component
+        chain = c.components if c.type == "CompositeComponent" else [c]
+        for place, part in enumerate(chain):
+            title = f"{node.name}.{place}" if len(chain) > 1 else node.name
+            parts = self._component(part, parts, title)
+        return parts
+
+    def _written(
+        self, net: ComponentNet, parts: Sequence[tuple[str, int]]
+    ) -> list[tuple[str, int]]:
+        """The operators of a component, for values side by side."""
+        pieces = self._split(parts, list(net.inputs.values()))
+        names = dict(zip(net.inputs, pieces, strict=True))
+        self.ops.ops += [op.renamed(names) for op in net.ops]
+        self.ops.arrays |= net.arrays
+        return list(net.outputs.items())
 
     def _component(
         self, c: Any, parts: Sequence[tuple[str, int]], title: str
@@ -221,12 +238,7 @@ class LoopStep:
                 x = ops("mul", x, ops.constant(scale))
             return [(ops("add", x, ops.constant(offset)) if offset.any() else x, c.output_dim)]
         if c.type in WRITTEN:
-            net = component_net(c, title, 2, ops.dtype)
-            pieces = self._split(parts, list(net.inputs.values()))
-            names = dict(zip(net.inputs, pieces, strict=True))
-            ops.ops += [op.renamed(names) for op in net.ops]
-            ops.arrays |= net.arrays
-            return list(net.outputs.items())
+            return self._written(component_net(c, title, 2, ops.dtype), parts)
         if c.type in AFFINE:
             return [(self._matrix(self._join(parts), *affine_of(c)), c.output_dim)]
         if c.type == "PermuteComponent":

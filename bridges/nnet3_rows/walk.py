@@ -73,6 +73,10 @@ class RowsWalk(ABC):
     def loop(self, loop: Loop) -> None:
         """All members of a recurrent layer: set those that others read."""
 
+    def narrowed(self, name: str) -> str:
+        """A value of float64 as others are."""
+        return self.net("cast", name, dtype="float32", name=f"{name}.narrow")
+
     # Nodes
 
     def write(self, ivector: str = "") -> None:
@@ -302,7 +306,7 @@ class RowsWalk(ABC):
             for end, offset in zip(("begin", "end"), window, strict=True)
         }
         found = self.net.written(net, [x], ends)
-        return replace(found, name=self.net("cast", found.name, dtype="float32"))
+        return replace(found, name=self.narrowed(found.name))
 
     def _extraction_of(self, number: int) -> int | None:
         """The extraction that a pooling reads, and nothing else, in the same periods."""

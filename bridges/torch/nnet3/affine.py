@@ -6,20 +6,22 @@ from dataclasses import dataclass
 
 from ....nnet3.language.descriptor import SimpleSumDescriptor
 from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.net import Value
+from ...nnet3_rows.reading import Rows
 from ...nnet3_rows.reads import Read
-from .descriptors import DescriptorWriter
-from .layers import AFFINE
-from .rows import Rows, cut
+from ...nnet3_rows.walk import SPLICED, RowsWalk
 
 
 @dataclass(frozen=True)
 class Window:
-    """How an affine component reads: rows of one source, by a convolution where taps are many."""
+    """How an affine component reads: rows of one source, by a convolution where taps are many.
 
-    source: Rows
-    taps: int
-    stride: int
-    dilation: int
+    Attributes:
+        shape: taps, stride, dilation.
+    """
+
+    source: Value
+    shape: tuple[int, int, int]
 
 
 class Windows:
@@ -28,13 +30,13 @@ class Windows:
     A component that several nodes use has one module, so these must read alike.
     """
 
-    def __init__(self, w: DescriptorWriter) -> None:
+    def __init__(self, w: RowsWalk) -> None:
         self.w, self.topology, self.plan = w, w.topology, w.plan
         self._shapes: dict[str, tuple[int, int, int] | None] = {}
         self._still: dict[int, bool] = {}
         for number in reversed(self.plan.grids):  # sources first: `_is_still` knows them then
             node = self.topology.nodes[number]
-            if node.kind != "component" or node.component.type not in AFFINE:
+            if node.kind != "component" or node.component.type not in SPLICED:
                 continue
             shape = None if number in self.plan.loops else self._shape(number)
             same = self._shapes.get(node.component_name, shape) == shape
@@ -47,10 +49,10 @@ class Windows:
         if shape is None or taps is None or shape[0] != len(taps[1]):
             return None
         source, moves = taps
-        rows, grid = self.w.rows[source], self.plan.grids[number]
-        stride = 1 if shape[0] > 1 else grid.step // rows.grid.step
-        text = cut(rows, grid, moves[0], moves[-1], stride)
-        return Window(Rows(text, grid), *shape)
+        rows, grid, reader = self.w.rows[source], self.plan.grids[number], self.w.reader
+        if shape[0] == 1:
+            return Window(reader.at(rows, grid, Read(-1, 1.0, (moves[0],))), shape)
+        return Window(reader.window(rows, grid, moves[0], moves[-1]), shape)
 
     def _taps(self, number: int) -> tuple[int, list[int]] | None:
         """The node whose rows at some offsets an affine component reads side by side."""
@@ -130,19 +132,16 @@ class Windows:
         return self.w.rows[number].grid if number in self.w.rows else self.plan.grids[number]
 
 
-def affine_input(w: DescriptorWriter, number: int, grid: Grid) -> Rows:
+def affine_input(w: RowsWalk, number: int, grid: Grid) -> Value:
     """The input of an affine component put together, for the rows of its output."""
-    node = w.topology.nodes[number]
+    node, net = w.topology.nodes[number], w.net
     offsets = list(getattr(node.component, "time_offsets", [0]))
+    inside = grid if offsets == [0] else w.plan.grids[number - 1]
+    whole = net.plain(w.descriptor(number - 1, inside, node.name))
     if offsets == [0]:
-        return w.joined(number - 1, grid, node.name)
-    inside = w.plan.grids[number - 1]
-    whole = w.joined(number - 1, inside, node.name)
+        return whole
     if whole.still:
-        return Rows(f"{whole.text}.repeat(1, {len(offsets)}, 1)", grid, True)
-    rows = Rows(w.assigned(f"{node.name}_input", whole.text), inside)
-    if all(inside.has_slice(grid, offset) for offset in offsets):
-        listed = [cut(rows, grid, o, o, grid.step // inside.step) for o in offsets]
-    else:
-        listed = [w.read(rows, Read(-1, 1.0, (offset,)), grid).text for offset in offsets]
-    return Rows(f"torch.cat([{', '.join(listed)}], 1)", grid)
+        return net.join([whole] * len(offsets), node.name)
+    rows = Rows(whole, inside, f"{node.name}_input")
+    read = [w.reader.at(rows, grid, Read(-1, 1.0, (offset,))) for offset in offsets]
+    return net.join(read, node.name)

@@ -1,133 +1,246 @@
-"""The forward function of a network: a line a node, over the time grids of the ONNX export."""
+"""`TorchWalk`: a network as operators in which components are calls of PyTorch's layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
 
-from ....nnet3.components.base.dependence import NOTHING
+import numpy as np
+
+from ....framework.ir.desc import make_op
+from ....nnet3.graph.loops import Loop
 from ....nnet3.graph.topology import Topology
+from ...nnet3_rows.components import WRITTEN, component_net
 from ...nnet3_rows.grids import Grid
+from ...nnet3_rows.loops import GeneralLoop
+from ...nnet3_rows.net import RowsNet, Value
 from ...nnet3_rows.plan import Plan, needed_by
+from ...nnet3_rows.reading import Rows
 from ...nnet3_rows.reads import NotExportedError
+from ...nnet3_rows.recurrence import LayerRows
+from ...nnet3_rows.walk import AT_SEVERAL_TIMES, RowsWalk
 from ..folder import NotInTorchError
+from ..formatting import WIDTH
+from ..naming import Names
+from ..op_list.emission import Lines, Module, Values, nested, read_lines, write_operators
+from ..op_list.tables import all_tables as all_tables
 from .affine import Windows, affine_input
-from .descriptors import DescriptorWriter
-from .layers import AFFINE, affine_layer, source_layer, why_not
-from .loops import write_loop
-from .rows import Rows
+from .layer import Layer, number_text
+from .layers import affine_layer, any_layer, source_layer, why_not
+from .loops import Outside, TorchStep
 from .sources import NAMES, with_what_they_use
-from .windows import WINDOWS
+from .time_height import kernel_of, time_height_layer
 
 
-class ForwardWriter(DescriptorWriter):
-    """Writes the nodes that some outputs need.
+class TorchWalk(RowsWalk):
+    """Writes the nodes that some outputs need, as PyTorch trains them.
 
     Args:
-        topology: of the network in test mode.
-        plan: the rows of its nodes.
+        plan: the rows of the network's nodes, in test mode.
         outputs: names of output nodes.
 
     Attributes:
         arguments: of the function.
+        layers: by the component's name. attributes: the module's attribute of each of these.
+        helpers: names of functions and classes that the text uses.
+        notes: what the module does not do as the network does.
+        results: the variables of the outputs.
 
     Raises:
-        NotInTorchError: parts have no form in PyTorch.
+        NotExportedError, NotInTorchError: parts have no form in PyTorch.
     """
 
-    def __init__(self, topology: Topology, plan: Plan, outputs: Sequence[str]) -> None:
-        super().__init__(topology, plan, set(NAMES))
-        self.outputs, self.unit = list(outputs), plan.unit
-        self.arguments: list[str] = []
-        self._write_inputs()
-        self._windows = Windows(self)
-        for members, _ in topology.stages:
-            if members[0] in plan.loops and members[0] in plan.grids:
-                write_loop(self, plan.loops[members[0]])
-                continue
-            for number in members:
-                if number in plan.grids and number not in self.rows:
-                    self._write_node(number)
-        found = {name: self._output(name) for name in outputs}
-        if len(found) == 1:
-            self.lines.append(f"return {next(iter(found.values()))}")
-        else:
-            listed = ", ".join(f"{name!r}: {text}" for name, text in found.items())
-            self.lines.append(f"return {{{listed}}}")
-        self.helpers = with_what_they_use(self.helpers)
+    def __init__(self, plan: Plan, outputs: Sequence[str]) -> None:
+        net = RowsNet()
+        source = net.given("input", -1, -1, plan.topology.nodes[plan.topology.number("input")].dim)
+        super().__init__(plan, net, source)
+        self.unit, self.outputs = plan.unit, list(outputs)
+        self.arguments = ["input"]
+        self.layers: dict[str, Layer] = {}
+        self.attributes: dict[str, str] = {}
+        self.helpers: set[str] = set()
+        self.notes: list[str] = []
+        self._members = Names()
+        ivector = plan.topology.index.get("ivector", -1)
+        if ivector in plan.grids:
+            self.arguments.append(net.given("ivector", -1, plan.topology.nodes[ivector].dim))
+        self.write(self.arguments[-1] if ivector in plan.grids else "")
+        self.results = {name: net.variable(name) for name in outputs}
+        for name, variable in self.results.items():
+            x = {"x": net.name(self.output(name))}
+            net.put(make_op("transpose", x, {"out": variable}, {"perm": [0, 2, 1]}))
 
-    def _output(self, name: str) -> str:
-        rows = self.rows[self.topology.number(name)]
-        if rows.still and not self.plan.whole:
-            count = self.count(rows.grid)
-            return f"{rows.text}.transpose(1, 2).expand(-1, {count}, -1)"
-        return f"{rows.text}.transpose(1, 2)"
+    def set(self, number: int, value: Value, older: int = 0) -> None:
+        super().set(number, self.net.plain(value), older)
 
-    def _write_inputs(self) -> None:
-        number = self.topology.index.get("input")
-        if number is None or number not in self.plan.grids:
-            raise NotInTorchError("no output depends on 'input'")
-        grid = self.plan.grids[number]
-        if not grid.moving:
-            raise NotInTorchError("the frames that are read do not follow the length of the input")
-        self.arguments.append(self.variable("input"))
-        left, right = max(0, -grid.first), max(0, grid.last)
-        turned = "input.transpose(1, 2)"
-        if left or right:
-            turned = f'F.pad({turned}, ({left}, {right}), mode="replicate")'
-        if self.plan.exact_end and self.unit > 1:
-            more = left + right + 1
-            turned = f"{turned}[:, :, : {self.end()} + {more}]"
-        self.set(number, "frames", turned, Grid(-left, 1, right))
-        number = self.topology.index.get("ivector")
-        if number is not None and number in self.plan.grids:
-            self.arguments.append(self.variable("ivector"))
-            self.rows[number] = Rows("ivector[:, :, None]", self.plan.grids[number], True)
+    # Layers
 
-    def _write_node(self, number: int) -> None:
+    @cached_property
+    def windows(self) -> Windows:
+        """Which affine components are convolutions; asked for once the inputs are written."""
+        return Windows(self)
+
+    def member(self, node: Any, layer: Layer) -> str:
+        """The module of a component node; it is made where the component has none yet."""
+        name = node.component_name
+        self.helpers.update(layer.helper.split())
+        if layer.note:
+            self.notes.append(f"{node.name}: {layer.note}")
+        if not layer.make:
+            return ""
+        if name not in self.attributes:
+            self.attributes[name] = self._members.unique(name)
+            self.layers[name] = layer
+        elif self.layers[name].make != layer.make:
+            raise NotInTorchError(
+                f"'{node.name}': other nodes use component '{name}' in other steps"
+            )
+        return f"self.{self.attributes[name]}"
+
+    def chain(self, node: Any) -> list[tuple[Any, Layer, str]]:
+        """The components that a node applies one after the other, their layers and these' text."""
+        c, layer = node.component, any_layer(node.component)
+        module = self.member(node, layer)
+        if c.type != "CompositeComponent":
+            return [(c, layer, module)]
+        return [
+            (part, any_layer(part), f"{module}[{place}]") for place, part in enumerate(c.components)
+        ]
+
+    def applied(self, layer: Layer, module: str, x: Value, dim: int, name: str) -> Value:
+        """A layer applied to a value."""
+        call = layer.call.replace("{m}", module)
+        if call == "{x}":
+            return x
+        made = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
+        return Value(made, dim, x.still)
+
+    # What components become
+
+    def narrowed(self, name: str) -> str:
+        call = "{x}.to(input.dtype)"  # of a module that computes in float64, too
+        columns = self.net.specs[name][0][1]
+        return self.net("rows.layer", [name], name=f"{name}.narrow", call=call, columns=columns)
+
+    def source(self, number: int, component: Any) -> Value:
         node, grid = self.topology.nodes[number], self.plan.grids[number]
-        if node.kind == "dim-range":
-            source = self.rows[node.source]
-            end = node.dim_offset + node.dim
-            text = f"{source.text}[:, {node.dim_offset}:{end}]"
-            self.set(number, node.name, text, source.grid, source.still)
-        elif node.kind == "component":
-            self._write_component(number, grid)
-        elif node.is_output:
-            found = self.joined(number, grid, node.name)
-            self.set(number, node.name, found.text, grid, found.still)
+        layer = source_layer(component)
+        count = {"step": grid.step, "more": grid.last - grid.first + grid.step}
+        ones = self.constant(np.ones(node.dim), "ones").name
+        end = self.reader.end()
+        made = self.net("rows.spread", ones, self.reader.source, end, name="ones", **count)
+        x = Value(made, node.dim)
+        return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
-    def _write_component(self, number: int, grid: Grid) -> None:
-        node = self.topology.nodes[number]
-        kind = node.component.type
-        if node.reads is NOTHING:
-            ones = f"input.new_ones(input.shape[0], {node.dim}, {self.count(grid)})"
-            text = self.applied(node, source_layer(node.component), ones)
-            self.set(number, node.name, text, grid)
-            return
-        if kind in WINDOWS:
-            rows = WINDOWS[kind](self, number, grid)
-            self.set(number, node.name, rows.text, grid, rows.still)
-            return
-        window = self._windows.of(number) if kind in AFFINE else None
-        if window is not None:
-            layer = affine_layer(node.component, window.taps, window.stride, window.dilation)
-            source = window.source
-        elif kind in AFFINE:
-            source = affine_input(self, number, grid)
-            layer = affine_layer(node.component, 1)
+    def affine(self, number: int, component: Any, grid: Grid) -> Value:
+        node, window = self.topology.nodes[number], self.windows.of(number)
+        if window is None:
+            layer, x = affine_layer(component, 1), affine_input(self, number, grid)
         else:
-            dims = [self.topology.nodes[number - 1].dim]
-            if self.takes_parts(number):
-                parts = self.parts(number - 1, grid, node.name)
-                dims = self.columns(number - 1)
+            layer, x = affine_layer(component, *window.shape), window.source
+        return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
+
+    def convolution(self, number: int, component: Any, rows: Rows, grid: Grid) -> Value:
+        node, have = self.topology.nodes[number], rows.grid
+        kernel = kernel_of(component, have.step)
+        x = self.reader.window(rows, grid, kernel.times[0], kernel.times[-1])
+        stride = grid.step // have.step if grid.moving or grid.rows(0) > 1 else 1
+        layer = time_height_layer(component, kernel, stride)
+        return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
+
+    def row_by_row(self, number: int, component: Any, grid: Grid) -> Value:
+        net, node = self.net, self.topology.nodes[number]
+        parts = self.parts(number - 1, grid)
+        for part, layer, module in self.chain(node):
+            if part.type in WRITTEN:
+                written = component_net(part, node.name, 3)
+                pieces = net.split(parts, list(written.inputs.values()), node.name)
+                parts = [net.plain(net.written(written, pieces, component=module))]
             else:
-                parts = [self.joined(number - 1, grid, node.name)]
-            given = [(rows.text, dim) for rows, dim in zip(parts, dims, strict=True)]
-            text = self.component(self.lines, self.names, node, given, 3)
-            self.set(number, node.name, text, grid, all(rows.still for rows in parts))
-            return
-        text = self.applied(node, layer, source.text)
-        self.set(number, node.name, text, grid, source.still)
+                x = net.join(parts, node.name)
+                parts = [self.applied(layer, module, x, part.output_dim, node.name)]
+        return parts[0]
+
+    def loop(self, loop: Loop) -> None:
+        """Set the rows of the members that others read.
+
+        Raises:
+            NotExportedError: a loop reads itself at several offsets, or begins in another way.
+        """
+        if isinstance(loop, GeneralLoop):
+            name = self.topology.nodes[loop.members[0]].name
+            raise NotExportedError(
+                f"the loop of '{name}' is no recurrent layer: a loop reads itself at several"
+                " offsets, or its first steps are not like others; to-onnx takes it"
+            )
+        layer = LayerRows(self, loop)
+        step = TorchStep(self, loop)
+        numbers = self.plan.read_elsewhere(loop)
+        values: list[Value] = []
+        for name, read in step.taken.items():
+            if isinstance(read, Outside):
+                parts = [self._sum(layer, terms) for terms in read.parts]
+                x = layer.moving(self.net.join(parts, read.name))
+                dim, call = step.ops.inputs[name], f"{read.module}.inputs({{x}})"
+                made = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
+                values.append(Value(made, dim))
+            else:
+                assert not isinstance(read, tuple) or read.scale == 1
+                values.append(layer.moving(layer.outside(read)))
+        given = dict(zip(step.taken, layer.sequences(values), strict=True))
+        outputs = {step.members[number]: f"{step.name(number)}.steps" for number in numbers}
+        made, _ = layer.recurrent(step, step.ops.ops, step.ops.arrays, given, outputs, {})
+        rows = layer.rows(made, [step.name(number) for number in numbers])
+        for number, value in zip(numbers, rows, strict=True):
+            self.set(number, value)
+
+    def _sum(self, layer: LayerRows, terms: Sequence[Any]) -> Value:
+        """Terms that read outside alone, for all times."""
+        found: Value | None = None
+        for term in terms:
+            value = layer.outside(term).times(term.scale)
+            found = value if found is None else self.net.add(found, value, layer.title)
+        assert found is not None
+        return found
+
+    # The text
+
+    def lines(self) -> list[str]:
+        """The lines of the function."""
+        net, module = self.net, Module(names=Names("self", "torch", "nn", "F", "Path", *NAMES))
+        values = Values(module, net.specs)
+        for name in self.arguments:
+            values.names[name] = module.names.unique(name)
+        for name, array in net.arrays.items():
+            if name in net.parameters:
+                component, attribute = net.parameters[name]
+                values.names[name] = f"{component}.{attribute}"
+            else:
+                values.names[name] = _constant(array)
+        write_operators(values, net.ops)
+        if module.refused:
+            raise NotInTorchError("; ".join(module.refused))
+        found = {name: values.text(variable) for name, variable in self.results.items()}
+        text = next(iter(found.values()))
+        if len(found) > 1:
+            text = f"{{{', '.join(f'{name!r}: {text}' for name, text in found.items())}}}"
+        values.lines.append(Lines(("return",), [f"return {text}"]))
+        nodes = {values.names.get(rows.value.name) for rows in self.rows.values()}
+        inner = {name for lines in values.lines for name in lines.targets} - nodes
+        values.lines = nested(values.lines, inner - {"return"}, WIDTH)
+        self.helpers = with_what_they_use(self.helpers | module.helpers)
+        return read_lines(values, ["return"])
+
+
+def _constant(array: np.ndarray) -> str:
+    """A small array as text."""
+    if not array.shape:
+        return number_text(float(array))
+    if array.dtype.kind == "f" and (array == array.flat[0]).all():
+        return f"input.new_full({array.shape}, {number_text(float(array.flat[0]))})"
+    dtype = ", dtype=input.dtype" if array.dtype.kind == "f" else ""
+    return f"torch.tensor({array.tolist()}{dtype}, device=input.device)"
 
 
 def written_forward(
@@ -136,7 +249,7 @@ def written_forward(
     outputs: Sequence[str],
     unit: int,
     whole: bool = False,
-) -> ForwardWriter:
+) -> TorchWalk:
     """The forward function of a network.
 
     Args:
@@ -154,7 +267,9 @@ def written_forward(
         while True:  # again where it turns out that the exact end matters
             plan = Plan(topology, unit, *context, whole, exact_end=exact)
             plan.make([topology.number(name) for name in outputs])
-            written = ForwardWriter(topology, plan, outputs)
+            if topology.index.get("input") not in plan.grids:
+                raise NotInTorchError("no output depends on 'input'")
+            written = TorchWalk(plan, outputs)
             if plan.exact_end == exact:
                 return written
             exact = plan.exact_end
@@ -173,7 +288,7 @@ def refuse_unknown(topology: Topology, outputs: Sequence[str]) -> None:
         node = topology.nodes[number]
         if node.kind == "input" and node.name not in ("input", "ivector"):
             told.append(f"input '{node.name}': only 'input' and 'ivector' are known")
-        elif node.kind == "component" and node.component.type not in WINDOWS:
+        elif node.kind == "component" and node.component.type not in AT_SEVERAL_TIMES:
             if reason := why_not(node.component):
                 told.append(f"'{node.name}': {reason}")
     if told:

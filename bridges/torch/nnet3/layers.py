@@ -12,23 +12,16 @@ from typing import Any, Final
 import numpy as np
 
 from ...nnet3_rows.components import WRITTEN, component_net
+from ...nnet3_rows.walk import SPLICED
 from .cells import constant, dropout_mask
 from .layer import F32, Layer, number_text
-
-AFFINE: Final = (
-    "AffineComponent",
-    "NaturalGradientAffineComponent",
-    "FixedAffineComponent",
-    "LinearComponent",
-    "TdnnComponent",
-)
 
 
 def affine_layer(c: Any, taps: int, stride: int = 1, dilation: int = 1) -> Layer:
     """An affine component as a convolution over time.
 
     Args:
-        c: the component, of a type in `AFFINE`.
+        c: the component, of a type in `SPLICED`.
         taps: how many frames of equal distance the kernel covers; 1: rows are put side by side
             before.
         stride, dilation: of the convolution, in rows of its input.
@@ -213,7 +206,7 @@ def _composite(c: Any) -> Layer:
 
 
 def any_layer(c: Any) -> Layer:
-    return affine_layer(c, 1) if c.type in AFFINE else layer_of(c)
+    return affine_layer(c, 1) if c.type in SPLICED else layer_of(c)
 
 
 _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
@@ -239,7 +232,7 @@ _LAYERS: Final[dict[str, Callable[[Any], Layer]]] = {
 
 
 def layer_of(c: Any) -> Layer:
-    """A component that computes each row from the same row of its input, none of `AFFINE`."""
+    """A component that computes each row from the same row of its input, none of `SPLICED`."""
     if c.type in WRITTEN:
         return _parameters(c)
     return _LAYERS[c.type](c)
@@ -260,7 +253,7 @@ def why_not(c: Any) -> str:
     """Why a component has no layer here; empty where it has one."""
     if c.type == "CompositeComponent":
         return "; ".join(filter(None, map(why_not, c.components)))
-    if any(c.type in known for known in (AFFINE, WRITTEN, _LAYERS, _SOURCES)):
+    if any(c.type in known for known in (SPLICED, WRITTEN, _LAYERS, _SOURCES)):
         return ""
     if c.type == "DistributeComponent":
         return f"{c.type} reads rows of another x, and a module has times alone"

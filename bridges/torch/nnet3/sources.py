@@ -5,33 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from ..helpers import HELPERS, STEPS
+from ..helpers import HELPERS
+from ..op_list.sources import SOURCES as OF_OPERATORS
 
-SOURCES: Final[dict[str, str]] = HELPERS | {
-    "over_time": '''def over_time(step, widths, rows, delay=1, backward=False):
-    """Run a recurrent layer: rows, a list of [N, C, T], to the list of what its steps give.
-
-    A step takes and gives states [M, width] and rows [M, C]. A layer that reads itself `delay`
-    rows back is that many sequences that know nothing of each other: they run side by side.
-    """
-    n, t = rows[0].shape[0], rows[0].shape[2]
-    rows = [x.flip(2) if backward else x for x in rows]
-    rows = [x.permute(2, 0, 1) for x in rows]
-    if delay > 1:  # [steps, delay * N, C]; a step more, since torch.export takes one for a constant
-        times = torch.arange(t, device=rows[0].device)
-        steps = torch.arange(0, t + delay, delay, device=times.device)
-        blocks = steps[:, None] + torch.arange(delay, device=times.device)
-        rows = [F.pad(x, (0, 0, 0, 0, 0, 2 * delay - 1)) for x in rows]
-        rows = [x[blocks].flatten(1, 2) for x in rows]
-    states = [rows[0].new_zeros(delay * n, width) for width in widths]
-'''
-    + STEPS
-    + """    if delay > 1:
-        found = [x.unflatten(1, (delay, n))[times // delay, times % delay] for x in found]
-    found = [x.permute(1, 2, 0) for x in found]
-    return [x.flip(2) if backward else x for x in found]
-""",
-    "RecurrentLinear": '''class RecurrentLinear(nn.Module):
+SOURCES: Final[dict[str, str]] = (
+    HELPERS
+    | OF_OPERATORS
+    | {
+        "RecurrentLinear": '''class RecurrentLinear(nn.Module):
     """weight_ih x + weight_hh h + bias, where x is known before a loop and h in its steps.
 
     `inputs` computes all of it but for h, x [N, C, T]; `forward` adds the rest, h [M, C].
@@ -49,11 +30,11 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
     def forward(self, inputs, h):
         return inputs + F.linear(h, self.weight_hh)
 ''',
-    "column": '''def column(values, x):
+        "column": '''def column(values, x):
     """Values [C] as [C, 1, ...], so that they meet the columns of x [N, C, ...]."""
     return values.reshape(-1, *[1] * (x.dim() - 2))
 ''',
-    "Constant": '''class Constant(nn.Module):
+        "Constant": '''class Constant(nn.Module):
     """The same values in every row, whatever the input x [N, C, ...] holds."""
 
     def __init__(self, dim):
@@ -63,7 +44,7 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
     def forward(self, x):
         return column(self.value, x).expand(x.shape[0], -1, *x.shape[2:])
 ''',
-    "DropoutMask": '''class DropoutMask(nn.Module):
+        "DropoutMask": '''class DropoutMask(nn.Module):
     """Kaldi's DropoutMaskComponent: a mask in place of ones [N, dim, T].
 
     In training of zeros and ones (zeros of the first two columns exclude each other), or uniform
@@ -85,7 +66,7 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
             random = torch.cat([random[:, :1], 1.0 - random[:, :1], random[:, 2:]], 1)
         return (random >= self.p).to(ones.dtype)
 ''',
-    "TapsConv2d": '''class TapsConv2d(nn.Module):
+        "TapsConv2d": '''class TapsConv2d(nn.Module):
     """A convolution with weights at some places of its kernel alone; `weight` [out, in, places]."""
 
     def __init__(self, in_dim, out_dim, kernel_size, places, stride=1, dilation=1, padding=0):
@@ -101,7 +82,8 @@ SOURCES: Final[dict[str, str]] = HELPERS | {
         kernel = kernel.index_copy(2, places, self.weight).unflatten(2, self.size)
         return F.conv2d(x, kernel, self.bias, *self.options)
 ''',
-}
+    }
+)
 NAMES: Final = tuple(SOURCES)
 """Names that a module's source may hold."""
 

@@ -23,7 +23,7 @@ from ..folder import NotInTorchError, TorchModel, write_folder
 from ..formatting import WIDTH, wrapped
 from ..helpers import check_source, model_source
 from ..naming import plain_text
-from .forward import ForwardWriter, refuse_unknown, written_forward
+from .forward import TorchWalk, refuse_unknown, written_forward
 from .hoisting import hoisted
 from .sources import SOURCES
 
@@ -66,7 +66,7 @@ def nnet3_to_torch(
 
 def forward_of(
     model: Model, outputs: Sequence[str] | None, frame_subsampling_factor: int, whole: bool = False
-) -> ForwardWriter:
+) -> TorchWalk:
     """The function of a network, and its layers. Raises as `to_torch`."""
     check_kind(frame_subsampling_factor, int, "frame_subsampling_factor")
     if frame_subsampling_factor < 1:
@@ -96,7 +96,7 @@ def forward_of(
     return written_forward(topology, context, chosen, frame_subsampling_factor, whole)
 
 
-def state_of(written: ForwardWriter) -> dict[str, np.ndarray]:
+def state_of(written: TorchWalk) -> dict[str, np.ndarray]:
     """The module's state dict."""
     return {
         f"{written.attributes[component]}.{name}": array
@@ -105,9 +105,9 @@ def state_of(written: ForwardWriter) -> dict[str, np.ndarray]:
     }
 
 
-def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
+def source_of(written: TorchWalk, nnet: Nnet, name: str, count: int) -> str:
     """The text of `model.py`."""
-    modules: list[str] = []
+    modules, lines = list[str](), written.lines()
     for component, layer in written.layers.items():
         attribute = written.attributes[component]
         line = f"self.{attribute} = {layer.make}"
@@ -141,10 +141,9 @@ def source_of(written: ForwardWriter, nnet: Nnet, name: str, count: int) -> str:
         helpers=[SOURCES[each] for each in sorted(written.helpers)],
         model="Nnet3Model",
         details=f"{takes} -> {gives}.\n\n    A network of {count} parameters. {edges}; {rows}.",
-        methods="".join(f"{_lines(each.splitlines(), 4)}\n\n" for each in written.methods),
         modules=_lines(modules or ["pass"], 8),
         signature=", ".join(["self", *written.arguments]),
-        forward=_lines(written.lines, 8),
+        forward=_lines(lines, 8),
     )
 
 
@@ -152,7 +151,7 @@ def _lines(lines: Sequence[str], indent: int) -> str:
     return "\n".join(each for line in lines for each in wrapped(line, indent))
 
 
-def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[str, Any]:
+def _config(nnet: Nnet, written: TorchWalk, name: str, count: int) -> dict[str, Any]:
     left, right = written.plan.left, written.plan.right
     frozen = [
         written.attributes[component] + part.replace("[", ".").replace("]", "")
@@ -179,7 +178,7 @@ def _config(nnet: Nnet, written: ForwardWriter, name: str, count: int) -> dict[s
     }
 
 
-def _recorded(nnet: Nnet, written: ForwardWriter) -> dict[str, np.ndarray]:
+def _recorded(nnet: Nnet, written: TorchWalk) -> dict[str, np.ndarray]:
     """Random inputs, and what our own computation gives for them.
 
     Raises:
@@ -209,7 +208,7 @@ def _recorded(nnet: Nnet, written: ForwardWriter) -> dict[str, np.ndarray]:
 
 
 def _computed(
-    nnet: Nnet, written: ForwardWriter, name: str, features: np.ndarray, ivector: np.ndarray | None
+    nnet: Nnet, written: TorchWalk, name: str, features: np.ndarray, ivector: np.ndarray | None
 ) -> np.ndarray:
     """One output of a network for an utterance."""
     view = with_output(nnet, name)

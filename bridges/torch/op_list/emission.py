@@ -156,6 +156,8 @@ class Values:
         module: takes the layers. specs: variable -> shape, -1: unknown, and dtype.
         names: variable -> its text.
         steps: variables that are sequences -> the text of their length.
+        stacks: sequences of one length that are arrays [N, T, ...] in the order of steps -> their
+            text; no rows [N T, ...] hold them.
         parameters: variables that are parameters or states -> these, as the outer net calls them.
         sums: variables that are sums of two parameters, and no lines write -> these.
         lines: of the function.
@@ -166,6 +168,7 @@ class Values:
     specs: Mapping[str, ArraySpec]
     names: dict[str, str] = field(default_factory=dict)
     steps: dict[str, str] = field(default_factory=dict)
+    stacks: dict[str, str] = field(default_factory=dict)
     parameters: dict[str, str] = field(default_factory=dict)
     sums: dict[str, tuple[str, str]] = field(default_factory=dict)
     lines: list[Lines] = field(default_factory=list)
@@ -219,6 +222,11 @@ class Values:
         inner, _, part = variable.partition("@INNER@")
         inner = self.module.title(inner)
         return self.module.names.unique("_".join(filter(None, (inner, part.lower(), what))))
+
+    def stack(self, variable: str, text: str) -> None:
+        """Say what sequences are as one array."""
+        self.stacks[variable] = self.name(variable)
+        self.write([self.stacks[variable]], f"{self.stacks[variable]} = {text}")
 
     def write(self, targets: Sequence[str], *text: str) -> None:
         """Add lines that compute some names."""
@@ -304,6 +312,9 @@ class Emission:
 
     def sequences(self, slot: str = "x", number: int = 0) -> str:
         """The value of an input slot as [N, T, ...]."""
+        stack = self.values.stacks.get(self.op.inputs[slot][number])
+        if stack is not None:
+            return stack
         return f"{self.list(slot)[number]}.unflatten(0, (-1, {self.steps(slot, number)}))"
 
     # -- what is written -----------------------------------------------------------------------
@@ -471,11 +482,11 @@ def nested(lines: Sequence[Lines], names: set[str], most: int) -> list[Lines]:
         most: characters of a line, up to which that is done.
     """
     kept: list[Lines] = []
+    reads = Counter(name for one in lines for text in one.text for name in _NAME.findall(text))
     for place, one in enumerate(lines):
         name = one.targets[0]
-        texts = [text for later in lines[place + 1 :] for text in later.text]
-        reads = [match for text in texts for match in _NAME.findall(text) if match == name]
-        single = len(one.text) == len(one.targets) == len(reads) == 1
+        # Its own line mentions it, too.
+        single = len(one.text) == len(one.targets) == 1 and reads[name] == 2
         if not single or name not in names:
             kept.append(one)
             continue

@@ -18,6 +18,22 @@ SOURCES: Final[dict[str, str]] = {
     + """    found = [x.transpose(0, 1) for x in found]
     return states, [x.flip(1) if backward else x for x in found]
 """,
+    "chained": '''def chained(x, delay):
+    """Rows [N, T, C] as `delay` sequences for each of N: row t follows row t - delay.
+
+    They have a step more than they need: torch.export takes the first one for a constant.
+    """
+    steps = torch.arange(0, x.shape[1] + delay, delay, device=x.device)
+    blocks = steps[:, None] + torch.arange(delay, device=x.device)
+    x = F.pad(x, (0, 0, 0, 2 * delay - 1))
+    return x[:, blocks].permute(2, 0, 1, 3).flatten(0, 1)
+''',
+    "unchained": '''def unchained(x, delay, like):
+    """What `chained` has made sequences of, as [N, C, T]; like has as many rows."""
+    times = torch.arange(like.shape[2], device=x.device)
+    x = x.unflatten(0, (delay, like.shape[0]))
+    return x[times % delay, :, times // delay].permute(1, 2, 0)
+''',
     "attention": '''def attention(query, key, value, scale, causal, *masks):
     """Dot products of queries and keys weigh values; where nothing is seen, the result is 0."""
     weights = query @ key.mT * scale

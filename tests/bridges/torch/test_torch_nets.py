@@ -20,9 +20,9 @@ from nnet3_torch import (
     run,
 )
 from opscope import to_torch, weights_from_torch
+from opscope.bridges.nnet3_rows.walk import AT_SEVERAL_TIMES
 from opscope.bridges.torch.folder import NotInTorchError
 from opscope.bridges.torch.nnet3.layers import why_not
-from opscope.bridges.torch.nnet3.windows import WINDOWS
 from opscope.nnet3 import Nnet
 from opscope.nnet3.components.base.component import COMPONENTS
 from opscope.nnet3.xconfig.layer import LAYER_TYPES
@@ -191,7 +191,7 @@ def test_random_networks_of_kaldi(tmp_path):
 def test_component_types_are_written_or_refused_by_name(type):
     """Composites are as their parts are."""
     kind = COMPONENTS[type]
-    if type in WINDOWS or type == "CompositeComponent":
+    if type in AT_SEVERAL_TIMES or type == "CompositeComponent":
         return
     told = why_not(kind())
     assert bool(told) == (type in REFUSED_TYPES) and (not told or type in told)

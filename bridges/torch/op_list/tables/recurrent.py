@@ -11,14 +11,16 @@ from .....framework.base.shape import ArraySpec
 from .....framework.ir.operation import Operator, expand_op
 from .....framework.loops.recurrent.description import StepNet, step_net
 from .....operators.control.layers import LAST, RECURRENT_LAYERS
-from ...formatting import unpacked
+from ...formatting import WIDTH, unpacked
 from ..emission import (
     SEQUENCES,
     Emission,
+    Lines,
     RefusedError,
     Values,
     dtype_text,
     lists,
+    nested,
     read_lines,
     shortest,
     write_operators,
@@ -69,9 +71,11 @@ class _Loop:
         shape, dtype = self.specs[memory.previous]
         if min(shape[1:], default=0) < 0:
             self.e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
-        sizes = lists([SEQUENCES, *map(str, shape[1:])])
+        stack = self.e.values.stacks.get(self.e.op.inputs["x"][0])
+        count = SEQUENCES if stack is None else f"{stack}.shape[0]"
+        sizes = lists([count, *map(str, shape[1:])])
         value = number_text(shortest(memory.boot_value, dtype))
-        return f"{self.e.list('x')[0]}.new_full({sizes}, {value})"
+        return f"{stack or self.e.list('x')[0]}.new_full({sizes}, {value})"
 
     @property
     def statics(self) -> dict[str, str]:
@@ -183,23 +187,30 @@ def _write_loop(loop: _Loop) -> None:
     after = [inner.text(memory.state) for memory in step.memories]
     given = [inner.text(name) for name in step.outputs]
     function = e.values.name("step")
-    body = read_lines(inner, [*after, *given])
+    result = f"return [{', '.join(after)}], [{', '.join(given)}]"
+    inner.lines.append(Lines(("return",), [result]))
+    own = {name for lines in inner.lines for name in lines.targets} - {"return"}
+    inner.lines = nested(inner.lines, own, WIDTH)
+    body = read_lines(inner, ["return"])
     text = [
         "",
         f"def {function}(states, rows):",
         *([f"    {unpacked(states)} = states"] if states else []),
         f"    {unpacked(rows)} = rows",
         *(f"    {line}" if line else "" for line in body),
-        f"    return [{', '.join(after)}], [{', '.join(given)}]",
         "",
     ]
     starts = ", ".join(loop.start(number) for number in range(len(step.memories)))
     sequences = [e.sequences("x", number) for number in range(len(rows))]
     names = [e.values.name(name, "steps") for name in step.outputs]
     last = e.values.name(step.memories[0].state, "last") if e.has("final") else "_"
-    back = ", backward=True" if step.reverse else ""
+    stacked = e.op.inputs["x"][0] in e.values.stacks
+    back = ", backward=True" if step.reverse and not stacked else ""
     call = f"{e.helper('loop')}({function}, [{starts}], [{', '.join(sequences)}]{back})"
     e.values.write([last, *names], *text, f"{last}, {lists(names)} = {call}")
     for number, memory in enumerate(step.memories):
         _set_final(e, memory.final, f"{last}[{number}]")
+    if stacked:
+        e.values.stacks |= zip(e.op.outputs["out"], names, strict=True)
+        return
     e.set("out", *(f"{name}.flatten(0, 1)" for name in names))

@@ -176,6 +176,9 @@ def pad(e: Emission) -> None:
         e.set("out", f"F.pad({e['x']}, {lists(turned)}{value})" if any(pads) else e["x"])
         return
     text = e["x"]
+    if mode == "edge" and e.rank("x") == 3 and not any(pads[:4]) and e.is_float():
+        e.set("out", f'F.pad({text}, {pairs[2]}, mode="replicate")')
+        return
     for axis, (before, after) in enumerate(pairs):
         if before or after:
             text = f'{e.helper("padded")}({text}, {axis}, {before}, {after}, "{mode}")'
