@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +24,7 @@ from ..formatting import WIDTH
 from ..naming import Names
 from ..op_list.emission import Lines, Module, Values, nested, read_lines, write_operators
 from ..op_list.tables import all_tables as all_tables
-from .affine import Windows, affine_input
+from .affine import affine_input, window_of
 from .layer import Layer, number_text
 from .layers import affine_layer, any_layer, source_layer, why_not
 from .loops import Outside, TorchStep
@@ -75,11 +74,6 @@ class TorchWalk(RowsWalk):
         super().set(number, self.net.plain(value), older)
 
     # Layers
-
-    @cached_property
-    def windows(self) -> Windows:
-        """Which affine components are convolutions; asked for once the inputs are written."""
-        return Windows(self)
 
     def member(self, node: Any, layer: Layer) -> str:
         """The module of a component node; it is made where the component has none yet."""
@@ -134,11 +128,11 @@ class TorchWalk(RowsWalk):
         return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
     def affine(self, number: int, component: Any, grid: Grid) -> Value:
-        node, window = self.topology.nodes[number], self.windows.of(number)
+        node, window = self.topology.nodes[number], window_of(self, number, grid)
         if window is None:
-            layer, x = affine_layer(component, 1), affine_input(self, number, grid)
+            x, layer = affine_input(self, number, grid), affine_layer(component, 1)
         else:
-            layer, x = affine_layer(component, *window.shape), window.source
+            x, layer = window[0], affine_layer(component, *window[1])
         return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
     def convolution(self, number: int, component: Any, rows: Rows, grid: Grid) -> Value:

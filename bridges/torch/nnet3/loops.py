@@ -8,18 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 import numpy as np
 
 from ....nnet3.graph.loops import Loop, Term
+from ....nnet3.graph.topology import Topology
 from ...nnet3_rows.components import WRITTEN, component_net
+from ...nnet3_rows.plan import Plan
 from ...nnet3_rows.steps import LoopStep, Product
 from .layer import Layer
 from .layers import affine_layer, linear_layer, recurrent_layer
 
-if TYPE_CHECKING:
-    from .forward import TorchWalk
+
+class Layers(Protocol):
+    """Makes the layers of a network's components; see `TorchWalk`."""
+
+    plan: Plan
+    topology: Topology
+
+    def member(self, node: Any, layer: Layer) -> str: ...
+
+    def chain(self, node: Any) -> list[tuple[Any, Layer, str]]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +47,7 @@ class Outside(Product):
 class TorchStep(LoopStep):
     """Writes the operators of a step. Arguments as `LoopStep`; the walk has the layers."""
 
-    def __init__(self, walk: TorchWalk, loop: Loop) -> None:
+    def __init__(self, walk: Layers, loop: Loop) -> None:
         self.walk = walk
         super().__init__(walk.topology, loop, "step", np.float32)
 
