@@ -1,5 +1,5 @@
-"""What an nnet3 network is in PyTorch: layers of components, the forward function, steps of loops.
+"""nnet3 networks as PyTorch modules: op lists in which components are calls of layers.
 
-Gives `written_forward`. May import framework, nnet3, the files and templates of `bridges/torch`,
-and the time grids of `onnx`.
+Gives `nnet3_to_torch` and the way back. May import framework, nnet3, `bridges/nnet3_rows`, and the
+writer of op lists, files and templates of `bridges/torch`.
 """

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.ir.desc import make_op
-from ....nnet3.graph.loops import Loop
+from ....nnet3.graph.loops import Loop, Term
 from ....nnet3.graph.topology import Topology
 from ...nnet3_rows.components import WRITTEN, component_net
 from ...nnet3_rows.grids import Grid
@@ -180,7 +180,7 @@ class TorchWalk(RowsWalk):
                 made = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
                 values.append(Value(made, dim))
             else:
-                assert not isinstance(read, tuple) or read.scale == 1
+                assert isinstance(read, Term)
                 values.append(layer.moving(layer.outside(read)))
         given = dict(zip(step.taken, layer.sequences(values), strict=True))
         outputs = {step.members[number]: f"{step.name(number)}.steps" for number in numbers}
