@@ -53,7 +53,7 @@ def second_key(word: np.ndarray, over: np.ndarray | int, ahead: np.ndarray) -> n
 
 
 @dataclass(frozen=True, eq=False)
-class Made:
+class StateArcs:
     """The arcs of states, in OpenFst's order, those of a state after those of the one before.
 
     Attributes:
@@ -106,7 +106,7 @@ class Composition:
         costs = self._one.final[states.s1] - states.ahead + self._two.final[states.s2]
         return np.where(states.word == NONE, costs, np.float32(np.inf))
 
-    def arcs(self, first: np.ndarray, second: np.ndarray) -> Made:
+    def arcs(self, first: np.ndarray, second: np.ndarray) -> StateArcs:
         """The arcs of states, by their keys."""
         states = States.of(first, second)
         s1, s2 = states.s1, states.s2
@@ -236,7 +236,7 @@ class Composition:
         return _Part(owner, ~by_first[owner], arcs["ilabel"], 0, arcs["weight"], first, second)
 
 
-def _merged(parts: list[_Part], states: int) -> Made:
+def _merged(parts: list[_Part], states: int) -> StateArcs:
     """The arcs of all parts, by state and phase; those of a state and a phase are of one part."""
     cells = [part.owner * 3 + part.phase for part in parts]
     sizes = np.zeros(3 * states, np.int64)
@@ -256,4 +256,4 @@ def _merged(parts: list[_Part], states: int) -> Made:
         ilabel[at], olabel[at], weight[at] = part.ilabel, part.olabel, part.weight
         first[at], second[at] = part.first, part.second
     counts = sizes.reshape(states, 3).sum(axis=1)
-    return Made(counts, ilabel, olabel, weight, first, second)
+    return StateArcs(counts, ilabel, olabel, weight, first, second)

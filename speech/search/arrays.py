@@ -47,16 +47,19 @@ class ArrayLoops:
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
         """See `Loops`."""
         if likelihood is None:
-            cutoff, offset, emitted = np.float32(self._options.beam), np.float32(0), _NOTHING
-            rows, made = states.astype(np.int64), np.zeros(1, TOKEN)
-            made["back"] = -1
+            cutoff = np.float32(self._options.beam)
+            offset = np.float32(0)
+            emitted = _NOTHING
+            rows = states.astype(np.int64)
+            reached = np.zeros(1, TOKEN)
+            reached["back"] = -1
         else:
             rows = states.astype(np.int64)
-            rows, made, emitted, cutoff, offset = self._emit(rows, tokens, likelihood)
+            rows, reached, emitted, cutoff, offset = self._emit(rows, tokens, likelihood)
         listed = self._listed(rows)
         self._table.visit(rows[listed])
-        status, rows, made, links = self._silent.follow(rows, made, listed, cutoff)
-        return status, rows.astype(np.int32), made, emitted, links, float(offset)
+        status, rows, reached, links = self._silent.follow(rows, reached, listed, cutoff)
+        return status, rows.astype(np.int32), reached, emitted, links, float(offset)
 
     def _emit(
         self, states: np.ndarray, tokens: np.ndarray, likelihood: np.ndarray
@@ -67,7 +70,9 @@ class ArrayLoops:
             States and tokens that are reached, links to them, the cost up to which tokens count,
             the offset of acoustic costs.
         """
-        table, arcs, costs = self._table, self._table.arcs, tokens["cost"].copy()
+        table = self._table
+        arcs = self._table.arcs
+        costs = tokens["cost"].copy()
         keep, adaptive = self._cutoff(costs)
         offset = -costs.min()
         listed = self._listed(states)
@@ -97,9 +102,12 @@ class ArrayLoops:
         rows = first_ones(target, table.scratch)
         table.scratch[rows] = np.arange(len(rows))
         links = np.empty(len(near), LINK)
-        links["from"], links["to"] = np.repeat(alive, counts)[near], table.scratch[target]
-        links["ilabel"], links["olabel"] = label, arcs.olabel[place]
-        links["graph"], links["acoustic"] = weight[near], acoustic[label]
+        links["from"] = np.repeat(alive, counts)[near]
+        links["to"] = table.scratch[target]
+        links["ilabel"] = label
+        links["olabel"] = arcs.olabel[place]
+        links["graph"] = weight[near]
+        links["acoustic"] = acoustic[label]
         return rows, _best_of(links, cost, len(rows)), links, bounds[-1], offset
 
     def _cutoff(self, costs: np.ndarray) -> tuple[np.float32, np.float32]:
@@ -107,7 +115,9 @@ class ArrayLoops:
         options = self._options
         beam, delta = np.float32(options.beam), np.float32(options.beam_delta)
         best = costs.min()
-        keep, tight, loose = best + beam, _INFINITY, _INFINITY
+        keep = best + beam
+        tight = _INFINITY
+        loose = _INFINITY
         if len(costs) > options.max_active:
             tight = np.partition(costs, options.max_active)[options.max_active]
         if tight < keep:
@@ -174,7 +184,7 @@ def _gap(cost: np.ndarray, after: np.ndarray, links: np.ndarray) -> np.ndarray:
 
 def _best_of(links: np.ndarray, cost: np.ndarray, count: int) -> np.ndarray:
     """Tokens by the best link to each; of equal ones the first counts."""
-    made = np.zeros(count, TOKEN)
+    tokens = np.zeros(count, TOKEN)
     to = links["to"]
     best = np.full(count, _INFINITY)
     np.minimum.at(best, to, cost)
@@ -182,7 +192,7 @@ def _best_of(links: np.ndarray, cost: np.ndarray, count: int) -> np.ndarray:
     first = np.empty(count, np.int64)
     first[to[winners]] = winners
     chosen = links[first]
-    made["cost"], made["back"] = best, chosen["from"]
+    tokens["cost"], tokens["back"] = best, chosen["from"]
     for name in ("ilabel", "olabel", "graph", "acoustic"):
-        made[name] = chosen[name]
-    return made
+        tokens[name] = chosen[name]
+    return tokens

@@ -72,27 +72,28 @@ class CompiledLoops:
         self._options = options
         names = ("start", "shrink", "finals", "sizes", "new", "free")
         self._graph_calls = {name: library.function(f"graph_{name}") for name in names}
-        self._frame, self._prune = library.function("step_frame"), library.function("prune_frame")
+        self._frame = library.function("step_frame")
+        self._prune = library.function("prune_frame")
         words = [
             np.ascontiguousarray(w) if isinstance(w, np.ndarray) else w for w in graph_words(graph)
         ]
         self._kept = words
-        made = np.zeros(2, np.int64)
-        _call(self._graph_calls["new"], made[:1], *words)
-        _call(library.function("step_new"), made[1:])
-        if not made.all():
+        handles = np.zeros(2, np.int64)
+        _call(self._graph_calls["new"], handles[:1], *words)
+        _call(library.function("step_new"), handles[1:])
+        if not handles.all():
             raise MemoryError("a decoding graph")
-        self._graph, self._step = made.tolist()
+        self._graph, self._step = handles.tolist()
         free = (self._graph_calls["free"], library.function("step_free"))
-        weakref.finalize(self, _free, free, made)
+        weakref.finalize(self, _free, free, handles)
         self._told = np.zeros(8, np.int64)
         self._counts = np.zeros(3, np.int64)
 
     def start(self) -> int:
         """The start state."""
-        found = np.zeros(1, np.int64)
-        _call(self._graph_calls["start"], self._graph, found)
-        return int(found[0])
+        start = np.zeros(1, np.int64)
+        _call(self._graph_calls["start"], self._graph, start)
+        return int(start[0])
 
     def step(
         self, states: np.ndarray, tokens: np.ndarray, likelihood: np.ndarray | None
@@ -136,9 +137,9 @@ class CompiledLoops:
 
     def finals(self, states: np.ndarray) -> np.ndarray:
         """See `Loops`."""
-        found = np.empty(len(states), np.float32)
-        _call(self._graph_calls["finals"], self._graph, states, len(states), found)
-        return found
+        costs = np.empty(len(states), np.float32)
+        _call(self._graph_calls["finals"], self._graph, states, len(states), costs)
+        return costs
 
     def shrink(self, states: np.ndarray, most: int) -> np.ndarray:
         """See `Loops`."""
@@ -150,8 +151,8 @@ class CompiledLoops:
         return states
 
 
-def _free(functions: tuple[Any, Any], made: np.ndarray) -> None:
-    for function, place in zip(functions, made.tolist(), strict=True):
+def _free(functions: tuple[Any, Any], handles: np.ndarray) -> None:
+    for function, place in zip(functions, handles.tolist(), strict=True):
         _call(function, place)
 
 

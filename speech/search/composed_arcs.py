@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.python.cached import new_waiting_rlock
-from ..fst.composition import Composition, Made
+from ..fst.composition import Composition, StateArcs
 from ..fst.graph import Graph, LookaheadGraph, StaticGraph
 from ..fst.key_table import KeyTable
 
@@ -28,7 +28,8 @@ class StaticArcs:
         self.begin = graph.fst.begin[:-1]
         self.emitting = graph.emitting.astype(np.int64)
         self.epsilons = np.diff(graph.fst.begin) - self.emitting
-        self._final, self._start = graph.fst.final, graph.fst.start
+        self._final = graph.fst.final
+        self._start = graph.fst.start
 
     @property
     def rows(self) -> int:
@@ -103,18 +104,18 @@ class ComposedArcs:
             return self._rows_of(first, second)
 
     def _rows_of(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        found = self._keys.numbers(first, second)
+        numbers = self._keys.numbers(first, second)
         if self._keys.count > self.rows:
             more = max(self._keys.count, 2 * self.rows) - self.rows
             nothing = np.zeros(more, np.int64)
             self.emitting = np.concatenate([self.emitting, nothing])
             self.epsilons = np.concatenate([self.epsilons, nothing])
             self.begin = np.concatenate([self.begin, nothing - 1])
-        return found
+        return numbers
 
-    def _put(self, rows: np.ndarray, made: Made) -> None:
+    def _put(self, rows: np.ndarray, arcs: StateArcs) -> None:
         """Take the arcs of rows in."""
-        target = self._rows_of(made.first, made.second)
+        target = self._rows_of(arcs.first, arcs.second)
         end = self.used + len(target)
         if end > len(self.target):
             more = max(end, 2 * len(self.target)) - len(self.target)
@@ -122,20 +123,23 @@ class ComposedArcs:
                 wide = np.concatenate([getattr(self, name), np.empty(more, np.int32)])
                 setattr(self, name, wide)
             self.weight = np.concatenate([self.weight, np.empty(more, np.float32)])
-        ends = np.cumsum(made.counts)
-        quiet = made.ilabel == 0
+        ends = np.cumsum(arcs.counts)
+        quiet = arcs.ilabel == 0
         before = np.concatenate([[0], np.cumsum(quiet)])  # epsilons before each arc
-        begins = ends - made.counts
+        begins = ends - arcs.counts
         epsilons = before[ends] - before[begins]
         # Arcs with a label come forward by the epsilons of their state that stand before them.
-        owner = np.repeat(np.arange(len(rows)), made.counts)
+        owner = np.repeat(np.arange(len(rows)), arcs.counts)
         inside = before[:-1] - before[begins][owner]
         place = np.where(quiet, (ends - epsilons)[owner] + inside, np.arange(len(quiet)) - inside)
         place += self.used
-        self.ilabel[place], self.olabel[place] = made.ilabel, made.olabel
-        self.weight[place], self.target[place] = made.weight, target
+        self.ilabel[place] = arcs.ilabel
+        self.olabel[place] = arcs.olabel
+        self.weight[place] = arcs.weight
+        self.target[place] = target
         self.met[self.used : end] = target
-        self.epsilons[rows], self.emitting[rows] = epsilons, made.counts - epsilons
+        self.epsilons[rows] = epsilons
+        self.emitting[rows] = arcs.counts - epsilons
         self.begin[rows] = self.used + begins  # last: who sees it may read the rest
         self.used = end
 
@@ -145,7 +149,7 @@ def arcs_of(graph: Graph, most: int) -> StaticArcs | ComposedArcs:
     if isinstance(graph, StaticGraph):
         return StaticArcs(graph)
     with _growing:
-        found = graph.kept.get(ComposedArcs)
-        if found is None or found.used > most:
-            found = graph.kept[ComposedArcs] = ComposedArcs(graph)
-        return found
+        kept = graph.kept.get(ComposedArcs)
+        if kept is None or kept.used > most:
+            kept = graph.kept[ComposedArcs] = ComposedArcs(graph)
+        return kept

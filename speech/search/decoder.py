@@ -172,8 +172,13 @@ class Decoder:
         tokens = self.frames[-1].tokens
         at = int(np.argmin(tokens["cost"] + costs))
         end_cost = float(costs[at])
-        number, labels, words, places = len(self.frames) - 1, [], [], []
-        graph, acoustic, steps = end_cost, 0.0, 0
+        number = len(self.frames) - 1
+        labels = []
+        words = []
+        places = []
+        graph = end_cost
+        acoustic = 0.0
+        steps = 0
         while at >= 0:
             steps += 1
             if steps > len(self.frames[number].tokens):
@@ -208,7 +213,8 @@ class Decoder:
         Raises:
             RunError: a loop of epsilons is on the path.
         """
-        number, steps = len(self.frames) - 1, 0
+        number = len(self.frames) - 1
+        steps = 0
         costs = self.frames[-1].tokens["cost"]
         at = int(np.argmin(costs + self.end_costs() if use_final else costs))
         while at >= 0:

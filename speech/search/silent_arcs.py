@@ -29,7 +29,8 @@ class SilentArcs:
     """
 
     def __init__(self, table: ArcTable, most: int) -> None:
-        self._table, self._most = table, most
+        self._table = table
+        self._most = most
         self._token = np.empty(0, np.int32)  # of each row, -1: there is none
         self._cost = np.empty(0, np.float32)
 
@@ -84,7 +85,9 @@ class SilentArcs:
         Returns:
             0 or what went wrong; all rows with a token, new ones after.
         """
-        arcs, front, rounds = self._table.arcs, rows, 0
+        arcs = self._table.arcs
+        front = rows
+        rounds = 0
         while True:
             follow = (arcs.epsilons[front] > 0) & (self._cost[front] < cutoff)
             _, _, place, cost = self._arcs_of(front[np.flatnonzero(follow)], cutoff)
@@ -111,7 +114,8 @@ class SilentArcs:
         self, rows: np.ndarray, tokens: np.ndarray, listed: np.ndarray, cutoff: np.float32
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, tokens and links, once costs are known, in the order in which Kaldi makes them."""
-        arcs, known = self._table.arcs, len(tokens)
+        arcs = self._table.arcs
+        known = len(tokens)
         last_cost = self._cost[rows]
         alive = np.flatnonzero((arcs.epsilons[rows] > 0) & (last_cost < cutoff))
         counts, which, place, cost = self._arcs_of(rows[alive], cutoff)
@@ -121,13 +125,13 @@ class SilentArcs:
         first_cost = np.full(len(rows), _INFINITY)
         first_cost[:known] = tokens["cost"]
         useful = np.flatnonzero(cost < first_cost[target])
-        made, changed, came = _queued(
+        entered, changed, came = _queued(
             (source[useful], target[useful], weight[useful], cost[useful]),
             *(first_cost, last_cost, listed, cutoff),
         )
-        self._table.visit(rows[made])
+        self._table.visit(rows[entered])
         number = np.arange(len(rows))
-        number[made] = np.arange(known, len(rows))
+        number[entered] = np.arange(known, len(rows))
         links = np.zeros(len(place), LINK)
         links["from"], links["to"] = number[source], number[target]
         links["olabel"], links["graph"] = arcs.olabel[place], weight
@@ -135,10 +139,10 @@ class SilentArcs:
         fresh = np.zeros(len(came), TOKEN)
         fresh["cost"] = last_cost[changed]
         fresh["back"], fresh["olabel"], fresh["graph"] = best["from"], best["olabel"], best["graph"]
-        if len(made):
+        if len(entered):
             links = links[np.argsort(links["from"], kind="stable")]
-            rows = np.concatenate([rows[:known], rows[made]])
-            tokens = np.concatenate([tokens, np.empty(len(made), TOKEN)])
+            rows = np.concatenate([rows[:known], rows[entered]])
+            tokens = np.concatenate([tokens, np.empty(len(entered), TOKEN)])
         tokens[number[changed]] = fresh
         return rows, tokens, links
 
@@ -166,12 +170,17 @@ def _queued(
     tokens = np.flatnonzero(taking)
     number = np.cumsum(taking) - 1
     counts = np.bincount(number[arcs[0]], minlength=len(tokens))
-    leaves, upto = (counts > 0).tolist(), [0, *np.cumsum(counts).tolist()]
+    leaves = (counts > 0).tolist()
+    upto = [0, *np.cumsum(counts).tolist()]
     waiting = number[listed[np.flatnonzero(taking[listed])]].tolist()
     targets, weights, totals = number[arcs[1]].tolist(), arcs[2].tolist(), arcs[3].tolist()
-    costs, last = first_cost[tokens].tolist(), last_cost[tokens].tolist()
-    most, infinity, pack, unpack = float(cutoff), math.inf, _FLOAT.pack, _FLOAT.unpack
-    made: list[int] = []
+    costs = first_cost[tokens].tolist()
+    last = last_cost[tokens].tolist()
+    most = float(cutoff)
+    infinity = math.inf
+    pack = _FLOAT.pack
+    unpack = _FLOAT.unpack
+    entered: list[int] = []
     came = [-1] * len(tokens)
     while waiting:
         at = waiting.pop()
@@ -191,11 +200,11 @@ def _queued(
             known = costs[token]
             if total < known and total < most:
                 if known == infinity:
-                    made.append(token)
+                    entered.append(token)
                 costs[token] = total
                 came[token] = arc
                 if leaves[token]:
                     waiting.append(token)
     by = np.array(came, np.int64)
     changed = np.flatnonzero(by >= 0)
-    return tokens[made], tokens[changed], by[changed]
+    return tokens[entered], tokens[changed], by[changed]
