@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.option_fields import option
 from .lattice import ONE, CompactLattice, Weight, topological_order
 from .operations import with_one_end, without_epsilons
 from .transition_ids import TransitionIds
@@ -18,18 +19,14 @@ from .unfold import Unfolding
 
 @dataclass(frozen=True)
 class PhoneAlignOptions:
-    """How lattices are aligned.
+    """How lattices are aligned."""
 
-    Attributes:
-        reorder: self-loops stand after the transition that leaves their state.
-        remove_epsilon: arcs without words are joined with the next ones, so that an arc may have
-            several phones unless these are the labels.
-        replace_output_symbols: the labels are phones and no longer words.
-    """
-
-    reorder: bool = True
-    remove_epsilon: bool = True
-    replace_output_symbols: bool = False
+    reorder: bool = option(True, "Self-loops stand behind the transition that leaves their state")
+    remove_epsilon: bool = option(
+        True,
+        "Join arcs without labels with those behind; an arc of words may then have several phones",
+    )
+    replace_output_symbols: bool = option(False, "Labels are phones in place of words")
 
 
 class _Pending(NamedTuple):

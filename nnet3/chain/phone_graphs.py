@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.lattices.lattice import CompactLattice, single
 from ...kaldi.lattices.operations import state_times
@@ -23,19 +24,18 @@ PhoneArc = tuple[int, float, int]
 class Tolerances:
     """How far phones may move.
 
-    Attributes:
-        left, right: frames, of the alignment, that a phone may begin earlier or end later.
-        factor: frames of the alignment to one frame of the network's output.
-        lm_scale: factor for the graph costs of a lattice.
-
     Raises:
         FormatError: a frame could be left without a phone, or a value is out of its range.
     """
 
-    left: int = 5
-    right: int = 5
-    factor: int = 1
-    lm_scale: float = 0.0
+    left: int = option(
+        5, "Frames of the alignment that a phone may begin earlier", "left-tolerance"
+    )
+    right: int = option(5, "Frames of the alignment that a phone may end later", "right-tolerance")
+    factor: int = option(
+        1, "Frames of the alignment to one of the network's output", "frame-subsampling-factor"
+    )
+    lm_scale: float = option(0.0, "Factor for the graph costs of lattices")
 
     def __post_init__(self) -> None:
         if min(self.left, self.right) < 0 or self.factor <= 0:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError
+from ...framework.base.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
 from ..training.progress import Log, number
 
@@ -31,22 +32,18 @@ class ExampleGenerationOptions:
     Attributes:
         num_frames: allowed chunk lengths, the principal one first; () = whole utterances. Rounded
             up to multiples of the subsampling factor.
-        left_context, right_context: frames of input beside each chunk; `left_context_initial` and
-            `right_context_final` at the ends of the utterance, where they are not negative.
-        num_frames_overlap: of neighboring chunks of the principal length.
-        frame_subsampling_factor: input frames for one output frame.
 
     Raises:
         AttributeTypeError: a value out of bounds.
     """
 
     num_frames: tuple[int, ...] = (1,)
-    left_context: int = 0
-    right_context: int = 0
-    left_context_initial: int = -1
-    right_context_final: int = -1
-    num_frames_overlap: int = 0
-    frame_subsampling_factor: int = 1
+    left_context: int = option(0, "Frames of input before those with labels")
+    right_context: int = option(0, "Frames of input behind those with labels")
+    left_context_initial: int = option(-1, "If >= 0, the same at the start of an utterance")
+    right_context_final: int = option(-1, "If >= 0, the same at the end of an utterance")
+    num_frames_overlap: int = option(0, "Frames that neighboring examples share, about")
+    frame_subsampling_factor: int = option(1, "Input frames for one frame of labels")
 
     def __post_init__(self) -> None:
         factor = self.frame_subsampling_factor

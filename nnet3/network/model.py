@@ -10,6 +10,7 @@ import numpy as np
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import ShapeError, check_kind
 from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.transition_model import convert
 from ..components.base.summary import number
 from .model_file import check_priors, read_model_file
 from .nnet import Nnet
@@ -81,6 +82,16 @@ class AmNnetSimple:
         writer.write_int32(self.right_context)
         writer.write_token("<Priors>")
         writer.write_vector(self.priors)
+
+    def set_form(self, binary: bool) -> None:
+        """Keep the transition model in binary form, or as text.
+
+        Raises:
+            FormatError: its bytes are damaged.
+        """
+        if binary != self.binary:
+            self.transition_model = convert(self.transition_model, binary, from_binary=self.binary)
+            self.binary = binary
 
     def set_context(self) -> None:
         """Find the contexts of the network, after it was changed.

@@ -13,15 +13,15 @@ import numpy as np
 from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
 from ...kaldi.files.kaldi_io import Reader, Writer
-from ...kaldi.files.transition_model import TransitionModel, convert
+from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import read_table
 from ..network.model import AmNnetSimple
 from ..training.progress import number, ratio
 from ..training.transitions import TransitionOptions, output_priors, train_transitions
 from .base.options import BINARY
-from .base.program import Option, program
-from .base.saving import save
+from .base.program import Option, from_values, options_of, program
+from .base.saving import write_model
 from .train import read_raw
 
 
@@ -45,9 +45,7 @@ def nnet3_am_init(
     transitions.write_to(writer)
     model = AmNnetSimple(read_raw(raw), writer.getvalue(), options.binary)
     model.set_context()
-    writer = Writer(options.binary)
-    model.write_to(writer)
-    save(writer, output)
+    write_model(model, output, options.binary)
     options.program.log(f"Initialized am-nnet (neural net acoustic model) and wrote to {output}")
 
 
@@ -84,18 +82,9 @@ def nnet3_am_adjust_priors(
             divergence = float(np.where(p > 0, p * np.log(p / q), 0.0).sum())
         log(f"Adjusting priors: K-L divergence from old to new is {number(divergence)}")
     model.set_priors(priors)
-    _write_model(model, output, options.binary)
+    model.set_form(options.binary)
+    write_model(model, output, options.binary)
     log(f"Modified priors of neural network model and wrote it to {output}")
-
-
-def _write_model(model: AmNnetSimple, name: str, binary: bool) -> None:
-    """Write an acoustic model in the form that is wanted."""
-    if binary != model.binary:
-        model.transition_model = convert(model.transition_model, binary, from_binary=model.binary)
-        model.binary = binary
-    writer = Writer(binary)
-    model.write_to(writer)
-    save(writer, name)
 
 
 @program(
@@ -106,9 +95,7 @@ def _write_model(model: AmNnetSimple, name: str, binary: bool) -> None:
     BINARY,
     Option("set-priors", True, "Set the priors of outputs, too"),
     Option("prior-floor", 5.0e-06, "Least value of a prior"),
-    Option("transition-floor", 0.01, "Least probability of a transition"),
-    Option("transition-min-count", 5.0, "Frames that a state needs to be changed"),
-    Option("share-for-pdfs", False, "Let states with the same output share their probabilities"),
+    *options_of(TransitionOptions),
 )
 def nnet3_am_train_transitions(
     options: SimpleNamespace, source: str, alignments: str, output: str
@@ -127,9 +114,7 @@ def nnet3_am_train_transitions(
         counts += np.bincount(alignment, minlength=len(counts))
         done += 1
     log(f"Accumulated transition stats from {done} utterances.")
-    chosen = TransitionOptions(
-        options.transition_floor, options.transition_min_count, options.share_for_pdfs
-    )
+    chosen = from_values(TransitionOptions, vars(options))
     gain, total = train_transitions(transitions, counts, chosen, log)
     log(
         f"Transition model update: average {number(ratio(gain, total))} log-like improvement per"
@@ -141,7 +126,8 @@ def nnet3_am_train_transitions(
     if options.set_priors:
         log("Setting priors of pdfs in the model.")
         model.set_priors(output_priors(transitions, counts, options.prior_floor))
-    _write_model(model, output, options.binary)
+    model.set_form(options.binary)
+    write_model(model, output, options.binary)
     log(f"Trained transitions of neural network model and wrote it to {output}")
 
 
@@ -153,7 +139,5 @@ def nnet3_am_train_transitions(
 )
 def copy_transition_model(options: SimpleNamespace, source: str, output: str) -> None:
     model = TransitionModel.read_from(open_reader(source))
-    writer = Writer(options.binary)
-    model.write_to(writer)
-    save(writer, output)
+    write_model(model, output, options.binary)
     options.program.log("Copied transition model.")

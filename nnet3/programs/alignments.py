@@ -22,7 +22,8 @@ from ...kaldi.tables.streams import open_output, open_reader
 from ...kaldi.tables.tables import TableWriter, read_table
 from .base.options import BINARY
 from .base.program import Option, program
-from .base.saving import are_tables, fail_unless, save, write_table
+from .base.saving import fail_unless, save
+from .base.table_copies import are_tables, write_table
 
 
 def _read_model(name: str) -> TransitionModel:

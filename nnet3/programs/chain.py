@@ -20,7 +20,7 @@ from .base.graphs import open_fst
 from .base.options import ALLOCATOR, BINARY, DEBUG, GPU, SRAND, UNUSED, chosen_place
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, from_values, options_of, program
-from .base.saving import fail_unless
+from .base.saving import fail_unless, write_model
 from .train import (
     CACHE,
     COMBINING,
@@ -32,7 +32,6 @@ from .train import (
     read_raw,
     set_test_modes,
     train_pass,
-    write_raw,
 )
 
 _CHAIN = (
@@ -81,7 +80,7 @@ def nnet3_chain_train(
         *(options.srand & 0xFFFFFFFF, log, objective),
     )
     trained = train_pass(trainer, options, examples, "chain_example")
-    write_raw(nnet, output, options.binary)
+    write_model(nnet, output, options.binary)
     log(f"Wrote raw model to {output}")
     fail_unless(trained)
 

@@ -22,7 +22,8 @@ from ..egs.merging import ExampleMerger, MinibatchRule
 from ..training.progress import Log
 from .base.options import SRAND, UNUSED, errors_tell, shown
 from .base.program import Option, from_values, options_of, program
-from .base.saving import fail_unless, write_table
+from .base.saving import fail_unless
+from .base.table_copies import write_table
 
 SHUFFLING = (
     Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),

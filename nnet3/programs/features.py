@@ -22,7 +22,8 @@ from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.options import errors_tell, shown
 from .base.program import Option, program
-from .base.saving import fail_unless, save, write_table
+from .base.saving import fail_unless, save
+from .base.table_copies import write_table
 
 _LEAST_COUNT = 1.0
 _LEAST_VARIANCE = 1e-20

@@ -20,23 +20,18 @@ from ..egs import generate
 from ..egs.rows import is_finite
 from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
 from .base.options import COMPRESS, SRAND, shown
-from .base.program import Option, program
+from .base.program import Option, from_values, options_of, program
 from .base.saving import fail_unless
 from .egs import generator, writers
 
 CUTTING = (
-    Option("left-context", 0, "Frames of input before those with labels"),
-    Option("right-context", 0, "Frames of input behind those with labels"),
-    Option("left-context-initial", -1, "If >= 0, the same at the start of an utterance"),
-    Option("right-context-final", -1, "If >= 0, the same at the end of an utterance"),
+    *options_of(ExampleGenerationOptions),
     Option(
         "num-frames",
         "1",
         "Frames with labels in an example: the principal number, then others that may be used for"
         " the rest of an utterance, e.g. 40,25,50; -1 = whole utterances",
     ),
-    Option("num-frames-overlap", 0, "Frames that neighboring examples share, about"),
-    Option("frame-subsampling-factor", 1, "Input frames for one frame of labels"),
 )
 NAN = Option("skip-nan", False, "Pass over utterances with NaN or infinity, in place of refusing")
 
@@ -73,15 +68,8 @@ class Getter:
         self.program = options.program
         self.failed = 0
         self.written = 0
-        cutting = ExampleGenerationOptions(
-            ExampleGenerationOptions.parse_frames(options.num_frames),
-            options.left_context,
-            options.right_context,
-            options.left_context_initial,
-            options.right_context_final,
-            options.num_frames_overlap,
-            options.frame_subsampling_factor,
-        )
+        frames = ExampleGenerationOptions.parse_frames(options.num_frames)
+        cutting = from_values(ExampleGenerationOptions, vars(options), num_frames=frames)
         self.rng = generator(options)
         self.splitter = UtteranceSplitter(cutting, self.rng)
         name = options.online_ivectors or options.ivectors

@@ -21,7 +21,7 @@ from ..training.lda import (
 )
 from ..training.progress import number
 from .base.options import BINARY, SRAND
-from .base.program import Option, program
+from .base.program import Option, from_values, options_of, program
 from .base.saving import save
 from .train import in_turn, read_raw
 
@@ -92,20 +92,12 @@ def sum_lda_accs(options: SimpleNamespace, output: str, *files: str) -> None:
     "Make the transform of a network's input from statistics for LDA.",
     ("<matrix-out>", "<lda-acc>..."),
     BINARY,
-    Option("remove-offset", True, "Append a column that takes the mean to 0"),
-    Option("dim", -1, "Dimension of the result; -1 = that of the input"),
-    Option("within-class-factor", 0.001, "Variance within classes in telling dimensions"),
-    Option("max-singular-value", 5.0, "If above 0, the largest singular value of the transform"),
+    *options_of(TransformOptions),
     Option("write-cholesky", "", "Where to write the Cholesky factor of the covariance in classes"),
     Option("write-within-covar", "", "Where to write the covariance within classes"),
 )
 def nnet_get_feature_transform(options: SimpleNamespace, output: str, *files: str) -> None:
-    chosen = TransformOptions(
-        options.remove_offset,
-        options.dim,
-        options.within_class_factor,
-        options.max_singular_value,
-    )
+    chosen = from_values(TransformOptions, vars(options))
     stats = LdaStats()
     for name in files:
         stats.add(LdaStats.read(open_reader(name)))

@@ -12,9 +12,8 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.files.transition_model import TransitionModel, convert
-from ...kaldi.tables.streams import open_output, open_reader
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.tables.streams import open_reader
 from ..language.config import ConfigLine, split_lines
 from ..network import adjust
 from ..network.averaging import average
@@ -24,6 +23,7 @@ from ..network.nnet import Nnet
 from .base.file_kinds import kind_of_file
 from .base.options import BINARY, UNUSED, errors_tell
 from .base.program import KaldiCommand, Option, program
+from .base.saving import write_model
 
 _DRY_RUN = Option("dry-run", False, "Print how the network would change, and write nothing")
 _SRAND = Option("srand", 0, "Seed for random numbers, those of components in config files")
@@ -61,7 +61,7 @@ def nnet3_init(options: SimpleNamespace, existing: str, config: str, output: str
     _add_config(options, nnet, config)
     if before is not None:
         return _tell(before, nnet)
-    _write(nnet, output, options.binary)
+    write_model(nnet, output, options.binary)
     options.program.log(f"Initialized raw neural net and wrote it to {output}")
 
 
@@ -86,7 +86,7 @@ def nnet3_copy(options: SimpleNamespace, source: str, output: str) -> None:
     _prepare(options, nnet)
     if before is not None:
         return _tell(before, nnet)
-    _write(nnet, output, options.binary)
+    write_model(nnet, output, options.binary)
     options.program.log(f"Copied raw neural net from {source} to {output}")
 
 
@@ -128,15 +128,11 @@ def nnet3_am_copy(options: SimpleNamespace, source: str, output: str) -> None:
     if before is not None:
         return _tell(before, nnet)
     if options.raw:
-        _write(nnet, output, options.binary)
+        write_model(nnet, output, options.binary)
         options.program.log(f"Copied neural net from {source} to raw format as {output}")
         return
-    if options.binary != model.binary:
-        model.transition_model = convert(
-            model.transition_model, options.binary, from_binary=model.binary
-        )
-        model.binary = options.binary
-    _write(model, output, options.binary)
+    model.set_form(options.binary)
+    write_model(model, output, options.binary)
     options.program.log(f"Copied neural net from {source} to {output}")
 
 
@@ -167,7 +163,7 @@ def nnet3_average(options: SimpleNamespace, *files: str) -> None:
             total = sum(weights)
             options.program.warn(f"Normalizing weights to sum to one, sum was {total:g}")
     nnet = average((Nnet.read_any(open_reader(name)) for name in models), weights)
-    _write(nnet, output, options.binary)
+    write_model(nnet, output, options.binary)
     options.program.log(f"Averaged parameters of {len(models)} neural nets, and wrote to {output}")
 
 
@@ -225,13 +221,6 @@ def _tell(before: Nnet, nnet: Nnet) -> None:
 
     descs = before.to_desc(), before.arrays(), nnet.to_desc(), nnet.arrays()
     click.echo(str(difference(*descs)))
-
-
-def _write(model: Nnet | AmNnetSimple, name: str, binary: bool) -> None:
-    writer = Writer(binary)
-    model.write_to(writer)
-    with open_output(name) as file:
-        file.write(writer.getvalue())
 
 
 def _config(name: str) -> list[ConfigLine]:

@@ -33,7 +33,7 @@ from .base.options import (
 )
 from .base.passes import chosen_passes, optimization_options
 from .base.program import Option, from_values, options_of, program
-from .base.saving import fail_unless, save
+from .base.saving import fail_unless, save, write_model
 
 if TYPE_CHECKING:
     from ..training.combination import MakeProb
@@ -120,13 +120,6 @@ def read_raw(name: str) -> Nnet:
     return Nnet.read_any(open_reader(name))
 
 
-def write_raw(nnet: Nnet, name: str, binary: bool) -> None:
-    """Write a raw network. Raises SaveError: it cannot be written."""
-    writer = Writer(binary)
-    nnet.write_to(writer)
-    save(writer, name)
-
-
 def read_examples(rspecifier: str) -> Iterator[NnetExample]:
     """The examples of a table, without their keys.
 
@@ -173,7 +166,7 @@ def nnet3_train(options: SimpleNamespace, model: str, examples: str, output: str
     place = chosen_place(options.use_gpu)
     trainer = NnetTrainer(chosen, nnet, place, options.srand & 0xFFFFFFFF, log)
     trained = train_pass(trainer, options, examples)
-    write_raw(nnet, output, options.binary)
+    write_model(nnet, output, options.binary)
     log(f"Wrote model to {output}")
     fail_unless(trained)
 
@@ -214,11 +207,7 @@ def nnet3_compute_prob(options: SimpleNamespace, model: str, examples: str) -> N
         from ..network.collapse import collapse_model
 
         collapse_model(nnet)
-    chosen = NnetComputeProbOptions(
-        compute_accuracy=options.compute_accuracy,
-        compute_per_dim_accuracy=options.compute_per_dim_accuracy,
-        optimize=chosen_passes(options),
-    )
+    chosen = from_values(NnetComputeProbOptions, vars(options), optimize=chosen_passes(options))
     prob = NnetComputeProb(nnet, chosen, chosen_place(options.use_gpu))
     in_turn(examples, prob.compute, "compute")
     fail_unless(prob.print_total_stats(options.program.log))
@@ -261,7 +250,7 @@ def combine_models(
         options.dropout_test_mode,
         make_prob=make_prob or frame_prob,
     )
-    write_raw(nnet, output, options.binary)
+    write_model(nnet, output, options.binary)
     options.program.log(f"Finished combining neural nets, wrote model to {output}")
 
 
@@ -291,11 +280,7 @@ def nnet3_show_progress(options: SimpleNamespace, old: str, new: str, examples: 
     listed = list(read_examples(examples)) if wanted else []
     if wanted and not listed:
         raise FormatError(f"{examples}: no examples")
-    chosen = NnetComputeProbOptions(
-        compute_accuracy=options.compute_accuracy,
-        compute_per_dim_accuracy=options.compute_per_dim_accuracy,
-        optimize=chosen_passes(options),
-    )
+    chosen = from_values(NnetComputeProbOptions, vars(options), optimize=chosen_passes(options))
     program = options.program
     vlog = partial(program.vlog, 1) if options.verbose else None
     with singular_values(options.verbose > 1):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.backend import Place
+from ...framework.base.option_fields import option
 from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..cache.computers import ComputerCache
 from ..files.examples import NnetExample
@@ -37,8 +38,8 @@ class NnetComputeProbOptions:
     """
 
     compute_deriv: bool = False
-    compute_accuracy: bool = True
-    compute_per_dim_accuracy: bool = False
+    compute_accuracy: bool = option(True, "Compute accuracy besides the objective")
+    compute_per_dim_accuracy: bool = option(False, "Compute accuracy for each class, too")
     store_component_stats: bool = False
     optimize: bool | OptimizeOptions = True
 

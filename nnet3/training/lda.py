@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
+from ...framework.base.option_fields import option
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.sparse import to_dense
 from ..cache.computers import ComputerCache
@@ -276,17 +277,16 @@ class TransformOptions:
     """How a transform is made.
 
     Attributes:
-        remove_offset: append a column that takes the mean to 0.
-        dim: rows of the transform; 0 or less = as many as the input has columns.
         within_class_factor: variance within classes that telling directions are given, in place of
             1, relative to that between classes.
-        max_singular_value: if above 0, larger singular values are reduced to it.
     """
 
-    remove_offset: bool = True
-    dim: int = -1
-    within_class_factor: float = 0.001
-    max_singular_value: float = 5.0
+    remove_offset: bool = option(True, "Append a column that takes the mean to 0")
+    dim: int = option(-1, "Dimension of the result; -1 = that of the input")
+    within_class_factor: float = option(0.001, "Variance within classes in telling dimensions")
+    max_singular_value: float = option(
+        5.0, "If above 0, the largest singular value of the transform"
+    )
 
     def __post_init__(self) -> None:
         if not 0 <= self.within_class_factor < np.inf:

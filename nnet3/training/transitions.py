@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.option_fields import option
 from ...kaldi.files.transition_model import TransitionModel
 from .progress import Log, number, ratio
 
@@ -19,17 +20,15 @@ _ROUNDS = 3  # of flooring and normalizing
 
 @dataclass(frozen=True)
 class TransitionOptions:
-    """Kaldi's MleTransitionUpdateConfig.
+    """Kaldi's MleTransitionUpdateConfig."""
 
-    Attributes:
-        floor: the least probability of a transition.
-        min_count: frames that a state needs; others stay as they are.
-        share_for_pdfs: states with the same output share their probabilities.
-    """
-
-    floor: float = 0.01
-    min_count: float = 5.0
-    share_for_pdfs: bool = False
+    floor: float = option(0.01, "Least probability of a transition", "transition-floor")
+    min_count: float = option(
+        5.0, "Frames that a state needs to be changed", "transition-min-count"
+    )
+    share_for_pdfs: bool = option(
+        False, "Let states with the same output share their probabilities"
+    )
 
 
 def train_transitions(

@@ -1,18 +1,19 @@
-"""Written values and tables among the files of programs, and the status that programs end with."""
+"""Written values and models among the files of programs, and the status that programs end with."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from typing import Protocol
 
 import click
 
-from ....framework.base.errors import FormatError
 from ....kaldi.files.kaldi_io import Writer
-from ....kaldi.tables.kinds import Kind
-from ....kaldi.tables.specifiers import is_specifier
 from ....kaldi.tables.streams import open_output
-from ....kaldi.tables.tables import TableWriter
+
+
+class Model(Protocol):
+    """What writes itself: a network, an acoustic model, a transition model."""
+
+    def write_to(self, writer: Writer) -> None: ...
 
 
 def save(writer: Writer, name: str) -> None:
@@ -21,19 +22,11 @@ def save(writer: Writer, name: str) -> None:
         file.write(writer.getvalue())
 
 
-def write_table(name: str, kind: str | Kind, entries: Iterable[tuple[str, Any]]) -> int:
-    """Write a table of entries, one after the other; returns how many they were."""
-    with TableWriter(name, kind) as writer:
-        for key, value in entries:
-            writer.write(key, value)
-        return writer.count
-
-
-def are_tables(source: str, output: str) -> bool:
-    """Whether both are tables. Raises FormatError: one alone is."""
-    if is_specifier(source) != is_specifier(output):
-        raise FormatError(f"{source}, {output}: a table is copied to a table, a file to a file")
-    return is_specifier(source)
+def write_model(model: Model, name: str, binary: bool) -> None:
+    """Write a model in binary or text form. Raises SaveError: the file cannot be written."""
+    writer = Writer(binary)
+    model.write_to(writer)
+    save(writer, name)
 
 
 def fail_unless(done: object) -> None:

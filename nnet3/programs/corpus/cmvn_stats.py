@@ -17,7 +17,8 @@ from ....kaldi.tables.specifiers import is_specifier
 from ....kaldi.tables.tables import RandomAccessTable, read_table
 from ..base.options import BINARY, errors_tell, shown
 from ..base.program import Option, program
-from ..base.saving import fail_unless, save, write_table
+from ..base.saving import fail_unless, save
+from ..base.table_copies import write_table
 
 
 @program(

@@ -19,7 +19,8 @@ from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import BINARY, shown
 from ..base.program import Option, program
-from ..base.saving import are_tables, fail_unless, save, write_table
+from ..base.saving import fail_unless, save
+from ..base.table_copies import are_tables, write_table
 
 _LEAST = 1e-20  # of a number whose logarithm is taken
 

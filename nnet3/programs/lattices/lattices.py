@@ -18,7 +18,7 @@ from ....kaldi.tables.specifiers import ReadSpecifier
 from ....kaldi.tables.streams import open_reader
 from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import errors_tell, shown
-from ..base.program import Option, program
+from ..base.program import Option, from_values, options_of, program
 from ..base.saving import fail_unless
 
 KIND = "compact_lattice"
@@ -83,19 +83,11 @@ def _first_words(name: str) -> set[str]:
     " words, unless --replace-output-symbols=true.",
     ("<model>", "<lattice-rspecifier>", "<lattice-wspecifier>"),
     Option("output-error-lats", True, "Write lattices that could not be aligned rightly as well"),
-    Option("reorder", True, "Self-loops stand behind the transition that leaves their state"),
-    Option(
-        "remove-epsilon",
-        True,
-        "Join arcs without labels with those behind; an arc of words may then have several phones",
-    ),
-    Option("replace-output-symbols", False, "Labels are phones in place of words"),
+    *options_of(PhoneAlignOptions),
 )
 def lattice_align_phones(options: SimpleNamespace, model: str, source: str, output: str) -> None:
     transitions = TransitionIds.of(TransitionModel.read_from(open_reader(model)))
-    wanted = PhoneAlignOptions(
-        options.reorder, options.remove_epsilon, options.replace_output_symbols
-    )
+    wanted = from_values(PhoneAlignOptions, vars(options))
     log, warn = options.program.log, options.program.warn
     failed = done = 0
     with TableWriter(output, KIND) as writer:

@@ -17,7 +17,7 @@ from ....kaldi.tables.tables import TableWriter, read_table
 from ...chain.phone_graphs import PhoneGraph, Tolerances, alignment_graph, lattice_graph
 from ...chain.supervision_maker import SupervisionMaker
 from ..base.options import errors_tell, shown
-from ..base.program import Option, program
+from ..base.program import Option, from_values, options_of, program
 from ..base.saving import fail_unless
 
 
@@ -31,11 +31,8 @@ from ..base.saving import fail_unless
         "<phones-with-lengths-or-lattice-rspecifier>",
         "<supervision-wspecifier>",
     ),
-    Option("left-tolerance", 5, "Frames of the alignment that a phone may begin earlier"),
-    Option("right-tolerance", 5, "Frames of the alignment that a phone may end later"),
-    Option("frame-subsampling-factor", 1, "Frames of the alignment to one of the network's output"),
+    *options_of(Tolerances),
     Option("weight", 1.0, "Taken for compatibility: Kaldi writes the weight 1 whatever it says"),
-    Option("lm-scale", 0.0, "Factor for the graph costs of lattices"),
     Option("convert-to-pdfs", True, "Labels are pdfs counted from 1; else transition-ids"),
     Option("lattice-input", False, "Read lattices"),
 )
@@ -43,12 +40,7 @@ def chain_get_supervision(
     options: SimpleNamespace, tree: str, model: str, source: str, output: str
 ) -> None:
     log, warn = options.program.log, options.program.warn
-    tolerances = Tolerances(
-        options.left_tolerance,
-        options.right_tolerance,
-        options.frame_subsampling_factor,
-        options.lm_scale,
-    )
+    tolerances = from_values(Tolerances, vars(options))
     if options.weight != 1:
         warn(f"--weight={options.weight:g} has no effect: supervision has the weight 1, as Kaldi's")
     if options.lm_scale and not options.lattice_input:

@@ -1,0 +1,26 @@
+"""Tables that programs write of other tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from ....framework.base.errors import FormatError
+from ....kaldi.tables.kinds import Kind
+from ....kaldi.tables.specifiers import is_specifier
+from ....kaldi.tables.tables import TableWriter
+
+
+def write_table(name: str, kind: str | Kind, entries: Iterable[tuple[str, Any]]) -> int:
+    """Write a table of entries, one after the other; returns how many they were."""
+    with TableWriter(name, kind) as writer:
+        for key, value in entries:
+            writer.write(key, value)
+        return writer.count
+
+
+def are_tables(source: str, output: str) -> bool:
+    """Whether both are tables. Raises FormatError: one alone is."""
+    if is_specifier(source) != is_specifier(output):
+        raise FormatError(f"{source}, {output}: a table is copied to a table, a file to a file")
+    return is_specifier(source)
