@@ -24,9 +24,11 @@ and then C and Python say
     call = team.run_together([team.block_task(work, block)])
 
 Sizes are written in elements, a word for each dimension: `rows:step` are rows that lie `step`
-apart, `columns` elements side by side. Both may be expressions without blanks of other fields, of
-numbers that the file exports (`lanes` is EXPORTED(JOIN(lanes, UNIT)) in C), of `whole(n,unit)`, n
-rounded up to a multiple, and of `end(array)`, one more than the largest number in an array.
+apart, `columns` elements side by side; `columns:1` says nothing of how the array's own axes lie.
+Both may be expressions without blanks of other fields, of numbers that the file exports (`lanes` is
+EXPORTED(JOIN(lanes, UNIT)) in C), of `whole(n,unit)`, n rounded up to a multiple, of `end(array)`,
+one more than the largest number in an array, of `spread(array,n)`, that or n where there is no
+array, and of `span(image)`, the elements of one image.
 """
 
 from __future__ import annotations

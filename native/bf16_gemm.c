@@ -2,6 +2,7 @@
    operators/backends/bf16_gemm.py. KIND is the number of terms of a number, bf16 numbers whose sum
    it is: 3, or 1, the nearest one. */
 #include "base.h"
+#include "bf16_gemm_arguments.h"
 #include <immintrin.h>
 
 #define TERMS KIND
@@ -155,7 +156,10 @@ static void block(word rows, word inner, const char *a, const char *p, float *c,
 }
 #endif
 
-EXPORT(ready)(word *b) { b[0] = granted(); }
+EXPORT(ready)(struct ready *a) { a->granted = granted(); }
+
+/* bytes of the tiles of 32 rows and columns */
+VISIBLE word EXPORTED(JOIN(chunk, UNIT)) = CHUNK;
 
 /* products of one term that take as long as one of float32 by AVX-512; inner dimension and columns of
    a block whose tiles stay in the cache */
@@ -285,13 +289,13 @@ static int split_rows(word r0, word r1, word c0, word c1, word k, const float *a
   return unusual;
 }
 
-/* k n; factor, its steps along k and n; panels; what it is multiplied with. Behind the panels, of
-   32 columns each, there is for each of them whether one of its numbers is unusual. */
-EXPORT(pack_tiles)(const word *b, word t, word threads) {
-  const word k = b[0], n = b[1], down = b[3], right = b[4], chunks = (k + 31) / 32;
+/* Behind the panels, of 32 columns each, there is for each of them whether one of its numbers is
+   unusual. */
+EXPORT(pack_tiles)(const struct pack_tiles *b, word t, word threads) {
+  const word k = b->k, n = b->n, down = b->down, right = b->right, chunks = (k + 31) / 32;
   const word panels = (n + 31) / 32;
-  const float *from = (const float *)b[2], alpha = *(const float *)b[6];
-  word *unusual = (word *)(b[5] + panels * chunks * CHUNK);
+  const float *from = b->b, alpha = b->alpha;
+  word *unusual = (word *)(b->panels + panels * chunks * CHUNK);
   const word first = panels * t / threads, count = panels * (t + 1) / threads - first;
   memset(unusual + first, 0, count * sizeof(word));
   for (word u = 0; u < count * chunks; u++) {  /* along what lies side by side */
@@ -300,7 +304,7 @@ EXPORT(pack_tiles)(const word *b, word t, word threads) {
     for (int half = 0; half < 2; half++) {
       const word col = j * 32 + half * 16, cols = n - col;
       const float *x = from + c * 32 * down + col * right;
-      char *to = (char *)b[5] + (j * chunks + c) * CHUNK + half * TILE;
+      char *to = b->panels + (j * chunks + c) * CHUNK + half * TILE;
       unusual[j] |= right == 1
                         ? split(x, down, 16 * down, left, left - 16, cols, cols, alpha, 0, to)
                         : split(x, right, 16, cols, cols, left, left - 16, alpha, 1, to);
@@ -334,40 +338,37 @@ static void edge(word rows, word cols, word inner, const char *a, const char *p,
 
 /* The tiles of the first factor beforehand, for threads that take columns each. Behind them there
    is for each whether one of its numbers is unusual. The argument is that of the product. */
-EXPORT(split_tiles)(const word *b, word t, word threads) {
-  const word m = b[0], k = b[2], chunks = (k + 31) / 32, units = (m + 31) / 32 * chunks;
-  word *unusual = (word *)(b[15] + units * CHUNK);
+EXPORT(split_tiles)(const struct product_tiles *b, word t, word threads) {
+  const word m = b->m, k = b->k, chunks = (k + 31) / 32, units = (m + 31) / 32 * chunks;
+  word *unusual = (word *)(b->tiles + units * CHUNK);
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word r = u / chunks * 32, c = u % chunks;
-    unusual[u] = split_rows(r, least(r + 32, m), c, c + 1, k, (const float *)b[3], b[4], b[5],
-                            (char *)b[15] + u * CHUNK);
+    unusual[u] = split_rows(r, least(r + 32, m), c, c + 1, k, b->a, b->a_down, b->a_right,
+                            b->tiles + u * CHUNK);
   }
 }
 
 /* whether one of some rows of tiles that split_tiles made is unusual */
-static int unusual_rows(const word *b, word r0, word r1, word c0, word c1) {
-  const word chunks = (b[2] + 31) / 32, units = (b[0] + 31) / 32 * chunks;
-  const word *unusual = (const word *)(b[15] + units * CHUNK);
+static int unusual_rows(const struct product_tiles *b, word r0, word r1, word c0, word c1) {
+  const word chunks = (b->k + 31) / 32, units = (b->m + 31) / 32 * chunks;
+  const word *unusual = (const word *)(b->tiles + units * CHUNK);
   word found = 0;
   for (word r = r0; r < r1; r++)
     for (word c = c0; c < c1; c++) found |= unusual[r * chunks + c];
   return found != 0;
 }
 
-/* m n k; a, its steps along m and k, one of them 1; panels; out and its step; what to begin with
-   (or 0) and its step; the second factor itself, its steps, what it is multiplied with; memory for
-   the tiles of a (see split_tiles) or 0; whether the threads have just packed the panels. Rows r0 to
-   r1 of panels p0 to p1. */
-static void part_of(const word *b, word r0, word r1, word p0, word p1) {
-  const word n = b[1], k = b[2], lda = b[4], next = b[5], ldc = b[8];
+/* rows r0 to r1 of panels p0 to p1 */
+static void part_of(const struct product_tiles *b, word r0, word r1, word p0, word p1) {
+  const word n = b->n, k = b->k, lda = b->a_down, next = b->a_right, ldc = b->out_step;
   const word panels = (n + 31) / 32, chunks = (k + 31) / 32;
-  const float *a = (const float *)b[3], alpha = *(const float *)b[14];
-  const char *packed = (const char *)b[6];
+  const float *a = b->a, alpha = b->alpha;
+  const char *packed = b->panels;
   const word *unusual = (const word *)(packed + panels * chunks * CHUNK);
-  float *c = (float *)b[7];
+  float *c = b->out;
   /* not on the stack, which threads of a program may have little of */
   static __thread char own[ROWS / 32 * INNER * CHUNK] __attribute__((aligned(64)));
-  const char *given = (const char *)b[15];
+  const char *given = b->tiles;
   const word pieces = (chunks + INNER - 1) / INNER, wide = (p1 - p0 + WIDE - 1) / WIDE;
   word configured = 0;
   /* the tiles of a piece stay in the cache while all rows pass */
@@ -376,8 +377,8 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
       const word j0 = p0 + (p1 - p0) * w / wide, j1 = p0 + (p1 - p0) * (w + 1) / wide;
       const word c0 = chunks * piece / pieces, c1 = chunks * (piece + 1) / pieces;
       const word inner = least(c1 * 32, k) - c0 * 32;
-      const float *from = piece ? c : (const float *)b[9];
-      const word step = piece ? ldc : b[10];
+      const float *from = piece ? c : b->begin;
+      const word step = piece ? ldc : b->begin_step;
       for (word r = r0; r < r1; r += ROWS) {
         const word end = least(r + ROWS, r1);
         const word first_tile = r / 32 * chunks + c0, line = (given ? chunks : c1 - c0) * CHUNK;
@@ -391,9 +392,9 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
             float *to = c + i * ldc + j * 32;
             const float *first = from ? from + i * step + j * 32 : 0;
             if (odd || unusual[j]) {
-              const float *plain = (const float *)b[11] + j * 32 * b[13];
-              plainly(rows, cols, c0 * 32, c0 * 32 + inner, a + i * lda, lda, next, plain, b[12],
-                      b[13], alpha, to, ldc, first, step);
+              const float *plain = b->b + j * 32 * b->b_right;
+              plainly(rows, cols, c0 * 32, c0 * 32 + inner, a + i * lda, lda, next, plain, b->b_down,
+                      b->b_right, alpha, to, ldc, first, step);
               continue;
             }
             if (rows != configured) configure(configured = rows);
@@ -409,11 +410,11 @@ static void part_of(const word *b, word r0, word r1, word p0, word p1) {
   if (configured) release();
 }
 
-EXPORT(product_tiles)(const word *b, word t, word threads) {
-  const word m = b[0], panels = (b[1] + 31) / 32, high = (m + 31) / 32;
+EXPORT(product_tiles)(const struct product_tiles *b, word t, word threads) {
+  const word m = b->m, panels = (b->n + 31) / 32, high = (m + 31) / 32;
   /* Rows to each thread, else columns. Where one has just packed its panels they are in its cache,
      and few rows take less long to split again than the others' panels to get. */
-  if (m >= ROWS * threads && (b[16] && TERMS == 3 ? m >= 2 * b[1] : 2 * m >= b[1]))
+  if (m >= ROWS * threads && (b->fresh && TERMS == 3 ? m >= 2 * b->n : 2 * m >= b->n))
     part_of(b, least(high * t / threads * 32, m), least(high * (t + 1) / threads * 32, m), 0,
             panels);
   else
@@ -421,6 +422,6 @@ EXPORT(product_tiles)(const word *b, word t, word threads) {
 }
 
 /* a block of rows of several; see framework/fusion/row_blocks.py */
-EXPORT(rows_tiles)(const word *b, word c, word blocks) {
-  part_of(b, b[0] * c / blocks, b[0] * (c + 1) / blocks, 0, (b[1] + 31) / 32);
+EXPORT(rows_tiles)(const struct product_tiles *b, word c, word blocks) {
+  part_of(b, b->m * c / blocks, b->m * (c + 1) / blocks, 0, (b->n + 31) / 32);
 }

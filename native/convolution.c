@@ -13,24 +13,23 @@
    architectures". */
 #include "images.h"
 #include "pooling.h"
+#include "convolution_arguments.h"
 
-/* outs, inner, taps; weights, step of an out and of an inner one; places of the taps; panels,
-   elements of a panel; what the panels were made of before (or 0), elements of that: where nothing
-   has changed since, nothing is done. */
-EXPORT(pack_weights)(const word *b, word t, word threads) {
-  const word outs = b[0], inner = b[1], taps = b[2], so = b[4], si = b[5];
-  const word *tap = (const word *)b[6];
-  const T *w = (const T *)b[3];
+/* where nothing has changed since the panels were made, nothing is done */
+EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
+  const word outs = a->outs, inner = a->inner, taps = a->taps, so = a->out_step, si = a->in_step;
+  const word *tap = a->places;
+  const T *w = a->w;
   const word vectors = (outs + LANES - 1) / LANES;
   const word v0 = vectors * t / threads, v1 = vectors * (t + 1) / threads;
-  if (b[9] && v0 < v1) {  /* weights whose outs lie one behind the other */
+  if (a->old && v0 < v1) {  /* weights whose outs lie one behind the other */
     const word o0 = v0 * LANES * so, o1 = least(v1 * LANES, outs) * so;
-    T *old = (T *)b[9];
+    T *old = a->old;
     if (!memcmp(old + o0, w + o0, (o1 - o0) * sizeof(T))) return;
     memcpy(old + o0, w + o0, (o1 - o0) * sizeof(T));
   }
   for (word v = v0; v < v1; v++) {
-    T *to = (T *)b[7] + v * b[8];
+    T *to = a->panels + v * a->panel;
     const T *from = w + v * LANES * so;
     const word lanes = least(LANES, outs - v * LANES);
     for (word k = 0; k < taps; k++)
@@ -212,58 +211,54 @@ static void depthwise(word i0, word i1, word taps, const word *tap, const T *x, 
   }
 }
 
-/* images, parts of an image; threads that have memory; channels, outs, bias (padded with zeros to
-   whole vectors, or 0), relu; out, steps of image and output; memory for outputs (or 0: channels
-   of out lie side by side), elements of that for a thread; distance of neighboring pixels; number
-   of phases, their words: taps, places of taps, panels, elements of a panel, pixels, their places
-   in the image, in the memory (or out), and in out; then the image (15 words); words of a pooling
-   of one image from the memory into out (or 0); whether each output has one channel of its own;
-   factors of the outputs (or 0), with which the bias is added after them. */
 /* the pixels that a part of the windows of pool_windows reads, counted from phase to phase: each has
    some rows of the plane */
-static void pixels_of(const word *b, word part, word parts, word *begin, word *end) {
-  const word first = b[4] * part / parts * b[8], last = (b[4] * (part + 1) / parts - 1) * b[8];
-  *begin = (first < b[10] ? 0 : first - b[10]) * b[3];
-  *end = least(last - b[10] + b[6], b[2]) * b[3];
+static void pixels_of(const struct windows *b, word part, word parts, word *begin, word *end) {
+  const word stride = b->stride_down, before = b->before_down;
+  const word first = b->high * part / parts * stride;
+  const word last = (b->high * (part + 1) / parts - 1) * stride;
+  *begin = (first < before ? 0 : first - before) * b->width;
+  *end = least(last - before + b->kernel_down, b->height) * b->width;
 }
 
-EXPORT(conv)(const word *b, word t, word threads) {
-  threads = least(threads, b[2]);
+EXPORT(conv)(const struct conv *b, word t, word threads) {
+  threads = least(threads, b->threads);
   if (t >= threads) return;
-  const word parts = b[1], units = b[0] * parts, c = b[3], outs = b[4], relu = b[6];
-  const T *bias = (const T *)b[5], *factor = (const T *)b[32];
-  T *own = (T *)b[10] + t * b[11];
+  const word parts = b->parts, units = b->images * parts, c = b->channels, outs = b->outs;
+  const word relu = b->relu;
+  const T *bias = b->bias, *factor = b->factors;
+  T *own = b->memory + t * b->room;
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word n = u / parts, part = u % parts;
-    const T *x = image(b + 15, n, t);
-    T *out = (T *)b[7] + n * b[8];
-    const word *p = (const word *)b[14];
+    const T *x = image(&b->image, n, t);
+    T *out = b->out + n * b->out_image;
+    const struct phase *p = b->phases;
     word begin = 0, end = 0;
-    if (b[30]) pixels_of((const word *)b[30], part, parts, &begin, &end);
-    for (word phase = 0; phase < b[13]; phase++, p += 8) {
-      word i0 = p[4] * part / parts, i1 = p[4] * (part + 1) / parts;
-      if (b[30]) i0 = least(begin, p[4]), i1 = least(end, p[4]), begin -= i0, end -= i1;
-      const word *po = (const word *)p[6], *places = (const word *)p[7];
-      if (b[31]) {
-        depthwise(i0, i1, p[0], (const word *)p[1], x, (const word *)p[5], (const T *)p[2], p[3],
-                    bias, factor, relu, b[10] ? own : out, po, outs);
+    if (b->pool) pixels_of(&b->pool->windows, part, parts, &begin, &end);
+    for (word phase = 0; phase < b->count; phase++, p++) {
+      const word count = p->pixels;
+      word i0 = count * part / parts, i1 = count * (part + 1) / parts;
+      if (b->pool) i0 = least(begin, count), i1 = least(end, count), begin -= i0, end -= i1;
+      const word *po = p->memory_places, *places = p->places;
+      if (b->deep) {
+        depthwise(i0, i1, p->taps, p->tap_places, x, p->pixel_places, p->panels, p->panel,
+                    bias, factor, relu, b->memory ? own : out, po, outs);
       } else {
-        pixels(i0, i1, b[12], p[0], (const word *)p[1], c, x, (const word *)p[5],
-                 (const T *)p[2], p[3], bias, factor, relu, b[10] ? own : out, po, outs);
+        pixels(i0, i1, b->step, p->taps, p->tap_places, c, x, p->pixel_places,
+                 p->panels, p->panel, bias, factor, relu, b->memory ? own : out, po, outs);
       }
-      if (b[10] && !b[30])
+      if (b->memory && !b->pool)
         for (word i = i0, count; i < i1; i += count) {
           for (count = 1; i + count < i1 && places[i + count] == places[i] + count;) count++;
-          turn_all(own + po[i], outs, count, outs, out + places[i], b[9]);
+          turn_all(own + po[i], outs, count, outs, out + places[i], b->out_channel);
         }
     }
-    if (b[30]) {
-      word windows[26];
-      memcpy(windows, (const word *)b[30], sizeof(windows));
-      windows[12] = (word)own;
-      windows[17] = (word)out;
-      if (windows[22]) windows[22] += n * windows[1] * windows[4] * windows[5];
-      pool_windows(windows, part, parts);
+    if (b->pool) {
+      struct pool of_one = *b->pool;
+      const struct windows *w = &of_one.windows;
+      of_one.x = own, of_one.out = out;
+      if (of_one.winners) of_one.winners += n * w->channels * w->high * w->wide;
+      pool_windows(&of_one, part, parts);
     }
   }
 }
@@ -326,32 +321,29 @@ static void products(word high, word count, const T *x, const word *px, const wo
   for (int i = 0; i < high; i++) *(row_t *)(to + i * outs) += s[i];
 }
 
-/* parts, images; threads that have memory; rows (tap, channel) and their places; pixels, their
-   places; outs (of whole vectors); pixels that are taken at a time; sums: rows + 1 for each part;
-   step of a pixel's gradients; then the image (15 words) and the gradients as an image (15);
-   whether each out has one channel of its own: rows are taps then */
-EXPORT(sums_of)(const word *b, word t, word threads) {
-  threads = least(threads, b[2]);
+/* sums of each row (tap, channel), and of the gradients alone */
+EXPORT(sums_of)(const struct sums_of *b, word t, word threads) {
+  threads = least(threads, b->threads);
   if (t >= threads) return;
-  const word parts = b[0], rows = b[3], count = b[5], outs = b[7], gstep = b[10];
-  const word *at = (const word *)b[4], *px = (const word *)b[6];
+  const word parts = b->parts, rows = b->rows, count = b->pixels, outs = b->outs, gstep = b->grad_step;
+  const word *at = b->row_places, *px = b->pixel_places;
   for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
-    T *sums = (T *)b[9] + part * (rows + 1) * outs;
+    T *sums = b->sums + part * (rows + 1) * outs;
     memset(sums, 0, (rows + 1) * outs * sizeof(T));
-    for (word n = b[1] * part / parts; n < b[1] * (part + 1) / parts; n++) {
-      const T *x = image(b + 11, n, t), *g = image(b + 26, n, t);
-      for (word j0 = 0; j0 < count; j0 += b[8]) {
-        const word few = least(b[8], count - j0);
+    for (word n = b->images * part / parts; n < b->images * (part + 1) / parts; n++) {
+      const T *x = image(&b->image, n, t), *g = image(&b->grad, n, t);
+      for (word j0 = 0; j0 < count; j0 += b->few) {
+        const word few = least(b->few, count - j0);
         const word *pixel = px + j0;
         const T *from = g + j0 * gstep;
         for (word o = 0, wide; o < outs; o += wide * LANES) {
           const word left = (outs - o) / LANES;
           wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-          for (word r = 0; b[41] && r < rows; r += 8)
+          for (word r = 0; b->deep && r < rows; r += 8)
             for (word v = o; v < o + wide * LANES; v += LANES)
               products(least(8, rows - r), few, x + v, pixel, at + r, from + v, gstep,
                          sums + r * outs + v, outs);
-          for (word r = 0, high; !b[41] && r < rows; r += high) {
+          for (word r = 0, high; !b->deep && r < rows; r += high) {
             const word rest = rows - r;
             summer_t f;
 #define SIDE(high) (at[r + high - 1] - at[r] == high - 1)
@@ -388,19 +380,17 @@ EXPORT(sums_of)(const word *b, word t, word threads) {
   }
 }
 
-/* parts, rows, outs of whole vectors, sums; then rows and outs that are wanted: gradient by the
-   weights (or 0), places of the rows in it, step of an out; that by the bias (or 0), its step */
-EXPORT(total)(const word *b, word t, word threads) {
-  const word parts = b[0], rows = b[1], outs = b[2], all = (rows + 1) * outs;
-  T *sums = (T *)b[3];
+EXPORT(total)(const struct total *b, word t, word threads) {
+  const word parts = b->parts, rows = b->rows, outs = b->outs, all = (rows + 1) * outs;
+  T *sums = b->sums;
   for (word r = (rows + 1) * t / threads; r < (rows + 1) * (t + 1) / threads; r++) {
     T *row = sums + r * outs;
     for (word part = 1; part < parts; part++)
       for (word o = 0; o < outs; o++) row[o] += row[part * all + o];
-    T *to = r < rows ? (T *)b[5] : (T *)b[8];
+    T *to = r < rows ? b->w_grad : b->b_grad;
     if (!to) continue;
-    if (r < rows) to += ((const word *)b[6])[r];
-    const word step = r < rows ? b[7] : b[9];
-    for (word o = 0; o < b[4]; o++) to[o * step] = row[o];
+    if (r < rows) to += b->places[r];
+    const word step = r < rows ? b->w_step : b->b_step;
+    for (word o = 0; o < b->wanted; o++) to[o * step] = row[o];
   }
 }

@@ -24,6 +24,16 @@ from .arguments import (
 RECORDS: dict[str, dict[str, str]] = {}
 """Records that arrays are made of: the dtype of each field, by its name."""
 
+_LARGE = (
+    "windows.images:windows.x_image windows.channels:windows.x_channel "
+    "windows.height:windows.x_row windows.width:windows.x_pixel"
+)
+_SMALL = (
+    "windows.images:windows.out_image windows.channels:windows.out_channel "
+    "windows.high:windows.out_row windows.wide:windows.out_pixel"
+)
+_WINNERS = "windows.images windows.high windows.wide windows.channels"
+
 DECLARED: dict[str, tuple[Struct, ...]] = {
     "attention": (
         # A product that was made for arrays of some shape; without a function none is done.
@@ -108,6 +118,42 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             beta=REAL,
         ),
     ),
+    "bf16_gemm": (
+        Struct("ready", granted=RESULT),
+        Struct(
+            "pack_tiles",
+            k=COUNT,
+            n=COUNT,
+            b=reads("k:down n:right", "float32"),
+            down=step_of("b"),
+            right=step_of("b", -1),
+            panels=writes("(n+31)//32 (k+31)//32*chunk+8", "bytes"),
+            alpha=REAL,
+        ),
+        Struct(
+            "product_tiles",
+            "rows_tiles",
+            "split_tiles",
+            m=COUNT,
+            n=COUNT,
+            k=COUNT,
+            a=reads("m:a_down k:a_right", "float32"),
+            a_down=STEP,  # one of both is 1
+            a_right=STEP,
+            panels=reads("(n+31)//32 (k+31)//32*chunk+8", "bytes"),
+            out=updates("m:out_step n", "float32"),
+            out_step=step_of("out"),
+            begin=reads("m:begin_step n", "float32", optional=True),
+            begin_step=step_of("begin"),
+            # The second factor itself, for numbers that tiles cannot hold.
+            b=reads("k:b_down n:b_right", "float32"),
+            b_down=step_of("b"),
+            b_right=step_of("b", -1),
+            alpha=REAL,
+            tiles=updates("(m+31)//32 (k+31)//32 chunk+8", "bytes", optional=True),  # of a
+            fresh=FLAG,  # whether the threads have just packed the panels
+        ),
+    ),
     "bytes": (
         Struct(
             "above_zero",
@@ -136,6 +182,98 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             x=reads("rows:step columns"),
             step=step_of("x"),
             out=writes("columns"),
+        ),
+    ),
+    "convolution": (
+        Struct(
+            "pack_weights",
+            outs=COUNT,
+            inner=COUNT,
+            taps=COUNT,
+            w=reads("outs:out_step inner:in_step end(places):1"),
+            out_step=STEP,
+            in_step=STEP,
+            places=reads("taps", "int64"),
+            panels=writes("(outs+lanes-1)//lanes:panel taps*inner*lanes:1"),
+            panel=COUNT,
+            old=updates("outs out_step", optional=True),  # what the panels were made of before
+        ),
+        # Outputs that the same taps go into.
+        Struct(
+            "phase",
+            vectors=COUNT,  # of outputs
+            inner=COUNT,
+            taps=COUNT,
+            tap_places=reads("taps", "int64"),
+            panels=reads("vectors:panel taps*inner*lanes:1"),
+            panel=COUNT,
+            pixels=COUNT,
+            pixel_places=reads("pixels", "int64"),  # in the image
+            memory_places=reads("pixels", "int64"),  # in the memory, or in out
+            places=reads("pixels", "int64"),  # in out
+            depth=COUNT,  # elements that are read at a place of the image
+            image_span=COUNT,
+            where=("not taps or end(pixel_places) + end(tap_places) - 2 + depth <= image_span",),
+        ),
+        Struct(
+            "conv",
+            images=COUNT,
+            parts=SOME,  # of an image
+            threads=SOME,  # that have memory
+            channels=COUNT,
+            outs=COUNT,
+            # With zeros to whole vectors; where there are factors it is added after them.
+            bias=reads("whole(outs,lanes)", optional=True),
+            factors=reads("whole(outs,lanes)", optional=True),
+            relu=FLAG,
+            out=writes("images:out_image span:1 outs:out_channel"),
+            out_image=STEP,
+            out_channel=STEP,
+            span=COUNT,  # one more than the largest of the places in out
+            memory=updates("threads room", optional=True),  # where channels of out lie apart
+            room=COUNT,
+            step=STEP,  # of neighboring pixels
+            count=COUNT,
+            phases=Structs("phase", "count"),
+            image=Inner("image"),
+            pool=Structs("pool", "1", optional=True),  # of one image, from the memory into out
+            deep=FLAG,  # whether each output has one channel of its own
+        ),
+        Struct(
+            "sums_of",
+            parts=SOME,
+            images=COUNT,
+            threads=SOME,
+            rows=COUNT,  # taps and channels; taps alone if `deep`
+            row_places=reads("rows", "int64"),
+            pixels=COUNT,
+            pixel_places=reads("pixels", "int64"),
+            outs=COUNT,
+            few=SOME,  # pixels that are taken at a time
+            sums=writes("parts rows+1 outs"),
+            grad_step=STEP,  # of a pixel
+            image=Inner("image"),
+            grad=Inner("image"),
+            deep=FLAG,
+            where=(
+                "outs % lanes == 0",
+                "not rows or not pixels or end(pixel_places) + end(row_places) - 1"
+                " + deep * (outs - 1) <= span(image)",
+            ),
+        ),
+        Struct(
+            "total",
+            parts=SOME,
+            rows=COUNT,
+            outs=COUNT,
+            sums=updates("parts rows+1 outs"),
+            wanted=COUNT,  # outs
+            w_grad=writes("end(places):1 wanted:w_step", optional=True),
+            places=reads("rows", "int64"),
+            w_step=STEP,
+            b_grad=writes("wanted:b_step", optional=True),
+            b_step=step_of("b_grad", -1),
+            where=("wanted <= outs",),
         ),
     ),
     "dot_products": (
@@ -205,6 +343,159 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             panels=writes("whole(n,lanes) k", "packed"),
             alpha=REAL,
         ),
+    ),
+    "image_norm": (
+        # `side`: arrays are rows of channels; else planes of one channel each, image by image.
+        # The moments are number, mean and squares about it of each channel, for each part.
+        Struct(
+            "channel_moments",
+            parts=SOME,
+            side=FLAG,
+            images=COUNT,
+            channels=COUNT,
+            size=COUNT,
+            x=reads("images:x_step channels*size:1"),
+            x_step=step_of("x", 0),
+            moments=writes("parts channels 3", "float64"),
+        ),
+        Struct(
+            "settle",
+            parts=SOME,
+            channels=COUNT,
+            moments=reads("parts channels 3", "float64", optional=True),  # else the running values
+            mean=reads("channels"),  # running
+            variance=reads("channels"),
+            mean_out=writes("channels", optional=True),
+            variance_out=writes("channels", optional=True),
+            momentum=REAL,
+            epsilon=REAL,
+            used=writes("channels"),  # the mean
+            inverse=writes("channels"),  # 1 / deviation
+            scale=reads("channels"),
+            factor=writes("channels"),  # scale / deviation
+        ),
+        Struct(
+            "weights",
+            samples=COUNT,  # of the minibatch; 0: it does not train
+            seen=reads("1", "float64"),  # before
+            seen_out=writes("1", "float64"),
+            time=reads("1", "float64"),  # constants of running and of blending
+            blend=reads("1", "float64"),
+            weights=writes("2", "float64"),
+            own=writes("1", "float64", optional=True),  # of this minibatch
+        ),
+        Struct(
+            "settle_blended",
+            parts=SOME,
+            channels=COUNT,
+            moments=reads("parts channels 3", "float64", optional=True),
+            mean=reads("channels"),
+            variance=reads("channels"),
+            mean_out=writes("channels"),
+            variance_out=writes("channels"),
+            weights=reads("2", "float64"),
+            epsilon=REAL,
+            used=writes("channels"),
+            inverse=writes("channels"),
+            scale=reads("channels"),
+            factor=writes("channels"),
+        ),
+        Struct(
+            "fold",
+            places=COUNT,
+            channels=COUNT,
+            mean=reads("channels"),
+            factor=reads("channels"),
+            bias=reads("channels"),
+            before=reads("channels:before_step", optional=True),  # the bias before it
+            before_step=step_of("before", -1),
+            factors=writes("places"),
+            terms=writes("places"),
+        ),
+        Struct(
+            "apply",
+            side=FLAG,
+            images=COUNT,
+            channels=COUNT,
+            size=COUNT,
+            x=reads("images:x_step channels*size:1"),
+            x_step=step_of("x", 0),
+            out=writes("images:out_step channels*size:1"),
+            out_step=step_of("out", 0),
+            mean=reads("channels"),
+            factor=reads("channels"),
+            bias=reads("channels"),
+        ),
+        Struct(
+            "slopes",
+            parts=SOME,
+            side=FLAG,
+            images=COUNT,
+            channels=COUNT,
+            size=COUNT,
+            x=reads("images:x_step channels*size:1"),
+            x_step=step_of("x", 0),
+            grad=reads("images:grad_step channels*size:1"),
+            grad_step=step_of("grad", 0),
+            mean=reads("channels"),
+            sums=writes("parts channels 2", "float64"),
+        ),
+        Struct(
+            "factors",
+            parts=SOME,
+            channels=COUNT,
+            sums=reads("parts channels 2", "float64"),
+            count=COUNT,  # values of a channel; 0: the statistics do not follow x
+            inverse=reads("channels"),
+            scale=reads("channels"),
+            scale_grad=writes("channels", optional=True),
+            bias_grad=writes("channels", optional=True),
+            out=writes("3 channels"),
+            follows=reads("1", "float64", optional=True),  # how far; None: all the way
+        ),
+        Struct(
+            "slope_of",
+            side=FLAG,
+            images=COUNT,
+            channels=COUNT,
+            size=COUNT,
+            x=reads("images:x_step channels*size:1"),
+            x_step=step_of("x", 0),
+            grad=reads("images:grad_step channels*size:1"),
+            grad_step=step_of("grad", 0),
+            mean=reads("channels"),
+            factors=reads("3 channels"),
+            out=writes("images:out_step channels*size:1"),
+            out_step=step_of("out", 0),
+        ),
+    ),
+    "images": (
+        # Images, of which copies may be made: their channels side by side, with zeros around.
+        Struct(
+            "image",
+            images=COUNT,
+            x=reads("images:x_step channels:down height:row width:pixel"),
+            x_step=STEP,
+            channels=COUNT,
+            height=COUNT,
+            width=COUNT,
+            down=STEP,  # from a channel to the next
+            row=STEP,
+            pixel=STEP,
+            copied=FLAG,
+            high=COUNT,  # of a copy; where the image begins in it
+            wide=COUNT,
+            top=NUMBER,
+            left=NUMBER,
+            copies=updates("count room", optional=True),
+            count=COUNT,
+            room=COUNT,
+            where=(
+                "not copied or copies is not None",
+                "not copied or high * wide * channels <= room",
+            ),
+        ),
+        Struct("pad", image=Inner("image")),
     ),
     "integer_gemm": (
         Struct(
@@ -293,6 +584,51 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             right=step_of("b", -1),
             panels=writes("whole(n,panel) k", "packed"),
             alpha=REAL,
+        ),
+    ),
+    "pooling": (
+        # Windows of images, their places and steps; of means the factors of rows and columns.
+        Struct(
+            "windows",
+            images=COUNT,
+            channels=COUNT,
+            height=COUNT,
+            width=COUNT,
+            high=COUNT,
+            wide=COUNT,
+            kernel_down=SOME,
+            kernel_right=SOME,
+            stride_down=SOME,
+            stride_right=SOME,
+            before_down=COUNT,
+            before_right=COUNT,
+            x_image=STEP,
+            x_channel=STEP,
+            x_row=STEP,
+            x_pixel=STEP,
+            out_image=STEP,
+            out_channel=STEP,
+            out_row=STEP,
+            out_pixel=STEP,
+            means=FLAG,
+            down=reads("high", optional=True),
+            right=reads("wide", optional=True),
+            where=("not means or (down is not None and right is not None)",),
+        ),
+        Struct(
+            "pool",
+            windows=Inner("windows"),
+            x=reads(_LARGE),
+            out=writes(_SMALL),
+            winners=writes(_WINNERS, "uint8", optional=True),  # numbers of taps
+        ),
+        Struct(
+            "spread",
+            windows=Inner("windows"),
+            x_grad=updates(_LARGE),
+            out_grad=reads(_SMALL),
+            winners=reads(_WINNERS, "uint8", optional=True),
+            tiles=FLAG,  # whether every place lies in one window
         ),
     ),
     "row_adder": (

@@ -4,6 +4,7 @@
    Sums go over blocks that stay in the first cache: mean and squares about it of each block, put
    together in double (Chan, Golub and LeVeque 1979), so that two readings cost about one. */
 #include "vectors.h"
+#include "image_norm_arguments.h"
 
 enum { BLOCK = 4096 / sizeof(T) };  /* elements of a block; its vectors: at least four rows */
 
@@ -74,44 +75,39 @@ static void plane_moments(const T *x, word size, double *sum) {
   }
 }
 
-/* parts, side, images, channels, size of a plane, x, step of its images, moments: three doubles a
-   channel for each part */
-EXPORT(channel_moments)(const word *b, word t, word threads) {
-  const word parts = b[0], c = b[3], size = b[4];
+EXPORT(channel_moments)(const struct channel_moments *a, word t, word threads) {
+  const word parts = a->parts, c = a->channels, size = a->size;
   for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
-    double *sum = (double *)b[7] + part * 3 * c;
+    double *sum = a->moments + part * 3 * c;
     memset(sum, 0, 3 * c * sizeof(double));
-    if (b[1]) {
-      const word rows = b[2] * size, end = rows * (part + 1) / parts;
+    if (a->side) {
+      const word rows = a->images * size, end = rows * (part + 1) / parts;
       const word few = BLOCK * 4 / c > 16 ? BLOCK * 4 / c : 16;
       for (word r = rows * part / parts; r < end; r += few)
         for (word i = 0; i < c; i += LANES)
-          rows_moments((const T *)b[5] + r * c + i, least(few, end - r), c, c - i, sum + 3 * i);
+          rows_moments(a->x + r * c + i, least(few, end - r), c, c - i, sum + 3 * i);
       continue;
     }
-    for (word n = b[2] * part / parts; n < b[2] * (part + 1) / parts; n++)
+    for (word n = a->images * part / parts; n < a->images * (part + 1) / parts; n++)
       for (word i = 0; i < c; i++)
-        plane_moments((const T *)b[5] + n * b[6] + i * size, size, sum + 3 * i);
+        plane_moments(a->x + n * a->x_step + i * size, size, sum + 3 * i);
   }
 }
 
 #include <math.h>
 
-/* parts, channels, moments (or 0: the running values are used); running mean and variance; where
-   these go then (or 0); momentum and epsilon as doubles; mean and 1 / deviation that are used;
-   scale; factor = scale / deviation */
-EXPORT(settle)(const word *b, word t, word threads) {
-  const word parts = b[0], c = b[1];
-  const double momentum = *(const double *)b[7], epsilon = *(const double *)b[8];
-  const T *run_mean = (const T *)b[3], *run_var = (const T *)b[4], *scale = (const T *)b[11];
-  T *mean_out = (T *)b[5], *var_out = (T *)b[6], *used = (T *)b[9], *inverse = (T *)b[10];
-  T *factor = (T *)b[12];
+EXPORT(settle)(const struct settle *a, word t, word threads) {
+  const word parts = a->parts, c = a->channels;
+  const double momentum = a->momentum, epsilon = a->epsilon;
+  const T *run_mean = a->mean, *run_var = a->variance, *scale = a->scale;
+  T *mean_out = a->mean_out, *var_out = a->variance_out, *used = a->used, *inverse = a->inverse;
+  T *factor = a->factor;
   for (word i = c * t / threads; i < c * (t + 1) / threads; i++) {
     double mean = run_mean[i], var = run_var[i];
-    if (b[2]) {
+    if (a->moments) {
       double sum[3] = {0, 0, 0};
       for (word part = 0; part < parts; part++) {
-        const double *one = (const double *)b[2] + (part * c + i) * 3;
+        const double *one = a->moments + (part * c + i) * 3;
         if (one[0]) join(sum, one[0], one[1], one[2]);
       }
       const double unbiased = sum[2] / (sum[0] - 1);
@@ -130,18 +126,15 @@ EXPORT(settle)(const word *b, word t, word threads) {
   }
 }
 
-/* CNTK's weights of statistics, as two doubles: of this minibatch in the running ones, and of these
-   in the ones that are used. Samples of the minibatch (0: it does not train); samples seen before,
-   and where their number goes; time constants of running and of blending; the two weights; where
-   the weight of this minibatch goes (or 0) */
-EXPORT(weights)(const word *b, word t, word threads) {
+/* CNTK's weights of statistics: of this minibatch in the running ones, and of these in the ones that
+   are used */
+EXPORT(weights)(const struct weights *a, word t, word threads) {
   if (t) return;
-  const double samples = b[0], seen = *(const double *)b[1], time = *(const double *)b[3];
-  const double blend = *(const double *)b[4];
+  const double samples = a->samples, seen = *a->seen, time = *a->time, blend = *a->blend;
   double moving = 0, blended = 1;
-  if (b[0] && seen == 0) {
+  if (a->samples && seen == 0) {
     moving = 1, blended = 0;
-  } else if (b[0]) {
+  } else if (a->samples) {
     moving = time < 0    ? samples / (samples + seen)
              : time == 0 ? 1
              : isinf(time) ? 0
@@ -149,26 +142,23 @@ EXPORT(weights)(const word *b, word t, word threads) {
     blended = isinf(blend) ? 1 : blend > 0 ? blend / (blend + samples) : 0;
   }
   const int frozen = moving == 0 && blended == 1;
-  *(double *)b[2] = frozen ? seen : seen + samples;
-  ((double *)b[5])[0] = moving;
-  ((double *)b[5])[1] = blended;
-  if (b[6]) *(double *)b[6] = 1 - blended;
+  *a->seen_out = frozen ? seen : seen + samples;
+  a->weights[0] = moving;
+  a->weights[1] = blended;
+  if (a->own) *a->own = 1 - blended;
 }
 
-/* parts, channels, moments (or 0); running mean and variance; where these go then; the two weights;
-   epsilon as a double; mean and 1 / deviation that are used; scale; factor = scale / deviation */
-EXPORT(settle_blended)(const word *b, word t, word threads) {
-  const word parts = b[0], c = b[1];
-  const double moving = ((const double *)b[7])[0], blended = ((const double *)b[7])[1];
-  const double epsilon = *(const double *)b[8];
-  const T *scale = (const T *)b[11];
+EXPORT(settle_blended)(const struct settle_blended *a, word t, word threads) {
+  const word parts = a->parts, c = a->channels;
+  const double moving = a->weights[0], blended = a->weights[1], epsilon = a->epsilon;
+  const T *scale = a->scale;
   for (word i = c * t / threads; i < c * (t + 1) / threads; i++) {
-    double mean = ((const T *)b[3])[i], var = ((const T *)b[4])[i];
+    double mean = a->mean[i], var = a->variance[i];
     double used = mean, inverse = 1 / sqrt(var + epsilon);
-    if (b[2] && !(moving == 0 && blended == 1)) {
+    if (a->moments && !(moving == 0 && blended == 1)) {
       double sum[3] = {0, 0, 0};
       for (word part = 0; part < parts; part++) {
-        const double *one = (const double *)b[2] + (part * c + i) * 3;
+        const double *one = a->moments + (part * c + i) * 3;
         if (one[0]) join(sum, one[0], one[1], one[2]);
       }
       const double unbiased = sum[0] > 1 ? sum[2] / (sum[0] - 1) : 0 * sum[2];
@@ -178,72 +168,68 @@ EXPORT(settle_blended)(const word *b, word t, word threads) {
       inverse = (1 - blended) / sqrt(sum[2] / sum[0] + epsilon);
       if (blended) inverse += blended / sqrt(var + epsilon);
     }
-    ((T *)b[5])[i] = mean;
-    ((T *)b[6])[i] = var;
-    ((T *)b[9])[i] = used;
-    ((T *)b[10])[i] = inverse;
-    ((T *)b[12])[i] = scale[i] * inverse;
+    a->mean_out[i] = mean;
+    a->variance_out[i] = var;
+    a->used[i] = used;
+    a->inverse[i] = inverse;
+    a->factor[i] = scale[i] * inverse;
   }
 }
 
-/* places, channels; mean, factor and bias of batch norm; bias before it (or 0) and its step; where
-   factors and terms go, with zeros after them: (x + before - mean) * factor + bias is
+/* factors and terms, with zeros after them: (x + before - mean) * factor + bias is
    x * factor + term */
-EXPORT(fold)(const word *b, word t, word threads) {
-  const T *mean = (const T *)b[2], *factor = (const T *)b[3], *bias = (const T *)b[4];
-  const T *before = (const T *)b[5];
-  T *factors = (T *)b[7], *terms = (T *)b[8];
-  for (word i = b[0] * t / threads; i < b[0] * (t + 1) / threads; i++) {
-    const word is = i < b[1];
-    const double off = is ? (before ? (double)before[i * b[6]] : 0) - mean[i] : 0;
+EXPORT(fold)(const struct fold *a, word t, word threads) {
+  const T *mean = a->mean, *factor = a->factor, *bias = a->bias, *before = a->before;
+  T *factors = a->factors, *terms = a->terms;
+  for (word i = a->places * t / threads; i < a->places * (t + 1) / threads; i++) {
+    const word is = i < a->channels;
+    const double off = is ? (before ? (double)before[i * a->before_step] : 0) - mean[i] : 0;
     factors[i] = is ? factor[i] : 0;
     terms[i] = is ? bias[i] + off * factor[i] : 0;
   }
 }
 
-/* side, images, channels, size of a plane; x and out, steps of their images; mean, factor, bias:
-   out = (x - mean) * factor + bias */
-EXPORT(apply)(const word *b, word t, word threads) {
-  const word c = b[2], size = b[3];
-  const T *mean = (const T *)b[8], *factor = (const T *)b[9], *bias = (const T *)b[10];
-  if (b[0]) {
-    const word rows = b[1] * size, begin = rows * t / threads, end = rows * (t + 1) / threads;
+/* out = (x - mean) * factor + bias */
+EXPORT(apply)(const struct apply *a, word t, word threads) {
+  const word c = a->channels, size = a->size;
+  const T *mean = a->mean, *factor = a->factor, *bias = a->bias;
+  if (a->side) {
+    const word rows = a->images * size, begin = rows * t / threads, end = rows * (t + 1) / threads;
     const word few = BLOCK * 4 / c > 16 ? BLOCK * 4 / c : 16;
     for (word r0 = begin; r0 < end; r0 += few)
       for (word i = 0; i < c; i += LANES) {
         const word lanes = c - i;
         const vec_t m = load(mean + i, lanes), f = load(factor + i, lanes);
-        const vec_t a = load(bias + i, lanes);
-        const T *x = (const T *)b[4] + i;
-        T *out = (T *)b[6] + i;
+        const vec_t term = load(bias + i, lanes);
+        const T *x = a->x + i;
+        T *out = a->out + i;
         for (word r = r0; r < least(end, r0 + few); r++)
-          store(out + r * c, (load(x + r * c, lanes) - m) * f + a, lanes);
+          store(out + r * c, (load(x + r * c, lanes) - m) * f + term, lanes);
       }
     return;
   }
-  for (word u = b[1] * c * t / threads; u < b[1] * c * (t + 1) / threads; u++) {
+  for (word u = a->images * c * t / threads; u < a->images * c * (t + 1) / threads; u++) {
     const word n = u / c, i = u % c;
-    const T *x = (const T *)b[4] + n * b[5] + i * size, m = mean[i], f = factor[i], a = bias[i];
-    T *out = (T *)b[6] + n * b[7] + i * size;
-    for (word j = 0; j < size; j++) out[j] = (x[j] - m) * f + a;
+    const T *x = a->x + n * a->x_step + i * size, m = mean[i], f = factor[i], term = bias[i];
+    T *out = a->out + n * a->out_step + i * size;
+    for (word j = 0; j < size; j++) out[j] = (x[j] - m) * f + term;
   }
 }
 
-/* parts, side, images, channels, size; x, its step; gradient, its step; mean; sums: two doubles a
-   channel for each part, of g and of g * (x - mean) */
-EXPORT(slopes)(const word *b, word t, word threads) {
-  const word parts = b[0], c = b[3], size = b[4];
-  const T *mean = (const T *)b[9];
+/* for each part the sums of g and of g * (x - mean) of each channel */
+EXPORT(slopes)(const struct slopes *b, word t, word threads) {
+  const word parts = b->parts, c = b->channels, size = b->size;
+  const T *mean = b->mean;
   for (word part = parts * t / threads; part < parts * (t + 1) / threads; part++) {
-    double *sum = (double *)b[10] + part * 2 * c;
+    double *sum = b->sums + part * 2 * c;
     memset(sum, 0, 2 * c * sizeof(double));
-    if (b[1]) {
-      const word rows = b[2] * size, end = rows * (part + 1) / parts;
+    if (b->side) {
+      const word rows = b->images * size, end = rows * (part + 1) / parts;
       const word few = BLOCK * 2 / c > 16 ? BLOCK * 2 / c : 16;
       for (word r0 = rows * part / parts; r0 < end; r0 += few)
         for (word i = 0; i < c; i += LANES) {
           const word lanes = c - i, last = least(end, r0 + few);
-          const T *x = (const T *)b[5] + i, *g = (const T *)b[7] + i;
+          const T *x = b->x + i, *g = b->grad + i;
           const vec_t m = load(mean + i, lanes);
           vec_t s[4] = {{0}, {0}, {0}, {0}}, q[4] = {{0}, {0}, {0}, {0}};
           word r = r0;
@@ -266,10 +252,10 @@ EXPORT(slopes)(const word *b, word t, word threads) {
         }
       continue;
     }
-    for (word n = b[2] * part / parts; n < b[2] * (part + 1) / parts; n++)
+    for (word n = b->images * part / parts; n < b->images * (part + 1) / parts; n++)
       for (word i = 0; i < c; i++) {
-        const T *x = (const T *)b[5] + n * b[6] + i * size, m = mean[i];
-        const T *g = (const T *)b[7] + n * b[8] + i * size;
+        const T *x = b->x + n * b->x_step + i * size, m = mean[i];
+        const T *g = b->grad + n * b->grad_step + i * size;
         for (word at = 0; at < size; at += BLOCK) {
           const word count = least(BLOCK, size - at), whole = count / LANES;
           vec_t s = {0}, q = {0};
@@ -290,20 +276,17 @@ EXPORT(slopes)(const word *b, word t, word threads) {
   }
 }
 
-/* parts, channels, sums; values of a channel, or 0 where the statistics do not follow x; 1 /
-   deviation; scale; gradients of scale and bias (or 0); then for each channel three factors:
-   x_grad = g * first + (x - mean) * second + third; how far the statistics follow x, as a double
-   (or 0: all the way) */
-EXPORT(factors)(const word *b, word t, word threads) {
-  const word parts = b[0], c = b[1];
-  const T *inverse = (const T *)b[4], *scale = (const T *)b[5];
-  T *scale_grad = (T *)b[6], *bias_grad = (T *)b[7], *out = (T *)b[8];
-  const double follows = b[9] ? *(const double *)b[9] : 1, weight = b[3] ? follows / b[3] : 0;
+/* for each channel three factors: x_grad = g * first + (x - mean) * second + third */
+EXPORT(factors)(const struct factors *a, word t, word threads) {
+  const word parts = a->parts, c = a->channels;
+  const T *inverse = a->inverse, *scale = a->scale;
+  T *scale_grad = a->scale_grad, *bias_grad = a->bias_grad, *out = a->out;
+  const double follows = a->follows ? *a->follows : 1, weight = a->count ? follows / a->count : 0;
   for (word i = c * t / threads; i < c * (t + 1) / threads; i++) {
     double all = 0, product = 0;
     for (word part = 0; part < parts; part++) {
-      all += ((const double *)b[2])[(part * c + i) * 2];
-      product += ((const double *)b[2])[(part * c + i) * 2 + 1];
+      all += a->sums[(part * c + i) * 2];
+      product += a->sums[(part * c + i) * 2 + 1];
     }
     product *= inverse[i];
     if (scale_grad) scale_grad[i] = product;
@@ -315,31 +298,30 @@ EXPORT(factors)(const word *b, word t, word threads) {
   }
 }
 
-/* side, images, channels, size; x and its step, gradient and its, mean, factors, out and its */
-EXPORT(slope_of)(const word *b, word t, word threads) {
-  const word c = b[2], size = b[3];
-  const T *mean = (const T *)b[8], *factors = (const T *)b[9];
-  if (b[0]) {
-    const word rows = b[1] * size, begin = rows * t / threads, end = rows * (t + 1) / threads;
+EXPORT(slope_of)(const struct slope_of *b, word t, word threads) {
+  const word c = b->channels, size = b->size;
+  const T *mean = b->mean, *factors = b->factors;
+  if (b->side) {
+    const word rows = b->images * size, begin = rows * t / threads, end = rows * (t + 1) / threads;
     const word few = BLOCK * 2 / c > 16 ? BLOCK * 2 / c : 16;
     for (word r0 = begin; r0 < end; r0 += few)
       for (word i = 0; i < c; i += LANES) {
         const word lanes = c - i;
         const vec_t m = load(mean + i, lanes), p = load(factors + i, lanes);
         const vec_t q = load(factors + c + i, lanes), a = load(factors + 2 * c + i, lanes);
-        const T *x = (const T *)b[4] + i, *g = (const T *)b[6] + i;
-        T *out = (T *)b[10] + i;
+        const T *x = b->x + i, *g = b->grad + i;
+        T *out = b->out + i;
         for (word r = r0; r < least(end, r0 + few); r++)
           store(out + r * c,
                   load(g + r * c, lanes) * p + ((load(x + r * c, lanes) - m) * q + a), lanes);
       }
     return;
   }
-  for (word u = b[1] * c * t / threads; u < b[1] * c * (t + 1) / threads; u++) {
+  for (word u = b->images * c * t / threads; u < b->images * c * (t + 1) / threads; u++) {
     const word n = u / c, i = u % c;
-    const T *x = (const T *)b[4] + n * b[5] + i * size, *g = (const T *)b[6] + n * b[7] + i * size;
+    const T *x = b->x + n * b->x_step + i * size, *g = b->grad + n * b->grad_step + i * size;
     const T m = mean[i], p = factors[i], q = factors[c + i], a = factors[2 * c + i];
-    T *out = (T *)b[10] + n * b[11] + i * size;
+    T *out = b->out + n * b->out_step + i * size;
     for (word j = 0; j < size; j++) out[j] = g[j] * p + ((x[j] - m) * q + a);
   }
 }

@@ -1,6 +1,7 @@
 /* Images whose channels lie side by side: a pixel is a row of channels. */
 #pragma once
 #include "vectors.h"
+#include "images_arguments.h"
 
 /* to[j][i] = x[i][j] for as many rows and columns as a vector has lanes (Eklundh 1972) */
 INLINE void turn(const T *x, word down, T *to, word to_down) {
@@ -46,15 +47,13 @@ static void turn_all(const T *x, word down, word rows, word columns, T *to, word
     }
 }
 
-/* image: address, step; whether it is copied; channels, height, width and their steps; height and
-   width of the copy and the places of the image in it; copies, elements of one. What `image`
-   returns has its channels side by side. Number of words: 15. */
-static const T *image(const word *b, word n, word t) {
-  const T *from = (const T *)b[0] + n * b[1];
-  if (!b[2]) return from;
-  const word c = b[3], h = b[4], w = b[5], sc = b[6], sh = b[7], sw = b[8], high = b[9];
-  const word wide = b[10], top = b[11], left = b[12];
-  T *to = (T *)b[13] + t * b[14];
+/* image n, in copy t if it is copied; its channels lie side by side */
+static const T *image(const struct image *a, word n, word t) {
+  const T *from = a->x + n * a->x_step;
+  if (!a->copied) return from;
+  const word c = a->channels, h = a->height, w = a->width, sc = a->down, sh = a->row, sw = a->pixel;
+  const word high = a->high, wide = a->wide, top = a->top, left = a->left;
+  T *to = a->copies + t * a->room;
   for (word y = 0; y < high; y++) {
     T *row = to + y * wide * c;
     if (y < top || y >= top + h) {

@@ -1,29 +1,32 @@
 /* Pooling over two spatial axes: operators/direct/pooling.py. */
 #include "pooling.h"
 
-EXPORT(pool)(const word *b, word t, word threads) { pool_windows(b, t, threads); }
+EXPORT(pool)(const struct pool *a, word t, word threads) { pool_windows(a, t, threads); }
 
-/* as `pool`, with x_grad for x and the gradient for out; whether every place lies in one window */
-EXPORT(spread)(const word *b, word t, word threads) {
-  const word c = b[1], high = b[4], wide = b[5], kh = b[6], kw = b[7], tiles = b[26];
-  const word *sx = b + 13, *so = b + 18;
+EXPORT(spread)(const struct spread *args, word t, word threads) {
+  const struct windows *b = &args->windows;
+  const word c = b->channels, high = b->high, wide = b->wide, kh = b->kernel_down;
+  const word kw = b->kernel_right, tiles = args->tiles;
+  const word sx[] = {b->x_image, b->x_channel, b->x_row, b->x_pixel};
+  const word so[] = {b->out_image, b->out_channel, b->out_row, b->out_pixel};
   const word side = sx[1] == 1;  /* vectors of channels */
-  const T *down = (const T *)b[24], *right = (const T *)b[25];
-  for (word n = b[0] * t / threads; n < b[0] * (t + 1) / threads; n++) {
-    T *whole = (T *)b[12] + n * sx[0];
-    for (word y = 0; !tiles && y < b[2]; y++)
-      for (word z = 0; z < b[3]; z++)
+  const T *down = b->down, *right = b->right;
+  for (word n = b->images * t / threads; n < b->images * (t + 1) / threads; n++) {
+    T *whole = args->x_grad + n * sx[0];
+    for (word y = 0; !tiles && y < b->height; y++)
+      for (word z = 0; z < b->width; z++)
         for (word i = 0; i < c; i++) whole[i * sx[1] + y * sx[2] + z * sx[3]] = 0;
     for (word p = 0; p < high; p++) {
       word y0, y1, x0, x1;
-      span(p, b[8], b[10], kh, b[2], &y0, &y1);
+      span(p, b->stride_down, b->before_down, kh, b->height, &y0, &y1);
       for (word q = 0; q < wide; q++) {
-        span(q, b[9], b[11], kw, b[3], &x0, &x1);
-        T *x = whole + (p * b[8] - b[10]) * sx[2] + (q * b[9] - b[11]) * sx[3];
-        const T *g = (const T *)b[17] + n * so[0] + p * so[2] + q * so[3];
-        const uint8_t *winner = (const uint8_t *)b[22];
+        span(q, b->stride_right, b->before_right, kw, b->width, &x0, &x1);
+        T *x = whole + (p * b->stride_down - b->before_down) * sx[2] +
+               (q * b->stride_right - b->before_right) * sx[3];
+        const T *g = args->out_grad + n * so[0] + p * so[2] + q * so[3];
+        const uint8_t *winner = args->winners;
         if (winner) winner += ((n * high + p) * wide + q) * c;
-        const T factor = b[23] ? down[p] * right[q] : 1;
+        const T factor = b->means ? down[p] * right[q] : 1;
         for (word i = 0; i < c; i += LANES) {
           if (side && c - i >= LANES) {
             const vec_t a = gather(g + i * so[1], so[1]) * factor;

@@ -2,6 +2,7 @@
    in the order [N, P, Q, C]. */
 #pragma once
 #include "vectors.h"
+#include "pooling_arguments.h"
 
 typedef uint8_t bytes_t __attribute__((vector_size(LANES)));
 typedef uint8_t some_t __attribute__((vector_size(LANES), aligned(1), may_alias));
@@ -49,39 +50,41 @@ INLINE void maxima(const word kh, const word kw, const T *x, const word *sx, wor
     }
 }
 
-/* images, channels, height, width; positions; kernel, stride, before: each down and right; x and
-   its four steps, out and its four, winners (or 0); sums instead, and the factors of each row and
-   column of positions (or 0) */
-static void pool_windows(const word *b, word t, word threads) {
-  const word c = b[1], high = b[4], wide = b[5], kh = b[6], kw = b[7];
-  const word *sx = b + 13, *so = b + 18;
+static void pool_windows(const struct pool *a, word t, word threads) {
+  const struct windows *b = &a->windows;
+  const word c = b->channels, high = b->high, wide = b->wide, kh = b->kernel_down;
+  const word kw = b->kernel_right, before_down = b->before_down, before_right = b->before_right;
+  const word sx[] = {b->x_image, b->x_channel, b->x_row, b->x_pixel};
+  const word so[] = {b->out_image, b->out_channel, b->out_row, b->out_pixel};
   const word side = sx[1] == 1;  /* vectors of channels */
-  const T *down = (const T *)b[24], *right = (const T *)b[25];
-  const word inside = !b[10] && !b[11] && (high - 1) * b[8] + kh <= b[2] &&
-                      (wide - 1) * b[9] + kw <= b[3];
-  const word plain = inside && side && !b[22] && !b[23] && c % LANES == 0;
-  for (word u = b[0] * high * t / threads; u < b[0] * high * (t + 1) / threads; u++) {
+  const T *down = b->down, *right = b->right;
+  const word inside = !before_down && !before_right &&
+                      (high - 1) * b->stride_down + kh <= b->height &&
+                      (wide - 1) * b->stride_right + kw <= b->width;
+  const word plain = inside && side && !a->winners && !b->means && c % LANES == 0;
+  const word rows = b->images * high;
+  for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
     const word n = u / high, p = u % high;
     if (plain) {
-      const T *x = (const T *)b[12] + n * sx[0] + p * b[8] * sx[2];
-      T *out = (T *)b[17] + n * so[0] + p * so[2];
+      const T *x = a->x + n * sx[0] + p * b->stride_down * sx[2];
+      T *out = a->out + n * so[0] + p * so[2];
       if (kh == 2 && kw == 2)
-        maxima(2, 2, x, sx, b[9], wide, c, out, so);
+        maxima(2, 2, x, sx, b->stride_right, wide, c, out, so);
       else if (kh == 3 && kw == 3)
-        maxima(3, 3, x, sx, b[9], wide, c, out, so);
+        maxima(3, 3, x, sx, b->stride_right, wide, c, out, so);
       else
-        maxima(kh, kw, x, sx, b[9], wide, c, out, so);
+        maxima(kh, kw, x, sx, b->stride_right, wide, c, out, so);
       continue;
     }
     word y0, y1, x0, x1;
-    span(p, b[8], b[10], kh, b[2], &y0, &y1);
+    span(p, b->stride_down, before_down, kh, b->height, &y0, &y1);
     for (word q = 0; q < wide; q++) {
-      span(q, b[9], b[11], kw, b[3], &x0, &x1);
-      const T *x = (const T *)b[12] + n * sx[0] + (p * b[8] - b[10]) * sx[2] +
-                   (q * b[9] - b[11]) * sx[3];
-      T *out = (T *)b[17] + n * so[0] + p * so[2] + q * so[3];
-      uint8_t *winner = b[22] ? (uint8_t *)b[22] + ((n * high + p) * wide + q) * c : 0;
-      const T factor = b[23] ? down[p] * right[q] : 1;
+      span(q, b->stride_right, before_right, kw, b->width, &x0, &x1);
+      const T *x = a->x + n * sx[0] + (p * b->stride_down - before_down) * sx[2] +
+                   (q * b->stride_right - before_right) * sx[3];
+      T *out = a->out + n * so[0] + p * so[2] + q * so[3];
+      uint8_t *winner = a->winners ? a->winners + ((n * high + p) * wide + q) * c : 0;
+      const T factor = b->means ? down[p] * right[q] : 1;
       for (word i = 0; i < c; i += LANES) {
         const word lanes = side ? least(LANES, c - i) : LANES;
         if (side && lanes == LANES) {
@@ -90,7 +93,7 @@ static void pool_windows(const word *b, word t, word threads) {
           for (word y = y0; y < y1; y++)
             for (word z = y == y0 ? x0 + 1 : x0; z < x1; z++) {
               const vec_t a = *(const row_t *)(x + y * sx[2] + z * sx[3] + i);
-              if (b[23]) {
+              if (b->means) {
                 best += a;
                 continue;
               }
@@ -98,7 +101,7 @@ static void pool_windows(const word *b, word t, word threads) {
               best = (vec_t)(((flags_t)a & taken) | ((flags_t)best & ~taken));
               won = (((flags_t){0} + (flag_t)(y * kw + z)) & more) | (won & ~more);
             }
-          if (b[23]) best *= factor;
+          if (b->means) best *= factor;
           scatter(out + i * so[1], so[1], best);
           if (winner) *(some_t *)(winner + i) = __builtin_convertvector(won, bytes_t);
           continue;
@@ -110,14 +113,14 @@ static void pool_windows(const word *b, word t, word threads) {
           for (word y = y0; y < y1; y++)
             for (word z = y == y0 ? x0 + 1 : x0; z < x1; z++) {
               const T a = from[y * sx[2] + z * sx[3]];
-              if (b[23])
+              if (b->means)
                 best += a;
               else {
                 won = a > best ? y * kw + z : won;
                 best = (a > best) | (a != a) ? a : best;
               }
             }
-          out[j * so[1]] = b[23] ? best * factor : best;
+          out[j * so[1]] = b->means ? best * factor : best;
           if (winner) winner[j] = won;
         }
       }

@@ -7,6 +7,7 @@ and runs many times: nothing here is done, or looked at, while functions run.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import functools
 import operator
@@ -39,22 +40,23 @@ class Block:
     """The argument of native functions, checked, with all that its addresses point to.
 
     Attributes:
+        name: of the function that it was bound for, or of the part that it is.
         struct: its fields. Numbers may be changed, and read where C writes them.
         address: where it lies.
         memory: owners of what it points to.
     """
 
-    __slots__ = ("_library", "_name", "address", "memory", "struct")
+    __slots__ = ("_library", "address", "memory", "name", "struct")
 
     def __init__(self, library: Library, name: str, struct: Any, memory: list[Any]) -> None:
         self.struct, self.memory = struct, memory
         self.address = ctypes.addressof(struct)
-        self._library, self._name = library, name
+        self._library, self.name = library, name
 
     @property
     def item(self) -> tuple[int, int]:
         """The function that it was bound for, and the block: an item of a list of team.py."""
-        return self._library.address(self._name), self.address
+        return self._library.address(self.name), self.address
 
     def item_of(self, name: str) -> tuple[int, int]:
         """An item of another function that takes the same argument."""
@@ -62,7 +64,7 @@ class Block:
 
     def run(self) -> None:
         """Call the function, which takes an address alone."""
-        self._library.function(self._name)(self.address)
+        self._library.function(self.name)(self.address)
 
 
 @dataclass(frozen=True)
@@ -81,28 +83,33 @@ class Several:
     """Structs that lie one after the other: the value of a field that is `Structs`.
 
     Attributes:
-        words: [structs, fields], int64. address: where they lie. memory: as of `Block`.
+        name: of the struct. words: [structs, fields], int64. address: where they lie.
+        memory: as of `Block`.
     """
 
-    __slots__ = ("address", "memory", "words")
+    __slots__ = ("address", "memory", "name", "words")
 
-    def __init__(self, words: np.ndarray, memory: list[Any]) -> None:
-        self.words, self.memory, self.address = words, memory, words.ctypes.data
+    def __init__(self, name: str, words: np.ndarray, memory: list[Any]) -> None:
+        self.name, self.words, self.memory = name, words, memory
+        self.address = words.ctypes.data
+
+    def __repr__(self) -> str:
+        return f"{len(self)} of {self.name}"
 
     def __len__(self) -> int:
         return len(self.words)
 
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Several:
-        """Structs that `part` made."""
+        """Parts that were bound one by one."""
         rows = [np.frombuffer(block.struct, np.int64) for block in blocks]
-        return cls(np.stack(rows), [block.memory for block in blocks])
+        return cls(blocks[0].name, np.stack(rows), [block.memory for block in blocks])
 
     @classmethod
     def joined(cls, groups: Sequence[Several]) -> Several:
         """Those of several groups."""
         words = np.concatenate([group.words for group in groups])
-        return cls(words, [group.memory for group in groups])
+        return cls(groups[0].name, words, [group.memory for group in groups])
 
 
 def bind(library: Library, function: str, /, **values: Any) -> Block:
@@ -110,7 +117,7 @@ def bind(library: Library, function: str, /, **values: Any) -> Block:
 
     Args:
         values: of the fields, by name: numbers, arrays, None for arrays that are not there; a part
-            is what `part` made, several parts are a list of these.
+            is the block of one, `Several` are those that lie one behind the other.
 
     Raises:
         ArgumentError: one is missing, unknown, out of bounds, of another dtype or layout, or too
@@ -119,11 +126,6 @@ def bind(library: Library, function: str, /, **values: Any) -> Block:
     layout = _layout(library.file, function)
     struct, memory = layout.fill(library, values)
     return Block(library, function, struct, memory)
-
-
-def part(library: Library, name: str, /, **values: Any) -> Block:
-    """A struct that is part of an argument; see `bind`."""
-    return bind(library, name, **values)
 
 
 def several(library: Library, name: str, count: int, /, **values: Any) -> Several:
@@ -141,24 +143,22 @@ def several(library: Library, name: str, count: int, /, **values: Any) -> Severa
     words = np.tile(np.frombuffer(struct, np.int64), (count, 1))
     for field, offsets in places.items():
         words[:, getattr(layout.type, field).offset // 8] += offsets
-    return Several(words, memory)
-
-
-def _own(file: str) -> Mapping[str, Struct]:
-    """The structs of a file by the names of their functions."""
-    return {name: struct for struct in DECLARED[file] for name in struct.functions}
+    return Several(name, words, memory)
 
 
 @functools.cache
 def _struct_of(file: str, name: str) -> Struct:
-    own = _own(file)
-    if name in own:
-        return own[name]
-    # A part that is another file's; names of parts are unique.
-    found = [struct for structs in DECLARED.values() for struct in structs if struct.name == name]
-    if len(found) != 1:
+    own = {one: struct for struct in DECLARED[file] for one in struct.functions}
+    if name not in own:
         raise ArgumentError(f"native function {file}.{name} is not declared")
-    return found[0]
+    return own[name]
+
+
+@functools.cache
+def _part_of(name: str) -> Struct:
+    """A struct that others are made of, whose name no other has."""
+    (found,) = (s for structs in DECLARED.values() for s in structs if s.name == name)
+    return found
 
 
 @functools.cache
@@ -167,18 +167,17 @@ def _layout(file: str, name: str) -> _Layout:
 
 
 @functools.cache
-def _c_struct(file: str, name: str) -> Any:
+def _c_struct(struct: Struct) -> Any:
     """The ctypes structure of a declaration."""
-    struct = _struct_of(file, name)
-    fields = [(one, _c_type(file, field)) for one, field in struct.fields.items()]
-    return type(name, (ctypes.Structure,), {"_fields_": fields})
+    fields = [(one, _c_type(field)) for one, field in struct.fields.items()]
+    return type(struct.name, (ctypes.Structure,), {"_fields_": fields})
 
 
-def _c_type(file: str, field: Field) -> Any:
+def _c_type(field: Field) -> Any:
     if isinstance(field, Real):
         return ctypes.c_double
     if isinstance(field, Inner):
-        return _c_struct(file, field.struct)
+        return _c_struct(_part_of(field.struct))
     if isinstance(field, Array | Address | Structs):
         return ctypes.c_void_p
     return ctypes.c_int64
@@ -189,7 +188,23 @@ def _whole(size: int, unit: int) -> int:
 
 
 def _end(array: Any) -> int:
-    return int(array.max()) + 1 if array is not None and array.size else 0
+    if type(array) is not np.ndarray or not array.size or array.dtype.kind != "i":
+        return 0  # an array of another dtype is refused for that
+    # No memory is large enough for places before its begin.
+    return int(array.max()) + 1 if array.min() >= 0 else 1 << 62
+
+
+def _spread(array: Any, count: int) -> int:
+    return count if array is None else _end(array)
+
+
+def _span(image: Any) -> int:
+    """Elements of one image of native/images.h."""
+    if image.copied:
+        return image.room
+    sizes = image.channels, image.height, image.width
+    steps = image.down, image.row, image.pixel
+    return 1 + sum((size - 1) * step for size, step in zip(sizes, steps, strict=True))
 
 
 def _reach(*pairs: int) -> tuple[int, int]:
@@ -209,9 +224,9 @@ _HELPERS = {
     "__builtins__": {},
     "whole": _whole,
     "end": _end,
+    "spread": _spread,
+    "span": _span,
     "reach": _reach,
-    "min": min,
-    "max": max,
 }
 
 
@@ -235,7 +250,7 @@ class _Layout:
 
     def __init__(self, file: str, name: str, struct: Struct) -> None:
         self.title, self.file, self.struct = f"native function {file}.{name}", file, struct
-        self.type = _c_struct(file, name)
+        self.type = _c_struct(struct)
         fields = struct.fields.items()
         self.steps = [(n, f) for n, f in fields if isinstance(f, Step)]
         self.numbers = [(n, f) for n, f in fields if isinstance(f, Whole) and not f.made]
@@ -249,7 +264,9 @@ class _Layout:
         texts += [f"({text})" for text in struct.where]
         self.code = compile(f"({', '.join(texts)},)" if texts else "()", file, "eval")
         known = {*struct.fields, *_HELPERS}
-        self.constants = [one for one in self.code.co_names if one not in known]
+        text = "\n".join(texts)
+        names = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
+        self.constants = sorted(names - known)
         self.given = {n for n, f in fields if not (isinstance(f, Whole) and f.made)}
         self.needed = {n for n in self.given if not self._may_lack(struct.fields[n])}
 
@@ -283,6 +300,8 @@ class _Layout:
             setattr(struct, name, self._real(name, known[name]))
         for name, address in self.addresses:
             setattr(struct, name, self._address(name, address, known[name]))
+        for name, inner in self.parts:
+            known[name] = self._part(name, inner, known[name])
         wanted = iter(self._wanted(library, known))
         for name, field in self.arrays:
             reach, array = next(wanted), known[name]
@@ -296,13 +315,13 @@ class _Layout:
             count, found = next(wanted), known[name]
             if found is None and field.optional:
                 continue
-            if len(found) < count:
-                raise self.refuse(name, f"{count} of {field.struct}", str(len(found)))
+            if not isinstance(found, Several) or found.name != field.struct or len(found) < count:
+                raise self.refuse(name, f"{count} of {field.struct}", repr(found))
             setattr(struct, name, found.address)
             memory.append(found)
         for name, _ in self.parts:
-            setattr(struct, name, known[name].struct)
-            memory.append(known[name].memory)
+            setattr(struct, name, values[name].struct)
+            memory.append(values[name].memory)
         for text, right in zip(self.struct.where, wanted, strict=True):
             if not right:
                 names = compile(text, self.file, "eval").co_names
@@ -320,6 +339,12 @@ class _Layout:
         told = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
         told += [f"it has no {', '.join(sorted(unknown))}"] if unknown else []
         raise ArgumentError(f"{self.title}: {'; '.join(told)}")
+
+    def _part(self, name: str, inner: Inner, value: Any) -> Any:
+        wanted = _c_struct(_part_of(inner.struct))
+        if not isinstance(value, Block) or not isinstance(value.struct, wanted):
+            raise self.refuse(name, f"a part {inner.struct}", repr(value))
+        return value.struct
 
     def _step(self, name: str, step: Step, known: dict[str, Any]) -> int:
         given, array = known[name], known[step.array]
@@ -378,7 +403,7 @@ class _Layout:
         else:
             last = field.sizes.rpartition(" ")[2]
             side_by_side = array.shape[-1] <= 1 or array.strides[-1] == array.itemsize
-            if not side_by_side and last.rpartition(":")[2] in (last, "1"):
+            if not side_by_side and ":" not in last:
                 raise self.refuse(name, "elements side by side", f"{array.strides} bytes apart")
             pairs = (n for pair in zip(array.shape, array.strides, strict=True) for n in pair)
             low, high = _reach(*pairs)

@@ -23,11 +23,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-import numpy as np
-
 from ...framework.base.cpu.threads import most_threads
 from ...framework.base.settings import read_options
 from ...framework.fusion import native, team
+from ...framework.fusion.arguments import bind
 from ...framework.fusion.libraries import Library
 
 FEWEST = 12
@@ -58,9 +57,9 @@ def library(terms: int = THREE) -> Library | None:
 @functools.cache
 def _is_ready(found: Library) -> bool:
     # Linux wants to be asked for the tiles by each process, once, before the first instruction.
-    ready = np.zeros(1, np.int64)
-    found.function("ready")(ready.ctypes.data)
-    return bool(ready[0])
+    asked = bind(found, "ready")
+    asked.run()
+    return bool(asked.struct.granted)
 
 
 def _of(terms: int) -> Library:
@@ -84,13 +83,9 @@ def room(b: Any, terms: int = THREE) -> int:
 
 def pack(b: Any, alpha: float, panels: Any, terms: int = THREE) -> team.ParallelTask:
     """The task that fills `panels` with the tiles of alpha b."""
-    factor = np.array([alpha], b.dtype)
-    steps = (stride // b.itemsize for stride in b.strides)
-    argument = np.array(
-        [*b.shape, b.ctypes.data, *steps, panels.ctypes.data, factor.ctypes.data], np.int64
-    )
-    item = (_of(terms).address("pack_tiles"), argument.ctypes.data)
-    return team.ParallelTask((item,), 4 * b.size, (argument, b, panels, factor))
+    k, n = b.shape
+    block = bind(_of(terms), "pack_tiles", k=k, n=n, b=b, panels=panels, alpha=alpha)
+    return team.block_task(4 * b.size, block)
 
 
 def multiply(
@@ -113,22 +108,6 @@ def multiply(
         by_rows: whether its item is for blocks of rows (see framework/fusion/row_blocks.py).
         fresh: whether the panels are packed right before. terms: those of the panels.
     """
-    first, step = 0, 0
-    if begin is not None:
-        first = begin.ctypes.data
-        step = begin.strides[0] // out.itemsize if begin.ndim == 2 else 0
-    factor = np.array([alpha], b.dtype)
-    argument = np.array(
-        [
-            *(len(a), *b.shape[::-1], a.ctypes.data, *steps, panels.ctypes.data),
-            *(out.ctypes.data, out.strides[0] // out.itemsize, first, step),
-            *(b.ctypes.data, *(stride // b.itemsize for stride in b.strides)),
-            factor.ctypes.data,
-            0,
-            fresh,
-        ],
-        np.int64,
-    )
     names, tiles = ["rows_tiles" if by_rows else "product_tiles"], None
     found = _of(terms)
     # Work is that of one AVX-512 product; three terms have six products.
@@ -138,7 +117,9 @@ def multiply(
     if several and not by_rows and not fresh and len(a) <= _SPLIT:
         high = -(-len(a) // _PANEL) * -(-len(b) // _CHUNK)
         tiles = team.aligned(high * (terms * _CHUNK_BYTES + 8))
-        argument[-2] = tiles.ctypes.data
         names.insert(0, "split_tiles")
-    items = tuple((found.address(name), argument.ctypes.data) for name in names)
-    return team.ParallelTask(items, work, (argument, a, b, panels, out, begin, factor, tiles))
+    fields: dict[str, Any] = {"m": len(a), "n": b.shape[1], "k": len(b), "a": a, "b": b}
+    fields |= {"a_down": steps[0], "a_right": steps[1], "panels": panels, "alpha": alpha}
+    fields |= {"out": out, "begin": begin, "tiles": tiles, "fresh": fresh}
+    block = bind(found, names[-1], **fields)
+    return team.ParallelTask(tuple(map(block.item_of, names)), work, block)

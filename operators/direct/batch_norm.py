@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.ir.kernel_args import Call, KernelArgs
-from .images import Work, lanes, steps, suited, threads
+from .images import Work, lanes, suited, threads
 
 _GIVEN = "scale", "bias", "mean", "variance"
 _AFTER, _KEPT = ("mean_out", "variance_out"), ("saved_mean", "saved_inv_std")
@@ -26,10 +26,10 @@ def _layout(*arrays: Any) -> int | None:
     return 0 if planes and len(shape) > 2 else None
 
 
-def _sizes(array: Any) -> tuple[int, int, int]:
+def _sizes(array: Any) -> dict[str, int]:
     """Images, channels, values of a plane."""
     batch, channels = array.shape[:2]
-    return batch, channels, array.size // (batch * channels)
+    return {"images": batch, "channels": channels, "size": array.size // (batch * channels)}
 
 
 def batch_norm(k: KernelArgs) -> Call | None:
@@ -37,38 +37,38 @@ def batch_norm(k: KernelArgs) -> Call | None:
     x, out = k["x"], k["out"]
     if not suited(x, out) or not _small_suit(k, x.dtype):
         return None
-    side, (batch, _, size) = _layout(x, out), _sizes(x)
+    side = _layout(x, out)
     if side is None:
         return None
     learns = k.train and not k.attrs["use_global_stats"]
-    if learns and batch * size < 2:
+    if learns and x.size // x.shape[1] < 2:
         return None  # the plain kernel says why
     work = Work(x.dtype)
-    moments = _moments(k, work, side) if learns else 0
+    moments = _moments(k, work, side) if learns else None
     _apply(k, work, side, _settled(k, work, moments))
     return work.call()
 
 
-def _moments(k: KernelArgs, work: Work, side: int) -> int:
-    """Has mean and squares of each channel of x taken; their address."""
+def _moments(k: KernelArgs, work: Work, side: int) -> Any:
+    """Mean and squares of each channel of x, which it has taken."""
     x, parts = k["x"], threads()
-    batch, channels, size = _sizes(x)
     # One line for each thread, which adds up its own images in double; `settle` joins them.
-    moments = work.keep(k.scratch((parts, channels, 3), np.float64))
-    words = (parts, side, batch, channels, size, work.keep(x), steps(x)[0], moments)
-    work.add("image_norm", "channel_moments", words, x.size * 2 * _WORK)
+    moments = k.scratch((parts, x.shape[1], 3), np.float64)
+    fields = {"parts": parts, "side": side, "x": x, "moments": moments, **_sizes(x)}
+    work.add("image_norm", "channel_moments", x.size * 2 * _WORK, **fields)
     return moments
 
 
-def _apply(k: KernelArgs, work: Work, side: int, settled: tuple[int, int, int]) -> None:
+def _apply(k: KernelArgs, work: Work, side: int, settled: tuple[Any, Any, Any]) -> None:
     """Has out = (x - mean) * factor + bias computed.
 
     Args:
-        settled: addresses of mean, factor and bias of the channels.
+        settled: mean, factor and bias of the channels.
     """
-    x, out = k["x"], k["out"]
-    work.add("image_norm", "apply", (side, *_sizes(x), work.keep(x), steps(x)[0], work.keep(out),
-                       steps(out)[0], *settled), x.size * _WORK)  # fmt: skip
+    x = k["x"]
+    fields = dict(zip(("mean", "factor", "bias"), settled, strict=True))
+    fields |= {"side": side, "x": x, "out": k["out"], **_sizes(x)}
+    work.add("image_norm", "apply", x.size * _WORK, **fields)
 
 
 def blended_batch_norm(k: KernelArgs) -> Call | None:
@@ -84,29 +84,17 @@ def blended_batch_norm(k: KernelArgs) -> Call | None:
     if side is None:
         return None
     work, channels = Work(dtype), x.shape[1]
-    weights, own = work.keep(k.scratch((2,), np.float64)), k.get("own_weight")
-    moments = _moments(k, work, side) if k.train else 0
-    work.add(
-        "image_norm",
-        "weights",
-        (
-            len(x) if k.train else 0,
-            *(work.keep(one) for one in doubles),
-            weights,
-            0 if own is None else work.keep(own),
-        ),
-    )
-    used, inverse = (
-        work.keep(k.scratch((channels,), dtype) if array is None else array) for array in kept
-    )
-    factor = work.keep(k.scratch((channels,), dtype))
-    scale, bias, *running = (work.keep(array) for array in small)
-    epsilon = work.keep(np.array([k.attrs["epsilon"]], np.float64))
-    work.add(
-        "image_norm",
-        "settle_blended",
-        (threads(), channels, moments, *running, weights, epsilon, used, inverse, scale, factor),
-    )
+    weights = k.scratch((2,), np.float64)
+    moments = _moments(k, work, side) if k.train else None
+    times = dict(zip(("seen", "seen_out", "time", "blend"), doubles, strict=True))
+    times |= {"weights": weights, "own": k.get("own_weight")}
+    work.add("image_norm", "weights", samples=len(x) if k.train else 0, **times)
+    used, inverse = (k.scratch((channels,), dtype) if array is None else array for array in kept)
+    factor, bias = k.scratch((channels,), dtype), k["bias"]
+    fields = {slot: k[slot] for slot in slots if slot != "bias"}
+    fields |= {"parts": threads(), "channels": channels, "moments": moments, "weights": weights}
+    fields |= {"used": used, "inverse": inverse, "factor": factor, "epsilon": k.attrs["epsilon"]}
+    work.add("image_norm", "settle_blended", **fields)
     _apply(k, work, side, (used, factor, bias))
     return work.call()
 
@@ -119,42 +107,22 @@ def _small_suit(k: KernelArgs, dtype: np.dtype) -> bool:
     return fit and suited(*small)
 
 
-def _settled(k: KernelArgs, work: Work, moments: int) -> tuple[int, int, int]:
-    """Has mean and deviation settled; addresses of mean, factor and bias of the channels.
+def _settled(k: KernelArgs, work: Work, moments: Any) -> tuple[Any, Any, Any]:
+    """Mean, factor and bias of the channels, which it has settled.
 
     Args:
-        moments: the address of those of the batch; 0: the running values serve.
+        moments: those of the batch; None: the running values serve.
     """
-    scale, bias, mean, variance = (work.keep(k[slot]) for slot in _GIVEN)
     (channels,), dtype = k["scale"].shape, k["scale"].dtype
     kept = (k.get(slot) for slot in _KEPT)
-    used, inverse = (
-        work.keep(k.scratch((channels,), dtype) if array is None else array) for array in kept
-    )
-    factor = work.keep(k.scratch((channels,), dtype))
-    address = work.keep(np.array([k.attrs["momentum"], k.attrs["epsilon"]], np.float64))
-    after = [k.get(slot) for slot in _AFTER]
-    results = [0 if array is None else work.keep(array) for array in after]
-    parts = threads()
-    work.add(
-        "image_norm",
-        "settle",
-        (
-            parts,
-            channels,
-            moments,
-            mean,
-            variance,
-            *results,
-            address,
-            address + 8,
-            used,
-            inverse,
-            scale,
-            factor,
-        ),
-    )
-    return used, factor, bias
+    used, inverse = (k.scratch((channels,), dtype) if array is None else array for array in kept)
+    factor = k.scratch((channels,), dtype)
+    fields = {slot: k[slot] for slot in _GIVEN if slot != "bias"}
+    fields |= {slot: k.get(slot) for slot in _AFTER}
+    fields |= {"parts": threads(), "channels": channels, "moments": moments}
+    fields |= {"momentum": k.attrs["momentum"], "epsilon": k.attrs["epsilon"]}
+    work.add("image_norm", "settle", used=used, inverse=inverse, factor=factor, **fields)
+    return used, factor, k["bias"]
 
 
 def is_constant(k: KernelArgs, dtype: np.dtype) -> bool:
@@ -163,20 +131,19 @@ def is_constant(k: KernelArgs, dtype: np.dtype) -> bool:
     return not learns and _small_suit(k, dtype)
 
 
-def folded(k: KernelArgs, work: Work) -> Callable[[slice, Any], tuple[int, int]]:
+def folded(k: KernelArgs, work: Work) -> Callable[[slice, Any], tuple[Any, Any]]:
     """Of a batch norm that is constant, a function: channels and the bias before it (or None) ->
-    addresses of their factors and terms, with zeros after them to whole vectors."""
-    used, factor, bias = _settled(k, work, 0)
+    their factors and terms, with zeros after them to whole vectors."""
+    used, factor, bias = _settled(k, work, None)
     dtype = k["scale"].dtype
 
-    def fold(own: slice, before: Any) -> tuple[int, int]:
-        count, begin = own.stop - own.start, own.start * dtype.itemsize
+    def fold(own: slice, before: Any) -> tuple[Any, Any]:
         size = lanes(dtype)
-        room = -(-count // size) * size
-        factors, terms = (work.keep(k.scratch((room,), dtype)) for _ in range(2))
-        bias_of = (0, 0) if before is None else (work.keep(before), *steps(before))
-        given = used + begin, factor + begin, bias + begin
-        work.add("image_norm", "fold", (room, count, *given, *bias_of, factors, terms))
+        room = -(-(own.stop - own.start) // size) * size
+        factors, terms = (k.scratch((room,), dtype) for _ in range(2))
+        fields = {"places": room, "channels": own.stop - own.start, "before": before}
+        fields |= {"mean": used[own], "factor": factor[own], "bias": bias[own]}
+        work.add("image_norm", "fold", factors=factors, terms=terms, **fields)
         return factors, terms
 
     return fold
@@ -212,34 +179,16 @@ def _gradients(
     side = _layout(x, grad, *(() if x_grad is None else (x_grad,)))
     if side is None:
         return None
-    batch, channels, size = _sizes(x)
-    work, parts = Work(x.dtype), threads()
-    sums = work.keep(k.scratch((parts, channels, 2), np.float64))
-    factors = work.keep(k.scratch((3, channels), x.dtype))
-    data = work.keep(x), steps(x)[0], work.keep(grad), steps(grad)[0], work.keep(mean)
-    work.add(
-        "image_norm",
-        "slopes",
-        (parts, side, batch, channels, size, *data, sums),
-        x.size * 2 * _WORK,
-    )
-    targets = [0 if a is None else work.keep(a) for a in (scale_grad, bias_grad)]
-    work.add(
-        "image_norm",
-        "factors",
-        (
-            parts,
-            channels,
-            sums,
-            batch * size if learns else 0,
-            work.keep(inverse),
-            work.keep(scale),
-            *targets,
-            factors,
-            0 if follows is None else work.keep(follows),
-        ),
-    )
+    work, channels, parts = Work(x.dtype), x.shape[1], threads()
+    sums = k.scratch((parts, channels, 2), np.float64)
+    factors = k.scratch((3, channels), x.dtype)
+    given = {"side": side, "x": x, "grad": grad, "mean": mean, **_sizes(x)}
+    work.add("image_norm", "slopes", x.size * 2 * _WORK, parts=parts, sums=sums, **given)
+    fields = {"parts": parts, "channels": channels, "sums": sums, "follows": follows}
+    fields |= {"count": x.size // channels if learns else 0, "inverse": inverse, "scale": scale}
+    fields |= {"scale_grad": scale_grad, "bias_grad": bias_grad, "out": factors}
+    work.add("image_norm", "factors", **fields)
     if x_grad is not None:
-        words = (side, batch, channels, size, *data, factors, work.keep(x_grad), steps(x_grad)[0])
-        work.add("image_norm", "slope_of", words, x.size * 2 * _WORK)
+        amount = x.size * 2 * _WORK
+        work.add("image_norm", "slope_of", amount, factors=factors, out=x_grad, **given)
     return work.call()

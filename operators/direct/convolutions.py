@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...framework.fusion.arguments import Several
 from ...framework.fusion.team import ParallelTask, aligned
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.runtime.plans.memory import as_view, memory_of, padded
 from ..conv.windows import Axis, make_axes
 from . import batch_norm
-from .images import Frame, Image, Work, image, lanes, steps, suited, threads
+from .images import Frame, Image, Work, image, lanes, nothing, steps, suited, threads
 from .tail import Tail
 
 _FEWEST = 4
@@ -104,12 +105,12 @@ class _Ends(NamedTuple):
     """What else makes a result of a sum.
 
     Attributes:
-        bias: of the outputs, or None. factors, terms: their addresses, or 0.
+        bias: of the outputs, or None. factors, terms: the same, with zeros to whole vectors.
     """
 
     bias: Any
-    factors: int = 0
-    terms: int = 0
+    factors: Any = None
+    terms: Any = None
 
 
 def forward(
@@ -122,7 +123,7 @@ def forward(
         shape = (1,) * s.lifted + tail.shape[2:]
         memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
         image_of_one = memory[:1].transpose(0, 3, 1, 2)
-        pool = work.words(tail.words(work, image_of_one, out[:1]))
+        pool = tail.pooling(work, image_of_one, out[:1])
         into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out, s.deep)
     plane = into.array.shape[2:]
     depth = w[0].size
@@ -151,7 +152,7 @@ class _Target:
     Attributes:
         array: the images; where a pooling follows, one image in a thread's memory.
         batch: number of images. relu: whether the activation follows.
-        pool: address of the words of a pooling, or 0; `memory`: of all threads, for it; `pooled`:
+        pool: of one image, or None; `memory`: of all threads, for it; `pooled`:
             what it writes.
         deep: each output has one channel of its own.
     """
@@ -159,7 +160,7 @@ class _Target:
     array: Any
     batch: int
     relu: bool = False
-    pool: int = 0
+    pool: Several | None = None
     memory: Any = None
     pooled: Any = None
     deep: bool = False
@@ -246,20 +247,34 @@ def _pack(
         )
         if panels is not None:
             return panels
-    old, kept = 0, keep and side == 0 and w.flags.c_contiguous
+    old, kept = None, keep and side == 0 and w.flags.c_contiguous
     if kept:
-        panels, before = _compared(work, w, shape, (side, tuple(taps)))
-        old = work.keep(before)
+        panels, old = _compared(w, shape, (side, tuple(taps)))
     else:
         panels = k.scratch(shape, w.dtype)
-    words = (outs, inner, len(taps), work.keep(w), so, si, work.words(places), work.keep(panels))
-    work.add("convolution", "pack_weights", (*words, panels[0].size, old), w.size)
+    _add_packing(work, w, (outs, inner, so, si), places, panels, old)
     return panels
 
 
-def _compared(
-    work: Work, w: Any, shape: tuple[int, ...], how: Any
-) -> tuple[np.ndarray, np.ndarray]:
+def _add_packing(
+    work: Work, w: Any, sizes: tuple[int, ...], places: np.ndarray, panels: Any, old: Any = None
+) -> None:
+    """Have panels filled; see `_pack`.
+
+    Args:
+        sizes: outs and inner, and their steps. places: of the taps.
+        old: what the panels were made of before, or None.
+    """
+    fields = dict(zip(("outs", "inner", "out_step", "in_step"), sizes, strict=True))
+    places = np.asarray(places, np.int64)
+    work.add(
+        *("convolution", "pack_weights", w.size),
+        **{"w": w, "taps": len(places), "places": places, "old": old, **fields},
+        **{"panels": panels, "panel": panels[0].size},
+    )
+
+
+def _compared(w: Any, shape: tuple[int, ...], how: Any) -> tuple[np.ndarray, np.ndarray]:
     """Memory for panels, and for the weights that they were made of; frames share both."""
     room = padded(int(np.prod(shape)) * w.itemsize)
 
@@ -269,7 +284,6 @@ def _compared(
         return memory
 
     memory = memory_of(("panels", w.ctypes.data, w.shape, w.dtype, shape, how), make)
-    work.keep(memory)
     return as_view(memory, (shape, w.dtype)), memory[room : room + w.nbytes].view(w.dtype)
 
 
@@ -277,10 +291,9 @@ def _packing(
     w: Any, sizes: tuple[int, ...], places: np.ndarray, shape: tuple[int, ...]
 ) -> tuple[np.ndarray, ParallelTask]:
     """Panels of weights and the task that fills them; `sizes`: outs and inner, and their steps."""
-    work, (outs, inner, so, si) = Work(w.dtype), sizes
+    work = Work(w.dtype)
     panels = aligned(int(np.prod(shape)) * w.itemsize).view(w.dtype).reshape(shape)
-    words = (outs, inner, shape[1], work.keep(w), so, si, work.words(places), work.keep(panels))
-    work.add("convolution", "pack_weights", (*words, panels[0].size, 0), w.size)
+    _add_packing(work, w, sizes, places, panels)
     return panels, work.task()
 
 
@@ -308,34 +321,40 @@ def _run(
     bias, b = ends.terms, ends.bias
     size = lanes(dtype)
     if b is not None and outs % size == 0 and b.flags.c_contiguous:
-        bias = work.keep(b)
+        bias = b
     elif b is not None:
-        padded = k.scratch((-(-outs // size) * size,), dtype)
-        work.add(
-            "convolution",
-            "pack_weights",
-            (outs, 1, 1, work.keep(b), *steps(b), 0, work.words([0]), work.keep(padded), size, 0),
-        )
-        bias = padded.ctypes.data
-    own, room, turned = 0, 0, sc != 1 and outs > 1
-    if into.pool:
-        own, room = work.keep(into.memory), into.memory[0].size
+        bias = k.scratch((-(-outs // size) * size,), dtype)
+        _add_packing(work, b, (outs, 1, *steps(b), 0), np.zeros(1), bias.reshape(-1, size))
+    memory, room, turned = None, 0, sc != 1 and outs > 1
+    span = max(int(phase.places.max(initial=0)) for phase in phases) + 1
+    if into.pool is not None:
+        memory, room, span = into.memory, into.memory[0].size, 1
         out, sn, turned = into.pooled, steps(into.pooled)[0], False
     elif turned:
         room = max(len(phase.pixels) for phase in phases) * outs
-        own = work.keep(k.scratch((threads(), room), dtype))
-    words = []
+        memory = k.scratch((threads(), room), dtype)
+    found = []
     for phase in phases:
-        places = np.arange(len(phase.places)) * outs if turned else phase.places
-        begin = work.keep(phase.panels) + phase.first * phase.panels[0, :1].nbytes
-        words += [len(phase.taps), work.words(phase.taps), begin, phase.panels[0].size]
-        words += [len(phase.pixels), work.words(phase.pixels), work.words(places)]
-        words += [work.words(phase.places)]
-    given = into.batch, parts, threads(), phases[0].panels.shape[2], outs, bias, int(into.relu)
-    address = work.keep(out), sn, sc, own, room, step, len(phases), work.words(words)
-    total = into.batch * into.array[0].size * depth
-    work.add("convolution", "conv", (*given, *address, *seen.words, into.pool, int(into.deep),
-                      ends.factors), total)  # fmt: skip
+        vectors, _, inner, _ = phase.panels.shape
+        taps, panels = np.asarray(phase.taps, np.int64), phase.panels[:, phase.first :]
+        here = np.asarray(phase.places, np.int64)
+        one = work.bind(
+            *("convolution", "phase"),
+            **{"vectors": vectors, "inner": inner, "taps": len(taps), "tap_places": taps},
+            **{"panels": panels, "panel": phase.panels[0].size, "pixels": len(here)},
+            pixel_places=np.asarray(phase.pixels, np.int64),
+            memory_places=np.arange(len(here)) * outs if turned else here,
+            places=here,
+            **{"depth": outs if into.deep else inner, "image_span": seen.span},
+        )
+        found.append(one)
+    fields: dict[str, Any] = {"images": into.batch, "parts": parts, "threads": threads()}
+    fields |= {"channels": phases[0].panels.shape[2], "outs": outs, "relu": into.relu}
+    fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
+    fields |= {"out": out, "out_image": sn, "out_channel": sc, "span": span, "step": step}
+    fields |= {"memory": memory, "room": room, "pool": into.pool}
+    fields |= {"count": len(found), "phases": Several.of(found)}
+    work.add("convolution", "conv", into.batch * into.array[0].size * depth, **fields)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -370,7 +389,7 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
     (batch, outs), shape = grad.shape[:2], grad.shape[2:]
     room = -(-outs // lanes(dtype)) * lanes(dtype)
     if w_grad is None:  # the bias alone: no rows of weights
-        x, seen = grad, Image((grad.ctypes.data, *(0,) * 14), 0, 0)
+        x, seen = grad, nothing(work, grad)
         at = places = np.zeros(0, np.int64)
         step = 0
     else:
@@ -394,18 +413,17 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
     work.add(
         "convolution",
         "sums_of",
-        (
-            *(parts, batch, threads(), len(at), work.words(at), len(pixels), work.words(pixels)),
-            *(room, few, work.keep(sums), given.pixel, *seen.words, *given.words, int(s.deep)),
-        ),
         grad.size * len(at),
+        **{"parts": parts, "images": batch, "threads": threads(), "rows": len(at)},
+        **{"row_places": np.asarray(at, np.int64), "pixels": len(pixels)},
+        **{"pixel_places": np.asarray(pixels, np.int64), "outs": room, "few": few, "sums": sums},
+        **{"grad_step": given.pixel, "image": seen.part, "grad": given.part, "deep": s.deep},
     )
-    b_words = (0, 0) if b_grad is None else (work.keep(b_grad), *steps(b_grad))
-    w_word = 0 if w_grad is None else work.keep(w_grad)
     work.add(
-        "convolution",
-        "total",
-        (parts, len(at), room, sums.ctypes.data, outs, w_word, work.words(places), step, *b_words),
+        *("convolution", "total"),
+        **{"parts": parts, "rows": len(at), "outs": room, "sums": sums, "wanted": outs},
+        **{"w_grad": w_grad, "places": np.asarray(places, np.int64), "w_step": step},
+        b_grad=b_grad,
     )
 
 

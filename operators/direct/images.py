@@ -10,6 +10,7 @@ import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import native, team
+from ...framework.fusion.arguments import Block
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -17,7 +18,7 @@ def lanes(dtype: np.dtype) -> int:
     """Elements of a vector."""
     found = native.typed("images", dtype)
     assert found is not None, "the caller has seen that it is there"
-    return found.words("lanes", 1)[0]
+    return found.constant("lanes")
 
 
 def suited(*arrays: Any) -> bool:
@@ -46,26 +47,21 @@ class Work:
     """C functions to run one after another, with their arguments."""
 
     dtype: np.dtype
-    items: list[tuple[int, int]] = field(default_factory=list)
-    memory: list[Any] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
     work: int = 0
 
-    def words(self, values: Sequence[int] | np.ndarray) -> int:
-        """The address of some numbers that are kept."""
-        array = np.array(values, np.int64)
-        self.memory.append(array)
-        return array.ctypes.data
+    def bind(self, file: str, name: str, /, **fields: Any) -> Block:
+        """The argument of a function of a file of `native/`, or a part of one."""
+        return native.bind(file, self.dtype, name, **fields)
 
-    def keep(self, array: Any) -> int:
-        """The address of an array that is kept."""
-        self.memory.append(array)
-        return array.ctypes.data
+    def add(self, file: str, name: str, amount: int = 0, /, **fields: Any) -> None:
+        """Run a function of a file of `native/`, for this element type.
 
-    def add(self, file: str, name: str, words: Sequence[int], work: int = 0) -> None:
-        """Run a function of a file of `native/`, for this element type."""
-        address = native.function(file, self.dtype, name)
-        self.items.append((address, self.words(words)))
-        self.work += work
+        Args:
+            amount: of work. fields: of its argument.
+        """
+        self.blocks.append(self.bind(file, name, **fields))
+        self.work += amount
 
     def call(self) -> Call:
         """One call for all of it, which threads share."""
@@ -73,7 +69,7 @@ class Work:
 
     def task(self) -> team.ParallelTask:
         """All of it as one task."""
-        return team.ParallelTask(tuple(self.items), self.work, self.memory)
+        return team.block_task(self.work, *self.blocks)
 
 
 def threads() -> int:
@@ -97,15 +93,55 @@ class Frame:
 
 @dataclass(frozen=True)
 class Image:
-    """A stack of images as `image_T` takes it; a pixel's channels lie side by side there.
+    """A stack of images; a pixel's channels lie side by side there.
 
     Attributes:
-        words: the fifteen numbers. row, pixel: distances of neighboring rows and pixels.
+        part: of an argument. row, pixel: distances of neighboring rows and pixels.
+        span: elements of an image from its first to its last.
     """
 
-    words: tuple[int, ...]
+    part: Block
     row: int
     pixel: int
+    span: int
+
+
+_UNCOPIED = dict.fromkeys(("copied", "high", "wide", "top", "left", "count", "room"), 0)
+_STEPS = "x_step", "down", "row", "pixel"
+
+
+def _as_it_lies(work: Work, array: Any, strides: Sequence[int]) -> Image:
+    """Images [N, C, H, W] that are not copied; strides in elements."""
+    sizes = dict(zip(("images", "channels", "height", "width"), array.shape, strict=True))
+    fields = sizes | dict(zip(_STEPS, strides, strict=True)) | _UNCOPIED
+    part = work.bind("images", "image", x=array, **fields)
+    inner = zip(array.shape[1:], strides[1:], strict=True)
+    span = 1 + sum((size - 1) * step for size, step in inner)
+    return Image(part, strides[2], strides[3], span)
+
+
+def nothing(work: Work, array: Any) -> Image:
+    """Images of which nothing is read; `array` is any."""
+    return _as_it_lies(work, array[:0], (0, 0, 0, 0))
+
+
+def turn(work: Work, x: Any, sizes: tuple[int, int], target: Any) -> None:
+    """Have target[n, j, i] = x[n, i, j] computed for images of i, j < sizes.
+
+    Args:
+        x, target: of N images, whose elements lie side by side.
+    """
+    rows, columns = sizes
+    room = target.size // len(target)
+    part = work.bind(
+        *("images", "image"),
+        **{"images": len(x), "x": x, "x_step": steps(x)[0]},
+        **{"channels": rows, "height": 1, "width": columns},
+        **{"down": columns, "row": 0, "pixel": 1},
+        **{"copied": 1, "high": 1, "wide": columns, "top": 0, "left": 0},
+        **{"copies": target, "count": len(target), "room": room},
+    )
+    work.add("images", "pad", image=part)
 
 
 def image(
@@ -135,17 +171,22 @@ def image(
     plain = sc == 1 and sw >= channels and sh >= width * sw and frame.inside(height, width)
     gaps = sh != width * sw or frame.wide != width
     if plain and not (copy or (rows and gaps)):
-        return Image((work.keep(array), sn, *(0,) * 13), sh, sw)
+        return _as_it_lies(work, array, (sn, sc, sh, sw))
     size = frame.high * frame.wide * channels
     room = -(-size // 16) * 16 + 16  # a vector that begins at the last pixel may reach beyond
     # One image for each thread is enough where a thread does whole images: it stays in its cache.
     copies = k.scratch((batch if at_once else threads(), room), array.dtype)
-    words = (
-        *(work.keep(array), sn, 1, channels, height, width, sc, sh, sw),
-        *(frame.high, frame.wide, frame.top, frame.left, work.keep(copies), room),
+    part = work.bind(
+        *("images", "image"),
+        **{"images": batch, "x": array, "x_step": sn},
+        **{"channels": channels, "height": height, "width": width},
+        **{"down": sc, "row": sh, "pixel": sw, "copied": 1},
+        **{"high": frame.high, "wide": frame.wide, "top": frame.top, "left": frame.left},
+        **{"copies": copies, "count": len(copies), "room": room},
     )
-    row, pixel = frame.wide * channels, channels
     if not at_once:
-        return Image(words, row, pixel)
-    work.add("images", "pad", (batch, *words))
-    return Image((copies.ctypes.data, room, *(0,) * 13), row, pixel)
+        return Image(part, frame.wide * channels, channels, room)
+    work.add("images", "pad", image=part)
+    whole = copies.reshape(batch, 1, 1, room)
+    found = _as_it_lies(work, whole, (room, 1, 1, 1))
+    return Image(found.part, frame.wide * channels, channels, room)

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import native
+from ...framework.fusion.arguments import Block
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying
 from ..conv.windows import Axis, make_axes, spread
-from .images import Work, steps, suited
+from .images import Work, steps, suited, turn
 
 _MOST_TAPS = 255
 _WORK = 2
@@ -56,18 +57,32 @@ def _usable(k: KernelArgs, array: Any) -> tuple[Any, Call | None]:
     return copy, copying(k.xp, array, copy)
 
 
-def words(work: Work, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[int]:
-    """The words that all functions begin with: up to the steps of the small array."""
+_SIZES = "images", "channels", "height", "width"
+_STEPS = "image", "channel", "row", "pixel"
+
+
+def windows_part(
+    work: Work, axes: tuple[Axis, Axis], large: Any, small: Any, factors: Any = None
+) -> Block:
+    """The windows of one array that the places of the other stand for.
+
+    Args:
+        factors: of a mean: those of rows and of columns; None for a maximum.
+    """
     large, small = _lift(large), _lift(small)
-    down, right = axes
-    found = [*large.shape, *small.shape[2:], down.kernel, right.kernel, down.stride, right.stride]
-    found += [down.before, right.before]
-    for array in (large, small):
+    fields: dict[str, Any] = dict(zip(_SIZES, large.shape, strict=True))
+    fields |= {"high": small.shape[2], "wide": small.shape[3], "means": factors is not None}
+    for way, axis in zip(("down", "right"), axes, strict=True):
+        fields |= {f"kernel_{way}": axis.kernel, f"stride_{way}": axis.stride}
+        fields[f"before_{way}"] = axis.before
+    for name, array in (("x", large), ("out", small)):
         strides = steps(array)
         if array.shape[1] == 1:
             strides[1] = 1
-        found += [work.keep(array), *strides]
-    return found
+        fields |= {f"{name}_{axis}": step for axis, step in zip(_STEPS, strides, strict=True)}
+    if factors is not None:
+        fields |= {"down": factors[0], "right": factors[1]}
+    return work.bind("pooling", "windows", **fields)
 
 
 def _tiles(axes: tuple[Axis, Axis], large: Any, small: Any) -> bool:
@@ -96,39 +111,18 @@ def _run(
         source = _rows_of(k, work, source, copy=True)
         back, target = target, _rows_of(k, work, target, copy=False)
         large, small = (source, target) if forward else (target, source)
-    found = words(work, axes, large, small)
-    found += [0 if winners is None else work.keep(winners), int(means)]
-    found += _factors(k, work, axes, large, small) if means else [0, 0]
-    if name == "spread":
-        found.append(int(_tiles(axes, large, small)))
-    taps = axes[0].kernel * axes[1].kernel
-    work.add("pooling", name, found, small.size * taps * _WORK)
+    factors = _factors(k, axes, large, small) if means else None
+    given = {"windows": windows_part(work, axes, large, small, factors), "winners": winners}
+    amount = small.size * axes[0].kernel * axes[1].kernel * _WORK
+    if forward:
+        work.add("pooling", name, amount, x=large, out=small, **given)
+    else:
+        given["tiles"] = _tiles(axes, large, small)
+        work.add("pooling", name, amount, x_grad=large, out_grad=small, **given)
     if back is not None and _is_planes(back):
-        batch, channels, *plane = _lift(back).shape
-        size = plane[0] * plane[1]
-        turned = steps(_lift(target))
-        work.add(
-            "images",
-            "pad",
-            (
-                batch,
-                work.keep(target),
-                turned[0],
-                1,
-                size,
-                1,
-                channels,
-                channels,
-                0,
-                1,
-                1,
-                channels,
-                0,
-                0,
-                work.keep(back),
-                steps(back)[0],
-            ),
-        )
+        channels = back.shape[1]
+        size = back.size // (len(back) * channels)
+        turn(work, target, (size, channels), back)
     return work.call()
 
 
@@ -143,17 +137,14 @@ def _rows_of(k: KernelArgs, work: Work, array: Any, *, copy: bool) -> Any:
     if not _is_planes(array):
         return array
     batch, channels, *plane = array.shape
-    rows = np.moveaxis(k.scratch((batch, *plane, channels), array.dtype), -1, 1)
+    memory = k.scratch((batch, *plane, channels), array.dtype)
+    rows = np.moveaxis(memory, -1, 1)
     if copy:
-        step, size = steps(array)[0], array.size // (batch * channels)
-        work.add("images", "pad", (batch, work.keep(array), step, 1, channels, 1, size, size, 0, 1,
-                         1, size, 0, 0, work.keep(rows), step))  # fmt: skip
+        turn(work, array, (channels, array.size // (batch * channels)), memory)
     return rows
 
 
-def _factors(
-    k: KernelArgs, work: Work, axes: tuple[Axis, Axis], large: Any, small: Any
-) -> list[int]:
+def _factors(k: KernelArgs, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[Any]:
     """1 / number of places that each row and each column of windows averages over."""
     found = []
     sizes = zip(axes, _lift(large).shape[2:], _lift(small).shape[2:], strict=True)
@@ -162,7 +153,7 @@ def _factors(
         end = np.minimum(start + axis.kernel, size + axis.after)
         if not k.attrs["count_include_pad"]:
             start, end = np.maximum(start, 0), np.minimum(end, size)
-        found.append(work.keep((1 / (end - start)).astype(large.dtype)))
+        found.append((1 / (end - start)).astype(large.dtype))
     return found
 
 

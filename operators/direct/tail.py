@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...framework.fusion.arguments import Several
 from ...framework.ir.kernel_args import KernelArgs
 from . import batch_norm
 from .images import Work
-from .pooling import is_read, windows, words
+from .pooling import is_read, windows, windows_part
 
 
 class Tail:
@@ -49,8 +50,9 @@ class Tail:
         parts = min(most if down.kernel <= down.stride else fewest, most, rows)
         return parts - parts % fewest if parts > fewest else parts
 
-    def words(self, work: Work, image: Any, out: Any) -> list[int]:
-        """The words of the pooling of one image."""
+    def pooling(self, work: Work, image: Any, out: Any) -> Several:
+        """The pooling of one image."""
         assert self._windows is not None, "there is a pooling, and it fits"
-        kept = 0 if self._winners is None else work.keep(self._winners)
-        return [*words(work, self._windows, image, out), kept, 0, 0, 0]
+        part = windows_part(work, self._windows, image, out)
+        fields = {"windows": part, "x": image, "out": out, "winners": self._winners}
+        return Several.of([work.bind("pooling", "pool", **fields)])

@@ -10,7 +10,7 @@ import pytest
 
 from opscope.framework.base.errors import ArgumentError
 from opscope.framework.fusion import arguments
-from opscope.framework.fusion.arguments import Several, bind, dtype_of, part
+from opscope.framework.fusion.arguments import Block, Several, bind, dtype_of
 from opscope.native.arguments import (
     Address,
     Array,
@@ -44,6 +44,13 @@ class Known:
         return 1
 
 
+def drawn(rng: np.random.Generator, name: str) -> Block:
+    """A part of an argument."""
+    file, struct = next((f, s) for f, ss in DECLARED.items() for s in ss if s.name == name)
+    library: Any = Known(file)
+    return bind(library, name, **draw(rng, library, struct))
+
+
 def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, Any]:
     """Values that suit a declaration, with arrays as small as they may be."""
     fields = struct.fields
@@ -61,13 +68,13 @@ def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, An
                 values[name] = 64
             elif isinstance(field, Inner):
                 inner = next(s for ss in DECLARED.values() for s in ss if s.name == field.struct)
-                values[name] = part(library, field.struct, **draw(rng, library, inner))
+                values[name] = bind(
+                    library_of(inner), field.struct, **draw(rng, library_of(inner), inner)
+                )
             elif isinstance(field, Array):
                 values[name] = np.zeros(1 << 12, dtype_of(field, library) or np.uint8)
             elif isinstance(field, Structs):
-                inner = next(s for ss in DECLARED.values() for s in ss if s.name == field.struct)
-                one = part(library, field.struct, **draw(rng, library, inner))
-                values[name] = Several.of([one] * 40)
+                values[name] = Several.of([drawn(rng, field.struct)] * 40)
         try:
             bind(library, struct.name, **values)
         except ArgumentError as error:
@@ -80,6 +87,7 @@ def smallest(library: Any, struct: Struct, values: dict[str, Any]) -> dict[str, 
     """The arrays of some values, each as short as it may be."""
     layout, found = arguments._layout(library.file, struct.name), {}
     known = dict.fromkeys(struct.fields) | values
+    known |= {name: values[name].struct for name, _ in layout.parts}
     for (name, field), (_, count) in zip(
         layout.arrays, layout._wanted(library, known), strict=False
     ):
@@ -122,7 +130,7 @@ def test_only_what_is_declared_is_bound(file: str, struct: Struct) -> None:
                 with pytest.raises(ArgumentError, match=rf"{file}.{struct.name}: {name} wants "):
                     bind(library, struct.name, **values | {name: value})
     lacking = dict(values)
-    name = lacking.popitem()[0]
+    name = lacking.popitem()[0] if lacking else ""
     if name in arguments._layout(file, struct.name).needed:
         with pytest.raises(ArgumentError, match=f"it lacks {name}"):
             bind(library, struct.name, **lacking)
