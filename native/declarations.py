@@ -765,6 +765,51 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             where=("columns % width == 0",),
         ),
     ),
+    "team": (
+        # A function of an argument, the number of a part and of how many.
+        Struct("item", function=ADDRESS, argument=MAYBE),
+        Struct(
+            "list",
+            "opscope_alone",
+            "opscope_team",
+            "opscope_region",
+            count=COUNT,
+            items=Structs("item", "count"),
+            work=COUNT,  # see constants.py
+        ),
+        # Functions that read and set the number of threads of a BLAS.
+        Struct("opscope_use_blas", get=ADDRESS, set=ADDRESS),
+        # What it shall have while nothing runs; 0: C says how many it has then.
+        Struct("opscope_blas_threads", number=COUNT),
+        Struct("opscope_processor", number=RESULT),
+        Struct(
+            "opscope_copy",
+            rows=COUNT,
+            bytes=COUNT,  # of a row
+            target=writes("spread(target_rows,rows):target_step bytes:1", "bytes"),
+            target_step=STEP,  # in bytes
+            target_rows=reads("rows", "int64", optional=True),  # None: all, in their order
+            source=reads("spread(source_rows,rows):source_step bytes:1", "bytes"),
+            source_step=STEP,
+            source_rows=reads("rows", "int64", optional=True),
+        ),
+        # A product c = a b, which knows how its arrays lie; a row is copied to each of c before it.
+        Struct(
+            "gemm_part",
+            function=ADDRESS,
+            handle=ADDRESS,
+            a=reads("1:0", "bytes"),
+            b=reads("1:0", "bytes"),
+            c=updates("rows:step bytes:1", "bytes"),
+            bias=reads("bytes", "bytes", optional=True),
+            rows=COUNT,
+            bytes=COUNT,  # of a row
+            step=STEP,  # in bytes
+        ),
+        Struct("opscope_parts", count=COUNT, parts=Structs("gemm_part", "count")),
+        # Items for each block of rows, all for one before the next.
+        Struct("opscope_blocks", blocks=SOME, count=COUNT, items=Structs("item", "count")),
+    ),
     "vector_products": (
         Struct(
             "vector",

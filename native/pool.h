@@ -16,6 +16,7 @@
    depend on who computes them, and so no result does. */
 #pragma once
 #include "base.h"
+#include "team_arguments.h"
 #include <time.h>
 #if defined(__unix__) || defined(__APPLE__)
 #define THREADS 1
@@ -28,7 +29,7 @@
 #include <unistd.h>
 #endif
 
-typedef void (*item)(const word *b, word t, word n);
+typedef void (*function)(const void *argument, word t, word n);
 
 /* the most threads, and how many are in use (framework/base/cpu/threads.py); 0: one thread */
 VISIBLE int64_t *opscope_pool = 0;
@@ -51,14 +52,17 @@ static inline void give_threads(word count) {
   if (count) __atomic_fetch_sub(&opscope_pool[1], count, __ATOMIC_RELAXED);
 }
 
-static void run_alone(const word *list) {
-  for (word i = 0; i < list[0]; i++)
-    ((item)list[2 * i + 1])((const word *)list[2 * i + 2], 0, 1);
+static inline void run_part(const struct item *one, word t, word n) {
+  ((function)one->function)(one->argument, t, n);
+}
+
+static void run_alone(const struct list *list) {
+  for (word i = 0; i < list->count; i++) run_part(list->items + i, 0, 1);
 }
 
 #ifndef THREADS
-EXPORT(opscope_region)(const word *list, word work) { run_alone(list); }
-EXPORT(opscope_forget_pool)(const word *b) {}
+EXPORT(opscope_region)(const struct list *list) { run_alone(list); }
+EXPORT(opscope_forget_pool)(const void *nothing) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
 enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
@@ -81,7 +85,7 @@ enum { WORK_RATE = 40 };  /* work done in a nanosecond; see PARALLEL_WORK */
    many items' have been taken. brief: whether a thread would not be woken for it. */
 struct region {
   APART word refs;
-  const word *list;
+  const struct list *list;
   uint32_t count, parts, brief;
   APART uint32_t done;
   uint32_t waiting;
@@ -161,7 +165,7 @@ static int64_t take_part(struct region *r, uint32_t home) {
     for (uint32_t k = 0, t = home; k < parts; k++, t = t + 1 < parts ? t + 1 : 0) {
       uint32_t was = at;
       if (READ(r->claims[t].taken) != at || !SWAP(r->claims[t].taken, was, at + 1)) continue;
-      ((item)r->list[2 * at + 1])((const word *)r->list[2 * at + 2], t, parts);
+      run_part(r->list->items + at, t, parts);
       ADD(r->done, 1);
       if (READ(r->waiting)) wake(&r->done);
     }
@@ -241,7 +245,7 @@ static int worth_waking(word work, int64_t at) {
 }
 
 /* threads that a list is worth */
-static word worth(const word *list, word work) {
+static word worth(word work) {
   const word most = opscope_pool ? opscope_pool[0] : 1;
   if (most < 2 || work < PARALLEL_WORK) return 1;
   const int64_t at = now();
@@ -259,16 +263,17 @@ static struct region *free_region(void) {
   return 0;
 }
 
-static void run_shared(const word *list, word work, word threads) {
+static void run_shared(const struct list *list, word threads) {
   struct region *r = free_region();
   if (!r) {
     run_alone(list);
     return;
   }
-  const uint32_t shares = list[0] == 1 && SHARES * threads <= MOST ? SHARES : 1;
+  const uint32_t shares = list->count == 1 && SHARES * threads <= MOST ? SHARES : 1;
   struct worker *helpers[MOST];
   uint32_t asked = 0;
-  r->list = list, r->count = list[0], r->parts = shares * threads, r->brief = work < WAKE_WORK;
+  r->list = list, r->count = list->count, r->parts = shares * threads;
+  r->brief = list->work < WAKE_WORK;
   WRITE(r->waiting, 0);
   for (uint32_t t = 0; t < r->parts; t++) WRITE(r->claims[t].taken, 0);
   WRITE(r->done, 0);
@@ -298,18 +303,17 @@ static void run_shared(const word *list, word work, word threads) {
   ADD(r->refs, -1);
 }
 
-/* a list: number of items, then function and argument of each; see fusion/codegen.py for work */
-EXPORT(opscope_region)(const word *list, word work) {
-  const word wanted = worth(list, work), threads = wanted > 1 ? take_threads(wanted) : 0;
+EXPORT(opscope_region)(const struct list *list) {
+  const word wanted = worth(list->work), threads = wanted > 1 ? take_threads(wanted) : 0;
   if (threads > 1)
-    run_shared(list, work, threads);
+    run_shared(list, threads);
   else
     run_alone(list);
   give_threads(threads);
 }
 
 /* for the child of a fork, which has none of the threads */
-EXPORT(opscope_forget_pool)(const word *b) {
+EXPORT(opscope_forget_pool)(const void *nothing) {
   memset(regions, 0, sizeof regions);
   memset(workers, 0, sizeof workers);
   hired = hiring = good = 0, quiet_until = late_at = alone = alone_until = 0, quiet_for = FIRST;

@@ -2,6 +2,7 @@
    where it has less than the first. */
 #pragma once
 #include "base.h"
+#include "team_arguments.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 
@@ -39,4 +40,4 @@ static word best_processor(void) {
 static word best_processor(void) { return 1; }
 #endif
 
-EXPORT(opscope_processor)(word *b) { b[0] = best_processor(); }
+EXPORT(opscope_processor)(struct opscope_processor *a) { a->number = best_processor(); }

@@ -25,13 +25,13 @@ static void lower(void) {
   if (blas[0] && (before = get_blas()) > 1) set_blas(1);
 }
 
-EXPORT(opscope_enter)(const word *b) {
+EXPORT(opscope_enter)(const void *nothing) {
   begin();
   if (!opscope_lists[1]++) lower();
   end();
 }
 
-EXPORT(opscope_leave)(const word *b) {
+EXPORT(opscope_leave)(const void *nothing) {
   begin();
   if (opscope_lists[1] && !--opscope_lists[1]) {
     if (before > 1) set_blas(before);
@@ -41,67 +41,60 @@ EXPORT(opscope_leave)(const word *b) {
 }
 
 /* for the child of a fork, where nothing runs */
-EXPORT(opscope_forget)(const word *b) {
+EXPORT(opscope_forget)(const void *nothing) {
   opscope_lists[0] = opscope_lists[1] = before = 0;
 }
 
-/* the two functions of the BLAS */
-EXPORT(opscope_use_blas)(const word *b) {
+EXPORT(opscope_use_blas)(const struct opscope_use_blas *a) {
   begin();
   if (!blas[0]) {
-    blas[0] = (void *)b[0], blas[1] = (void *)b[1];
+    blas[0] = a->get, blas[1] = a->set;
     if (opscope_lists[1]) lower();
   }
   end();
 }
 
 /* how many threads the BLAS shall have while nothing runs, or 0: it says how many it has then */
-EXPORT(opscope_blas_threads)(word *b) {
+EXPORT(opscope_blas_threads)(struct opscope_blas_threads *a) {
   begin();
-  if (b[0] && before)
-    before = b[0];
-  else if (b[0])
-    set_blas(b[0]);
+  if (a->number && before)
+    before = a->number;
+  else if (a->number)
+    set_blas(a->number);
   else
-    b[0] = before ? before : get_blas();
+    a->number = before ? before : get_blas();
   end();
 }
 
-/* a list of pool.h with the work of all after it */
-EXPORT(opscope_alone)(const word *b) {
-  opscope_enter(b);
-  run_alone(b);
-  opscope_leave(b);
+EXPORT(opscope_alone)(const struct list *list) {
+  opscope_enter(0);
+  run_alone(list);
+  opscope_leave(0);
 }
 
-EXPORT(opscope_team)(const word *b) {
-  opscope_enter(b);
-  opscope_region(b, b[2 * b[0] + 1]);
-  opscope_leave(b);
+EXPORT(opscope_team)(const struct list *list) {
+  opscope_enter(0);
+  opscope_region(list);
+  opscope_leave(0);
 }
 
-/* rows, bytes of one; then address, step in bytes and index (or 0) of the target and the source */
-EXPORT(opscope_copy)(const word *b, word t, word n) {
-  const word *to = (const word *)b[4], *from = (const word *)b[7];
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++)
-    memcpy((char *)b[2] + (to ? to[i] : i) * b[3], (const char *)b[5] + (from ? from[i] : i) * b[6],
-           b[1]);
+EXPORT(opscope_copy)(const struct opscope_copy *a, word t, word n) {
+  const word *to = a->target_rows, *from = a->source_rows;
+  for (word i = a->rows * t / n; i < a->rows * (t + 1) / n; i++)
+    memcpy(a->target + (to ? to[i] : i) * a->target_step,
+           a->source + (from ? from[i] : i) * a->source_step, a->bytes);
 }
 
-/* number of parts; for each a function and its four addresses, and what comes before: a row that
-   is copied into the last of them, or 0, how often, its bytes, the step of the target in bytes */
-EXPORT(opscope_parts)(const word *b, word t, word n) {
-  for (word i = b[0] * t / n; i < b[0] * (t + 1) / n; i++) {
-    const word *p = b + 1 + 9 * i;
-    for (word row = 0; p[5] && row < p[6]; row++)
-      memcpy((char *)p[4] + row * p[8], (const char *)p[5], p[7]);
-    ((four)p[0])((void *)p[1], (void *)p[2], (void *)p[3], (void *)p[4]);
+EXPORT(opscope_parts)(const struct opscope_parts *a, word t, word n) {
+  for (word i = a->count * t / n; i < a->count * (t + 1) / n; i++) {
+    const struct gemm_part *p = a->parts + i;
+    for (word row = 0; p->bias && row < p->rows; row++)
+      memcpy(p->c + row * p->step, p->bias, p->bytes);
+    ((four)p->function)(p->handle, (void *)p->a, (void *)p->b, p->c);
   }
 }
 
-/* blocks and number of items, then function and argument of each */
-EXPORT(opscope_blocks)(const word *b, word t, word n) {
-  for (word c = b[0] * t / n; c < b[0] * (t + 1) / n; c++)
-    for (word i = 0; i < b[1]; i++)
-      ((item)b[2 + 2 * i])((const word *)b[3 + 2 * i], c, b[0]);
+EXPORT(opscope_blocks)(const struct opscope_blocks *a, word t, word n) {
+  for (word c = a->blocks * t / n; c < a->blocks * (t + 1) / n; c++)
+    for (word i = 0; i < a->count; i++) run_part(a->items + i, c, a->blocks);
 }

@@ -106,6 +106,11 @@ class Several:
         return cls(blocks[0].name, np.stack(rows), [block.memory for block in blocks])
 
     @classmethod
+    def items(cls, items: Sequence[tuple[int, int]]) -> Several:
+        """The items of a list: functions with their arguments, whose owners the caller keeps."""
+        return cls("item", np.array(items, np.int64).reshape(-1, 2), [])
+
+    @classmethod
     def joined(cls, groups: Sequence[Several]) -> Several:
         """Those of several groups."""
         words = np.concatenate([group.words for group in groups])

@@ -101,9 +101,9 @@ def kinds_here() -> tuple[Processor, ...]:
     team = _kept(_TEAM, _TEAM.processors)
     if team is None:
         return ()
-    number = np.zeros(1, np.int64)
-    team.function("opscope_processor")(number.ctypes.data)
-    return units.processors()[: int(number[0])]
+    asked = arguments.bind(team, "opscope_processor")
+    asked.run()
+    return units.processors()[: asked.struct.number]
 
 
 def described() -> str:

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ..base.cpu.threads import most_threads
+from .arguments import Block, Several, bind
+from .libraries import Library
 
 _BYTES = 1 << 20
 """Bytes of a block's rows: some of the second cache is left for the factors of products."""
@@ -137,10 +137,10 @@ def _level(a: Span, b: Span) -> bool:
     return apart + b.width <= a.step and apart - a.width >= -a.step
 
 
-def argument(by: ByRows, threads: int) -> np.ndarray:
+def argument(library: Library, by: ByRows, threads: int) -> Block:
     """The argument of `opscope_blocks` for this work, of so many threads at most."""
-    words = [_blocks(by, threads), len(by.items), *(word for item in by.items for word in item)]
-    return np.array(words, np.int64)
+    fields = {"blocks": _blocks(by, threads), "count": len(by.items)}
+    return bind(library, "opscope_blocks", items=Several.items(by.items), **fields)
 
 
 def _blocks(by: ByRows, threads: int) -> int:

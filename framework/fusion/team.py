@@ -22,7 +22,7 @@ from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
 from . import native, row_blocks
-from .arguments import Block
+from .arguments import Block, Several, bind
 from .row_blocks import ByRows
 
 ITEM_WORK = 280_000
@@ -87,14 +87,12 @@ def hold_blas() -> OpenBlas | None:
     lists, found = library(), openblas()
     if lists is None or found is None:
         return None
-    words = np.array([found.get, found.set], np.int64)
-    lists.function("opscope_use_blas")(words.ctypes.data)
-    number = lists.function("opscope_blas_threads")
+    bind(lists, "opscope_use_blas", get=found.get, set=found.set).run()
 
     def blas_threads(wanted: int) -> int:
-        word = np.array([wanted], np.int64)
-        number(word.ctypes.data)
-        return int(word[0])
+        asked = bind(lists, "opscope_blas_threads", number=wanted)
+        asked.run()
+        return asked.struct.number
 
     hold(found.path, blas_threads)
     if hasattr(os, "register_at_fork"):
@@ -109,12 +107,6 @@ def one_blas_thread() -> tuple[Callable[[int], None], Callable[[int], None]] | N
     if hold_blas() is None:
         return None
     return library().function("opscope_enter"), library().function("opscope_leave")
-
-
-@functools.cache
-def function(name: str) -> int:
-    """Address of one of the functions of the library."""
-    return library().address(name)
 
 
 def with_task(call: Callable[[], Any], task: ParallelTask | None) -> Callable[[], Any]:
@@ -194,9 +186,9 @@ def in_order(*calls: Callable[[], Any] | None) -> Callable[[], Any]:
 
 def rows_task(by: ByRows, work: int) -> ParallelTask:
     """The task of work that is done a block of rows after another."""
-    words = row_blocks.argument(by, threads.most_threads() if work >= PARALLEL_WORK else 1)
-    items = (*by.before, (function("opscope_blocks"), words.ctypes.data))
-    return ParallelTask(items, work, (words, by), by)
+    most = threads.most_threads() if work >= PARALLEL_WORK else 1
+    block = row_blocks.argument(library(), by, most)
+    return ParallelTask((*by.before, block.item), work, (block, by), by)
 
 
 def in_blocks(
@@ -265,15 +257,16 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
         tasks = [joined]
     items = [item for task in tasks for item in task.items]
     work = sum(task.work for task in tasks)
-    words = np.array([len(items), *(word for item in items for word in item), work], np.int64)
     # Both: enough work in all, and enough in each item, after which the threads wait for each
     # other.
     shared = work >= PARALLEL_WORK and work >= len(items) * ITEM_WORK
-    run = _runner("opscope_team" if shared else "opscope_alone")
-    memory = (words, [task.memory for task in tasks])
+    name = "opscope_team" if shared else "opscope_alone"
+    run = library().function(name)
+    block = bind(library(), name, count=len(items), items=Several.items(items), work=work)
+    memory = (block, [task.memory for task in tasks])
     by_rows, check = tasks[0].by_rows if len(tasks) == 1 else None, tasks[-1].check
     task = ParallelTask(tuple(items), work, memory, by_rows, check)
-    address = words.ctypes.data
+    address = block.address
     if check is None:
         return with_task(partial(run, address), task)
 
@@ -282,11 +275,6 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
         check()
 
     return with_task(run_and_check, task)
-
-
-@functools.cache
-def _runner(name: str) -> Any:
-    return library().function(name)
 
 
 def copy_task(
@@ -304,21 +292,16 @@ def copy_task(
         return None
     if target.dtype != source.dtype or target.shape[1:] != source.shape[1:]:
         return None
-    words = []
-    memory: list[Any] = [target, source]
-    for array, rows in ((target, target_rows), (source, source_rows)):
-        if not array[:1].flags.c_contiguous:
-            return None
-        index = None if rows is None else np.ascontiguousarray(rows, np.int64)
-        memory.append(index)
-        words += [array.ctypes.data, array.strides[0], 0 if index is None else index.ctypes.data]
+    if not all(array[:1].flags.c_contiguous for array in arrays):
+        return None
     count = len(target) if target_rows is None else len(target_rows)
     size = target.dtype.itemsize * math.prod(target.shape[1:])
-    argument = np.array([count, size, *words], np.int64)
+    fields: dict[str, Any] = {"rows": count, "bytes": size, "target": target, "source": source}
+    fields |= {"target_step": target.strides[0], "source_step": source.strides[0]}
+    for name, rows in (("target_rows", target_rows), ("source_rows", source_rows)):
+        fields[name] = None if rows is None else np.ascontiguousarray(rows, np.int64)
     work = count * (_COPY_WORK + size // 4)
-    return ParallelTask(
-        ((function("opscope_copy"), argument.ctypes.data),), work, (argument, memory)
-    )
+    return block_task(work, bind(library(), "opscope_copy", **fields))
 
 
 def fill_task(target: Any, value: float) -> ParallelTask | None:
@@ -352,35 +335,10 @@ def _in_turn(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:
     return ParallelTask(items, sum(task.work for task in found), [task.memory for task in found])
 
 
-@dataclass(frozen=True)
-class Part:
-    """Part of an operator's work: a call of a C function with four addresses.
-
-    Attributes:
-        bias: copied to each row of `target` before the call; None: nothing is copied.
-    """
-
-    function: int
-    addresses: tuple[int, ...]
-    target: Any = None
-    bias: Any = None
-
-
-def parts_task(parts: Sequence[Part], work: int, memory: Any) -> ParallelTask | None:
-    """A task of parts that may run side by side; None where there is no native library."""
-    if library() is None:
-        return None
-    words = [len(parts)]
-    for part in parts:
-        words += [part.function, *part.addresses]
-        if part.bias is None:
-            words += [0, 0, 0, 0]
-        else:
-            words += [part.bias.ctypes.data, len(part.target), part.bias.nbytes]
-            words.append(part.target.strides[0])
-    argument = np.array(words, np.int64)
-    item = (function("opscope_parts"), argument.ctypes.data)
-    return ParallelTask((item,), work, (argument, list(parts), memory))
+def parts_task(parts: Several, work: int, memory: Any) -> ParallelTask:
+    """A task of products that may run side by side, see `gemm_part` of native/declarations.py."""
+    block = bind(library(), "opscope_parts", count=len(parts), parts=parts)
+    return ParallelTask((block.item,), work, (block, memory))
 
 
 def aligned(size: int) -> Any:

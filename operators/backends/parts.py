@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
-from ...framework.fusion import team
+from ...framework.fusion import arguments, team
+from ...framework.fusion.arguments import Several
 from ...framework.ir.kernel_args import Call
 from ..linear.matmul import Product
 
@@ -113,13 +114,15 @@ def product(
         block = out[rows, cols]
         gemm, addresses = one(make, (a[rows], b[:, cols], block), how, factors)
         start = None if bias is None else np.ascontiguousarray(bias[cols])
-        found.append(team.Part(gemm.address, addresses, block, start))
+        fields = {"function": gemm.address, "handle": gemm.handle, "a": a[rows], "b": b[:, cols]}
+        fields |= {"c": block, "bias": start, "rows": 0, "bytes": 0, "step": 0}
+        if start is not None:
+            fields |= {"rows": len(block), "bytes": start.nbytes, "step": block.strides[0]}
+        found.append(arguments.bind(team.library(), "gemm_part", **fields))
         memory.append(gemm)
         places.append(addresses)
     work = max(out.size * depth, _READING * (a.size + b.size))
-    task = team.parts_task(found, work, [*arrays, *memory])
-    assert task is not None, "the caller has seen that the library is there"
-    return memory, places, task
+    return memory, places, team.parts_task(Several.of(found), work, memory)
 
 
 def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) -> Call | None:
@@ -145,11 +148,11 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     if how is None or (most is not None and m * n * k >= most):
         return None
     gemm, _ = one(make, first, how, (1.0, 0.0))
-    starts = [(array.ctypes.data + offsets_in(array, places)).tolist() for array in arrays]
-    found = [team.Part(gemm.address, (gemm.handle, *three)) for three in zip(*starts, strict=True)]
-    task = team.parts_task(found, len(places) * m * n * k, (gemm, arrays))
-    assert task is not None, "there is a C compiler"
-    return team.run_together([task])
+    at = [arguments.Places(array, offsets_in(array, places)) for array in arrays]
+    fields: dict[str, Any] = dict(zip(("a", "b", "c"), at, strict=True))
+    fields |= {"function": gemm.address, "handle": gemm.handle, "rows": 0, "bytes": 0, "step": 0}
+    found = arguments.several(team.library(), "gemm_part", len(places), **fields)
+    return team.run_together([team.parts_task(found, len(places) * m * n * k, gemm)])
 
 
 def offsets_in(stack: Any, places: list[tuple[int, ...]]) -> np.ndarray:

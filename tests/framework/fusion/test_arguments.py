@@ -67,10 +67,7 @@ def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, An
             elif isinstance(field, Address):
                 values[name] = 64
             elif isinstance(field, Inner):
-                inner = next(s for ss in DECLARED.values() for s in ss if s.name == field.struct)
-                values[name] = bind(
-                    library_of(inner), field.struct, **draw(rng, library_of(inner), inner)
-                )
+                values[name] = drawn(rng, field.struct)
             elif isinstance(field, Array):
                 values[name] = np.zeros(1 << 12, dtype_of(field, library) or np.uint8)
             elif isinstance(field, Structs):
