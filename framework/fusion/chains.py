@@ -8,7 +8,7 @@ computed before it, in double. `native/chains.c` tells the layout of a program.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -458,12 +458,23 @@ def program(loop: Loop) -> Program | None:
         return _programs[key]
 
 
+def argument(
+    program: Program, shape: tuple[int, int], operands: Iterable[tuple[np.ndarray, int]]
+) -> np.ndarray:
+    """What `chain` of native/chains.c and compiled loops take, as words.
+
+    Args:
+        shape: rows and columns. operands: arrays, and their steps from row to row in elements.
+    """
+    places = (word for array, step in operands for word in (array.ctypes.data, step))
+    return np.array([*shape, program.address, *places], np.int64)
+
+
 def task(loop: Loop, words: np.ndarray, memory: Any) -> ParallelTask:
     """The work of a loop that has a program.
 
     Args:
-        words: rows, columns, address of the program; then address and step from row to row, in
-            elements, of each operand.
+        words: its `argument`.
         memory: owners of the addresses.
     """
     found = program(loop)

@@ -29,8 +29,8 @@ def convert_call(xp: Any, source: Any, target: Any) -> Call:
     program = chains.program(loop)
     if program is None:
         return plain
-    size, places = source.size, (source.ctypes.data, target.ctypes.data)
-    words = np.array([1, size, program.address, places[0], size, places[1], size], np.int64)
+    size = source.size
+    words = chains.argument(program, (1, size), [(source, size), (target, size)])
     return run_together([chains.task(loop, words, (source, target))])
 
 

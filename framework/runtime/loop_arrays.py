@@ -77,7 +77,7 @@ def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> 
         columns = max(total, 1)
     else:
         columns = shape[-1]
-    words = [total // columns if columns else 0, columns, program.address]
+    rows, placed = total // columns if columns else 0, []
     for array, operand in zip(arrays, bound.loop.operands, strict=True):
         # C may assume that elements are aligned; NumPy takes any.
         if not array.flags.aligned:
@@ -89,12 +89,12 @@ def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> 
                 step = 0
             elif operand.kind == COLUMN and array.ndim == 2:
                 step = steps[0]
-            elif operand.kind == FULL and array.shape == (words[0], columns) and steps[1] == 1:
+            elif operand.kind == FULL and array.shape == (rows, columns) and steps[1] == 1:
                 step = steps[0]
             else:
                 return None
-        words += [array.ctypes.data, step]
-    return np.array(words, np.int64)
+        placed.append((array, step))
+    return chains.argument(program, (rows, columns), placed)
 
 
 def no_overlap(bound: Sequence[BoundLoop], arrays: Sequence[Sequence[Any]]) -> bool:

@@ -66,7 +66,7 @@ def fused(
     if k.xp is not np or dtype.name not in native.C_TYPES or not read_options().fuse:
         return None
     kinds: list[str] = []
-    places: list[int] = []
+    operands: list[tuple[Any, int]] = []
     for array in (*arrays.values(), *results.values()):
         kind = ROW if array.ndim == 1 else COLUMN if array.shape[1] == 1 != shape[1] else FULL
         if kind != COLUMN and array.strides[-1] != array.itemsize and array.shape[-1] > 1:
@@ -74,13 +74,13 @@ def fused(
         if array.dtype != dtype or not array.flags.aligned:
             return None
         kinds.append(kind)
-        places += array.ctypes.data, 0 if kind == ROW else array.strides[0] // array.itemsize
+        operands.append((array, 0 if kind == ROW else array.strides[0] // array.itemsize))
     named = tuple(arrays), tuple(formulas.items()), tuple(results)
     loop = _loop(dtype.name, tuple(kinds), *named)
     program = chains.program(loop)
     if program is None:
         return None
-    words = np.array([*shape, program.address, *places], np.int64)
+    words = chains.argument(program, shape, operands)
     return run_together([chains.task(loop, words, (dict(arrays), dict(results)))])
 
 
