@@ -23,6 +23,7 @@ from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, failed
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
 from .types import is_trained, mixed_types
+from .unrolling import unrolled
 
 _FROZEN = ("DequantizeLinear",)
 """Operators of constants that are computed beforehand, although their scale is a parameter: weights
@@ -120,7 +121,13 @@ class Store(ABC):
             return None
         known = self._written.get(id(node))
         if known is None:
-            known = self._written[id(node)] = node, kind.expand(Attributes(node, self.where))
+            try:
+                nodes = kind.expand(Attributes(node, self.where))
+            except OpscopeError:
+                raise
+            except Exception as error:
+                raise failed(self.where, node, kind.expand, error) from error
+            known = self._written[id(node)] = node, nodes
         return known[1]
 
 
@@ -457,8 +464,6 @@ class Lowering:
         if most is not None and self.is_one_of_many:
             most = min(most, _FEW_STEPS)
         if (self._unroll or most is not None) and node.op in ("Loop", "Scan"):
-            from .unrolling import unrolled
-
             written = unrolled(attributes, values, self._store.constants, most)
             if written is not None:
                 self._lower_all(written)

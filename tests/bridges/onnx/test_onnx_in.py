@@ -313,14 +313,14 @@ def _mistaken(n: Any, *args: Any) -> None:
 
 
 @pytest.mark.parametrize("mistake", ["key", "type", "value"])
-@pytest.mark.parametrize("way", ["lower", "evaluate", "fold"])
+@pytest.mark.parametrize("way", ["lower", "evaluate", "expand", "fold"])
 def test_a_mistake_in_a_rule_is_named(
     way: str, mistake: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No mistake of a rule sends its node to the host: it is an error of its own."""
     rule = Kind(lower=_mistaken, evaluate=lambda n, x: x)
-    if way == "evaluate":
-        rule = Kind(evaluate=_mistaken)
+    if way in ("evaluate", "expand"):
+        rule = Kind(**{way: _mistaken})
     monkeypatch.setitem(KINDS, ("", "Softsign"), rule)
     g = Graph("g")
     x = g.constant(x_of(3), "c") if way == "fold" else g.input("x", np.float32, [3])
