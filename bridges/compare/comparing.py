@@ -14,7 +14,7 @@ from .opening import coarsest, open_form
 
 ROWS = 8
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
-"""The tolerance where nobody says one, by the dtype with the fewest digits."""
+"""The tolerance where none is given, by the dtype with the fewest digits."""
 
 
 def compare(

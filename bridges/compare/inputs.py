@@ -91,7 +91,7 @@ def _sized(spec: InputSpec, other: tuple[int, ...] | None) -> InputSpec:
 
 
 def _drawn(spec: InputSpec, rows: int, seed: int) -> np.ndarray:
-    """Normal numbers that hang on the name and the seed; words; zeros where whole numbers are
+    """Normal numbers that depend on the name and the seed; words; zeros where whole numbers are
     wanted, which every table of embeddings has."""
     name = np.frombuffer(spec.name.encode("utf-8", "surrogateescape"), np.uint8).tolist()
     rng = np.random.default_rng([seed, *name])
@@ -154,7 +154,7 @@ def _checked(
 def read_numbers(path: str) -> np.ndarray:
     """An array from a file: `.npy`, `.npz:NAME`, a table or value of Kaldi's, or lines of numbers.
 
-    Of a table of Kaldi's the first entry is taken, or that of the key behind a colon:
+    Of a table of Kaldi's the first entry is taken, or that of the key after a colon:
     `feats.ark:utterance`, `scp:feats.scp:utterance`.
 
     Raises:

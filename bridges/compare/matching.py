@@ -1,7 +1,7 @@
 """Which layers of two models are the same: by name, then by values, then by their place and type.
 
 A conversion may fold layers: an affine layer that holds the scales of the batch normalization
-behind it gives other numbers, and what comes after the two is equal again. `scaled_of` and
+after it gives other numbers, and what comes after the two is equal again. `scaled_of` and
 `made_up_for` tell such layers from those where models part ways.
 """
 
@@ -215,7 +215,7 @@ def _tells(value: np.ndarray) -> bool:
 def scaled_of(pairs: Iterable[Pair], tolerance: float) -> set[str]:
     """The layers of the first model that differ by positive factors of their columns alone.
 
-    Also those that differ by offsets as well, a ReLU and the layer that it reads: a ReLU behind
+    Also those that differ by offsets as well, a ReLU and the layer that it reads: a ReLU after
     another offset would cut elsewhere, so a conversion has put a whole normalization before it.
     """
     listed = {pair.first.name: pair for pair in pairs if not pair.apart.largest <= tolerance}

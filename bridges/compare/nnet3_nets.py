@@ -96,7 +96,7 @@ class Nnet3Net:
         }
 
     def _reads(self, name: str) -> tuple[str, ...]:
-        """The nodes behind the descriptor of a node; columns of a node are the node."""
+        """The nodes that the descriptor of a node reads; columns of a node are the node."""
         nodes = {node.name: node for node in self.nnet.nodes}
         source = nodes[input_name(name)] if nodes[name].kind == COMPONENT else nodes[name]
         names = source.descriptor.node_names() if source.descriptor else []

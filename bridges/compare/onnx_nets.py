@@ -26,7 +26,7 @@ class OnnxNet:
     """An ONNX model; see `Form`.
 
     Outputs are those of the model as it is; values inside come from a second run, of a model whose
-    outputs they are, since a runtime may join nodes whose values nobody asks for.
+    outputs they are, since a runtime may join nodes whose values are not asked for.
     """
 
     kind = "onnx"

@@ -46,7 +46,7 @@ def open_form(given: Any, wanted: Wanted) -> Form:
     Raises:
         FormatError: the file is missing, damaged or no model.
         VariableError: there is no such runtime or dtype, the model does not run in it, or its
-            source would be executed, which nobody allowed.
+            source would be executed, which was not allowed.
     """
     if wanted.runtime and wanted.runtime not in RUNTIMES:
         hint = nearest(wanted.runtime, RUNTIMES)

@@ -147,7 +147,7 @@ class Editor:
         seed: int = 0,
         **settings: Any,
     ) -> Editor:
-        """Put a new node behind a node (its readers then read the new one) or before one.
+        """Put a new node after a node (its readers then read the new one) or before one.
 
         Args:
             name, type, settings: of the new node, as for `replace`.

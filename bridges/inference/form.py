@@ -159,7 +159,7 @@ def _externals(operators: Iterable[Operator]) -> set[str]:
 
 
 def _results(net: OpList, forward: list[OpNode]) -> list[str]:
-    """The outputs where nobody names them."""
+    """The outputs where none are named."""
     written = [name for op in forward for name in op.output_names()]
     declared = [var.name for var in net.vars if var.kind == OUTPUT and var.name in written]
     if declared:

@@ -127,7 +127,7 @@ class OpNet:
             del self.arrays[name]
 
     def _order(self) -> None:
-        """Put operators behind those whose results they read, where an edit has changed that.
+        """Put operators after those whose results they read, where an edit has changed that.
 
         The order stays where a variable is written twice, or operators wait for each other: the
         verifier tells of these.

@@ -113,7 +113,7 @@ def replace(net: OpNet, edit: edits.Replace) -> str:
 
 
 def insert(net: OpNet, edit: edits.Insert) -> str:
-    """Put an operator behind a variable, or before the operator that computes one."""
+    """Put an operator after a variable, or before the operator that computes one."""
     if bool(edit.after) == bool(edit.before):
         raise VariableError("one of after= and before= says where the operator is put")
     if edit.name in net.names():

@@ -35,7 +35,7 @@ RULES: dict[str, Rule] = {}
 """The value of a node of an operation, once those of its inputs are known."""
 
 ABSORBS: dict[str, Callable[[Conversion, Node], tuple[Node, ...]]] = {}
-"""The nodes that go into the same component as a node, if nobody else reads them; the nearest is
+"""The nodes that go into the same component as a node, if nothing else reads them; the nearest is
 the first."""
 
 
@@ -105,7 +105,7 @@ class Conversion:
         return self.assembly.network([(outputs[node], self.values[node]) for node in roots])
 
     def _data_nodes(self, roots: Sequence[Node]) -> list[Node]:
-        """The nodes from the inputs to the roots, each behind its own inputs."""
+        """The nodes from the inputs to the roots, each after its own inputs."""
         for root in roots:
             if root.axis is None:
                 refuse(root, "it is no sequence of samples")

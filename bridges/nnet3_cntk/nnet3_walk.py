@@ -130,7 +130,7 @@ class Unrolling:
                 yield input_name(name), offset
 
     def _order(self, ends: Sequence[str]) -> list[str]:
-        """All nodes that the outputs need, each behind those that it reads."""
+        """All nodes that the outputs need, each after those that it reads."""
         graph: dict[str, list[str]] = {}
         waiting = list(ends)
         while waiting:

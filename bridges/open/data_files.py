@@ -149,7 +149,7 @@ def transition_model(info: FileInfo) -> None:
     reader = Reader(info.path)
     tell_transitions(info, TransitionModel.read_from(reader))
     if not reader.at_end():
-        info.unusual.append("what stands behind it is no nnet3 network and is not read here")
+        info.unusual.append("what stands after it is no nnet3 network and is not read here")
 
 
 # -- HTK and CNTK

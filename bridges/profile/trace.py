@@ -12,7 +12,7 @@ from .timed import Timed
 
 
 def chrome_trace(title: str, what: str, rows: Iterable[Timed]) -> dict[str, Any]:
-    """Complete events, one behind the other; groups are events around what is in them.
+    """Complete events, one after the other; groups are events around what is in them.
 
     Times are microseconds from the start of the run, as if nothing happened between operators.
     """
@@ -47,7 +47,7 @@ def _event(name: str, category: str, begin: float, duration: float) -> dict[str,
 
 
 def _close(groups: list[dict[str, Any]], left: int, now: float) -> None:
-    """End the groups behind the first `left`."""
+    """End the groups after the first `left`."""
     for group in groups[left:]:
         group["dur"] = now - group["ts"]
     del groups[left:]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -76,35 +77,42 @@ _SCORE = "opscope score {file} scp:FEATS OUT"
 _DATA = ("opscope convert {file} OUT.npz",)
 """What takes tables and arrays."""
 
+_network = partial(
+    FileKind,
+    family="nnet3",
+    opens="model.nnet3_models:open_model",
+    tells="open.networks:nnet3",
+    suffixes=(".raw", ".mdl"),
+)
+_kaldi_text = partial(
+    FileKind, family="nnet3", opens="model.nnet3_models:open_config", tells="open.networks:nnet3"
+)
+_script = partial(
+    FileKind,
+    family="cntk",
+    opens="model.cntk_models:open_script",
+    tells="open.networks:cntk_script",
+)
+_saved = partial(FileKind, family="operators", tells="open.networks:saved")
+
 _ALL = (
-    FileKind(
+    _network(
         "nnet3",
         "Kaldi nnet3 network (raw)",
         "<Nnet3> at its beginning",
         commands=(*_NET, "opscope nnet3-info {file}", *_NNET3, _SCORE),
-        family="nnet3",
-        opens="model.nnet3_models:open_model",
-        tells="open.networks:nnet3",
-        suffixes=(".raw", ".mdl"),
     ),
-    FileKind(
+    _network(
         "acoustic model",
         "Kaldi nnet3 acoustic model (mdl)",
         "<TransitionModel> at its beginning, <Nnet3> behind it",
         commands=(*_NET, "opscope nnet3-am-info {file}", *_NNET3, _SCORE),
-        family="nnet3",
-        opens="model.nnet3_models:open_model",
-        tells="open.networks:nnet3",
-        suffixes=(".raw", ".mdl"),
     ),
-    FileKind(
+    _network(
         "vosk",
         "Vosk model folder",
         "a folder with am/final.mdl or final.mdl, and conf/ or graph/",
-        family="nnet3",
-        opens="model.nnet3_models:open_model",
         tells="open.folder:vosk",
-        suffixes=(".raw", ".mdl"),
     ),
     FileKind(
         "transition model",
@@ -120,12 +128,7 @@ _ALL = (
         commands=("opscope tree-info {file}",),
         tells="open.data_files:tree",
     ),
-    FileKind(
-        "topology",
-        "Kaldi topology of HMMs",
-        "<Topology>",
-        tells="open.data_files:topology",
-    ),
+    FileKind("topology", "Kaldi topology of HMMs", "<Topology>", tells="open.data_files:topology"),
     FileKind(
         "fst",
         "OpenFst FST",
@@ -139,23 +142,12 @@ _ALL = (
         commands=_TEXT,
         tells="open.data_files:request",
     ),
-    FileKind(
-        "config",
-        "Kaldi nnet3 config",
-        "lines `component name=...`",
-        commands=_NET,
-        family="nnet3",
-        opens="model.nnet3_models:open_config",
-        tells="open.networks:nnet3",
-    ),
-    FileKind(
+    _kaldi_text("config", "Kaldi nnet3 config", "lines `component name=...`", commands=_NET),
+    _kaldi_text(
         "xconfig",
         "Kaldi xconfig",
         "lines `relu-layer name=...`",
         commands=(*_NET, "opscope nnet3-xconfig-to-config {file} OUT"),
-        family="nnet3",
-        opens="model.nnet3_models:open_config",
-        tells="open.networks:nnet3",
     ),
     FileKind(
         "archive",
@@ -212,24 +204,18 @@ _ALL = (
         commands=_TEXT,
         tells="open.networks:cntk_checkpoint",
     ),
-    FileKind(
+    _script(
         "cntk config",
         "CNTK config",
         "`command =`, `action =`, sections in brackets",
         commands=(*_NET, "opscope cntk configFile={file}"),
-        family="cntk",
-        opens="model.cntk_models:open_script",
-        tells="open.networks:cntk_script",
         named=".cntk",
     ),
-    FileKind(
+    _script(
         "ndl",
         "CNTK network description (NDL)",
         "`run =`, macros, `name = Op(...)`",
         commands=_NET,
-        family="cntk",
-        opens="model.cntk_models:open_script",
-        tells="open.networks:cntk_script",
         named=".ndl",
     ),
     FileKind(
@@ -241,22 +227,8 @@ _ALL = (
         tells="open.data_files:mel",
         named=".mel",
     ),
-    FileKind(
-        "brainscript",
-        "BrainScript",
-        "definitions in braces",
-        commands=_NET,
-        family="cntk",
-        opens="model.cntk_models:open_script",
-        tells="open.networks:cntk_script",
-        named=".bs",
-    ),
-    FileKind(
-        "ctf",
-        "CNTK text format",
-        "lines of `|name values`",
-        tells="open.data_files:ctf",
-    ),
+    _script("brainscript", "BrainScript", "definitions in braces", commands=_NET, named=".bs"),
+    FileKind("ctf", "CNTK text format", "lines of `|name values`", tells="open.data_files:ctf"),
     FileKind(
         "lattice archive",
         "CNTK lattice archive",
@@ -272,11 +244,7 @@ _ALL = (
         tells="open.data_files:htk_features",
     ),
     FileKind(
-        "mlf",
-        "HTK master label file",
-        "#!MLF!#",
-        family="labels",
-        tells="open.data_files:mlf",
+        "mlf", "HTK master label file", "#!MLF!#", family="labels", tells="open.data_files:mlf"
     ),
     FileKind(
         "htk lattice",
@@ -342,7 +310,7 @@ _ALL = (
         opens="torch.opened:open_model",
         tells="open.folder:torch",
     ),
-    FileKind(
+    _saved(
         "checkpoint",
         "opscope checkpoint",
         "a safetensors file with the mark of a checkpoint",
@@ -351,12 +319,10 @@ _ALL = (
             "opscope summary {file}",
             "opscope run {file} --feed NAME=ARRAY.npy --fetch NAME",
         ),
-        family="operators",
         opens="model.opening:open_checkpoint",
-        tells="open.networks:saved",
         named=".checkpoint",
     ),
-    FileKind(
+    _saved(
         "net",
         "opscope net",
         "the fields of opscope's NetDesc",
@@ -368,9 +334,7 @@ _ALL = (
             "opscope convert {file} OUT.py",
             _SCORE,
         ),
-        family="operators",
         opens="model.opening:open_saved",
-        tells="open.networks:saved",
         named=".pb",
         suffixes=(".pb",),
     ),

@@ -134,7 +134,7 @@ class NetGraph:
     numbers: str = ""
 
     def add(self, item: Item) -> Item:
-        """Put an item in; a key that is there already gets a number behind it."""
+        """Put an item in; a key that is there already gets a number after it."""
         stem, number = item.key, 1
         while item.key in self.items or item.key in self.groups:
             number += 1

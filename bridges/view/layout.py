@@ -47,7 +47,7 @@ class Link:
     """An edge between two members of a group, or a member and a port.
 
     Attributes:
-        source, target: numbers of members; ports come behind the items.
+        source, target: numbers of members; ports come after the items.
         back: drawn upwards: it closes a circle.
         carried: the values on it.
         changes: of the edges that it stands for.
@@ -189,7 +189,7 @@ class _Parts:
 
 
 class _Group:
-    """One group while it is laid out; members are numbered from 0, ports behind them."""
+    """One group while it is laid out; members are numbered from 0, ports after them."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..model.nnet3_models import Nnet3Model
 
 _RUNS = 3
-"""Runs that count, behind one that does not: it compiles and plans."""
+"""Runs that count, after one that does not: it compiles and plans."""
 
 
 class Measured(NamedTuple):

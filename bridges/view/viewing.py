@@ -22,7 +22,7 @@ from .texts import count_text
 
 _GRAPHS = {"nnet3": nnet3_graph, "cntk": cntk_graph}
 ROWS = 32
-"""Rows of a batch, or frames, that a profile runs where nobody says how many."""
+"""Rows of a batch, or frames, that a profile runs where no number is given."""
 
 _HEIGHT = 620  # pixels of a page in a notebook
 

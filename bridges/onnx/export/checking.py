@@ -22,7 +22,7 @@ from ..files.reading import STANDARD
 from ..files.writing import model_bytes, write_model
 
 BOUND = 1e-4
-"""The largest error that an export may have where nobody says another one; see `error_of`."""
+"""The largest error that an export may have unless another one is given; see `error_of`."""
 
 _MOST_IN_MEMORY = 1 << 30
 """Bytes of arrays up to which a model is handed to a runtime without a file."""

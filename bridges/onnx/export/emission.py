@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from ....framework.base.dtypes import is_float
-from ....framework.base.shape import ArraySpec, Shape
+from ....framework.base.shape import ArraySpec
 from ....framework.ir.operation import Operator
-from ....operators.names import names_of
+from ...inference.reading import Reading, RefusedError
 from ..cells import Cell
 from ..files.graph import Graph
 from ..files.tensors import number_of
@@ -34,10 +33,6 @@ EMITTERS: dict[str, Emit] = {}
 """Operator type -> the function that emits it."""
 REFUSALS: dict[str, str] = {}
 """Operators without a form in ONNX: type -> why, and what would help."""
-
-
-class RefusedError(Exception):
-    """An operator cannot be exported; the text says why, and what would help."""
 
 
 def emits(*types: str) -> Callable[[Emit], Emit]:
@@ -115,77 +110,28 @@ class Values:
         return found
 
 
-class Emission:
+class Emission(Reading[Values]):
     """One operator while it is emitted.
 
     Attributes:
-        values: those of its net. graph: that takes its nodes. op: it. attrs: all of its attributes.
+        graph: that takes its nodes.
     """
 
+    system = "onnx"
+
     def __init__(self, values: Values, op: Operator) -> None:
-        self.values, self.graph, self.op = values, values.graph, op
-        self.attrs: dict[str, Any] = op.attrs
+        super().__init__(values, op)
+        self.graph = values.graph
         self._first = len(values.graph.message.node)
         self._given: set[str] = set()  # values of this operator's nodes that have their names
 
-    # -- what is read --------------------------------------------------------------------------
-
-    def has(self, slot: str) -> bool:
-        """Whether an input or output slot holds a variable."""
-        return bool(self.op.inputs.get(slot) or self.op.outputs.get(slot))
-
-    def list(self, slot: str) -> list[str]:
-        """The values of an input slot."""
-        return [self.values.name_of(name) for name in self.op.inputs.get(slot, ())]
-
-    def __getitem__(self, slot: str) -> str:
-        return self.values.name_of(self.op.inputs[slot][0])
-
-    def get(self, slot: str) -> str | None:
-        """The value of an input slot; None where it is left out."""
-        return self[slot] if self.op.inputs.get(slot) else None
-
-    def spec(self, slot: str, number: int = 0) -> ArraySpec:
-        """Shape and dtype of a variable of an input or output slot."""
-        names = self.op.inputs.get(slot) or self.op.outputs.get(slot) or ()
-        spec = self.values.spec_of(names[number]) if number < len(names) else None
-        if spec is None:
-            self.refuse(f"the rank of its {slot} is not known; declare its shape")
-        return spec
-
-    def shape(self, slot: str, number: int = 0) -> Shape:
-        return self.spec(slot, number)[0]
-
-    def rank(self, slot: str) -> int:
-        return len(self.shape(slot))
-
-    def dtype(self, slot: str) -> np.dtype:
-        return self.spec(slot)[1]
-
-    def is_float(self, slot: str = "x") -> bool:
-        return is_float(self.dtype(slot))
+    def value(self, variable: str) -> str:
+        return self.values.name_of(variable)
 
     def array(self, slot: str) -> np.ndarray | None:
         """The array of an input that is a parameter; None where it is computed or left out."""
         names = self.op.inputs.get(slot)
         return self.values.array_of(names[0]) if names else None
-
-    def axis(self, slot: str = "x", name: str = "axis") -> int:
-        """The attribute `axis`, counted from the front of an input."""
-        return int(self.attrs[name]) % max(self.rank(slot), 1)
-
-    def refuse(self, reason: str) -> NoReturn:
-        """Say that this operator cannot be exported, and what would help.
-
-        Raises:
-            RefusedError: always.
-        """
-        raise RefusedError(reason)
-
-    @property
-    def theirs(self) -> str:
-        """What ONNX calls the operator."""
-        return names_of(self.op.type)["onnx"].name
 
     # -- what is written -----------------------------------------------------------------------
 

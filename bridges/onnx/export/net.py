@@ -13,8 +13,9 @@ from ....framework.ir.op_list import OpList, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.runtime.predict import Predictor
 from ...inference.form import ExportError, Inference, reads_of, values_of
+from ...inference.reading import RefusedError
 from ..files.graph import OPSET, Graph
-from .emission import FIRST_OPSET, LAST_OPSET, RefusedError, Values
+from .emission import FIRST_OPSET, LAST_OPSET, Values
 from .operators import emit_operators
 from .tables import all_tables as all_tables
 

@@ -9,8 +9,9 @@ import numpy as np
 from ....framework.fusion.expression import ExpressionError
 from ....framework.ir.operation import Operator
 from ....operators.names import Name, names_of
+from ...inference.reading import RefusedError
 from ...inference.refusals import OF_MODULES, OF_TRAINING, reason_of
-from .emission import EMITTERS, REFUSALS, Emission, RefusedError, Values
+from .emission import EMITTERS, REFUSALS, Emission, Values
 from .expressions import print_expressions
 
 

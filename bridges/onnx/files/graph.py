@@ -51,7 +51,7 @@ class Graph:
         return self if self._around is None else self._around.root
 
     def unique(self, name: str) -> str:
-        """`name`, or with a number behind it where a value has that name; empty ones get one."""
+        """`name`, or with a number after it where a value has that name; empty ones get one."""
         name = name or "value"
         found = name
         number = 1

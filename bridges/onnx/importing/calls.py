@@ -137,6 +137,16 @@ def _kind(value: Any) -> str:
     return f"a {type(value).__name__}"
 
 
+class Adds(Protocol):
+    """What adds operators: a call of a node, of whichever system it is."""
+
+    def op(self, op_type: str, *args: Any, **more: Any) -> Any: ...
+
+    def const(self, array: Any, dtype: Any = None) -> Value: ...
+
+    def cast(self, value: Value, dtype: Any) -> Value: ...
+
+
 class Emits(Protocol):
     """What adds operators to a net.
 

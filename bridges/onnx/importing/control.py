@@ -85,7 +85,7 @@ class _Rounds:
         """The outputs of the next round.
 
         Args:
-            first, last: inputs of the body before and behind the state.
+            first, last: inputs of the body before and after the state.
             lead: outputs before those of the state.
         """
         loops = self._engine.loops

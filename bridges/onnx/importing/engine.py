@@ -265,7 +265,7 @@ class Body:
                     for name in new:
                         if env[name].size > _MOST_VALUES:
                             raise RunError(
-                                f"{self._engine.where}: a shape hangs on {name!r}, which has"
+                                f"{self._engine.where}: a shape depends on {name!r}, which has"
                                 f" {env[name].size} elements"
                             ) from None
                     part.by_value |= new

@@ -111,7 +111,7 @@ class ImportedModel:
                 steps). None, and inputs that are left out: the shape that the model declares.
 
         Raises:
-            ShapeError: a shape is missing; nodes hang on data (all of them are named); the first
+            ShapeError: a shape is missing; nodes depend on data (all of them are named); the first
                 dimension cannot vary.
         """
         given = dict(inputs or {})

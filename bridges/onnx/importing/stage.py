@@ -132,7 +132,7 @@ class Store(ABC):
 
 
 class Lowering:
-    """Lowers nodes as far as they do not hang on data.
+    """Lowers nodes as far as they do not depend on data.
 
     Args:
         store: constants and parameters.

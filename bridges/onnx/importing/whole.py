@@ -31,7 +31,7 @@ def whole_net(
     The values of constants go into the engine's scope.
 
     Raises:
-        ShapeError: a shape is missing or wrong; nodes hang on data; the first dimension cannot
+        ShapeError: a shape is missing or wrong; nodes depend on data; the first dimension cannot
             vary.
     """
     shapes: dict[str, tuple[int, ...]] = {}
@@ -99,13 +99,13 @@ def _stage(
     except Promote as error:
         shown = ", ".join(sorted(error.names))
         raise ShapeError(
-            f"{model.path}: shapes hang on the value of {shown}: give an array for it"
+            f"{model.path}: shapes depend on the value of {shown}: give an array for it"
         ) from None
     left = [node.title() for node in (*stage.host, *stage.rest)]
     if left:
         shown = "; ".join(left[:8]) + (f"; and {len(left) - 8} more" if len(left) > 8 else "")
         raise ShapeError(
-            f"{model.path}: cannot become one net: what these give hangs on data, or has no"
+            f"{model.path}: cannot become one net: what these give depends on data, or has no"
             f" operator here: {shown}"
         )
     return stage
@@ -168,7 +168,7 @@ def _is_free(scope: Any, name: str, array: np.ndarray) -> bool:
 def _free(path: str, two: OpList, three: OpList) -> OpList:
     """The net that both are, for two and for three rows: where they differ stands -1."""
     if len(two.ops) != len(three.ops):
-        raise ShapeError(f"{path}: the nodes hang on the first dimension: give it")
+        raise ShapeError(f"{path}: the nodes depend on the first dimension: give it")
     shapes = [{var.name: var.shape for var in net.vars} for net in (two, three)]
     ops: list[OpNode] = []
     for a, b in zip(two.ops, three.ops, strict=True):
@@ -245,7 +245,7 @@ def _free_reshape(op: OpNode, given: _Pairs, pairs: _Pairs) -> list[OpNode] | No
 
 
 def _free_dim(at: int, pair: tuple[int, int], given: _Pairs, copy: int) -> int | None:
-    """A dimension of a result as an attribute tells it; None: it hangs on others."""
+    """A dimension of a result as an attribute tells it; None: it depends on others."""
     if pair[0] == pair[1]:
         return pair[0]
     return copy if 0 <= at < len(given) and given[at] == pair else None

@@ -14,16 +14,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import numpy as np
 
 from ....framework.base.dtypes import is_float
-from ....framework.base.shape import ArraySpec, Shape
+from ....framework.base.shape import ArraySpec
 from ....framework.fusion.expression import ExpressionError
 from ....framework.fusion.pointwise import formulas, operands
 from ....framework.ir.operation import Operator
 from ....operators.names import names_of
+from ...inference.reading import Reading, RefusedError
 from ...inference.refusals import OF_MODULES, OF_TRAINING, reason_of
 from ..formatting import atom
 from ..naming import Names
@@ -37,10 +38,6 @@ SEQUENCES: Final = "n"
 """What the function calls the number of sequences, of which each input that is one has as many."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _TAKEN: Final = "self torch nn F math load save Path Model n t states rows".split()
-
-
-class RefusedError(Exception):
-    """An operator has no text; the message says why, and what would help."""
 
 
 def writes(*types: str) -> Callable[[Write], Write]:
@@ -186,6 +183,10 @@ class Values:
             return f"({' + '.join(terms)})"
         raise RefusedError(f"nothing computes {variable!r}")
 
+    def spec_of(self, variable: str) -> ArraySpec | None:
+        """Shape and dtype of a variable, where they are known."""
+        return self.specs.get(variable)
+
     def array(self, variable: str) -> np.ndarray | None:
         """The array of a parameter or state; None for what is computed."""
         name = self.parameters.get(variable)
@@ -233,66 +234,26 @@ class Values:
         self.lines.append(Lines(tuple(targets), list(text)))
 
 
-class Emission:
+class Emission(Reading[Values]):
     """One operator while it is written.
 
     Attributes:
-        values: those of its net. module: takes layers. op: it. attrs: all of its attributes.
+        module: takes layers.
     """
 
+    system = "torch"
+
     def __init__(self, values: Values, op: Operator) -> None:
-        self.values, self.module, self.op = values, values.module, op
-        self.attrs: dict[str, Any] = op.attrs
+        super().__init__(values, op)
+        self.module = values.module
 
-    # -- what is read --------------------------------------------------------------------------
-
-    def has(self, slot: str) -> bool:
-        """Whether an input or output slot holds a variable."""
-        return bool(self.op.inputs.get(slot) or self.op.outputs.get(slot))
-
-    def list(self, slot: str) -> list[str]:
-        """The values of an input slot."""
-        return [self.values.text(name) for name in self.op.inputs.get(slot, ())]
-
-    def __getitem__(self, slot: str) -> str:
-        return self.values.text(self.op.inputs[slot][0])
-
-    def get(self, slot: str) -> str | None:
-        """The value of an input slot; None where it is left out."""
-        return self[slot] if self.op.inputs.get(slot) else None
-
-    def spec(self, slot: str, number: int = 0) -> ArraySpec:
-        """Shape and dtype of a variable of an input or output slot."""
-        names = self.op.inputs.get(slot) or self.op.outputs.get(slot) or ()
-        spec = self.values.specs.get(names[number]) if number < len(names) else None
-        if spec is None:
-            self.refuse(f"the rank of its {slot} is not known; declare its shape")
-        return spec
-
-    def shape(self, slot: str, number: int = 0) -> Shape:
-        return self.spec(slot, number)[0]
-
-    def rank(self, slot: str) -> int:
-        return len(self.shape(slot))
-
-    def dtype(self, slot: str) -> np.dtype:
-        return self.spec(slot)[1]
-
-    def is_float(self, slot: str = "x") -> bool:
-        return is_float(self.dtype(slot))
-
-    def axis(self, slot: str = "x", name: str = "axis") -> int:
-        """An attribute that is an axis, from 0 on."""
-        rank = self.rank(slot)
-        return int(self.attrs[name]) % rank if rank else 0
+    def value(self, variable: str) -> str:
+        return self.values.text(variable)
 
     def axes(self) -> list[int]:
         """The attribute `axes`, from 0 on; all where it is empty."""
         rank = self.rank("x")
         return [axis % rank for axis in self.attrs["axes"]] or list(range(rank))
-
-    def refuse(self, why: str) -> NoReturn:
-        raise RefusedError(why)
 
     def owned(self, slot: str) -> np.ndarray | None:
         """The array of a parameter or state that this operator alone reads: a layer may hold it."""
@@ -393,11 +354,6 @@ class Emission:
     def constant(self, array: np.ndarray) -> str:
         """A buffer with numbers that the net holds."""
         return self.module.add(Layer(self.op.output_vars()[0], "", {"": np.asarray(array)}))
-
-    @property
-    def theirs(self) -> str:
-        """What PyTorch calls the operator."""
-        return names_of(self.op.type)["torch"].name
 
     def number(self, value: float, slot: str = "x") -> str:
         """A number of the dtype of a slot."""

@@ -125,7 +125,7 @@ def clipped(g: Graph, x: str) -> str:
 
 
 def clipped_places(g: Graph, x: str) -> str:
-    """Whole numbers that hang on data; and limits that cross."""
+    """Whole numbers that depend on data; and limits that cross."""
     y = g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")])
     low, high = (g.constant(np.array(v), dtype=np.int64) for v in (0, 3))
     places = g.node("Clip", [g.node("Cast", [x], to=7), low, high])  # 7: int64
@@ -159,12 +159,22 @@ def blocks(g: Graph, x: str) -> str:
     return g.node("Col2Im", [columns, g.ints(3, 4), g.ints(2, 2)], "y")
 
 
+def back_again(g: Graph, x: str) -> str:
+    """A transform of pairs, padded, and the half of its inverse that real signals have."""
+    pairs = g.node(
+        "Reshape", [g.node("Mul", [x, g.constant(normal(4, 2, 3), "w")]), g.ints(2, 6, 2)]
+    )
+    whole = g.node("DFT", [pairs, g.constant(np.array(8)), g.constant(np.array(1))])
+    return g.node("DFT", [whole, None, g.constant(np.array(1))], "y", inverse=1, onesided=1)
+
+
 CASES: dict[str, tuple[Callable[[Graph, str], str], int]] = {
     "LSTM": (recurrent("LSTM", 4), 17),
     "GRU": (recurrent("GRU", 3, linear_before_reset=1), 17),
     "RNN": (recurrent("RNN", 1), 17),
     "LSTM with lengths, peepholes, a limit": (shortened, 17),
     "SoftmaxCrossEntropyLoss": (lost, 17),
+    "DFT of pairs, and back": (back_again, 20),
     "DeformConv": (moved_taps, 19),
     "Col2Im": (blocks, 18),
     "Resize linear": (resized("linear"), 17),

@@ -160,7 +160,7 @@ def lrn(e: Emission) -> None:
     if size % 2 and rank == 4:
         e.set("out", e.node("LRN", e["x"], size=size, alpha=alpha, beta=beta, bias=k))
         return
-    # runtimes want images, and ONNX puts the longer half behind
+    # runtimes want images, and ONNX puts the longer half at the end
     squares = e.node("Mul", e["x"], e["x"])
     before, after = [0] * rank, [0] * rank
     before[1], after[1] = size // 2, size - 1 - size // 2

@@ -108,7 +108,7 @@ def attention(e: Emission) -> None:
 
 
 def _biases(e: Emission, weights: str, rank: int) -> list[str]:
-    """What is added to the products: minus infinity where nobody looks, and float masks."""
+    """What is added to the products: minus infinity where nothing looks, and float masks."""
     least, zero = (e.const(number, like="query") for number in (-math.inf, 0.0))
     found: list[str] = []
     if e.attrs["causal"]:

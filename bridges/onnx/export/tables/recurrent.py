@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from .....framework.base.shape import ArraySpec
 from .....framework.ir.operation import Operator, expand_op
-from .....framework.loops.recurrent.description import StepNet, step_net
 from .....operators.control.layers import LAST, RECURRENT_LAYERS
+from ....inference.reading import Recurrence, RefusedError
 from ...cells import Cell, find_cell, layer_cell, with_products
-from ..emission import Emission, RefusedError, Values, emits
+from ..emission import Emission, Values, emits
 from ..operators import emit_operators
 
 
-@dataclass(frozen=True)
-class Recurrence:
-    """A `recurrent` operator, with what its step net is given.
-
-    Its sequences are [T, ...], or [T, N, ...] where `Values.side_by_side` says so.
-    """
-
-    e: Emission
-    step: StepNet
-    specs: dict[str, ArraySpec]
-
-    @classmethod
-    def of(cls, e: Emission) -> Recurrence:
-        step = step_net(e.attrs["net"])
-        known: dict[str, ArraySpec] = {}
-        rows = -1 if e.values.side_by_side else 1
-        for number, name in enumerate(step.inputs):
-            shape, dtype = e.spec("x", number)
-            known[name] = ((rows, *shape[1:]), dtype)
-        for number, name in enumerate(step.statics):
-            known[name] = e.spec("static", number)
-        for memory in step.memories:
-            if memory.boot >= 0:
-                shape, dtype = e.spec("boot", memory.boot)
-                row: ArraySpec | None = (shape[1:], dtype)
-            else:
-                row = step.declared_row(memory)
-            if row is None:
-                e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
-            known[memory.previous] = ((rows, *row[0]), row[1])
-        return cls(e, step, step.infer(known, -1, None))
+class _Loop(Recurrence[Emission]):
+    """Its sequences are [T, ...], or [T, N, ...] where `Values.side_by_side` says so."""
 
     def start(self, number: int) -> str:
         """The first value of a memory, [1, ...]."""
@@ -53,25 +22,14 @@ class Recurrence:
         if memory.boot >= 0:
             return self.e.list("boot")[memory.boot]
         shape, dtype = self.specs[memory.previous]
-        if self.e.values.side_by_side:
-            return self._zeros(shape[1], dtype)
-        if min(shape) < 0:
-            self.e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
+        if shape[0] < 0:
+            self.e.refuse(f"its memory {memory.state!r} wants a first value: its rows vary")
         return self.e.graph.constant(np.full(shape, memory.boot_value, dtype))
-
-    def _zeros(self, width: int, dtype: np.dtype) -> str:
-        """Zeros [N, width] for sequences [T, N, ...]."""
-        e, x = self.e, self.e.list("x")[0]
-        sizes, key = e.values.sizes, (x, 1)
-        if key not in sizes:
-            sizes[key] = e.cut(e.node("Shape", x), 0, 1, 2)
-        shape = e.node("Concat", sizes[key], e.ints(width), axis=0)
-        return e.node("ConstantOfShape", shape, value=np.zeros(1, dtype))
 
 
 @emits("recurrent")
 def recurrent(e: Emission) -> None:
-    loop = Recurrence.of(e)
+    loop = _Loop.of(e, -1 if e.values.side_by_side else 1)
     if e.op.outputs.get("sum"):
         e.refuse("sums over its steps are of gradients")
     if e.values.side_by_side:
@@ -91,7 +49,7 @@ def recurrent(e: Emission) -> None:
         emit_scan(loop)
 
 
-def emit_cell(loop: Recurrence, cell: Cell, x: str = "") -> None:
+def emit_cell(loop: _Loop, cell: Cell, x: str = "") -> None:
     """One operator over [T, N, K]; its results are [T, 1, N, H] and, in the end, [1, N, H].
 
     Args:
@@ -159,7 +117,7 @@ def recurrent_layer(e: Emission) -> None:
     e.set("out", e.squeeze(out, 1, 2))
 
 
-def emit_scan(loop: Recurrence) -> None:
+def emit_scan(loop: _Loop) -> None:
     e, step = loop.e, loop.step
     body = e.graph.sub_graph(f"{e.values.prefix}{step.name}")
     inner = Values(body, dict(loop.specs), refused=e.values.refused)

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
-from ..calls import Call, Value, lowers
-
-
-class Adds(Protocol):
-    """What adds operators: a call of a node, whichever system it is of."""
-
-    def op(self, op_type: str, *args: Any, **more: Any) -> Any: ...
-    def const(self, array: Any, dtype: Any = None) -> Value: ...
-    def cast(self, value: Value, dtype: Any) -> Value: ...
+from ..calls import Adds, Call, Value, lowers
 
 
 def classes_last(n: Adds, x: Value) -> Value:

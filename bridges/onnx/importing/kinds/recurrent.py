@@ -177,7 +177,7 @@ def _seen(n: Call, gate: Value, memory: Value, peephole: Value | None) -> Value:
 def first_state(n: Call, given: Value | None, at: int, size: int, dtype: np.dtype) -> Value:
     """The first state of a direction, [N, H], from that of all; see `part`.
 
-    Zeros are one row, which all rows share: so a net does not hang on their number.
+    Zeros are one row, which all rows share: so a net does not depend on their number.
     """
     if given is None or (given.array is not None and not given.array.any()):
         return n.const(np.zeros((1, size)), dtype)

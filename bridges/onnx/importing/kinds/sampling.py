@@ -124,7 +124,7 @@ def _tap(
 
 
 def _base_grid(sizes: Sequence[int], align: bool) -> np.ndarray:
-    """Places of an image from -1 to 1, the last axis first, with a 1 behind: [..., rank + 1]."""
+    """Places of an image from -1 to 1, the last axis first, then a 1: [..., rank + 1]."""
     lines = []
     for size in sizes:
         if align:

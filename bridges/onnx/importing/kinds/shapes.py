@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..calls import Attributes, Call, Value, lowers
+from ..calls import Adds, Attributes, Call, Value, lowers
 
 
 def _new_shape(n: Attributes, x: Sequence[int], wanted: Sequence[int]) -> list[int]:
@@ -165,7 +165,7 @@ def _pad(n: Call) -> Value:
 
 
 def padded(
-    n: Call,
+    n: Adds,
     x: Value,
     widths: Sequence[tuple[int, int]],
     mode: str = "constant",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from .....framework.base.untrusted.values import check_fill
 from ...files.tensors import dtype_of
 from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+
+_LONGEST = 4096
+"""Elements of a transform whose matrix a net holds; beyond, NumPy's fast transform serves."""
 
 
 def _dft_axis(n: Attributes, rank: int, axis: Any) -> int:
@@ -42,29 +46,52 @@ def _dft(n: Attributes, x: np.ndarray, length: Any = None, axis: Any = None) -> 
 
 @lowers("DFT")
 def _dft_here(n: Call) -> Value:
-    """A product with the matrix of the transform, for real signals; it has a gradient."""
+    """A product with the matrix of the transform, which has a gradient; a long one is no net's."""
     x = n[0]
-    at = _dft_axis(n, x.ndim, n.known(2))
-    length = n.known(1)
-    size = x.shape[at] if length is None else int(np.asarray(length).reshape(-1)[0])
-    if n.attr("inverse", 0) or x.shape[-1] != 1 or size != x.shape[at] or size > 4096:
+    at, length = _dft_axis(n, x.ndim, n.known(2)), n.known_ints(1)
+    back, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
+    size = length[0] if length else 2 * (x.shape[at] - 1) if back and half else x.shape[at]
+    if not 0 < size <= _LONGEST:
         raise NotHere
-    bins = size // 2 + 1 if n.attr("onesided", 0) else size
-    matrix = _fourier(size, bins)
-    perm = [i for i in range(x.ndim - 1) if i != at] + [x.ndim - 1, at]
+    rows = min(x.shape[at], size // 2 + 1 if back and half else size)
+    if rows < x.shape[at]:
+        x = n.op("slice", x, axes=[at], starts=[0], ends=[rows])
+    if back and half:
+        matrix = _real_inverse(size, rows, x.shape[-1])
+    else:
+        matrix = _fourier(size, size // 2 + 1 if half else size, x.shape[-1], back)
+        matrix = matrix[: rows * x.shape[-1]]  # rows that are not there are zeros
+    perm = [i for i in range(x.ndim - 1) if i != at] + [at, x.ndim - 1]
     moved = n.op("transpose", x, perm=perm) if perm != list(range(x.ndim)) else x
-    rows = n.reshape(moved, [-1, size])
-    made = n.op("matmul", rows, n.const(matrix, x.dtype))
-    made = n.reshape(made, [*moved.shape[:-2], bins, 2])
+    flat = n.reshape(moved, [math.prod(moved.shape[:-2]), len(matrix)])
+    made = n.op("matmul", flat, n.const(matrix, x.dtype))
+    parts = 1 if back and half else 2
+    made = n.reshape(made, [*moved.shape[:-2], matrix.shape[1] // parts, parts])
     order = list(range(x.ndim - 2))
     order.insert(at, x.ndim - 2)
     return n.op("transpose", made, perm=[*order, x.ndim - 1])
 
 
-def _fourier(size: int, bins: int) -> np.ndarray:
-    """The matrix [size, bins * 2] of a transform, real and imaginary parts side by side."""
-    angles = -2 * np.pi * np.outer(np.arange(size), np.arange(bins)) / size
-    return np.stack([np.cos(angles), np.sin(angles)], -1).reshape(size, bins * 2)
+def _fourier(size: int, bins: int, parts: int, back: bool = False) -> np.ndarray:
+    """The matrix [size * parts, bins * 2] of a transform: real and imaginary parts side by side.
+
+    Args:
+        parts: 2 where a row of imaginary parts follows each of real ones. back: the inverse.
+    """
+    angles = 2 * np.pi * np.outer(np.arange(size), np.arange(bins)) / size
+    turns = np.exp(1j * angles) / size if back else np.exp(-1j * angles)
+    if parts == 2:
+        turns = np.stack([turns, 1j * turns], 1).reshape(size * 2, bins)
+    return np.stack([np.real(turns), np.imag(turns)], -1).reshape(size * parts, bins * 2)
+
+
+def _real_inverse(size: int, bins: int, parts: int) -> np.ndarray:
+    """The matrix [bins * parts, size] from the first half of a spectrum to its real signal."""
+    places = np.arange(bins)
+    twice = np.where((places == 0) | (2 * places == size), 1, 2) / size  # the other half is equal
+    turns = twice[:, None] * np.exp(2j * np.pi * np.outer(places, np.arange(size)) / size)
+    both = np.stack([np.real(turns), -np.imag(turns)], 1)[:, :parts]
+    return both.reshape(bins * parts, size)
 
 
 @lowers("STFT")
@@ -79,10 +106,7 @@ def _stft_here(n: Call) -> Value:
     parts = x.shape[2] if x.ndim == 3 else 1
     count = (x.shape[1] - size) // by + 1
     check_fill([parts * size, 2 * bins], x.dtype.itemsize, n.node.title())
-    matrix = _fourier(size, bins)
-    if parts == 2:  # a row of the imaginary parts after each of the real ones
-        turned = np.stack([-matrix[:, 1::2], matrix[:, ::2]], -1).reshape(matrix.shape)
-        matrix = np.stack([matrix, turned], 1).reshape(2 * size, 2 * bins)
+    matrix = _fourier(size, bins, parts)
     places = np.arange(count)[:, None] * by + np.arange(size)
     frames = n.op("gather", n.reshape(x, [*x.shape[:2], parts]), places, axis=1)
     if window is not None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
-from ..calls import Attributes, Call, NotHere, Value, lowers
+from ..calls import Adds, Attributes, Call, NotHere, Value, lowers
 from .shapes import padded
 
 Pads = list[tuple[int, int]]
@@ -278,12 +278,26 @@ def _max_unpool(n: Call) -> Value:
 
 @lowers("Col2Im")
 def _col_to_image(n: Call) -> Value:
-    """Blocks, summed where they overlap: a transposed convolution whose weights are 0 and 1."""
     x, sizes, kernel = n[0], n.known_ints(1) or [], n.known_ints(2) or []
+    return summed_blocks(n, x, sizes, kernel, *_geometry(n, kernel, sizes))
+
+
+def summed_blocks(
+    n: Adds,
+    x: Value,
+    sizes: Sequence[int],
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Pads,
+) -> Value:
+    """Blocks [N, C * taps, positions] as an image [N, C, sizes...], summed where they overlap.
+
+    That is a transposed convolution whose weights are 0 and 1.
+    """
     rank, taps = len(kernel), math.prod(kernel)
     if rank not in (1, 2, 3):
-        n.fail(f"{rank} spatial axes")
-    strides, dilations, pads = _geometry(n, kernel, sizes)
+        raise NotHere
     counts = [
         (size + a + b - (k - 1) * d - 1) // s + 1
         for size, (a, b), k, d, s in zip(sizes, pads, kernel, dilations, strides, strict=True)
@@ -292,10 +306,10 @@ def _col_to_image(n: Call) -> Value:
     weight = np.tile(np.eye(taps), (channels, 1)).reshape(channels * taps, 1, *kernel)
     made = n.op(
         f"conv_transpose{rank}d",
-        n.reshape(x, [x.shape[0], x.shape[1], *counts]),
+        n.op("reshape", x, shape=[x.shape[0], x.shape[1], *counts]),
         n.const(weight, x.dtype),
-        stride=strides,
-        dilation=dilations,
+        stride=list(strides),
+        dilation=list(dilations),
         groups=channels,
     )
     widths = [

@@ -159,7 +159,7 @@ def _logic(n: Aten) -> Value:
 
 @aten("where")
 def _where(n: Aten) -> Value:
-    n.refuse_unless(n.has("self"), "positions of what holds hang on data")
+    n.refuse_unless(n.has("self"), "positions of what holds depend on data")
     x, y = n.tensor("self", n.dtypes[0]), n.tensor("other", n.dtypes[0])
     return n.op("where", n.cast(n["condition"], np.bool_), x, y)
 

@@ -72,7 +72,7 @@ def _embedding(n: Aten) -> Value:
 
 @aten("one_hot")
 def _one_hot(n: Aten) -> Value:
-    n.refuse_unless(n.get("num_classes", -1) > 0, "the number of classes hangs on data")
+    n.refuse_unless(n.get("num_classes", -1) > 0, "the number of classes depends on data")
     return n.op("one_hot", n["self"], depth=n["num_classes"], dtype=n.dtypes[0])
 
 

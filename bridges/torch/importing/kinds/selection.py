@@ -66,7 +66,7 @@ def _index(n: Aten) -> Value:
     axes = [axis for axis, ids in enumerate(given) if ids is not None]
     ids = [given[axis] for axis in axes]
     if any(one.dtype == np.bool_ for one in ids):
-        n.fail("the number of entries that a mask picks hangs on data")
+        n.fail("the number of entries that a mask picks depends on data")
     n.refuse_unless(axes == list(range(axes[0], axes[-1] + 1)), "indexes of axes apart")
     if len(axes) == 1:
         at = axes[0]

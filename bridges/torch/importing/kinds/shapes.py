@@ -134,7 +134,7 @@ def _repeat(n: Aten) -> Value:
 @aten("repeat_interleave")
 def _repeat_interleave(n: Aten) -> Value:
     x, repeats = n["self"], n["repeats"]
-    n.refuse_unless(isinstance(repeats, int), "counts that differ hang on data")
+    n.refuse_unless(isinstance(repeats, int), "counts that differ depend on data")
     if not n.has("dim"):
         x = n.reshaped(x, [math.prod(x.shape)])
     axis = n.axis("dim", x.ndim) if n.has("dim") else 0

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....onnx.importing.calls import Value
+from ....onnx.importing.kinds.windows import summed_blocks
 from ..calls import Aten, aten, wants_floats
 
 
@@ -43,6 +44,19 @@ def _conv(n: Aten) -> Value:
         more["output_padding"] = _list(n["output_padding"], rank)
     op = f"conv_transpose{rank}d" if turned else f"conv{rank}d"
     return _batched(n, x, rank, lambda given: n.op(op, given, weight, bias, **more))
+
+
+@aten("col2im")
+def _col2im(n: Aten) -> Value:
+    sizes, kernel, strides, dilations, pads = (
+        _list(n[name], 2)
+        for name in ("output_size", "kernel_size", "stride", "dilation", "padding")
+    )
+
+    def image(x: Value) -> Value:
+        return summed_blocks(n, x, sizes, kernel, strides, dilations, [(p, p) for p in pads])
+
+    return _batched(n, n["self"], 1, image)
 
 
 def _window(n: Aten, rank: int) -> dict[str, Any]:

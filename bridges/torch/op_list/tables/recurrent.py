@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from .....framework.base.shape import ArraySpec
 from .....framework.ir.operation import Operator, expand_op
-from .....framework.loops.recurrent.description import StepNet, step_net
 from .....operators.control.layers import LAST, RECURRENT_LAYERS
+from ....inference.reading import Recurrence, RefusedError
 from ...formatting import WIDTH, unpacked
 from ..emission import (
     SEQUENCES,
     Emission,
     Lines,
-    RefusedError,
     Values,
     dtype_text,
     lists,
@@ -35,33 +32,8 @@ _WEIGHTS: Final = {
 """Weights of PyTorch's layers: gates are in the same order, in rows there and in columns here."""
 
 
-@dataclass(frozen=True)
-class _Loop:
-    """A `recurrent` operator, with what its step net is given."""
-
-    e: Emission
-    step: StepNet
-    specs: dict[str, ArraySpec]
-
-    @classmethod
-    def of(cls, e: Emission) -> _Loop:
-        step = step_net(e.attrs["net"])
-        known: dict[str, ArraySpec] = {}
-        for number, name in enumerate(step.inputs):
-            shape, dtype = e.spec("x", number)
-            known[name] = ((-1, *shape[1:]), dtype)
-        for number, name in enumerate(step.statics):
-            known[name] = e.spec("static", number)
-        for memory in step.memories:
-            if memory.boot >= 0:
-                shape, dtype = e.spec("boot", memory.boot)
-                row: ArraySpec | None = (shape[1:], dtype)
-            else:
-                row = step.declared_row(memory)
-            if row is None:
-                e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
-            known[memory.previous] = ((-1, *row[0]), row[1])
-        return cls(e, step, step.infer(known, -1, None))
+class _Loop(Recurrence[Emission]):
+    """A loop over the steps of its step net."""
 
     def start(self, number: int) -> str:
         """The first value of a memory, [N, ...]."""
@@ -69,8 +41,6 @@ class _Loop:
         if memory.boot >= 0:
             return self.e.list("boot")[memory.boot]
         shape, dtype = self.specs[memory.previous]
-        if min(shape[1:], default=0) < 0:
-            self.e.refuse(f"the width of its memory {memory.state!r} is not known; declare it")
         stack = self.e.values.stacks.get(self.e.op.inputs["x"][0])
         count = SEQUENCES if stack is None else f"{stack}.shape[0]"
         sizes = lists([count, *map(str, shape[1:])])
