@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from ...framework.base.dtypes import is_float
 from ...framework.base.shape import ArraySpec, Shape
@@ -23,10 +23,7 @@ class KnowsSpecs(Protocol):
     def spec_of(self, variable: str) -> ArraySpec | None: ...
 
 
-_V = TypeVar("_V", bound=KnowsSpecs)
-
-
-class Reading(ABC, Generic[_V]):
+class Reading(ABC):
     """One operator while it is written.
 
     Attributes:
@@ -36,8 +33,9 @@ class Reading(ABC, Generic[_V]):
 
     system = ""
 
-    def __init__(self, values: _V, op: Operator) -> None:
-        self.values, self.op = values, op
+    def __init__(self, values: KnowsSpecs, op: Operator) -> None:
+        self.values = values
+        self.op = op
         self.attrs: dict[str, Any] = op.attrs
 
     @abstractmethod
@@ -53,7 +51,7 @@ class Reading(ABC, Generic[_V]):
 
     def get(self, slot: str) -> str | None:
         """The value of an input slot; None where it is left out."""
-        return next(iter(self.list(slot)), None)
+        return self[slot] if self.op.inputs.get(slot) else None
 
     def spec(self, slot: str, number: int = 0) -> ArraySpec:
         """Shape and dtype of a variable of an input or output slot."""
@@ -97,19 +95,18 @@ class Reading(ABC, Generic[_V]):
         return [self.value(name) for name in self.op.inputs.get(slot, ())]
 
 
-_E = TypeVar("_E", bound=Reading)
 _R = TypeVar("_R", bound="Recurrence")
 
 
 @dataclass(frozen=True)
-class Recurrence(Generic[_E]):
+class Recurrence:
     """A `recurrent` operator while it is written, with what its step net is given.
 
     Attributes:
         e: the operator. step: its step net. specs: of the variables of that net.
     """
 
-    e: _E
+    e: Reading
     step: StepNet
     specs: dict[str, ArraySpec]
 

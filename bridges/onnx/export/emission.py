@@ -110,13 +110,14 @@ class Values:
         return found
 
 
-class Emission(Reading[Values]):
+class Emission(Reading):
     """One operator while it is emitted.
 
     Attributes:
         graph: that takes its nodes.
     """
 
+    values: Values
     system = "onnx"
 
     def __init__(self, values: Values, op: Operator) -> None:

@@ -234,13 +234,14 @@ class Values:
         self.lines.append(Lines(tuple(targets), list(text)))
 
 
-class Emission(Reading[Values]):
+class Emission(Reading):
     """One operator while it is written.
 
     Attributes:
         module: takes layers.
     """
 
+    values: Values
     system = "torch"
 
     def __init__(self, values: Values, op: Operator) -> None:

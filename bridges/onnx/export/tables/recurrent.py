@@ -13,8 +13,10 @@ from ..emission import Emission, Values, emits
 from ..operators import emit_operators
 
 
-class _Loop(Recurrence[Emission]):
+class _Loop(Recurrence):
     """Its sequences are [T, ...], or [T, N, ...] where `Values.side_by_side` says so."""
+
+    e: Emission
 
     def start(self, number: int) -> str:
         """The first value of a memory, [1, ...]."""
@@ -22,9 +24,18 @@ class _Loop(Recurrence[Emission]):
         if memory.boot >= 0:
             return self.e.list("boot")[memory.boot]
         shape, dtype = self.specs[memory.previous]
-        if shape[0] < 0:
-            self.e.refuse(f"its memory {memory.state!r} wants a first value: its rows vary")
+        if self.e.values.side_by_side:
+            return self._zeros(shape[1], dtype)
         return self.e.graph.constant(np.full(shape, memory.boot_value, dtype))
+
+    def _zeros(self, width: int, dtype: np.dtype) -> str:
+        """Zeros [N, width] for sequences [T, N, ...]."""
+        e, x = self.e, self.e.list("x")[0]
+        sizes, key = e.values.sizes, (x, 1)
+        if key not in sizes:
+            sizes[key] = e.cut(e.node("Shape", x), 0, 1, 2)
+        shape = e.node("Concat", sizes[key], e.ints(width), axis=0)
+        return e.node("ConstantOfShape", shape, value=np.zeros(1, dtype))
 
 
 @emits("recurrent")

@@ -32,8 +32,10 @@ _WEIGHTS: Final = {
 """Weights of PyTorch's layers: gates are in the same order, in rows there and in columns here."""
 
 
-class _Loop(Recurrence[Emission]):
+class _Loop(Recurrence):
     """A loop over the steps of its step net."""
+
+    e: Emission
 
     def start(self, number: int) -> str:
         """The first value of a memory, [N, ...]."""
