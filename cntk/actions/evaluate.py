@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.errors import RunError
+from ...framework.base.option_fields import option
 from ..config.parameters import ConfigParameters
 from ..network.network import Network
 from ..parallel.options import ParallelOptions
@@ -22,7 +23,7 @@ from ..sgd.report import Total, general
 from .common import Run, build_or_load, load, minibatch_size, net_of, reader_of, whole
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EvalOptions:
     """The settings of test, eval and cv.
 
@@ -36,9 +37,9 @@ class EvalOptions:
     names: list[str]
     size: int
     epoch_size: int | None
-    show_every: int
-    show_first: int
-    trace_level: int
+    show_every: int = option(100, name="numMBsToShowResult")
+    show_first: int = option(0, name="firstMBsToShowResult")
+    trace_level: int = option(0, name="traceLevel")
     sub_minibatches: int
     samples_in_memory: int | None
     traced: dict[str, str]
@@ -52,12 +53,10 @@ class EvalOptions:
         """
         most = section.size("maxSamplesInRAM", 2**64 - 1)
         return cls(
+            **section.options(cls),
             names=section.array("evalNodeNames", "").strings(),
             size=minibatch_size(section, 40960),
             epoch_size=whole(section.int("epochSize", 0)),
-            show_every=section.int("numMBsToShowResult", 100),
-            show_first=section.int("firstMBsToShowResult", 0),
-            trace_level=section.int("traceLevel", 0),
             sub_minibatches=max(section.int("numSubminibatches", 1), 1),
             samples_in_memory=None if most >= 2**63 else most,
             traced=names_of(section),

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.cpu.threads import threads_set
+from ...framework.base.option_fields import option
 from ..config.commands import Command
 from ..config.parameters import ConfigParameters
 from ..sgd.job import JobProgress
@@ -88,7 +89,7 @@ def refuse_obsolete(config: ConfigParameters, listed: Sequence[Command]) -> None
             )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TopOptions:
     """The settings of a config's top level.
 
@@ -104,12 +105,12 @@ class TopOptions:
     """
 
     log: str
-    folder: str
-    stamps: bool
-    trace_level: int
-    threads: int
-    done: str
-    progress: bool
+    folder: str = option("", name="currentDirectory")
+    stamps: bool = option(False, name="timestamping")
+    trace_level: int = option(0, name="traceLevel")
+    threads: int = option(0, name="numCPUThreads")
+    done: str = option("", name="doneFile")
+    progress: bool = option(False, name="progressTracing")
     parallel: bool | None
 
     @classmethod
@@ -122,16 +123,7 @@ class TopOptions:
         parallel = None
         if config.has("parallelTrain") and not config.is_section("parallelTrain"):
             parallel = config.bool("parallelTrain")
-        return cls(
-            log=log_path(config),
-            folder=config.string("currentDirectory", ""),
-            stamps=config.bool("timestamping", False),
-            trace_level=config.int("traceLevel", 0),
-            threads=config.int("numCPUThreads", 0),
-            done=config.string("doneFile", ""),
-            progress=config.bool("progressTracing", False),
-            parallel=parallel,
-        )
+        return cls(**config.options(cls), log=log_path(config), parallel=parallel)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...framework.base.errors import FormatError, nearest
+from ...framework.base.option_fields import option
 from ...framework.base.plugins import call_plugin, owner_of
 from ...framework.base.untrusted.opener import open_text
 from ..base.text import located, reason
@@ -26,7 +27,7 @@ from .common import Run, refuse_overwriting
 _OUTPUTS = ("outputmappingfile", "outputvocabfile", "outputword2cls", "outputcls2index")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WordOptions:
     """The settings of writeWordAndClass.
 
@@ -40,14 +41,14 @@ class WordOptions:
         outputs: files to write, by what they are.
     """
 
-    size: int
+    size: int = option(name="vocabSize")
     classes: int
-    source: str
+    source: str = option(name="inputFile")
     begin: str
     end: str
     unknown: str
-    cutoff: int
-    make: bool
+    cutoff: int = option(1, name="cutoff")
+    make: bool = option(True, name="makeMode")
     outputs: dict[str, str]
 
     @classmethod
@@ -74,14 +75,11 @@ class WordOptions:
             outputs["Word-to-class map "] = section.string("outputWord2Cls")
             outputs["Class-to-index map"] = section.string("outputCls2Index")
         return cls(
-            size=section.int("vocabSize"),
+            **section.options(cls),
             classes=classes,
-            source=section.string("inputFile"),
             begin=begin,
             end=end,
             unknown=section.string("unk", "<unk>") if classes > 0 else "",
-            cutoff=section.int("cutoff", 1),
-            make=section.bool("makeMode", True),
             outputs=outputs,
         )
 
