@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,14 @@ from ...framework.ir.registry import AttrSpec, Slot, operator
 class _Schedule:
     """A schedule.
 
-    `rate(xp, step, t, **attrs)` computes the learning rate in float64. `check(attrs)` returns an
-    error message, or "".
+    `rate(xp, step, t, a)` computes the learning rate in float64, `a` being the attributes.
+    `check(attrs)` returns an error message, or "".
     """
 
     name: str
     doc: str
     attrs: tuple[AttrSpec, ...]
-    rate: Callable[..., Any]
+    rate: Callable[[Any, Any, Any, Any], Any]
     check: Callable[[dict[str, Any]], str] = lambda attrs: ""
     source: str = ""
 
@@ -48,112 +49,70 @@ _END = _factor("end_learning_rate", "rate at the end", 0.0)
 _TOTAL = _steps("total_steps", "updates until the end is reached")
 
 
-def _constant(xp: Any, step: Any, t: Any, learning_rate: float) -> Any:
-    return learning_rate
+def _constant(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    return a.learning_rate
 
 
-def _step_decay(
-    xp: Any, step: Any, t: Any, learning_rate: float, step_size: int, gamma: float
-) -> Any:
+def _step_decay(xp: Any, step: Any, t: Any, a: Any) -> Any:
     # By a formula of t, not by a product from step to step: training that goes on from a stored
     # step gets the same rate.
-    return learning_rate * gamma ** xp.floor(t / step_size)
+    return a.learning_rate * a.gamma ** xp.floor(t / a.step_size)
 
 
-def _periods(xp: Any, t: Any, decay_steps: int, staircase: bool) -> Any:
-    return xp.floor(t / decay_steps) if staircase else t / decay_steps
+def _periods(xp: Any, t: Any, a: Any) -> Any:
+    return xp.floor(t / a.decay_steps) if a.staircase else t / a.decay_steps
 
 
-def _exponential(
-    xp: Any,
-    step: Any,
-    t: Any,
-    learning_rate: float,
-    decay_steps: int,
-    decay_rate: float,
-    staircase: bool,
-) -> Any:
-    return learning_rate * decay_rate ** _periods(xp, t, decay_steps, staircase)
+def _exponential(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    return a.learning_rate * a.decay_rate ** _periods(xp, t, a)
 
 
-def _inverse_time(
-    xp: Any,
-    step: Any,
-    t: Any,
-    learning_rate: float,
-    decay_steps: int,
-    decay_rate: float,
-    staircase: bool,
-) -> Any:
-    return learning_rate / (1 + decay_rate * _periods(xp, t, decay_steps, staircase))
+def _inverse_time(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    return a.learning_rate / (1 + a.decay_rate * _periods(xp, t, a))
 
 
-def _polynomial(
-    xp: Any,
-    step: Any,
-    t: Any,
-    learning_rate: float,
-    decay_steps: int,
-    end_learning_rate: float,
-    power: float,
-    cycle: bool,
-) -> Any:
+def _polynomial(xp: Any, step: Any, t: Any, a: Any) -> Any:
     # At t = 0 no period has begun, and a span of 0 would be a divisor.
-    span = decay_steps * xp.maximum(xp.ceil(t / decay_steps), 1) if cycle else decay_steps
+    rounds = xp.maximum(xp.ceil(t / a.decay_steps), 1) if a.cycle else 1
     # Held at the end: below 0 a broken power would be NaN.
-    left = 1 - xp.minimum(t / span, 1)
-    return (learning_rate - end_learning_rate) * left**power + end_learning_rate
+    left = 1 - xp.minimum(t / (a.decay_steps * rounds), 1)
+    return (a.learning_rate - a.end_learning_rate) * left**a.power + a.end_learning_rate
 
 
-def _cosine(
-    xp: Any, step: Any, t: Any, learning_rate: float, total_steps: int, end_learning_rate: float
-) -> Any:
+def _half_wave(xp: Any, share: Any) -> Any:
     # Held at the end: the cosine would rise again.
-    wave = (1 + xp.cos(math.pi * xp.minimum(t / total_steps, 1))) / 2
-    return end_learning_rate + (learning_rate - end_learning_rate) * wave
+    return (1 + xp.cos(math.pi * xp.minimum(share, 1))) / 2
 
 
-def _linear_warmup(
-    xp: Any, step: Any, t: Any, learning_rate: float, warmup_steps: int, start_factor: float
-) -> Any:
-    share = xp.minimum(step / warmup_steps, 1)
-    return learning_rate * (start_factor + (1 - start_factor) * share)
+def _cosine(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    wave = _half_wave(xp, t / a.total_steps)
+    return a.end_learning_rate + (a.learning_rate - a.end_learning_rate) * wave
 
 
-def _warmup_cosine(
-    xp: Any,
-    step: Any,
-    t: Any,
-    learning_rate: float,
-    warmup_steps: int,
-    total_steps: int,
-    end_learning_rate: float,
-) -> Any:
-    rising = xp.minimum(step / warmup_steps, 1)
+def _linear_warmup(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    share = xp.minimum(step / a.warmup_steps, 1)
+    return a.learning_rate * (a.start_factor + (1 - a.start_factor) * share)
+
+
+def _warmup_cosine(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    rising = xp.minimum(step / a.warmup_steps, 1)
     # One of the two factors is always 1, so that their product needs no case.
-    after = xp.maximum(step - warmup_steps, 0)
-    falling = _cosine(xp, step, after, 1.0, total_steps - warmup_steps, 0.0)
-    return end_learning_rate + (learning_rate - end_learning_rate) * rising * falling
+    after = xp.maximum(step - a.warmup_steps, 0)
+    falling = _half_wave(xp, after / (a.total_steps - a.warmup_steps))
+    return a.end_learning_rate + (a.learning_rate - a.end_learning_rate) * rising * falling
 
 
-def _noam(xp: Any, step: Any, t: Any, learning_rate: float, d_model: int, warmup_steps: int) -> Any:
+def _noam(xp: Any, step: Any, t: Any, a: Any) -> Any:
     # Of the step, which is 1 at first: t = 0 has no inverse root.
-    return learning_rate * d_model**-0.5 * xp.minimum(step**-0.5, step * warmup_steps**-1.5)
+    return a.learning_rate * a.d_model**-0.5 * xp.minimum(step**-0.5, step * a.warmup_steps**-1.5)
 
 
-def _piecewise(
-    xp: Any,
-    step: Any,
-    t: Any,
-    learning_rate: float,
-    boundaries: tuple[int, ...],
-    factors: tuple[float, ...],
-) -> Any:
-    rate = learning_rate * factors[0]
-    for boundary, factor in zip(boundaries, factors[1:], strict=True):
+def _piecewise(xp: Any, step: Any, t: Any, a: Any) -> Any:
+    rate = a.learning_rate * a.factors[0]
+    for boundary, factor in zip(a.boundaries, a.factors[1:], strict=True):
         # Boundaries rise, so the last one that is passed decides. The step is data: no branch of
         # Python can read it when the kernel is bound.
-        rate = xp.where(t >= boundary, learning_rate * factor, rate)
+        rate = xp.where(t >= boundary, a.learning_rate * factor, rate)
     return rate
 
 
@@ -293,13 +252,13 @@ def _register(schedule: _Schedule) -> None:
         step = k["step"]
         out = k["out"]
         rate = schedule.rate
-        attrs = k.attrs
+        attrs = SimpleNamespace(**k.attrs)
 
         def run() -> None:
             # float64: float32 cannot count beyond 2^24. A step of 0, before training, has the rate
             # of the first.
             now = xp.maximum(step, 1).astype(xp.float64)
-            out[...] = rate(xp, now, now - 1, **attrs)
+            out[...] = rate(xp, now, now - 1, attrs)
 
         return run
 
