@@ -9,13 +9,14 @@ sequences are in recurrent_layers.py.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...framework.base.errors import ShapeError, format_shape
 from ...framework.ir.registry import lookup
-from .methods import layer
+from .methods import layer, takes
 from .net_builder import NetBuilder
 from .var import Var
 
@@ -27,8 +28,24 @@ class LSTMState(NamedTuple):
     c: Var
 
 
+@dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """What all cells take by keyword, about their parameters; see `rnn_cell`."""
+
+    init: Any = "xavier"
+    lr_factor: float | None = None
+    trainable: bool = True
+    name: str = ""
+
+
 class CellParameters:
     """Makes the parameters of one cell, and the cell."""
+
+    @classmethod
+    def of(cls, builder: NetBuilder, kind: str, o: CellOptions) -> CellParameters:
+        """Those of a cell that may have no name yet."""
+        name = o.name or builder.unique_name(kind)
+        return cls(builder, name, o.init, lr_factor=o.lr_factor, trainable=o.trainable)
 
     def __init__(self, builder: NetBuilder, name: str, init: Any, **learned: Any) -> None:
         """`learned`: further arguments of `NetBuilder.parameter`, `lr_factor` and `trainable`."""
@@ -95,16 +112,14 @@ class CellParameters:
 
 
 @layer("w_x")
+@takes(CellOptions)
 def rnn_cell(
     builder: NetBuilder,
     x: Var | str,
     h: Var | str,
     *,
     activation: str = "tanh",
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> Var:
     """One step of a simple RNN: h' = activation(x w_x + h w_h + b).
 
@@ -117,8 +132,7 @@ def rnn_cell(
     Returns:
         [N, H]
     """
-    name = name or builder.unique_name("rnn_cell")
-    p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
+    p = CellParameters.of(builder, "rnn_cell", CellOptions(**options))
     width, size = p.width(x, "x"), p.width(h, "h")
     learned = p.rnn(width, size)
     if has_parameters(activation):
@@ -133,6 +147,7 @@ def has_parameters(activation: str) -> bool:
 
 
 @layer("w_x")
+@takes(CellOptions)
 def lstm_cell(
     builder: NetBuilder,
     x: Var | str,
@@ -142,10 +157,7 @@ def lstm_cell(
     peepholes: bool = False,
     projection: int = 0,
     forget_bias: float = 0.0,
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> LSTMState:
     """One step of an LSTM.
 
@@ -170,8 +182,7 @@ def lstm_cell(
     recurrent networks; H. Sak, A. Senior and F. Beaufays, Long short-term memory recurrent
     neural network architectures for large scale acoustic modeling.
     """
-    name = name or builder.unique_name("lstm_cell")
-    p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
+    p = CellParameters.of(builder, "lstm_cell", CellOptions(**options))
     size, out = p.width(c, "c"), p.width(h, "h")
     if out != (projection or size):
         raise ShapeError(
@@ -183,16 +194,14 @@ def lstm_cell(
 
 
 @layer("w_x")
+@takes(CellOptions)
 def gru_cell(
     builder: NetBuilder,
     x: Var | str,
     h: Var | str,
     *,
     reset_after: bool = True,
-    init: Any = "xavier",
-    lr_factor: float | None = None,
-    trainable: bool = True,
-    name: str = "",
+    **options: Any,
 ) -> Var:
     """One step of a GRU, whose reset gate acts after (as in PyTorch) or before the product.
 
@@ -213,8 +222,7 @@ def gru_cell(
     Source: K. Cho et al., Learning phrase representations using RNN encoder-decoder for
     statistical machine translation; the form of PyTorch and cuDNN.
     """
-    name = name or builder.unique_name("gru_cell")
-    p = CellParameters(builder, name, init, lr_factor=lr_factor, trainable=trainable)
+    p = CellParameters.of(builder, "gru_cell", CellOptions(**options))
     size = p.width(h, "h")
     learned = p.gru(p.width(x, "x"), size, reset_after=reset_after)
     return p.cell("gru_cell", (x, h), {**learned, "size": size})

@@ -190,8 +190,9 @@ def _stack(
             initial = options.initial[len(last)] if options.initial is not None else None
             alone = top and len(ways) == 1
             out = name if alone else f"{prefix}.{'forward' if not reverse else 'out'}"
-            made, state = _direction(builder, cell, x, options, initial, prefix, out, reverse)
-            directions.append(made)
+            direction = _Direction(builder, cell, x, options, prefix, out, reverse)
+            states, state = direction.append(initial)
+            directions.append(states)
             last.append(state)
         both = name if top else f"{own}.out"
         x = builder.concat(directions, axis=1, name=both) if len(ways) > 1 else directions[0]
@@ -223,92 +224,80 @@ def _check_sequences(builder: NetBuilder, title: str, x: Any) -> None:
     )
 
 
-def _direction(
-    builder: NetBuilder,
-    cell: _Cell,
-    x: Any,
-    options: RecurrentOptions,
-    initial: Any,
-    prefix: str,
-    out: str,
-    reverse: bool,
-) -> tuple[Var, Any]:
+@dataclass(frozen=True)
+class _Direction:
     """One layer in one direction.
 
-    Args:
-        initial: what the states start from; None: zeros, or states that are carried.
+    Attributes:
         prefix: of the names of parameters and states.
         out: name of the result.
-
-    Returns:
-        The states of all steps, and the last ones.
     """
-    starts = cell.initial_states(initial)
-    carried = []
-    if options.carry:
-        if any(start is not None for start in starts):
-            raise AttributeTypeError(f"{cell.title}: states are either `initial` or carried")
-        starts = []
-        for width, state in zip(cell.widths, cell.states, strict=True):
-            shape = [options.carry, width]
-            name = f"{prefix}.carried_{state}"
-            start, variable = builder.carried(shape, keep=options.keep, name=name)
-            starts.append(start)
-            carried.append(variable)
-    activation = cell.attrs.get("activation", "")
-    run = _step_block if activation and has_parameters(activation) else _whole
-    made, *last = run(builder, cell, x, options, starts, prefix, out, reverse)
-    for variable, value in zip(carried, last, strict=False):
-        builder.carry(variable, value)
-    return made, last[0] if len(last) == 1 else LSTMState(*last)
 
+    builder: NetBuilder
+    cell: _Cell
+    x: Any
+    options: RecurrentOptions
+    prefix: str
+    out: str
+    reverse: bool
 
-def _whole(
-    builder: NetBuilder,
-    cell: _Cell,
-    x: Any,
-    options: RecurrentOptions,
-    starts: Sequence[Any],
-    prefix: str,
-    out: str,
-    reverse: bool,
-) -> Sequence[Var]:
-    """The operator of the whole layer: the states of all steps, and the last ones."""
-    p = CellParameters(builder, prefix, options.init, **options.parameters)
-    inputs = {"x": x, **cell.parameters(p, p.width(x, "x"))}
-    for state, width, start in zip(cell.states, cell.widths, starts, strict=True):
-        if start is not None:
-            declared = builder.declared(start)
-            if declared.shape is not None:
-                check_boot(loop_title(out), declared, (width,))
-            inputs[state] = start
-    last = {f"last_{state}": f"{prefix}.{state}" for state in cell.states}
-    outputs = {"out": out, **last, "steps": builder.unique_name(steps_name(out))}
-    attrs: dict[str, Any] = {"size": cell.size, **cell.attrs}
-    if reverse:
-        attrs["reverse"] = True
-    if builder.dtype != SINGLE:
-        attrs["dtype"] = builder.dtype
-    slots = {slot: str(value) for slot, value in inputs.items()}
-    op = make_op(cell.title, slots, outputs, attrs)
-    return append_loop(builder, op, out, ("out", *last), caller_location())
+    def append(self, initial: Any) -> tuple[Var, Any]:
+        """Append it; returns the states of all steps, and the last ones.
 
+        Args:
+            initial: what the states start from; None: zeros, or states that are carried.
+        """
+        cell = self.cell
+        starts = cell.initial_states(initial)
+        carried = []
+        if self.options.carry:
+            if any(start is not None for start in starts):
+                raise AttributeTypeError(f"{cell.title}: states are either `initial` or carried")
+            starts = []
+            for width, state in zip(cell.widths, cell.states, strict=True):
+                shape = [self.options.carry, width]
+                name = f"{self.prefix}.carried_{state}"
+                start, variable = self.builder.carried(shape, keep=self.options.keep, name=name)
+                starts.append(start)
+                carried.append(variable)
+        activation = cell.attrs.get("activation", "")
+        run = self._step_block if activation and has_parameters(activation) else self._whole
+        states, *last = run(starts)
+        for variable, value in zip(carried, last, strict=False):
+            self.builder.carry(variable, value)
+        return states, last[0] if len(last) == 1 else LSTMState(*last)
 
-def _step_block(
-    builder: NetBuilder,
-    cell: _Cell,
-    x: Any,
-    options: RecurrentOptions,
-    starts: Sequence[Any],
-    prefix: str,
-    out: str,
-    reverse: bool,
-) -> Sequence[Var]:
-    """As `_whole`, for a simple RNN whose activation has parameters: no operator holds these."""
-    with builder.recurrent(out, reverse=reverse) as block:
-        row = block.input(x)
-        before = block.memory(cell.size, boot=starts[0], name=f"{prefix}.h_before")
-        own = {**cell.attrs, **options.parameters, "init": options.init, "name": prefix}
-        after = builder.rnn_cell(row, before, **own)
-        block.update(before, after)
-        return block.output(after), block.final(before, f"{prefix}.h")
+    def _whole(self, starts: Sequence[Any]) -> Sequence[Var]:
+        """The operator of the whole layer: the states of all steps, and the last ones."""
+        builder = self.builder
+        cell = self.cell
+        p = CellParameters(builder, self.prefix, self.options.init, **self.options.parameters)
+        inputs = {"x": self.x, **cell.parameters(p, p.width(self.x, "x"))}
+        for state, width, start in zip(cell.states, cell.widths, starts, strict=True):
+            if start is not None:
+                declared = builder.declared(start)
+                if declared.shape is not None:
+                    check_boot(loop_title(self.out), declared, (width,))
+                inputs[state] = start
+        last = {f"last_{state}": f"{self.prefix}.{state}" for state in cell.states}
+        outputs = {"out": self.out, **last, "steps": builder.unique_name(steps_name(self.out))}
+        attrs: dict[str, Any] = {"size": cell.size, **cell.attrs}
+        if self.reverse:
+            attrs["reverse"] = True
+        if builder.dtype != SINGLE:
+            attrs["dtype"] = builder.dtype
+        slots = {slot: str(value) for slot, value in inputs.items()}
+        op = make_op(cell.title, slots, outputs, attrs)
+        return append_loop(builder, op, self.out, ("out", *last), caller_location())
+
+    def _step_block(self, starts: Sequence[Any]) -> Sequence[Var]:
+        """As `_whole`, for a simple RNN whose activation has parameters: no operator has these."""
+        builder = self.builder
+        options = self.options
+        with builder.recurrent(self.out, reverse=self.reverse) as block:
+            row = block.input(self.x)
+            before = block.memory(self.cell.size, boot=starts[0], name=f"{self.prefix}.h_before")
+            own = {**self.cell.attrs, **options.parameters, "init": options.init}
+            after = builder.rnn_cell(row, before, **own, name=self.prefix)
+            block.update(before, after)
+            return block.output(after), block.final(before, f"{self.prefix}.h")
