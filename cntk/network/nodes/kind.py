@@ -6,7 +6,6 @@ inputs, few attributes, and an NDL function that takes the inputs in order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 from ....framework.base.errors import OpscopeError
@@ -57,44 +56,21 @@ def standard(
     inputs: int | tuple[int, int | None],
     rule: Rule,
     *,
-    aliases: tuple[str, ...] = (),
     ndl: tuple[str, ...] | None = (),
-    attributes: Mapping[str, AttributeSpec] | None = None,
-    finish: Callable[[dict[str, Any]], None] | None = None,
-    delay: int = 0,
-    direction: Callable[[Mapping[str, Any]], int] | None = None,
-    whole: bool = False,
-    precompute: bool = False,
-    file_fields: tuple[FileField, ...] = (),
     reads: str = "",
-    doc: str = "",
+    **settings: Any,
 ) -> Kind:
     """Register a kind whose NDL call, where it has one, takes all inputs in order.
 
-    `ndl` holds NDL's short names beside the operation name; None: NDL cannot call it. `reads` names
-    the inputs, between blanks.
+    Args:
+        ndl: NDL's short names beside the operation name; None: NDL cannot call it.
+        reads: names of the inputs, between blanks.
+        settings: further fields of the `Kind`.
     """
     low, high = (inputs, inputs) if isinstance(inputs, int) else inputs
     functions = ()
     if ndl is not None:
-        names = (operation, *ndl)
         counts = () if high is None else tuple(range(low, high + 1))
-        functions = (NdlFunction(names, operation, counts, at_least=low),)
-    return register(
-        Kind(
-            operation,
-            (low, high),
-            rule,
-            attributes or {},
-            aliases=aliases,
-            ndl=functions,
-            finish=finish,
-            delay=delay,
-            direction=direction,
-            whole=whole,
-            precompute=precompute,
-            file_fields=file_fields,
-            reads=tuple(reads.split()),
-            doc=doc,
-        )
-    )
+        functions = (NdlFunction((operation, *ndl), operation, counts, at_least=low),)
+    names = tuple(reads.split())
+    return register(Kind(operation, (low, high), rule, ndl=functions, reads=names, **settings))
