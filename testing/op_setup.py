@@ -101,7 +101,9 @@ class Setup:
         reference: Any,
         outputs: dict[str, list[str]] | None = None,
     ) -> None:
-        self.entry, self.case, self.dtype = entry, case, dtype
+        self.entry = entry
+        self.case = case
+        self.dtype = dtype
         self.inputs: dict[str, list[str]] = {}
         self.arrays: dict[str, np.ndarray] = {}
         for slot, value in case.inputs.items():

@@ -129,7 +129,10 @@ class _Reference:
     """
 
     def __init__(self, net: CntkNet, node: Node, label: str, weight: float) -> None:
-        self.net, self.node, self.label, self.weight = net, node, label, weight
+        self.net = net
+        self.node = node
+        self.label = label
+        self.weight = weight
 
     def __call__(self, minibatch: Minibatch) -> None:
         bound = self.net.bound_net([self.node])

@@ -21,7 +21,8 @@ class Engine:
     """
 
     def __init__(self, span: int, numbers: Iterator[int]) -> None:
-        self.span, self._numbers = span, numbers
+        self.span = span
+        self._numbers = numbers
 
     def below(self, bound: int) -> int:
         """An integer from 0 to `bound` - 1, all equally likely."""

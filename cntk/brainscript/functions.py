@@ -57,7 +57,9 @@ class _Shown:
     """A value on its way to a text, whose length is known before it is put together."""
 
     def __init__(self, session: Session, how: str, where: Expression | None):
-        self.session, self.how, self.where = session, how, where
+        self.session = session
+        self.how = how
+        self.where = where
 
     def text(self, value: Value, names: tuple[str, ...]) -> str:
         """The text of a value that is reached by these names."""

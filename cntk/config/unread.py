@@ -52,7 +52,8 @@ def unread_parameters(config: ConfigParameters) -> list[OpscopeError]:
 
 class _Unread:
     def __init__(self, config: ConfigParameters) -> None:
-        self.config, self.record = config, config.record
+        self.config = config
+        self.record = config.record
         self.used = {name.lower() for name in names_used(config.text.string)}
         self.told: set[tuple[str, str]] = set()
 

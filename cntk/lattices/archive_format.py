@@ -51,7 +51,8 @@ class _Source:
     """A file and a position in it; reading beyond its end is an error."""
 
     def __init__(self, file: BinaryIO, path: str, offset: int) -> None:
-        self.file, self.path = file, path
+        self.file = file
+        self.path = path
         self._size = file.seek(0, 2)
         if offset > self._size:
             raise FormatError(f"{path}: a lattice at byte {offset}, but there are {self._size}")

@@ -107,7 +107,8 @@ def parse_checkpoint(data: bytes, name: str = "checkpoint") -> Checkpoint:
         reader.marker("EMinibatchSize")
     result = Checkpoint(samples, rate, criterion, minibatch)
     own = _read_states(reader)
-    result.gradients, result.counts = own.gradients, own.counts
+    result.gradients = own.gradients
+    result.counts = own.counts
     reader.marker("ECKP")
     if reader.try_marker("BControl"):
         average, reduced = reader.number("double"), reader.number("bool")

@@ -36,7 +36,8 @@ class Stream:
     """The numbers of a generator from some position on."""
 
     def __init__(self, seed: int, drawn: int) -> None:
-        self.seed, self.drawn = seed, drawn
+        self.seed = seed
+        self.drawn = drawn
         self._random = Mersenne64(seed)
         while drawn > 0:
             drawn -= len(self._random.draw(min(drawn, 1 << 20)))

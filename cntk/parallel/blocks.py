@@ -46,7 +46,9 @@ class Blocks:
         reset: Callable[[], None],
         say: Callable[[str], None],
     ) -> None:
-        self._ranks, self._scope, self._say = ranks, scope, say
+        self._ranks = ranks
+        self._scope = scope
+        self._say = say
         self._with_momentum = ranks.options.method == BLOCKS
         self._reset = reset if self._with_momentum and ranks.options.reset_momentum else None
         self._own = max(ranks.options.block_of(ranks.count) // ranks.count, 1)

@@ -63,7 +63,8 @@ class GradientExchange:
         self._scope = scope
         self.learning = list(learning)
         self._dtype = dtype
-        self.bits, self._zero = bits, zero
+        self.bits = bits
+        self._zero = zero
         self._quantized = bits < 8 * dtype.itemsize
         self._start = PlainNet(self._sending(), check=False) if buffered else None
         self._sums = PlainNet(

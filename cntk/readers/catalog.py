@@ -52,7 +52,8 @@ class Catalog(Generic[T]):
         *,
         any_case: bool = True,
     ) -> None:
-        self.own, self._base = own, base
+        self.own = own
+        self._base = base
         self.plugins: Plugins[Maker[T]] = Plugins(what, group, own, any_case=any_case)
 
     def names(self) -> list[str]:

@@ -22,7 +22,8 @@ class ForeignDeserializer(Deserializer):
     """
 
     def __init__(self, owner: str, source: Deserializer) -> None:
-        self._owner, self._source = owner, source
+        self._owner = owner
+        self._source = source
         self.streams = list(streams_of(owner, source).values())
         self.chunks = list(call_plugin(owner, iter, source.chunks))
         for number, chunk in enumerate(self.chunks):

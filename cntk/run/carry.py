@@ -35,7 +35,8 @@ class Carrier:
     """The states of all delays of a net, by slot."""
 
     def __init__(self, scope: Scope, lowered: Lowered) -> None:
-        self._scope, self._lowered = scope, lowered
+        self._scope = scope
+        self._lowered = lowered
         self._saved: dict[Delayed, np.ndarray] = {}  # [slots, steps, ...], the nearest row first
 
     def feed(self, layouts: Layouts) -> None:

@@ -74,7 +74,9 @@ class BoundNet:
         watcher: Watcher | None = None,
         below: frozenset[Node] = frozenset(),
     ) -> None:
-        self.scope, self.lowered, self.net = scope, lowered, net
+        self.scope = scope
+        self.lowered = lowered
+        self.net = net
         self.below = below
         self.gradients = gradients
         self.extra_gradients = extra_gradients or {}

@@ -106,7 +106,9 @@ class _Tracer:
     """See `opscope.cntk.run.runtime.Watcher`."""
 
     def __init__(self, named: Mapping[Node, str], traces: Sequence[_TraceNode], say: Say) -> None:
-        self._named, self._traces, self._say = named, traces, say
+        self._named = named
+        self._traces = traces
+        self._say = say
         self._writers = {node: _writer(node, kind) for node, kind in named.items()}
 
     def nodes(self, below: Sequence[Node]) -> list[Node]:

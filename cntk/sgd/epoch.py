@@ -409,7 +409,10 @@ class _Progress:
     def __init__(
         self, runner: EpochRunner, epoch: int, size: int, prefix: str, dtype: np.dtype
     ) -> None:
-        self.runner, self.epoch, self.size, self.prefix = runner, epoch, size, prefix
+        self.runner = runner
+        self.epoch = epoch
+        self.size = size
+        self.prefix = prefix
         nodes = [runner.criterion, *runner.evaluations]
         self.names = [node.name for node in nodes]
         self.accumulate = [accumulating(node) for node in nodes]

@@ -32,7 +32,9 @@ class GradientCheck:
     def __init__(
         self, net: CntkNet, criterion: Node, parameters: list[Node], digits: float, say: Say
     ) -> None:
-        self.net, self.criterion, self.parameters = net, criterion, parameters
+        self.net = net
+        self.criterion = criterion
+        self.parameters = parameters
         self.digits = int(digits)
         self.say = say
         self._random = np.random.default_rng(0)

@@ -32,7 +32,9 @@ class Schedules:
     """Sets dropout rates and time constants of the nodes below a criterion."""
 
     def __init__(self, net: CntkNet, criterion: Node, options: SgdOptions, say: Say) -> None:
-        self.net, self.options, self.say = net, options, say
+        self.net = net
+        self.options = options
+        self.say = say
         below = net.network.below([criterion])
         self._dropout = [node for node in below if node.operation == "Dropout"]
         self._norm = [node for node in below if node.operation == "BatchNormalization"]
@@ -73,7 +75,9 @@ class Schedules:
         if blend != self._blend:
             self.say(f"Setting batch normalization blend time constant to {general(blend)}.\n")
             self._set_norm("blendTimeConstant", blend)
-        self._rate, self._time, self._blend = rate, time, blend
+        self._rate = rate
+        self._time = time
+        self._blend = blend
 
     def _seed(self, base: int) -> None:
         """Give each node that draws a seed of its own."""

@@ -114,8 +114,12 @@ class Trainer:
         ranks: Ranks | None = None,
     ) -> None:
         self.ranks = ranks
-        self.net, self.options, self.files, self.say = net, options, files, say
-        self.reader, self.validation = reader, validation
+        self.net = net
+        self.options = options
+        self.files = files
+        self.say = say
+        self.reader = reader
+        self.validation = validation
         self.loaded = start >= 0
         self.start = max(start, 0)
         trace(net, options.traced, say)
@@ -272,7 +276,8 @@ class Trainer:
         """Go on from a checkpoint."""
         self.updates.load(self.net.scope, own_states(state, self.ranks))
         take_changes(self.net.scope, self.updates.parameters, state.blocks)
-        control.samples, control.rate = state.samples, state.rate
+        control.samples = state.samples
+        control.rate = state.rate
         control.previous = state.criterion
         control.minibatch = state.minibatch or control.minibatch
 

@@ -82,7 +82,8 @@ class Updates:
 
     def save(self, scope: Scope, checkpoint: Checkpoint) -> None:
         """Put the states into a checkpoint, as CNTK's matrices of them."""
-        checkpoint.gradients, checkpoint.counts = [], []
+        checkpoint.gradients = []
+        checkpoint.counts = []
         for node in self.parameters:
             parts = [self._matrix(scope, node, name) for name in self.learner.states]
             count = 0.0
@@ -137,7 +138,8 @@ class _Builder:
     """Appends the operators of updates to a net."""
 
     def __init__(self, updates: Updates, net: OpList) -> None:
-        self.updates, self.options = updates, updates.options
+        self.updates = updates
+        self.options = updates.options
         self.op_list = net
         self._declared = {var.name for var in net.vars}
         self._known = self._declared | {name for op in net.ops for name in op.output_names()}

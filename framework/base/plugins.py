@@ -31,7 +31,9 @@ class Plugins(Generic[T]):
     def __init__(
         self, what: str, group: str, own: Iterable[str] = (), *, any_case: bool = False
     ) -> None:
-        self.what, self.group, self.any_case = what, group, any_case
+        self.what = what
+        self.group = group
+        self.any_case = any_case
         self._own = list(own)
         self._added: dict[str, T] = {}
 

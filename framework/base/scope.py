@@ -155,7 +155,8 @@ class Variable:
         self.origin = None
         if array is not self._array:
             self.bind(array)
-        self.borrowed, self.exposed = True, not constant
+        self.borrowed = True
+        self.exposed = not constant
 
     def numpy(self) -> np.ndarray:
         """A copy of the value on the host.

@@ -132,7 +132,9 @@ class _Forward:
         self.type = forward.type
         self.entry = forward
         self.attrs = op.attrs
-        self.accumulate, self.role, self.device = op.accumulate, op.role, op.device
+        self.accumulate = op.accumulate
+        self.role = op.role
+        self.device = op.device
         given = op.inputs
         self.inputs = {slot: given[slot] for slot in forward.input_slots if slot in given}
         self.outputs: dict[str, tuple[str, ...]] = {}

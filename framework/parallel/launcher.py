@@ -124,7 +124,9 @@ class _Output:
     ) -> None:
         self._give_up = give_up
         self._given_up = False
-        self._number, self._launcher, self._count = number, launcher, ranks
+        self._number = number
+        self._launcher = launcher
+        self._count = ranks
         self._held = b"\n"  # as if a line had ended, which no banner misses
         self._begun = False  # whether anything was written
         self._ranks: dict[int, int] = {}  # process -> rank

@@ -293,7 +293,8 @@ class _Builder:
         self.result = OptimizerResult()
         self._made: set[str] = set()
         self._number = _free_number(net)
-        self._rate, self._step = self._own("learning_rate"), self._own("step")
+        self._rate = self._own("learning_rate")
+        self._step = self._own("step")
         self._numbers: dict[str, str] = {}
         self._check_attributes()
 

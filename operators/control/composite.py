@@ -141,7 +141,8 @@ class _Names:
     """Inner variables and their names in the outer net."""
 
     def __init__(self, op: OperatorView, inner: OpList) -> None:
-        self.op, self.inner = op, inner
+        self.op = op
+        self.inner = inner
         self.written: set[str] = set()
         if inner.type != PLAIN:
             self.refuse(f"is {enum_name(TYPE_NAMES, inner.type)}, want PLAIN")

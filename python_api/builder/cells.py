@@ -49,8 +49,10 @@ class CellParameters:
 
     def __init__(self, builder: NetBuilder, name: str, init: Any, **learned: Any) -> None:
         """`learned`: further arguments of `NetBuilder.parameter`, `lr_factor` and `trainable`."""
-        self.builder, self.name = builder, name
-        self.init, self.learned = init, learned
+        self.builder = builder
+        self.name = name
+        self.init = init
+        self.learned = learned
 
     def width(self, x: Any, what: str) -> int:
         """The columns of a matrix that a parameter's shape depends on."""

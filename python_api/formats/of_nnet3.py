@@ -169,7 +169,8 @@ def take_check(job: Job, check: object) -> None:
     assert isinstance(check, Check)
     job.report.facts.append(f"{check.nodes} nodes")
     if check.runtime:
-        job.report.error, job.report.cases = check.error, check.cases
+        job.report.error = check.error
+        job.report.cases = check.cases
         job.report.note = f"by {check.runtime}"
     else:
         job.report.note = "neither onnxruntime nor onnx is installed to run it"

@@ -215,7 +215,10 @@ class _Beam:
         self, prompt: np.ndarray, width: int, steps: int, end: int | None, alpha: float
     ) -> None:
         self._prompt = list(prompt)
-        self._width, self._steps, self._end, self._alpha = width, steps, end, alpha
+        self._width = width
+        self._steps = steps
+        self._end = end
+        self._alpha = alpha
         self.tokens = np.full(width, self._prompt.pop(0))
         self.done = False
         self._live: list[tuple[int, ...]] = [()] * width

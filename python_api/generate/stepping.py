@@ -292,7 +292,8 @@ class Stepper:
         Raises:
             VariableError: an input is missing. ShapeError: rows for another number of sequences.
         """
-        self.sequences, self.copies = sequences, copies
+        self.sequences = sequences
+        self.copies = copies
         first = self._run_context(feed or {})
         self._work = Scope(parent=self.scope)
         with on_device(self._place):

@@ -37,7 +37,9 @@ class OfClasses(Metric):
         ignore_index: int,
     ) -> None:
         super().__init__(name, [scores, label], keys)
-        self.classes, self.threshold, self.ignore_index = classes, threshold, ignore_index
+        self.classes = classes
+        self.threshold = threshold
+        self.ignore_index = ignore_index
         self.reset()
 
     def read(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

@@ -55,7 +55,8 @@ class ClassRatio(OfClasses):
         names: list[str] = []
         if classes is not None or average == "none":
             names = class_names(f"{title}: average={average!r}", classes)
-        self.average, self.positive = average, positive
+        self.average = average
+        self.positive = positive
         super().__init__(
             name or title.lower(),
             names if average == "none" else (),

@@ -26,7 +26,8 @@ class LocalRunner:
     def __init__(self, resources: Resources) -> None:
         if resources.rest:
             raise RunError(f"--cmd: {' '.join(resources.rest)}: a local run has no such option")
-        self.most, self.threads = resources.most, resources.threads
+        self.most = resources.most
+        self.threads = resources.threads
         self._started: dict[str, subprocess.Popen[bytes]] = {}
 
     def submit(self, script: Script) -> str:

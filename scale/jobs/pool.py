@@ -108,7 +108,8 @@ class JobPool:
         self._folder = os.path.abspath(folder)
         self.runner = runner
         self._log = log
-        self._tries, self._minutes = tries, minutes
+        self._tries = tries
+        self._minutes = minutes
         self._environment = carried_environment() if environment is None else environment
         self._run = hashlib.sha256(self._folder.encode()).hexdigest()[:10]
         self._tried: dict[str, int] = {}  # attempts of this run, by job

@@ -40,7 +40,8 @@ class RayRunner:
         except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
             raise RunError(f"cannot reach Ray: {error}") from error
         wanted = {"num_cpus": self.threads, "num_gpus": resources.gpus, "max_retries": 0}
-        self._ray, self._run = ray, ray.remote(**wanted)(run_script)
+        self._ray = ray
+        self._run = ray.remote(**wanted)(run_script)
         self._tasks: dict[str, tuple[Any, str]] = {}
 
     def submit(self, script: Script) -> str:

@@ -81,7 +81,10 @@ class Nnet3Recipe:
         log: Log = print,
         progress: bool = False,
     ) -> None:
-        self.options, self.place, self.log, self.progress = options, place, log, progress
+        self.options = options
+        self.place = place
+        self.log = log
+        self.progress = progress
         self.history = History()
         self._seen = (0.0, 0.0)  # weight and objective of all epochs that are over
 

@@ -23,7 +23,8 @@ class Nnet3Scorer:
         self.input_dim = self._computer.input_dim
         self.rows_together = self._computer.frames_ahead
         self.skipped: list[tuple[str, str]] = []
-        self._exponential, self._period = options.apply_exp, options.online_ivector_period
+        self._exponential = options.apply_exp
+        self._period = options.online_ivector_period
         self._ivectors = self._online = None
         if options.ivectors and options.online_ivectors:
             raise OpscopeError("--ivectors and --online-ivectors exclude each other")

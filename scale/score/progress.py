@@ -25,7 +25,9 @@ class Progress:
     def __init__(
         self, folder: ScoreFolder, sizes: Sequence[int], open_shards: Collection[int], log: Log
     ) -> None:
-        self._folder, self._open, self._log = folder, open_shards, log
+        self._folder = folder
+        self._open = open_shards
+        self._log = log
         self._total = sum(sizes)
         self._finished = self._total - sum(sizes[number - 1] for number in open_shards)
         self._told = self._finished * _STEPS // max(self._total, 1)

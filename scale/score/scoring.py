@@ -76,7 +76,9 @@ class Scoring:
         self._model = model
         self._source = source
         self._output = Output(output, work)
-        self._count, self._on, self._options = shards, on, options
+        self._count = shards
+        self._on = on
+        self._options = options
         self._patience = patience
         self._words = tuple(words)
         self._log = log

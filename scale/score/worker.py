@@ -43,7 +43,9 @@ def run_shard(folder: ScoreFolder, number: int, model: str, options: ScoreOption
 
 class _Shard:
     def __init__(self, folder: ScoreFolder, number: int, description: Description) -> None:
-        self._folder, self._number, self._description = folder, number, description
+        self._folder = folder
+        self._number = number
+        self._description = description
         self._entries: list[tuple[str, int, int]] = []
         self._skipped: list[tuple[str, str]] = []
         self._next_telling = time.monotonic() + _TOLD_EVERY

@@ -52,7 +52,8 @@ class Checker:
     """
 
     def __init__(self, report: Report, *, build: bool = True) -> None:
-        self.report, self.build = report, build
+        self.report = report
+        self.build = build
         self.models = Models()
         self.seeds = Seeds()
 

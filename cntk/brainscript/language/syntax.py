@@ -239,7 +239,8 @@ def _copied(root: Node, memo: dict[int, Any]) -> Node:
             stack.extend(getattr(value, name) for name in _fields(type(value)))
     for node in nodes:
         made = memo[id(node)]
-        made.source, made.at = node.source, node.at
+        made.source = node.source
+        made.at = node.at
         for name in _fields(type(node)):
             setattr(made, name, _in_copy(getattr(node, name), memo))
     return memo[id(root)]

@@ -80,7 +80,8 @@ def _scatter(node: Node, final: bool) -> None:
 def _reconcile(node: Node, final: bool) -> None:
     if final:
         _need_axis(node, (0, 1))
-    node.axis, node.shape = node.inputs[1].axis, node.inputs[0].shape
+    node.axis = node.inputs[1].axis
+    node.shape = node.inputs[0].shape
 
 
 _REACH_ACROSS = -1  # boundary mode of Shift: values beyond the sequence are the second input's
@@ -193,7 +194,8 @@ for _operation, _aliases, _direction, _doc in (
 def _shift(node: Node, final: bool) -> None:
     """The shape of the input. `dim` is -1 for time, or an axis of the sample from 1 on."""
     data, boundary = node.inputs
-    node.axis, node.shape = data.axis, data.shape
+    node.axis = data.axis
+    node.shape = data.shape
     if not final:
         return
     if node.axis is None:

@@ -229,7 +229,8 @@ class BlockShuffle(Enumerator):
     ) -> None:
         super().__init__(source)
         self._half = (window if window is not None else 2 * self.sweep_size + 2) // 2
-        self._generator, self._seeds = generator, seeds
+        self._generator = generator
+        self._seeds = seeds
         self._counts = np.array([len(chunk.lengths) for chunk in source.chunks], np.int64)
         self._sweep = -1
         self._order = np.zeros((0, 2), np.int64)

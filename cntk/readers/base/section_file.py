@@ -83,7 +83,9 @@ class _Sections:
     """The sections of a file, each read once: they cannot share bytes."""
 
     def __init__(self, file: SteadyFile) -> None:
-        self._file, self._path, self._size = file, file.path, file.size
+        self._file = file
+        self._path = file.path
+        self._size = file.size
         self._seen: set[int] = set()
         self._left = file.size - _SIZE  # bytes that no section has taken
 

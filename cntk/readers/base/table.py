@@ -34,9 +34,11 @@ class TableMinibatches(Packer):
         *,
         partial: bool = True,
     ) -> None:
-        self.streams, self._data = streams, data
+        self.streams = streams
+        self._data = data
         self._count = len(data[0].begin) - 1
-        self._window, self._partial = window, partial
+        self._window = window
+        self._partial = partial
         self._position = self._end = self._size = 0
         self._order: tuple[int, int, np.ndarray] = (-1, 0, np.zeros(0, np.int64))
 

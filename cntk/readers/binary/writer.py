@@ -80,7 +80,10 @@ class BinaryWriter(DataWriter):
         check_writable(path)
         self.names = list(dims)
         self.files = [path]
-        self._path, self._dims, self._regression, self._dtype = path, dims, regression, dtype
+        self._path = path
+        self._dims = dims
+        self._regression = regression
+        self._dtype = dtype
         self._rows: dict[str, list[np.ndarray]] = {name: [] for name in dims}
 
     def save_data(self, values: Mapping[str, Samples]) -> None:

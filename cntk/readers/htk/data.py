@@ -153,7 +153,8 @@ class Utterances(Deserializer):
         longest: int = LONGEST,
         lattices: Container[str] | None = None,
     ) -> None:
-        self._features, self._labels = list(features), list(labels)
+        self._features = list(features)
+        self._labels = list(labels)
         self._lattices = lattices
         self._files: dict[str, HtkFile] = {}  # the first one of each stream
         self._frame_mode = frame_mode

@@ -113,7 +113,9 @@ class LatticePacker(Packer):
         self, packer: SequencePacker, archive: LatticeArchive, phones: Mapping[str, np.ndarray]
     ) -> None:
         self.streams = packer.streams
-        self._packer, self._archive, self._phones = packer, archive, phones
+        self._packer = packer
+        self._archive = archive
+        self._phones = phones
         self.unfit: set[str] = set()
 
     @property

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -355,14 +356,17 @@ def _images(
     classes: int,
     *,
     embedded: bool = False,
-    grayscale: bool,
-    views: int,
-    threads: int,
-    seed: int,
     files: list[ConfigValue],
     size: int | None = None,
+    **settings: Any,
 ) -> Opening[Deserializer]:
-    """`size`: numbers of an image; None: only the data tell."""
+    """Images of a map.
+
+    Args:
+        files: that must be there besides the map.
+        size: numbers of an image; None: only the data tell.
+        settings: further ones of `Images`.
+    """
     path = config.string("file")
     dtype = precision(config)
 
@@ -374,11 +378,8 @@ def _images(
             classes,
             folder=str(PurePosixPath(path).parent),
             embedded=embedded,
-            grayscale=grayscale,
-            views=views,
-            threads=threads,
-            seed=seed,
             dtype=dtype,
+            **settings,
         )
 
     streams = None

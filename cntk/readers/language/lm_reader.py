@@ -172,7 +172,8 @@ class _Lists:
         self._unknown = config.string("unk", "<unk>")
         self._parts = parts
         self._files = [part.string("labelMappingFile") for part in parts]
-        self._class_file, self._form = class_file, form
+        self._class_file = class_file
+        self._form = form
         self.dim = parts[0].size("labelDim", 0)
 
     def present(self) -> bool:
@@ -268,7 +269,9 @@ class SentencesOfOneLength(Packer):
         slots: int = 1,
         cache: int = _CACHE,
     ) -> None:
-        self.streams, self._text, self._targets = streams, text, targets
+        self.streams = streams
+        self._text = text
+        self._targets = targets
         self._slots = slots
         # A block ends with the sentence that takes it to `cache` words.
         begin = text.begin
@@ -282,7 +285,8 @@ class SentencesOfOneLength(Packer):
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:
         """See `Packer.start_epoch`. Every epoch begins at the first line."""
-        self._size, self._limit = size, epoch_size
+        self._size = size
+        self._limit = epoch_size
         self._returned = 0
         self._block = 0
         self._seed = epoch

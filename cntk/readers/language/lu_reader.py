@@ -227,10 +227,15 @@ class TaggedMinibatches(Packer):
         equal: bool = True,
         repeat: bool = False,
     ) -> None:
-        self.streams, self._text = streams, text
+        self.streams = streams
+        self._text = text
         self._context = np.array(context, np.int64)
-        self._classes, self._words = classes, words
-        self._slots, self._shuffle, self._equal, self._repeat = slots, shuffle, equal, repeat
+        self._classes = classes
+        self._words = words
+        self._slots = slots
+        self._shuffle = shuffle
+        self._equal = equal
+        self._repeat = repeat
         self._lengths = np.diff(text.begin)
         self._seed = 0
 

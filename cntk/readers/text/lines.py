@@ -39,7 +39,8 @@ class Problems:
     """
 
     def __init__(self, path: str, allowed: int) -> None:
-        self.path, self.allowed = path, allowed
+        self.path = path
+        self.allowed = allowed
         self.errors = self.filled = 0
         self._others: set[bytes] = set()
         self._warned: dict[str, int] = {}
@@ -171,8 +172,11 @@ class _Line:
     def __init__(
         self, row: bytes, line: int, problems: Problems, numbers: dict[bytes, int], longest: int
     ) -> None:
-        self.row, self.line, self.problems = row, line, problems
-        self.numbers, self.longest = numbers, longest
+        self.row = row
+        self.line = line
+        self.problems = problems
+        self.numbers = numbers
+        self.longest = longest
         self.at = self._past(_ID, 0)
 
     def _past(self, pattern: re.Pattern[bytes], at: int) -> int:

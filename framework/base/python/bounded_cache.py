@@ -54,7 +54,8 @@ class BoundedCache(Generic[Key, Value]):
         if capacity < 1:
             raise OpscopeError(f"a cache of {capacity} values")
         self.capacity = capacity
-        self._nbytes, self._release = nbytes, release
+        self._nbytes = nbytes
+        self._release = release
         self._values: OrderedDict[Key, Value] = OrderedDict()
         self._last: list[Key] = []  # the key of the value in use
 

@@ -137,7 +137,9 @@ class _StepBinder:
         live_out: frozenset[str],
         scopes: list[Scope],
     ) -> None:
-        self._context, self._live_out, self._scopes = context, live_out, scopes
+        self._context = context
+        self._live_out = live_out
+        self._scopes = scopes
         self.values = values
         self.offsets: list[Mapping[str, Levels]] = []
 

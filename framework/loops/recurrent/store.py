@@ -168,7 +168,8 @@ class SlotRanges:
     """
 
     def __init__(self, schedule: Schedule, room: int) -> None:
-        self._schedule, self.room = schedule, room
+        self._schedule = schedule
+        self.room = room
         self.sizes: list[int] = schedule.sizes.tolist()
         self.begins = [room * step for step in range(schedule.steps)]
         self.ends = [begin + size for begin, size in zip(self.begins, self.sizes, strict=True)]

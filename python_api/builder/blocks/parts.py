@@ -28,8 +28,12 @@ class Parts:
         lr_factor: float | None = None,
         trainable: bool = True,
     ) -> None:
-        self.builder, self.name, self.kind = builder, name, kind
-        self.init, self.lr_factor, self.trainable = init, lr_factor, trainable
+        self.builder = builder
+        self.name = name
+        self.kind = kind
+        self.init = init
+        self.lr_factor = lr_factor
+        self.trainable = trainable
 
     def width(self, x: Any, what: str) -> int:
         """The columns of an input [N, T, D] or of sequences [rows, D].

@@ -48,7 +48,9 @@ class _Layer:
     """One layer: sublayers with a norm, dropout and a way round each of them."""
 
     def __init__(self, builder: NetBuilder, name: str, kind: str, o: EncoderOptions) -> None:
-        self.builder, self.name, self.options = builder, name, o
+        self.builder = builder
+        self.name = name
+        self.options = o
         self.shared = {"init": o.init, "lr_factor": o.lr_factor, "trainable": o.trainable}
         self.parts = Parts(builder, name, kind, **self.shared)
         self._norms = 0

@@ -57,7 +57,8 @@ def indexed(x: Handle, key: Any) -> Any:
 
 class _Indexing:
     def __init__(self, x: Handle, key: Any) -> None:
-        self.x, self.key = x, key
+        self.x = x
+        self.key = key
         self.builder: Builder = x.builder
         if x.shape is None:
             self._refuse("its number of axes is not known")
