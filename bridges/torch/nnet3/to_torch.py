@@ -148,7 +148,7 @@ def source_of(written: TorchWalk, nnet: Nnet, name: str, count: int) -> str:
 
 
 def _lines(lines: Sequence[str], indent: int) -> str:
-    return "\n".join(each for line in lines for each in wrapped(line, indent))
+    return "\n".join(each for line in lines for each in (wrapped(line, indent) if line else [""]))
 
 
 def _config(nnet: Nnet, written: TorchWalk, name: str, count: int) -> dict[str, Any]:
