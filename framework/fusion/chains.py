@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..base.python.cached import new_rlock
 from . import native, team
 from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Loop
-from .expression import ExpressionError, Tree, fold
+from .expression import ExpressionError
 from .libraries import Library
+from .operations import Graph, Operation, Value
 from .team import ParallelTask
 
 _log = logging.getLogger(__name__)
@@ -29,169 +29,11 @@ _MOST_BUFFERS, _MOST_STEPS = 64, 4096
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 _KINDS = {FULL: 0, ROW: 0, COLUMN: 1, ONE: 2}
 """Bytes of dtypes in the order of their numbers in `chains.c`; numbers of kinds of operands."""
-_SIGNS = {
-    **{"+": "add", "-": "sub", "*": "mul", "/": "div", "<": "lt", ">": "gt", "<=": "le"},
-    **{">=": "ge", "==": "eq", "!=": "ne", "&&": "and", "||": "or"},
-}
 _REVERSED = {
     **{"add": "add", "mul": "mul", "sub": "sub_from", "div": "div_into", "eq": "eq", "ne": "ne"},
     **{"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "and": "and", "or": "or"},
 }
 """Operations that can also take their operands the other way round: which one that is."""
-_TRUTH = frozenset("lt gt le ge eq ne and or not as_truth isnan isinf isfinite signbit".split())
-"""Operations that give truth values."""
-_IN_LINE = frozenset("fabs copysign fmax fmin isnan isinf isfinite signbit".split())
-"""Functions that are steps of their own, not calls."""
-
-
-class _Value(NamedTuple):
-    """A value of a loop.
-
-    Attributes:
-        kind: "fixed", a register of the head; "number", an operand of a column; "array", an operand
-            that is read in place; or "step", what an operation gives.
-    """
-
-    kind: str
-    index: int
-
-
-@dataclass(frozen=True)
-class _Operation:
-    """An operation on blocks. `extra` is the function that it calls, or the operand it loads."""
-
-    name: str
-    operands: tuple[_Value, ...]
-    extra: str | int = ""
-
-
-@dataclass
-class _Graph:
-    """The operations of a loop in the order of computation; equal ones once.
-
-    Attributes:
-        head: (function, its registers) of what is computed before the loop; results have the
-            registers after those of literals and operands that are one number.
-    """
-
-    loop: Loop
-    operations: list[_Operation] = field(default_factory=list)
-    literals: list[float] = field(default_factory=list)
-    head: list[tuple[str, tuple[_Value, ...]]] = field(default_factory=list)
-    values: dict[str, _Value] = field(default_factory=dict)
-    _known: dict[Any, _Value] = field(default_factory=dict)
-    _truths: set[_Value] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        for number, tree in enumerate(self.loop.values):
-            self.values[f"v{number}"] = fold(tree, self._value)
-
-    def value(self, name: str) -> _Value:
-        """The value of a name in trees, as a number."""
-        return self._number(self.values[name] if name in self.values else self._operand(name))
-
-    def _operand(self, name: str) -> _Value:
-        index = int(name[1:]) if name[1:].isdecimal() else -1
-        if name[:1] != "x" or not 0 <= index < len(self.loop.operands):
-            raise ExpressionError(f"a loop reads {name!r}, which it is not given")
-        operand = self.loop.operands[index]
-        if operand.kind == ONE:
-            return _Value("one", index)
-        if operand.kind == COLUMN:
-            return _Value("number", index)
-        if operand.dtype in HALF_NAMES:
-            return self._made(f"load_{operand.dtype}", (), index)
-        return _Value("array", index)
-
-    def _value(self, tree: Tree, below: Sequence[_Value]) -> _Value:
-        kind = tree[0]
-        if kind == "num":
-            return self._literal(tree[1])
-        if kind == "var":
-            return self.values[tree[1]] if tree[1] in self.values else self._operand(tree[1])
-        if kind == "unary":
-            if tree[1] == "+":
-                return self._number(below[0])
-            if tree[1] == "!":
-                return self._apply("not", self._truth(below[0]))
-            if self._is_truth(below[0]):
-                # -(a < b) is 0 in C, where truth values are integers, not the float's -0.
-                return self._apply("sub", self._literal(0.0), self._number(below[0]))
-            return self._apply("neg", below[0])
-        if kind == "binary":
-            name = _SIGNS[tree[1]]
-            convert = self._truth if name in ("and", "or") else self._number
-            return self._apply(name, *map(convert, below))
-        if kind == "sum":
-            total = self._number(below[0])
-            for term in below[1:]:
-                total = self._apply("add", total, self._number(term))
-            return total
-        if kind == "choose":
-            return self._apply("choose", self._truth(below[0]), *map(self._number, below[1:]))
-        return self._apply(tree[1], *map(self._number, below))
-
-    def _literal(self, number: float) -> _Value:
-        key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
-        if key not in self._known:
-            self._known[key] = _Value("literal", len(self.literals))
-            self.literals.append(number)
-        return self._known[key]
-
-    def _is_truth(self, value: _Value) -> bool:
-        return value in self._truths
-
-    def _truth(self, value: _Value) -> _Value:
-        if self._is_truth(value) or _is_fixed(value):
-            return value
-        return self._apply("as_truth", value)
-
-    def _number(self, value: _Value) -> _Value:
-        if value.kind == "step" and self._is_truth(value):
-            return self._made("as_number", (value,))
-        return value
-
-    def _apply(self, name: str, *operands: _Value) -> _Value:
-        if all(map(_is_fixed, operands)):
-            key = name, operands
-            if key not in self._known:
-                self._known[key] = _Value("head", len(self.head))
-                self.head.append(key)
-            found = self._known[key]
-        elif name in ("choose", "and", "or"):
-            # Whether a number is true is known before the loop, but a step wants it in a block.
-            truths = 1 if name == "choose" else 2
-            first = [self._block_truth(one) for one in operands[:truths]]
-            found = self._made(name, (*first, *operands[truths:]))
-        elif name in _SIGNS.values() or name in _IN_LINE or name in _TRUTH or name == "neg":
-            found = self._made(name, operands)
-        else:
-            # Functions read arrays; a number is written to a buffer before.
-            rest = [self._block(one) for one in operands[1:]]
-            found = self._made("call", (self._block(operands[0]), *rest), name)
-        if name in _TRUTH:
-            self._truths.add(found)
-        return found
-
-    def _block(self, value: _Value) -> _Value:
-        if value.kind in ("step", "array"):
-            return value
-        return self._made("load_number", (value,))
-
-    def _block_truth(self, value: _Value) -> _Value:
-        return self._made("as_truth", (value,)) if _is_fixed(value) else value
-
-    def _made(self, name: str, operands: tuple[_Value, ...], extra: str | int = "") -> _Value:
-        made = _Operation(name, operands, extra)
-        if made not in self._known:
-            self._known[made] = _Value("step", len(self.operations))
-            self.operations.append(made)
-        return self._known[made]
-
-
-def _is_fixed(value: _Value) -> bool:
-    """Whether a value is known before the loop."""
-    return value.kind in ("literal", "one", "head")
 
 
 class _Writer:
@@ -203,28 +45,24 @@ class _Writer:
         numbers: the single numbers that steps read, as values.
     """
 
-    def __init__(self, graph: _Graph) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.steps: list[tuple[str, int, int, str]] = []
-        self.numbers: dict[_Value, int] = {}
+        self.numbers: dict[Value, int] = {}
         self.buffers = 0
         self._free: list[int] = []
-        self._held: _Value | None = None  # what the registers hold
-        self._homes: dict[_Value, int] = {}  # buffers of values
-        self._uses: dict[_Value, int] = {}  # of a value, by steps that are still to come
+        self._held: Value | None = None  # what the registers hold
+        self._homes: dict[Value, int] = {}  # buffers of values
+        self._uses: dict[Value, int] = {}  # of a value, by steps that are still to come
         self._write_all()
 
     def _write_all(self) -> None:
-        loop, operations = self.graph.loop, self.graph.operations
-        stores = [(operand, self.graph.value(name)) for operand, name in loop.stores]
-        needed = {value.index for _, value in stores if value.kind == "step"}
-        for index in reversed(range(len(operations))):
-            if index in needed:
-                needed.update(o.index for o in operations[index].operands if o.kind == "step")
+        operations, stores = self.graph.operations, self.graph.stores
+        needed = self.graph.needed()
         for _, value in stores:
             self._count(value)
         last_read = -1
-        for index in sorted(needed):
+        for index in needed:
             for operand in operations[index].operands:
                 self._count(operand)
             if operations[index].name.startswith("load_") or any(
@@ -234,8 +72,8 @@ class _Writer:
         # A store may write over what the loop reads elsewhere: none comes before the last read.
         early = not any(value.kind == "array" for _, value in stores)
         waiting = list(stores)
-        for index in sorted(needed):
-            self._write_one(_Value("step", index), operations[index])
+        for index in needed:
+            self._write_one(Value("step", index), operations[index])
             if early and index >= last_read:
                 for store in [one for one in waiting if one[1] == self._held]:
                     self._store(*store)
@@ -250,22 +88,22 @@ class _Writer:
             self._store(*store)
         self._step("end")
 
-    def _count(self, value: _Value) -> None:
+    def _count(self, value: Value) -> None:
         self._uses[value] = self._uses.get(value, 0) + 1
 
     def _step(self, name: str, x: int = 0, y: int = 0, function: str = "") -> None:
         self.steps.append((name, x, y, function))
 
-    def _number(self, value: _Value) -> int:
+    def _number(self, value: Value) -> int:
         return self.numbers.setdefault(value, len(self.numbers))
 
-    def _place(self, value: _Value) -> int:
+    def _place(self, value: Value) -> int:
         """Where a value is in memory: an operand, or a buffer after all operands."""
         if value in self._homes:
             return len(self.graph.loop.operands) + self._homes[value]
         return value.index
 
-    def _in_memory(self, value: _Value) -> bool:
+    def _in_memory(self, value: Value) -> bool:
         return value.kind == "array" or value in self._homes
 
     def _keep(self) -> None:
@@ -277,7 +115,7 @@ class _Writer:
         self._homes[self._held] = self._free.pop()
         self._step("store", self._place(self._held))
 
-    def _leave(self, value: _Value | None = None) -> None:
+    def _leave(self, value: Value | None = None) -> None:
         """Before other values take the registers: what is read again is kept."""
         held = self._held
         if held is not None and held.kind == "step" and self._uses[held] > 0:
@@ -285,12 +123,12 @@ class _Writer:
                 self._keep()
         self._held = value
 
-    def _used(self, value: _Value) -> None:
+    def _used(self, value: Value) -> None:
         self._uses[value] -= 1
         if not self._uses[value] and value in self._homes:
             self._free.append(self._homes[value])
 
-    def _load(self, value: _Value) -> None:
+    def _load(self, value: Value) -> None:
         """Bring a value into the registers."""
         if value == self._held:
             return
@@ -300,12 +138,12 @@ class _Writer:
         else:
             self._step("load_number", self._number(value))
 
-    def _store(self, operand: int, value: _Value) -> None:
+    def _store(self, operand: int, value: Value) -> None:
         dtype = self.graph.loop.operands[operand].dtype
         self._step(f"store_{dtype}" if dtype in HALF_NAMES else "store", operand)
         self._used(value)
 
-    def _write_one(self, result: _Value, made: _Operation) -> None:
+    def _write_one(self, result: Value, made: Operation) -> None:
         operands, name = made.operands, made.name
         if not operands:  # a load of halves
             self._leave()
@@ -323,7 +161,7 @@ class _Writer:
             self._binary(name, *operands)
         self._held = result
 
-    def _first(self, first: _Value, rest: Sequence[_Value]) -> None:
+    def _first(self, first: Value, rest: Sequence[Value]) -> None:
         """Bring the first operand into the registers, others into memory; these are then used."""
         self._load(first)
         self._used(first)
@@ -334,7 +172,7 @@ class _Writer:
         for one in rest:
             self._used(one)
 
-    def _binary(self, name: str, left: _Value, right: _Value) -> None:
+    def _binary(self, name: str, left: Value, right: Value) -> None:
         if left == right and not self._in_memory(left):
             self._load(left)
             self._used(left)
@@ -350,7 +188,7 @@ class _Writer:
         else:
             self._step(f"{name}_number", self._number(right))
 
-    def _choose(self, operands: tuple[_Value, ...]) -> None:
+    def _choose(self, operands: tuple[Value, ...]) -> None:
         truth, then, otherwise = operands
         held = next((one for one in (then, otherwise) if one == self._held), None)
         if held is None or then == otherwise or held.kind != "step":
@@ -377,44 +215,50 @@ class Program:
 
     Attributes:
         address: of it, which the arguments of its calls hold. function: does a part of a call.
+        tables: names of the functions that it may call, of arrays and of single numbers.
     """
 
     def __init__(self, loop: Loop, library: Library) -> None:
-        writer = _Writer(_Graph(loop))
+        writer = _Writer(Graph(loop))
         if writer.buffers > _MOST_BUFFERS or len(writer.steps) > _MOST_STEPS:
             raise ExpressionError("a loop that keeps too many values")
-        self._words = np.array(_words_of(writer, library), np.int64)
+        self.loop = loop
+        self.tables = tuple(
+            library.text(name).split() for name in ("chain_functions", "chain_number_functions")
+        )
+        self._words = np.array(_words_of(writer, self.tables, library), np.int64)
         self.address = self._words.ctypes.data
         self.function = library.address("chain")
         given = np.array([self.address], np.int64)
         library.function("chain_prepare")(given.ctypes.data)
+
+    @property
+    def is_compiled(self) -> bool:
+        return bool(self._words[0])
+
+    @property
+    def work(self) -> int:
+        """What was interpreted so far, in the units of native/constants.py."""
+        return int(self._words[1])
 
     def use(self, compiled: int) -> None:
         """Let a compiled loop, which gives the same bits, do the work from now on."""
         self._words[0] = compiled
 
 
-def _words_of(writer: _Writer, library: Library) -> list[int]:
+def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) -> list[int]:
     graph = writer.graph
     loop = graph.loop
     functions, number_functions, steps = (
-        {name: number for number, name in enumerate(library.text(table).split())}
-        for table in ("chain_functions", "chain_number_functions", "chain_steps")
+        {name: number for number, name in enumerate(names)}
+        for names in (*tables, library.text("chain_steps").split())
     )
-    ones = [i for i, operand in enumerate(loop.operands) if operand.kind == ONE]
-
-    def register(value: _Value) -> int:
-        if value.kind == "literal":
-            return value.index
-        if value.kind == "one":
-            return len(graph.literals) + ones.index(value.index)
-        return len(graph.literals) + len(ones) + value.index
 
     def step_of(place: int) -> int:
         """Bytes of an element of an operand, by which steps move on there; 0 for a buffer."""
         return _SIZES[loop.operands[place].dtype] if place < len(loop.operands) else 0
 
-    registers = len(graph.literals) + len(ones) + len(graph.head)
+    registers = graph.register(Value("head", len(graph.head)))
     words = [0, 0, loop.work, len(graph.literals), len(loop.operands), len(graph.head)]
     words += [len(writer.numbers), len(writer.steps), registers, writer.buffers]
     words += np.array(graph.literals, np.float64).view(np.int64).tolist()
@@ -423,10 +267,10 @@ def _words_of(writer: _Writer, library: Library) -> list[int]:
         size, kind = _SIZES[operand.dtype], _KINDS[operand.kind]
         words += [kind, list(_SIZES).index(operand.dtype), size, 0 if kind else size, i in stored]
     for number, (name, operands) in enumerate(graph.head):
-        to = len(graph.literals) + len(ones) + number
-        words += [number_functions[name], to, *([*map(register, operands), 0, 0][:3])]
+        to = graph.register(Value("head", number))
+        words += [number_functions[name], to, *([*map(graph.register, operands), 0, 0][:3])]
     for value in writer.numbers:
-        words.append(-1 - value.index if value.kind == "number" else register(value))
+        words.append(-1 - value.index if value.kind == "number" else graph.register(value))
     for name, x, y, function in writer.steps:
         called = functions[function] if function else 0
         words += [steps[name], 0, x, step_of(x), y, step_of(y), called]
@@ -468,6 +312,12 @@ def argument(
     """
     places = (word for array, step in operands for word in (array.ctypes.data, step))
     return np.array([*shape, program.address, *places], np.int64)
+
+
+def programs() -> list[Program]:
+    """All programs that there are."""
+    with _lock:
+        return [one for one in _programs.values() if one is not None]
 
 
 def task(loop: Loop, words: np.ndarray, memory: Any) -> ParallelTask:

@@ -1,23 +1,18 @@
-"""Source code of fused loops: one C function, or one CUDA elementwise operation, for each.
+"""Fused loops, and the CUDA elementwise operation of each.
 
 A `Loop` is the structure of a chain without names and sizes: the same one serves every batch size.
-A C function is called by `chain` (native/chains.c) for a part of the rows and columns. It takes one
-pointer to 64-bit words: rows, columns, address of the loop's program, then address and leading
-dimension (in elements) of each operand.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from ...native import units
 from ..base.python.cached import cached_property
 from .expression import Tree, cost, fold, nodes
 
@@ -97,18 +92,15 @@ class _Printed(NamedTuple):
 
 
 class _Printer:
-    """Prints a loop's values as statements, in the terms that C and CUDA share.
+    """Prints a loop's values as statements of CUDA.
 
-    Calls become statements of their own: compilers turn `c ? a : b` into vector code only where
-    both sides are plain. What does not change inside the loop goes to the head, in double.
+    What does not change inside the loop goes to the head, in double.
     """
 
-    def __init__(self, loop: Loop, element: str, call: Callable[[str], str]) -> None:
+    def __init__(self, loop: Loop, element: str) -> None:
         self.element = element
-        # Without the suffix C computes in double and rounds back: half as many elements in a
-        # vector.
+        # Without the suffix the sum of a float and a number would be one of doubles.
         self.suffix = "" if element == "double" else "f"
-        self.call = call
         self.head: list[str] = []
         self.body: list[str] = []
         self._fixed = {f"x{i}" for i, o in enumerate(loop.operands) if o.kind == ONE}
@@ -123,7 +115,7 @@ class _Printer:
 
     def _printed(self, tree: Tree, below: Sequence[_Printed]) -> _Printed:
         if tree[0] == "num":
-            return _Printed(tree, _literal(tree[1], self.suffix), _literal(tree[1], ""))
+            return _Printed(tree, literal(tree[1], self.suffix), literal(tree[1], ""))
         if tree[0] == "var":
             return _Printed(tree, tree[1], f"h_{tree[1]}" if tree[1] in self._fixed else "")
         if all(part.fixed for part in below):
@@ -133,7 +125,7 @@ class _Printer:
             return _Printed(tree, "", fixed)
         inner = [self._named(part) for part in below]
         if tree[0] == "call":
-            text = self._hoist(tree, self.body, f"{self.call(tree[1])}({', '.join(inner)})")
+            text = self._hoist(tree, self.body, f"{tree[1]}({', '.join(inner)})")
         else:
             text = _join(tree, inner)
         return _Printed(tree, text, "")
@@ -162,7 +154,8 @@ def _join(tree: Tree, texts: Sequence[str]) -> str:
     return f"({texts[0]} ? {texts[1]} : {texts[2]})"
 
 
-def _literal(value: float, suffix: str) -> str:
+def literal(value: float, suffix: str) -> str:
+    """A number in C or CUDA: of type float where the suffix is "f", else a double."""
     if suffix:
         with np.errstate(over="ignore"):
             # Rounded here: the shortest text of a double may round to another float.
@@ -172,83 +165,6 @@ def _literal(value: float, suffix: str) -> str:
         return f"(({'float' if suffix else 'double'})({plain}))"
     text = f"{value!r}{suffix}"
     return text if math.copysign(1, value) > 0 else f"({text})"
-
-
-_PRELUDE = """\
-#ifdef _WIN32
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT
-#endif
-#include <math.h>
-#include <stdint.h>
-typedef int64_t word;
-"""
-
-
-@cache
-def c_prelude() -> str:
-    """The head of a C file, before its functions."""
-    return _PRELUDE + units.included("chains")["halves.h"]
-
-
-def c_function_name(loop: Loop) -> str:
-    return f"chain_{loop.key}"
-
-
-def c_source(loop: Loop) -> str:
-    """The C function of a loop; `c_prelude` comes before the first."""
-    name, element = c_function_name(loop), C_TYPES[loop.dtype]
-    dtypes = [operand.dtype for operand in loop.operands]
-    suffix = "" if element == "double" else "f"
-    macros = ("isnan", "isinf", "isfinite", "signbit")
-    printed = _Printer(loop, element, lambda f: f if f in macros else f + suffix)
-    loads = set(loop.loads())
-    written = {operand for operand, _ in loop.stores}
-    head: list[str] = []
-    row: list[str] = []
-    inner: list[str] = []
-    for i, operand in enumerate(loop.operands):
-        c_type, word = C_TYPES[operand.dtype], 3 + 2 * i
-        pointer = f"({'' if i in written else 'const '}{c_type} *)b[{word}]"
-        if operand.kind == ONE:
-            # In double: what is one number for all elements is computed once and costs nothing.
-            head.append(f"const double h_x{i} = (double){_loaded(dtypes[i], f'*({pointer})')};")
-            head.append(f"const {element} x{i} = ({element})h_x{i};")
-        elif operand.kind == COLUMN:
-            at = f"({pointer})[i * b[{word + 1}]]"
-            row.append(f"const {element} x{i} = {_loaded(dtypes[i], at)};")
-        else:
-            const = "" if i in written else "const "
-            offset = f" + i * b[{word + 1}]" if operand.kind == FULL else ""
-            row.append(f"{const}{c_type} *p{i} = {pointer}{offset};")
-            if i in loads:
-                # All loads come before the first store: a loop may write over what it reads.
-                inner.append(f"const {element} x{i} = {_loaded(dtypes[i], f'p{i}[j]')};")
-    inner += printed.body
-    for i, value in loop.stores:
-        inner.append(
-            f"p{i}[j] = {f'to_{dtypes[i]}({value})' if dtypes[i] in HALF_NAMES else value};"
-        )
-    lines = [
-        f"EXPORT void {name}(const word *b, word r0, word r1, word c0, word c1) {{",
-        *(f"  {line}" for line in head + printed.head),
-        "  for (word i = r0; i < r1; i++) {",
-        *(f"    {line}" for line in row),
-        # The compiler need not prove that arrays do not overlap: `no_overlap` has looked.
-        "#pragma omp simd",
-        "    for (word j = c0; j < c1; j++) {",
-        *(f"      {line}" for line in inner),
-        "    }",
-        "  }",
-        "}",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _loaded(dtype: str, place: str) -> str:
-    """The value at a place in memory, halves as float."""
-    return f"from_{dtype}({place})" if dtype in HALF_NAMES else place
 
 
 @dataclass(frozen=True)
@@ -269,7 +185,7 @@ def gpu_source(loop: Loop) -> GpuSource:
     Operands that are read and written are passed twice; all reads come before the first write.
     """
     element = "double" if loop.dtype == "float64" else "float"
-    printed = _Printer(loop, element, lambda f: f)
+    printed = _Printer(loop, element)
     inputs = tuple(loop.loads())
     outputs = tuple(operand for operand, _ in loop.stores)
     lines = []

@@ -1,7 +1,7 @@
 """Compiles fused loops with the system's C compiler, and keeps the libraries on disk.
 
-The loops of one plan go through the compiler together, very many of them in batches. Without a
-compiler, or when it fails, everything still runs, by the interpreter (chains.py).
+A compiled loop is somewhat faster than the interpreter (chains.py) and gives the same bits. Each is
+a library of its own: from disk it serves every net that has the loop. hot.py says which these are.
 """
 
 from __future__ import annotations
@@ -13,23 +13,21 @@ import platform
 import re
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ...native.units import COMMON_FLAGS
+from ...native.units import COMMON_FLAGS, EXACT_FLAG
 from ..base import settings
 from ..base.python.cached import new_rlock
 from . import chains, native
-from .codegen import Loop, c_function_name, c_prelude, c_source
-from .libraries import Library, find_compiler, from_cache, run, state
+from .c_source import c_function_name, c_prelude, c_source
+from .libraries import CompilersEnded, Library, find_compiler, from_cache, run, state
 
 _log = logging.getLogger(__name__)
 
-_FLAGS = (*COMMON_FLAGS, "-shared")
+_FLAGS = (*COMMON_FLAGS, EXACT_FLAG, "-shared")
 _X86 = platform.machine().lower() in ("x86_64", "amd64")
 _WIDE = ("-mprefer-vector-width=512",) if _X86 else ()
 _EXPORTED = re.compile(r"^EXPORT [^(=;\[]*?(\w+)\s*[(=;\[]", re.MULTILINE)
-_MOST_TEXT = 1 << 17  # characters of one call's loops: up to 10 s of a compiler's time
 
 
 _lock = new_rlock()
@@ -44,65 +42,35 @@ def available() -> bool:
     return found is not None and found not in _broken
 
 
-def compile_loops(loops: Sequence[Loop]) -> bool:
-    """Compile whichever of `loops` are not, and let their programs run them.
+def compile_loop(program: chains.Program) -> bool:
+    """Compile a loop where it is not, and let its program run it from now on.
 
     Returns:
-        Whether all of them are compiled then.
+        Whether it is compiled then.
     """
     compiler = find_compiler(settings.switch("OPSCOPE_CC"))
+    loop = program.loop
     with _lock:
-        wanted = {loop.key: loop for loop in loops if loop.key not in _functions}
-        if compiler is None or compiler in _broken:
-            return not wanted
-        # Sorted: the same loops give the same text, and so the same file in the cache, in any
-        # order.
-        new = [loop for key, loop in sorted(wanted.items()) if (compiler, key) not in _refused]
-        for batch in _batches(new):
-            if not _load(compiler, batch) and len(batch) > 1:
-                for loop in batch:  # one bad expression must not spoil the others
-                    _load(compiler, {loop: batch[loop]})
-        for loop in new:
-            if loop.key not in _functions:
+        if compiler is None or compiler in _broken or (compiler, loop.key) in _refused:
+            return False
+        if loop.key not in _functions:
+            library = _try_library(compiler, c_prelude() + "\n" + c_source(loop, *program.tables))
+            if library is None:
                 _refused.add((compiler, loop.key))
-        # Nothing at all could be compiled: each plan would run the compiler in vain.
-        if new and not _functions:
-            _broken.add(compiler)
-        for loop in loops:
-            found = chains.program(loop)
-            if found is not None and loop.key in _functions:
-                found.use(_functions[loop.key])
-        return all(key in _functions for key in wanted)
-
-
-def _batches(loops: Iterable[Loop]) -> Iterator[dict[Loop, str]]:
-    """Loops with their text, cut into what one call of the compiler takes."""
-    batch: dict[Loop, str] = {}
-    size = 0
-    for loop in loops:
-        text = c_source(loop)
-        if batch and size + len(text) > _MOST_TEXT:
-            yield batch
-            batch, size = {}, 0
-        batch[loop] = text
-        size += len(text)
-    if batch:
-        yield batch
-
-
-def _load(compiler: str, loops: Mapping[Loop, str]) -> bool:
-    source = c_prelude() + "\n" + "\n".join(loops.values())
-    library = _try_library(compiler, source)
-    if library is None:
-        return False
-    for loop in loops:
-        _functions[loop.key] = library.address(c_function_name(loop))
-    return True
+                # Nothing at all could be compiled: each loop would run the compiler in vain.
+                if not _functions:
+                    _broken.add(compiler)
+                return False
+            _functions[loop.key] = library.address(c_function_name(loop))
+        program.use(_functions[loop.key])
+        return True
 
 
 def _try_library(compiler: str, source: str) -> Library | None:
     try:
         return _library(compiler, source)
+    except CompilersEnded:
+        return None
     except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", None) or error
         _log.warning("fused loops cannot be compiled and stay interpreted: %s", detail)
@@ -121,7 +89,7 @@ def _library(compiler: str, source: str) -> Library:
         # Fewer flags each time: an old compiler lacks some. Only the last failure counts.
         for last, flags in zip((False, False, True), _flag_sets(), strict=True):
             arguments = [*flags, "-x", "c", "-", "-o", str(target), "-lm"]
-            if run(compiler, arguments, source, check=last):
+            if run(compiler, arguments, source, check=last, behind=True):
                 return
 
     def load(path: Path) -> Library:

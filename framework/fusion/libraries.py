@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from . import library_files
 _log = logging.getLogger(__name__)
 
 _TIMEOUT = 120  # seconds
+_LOWEST = 19  # of priorities
 _NO_COMPILER = "none"
 
 
@@ -132,7 +134,9 @@ def from_cache(
 
     import tempfile  # seldom needed, and slow to load
 
-    with tempfile.TemporaryDirectory(prefix="opscope-", ignore_cleanup_errors=True) as passing:
+    # No TemporaryDirectory: the child of a fork, too, would remove it when it ends.
+    passing = tempfile.mkdtemp(prefix="opscope-")
+    try:
         made = Path(passing, "loops.so")
         build(made)
         data = made.read_bytes()
@@ -143,23 +147,65 @@ def from_cache(
             except OSError as error:
                 _log.debug("cache folder %s is not usable: %s", folder, error)
         return load(made)
+    finally:
+        shutil.rmtree(passing, ignore_errors=True)
 
 
-def run(compiler: str, arguments: Sequence[str], source: str = "", *, check: bool = True) -> bool:
+class CompilersEnded(Exception):
+    """The process ends: no compiler is run any more."""
+
+
+_ending = threading.Event()
+_running: set[subprocess.Popen[str]] = set()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)  # the parent's, which ends them
+
+
+def end_compilers() -> None:
+    """End the compilers that run, and run no others."""
+    _ending.set()
+    for process in tuple(_running):
+        process.kill()
+
+
+def run(
+    compiler: str,
+    arguments: Sequence[str],
+    source: str = "",
+    *,
+    check: bool = True,
+    behind: bool = False,
+) -> bool:
     """Run the compiler; whether it took the source.
+
+    Args:
+        check: whether it is an error where it did not. behind: leave the cores to others.
 
     Raises:
         OSError, subprocess.SubprocessError: it could not be run, or failed and `check` says so.
+        CompilersEnded: the process ends.
     """
-    done = subprocess.run(
-        [compiler, *arguments],
-        input=source,
-        capture_output=True,
-        text=True,
-        timeout=_TIMEOUT,
-        check=check,
-    )
-    return done.returncode == 0
+    pipe = subprocess.PIPE
+    command = [compiler, *arguments]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        _running.add(process)
+        try:
+            if _ending.is_set():
+                process.kill()
+            if behind and hasattr(os, "setpriority"):
+                with contextlib.suppress(OSError):  # it has ended already
+                    os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
+            out, errors = process.communicate(source, _TIMEOUT)
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            _running.discard(process)
+    if _ending.is_set():
+        raise CompilersEnded
+    if check and process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command, out, errors)
+    return process.returncode == 0
 
 
 def state(compiler: str) -> tuple[str, int, int]:

@@ -16,7 +16,7 @@ from typing import Any
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
-from ..fusion import chains, compiler
+from ..fusion import chains
 from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand, gpu_source
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
@@ -372,10 +372,6 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
         if block is None:
             return None
         blocks.append(block)
-    plan = frame.plan  # all loops of a plan go through the compiler together
-    compiler.compile_loops(
-        [b.loop for s in plan.steps for b in plan_loops(plan, s, "cpu", frame.least_cost)]
-    )
     tasks = [
         chains.task(b.loop, block, operands)
         for b, block, operands in zip(bound, blocks, arrays, strict=True)

@@ -530,7 +530,7 @@ def _refuse_steps(net: OpList) -> None:
 
 def grouping(place: Place, options: Options = _NO_TAILS, train: bool = True) -> Grouping:
     """`make_plan`'s function that groups operators into chains, with tails where options say so."""
-    # On use: fusion brings the compiler along, which a net of kernels never needs.
+    # On use: a net of kernels never needs it.
     from .fuse import group_chains
 
     libraries = options.libraries if options.tails else ()

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.framework.fusion import codegen, compiler, libraries, library_files, team
+from opscope.framework.fusion import chains, compiler, libraries, library_files, team
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 from scalar_loops import task_of_loop
@@ -25,14 +25,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 _WORK = """
+import os
 import numpy as np
 from opscope.framework.fusion import chains, compiler, team
 from opscope.framework.fusion.codegen import FULL, Loop, Operand
 from opscope.framework.fusion.expression import parse
 loop = Loop("float32", (Operand(FULL, "float32"),), (parse("x0 * 3"),), ((0, "v0"),))
 x = np.ones(8, np.float32)
-assert compiler.compile_loops([loop])
-words = np.array([1, 8, chains.program(loop).address, x.ctypes.data, 8])
+program = chains.program(loop)
+os.environ["OPSCOPE_CC"] = os.environ.get("COMPILER", "")  # of loops alone
+assert compiler.compile_loop(program)
+words = np.array([1, 8, program.address, x.ctypes.data, 8])
 team.run_together([chains.task(loop, words, x)])()
 assert (x == 3).all()
 """
@@ -42,8 +45,14 @@ def loop(text: str) -> Loop:
     return Loop("float32", (Operand(FULL, "float32"),), (parse(text),), ((0, "v0"),))
 
 
+def program_of(made: Loop) -> chains.Program:
+    program = chains.program(made)
+    assert program is not None
+    return program
+
+
 def apply(made: Loop, x: np.ndarray) -> np.ndarray:
-    assert compiler.compile_loops([made])
+    assert compiler.compile_loop(program_of(made))
     team.run_together([task_of_loop(made, [x])])()
     return x
 
@@ -62,31 +71,14 @@ def fresh(monkeypatch: Any, tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def compiler_runs(monkeypatch: Any) -> list[list[str]]:
     runs = []
-    real = subprocess.run
+    real = subprocess.Popen
 
-    def run(command: Any, **options: Any) -> Any:
+    def popen(command: Any, **options: Any) -> Any:
         runs.append(command)
         return real(command, **options)
 
-    monkeypatch.setattr(libraries.subprocess, "run", run)
+    monkeypatch.setattr(libraries.subprocess, "Popen", popen)
     return runs
-
-
-def test_very_many_loops_are_compiled_in_batches(compiler_runs: Any) -> None:
-    """One text for all would be more than the compiler does in the time that it gets."""
-    factors = range(1, 41)
-    long = "x0" + " * 1.0009765625" * 60
-    loops = [loop(f"{long} * {factor}") for factor in factors]
-    values = tuple(parse(f"{'v' if i else 'x'}{max(i - 1, 0)} + {i}") for i in range(90))
-    loops += [
-        Loop("float32", made.operands, (*values, *made.values), ((0, "v90"),)) for made in loops
-    ]
-    text = sum(len(codegen.c_source(made)) for made in loops)
-    assert compiler.compile_loops(loops)
-    assert len(compiler_runs) == -(-text // compiler._MOST_TEXT) > 1
-    for made, factor in zip(loops, factors, strict=False):
-        wanted = np.float32(1.0009765625) ** 60 * factor
-        np.testing.assert_allclose(apply(made, np.ones(3, np.float32)), wanted, rtol=1e-5)
 
 
 def test_cache(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:
@@ -96,11 +88,6 @@ def test_cache(fresh: Path, compiler_runs: list, monkeypatch: Any) -> None:
     assert len(compiler_runs) == 1
     assert sorted(path.suffix for path in fresh.iterdir()) == [".sha256", ".so"]
     assert stat.S_IMODE(fresh.stat().st_mode) == 0o700
-
-
-def test_loops_of_a_plan_are_compiled_together(compiler_runs: list) -> None:
-    assert compiler.compile_loops([loop("x0 + 1"), loop("x0 + 2"), loop("x0 + 1")])
-    assert len(compiler_runs) == 1 and len(compiler._functions) == 2
 
 
 def test_old_files_are_dropped(fresh: Path, monkeypatch: Any) -> None:
@@ -167,12 +154,12 @@ def test_library_that_is_not_as_it_was_written_is_made_again(
 
 
 def test_what_killed_compilers_left_is_removed(fresh: Path) -> None:
-    compiler.compile_loops([loop("x0 + 8")])
+    compiler.compile_loop(program_of(loop("x0 + 8")))
     old, new = fresh / ".a.so.0123456789ab.tmp", fresh / ".b.so.0123456789ab.tmp"
     for path in (old, new):
         path.touch()
     os.utime(old, (1000, 1000))
-    compiler.compile_loops([loop("x0 + 9")])
+    compiler.compile_loop(program_of(loop("x0 + 9")))
     assert new.exists() and not old.exists()
 
 
@@ -258,12 +245,13 @@ def test_compiler_that_fails(tmp_path: Path, monkeypatch: Any, caplog: Any) -> N
     broken = tmp_path / "broken-cc"
     broken.write_text("#!/bin/sh\necho no luck >&2\nexit 1\n")
     broken.chmod(0o755)
+    programs = [program_of(loop(f"x0 + {number}")) for number in (1, 2)]
     monkeypatch.setenv("OPSCOPE_CC", str(broken))
-    assert not compiler.compile_loops([loop("x0 + 1")])
+    assert not compiler.compile_loop(programs[0])
     assert "no luck" in caplog.text
     assert not compiler.available()
     caplog.clear()
-    assert not compiler.compile_loops([loop("x0 + 2")])
+    assert not compiler.compile_loop(programs[1])
     assert not caplog.records
 
 
@@ -276,18 +264,10 @@ def test_compiler_that_writes_a_part(fresh: Path, tmp_path: Path, monkeypatch: A
         "path = sys.argv[sys.argv.index('-o') + 1]\nos.truncate(path, os.stat(path).st_size - 1)\n"
     )
     broken.chmod(0o755)
-    env = {**os.environ, "OPSCOPE_CACHE": str(fresh), "OPSCOPE_CC": str(broken)}
+    env = {**os.environ, "OPSCOPE_CACHE": str(fresh), "COMPILER": str(broken)}
     done = subprocess.run([sys.executable, "-c", _WORK], env=env, capture_output=True, text=True)
     assert done.returncode == 1 and "bytes of a library that has more" in done.stderr
     assert list(fresh.glob("*")) == []
-
-
-def test_one_bad_loop_does_not_spoil_the_others(monkeypatch: Any) -> None:
-    bad = Loop("float32", (Operand(FULL, "float32"),), (("var", "nowhere"),), ((0, "v0"),))
-    assert not compiler.compile_loops([loop("x0 + 1"), bad])
-    assert not compiler.compile_loops([bad])
-    assert (apply(loop("x0 + 1"), np.ones(5, np.float32)) == 2).all()
-    assert compiler.available()
 
 
 def test_two_processes_and_two_threads(fresh: Path) -> None:
@@ -325,15 +305,17 @@ def test_large_loops_use_threads_and_survive_a_fork() -> None:
 
 
 def test_unknown_compiler(monkeypatch: Any, caplog: Any) -> None:
+    program = program_of(loop("x0 + 1"))
     monkeypatch.setenv("OPSCOPE_CC", "no-such-compiler-at-all")
     assert not compiler.available()
     assert "no-such-compiler-at-all" in caplog.text
-    assert not compiler.compile_loops([loop("x0 + 1")])
+    assert not compiler.compile_loop(program)
 
 
 def test_no_compiler_by_its_switch(monkeypatch: Any, caplog: Any) -> None:
+    program = program_of(loop("x0 + 1"))
     monkeypatch.setenv("OPSCOPE_CC", "none")
-    assert not compiler.available() and not compiler.compile_loops([loop("x0 + 1")])
+    assert not compiler.available() and not compiler.compile_loop(program)
     assert not caplog.records
 
 

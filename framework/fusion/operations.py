@@ -1,0 +1,197 @@
+"""The operations of a fused loop, one by one: what its interpreter and its C code both follow.
+
+Both compute each value by the same operation on the same values, so their results have the same
+bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..base.python.cached import cached_property
+from .codegen import COLUMN, HALF_NAMES, ONE, Loop
+from .expression import ExpressionError, Tree, fold
+
+_SIGNS = {
+    **{"+": "add", "-": "sub", "*": "mul", "/": "div", "<": "lt", ">": "gt", "<=": "le"},
+    **{">=": "ge", "==": "eq", "!=": "ne", "&&": "and", "||": "or"},
+}
+_TRUTH = frozenset("lt gt le ge eq ne and or not as_truth isnan isinf isfinite signbit".split())
+"""Operations that give truth values."""
+_IN_LINE = frozenset("fabs copysign fmax fmin isnan isinf isfinite signbit".split())
+"""Functions that are steps of their own, not calls."""
+
+
+class Value(NamedTuple):
+    """A value of a loop.
+
+    Attributes:
+        kind: "literal", "one" (an operand that is one number) and "head" (computed before the loop)
+            are fixed; "number", an operand of a column; "array", an operand that is read in place;
+            "step", what an operation gives.
+    """
+
+    kind: str
+    index: int
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation on blocks. `extra` is the function that it calls, or the operand it loads."""
+
+    name: str
+    operands: tuple[Value, ...]
+    extra: str | int = ""
+
+
+@dataclass
+class Graph:
+    """The operations of a loop in the order of computation; equal ones once.
+
+    Attributes:
+        head: (function, its registers) of what is computed before the loop; results have the
+            registers after those of literals and operands that are one number.
+    """
+
+    loop: Loop
+    operations: list[Operation] = field(default_factory=list)
+    literals: list[float] = field(default_factory=list)
+    head: list[tuple[str, tuple[Value, ...]]] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    _known: dict[Any, Value] = field(default_factory=dict)
+    _truths: set[Value] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for number, tree in enumerate(self.loop.values):
+            self.values[f"v{number}"] = fold(tree, self._value)
+
+    @cached_property
+    def stores(self) -> list[tuple[int, Value]]:
+        """What is stored: the operand that it is written to, and the value."""
+        return [(operand, self.value(name)) for operand, name in self.loop.stores]
+
+    def needed(self) -> list[int]:
+        """The operations that results depend on, in the order of computation."""
+        found = {value.index for _, value in self.stores if value.kind == "step"}
+        for index in reversed(range(len(self.operations))):
+            if index in found:
+                found.update(o.index for o in self.operations[index].operands if o.kind == "step")
+        return sorted(found)
+
+    def register(self, value: Value) -> int:
+        """The number of a value that is known before the loop: literals come first."""
+        if value.kind == "literal":
+            return value.index
+        ones = [i for i, operand in enumerate(self.loop.operands) if operand.kind == ONE]
+        if value.kind == "one":
+            return len(self.literals) + ones.index(value.index)
+        return len(self.literals) + len(ones) + value.index
+
+    def value(self, name: str) -> Value:
+        """The value of a name in trees, as a number."""
+        return self._number(self.values[name] if name in self.values else self._operand(name))
+
+    def _operand(self, name: str) -> Value:
+        index = int(name[1:]) if name[1:].isdecimal() else -1
+        if name[:1] != "x" or not 0 <= index < len(self.loop.operands):
+            raise ExpressionError(f"a loop reads {name!r}, which it is not given")
+        operand = self.loop.operands[index]
+        if operand.kind == ONE:
+            return Value("one", index)
+        if operand.kind == COLUMN:
+            return Value("number", index)
+        if operand.dtype in HALF_NAMES:
+            return self._made(f"load_{operand.dtype}", (), index)
+        return Value("array", index)
+
+    def _value(self, tree: Tree, below: Sequence[Value]) -> Value:
+        kind = tree[0]
+        if kind == "num":
+            return self._literal(tree[1])
+        if kind == "var":
+            return self.values[tree[1]] if tree[1] in self.values else self._operand(tree[1])
+        if kind == "unary":
+            if tree[1] == "+":
+                return self._number(below[0])
+            if tree[1] == "!":
+                return self._apply("not", self._truth(below[0]))
+            if self._is_truth(below[0]):
+                # -(a < b) is 0 in C, where truth values are integers, not the float's -0.
+                return self._apply("sub", self._literal(0.0), self._number(below[0]))
+            return self._apply("neg", below[0])
+        if kind == "binary":
+            name = _SIGNS[tree[1]]
+            convert = self._truth if name in ("and", "or") else self._number
+            return self._apply(name, *map(convert, below))
+        if kind == "sum":
+            total = self._number(below[0])
+            for term in below[1:]:
+                total = self._apply("add", total, self._number(term))
+            return total
+        if kind == "choose":
+            return self._apply("choose", self._truth(below[0]), *map(self._number, below[1:]))
+        return self._apply(tree[1], *map(self._number, below))
+
+    def _literal(self, number: float) -> Value:
+        key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
+        if key not in self._known:
+            self._known[key] = Value("literal", len(self.literals))
+            self.literals.append(number)
+        return self._known[key]
+
+    def _is_truth(self, value: Value) -> bool:
+        return value in self._truths
+
+    def _truth(self, value: Value) -> Value:
+        if self._is_truth(value) or is_fixed(value):
+            return value
+        return self._apply("as_truth", value)
+
+    def _number(self, value: Value) -> Value:
+        if value.kind == "step" and self._is_truth(value):
+            return self._made("as_number", (value,))
+        return value
+
+    def _apply(self, name: str, *operands: Value) -> Value:
+        if all(map(is_fixed, operands)):
+            key = name, operands
+            if key not in self._known:
+                self._known[key] = Value("head", len(self.head))
+                self.head.append(key)
+            found = self._known[key]
+        elif name in ("choose", "and", "or"):
+            # Whether a number is true is known before the loop, but a step wants it in a block.
+            truths = 1 if name == "choose" else 2
+            first = [self._block_truth(one) for one in operands[:truths]]
+            found = self._made(name, (*first, *operands[truths:]))
+        elif name in _SIGNS.values() or name in _IN_LINE or name in _TRUTH or name == "neg":
+            found = self._made(name, operands)
+        else:
+            # Functions read arrays; a number is written to a buffer before.
+            rest = [self._block(one) for one in operands[1:]]
+            found = self._made("call", (self._block(operands[0]), *rest), name)
+        if name in _TRUTH:
+            self._truths.add(found)
+        return found
+
+    def _block(self, value: Value) -> Value:
+        if value.kind in ("step", "array"):
+            return value
+        return self._made("load_number", (value,))
+
+    def _block_truth(self, value: Value) -> Value:
+        return self._made("as_truth", (value,)) if is_fixed(value) else value
+
+    def _made(self, name: str, operands: tuple[Value, ...], extra: str | int = "") -> Value:
+        made = Operation(name, operands, extra)
+        if made not in self._known:
+            self._known[made] = Value("step", len(self.operations))
+            self.operations.append(made)
+        return self._known[made]
+
+
+def is_fixed(value: Value) -> bool:
+    """Whether a value is known before the loop."""
+    return value.kind in ("literal", "one", "head")

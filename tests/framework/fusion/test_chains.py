@@ -1,0 +1,143 @@
+"""Loops by their interpreter: the bits of compiled ones, wherever an element stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.cpu import threads
+from opscope.framework.fusion import c_source, chains, compiler, team
+from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop, Operand
+from opscope.framework.fusion.expression import FUNCTIONS, Tree, parse
+from opscope.framework.fusion.libraries import find_compiler
+from scalar_loops import task_of_loop
+
+pytestmark = pytest.mark.skipif(not chains.available(), reason="there is no native library")
+
+_KINDS = (FULL, ROW, COLUMN, ONE)
+_SHAPES = (1, 1), (3, 37), (2, 700), (70, 5)
+_SIGNS = "+ - * / < > <= >= == != && ||".split()
+
+
+def random_tree(rng: np.random.Generator, names: list[str], depth: int) -> Tree:
+    """A tree over some variables, of any operations."""
+    if depth == 0 or rng.random() < 0.1:
+        if rng.random() < 0.2:
+            return ("num", float(rng.choice([0.0, -0.0, 1.0, 0.3, np.inf, np.nan])))
+        return ("var", str(rng.choice(names)))
+
+    def below() -> Tree:
+        return random_tree(rng, names, depth - 1)
+
+    kind = int(rng.integers(6))
+    if kind == 0:
+        return ("unary", str(rng.choice(["-", "+", "!"])), below())
+    if kind == 1:
+        return ("choose", below(), below(), below())
+    if kind == 2:
+        name = str(rng.choice(list(FUNCTIONS)))
+        return ("call", name, *(below() for _ in range(FUNCTIONS[name])))
+    if kind == 3:
+        return ("sum", below(), below(), below())
+    # Truth values are integers in C, whose quotients by zero end the process.
+    left, right = (("binary", "+", one, ("num", 0.5)) for one in (below(), below()))
+    return ("binary", str(rng.choice(_SIGNS)), left, right)
+
+
+def random_loops(dtype: str, count: int) -> Iterator[Loop]:
+    """Loops of three values each over operands of all kinds, that store the first and the last."""
+    rng = np.random.default_rng(0)
+    for _ in range(count):
+        kinds = [FULL, *(str(kind) for kind in rng.choice(_KINDS, 2))]
+        names = [f"x{i}" for i in range(len(kinds))]
+        values = []
+        for number in range(3):
+            values.append(random_tree(rng, names, 3))
+            names.append(f"v{number}")
+        operands = tuple(Operand(kind, dtype) for kind in (*kinds, FULL, FULL))
+        yield Loop(dtype, operands, tuple(values), ((3, "v0"), (4, "v2")))
+
+
+def arrays_of(loop: Loop, rows: int, columns: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(1)
+    shapes = {FULL: (rows, columns), ROW: (columns,), COLUMN: (rows,), ONE: (1,)}
+    found = [rng.normal(size=shapes[operand.kind]) * 2 for operand in loop.operands]
+    return [array.astype(loop.dtype) for array in found]
+
+
+def run(loop: Loop, arrays: list[np.ndarray]) -> list[np.ndarray]:
+    """The results, which lie over nothing that is given."""
+    own = [array.copy() for array in arrays]
+    with np.errstate(all="ignore"):
+        team.run_together([task_of_loop(loop, own)])()
+    return [own[operand] for operand, _ in loop.stores]
+
+
+@pytest.mark.skipif(find_compiler("") is None, reason="there is no C compiler")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_compiled_loops_give_the_same_bits(dtype: str) -> None:
+    loops = {loop.key: loop for loop in random_loops(dtype, 60)}
+    programs = [chains.program(loop) for loop in loops.values()]
+    texts = (c_source.c_source(one.loop, *one.tables) for one in programs)
+    library = compiler._library(str(find_compiler("")), "\n".join([c_source.c_prelude(), *texts]))
+    for program, loop in zip(programs, loops.values(), strict=True):
+        for shape in _SHAPES:
+            arrays = arrays_of(loop, *shape)
+            program.use(0)
+            wanted = run(loop, arrays)
+            program.use(library.address(c_source.c_function_name(loop)))
+            for one, other in zip(run(loop, arrays), wanted, strict=True):
+                np.testing.assert_array_equal(one, other, err_msg=str(loop.values))
+                assert (np.signbit(one) == np.signbit(other))[~np.isnan(other)].all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_value_does_not_depend_on_its_place(dtype: str) -> None:
+    """Functions have other last bits for vectors than for single numbers."""
+    functions = [name for name in FUNCTIONS if FUNCTIONS[name] == 1]
+    values = tuple(("call", name, ("var", "x0")) for name in functions)
+    stores = tuple((i + 1, f"v{i}") for i in range(len(values)))
+    loop = Loop(dtype, (Operand(FULL, dtype),) * (len(values) + 1), values, stores)
+    numbers = np.random.default_rng(0).uniform(-3, 3, 331)
+    for size in (331, 128, 100, 7, 1):
+        given = numbers[:size].astype(dtype)
+        wanted = run(loop, [given, *[np.zeros(size, dtype)] * len(values)])
+        back = run(loop, [given[::-1].copy(), *[np.zeros(size, dtype)] * len(values)])
+        for name, one, other in zip(functions, wanted, back, strict=True):
+            np.testing.assert_array_equal(one, other[::-1], err_msg=name)
+
+
+def test_parts_of_threads_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "usable_cores", lambda: 8)
+    values = parse("tanh(x0) * x1"), parse("v0 / (1 + exp(-v0))")
+    operands = tuple(Operand(kind, "float32") for kind in (FULL, ROW, FULL))
+    loop = Loop("float32", operands, values, ((2, "v1"),))
+    for shape in ((1, 100_003), (1003, 97)):
+        arrays = arrays_of(loop, *shape)
+        found = []
+        for count in (1, 3):
+            with threads.threads_set(count):
+                found += run(loop, arrays)
+        np.testing.assert_array_equal(*found)
+
+
+def test_results_lie_over_what_is_read() -> None:
+    """All reads of an element come before the first write, of whatever operands share memory."""
+    operands = (Operand(FULL, "float32"),) * 4
+    values = parse("x0 + x1"), parse("exp(x0) - x1")
+    loop = Loop("float32", operands, values, ((2, "v0"), (3, "v1")))
+    x, y = arrays_of(loop, 3, 211)[:2]
+    wanted = run(loop, [x, y, x, y])
+    team.run_together([task_of_loop(loop, [x, y, x, y])])()
+    np.testing.assert_array_equal([x, y], wanted)
+    swap = Loop("float32", operands, (parse("x0"), parse("x1")), ((2, "v1"), (3, "v0")))
+    before = [x.copy(), y.copy()]
+    team.run_together([task_of_loop(swap, [x, y, x, y])])()
+    np.testing.assert_array_equal([y, x], before)
+
+
+def test_a_loop_that_reads_what_it_is_not_given_has_no_program() -> None:
+    bad = Loop("float32", (Operand(FULL, "float32"),), (("var", "nowhere"),), ((0, "v0"),))
+    assert chains.program(bad) is None

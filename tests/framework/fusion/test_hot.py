@@ -1,0 +1,80 @@
+"""Loops that are compiled in the background once they are hot."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope.framework.fusion import chains, compiler, hot, native
+
+pytestmark = pytest.mark.skipif(
+    not (chains.available() and compiler.available()) or sys.platform == "win32",
+    reason="there is no native library, or no C compiler",
+)
+
+_NET = """
+import numpy as np, opscope, os, sys, time
+from opscope.framework.fusion import hot
+hot.HOT_WORK = 1
+b = opscope.NetBuilder("n")
+y = b.tanh(b.scale(b.input("x", [-1, 50]), scale=1.73))
+scope = opscope.Scope()
+x = np.ones((100, 50), np.float32)
+def run():
+    hot.watch.next = 0
+    return np.array(b.run(scope, feed={"x": x}, fetch=[y])[y.name])
+first = run()
+run()
+"""
+
+
+def run_net(end: str, tmp_path: Path, **environment: str) -> float:
+    """How long a process takes that has a hot loop."""
+    cache = {"OPSCOPE_CACHE": str(tmp_path / "cache"), "TMPDIR": str(tmp_path)}
+    begun = time.monotonic()
+    env = {**os.environ, **cache, **environment}
+    subprocess.run([sys.executable, "-c", _NET + end], env=env, check=True, timeout=100)
+    return time.monotonic() - begun
+
+
+def test_a_hot_loop_is_compiled_and_gives_the_same_bits(tmp_path: Path) -> None:
+    end = """
+hot.watch.thread.join()
+from opscope.framework.fusion import chains
+assert [one.is_compiled for one in chains.programs() if one.work] == [True]
+assert (run() == first).all()
+"""
+    run_net(end, tmp_path)
+    assert len(list((tmp_path / "cache").glob("*.so"))) == 1
+
+
+def test_what_runs_once_is_not_compiled(monkeypatch: Any) -> None:
+    b = opscope.NetBuilder("n")
+    y = b.exp(b.scale(b.input("x", [-1, 5]), scale=1.79))
+    before = {one for one in chains.programs() if one.is_compiled}
+    x = np.ones((3, 5), np.float32)
+    for _ in range(3):
+        monkeypatch.setattr(hot.watch, "next", 0.0)
+        b.run(opscope.Scope(), feed={"x": x}, fetch=[y])
+    assert {one for one in chains.programs() if one.is_compiled} == before
+
+
+@pytest.mark.parametrize("end", ["", "if os.fork() == 0: sys.exit(0)\nos.wait()\n"])
+@pytest.mark.skipif(not native.is_built(), reason="the interpreter would be compiled")
+def test_a_process_ends_while_a_loop_is_compiled(end: str, tmp_path: Path) -> None:
+    """It ends at once, also after a fork, and leaves nothing behind."""
+    slow = tmp_path / "cc"
+    slow.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 60\n")
+    slow.chmod(0o755)
+    wait = f"while not os.path.exists('{tmp_path}/pid'): time.sleep(0.01)\n"
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    assert run_net(wait + end, tmp_path, OPSCOPE_CC="", PATH=path) < 50
+    assert not list(tmp_path.glob("opscope-*"))
