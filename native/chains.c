@@ -194,8 +194,10 @@ typedef struct head_step {
    literals, then the operands that are one number. */
 typedef struct program {
   word compiled;  /* function of a compiled loop that does the same, or 0 */
-  word done;      /* work that was interpreted */
+  word done;      /* work that was interpreted; from `enough` on `*hot` becomes 1 */
   word work;      /* of one element */
+  word enough;
+  word *hot;
   word literals, operands, head, numbers, steps, registers, buffers;
 } program;
 
@@ -298,7 +300,9 @@ static void interpret(program *p, const word *b, word r0, word r1, word c0, word
       }
     run_row(p, &own, &f, (char *)stage, c1 - c0);
   }
-  __atomic_fetch_add(&p->done, (r1 - r0) * (c1 - c0) * p->work, __ATOMIC_RELAXED);
+  const word work = (r1 - r0) * (c1 - c0) * p->work;
+  if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)
+    __atomic_store_n(p->hot, 1, __ATOMIC_RELAXED);
 }
 
 typedef void compiled_loop(const word *b, word r0, word r1, word c0, word c1,

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 MOST_FILES = {
     # base/errors.py spells names in any case; ir/nesting.py holds inner nets to a limit; caches
     "b.fc": 20,
-    # operations.py and chains.py make programs of the loops. A plan's parts
+    # chains.py makes programs of the loops. A plan's parts
     # are files of runtime/plans; a product asks each of our ways to compute it (lone rows, AMX,
     # blocks of rows) before MKL or BLAS; steps are joined in blocks of rows.
     # native.py and libraries.py: where functions in C come from.

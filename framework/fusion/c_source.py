@@ -8,12 +8,14 @@ address and leading dimension (in elements) of each operand.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 
+import numpy as np
+
 from ...native import units
-from .codegen import C_TYPES, COLUMN, FULL, HALF_NAMES, ONE, Loop, literal
-from .operations import Graph, Operation, Value, is_fixed
+from .codegen import C_TYPES, COLUMN, FULL, HALF_NAMES, ONE, Graph, Loop, Operation, Value, is_fixed
 
 _BLOCK = 256
 """Elements between calls of functions: arrays of so many stay in the first cache."""
@@ -53,6 +55,19 @@ _EXACT = frozenset("ceil floor rint sqrt trunc".split())
 def c_prelude() -> str:
     """The head of a C file, before its functions."""
     return _PRELUDE + units.included("chains")["halves.h"]
+
+
+def literal(value: float, suffix: str) -> str:
+    """A number in C or CUDA: of type float where the suffix is "f", else a double."""
+    if suffix:
+        with np.errstate(over="ignore"):
+            # Rounded here: the shortest text of a double may round to another float.
+            value = float(np.float32(value))
+    if not math.isfinite(value):  # NVRTC has no macros for these
+        plain = {"inf": "1.0 / 0.0", "-inf": "-1.0 / 0.0"}.get(str(value), "0.0 / 0.0")
+        return f"(({'float' if suffix else 'double'})({plain}))"
+    text = f"{value!r}{suffix}"
+    return text if math.copysign(1, value) > 0 else f"({text})"
 
 
 def c_function_name(loop: Loop) -> str:

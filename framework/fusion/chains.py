@@ -7,6 +7,7 @@ computed before it, in double. `native/chains.c` tells the layout of a program.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,16 +16,21 @@ import numpy as np
 
 from ..base.python.cached import new_rlock
 from . import native, team
-from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Loop
+from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
 from .expression import ExpressionError
 from .libraries import Library
-from .operations import Graph, Operation, Value
 from .team import ParallelTask
 
 _log = logging.getLogger(__name__)
 
 _MOST_BUFFERS, _MOST_STEPS = 64, 4096
 """Values that wait in memory at once, of which each takes 512 bytes of a thread's stack; steps."""
+
+HOT_WORK = 40_000_000_000
+"""Work that was interpreted from which a loop is hot, in the units of native/constants.py: a second
+of a core, some times what a compiler takes for it."""
+HOT = ctypes.c_int64()
+"""1 once there are hot loops that hot.py has not seen."""
 
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 _KINDS = {FULL: 0, ROW: 0, COLUMN: 1, ONE: 2}
@@ -237,9 +243,13 @@ class Program:
         return bool(self._words[0])
 
     @property
-    def work(self) -> int:
-        """What was interpreted so far, in the units of native/constants.py."""
-        return int(self._words[1])
+    def is_hot(self) -> bool:
+        """Whether the interpreter has spent long with it, and it has not been given up."""
+        return bool(self._words[1] >= self._words[3])
+
+    def set_hot_work(self, work: int) -> None:
+        """Let it be hot from so much work on."""
+        self._words[3] = work
 
     def use(self, compiled: int) -> None:
         """Let a compiled loop, which gives the same bits, do the work from now on."""
@@ -259,7 +269,8 @@ def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) ->
         return _SIZES[loop.operands[place].dtype] if place < len(loop.operands) else 0
 
     registers = graph.register(Value("head", len(graph.head)))
-    words = [0, 0, loop.work, len(graph.literals), len(loop.operands), len(graph.head)]
+    words = [0, 0, loop.work, HOT_WORK, ctypes.addressof(HOT)]
+    words += [len(graph.literals), len(loop.operands), len(graph.head)]
     words += [len(writer.numbers), len(writer.steps), registers, writer.buffers]
     words += np.array(graph.literals, np.float64).view(np.int64).tolist()
     stored = {operand for operand, _ in loop.stores}

@@ -1,20 +1,19 @@
-"""Fused loops, and the CUDA elementwise operation of each.
+"""Fused loops: their structure, and their operations one by one, which all code is made from.
 
 A `Loop` is the structure of a chain without names and sizes: the same one serves every batch size.
+The interpreter and the C code of a loop compute each value by the same operation of its `Graph` on
+the same values, so their results have the same bits.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
-
-import numpy as np
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from ..base.python.cached import cached_property
-from .expression import Tree, cost, fold, nodes
+from .expression import ExpressionError, Tree, cost, fold, nodes
 
 FULL, ROW, COLUMN, ONE = "full", "row", "column", "one"
 """How an operand meets the loop over rows and columns: element (i, j), (j), (i), or one for all."""
@@ -78,128 +77,184 @@ class Loop:
         return hashlib.sha256(repr(self).encode()).hexdigest()[:20]
 
 
-class _Printed(NamedTuple):
-    """A tree as text.
+_SIGNS = {
+    **{"+": "add", "-": "sub", "*": "mul", "/": "div", "<": "lt", ">": "gt", "<=": "le"},
+    **{">=": "ge", "==": "eq", "!=": "ne", "&&": "and", "||": "or"},
+}
+_TRUTH = frozenset("lt gt le ge eq ne and or not as_truth isnan isinf isfinite signbit".split())
+"""Operations that give truth values."""
+_IN_LINE = frozenset("fabs copysign fmax fmin isnan isinf isfinite signbit".split())
+"""Functions that are steps of their own, not calls."""
+
+
+class Value(NamedTuple):
+    """A value of a loop.
 
     Attributes:
-        text: in the element type; "": the value is `fixed`, which has no name yet.
-        fixed: in double, in terms of the head; "": it changes inside the loop.
+        kind: "literal", "one" (an operand that is one number) and "head" (computed before the loop)
+            are fixed; "number", an operand of a column; "array", an operand that is read in place;
+            "step", what an operation gives.
     """
 
-    tree: Tree
-    text: str
-    fixed: str
-
-
-class _Printer:
-    """Prints a loop's values as statements of CUDA.
-
-    What does not change inside the loop goes to the head, in double.
-    """
-
-    def __init__(self, loop: Loop, element: str) -> None:
-        self.element = element
-        # Without the suffix the sum of a float and a number would be one of doubles.
-        self.suffix = "" if element == "double" else "f"
-        self.head: list[str] = []
-        self.body: list[str] = []
-        self._fixed = {f"x{i}" for i, o in enumerate(loop.operands) if o.kind == ONE}
-        self._hoisted: dict[Tree, str] = {}
-        for number, tree in enumerate(loop.values):
-            printed = fold(tree, self._printed)
-            text = self._named(printed)
-            if printed.fixed:
-                self._fixed.add(f"v{number}")
-                self.head.append(f"const double h_v{number} = {printed.fixed};")
-            self.body.append(f"const {element} v{number} = {text};")
-
-    def _printed(self, tree: Tree, below: Sequence[_Printed]) -> _Printed:
-        if tree[0] == "num":
-            return _Printed(tree, literal(tree[1], self.suffix), literal(tree[1], ""))
-        if tree[0] == "var":
-            return _Printed(tree, tree[1], f"h_{tree[1]}" if tree[1] in self._fixed else "")
-        if all(part.fixed for part in below):
-            inner = [part.fixed for part in below]
-            is_call = tree[0] == "call"
-            fixed = f"{tree[1]}({', '.join(inner)})" if is_call else _join(tree, inner)
-            return _Printed(tree, "", fixed)
-        inner = [self._named(part) for part in below]
-        if tree[0] == "call":
-            text = self._hoist(tree, self.body, f"{tree[1]}({', '.join(inner)})")
-        else:
-            text = _join(tree, inner)
-        return _Printed(tree, text, "")
-
-    def _named(self, printed: _Printed) -> str:
-        """The text of a tree, which the head computes where it does not change."""
-        return printed.text or self._hoist(printed.tree, self.head, printed.fixed)
-
-    def _hoist(self, tree: Tree, where: list[str], text: str) -> str:
-        found = self._hoisted.get(tree)
-        if found is None:
-            found = self._hoisted[tree] = f"t{len(self._hoisted)}"
-            where.append(f"const {self.element} {found} = ({self.element})({text});")
-        return found
-
-
-def _join(tree: Tree, texts: Sequence[str]) -> str:
-    """An operation on the texts of its operands."""
-    kind = tree[0]
-    if kind == "unary":
-        return f"({tree[1]}{texts[0]})"
-    if kind == "binary":
-        return f"({texts[0]} {tree[1]} {texts[1]})"
-    if kind == "sum":
-        return f"({' + '.join(texts)})"
-    return f"({texts[0]} ? {texts[1]} : {texts[2]})"
-
-
-def literal(value: float, suffix: str) -> str:
-    """A number in C or CUDA: of type float where the suffix is "f", else a double."""
-    if suffix:
-        with np.errstate(over="ignore"):
-            # Rounded here: the shortest text of a double may round to another float.
-            value = float(np.float32(value))
-    if not math.isfinite(value):  # NVRTC has no macros for these
-        plain = {"inf": "1.0 / 0.0", "-inf": "-1.0 / 0.0"}.get(str(value), "0.0 / 0.0")
-        return f"(({'float' if suffix else 'double'})({plain}))"
-    text = f"{value!r}{suffix}"
-    return text if math.copysign(1, value) > 0 else f"({text})"
+    kind: str
+    index: int
 
 
 @dataclass(frozen=True)
-class GpuSource:
-    """Arguments of `cupy.ElementwiseKernel`, and which operands it takes in which order."""
+class Operation:
+    """An operation on blocks. `extra` is the function that it calls, or the operand it loads."""
 
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    in_params: str
-    out_params: str
-    operation: str
     name: str
+    operands: tuple[Value, ...]
+    extra: str | int = ""
 
 
-def gpu_source(loop: Loop) -> GpuSource:
-    """A loop as an elementwise kernel; broadcasting is CuPy's. Half precision is computed in float.
+@dataclass
+class Graph:
+    """The operations of a loop in the order of computation; equal ones once.
 
-    Operands that are read and written are passed twice; all reads come before the first write.
+    Attributes:
+        head: (function, its registers) of what is computed before the loop; results have the
+            registers after those of literals and operands that are one number.
     """
-    element = "double" if loop.dtype == "float64" else "float"
-    printed = _Printer(loop, element)
-    inputs = tuple(loop.loads())
-    outputs = tuple(operand for operand, _ in loop.stores)
-    lines = []
-    for i in inputs:
-        if loop.operands[i].kind == ONE:
-            lines.append(f"const double h_x{i} = (double)a{i};")
-        lines.append(f"const {element} x{i} = ({element})a{i};")
-    lines += printed.head + printed.body
-    lines += [f"o{operand} = {value};" for operand, value in loop.stores]
-    return GpuSource(
-        inputs,
-        outputs,
-        ", ".join(f"{loop.operands[i].dtype} a{i}" for i in inputs),
-        ", ".join(f"{loop.operands[i].dtype} o{i}" for i in outputs),
-        "\n".join(lines),
-        f"opscope_chain_{loop.key}",
-    )
+
+    loop: Loop
+    operations: list[Operation] = field(default_factory=list)
+    literals: list[float] = field(default_factory=list)
+    head: list[tuple[str, tuple[Value, ...]]] = field(default_factory=list)
+    values: dict[str, Value] = field(default_factory=dict)
+    _known: dict[Any, Value] = field(default_factory=dict)
+    _truths: set[Value] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        for number, tree in enumerate(self.loop.values):
+            self.values[f"v{number}"] = fold(tree, self._value)
+
+    @cached_property
+    def stores(self) -> list[tuple[int, Value]]:
+        """What is stored: the operand that it is written to, and the value."""
+        return [(operand, self.value(name)) for operand, name in self.loop.stores]
+
+    def needed(self) -> list[int]:
+        """The operations that results depend on, in the order of computation."""
+        found = {value.index for _, value in self.stores if value.kind == "step"}
+        for index in reversed(range(len(self.operations))):
+            if index in found:
+                found.update(o.index for o in self.operations[index].operands if o.kind == "step")
+        return sorted(found)
+
+    def register(self, value: Value) -> int:
+        """The number of a value that is known before the loop: literals come first."""
+        if value.kind == "literal":
+            return value.index
+        ones = [i for i, operand in enumerate(self.loop.operands) if operand.kind == ONE]
+        if value.kind == "one":
+            return len(self.literals) + ones.index(value.index)
+        return len(self.literals) + len(ones) + value.index
+
+    def value(self, name: str) -> Value:
+        """The value of a name in trees, as a number."""
+        return self._number(self.values[name] if name in self.values else self._operand(name))
+
+    def _operand(self, name: str) -> Value:
+        index = int(name[1:]) if name[1:].isdecimal() else -1
+        if name[:1] != "x" or not 0 <= index < len(self.loop.operands):
+            raise ExpressionError(f"a loop reads {name!r}, which it is not given")
+        operand = self.loop.operands[index]
+        if operand.kind == ONE:
+            return Value("one", index)
+        if operand.kind == COLUMN:
+            return Value("number", index)
+        if operand.dtype in HALF_NAMES:
+            return self._made(f"load_{operand.dtype}", (), index)
+        return Value("array", index)
+
+    def _value(self, tree: Tree, below: Sequence[Value]) -> Value:
+        kind = tree[0]
+        if kind == "num":
+            return self._literal(tree[1])
+        if kind == "var":
+            return self.values[tree[1]] if tree[1] in self.values else self._operand(tree[1])
+        if kind == "unary":
+            if tree[1] == "+":
+                return self._number(below[0])
+            if tree[1] == "!":
+                return self._apply("not", self._truth(below[0]))
+            if self._is_truth(below[0]):
+                # -(a < b) is 0 in C, where truth values are integers, not the float's -0.
+                return self._apply("sub", self._literal(0.0), self._number(below[0]))
+            return self._apply("neg", below[0])
+        if kind == "binary":
+            name = _SIGNS[tree[1]]
+            convert = self._truth if name in ("and", "or") else self._number
+            return self._apply(name, *map(convert, below))
+        if kind == "sum":
+            total = self._number(below[0])
+            for term in below[1:]:
+                total = self._apply("add", total, self._number(term))
+            return total
+        if kind == "choose":
+            return self._apply("choose", self._truth(below[0]), *map(self._number, below[1:]))
+        return self._apply(tree[1], *map(self._number, below))
+
+    def _literal(self, number: float) -> Value:
+        key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
+        if key not in self._known:
+            self._known[key] = Value("literal", len(self.literals))
+            self.literals.append(number)
+        return self._known[key]
+
+    def _is_truth(self, value: Value) -> bool:
+        return value in self._truths
+
+    def _truth(self, value: Value) -> Value:
+        if self._is_truth(value) or is_fixed(value):
+            return value
+        return self._apply("as_truth", value)
+
+    def _number(self, value: Value) -> Value:
+        if value.kind == "step" and self._is_truth(value):
+            return self._made("as_number", (value,))
+        return value
+
+    def _apply(self, name: str, *operands: Value) -> Value:
+        if all(map(is_fixed, operands)):
+            key = name, operands
+            if key not in self._known:
+                self._known[key] = Value("head", len(self.head))
+                self.head.append(key)
+            found = self._known[key]
+        elif name in ("choose", "and", "or"):
+            # Whether a number is true is known before the loop, but a step wants it in a block.
+            truths = 1 if name == "choose" else 2
+            first = [self._block_truth(one) for one in operands[:truths]]
+            found = self._made(name, (*first, *operands[truths:]))
+        elif name in _SIGNS.values() or name in _IN_LINE or name in _TRUTH or name == "neg":
+            found = self._made(name, operands)
+        else:
+            # Functions read arrays; a number is written to a buffer before.
+            rest = [self._block(one) for one in operands[1:]]
+            found = self._made("call", (self._block(operands[0]), *rest), name)
+        if name in _TRUTH:
+            self._truths.add(found)
+        return found
+
+    def _block(self, value: Value) -> Value:
+        if value.kind in ("step", "array"):
+            return value
+        return self._made("load_number", (value,))
+
+    def _block_truth(self, value: Value) -> Value:
+        return self._made("as_truth", (value,)) if is_fixed(value) else value
+
+    def _made(self, name: str, operands: tuple[Value, ...], extra: str | int = "") -> Value:
+        made = Operation(name, operands, extra)
+        if made not in self._known:
+            self._known[made] = Value("step", len(self.operations))
+            self.operations.append(made)
+        return self._known[made]
+
+
+def is_fixed(value: Value) -> bool:
+    """Whether a value is known before the loop."""
+    return value.kind in ("literal", "one", "head")

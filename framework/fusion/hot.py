@@ -11,39 +11,31 @@ import atexit
 import os
 import threading
 from collections.abc import Sequence
-from time import monotonic
 
 from . import chains, libraries
 
-HOT_WORK = 40_000_000_000
-"""Work that was interpreted from which a loop is compiled, in the units of native/constants.py: a
-second of a core, some times what the compiler takes."""
-_INTERVAL = 0.5  # seconds from one look at all programs to the next
+_NEVER = (1 << 63) - 1
 
 
-class _Watch:
-    """When to look again; the thread that compiles, and the loops that it was given."""
+class _Background:
+    """The thread that compiles."""
 
-    def __init__(self) -> None:
-        self.next = monotonic() + _INTERVAL
-        self.thread: threading.Thread | None = None
-        self.given: set[chains.Program] = set()
+    thread: threading.Thread | None = None
 
 
-watch = _Watch()
+background = _Background()
 
 
 def look() -> None:
-    """Have loops compiled that have become hot; runs call it from the time `watch.next` on."""
-    watch.next = monotonic() + _INTERVAL
-    if watch.thread is not None and watch.thread.is_alive():
+    """Have hot loops compiled; runs call it where `chains.HOT` says that there are some."""
+    if background.thread is not None and background.thread.is_alive():
         return
-    programs = chains.programs()
-    hot = [one for one in programs if one.work >= HOT_WORK and not one.is_compiled]
-    if not watch.given.issuperset(hot):
-        watch.given.update(hot)
-        watch.thread = threading.Thread(target=_compile, args=(hot,), daemon=True)
-        watch.thread.start()
+    chains.HOT.value = 0
+    hot = [one for one in chains.programs() if one.is_hot and not one.is_compiled]
+    for program in hot:
+        program.set_hot_work(_NEVER)  # it does not ask again, whatever comes of it
+    background.thread = threading.Thread(target=_compile, args=(hot,), daemon=True)
+    background.thread.start()
 
 
 def _compile(hot: Sequence[chains.Program]) -> None:
@@ -58,10 +50,17 @@ def _compile(hot: Sequence[chains.Program]) -> None:
 def _end() -> None:
     """The process ends at once, and leaves neither a compiler nor files of it."""
     libraries.end_compilers()
-    if watch.thread is not None:
-        watch.thread.join(5)
+    if background.thread is not None:
+        background.thread.join(5)
+
+
+def _in_child() -> None:
+    """The thread is not there in the child of a fork; what it was to compile may be hot again."""
+    background.thread = None
+    for program in chains.programs():
+        if not program.is_compiled:
+            program.set_hot_work(chains.HOT_WORK)
 
 
 if hasattr(os, "register_at_fork"):
-    # The thread is not there in the child of a fork, and what it was to compile is not compiled.
-    os.register_at_fork(after_in_child=watch.__init__)
+    os.register_at_fork(after_in_child=_in_child)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextvars
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
-from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from ..base.errors import RunError, VariableError, format_shape
 from ..base.scope import Scope, Variable
 from ..base.settings import Options, read_options, using
 from ..base.untrusted.limits import limit
-from ..fusion import hot
+from ..fusion import chains, hot
 from ..fusion.team import in_blocks, in_lists, nothing, one_blas_thread, task_of
 from ..ir.desc import INPUT, OUTPUT, TEMPORARY
 from ..ir.infer import view_slices
@@ -359,7 +358,7 @@ class Frame(BoundSteps):
                 the net is running already in this scope, in another thread.
         """
         self.state.context = context
-        if monotonic() >= hot.watch.next:
+        if chains.HOT.value:
             hot.look()
         # Before the first call: a weight may have been set since the last run.
         if self.kept is not None and (exposed := self.kept.refresh()):

@@ -17,7 +17,7 @@ from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import chains
-from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand, gpu_source
+from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ..fusion.team import run_together
@@ -392,6 +392,8 @@ def _bind_gpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
 
 @cache
 def _gpu_kernel(xp: Any, loop: Loop) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
+    from ..fusion.cuda_source import gpu_source  # without a GPU it is not needed
+
     source = gpu_source(loop)
     kernel = xp.ElementwiseKernel(
         source.in_params, source.out_params, source.operation, source.name

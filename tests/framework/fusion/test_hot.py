@@ -7,13 +7,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-import opscope
-from opscope.framework.fusion import chains, compiler, hot, native
+from opscope.framework.fusion import chains, compiler, native
 
 pytestmark = pytest.mark.skipif(
     not (chains.available() and compiler.available()) or sys.platform == "win32",
@@ -22,14 +19,13 @@ pytestmark = pytest.mark.skipif(
 
 _NET = """
 import numpy as np, opscope, os, sys, time
-from opscope.framework.fusion import hot
-hot.HOT_WORK = 1
+from opscope.framework.fusion import chains, hot
+chains.HOT_WORK = 1
 b = opscope.NetBuilder("n")
 y = b.tanh(b.scale(b.input("x", [-1, 50]), scale=1.73))
 scope = opscope.Scope()
 x = np.ones((100, 50), np.float32)
 def run():
-    hot.watch.next = 0
     return np.array(b.run(scope, feed={"x": x}, fetch=[y])[y.name])
 first = run()
 run()
@@ -47,24 +43,14 @@ def run_net(end: str, tmp_path: Path, **environment: str) -> float:
 
 def test_a_hot_loop_is_compiled_and_gives_the_same_bits(tmp_path: Path) -> None:
     end = """
-hot.watch.thread.join()
-from opscope.framework.fusion import chains
-assert [one.is_compiled for one in chains.programs() if one.work] == [True]
+hot.background.thread.join()
+assert [one.is_compiled for one in chains.programs()] == [True]
 assert (run() == first).all()
+hot.look()
+hot.background.thread.join()
 """
     run_net(end, tmp_path)
     assert len(list((tmp_path / "cache").glob("*.so"))) == 1
-
-
-def test_what_runs_once_is_not_compiled(monkeypatch: Any) -> None:
-    b = opscope.NetBuilder("n")
-    y = b.exp(b.scale(b.input("x", [-1, 5]), scale=1.79))
-    before = {one for one in chains.programs() if one.is_compiled}
-    x = np.ones((3, 5), np.float32)
-    for _ in range(3):
-        monkeypatch.setattr(hot.watch, "next", 0.0)
-        b.run(opscope.Scope(), feed={"x": x}, fetch=[y])
-    assert {one for one in chains.programs() if one.is_compiled} == before
 
 
 @pytest.mark.parametrize("end", ["", "if os.fork() == 0: sys.exit(0)\nos.wait()\n"])

@@ -12,7 +12,7 @@ import pytest
 from fuse_ops import fuse_operators
 from opscope.framework.base.context import OpContext
 from opscope.framework.base.scope import Scope
-from opscope.framework.fusion import chains, codegen
+from opscope.framework.fusion import chains, cuda_source
 from opscope.framework.fusion.expression import ExpressionError, cost, parse
 from opscope.framework.fusion.team import task_of
 from opscope.framework.ir.desc import INPUT, STATE, make_var
@@ -411,7 +411,7 @@ def test_gpu_half_precision_and_updates() -> None:
     groups = fuse.group_chains(net.operators, specs, set(specs), {}, "gpu")
     assert [len(group) for group in groups] == [1, 1]
     found = fuse.pointwise(net.operators[0], specs, "gpu")
-    source = codegen.gpu_source(fuse.build_loop([found], {"param0", "m0", "v0"}).loop)
+    source = cuda_source.gpu_source(fuse.build_loop([found], {"param0", "m0", "v0"}).loop)
     assert "const double h_x" in source.operation
     assert "float16 o" in source.out_params and "int64 a" in source.in_params
     lines = source.operation.splitlines()

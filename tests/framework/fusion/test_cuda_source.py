@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from opscope.framework.fusion.codegen import FULL, ONE, Loop, gpu_source
+from opscope.framework.fusion.codegen import FULL, ONE, Loop
+from opscope.framework.fusion.cuda_source import gpu_source
 from opscope.framework.ir.registry import load_operators, operator_types
 from scalar_loops import loop_of
 
