@@ -119,8 +119,8 @@ SWITCHES = {
         Switch(
             "OPSCOPE_CC",
             "",
-            "C compiler for fused chains; empty: cc, gcc or clang on the PATH; none: NumPy computes"
-            " them. One that is named compiles the native library as well",
+            "C compiler for fused chains that run long; empty: cc, gcc or clang on the PATH; none:"
+            " they stay interpreted. One that is named compiles the native library as well",
         ),
         Switch(
             "OPSCOPE_CPU",

@@ -325,7 +325,7 @@ def version() -> None:
         ("backends", "numpy, cupy (GPU)" if gpu_present() else "numpy"),
         (
             "compiler",
-            compiler or "none (OPSCOPE_CC): NumPy computes one operator after the other",
+            compiler or "none (OPSCOPE_CC): chains of operators are interpreted",
         ),
         ("native", native.described()),
     ]
