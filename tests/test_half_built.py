@@ -87,7 +87,7 @@ def test_an_archive_is_taken(clone, tmp_path):
 def test_looking_costs_next_to_nothing():
     import opscope
 
-    start = time.perf_counter()
+    start = time.process_time()
     for _ in range(100):
         opscope._require_generated_modules(str(ROOT / "proto"))
-    assert (time.perf_counter() - start) / 100 < 0.001
+    assert (time.process_time() - start) / 100 < 0.001

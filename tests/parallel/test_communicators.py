@@ -181,7 +181,8 @@ FAILING = """
 def test_an_end_of_one_rank_ends_all(action, message, tmp_path):
     began = time.monotonic()
     done = run_ranks(3, FAILING.format(action=action), tmp_path)
-    assert time.monotonic() - began < 20  # the end itself takes at most 5 s
+    # The end itself takes at most 5 s; beside other work, three processes take long to start.
+    assert time.monotonic() - began < 60
     assert done.returncode != 0
     told = [line for line in done.stderr.splitlines() if line.startswith("opscope: ")]
     assert message in "\n".join(told), done.stderr
