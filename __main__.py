@@ -11,7 +11,8 @@ gc.enable()
 
 def run() -> None:
     """The whole life of a process."""
-    gc.freeze()  # modules stay, those of a command too: see `_Commands.get_command`
+    gc.freeze()  # modules stay
+    main.owns_process = True  # those of a command, too
     try:
         main()
     finally:

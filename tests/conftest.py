@@ -7,6 +7,7 @@ are several processes, the one that writes the summary collects nothing and load
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 from collections.abc import Generator, Iterator
@@ -114,7 +115,13 @@ def _sendable(value: Any) -> Any:
     return value
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if "hypothesis" in sys.modules:
+        # It would read the source of each module that happens to be loaded, for constants to draw:
+        # what a test draws would follow from which tests ran before, at 4 s a process.
+        providers: Any = importlib.import_module("hypothesis.internal.conjecture.providers")
+        providers._get_local_constants = lambda: providers._local_constants
     if config.getoption("--quick"):
         chosen = list(sample(items))
         left_out = set(items).difference(chosen)
@@ -147,13 +154,38 @@ def started_processes() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def searched_heap() -> Iterator[None]:
-    """`gc.collect` searches what the module's tests make, not the heap of a whole run."""
+# Searching the heap of a whole run for cycles, a million objects that stay, took a seventh of it.
+
+
+searches_before = [0]
+
+
+def full_searches() -> int:
+    return gc.get_stats()[2]["collections"]
+
+
+def leave_out_of_searches() -> None:
+    """What is there now stays, but for what nothing refers to."""
     gc.collect()
     gc.freeze()
-    yield
-    gc.unfreeze()
+    searches_before[0] = full_searches()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        leave_out_of_searches()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def searched_heap() -> None:
+    """Little more than what the module's own tests make is searched, also by `gc.collect`."""
+    if full_searches() > searches_before[0]:
+        leave_out_of_searches()
 
 
 # The account of the conformance tests

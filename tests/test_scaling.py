@@ -248,7 +248,6 @@ def _seconds(stage: str, size: int, folder: Path) -> float:
     return time.process_time() - start
 
 
-@pytest.mark.usefixtures("searched_heap")
 @pytest.mark.parametrize("stage", STAGES)
 def test_work_is_in_proportion_to_size(stage, tmp_path, monkeypatch):
     monkeypatch.setenv("OPSCOPE_FUSE", "0")

@@ -82,6 +82,9 @@ def kaldi_programs() -> list[str]:
 class _Commands(click.Group):
     """Finds commands by the table above; turns the package's errors into one line."""
 
+    owns_process = False
+    """Whether the process is a command's alone, so that what it loads may be frozen."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
 
@@ -90,7 +93,7 @@ class _Commands(click.Group):
             return None
         with gc_disabled():  # modules are there to stay
             module = importlib.import_module(_COMMANDS[name][0], __package__)
-            if gc.get_freeze_count():  # in a process of its own they are not searched at all
+            if self.owns_process:  # they are not searched at all
                 gc.freeze()
         return getattr(module, name.replace("-", "_"))
 

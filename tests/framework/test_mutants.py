@@ -24,7 +24,7 @@ LEVEL = VarDesc(sequence_levels=1)
 
 
 def test_mutants(tmp_path: Path) -> None:
-    found = finds(TARGETS["operators"], 600, tmp_path)
+    found = finds(TARGETS["operators"], 150, tmp_path)
     assert found.refused and not found.finds, list(found.finds)
 
 

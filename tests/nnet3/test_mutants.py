@@ -18,7 +18,7 @@ def network():
 
 
 @pytest.mark.parametrize(
-    ("name", "count"), [("network", 1000), ("network arrays", 300), ("computation", 300)]
+    ("name", "count"), [("network", 200), ("network arrays", 80), ("computation", 80)]
 )
 def test_mutants(name, count, tmp_path):
     found = finds(TARGETS[name], count, tmp_path)

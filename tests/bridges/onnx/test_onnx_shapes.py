@@ -38,7 +38,6 @@ def convolutions(path: Path) -> opscope.OnnxModel:
     return opscope.from_onnx(path)
 
 
-@pytest.mark.usefixtures("searched_heap")
 def test_1000_shapes_take_the_memory_of_32(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "m.onnx")
     widths = np.random.default_rng(0).permutation(SHAPES) + 100
