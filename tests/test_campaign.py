@@ -40,8 +40,8 @@ from mpi_runs import mpiexec
 DAMAGED = 15
 """Of the campaign itself, which is a check of its own, this is a sample."""
 MADE = 10
-FAULTS = {"save": 30, "archive and script": 30, "checkpoint": 20, "nnet3-copy": 12}
-FAULTS |= {"cntk write": 10, "kernel cache": 8}
+FAULTS = {"save": 12, "archive and script": 12, "checkpoint": 8, "nnet3-copy": 5}
+FAULTS |= {"cntk write": 5, "kernel cache": 4}
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -18,7 +18,7 @@ from opscope.framework.runtime.net import Net
 from random_nets import RandomNet, random_net, results
 
 SWITCHES = ("fuse", "reuse", "inplace")
-SEEDS = range(25)
+SEEDS = range(12)
 
 
 class Ways:

@@ -103,8 +103,8 @@ def test_the_verifier_takes_loops(layer, optimize, monkeypatch):
     nnet = net(xconfig_to_config(text))
     values = np.random.default_rng(0).normal(0, 0.3, nnet.vectorize().shape)
     nnet.unvectorize(values.astype(np.float32))
-    computer = LoopedComputer(nnet, LoopedOptions(frames_per_chunk=21), optimize=optimize)
-    features = frames(90)
+    computer = LoopedComputer(nnet, LoopedOptions(frames_per_chunk=9), optimize=optimize)
+    features = frames(45)
     np.testing.assert_allclose(computer.compute(features), offline(nnet, features), atol=1e-5)
 
 
