@@ -72,8 +72,6 @@ class AtOnce:
         node: whose rule it is. inputs: of the node. engine: that computes it.
     """
 
-    is_one_of_many = True
-
     def __init__(self, node: Node, inputs: Sequence[np.ndarray | None], engine: RunsAtOnce) -> None:
         self._node, self._engine = node, engine
         self._held = sum([array.nbytes for array in inputs if array is not None])

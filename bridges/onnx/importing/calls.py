@@ -148,14 +148,7 @@ class Adds(Protocol):
 
 
 class Emits(Protocol):
-    """What adds operators to a net.
-
-    Attributes:
-        is_one_of_many: there are nets for many signatures already: inputs of ever new shapes come,
-            and a net that is long in the making does not pay.
-    """
-
-    is_one_of_many: bool
+    """What adds operators to a net."""
 
     def emit(
         self,
@@ -178,11 +171,6 @@ class Call(Attributes):
         super().__init__(node, where)
         self.inputs = list(inputs)
         self._stage = stage
-
-    @property
-    def is_one_of_many(self) -> bool:
-        """Whether inputs of ever new shapes come; see `Emits`."""
-        return self._stage.is_one_of_many
 
     def __getitem__(self, number: int) -> Value:
         value = self.get(number)

@@ -141,7 +141,8 @@ class Lowering:
         foreign: values that come in and no net can hold.
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
-        is_one_of_many: there are nets for many other shapes already.
+        is_one_of_many: there are nets for many other shapes already: inputs come in ever new ones,
+            and a net that is long in the making does not pay.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Lowering:
         self._may_promote = may_promote
         self._unroll = unroll
         self._fills = Fills()
-        self.is_one_of_many = is_one_of_many
+        self._is_one_of_many = is_one_of_many
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
         self._ops: list[OpNode] = []
@@ -461,7 +462,7 @@ class Lowering:
             if condition is not None and condition.roots and self._may_promote:
                 raise Promote(condition.roots)
         most = attributes.attr("steps_in_a_net")  # of a layer's loop, which always may be
-        if most is not None and self.is_one_of_many:
+        if most is not None and self._is_one_of_many:
             most = min(most, _FEW_STEPS)
         if (self._unroll or most is not None) and node.op in ("Loop", "Scan"):
             written = unrolled(attributes, values, self._store.constants, most)
