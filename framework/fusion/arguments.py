@@ -56,11 +56,11 @@ class Block:
     @property
     def item(self) -> tuple[int, int]:
         """The function that it was bound for, and the block: an item of a list of team.py."""
-        return self._library.address(self.name), self.address
+        return self._library.addresses[self.name], self.address
 
     def item_of(self, name: str) -> tuple[int, int]:
         """An item of another function that takes the same argument."""
-        return self._library.address(name), self.address
+        return self._library.addresses[name], self.address
 
     def run(self) -> None:
         """Call the function, which takes an address alone."""

@@ -8,12 +8,14 @@ computed before it, in double. `native/chains.c` tells the layout of a program.
 from __future__ import annotations
 
 import ctypes
+import functools
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..base import settings
 from ..base.python.cached import new_rlock
 from . import native, team
 from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
@@ -234,7 +236,7 @@ class Program:
         )
         self._words = np.array(_words_of(writer, self.tables, library), np.int64)
         self.address = self._words.ctypes.data
-        self.function = library.address("chain")
+        self.function = library.addresses["chain"]
         given = np.array([self.address], np.int64)
         library.function("chain_prepare")(given.ctypes.data)
 
@@ -294,6 +296,12 @@ _programs: dict[tuple[str, Library], Program | None] = {}
 
 def available() -> bool:
     """Whether loops can be run: there is a native library."""
+    # Every plan asks, and these switches are all that the answer depends on.
+    return _available(settings.switch("OPSCOPE_CPU"), settings.switch("OPSCOPE_CC"))
+
+
+@functools.lru_cache(maxsize=16)
+def _available(*_: str) -> bool:
     return native.load("chains", "float") is not None and team.library() is not None
 
 

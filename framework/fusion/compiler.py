@@ -61,7 +61,7 @@ def compile_loop(program: chains.Program) -> bool:
                 if not _functions:
                     _broken.add(compiler)
                 return False
-            _functions[loop.key] = library.address(c_function_name(loop))
+            _functions[loop.key] = library.addresses[c_function_name(loop)]
         program.use(_functions[loop.key])
         return True
 

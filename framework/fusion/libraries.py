@@ -15,7 +15,7 @@ import os
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ class Library:
         ending: of the names of its functions, which those who ask for them leave out.
         file: of the native library, without its ending; "" for one of fused loops.
         dtype: of its arrays, where it is for one.
+        addresses: where each of its functions starts, by name.
 
     Raises:
         OSError: the file is no library of this system, or lacks one of `names`.
@@ -50,7 +51,7 @@ class Library:
         self._handle = ctypes.CDLL(str(path))
         self.ending, self.file, self.dtype = ending, file, dtype
         self._constants: dict[str, int] = {}
-        self._addresses: dict[str, int] = {}
+        self.addresses: Mapping[str, int] = _Addresses(self)
         for name in names:
             if not hasattr(self._handle, name):
                 raise OSError(f"{path} lacks {name}")
@@ -68,12 +69,6 @@ class Library:
         found.argtypes, found.restype = (ctypes.c_void_p,), None
         return found
 
-    def address(self, name: str) -> int:
-        """Where a function starts."""
-        if name not in self._addresses:
-            self._addresses[name] = address(self.function(name))
-        return self._addresses[name]
-
     def text(self, name: str) -> str:
         """A text of the library."""
         first = ctypes.c_char.in_dll(self._handle, name + self.ending)
@@ -88,6 +83,17 @@ class Library:
         if name not in self._constants:
             self._constants[name] = self.words(f"{name}_{self.file}", 1)[0]
         return self._constants[name]
+
+
+class _Addresses(dict[str, int]):
+    """Addresses of a library's functions, each looked up when it is first wanted."""
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+
+    def __missing__(self, name: str) -> int:
+        self[name] = address(self._library.function(name))
+        return self[name]
 
 
 def address(function: Any) -> int:

@@ -69,7 +69,7 @@ def function(file: str, dtype: np.dtype | type, name: str) -> int:
     """Address of a function of `typed`, which is there."""
     library = typed(file, dtype)
     assert library is not None, "the caller has seen that it is there"
-    return library.address(name)
+    return library.addresses[name]
 
 
 def bind(file: str, dtype: np.dtype | type, function: str, /, **values: Any) -> Block:

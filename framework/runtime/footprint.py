@@ -13,8 +13,7 @@ from ..ir.op_list import OpList, VarDecl
 from ..ir.operation import Operator
 from ..passes.lowering import lower
 from .plain_net import grouping
-from .plans.options import plan_options
-from .plans.plan import analyze, make_plan
+from .plans.plan import analyze, make_plan, plan_options
 
 
 @dataclass(frozen=True)

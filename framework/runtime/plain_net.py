@@ -34,8 +34,7 @@ from .binding import BoundSteps, CannotFuseError, external_specs
 from .executor import OPERATOR_BYTES, Frame, drop_outgrown
 from .net import Net, check_live_out, check_places, register_net
 from .plans.memory import workspace_of
-from .plans.options import plan_options
-from .plans.plan import Grouping, Plan, PlanStep, Range, analyze, make_plan
+from .plans.plan import Grouping, Plan, PlanStep, Range, analyze, make_plan, plan_options
 
 _tokens = itertools.count()
 _NO_TAILS = Options(tails=False)

@@ -10,15 +10,19 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
-from ...base.settings import Options
+from ...base.backend import Place
+from ...base.errors import OpscopeError, nearest
+from ...base.settings import Options, option_text
 from ...base.shape import ArraySpec, Levels
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl
 from ...ir.operation import Operator, results_of
+from ...ir.registry import REFERENCE, kernel_libraries
 from .layouts import channels_last
 from .steps import Chain, PlanStep
 
@@ -134,6 +138,32 @@ def analyze(
     # Writing to an external variable means writing to the caller's own: it outlives the run.
     live_out.update(name for name in externals if name in written)
     return Range(list(operators), list(externals), live_out, views)
+
+
+def plan_options(options: Options, place: Place) -> Options:
+    """Options as plans on a place have them: the reference is always one of the libraries.
+
+    Raises:
+        OpscopeError: no operator has a kernel of one of the libraries.
+    """
+    return replace(
+        options,
+        # What gains by such arrays are kernels compiled for the CPU.
+        channels_last=options.channels_last and place.kind == "cpu",
+        libraries=_with_reference(options.libraries),
+    )
+
+
+@lru_cache(maxsize=64)
+def _with_reference(names: tuple[str, ...]) -> tuple[str, ...]:
+    known = kernel_libraries(names)
+    for name in names:
+        if name not in known:
+            raise OpscopeError(
+                f"OPSCOPE_LIBRARIES={option_text(names)}: no kernel library"
+                f" {name!r}{nearest(name, known)}; there are {', '.join(sorted(known))}"
+            )
+    return names if REFERENCE in names else (*names, REFERENCE)
 
 
 def make_plan(

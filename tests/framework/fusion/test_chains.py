@@ -87,7 +87,7 @@ def test_compiled_loops_give_the_same_bits(dtype: str) -> None:
             arrays = arrays_of(loop, *shape)
             program.use(0)
             wanted = run(loop, arrays)
-            program.use(library.address(c_source.c_function_name(loop)))
+            program.use(library.addresses[c_source.c_function_name(loop)])
             for one, other in zip(run(loop, arrays), wanted, strict=True):
                 np.testing.assert_array_equal(one, other, err_msg=str(loop.values))
                 assert (np.signbit(one) == np.signbit(other))[~np.isnan(other)].all()

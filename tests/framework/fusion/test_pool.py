@@ -77,7 +77,7 @@ class Counted:
     """A list of items that count their parts."""
 
     def __init__(self, items: int, nanoseconds: int = 0, work: int = MUCH) -> None:
-        function = note_library().address("note")
+        function = note_library().addresses["note"]
         self.counts = np.zeros((items, _WORDS), np.int64)
         self.runs = 0
         self.arguments = np.zeros((items, 4), np.int64)

@@ -24,7 +24,7 @@ from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE, make_op, 
 from opscope.framework.ir.op_list import OpList, SourceLocation, VarDecl, View
 from opscope.framework.runtime.net import Net
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.framework.runtime.plans.options import plan_options
+from opscope.framework.runtime.plans.plan import plan_options
 
 
 def chain(length=6, kind=INPUT, dtype="float32"):

@@ -111,8 +111,9 @@ def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
         prepared = Prepared()
         prepared.declare([b])
         bound(prepared, np, a, b, np.zeros((64, 64), "f4"))
-        return team.task_of(prepared.calls()[0]).items[0][0] == bf16_gemm.library().address(
-            "pack_tiles"
+        return (
+            team.task_of(prepared.calls()[0]).items[0][0]
+            == bf16_gemm.library().addresses["pack_tiles"]
         )
 
     assert uses_tiles()
