@@ -303,6 +303,8 @@ class OperatorDef:
         key = device, dtype, tuple(libraries)
         kernels = self._fitting.get(key)
         if kernels is None:
+            # Those of other modules too, where an import of its own one registered the operator.
+            _load_common()
             fitting = [
                 entry
                 for entry in self.kernels

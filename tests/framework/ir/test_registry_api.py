@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -137,6 +140,18 @@ def layered():
 
 def chosen(entry, *arguments):
     return [kernel.bind(None) for kernel in entry.kernels_for(*arguments)]
+
+
+def test_kernels_of_other_modules_are_there_where_an_import_registered_the_operator():
+    """A process that has looked up nothing yet."""
+    program = """
+import numpy
+import opscope.operators.math.norm
+from opscope.framework.ir.registry import REGISTERED
+print(len(REGISTERED["batch_norm"].kernels_for("cpu", numpy.dtype("f4"), ("direct",))))
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert found.stdout.strip() == b"1"
 
 
 def test_kernels_are_chosen_by_device_dtype_and_library(layered):
