@@ -299,8 +299,15 @@ _EXTRAS = {
 
 
 @click.command()
-def version() -> None:
+@click.option("--kernels", is_flag=True, help="What multiplies matrices here, and how fast.")
+def version(kernels: bool) -> None:
     """Versions of opscope, Python, NumPy and the libraries it can use."""
+    if kernels:
+        from .kernels import kernel_lines
+
+        for line in kernel_lines():
+            click.echo(line)
+        return
     import importlib.metadata
     import platform
 

@@ -81,6 +81,13 @@ def is_intel() -> bool:
     return "GenuineIntel" in (_text(Path("/proc/cpuinfo"))[:4096] or platform.processor())
 
 
+def processor_name() -> str:
+    """What the processor calls itself; "" where that is not known."""
+    lines = _text(Path("/proc/cpuinfo"))[:4096].splitlines()
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor()
+
+
 class Load:
     """How many cores other processes keep busy, measured between one call and the next.
 

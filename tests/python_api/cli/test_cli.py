@@ -18,6 +18,7 @@ from opscope.framework.base.scope import Scope
 from opscope.framework.files import saved
 from opscope.framework.ir.registry import Slot, operator, unregister
 from opscope.framework.runtime.initialize import initialize
+from opscope.python_api.cli import kernels
 from opscope.python_api.cli.files import number_or_text
 from opscope.python_api.cli.main import commands, main
 from opscope.python_api.train.training import train
@@ -225,6 +226,21 @@ def test_version(call):
     assert code == 0
     assert names[:3] == ["opscope", "python", "numpy"] and "backends" in names
     assert opscope.__version__ in out and "cupy" in names
+
+
+def test_version_of_kernels(call, monkeypatch, tmp_path):
+    monkeypatch.setenv("OPSCOPE_CACHE", str(tmp_path))
+    monkeypatch.setattr(kernels, "_SECONDS", 0.0)
+    code, out, _ = call("version", "--kernels")
+    lines = out.splitlines()
+    head, *rows = lines[lines.index("") + 1 :]
+    assert code == 0 and len(rows) == len(kernels._SHAPES)
+    assert {"plan", "own", "openblas"} <= set(head.split())
+    assert all(float(number) > 0 for row in rows for number in row.split("x")[-1].split()[1:])
+    assert call("version", "--kernels")[1] == out  # of the cache
+    (kept,) = tmp_path.glob("*.kernels.json")
+    kept.write_text("{}")
+    assert call("version", "--kernels")[0] == 0 and kept.read_text() != "{}"
 
 
 def test_no_command(call):
