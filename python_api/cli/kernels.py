@@ -39,7 +39,7 @@ _SHAPES = {
 """Classes of products: rows, inner dimension and columns of one that stands for each."""
 _OURS = "packed,direct,native"
 _SECONDS = 0.02
-"""Time of one measurement: a second in all. The table is made for a person who asks, and not before."""
+"""Time of one measurement: a second in all, for a person who asks."""
 _MOST = 1 << 16
 
 Table = dict[str, dict[str, float]]

@@ -17,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 from opscope import options, set_threads
+from opscope.framework.base.cpu.cores import is_intel
 from opscope.framework.fusion.libraries import Library
 from opscope.framework.ir.kernel_args import KernelArgs
 from opscope.framework.ir.registry import (
@@ -27,7 +28,7 @@ from opscope.framework.ir.registry import (
     operator_types,
 )
 from opscope.native import units
-from opscope.operators.backends import bf16, mkl
+from opscope.operators.backends import bf16, bf16_gemm, mkl
 
 from . import sharing
 
@@ -116,11 +117,13 @@ def missing() -> list[str]:
     set_threads(2)  # some functions are for several: not fewer because the machine is busy
     recorder, functions = Recorder(), exported()
     absent = {"mkl"} if mkl.library() is None else set()
-    if mkl.library() is None:
+    if mkl.library() is None or not is_intel():
         functions -= exported("mkl_rows")
     if bf16.missing():
         absent.add("bf16")
         functions -= exported("bf16_gemm")
+    elif bf16_gemm.library() is None:
+        functions.discard("split_tiles")  # of factors that stay packed: of three terms alone
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"
     for name in sorted(sharing.WORKS, key=lambda name: name not in _RICH):
