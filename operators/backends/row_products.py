@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.cpu.cores import is_intel
 from ...framework.fusion import native, row_blocks, team
 from ...framework.fusion.arguments import Several
 from ...framework.fusion.row_blocks import ByRows
@@ -51,7 +52,8 @@ def first_way(
         vector_products.task(arrays, how, factors, bias)
         or vector_products.few_rows(arrays, how, factors, bias, mkl is not None)
         or bf16_products.task(arrays, how, factors, bias)
-        or task(arrays, how, factors, bias, mkl)
+        # On one core of an EPYC a TDNN's forward pass takes 235 ms by MKL's blocks, 207 by ours.
+        or task(arrays, how, factors, bias, mkl if is_intel() else None)
     )
 
 
