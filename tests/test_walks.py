@@ -13,8 +13,8 @@ MOST_FILES = {
     # chains.py makes programs of the loops. A plan's parts
     # are files of runtime/plans; a product asks each of our ways to compute it (lone rows, AMX,
     # blocks of rows) before MKL or BLAS; steps are joined in blocks of rows.
-    # native.py and libraries.py: where functions in C come from.
-    "first run": 59,
+    # native.py and libraries.py: where functions in C come from; cores.py: whose processor it is.
+    "first run": 60,
     "second run": 10,
     "nnet3 config": 11,  # the opener, what one file may fill, the budget of suggestions
     # lower/requests.py: recurrences as commands or as operators; splices.py: rows read in place
