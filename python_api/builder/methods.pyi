@@ -1612,6 +1612,19 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
+    def integer_matmul(
+        self,
+        x: Var | str,
+        y: Var | str,
+        x_zero: Var | str | None = None,
+        y_zero: Var | str | None = None,
+        scale: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Matrix product of 8-bit integers without their zero points: out = (x - x_zero) (y -
+        y_zero), as int32, modulo 2^32. With `scale`, that times the scale, in its dtype. Stacks
+        broadcast as in NumPy."""
     def interpolate(
         self,
         x: Var | str,
