@@ -20,7 +20,11 @@
 STEP(load) { EACH(LOAD, ) NEXT; }
 STEP(load_number) { const vec_t x = splat(f->numbers[s->x]); EACH(SPLAT, ) NEXT; }
 STEP(store) { EACH(STORE, ) NEXT; }
-STEP(end) {}
+/* the next block, or back to run_row */
+STEP(end) {
+  j += COUNT * LANES;
+  if (j <= f->last) ((RUN *)f->steps->run[SIZE])(f->steps, f, j, PASSED);
+}
 
 #define DEFINE1(name) STEP(name) { EACH(APPLY1, op_##name) NEXT; }
 ONE_OPERAND(DEFINE1)
@@ -35,6 +39,17 @@ ONE_OPERAND(DEFINE1)
   }
 TWO_OPERANDS(DEFINE2)
 #undef DEFINE2
+
+#define PRODUCT(i, g) a##i = g(a##i, X(i), Y(i));
+#define PRODUCT_NUMBER(i, g) a##i = g(a##i, X(i), y);
+#define DEFINE3(name)                                   \
+  STEP(name) { EACH(PRODUCT, op_##name) NEXT; }         \
+  STEP(name##_number) {                                 \
+    const vec_t y = splat(f->numbers[s->y]);            \
+    EACH(PRODUCT_NUMBER, op_##name) NEXT;               \
+  }
+PRODUCTS(DEFINE3)
+#undef DEFINE3
 
 /* choices: the operand that the registers hold; whether the others are arrays or numbers */
 #define CHOOSE_AA(i, g) a##i = choice(a##i, X(i), Y(i));
@@ -103,6 +118,8 @@ HALVES(bfloat16)
 #undef APPLY2
 #undef APPLY2_NUMBER
 #undef APPLY2_SELF
+#undef PRODUCT
+#undef PRODUCT_NUMBER
 #undef CHOOSE_AA
 #undef CHOOSE_AN
 #undef CHOOSE_NA

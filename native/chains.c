@@ -6,6 +6,9 @@
    file is compiled without contraction), and functions are those of one table, which compiled loops
    call as well. What a function gives depends on its argument alone, not on the element's place. */
 #include "vectors.h"
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 #include "halves.h"
 
 #define F(name) _Generic((T)0, float: name##f, double: name)
@@ -91,12 +94,27 @@ INLINE vec_t op_fabs(vec_t a) { return (vec_t)(bits(a) & ~bits(splat((T)-0.0)));
 INLINE vec_t op_not(vec_t a) { return (vec_t)~bits(a); }
 INLINE vec_t op_as_number(vec_t a) { return (vec_t)(bits(a) & bits(splat(1))); }
 INLINE vec_t op_as_truth(vec_t a) { return TRUTH(a != splat(0)); }
+INLINE vec_t op_sqrt(vec_t a) {
+#if defined(__AVX512F__)
+  return _Generic((T)0, float: (vec_t)_mm512_sqrt_ps((__m512)a),
+                  double: (vec_t)_mm512_sqrt_pd((__m512d)a));
+#elif defined(__AVX2__)
+  return _Generic((T)0, float: (vec_t)_mm256_sqrt_ps((__m256)a),
+                  double: (vec_t)_mm256_sqrt_pd((__m256d)a));
+#elif defined(__x86_64__)
+  return _Generic((T)0, float: (vec_t)_mm_sqrt_ps((__m128)a),
+                  double: (vec_t)_mm_sqrt_pd((__m128d)a));
+#else
+  for (int l = 0; l < LANES; l++) a[l] = F(sqrt)(a[l]);
+  return a;
+#endif
+}
 INLINE vec_t op_isnan(vec_t a) { return TRUTH(a != a); }
 INLINE vec_t op_isinf(vec_t a) { return TRUTH(op_fabs(a) == splat((T)INFINITY)); }
 INLINE vec_t op_isfinite(vec_t a) { return TRUTH(op_fabs(a) < splat((T)INFINITY)); }
 INLINE vec_t op_signbit(vec_t a) { return TRUTH(bits(a) < 0); }
 #define ONE_OPERAND(D) \
-  D(neg) D(fabs) D(not) D(as_number) D(as_truth) D(isnan) D(isinf) D(isfinite) D(signbit)
+  D(neg) D(fabs) D(sqrt) D(not) D(as_number) D(as_truth) D(isnan) D(isinf) D(isfinite) D(signbit)
 
 INLINE vec_t op_add(vec_t a, vec_t b) { return a + b; }
 INLINE vec_t op_sub(vec_t a, vec_t b) { return a - b; }
@@ -118,6 +136,14 @@ INLINE vec_t op_copysign(vec_t a, vec_t b) {
 }
 INLINE vec_t op_fmax(vec_t a, vec_t b) { return choice(TRUTH((a > b) | (b != b)), a, b); }
 INLINE vec_t op_fmin(vec_t a, vec_t b) { return choice(TRUTH((a < b) | (b != b)), a, b); }
+/* What is done with a product of two others; both operations round. */
+INLINE vec_t op_add_product(vec_t a, vec_t b, vec_t c) { return a + b * c; }
+INLINE vec_t op_sub_product(vec_t a, vec_t b, vec_t c) { return a - b * c; }
+INLINE vec_t op_sub_from_product(vec_t a, vec_t b, vec_t c) { return b * c - a; }
+INLINE vec_t op_mul_product(vec_t a, vec_t b, vec_t c) { return a * (b * c); }
+INLINE vec_t op_div_into_product(vec_t a, vec_t b, vec_t c) { return b * c / a; }
+#define PRODUCTS(D) \
+  D(add_product) D(sub_product) D(sub_from_product) D(mul_product) D(div_into_product)
 #define TWO_OPERANDS(D)                                                                         \
   D(add) D(sub) D(sub_from) D(mul) D(div) D(div_into) D(lt) D(gt) D(le) D(ge) D(eq) D(ne) D(and) \
   D(or) D(copysign) D(fmax) D(fmin)
@@ -136,6 +162,8 @@ typedef struct frame {
   char **at;
   const T *numbers;
   vec_t *passed;
+  const step *steps;
+  word last;  /* where the last block begins */
 } frame;
 
 #define EACH(D, g) D(0, g) D(1, g) D(2, g) D(3, g) D(4, g) D(5, g) D(6, g) D(7, g)
@@ -174,8 +202,12 @@ typedef void one_run(const step *s, const frame *f, word j, ARGUMENTS);
 #define BOTH(name) {name##_wide, name##_one},
 #define BOTH_OF_TWO(name) BOTH(name) BOTH(name##_self) BOTH(name##_number)
 #define TEXTS_OF_TWO(name) TEXT(name) TEXT(name##_self) TEXT(name##_number)
-static void *const steps[][2] = {ALL_STEPS(BOTH) TWO_OPERANDS(BOTH_OF_TWO)};
-VISIBLE const char EXPORTED(chain_steps)[] = ALL_STEPS(TEXT) TWO_OPERANDS(TEXTS_OF_TWO);
+#define BOTH_PRODUCTS(name) BOTH(name) BOTH(name##_number)
+#define TEXTS_OF_PRODUCTS(name) TEXT(name) TEXT(name##_number)
+static void *const steps[][2] = {
+    ALL_STEPS(BOTH) TWO_OPERANDS(BOTH_OF_TWO) PRODUCTS(BOTH_PRODUCTS)};
+VISIBLE const char EXPORTED(chain_steps)[] =
+    ALL_STEPS(TEXT) TWO_OPERANDS(TEXTS_OF_TWO) PRODUCTS(TEXTS_OF_PRODUCTS);
 
 enum { ARRAY, COLUMN, ONE };  /* an element for each place, for each row, or one */
 enum { FLOAT16, BFLOAT16, FLOAT, DOUBLE, INT32, INT64 };
@@ -183,7 +215,7 @@ typedef struct operand {
   word kind, dtype;
   word bytes;  /* of an element */
   word size;   /* the same for arrays, by which their places move on; else 0 */
-  word stored;
+  word stored; /* 1: it is written; 3: it is also read */
 } operand;
 /* to = function(x, y, z), all of them registers of numbers in double */
 typedef struct head_step {
@@ -243,15 +275,29 @@ static double number_at(const char *at, word dtype) {
 }
 
 /* `at` has the place of every operand in a row; the numbers of columns are set */
-static void run_row(const program *p, const parts *own, const frame *f, char *stage, word n) {
+static void run_row(const program *p, const parts *own, frame *f, char *stage, word n,
+                    int apart) {
   const operand *o = own->operands;
   const step *s = own->steps;
   const vec_t a = {0};
   word j = 0;
-  for (; j + WIDE * LANES <= n; j += WIDE * LANES)
-    ((wide_run *)s->run[SIZE_wide])(s, f, j, a, a, a, a, a, a, a, a);
-  for (; j + LANES <= n; j += LANES) ((one_run *)s->run[SIZE_one])(s, f, j, a);
+  f->last = n - WIDE * LANES;
+  if (f->last >= 0) ((wide_run *)s->run[SIZE_wide])(s, f, 0, a, a, a, a, a, a, a, a);
+  j = n / (WIDE * LANES) * (WIDE * LANES);
   if (j == n) return;
+  /* The last block may compute some elements once more, where it reads what it has read before. */
+  if (apart && n >= WIDE * LANES) {
+    ((wide_run *)s->run[SIZE_wide])(s, f, n - WIDE * LANES, a, a, a, a, a, a, a, a);
+    return;
+  }
+  f->last = n - LANES;
+  if (j <= f->last) ((one_run *)s->run[SIZE_one])(s, f, j, a);
+  j = n / LANES * LANES;
+  if (j == n) return;
+  if (apart && n >= LANES) {
+    ((one_run *)s->run[SIZE_one])(s, f, n - LANES, a);
+    return;
+  }
   /* What is less than a vector is copied to one, whose other lanes hold ones. */
   char *places[p->operands];
   for (word i = 0; i < p->operands; i++) {
@@ -262,9 +308,18 @@ static void run_row(const program *p, const parts *own, const frame *f, char *st
     memcpy(to, places[i], (n - j) * o[i].size);
     f->at[i] = to;
   }
+  f->last = 0;
   ((one_run *)s->run[SIZE_one])(s, f, 0, a);
   for (word i = 0; i < p->operands; i++)
     if (o[i].stored) memcpy(places[i], f->at[i], (n - j) * o[i].size);
+}
+
+/* whether nothing that is written lies over what is read: it would all of it (loop_arrays.py) */
+static int lies_apart(const program *p, const operand *o, const word *places) {
+  for (word i = 0; i < p->operands; i++)
+    for (word k = 0; o[i].stored && k < p->operands; k++)
+      if (k == i ? o[i].stored == 3 : places[2 * i] == places[2 * k]) return 0;
+  return 1;
 }
 
 static void interpret(program *p, const word *b, word r0, word r1, word c0, word c1) {
@@ -276,7 +331,7 @@ static void interpret(program *p, const word *b, word r0, word r1, word c0, word
   char *at[p->operands + p->buffers];
   vec_t passed[WIDE], buffers[p->buffers * WIDE + 1];
   vec_t stage[p->operands];
-  frame f = {at, numbers, passed};
+  frame f = {at, numbers, passed, own.steps, 0};
   word used = p->literals;
   memcpy(registers, own.literals, used * sizeof(double));
   for (word i = 0; i < p->operands; i++)
@@ -289,6 +344,7 @@ static void interpret(program *p, const word *b, word r0, word r1, word c0, word
   for (word i = 0; i < p->numbers; i++)
     if (own.numbers[i] >= 0) numbers[i] = registers[own.numbers[i]];
   for (word i = 0; i < p->buffers; i++) at[p->operands + i] = (char *)(buffers + i * WIDE);
+  const int apart = lies_apart(p, o, places);
   for (word i = r0; i < r1; i++) {
     for (word k = 0; k < p->operands; k++)
       at[k] = (char *)places[2 * k] + (i * places[2 * k + 1] + c0) * o[k].size;
@@ -298,7 +354,7 @@ static void interpret(program *p, const word *b, word r0, word r1, word c0, word
         const char *column = (const char *)places[2 * c];
         numbers[k] = number_at(column + i * places[2 * c + 1] * o[c].bytes, o[c].dtype);
       }
-    run_row(p, &own, &f, (char *)stage, c1 - c0);
+    run_row(p, &own, &f, (char *)stage, c1 - c0, apart);
   }
   const word work = (r1 - r0) * (c1 - c0) * p->work;
   if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)

@@ -43,11 +43,17 @@ _TRUTHS = {
 """Operations whose result is 0 or 1, an integer; names in braces are functions of math.h."""
 _NUMBERS = {
     **{"add": "{} + {}", "sub": "{} - {}", "mul": "{} * {}", "div": "{} / {}", "neg": "-{}"},
-    **{"choose": "{} ? {} : {}", "as_number": "{}", "load_number": "{}", "fabs": "{fabs}({})"},
+    **{
+        "choose": "{} ? {} : {}",
+        "as_number": "{}",
+        "load_number": "{}",
+        "fabs": "{fabs}({})",
+        "sqrt": "{sqrt}({})",
+    },
     **{"copysign": "{copysign}({}, {})", "fmax": "({0} > {1}) | ({1} != {1}) ? {0} : {1}"},
     **{"fmin": "({0} < {1}) | ({1} != {1}) ? {0} : {1}"},
 }
-_EXACT = frozenset("ceil floor rint sqrt trunc".split())
+_EXACT = frozenset("ceil floor rint trunc".split())
 """Functions that are a processor's own instruction, and of which there is one right result."""
 
 
@@ -94,7 +100,7 @@ class _Printer:
         self.functions, self.number_functions = functions, number_functions
         self.type = C_TYPES[loop.dtype]
         suffix = "f" if self.type == "float" else ""
-        self.math = {name: name + suffix for name in ("fabs", "copysign", *_EXACT)}
+        self.math = {name: name + suffix for name in ("fabs", "copysign", "sqrt", *_EXACT)}
         self.needed = self.graph.needed()
         self.stage: dict[int, int] = {}  # of each operation
         for index in self.needed:

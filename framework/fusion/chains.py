@@ -42,6 +42,9 @@ _REVERSED = {
     **{"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "and": "and", "or": "or"},
 }
 """Operations that can also take their operands the other way round: which one that is."""
+_WITH_RIGHT = {"add": "add_product", "sub": "sub_product", "mul": "mul_product"}
+_WITH_LEFT = {**_WITH_RIGHT, "sub": "sub_from_product", "div": "div_into_product"}
+"""Operations that take a product as one of their operands, and the step of both."""
 
 
 class _Writer:
@@ -62,6 +65,8 @@ class _Writer:
         self._held: Value | None = None  # what the registers hold
         self._homes: dict[Value, int] = {}  # buffers of values
         self._uses: dict[Value, int] = {}  # of a value, by steps that are still to come
+        # products that the step of an operation computes, with their factors
+        self._products: dict[int, tuple[Value, tuple[Value, Value]]] = {}
         self._write_all()
 
     def _write_all(self) -> None:
@@ -69,14 +74,13 @@ class _Writer:
         needed = self.graph.needed()
         for _, value in stores:
             self._count(value)
-        last_read = -1
         for index in needed:
             for operand in operations[index].operands:
                 self._count(operand)
-            if operations[index].name.startswith("load_") or any(
-                operand.kind == "array" for operand in operations[index].operands
-            ):
-                last_read = index
+        self._find_products(needed)
+        inner = {product.index for product, _ in self._products.values()}
+        needed = [index for index in needed if index not in inner]
+        last_read = max(filter(self._reads, needed), default=-1)
         # A store may write over what the loop reads elsewhere: none comes before the last read.
         early = not any(value.kind == "array" for _, value in stores)
         waiting = list(stores)
@@ -95,6 +99,53 @@ class _Writer:
             self._load(store[1])
             self._store(*store)
         self._step("end")
+
+    def _reads(self, index: int) -> bool:
+        """Whether a step reads arrays that are given."""
+        made = self.graph.operations[index]
+        operands = made.operands
+        if index in self._products:
+            operands += self._products[index][1]
+        return made.name.startswith("load_") or any(one.kind == "array" for one in operands)
+
+    def _find_products(self, needed: Sequence[int]) -> None:
+        """Products that the step of another operation computes: nothing else reads them."""
+        operations = self.graph.operations
+        for index in needed:
+            for side, name in ((1, _WITH_RIGHT), (0, _WITH_LEFT)):
+                made = operations[index]
+                if made.name not in name or made.operands[0] == made.operands[1]:
+                    continue
+                value = made.operands[side]
+                if value.kind != "step" or self._uses[value] > 1 or value.index in self._products:
+                    continue
+                factors = self._factors(operations[value.index])
+                if factors is not None:
+                    self._products[index] = value, factors
+                    break
+
+    def _factors(self, made: Operation) -> tuple[Value, Value] | None:
+        """The factors of a product, the first of them in memory; None where it is none, or neither
+        of them is."""
+        if made.name != "mul":
+            return None
+        first, second = made.operands
+        for one, other in ((first, second), (second, first)):
+            in_memory = one.kind == "array" or (one.kind == "step" and self._uses[one] > 1)
+            if in_memory and (other.kind != "step" or self._uses[other] > 1):
+                return one, other
+        return None
+
+    def _with_product(self, made: Operation, product: Value, factors: tuple[Value, Value]) -> None:
+        on_right = made.operands[1] == product
+        name = (_WITH_RIGHT if on_right else _WITH_LEFT)[made.name]
+        self._first(made.operands[0 if on_right else 1], factors)
+        if self._held in factors and not self._in_memory(self._held):
+            self._keep()
+        if self._in_memory(factors[1]):
+            self._step(name, *map(self._place, factors))
+        else:
+            self._step(f"{name}_number", self._place(factors[0]), self._number(factors[1]))
 
     def _count(self, value: Value) -> None:
         self._uses[value] = self._uses.get(value, 0) + 1
@@ -161,6 +212,8 @@ class _Writer:
             self._used(operands[0])
         elif name == "choose":
             self._choose(operands)
+        elif result.index in self._products:
+            self._with_product(made, *self._products[result.index])
         elif len(operands) == 1 or name == "call":
             self._first(operands[0], operands[1:])
             x, y = (*map(self._place, operands[1:]), 0, 0)[:2]
@@ -275,10 +328,11 @@ def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) ->
     words += [len(graph.literals), len(loop.operands), len(graph.head)]
     words += [len(writer.numbers), len(writer.steps), registers, writer.buffers]
     words += np.array(graph.literals, np.float64).view(np.int64).tolist()
-    stored = {operand for operand, _ in loop.stores}
+    stored, read = {operand for operand, _ in loop.stores}, set(loop.loads())
     for i, operand in enumerate(loop.operands):
         size, kind = _SIZES[operand.dtype], _KINDS[operand.kind]
-        words += [kind, list(_SIZES).index(operand.dtype), size, 0 if kind else size, i in stored]
+        words += [kind, list(_SIZES).index(operand.dtype), size, 0 if kind else size]
+        words.append((i in stored) + 2 * (i in stored and i in read))
     for number, (name, operands) in enumerate(graph.head):
         to = graph.register(Value("head", number))
         words += [number_functions[name], to, *([*map(graph.register, operands), 0, 0][:3])]

@@ -8,7 +8,7 @@ the same values, so their results have the same bits.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -83,7 +83,12 @@ _SIGNS = {
 }
 _TRUTH = frozenset("lt gt le ge eq ne and or not as_truth isnan isinf isfinite signbit".split())
 """Operations that give truth values."""
-_IN_LINE = frozenset("fabs copysign fmax fmin isnan isinf isfinite signbit".split())
+_COMPARISONS: dict[str, Callable[[float, float], float]] = {
+    **{"lt": lambda a, b: float(a < b), "gt": lambda a, b: float(a > b)},
+    **{"le": lambda a, b: float(a <= b), "ge": lambda a, b: float(a >= b)},
+    **{"eq": lambda a, b: float(a == b), "ne": lambda a, b: float(a != b)},
+}
+_IN_LINE = frozenset("fabs sqrt copysign fmax fmin isnan isinf isfinite signbit".split())
 """Functions that are steps of their own, not calls."""
 
 
@@ -194,6 +199,8 @@ class Graph:
                 total = self._apply("add", total, self._number(term))
             return total
         if kind == "choose":
+            if below[0].kind == "literal":  # an attribute that switches something on or off
+                return self._number(below[1 if self.literals[below[0].index] else 2])
             return self._apply("choose", self._truth(below[0]), *map(self._number, below[1:]))
         return self._apply(tree[1], *map(self._number, below))
 
@@ -218,6 +225,11 @@ class Graph:
         return value
 
     def _apply(self, name: str, *operands: Value) -> Value:
+        if name in _COMPARISONS and all(one.kind == "literal" for one in operands):
+            # Of attributes: what is chosen by it is known now.
+            return self._literal(
+                _COMPARISONS[name](*(self.literals[one.index] for one in operands))
+            )
         if all(map(is_fixed, operands)):
             key = name, operands
             if key not in self._known:
