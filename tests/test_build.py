@@ -48,6 +48,9 @@ def tree(tmp_path):
     (root / "pyproject.toml").write_text("[project]\n")
     (root / "setup.py").write_text("setup()\n")
     (root / "proto" / "net.proto").write_text('syntax = "proto3";\n')
+    (root / "native").mkdir()
+    for name in ("declarations.py", "arguments.py"):
+        (root / "native" / name).write_text("declared = ()\n")
     return root
 
 
@@ -74,7 +77,9 @@ def test_stubs_are_written_by_the_environment(tree, pip_calls, monkeypatch):
     assert pip_calls and ran == [["-P", *INSTEAD["build.py stubs"]]]
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "setup.py", "proto/net.proto"])
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "setup.py", "proto/net.proto", "native/arguments.py"]
+)
 def test_install_key_follows_each_file(tree, name):
     before = environments.install_key(tree)
     assert environments.install_key(tree) == before

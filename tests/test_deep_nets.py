@@ -159,14 +159,14 @@ STAGES: dict[str, Callable[[Chain], object]] = {
 }
 
 VERY_LONG = {
-    **dict.fromkeys(STAGES, 20_000),
+    **dict.fromkeys(STAGES, 10_000),
     # Some 1 ms of work for each operator, in more than one pass over the net.
-    **dict.fromkeys(["ONNX", "compare", "mixed precision"], 5_000),
+    **dict.fromkeys(["ONNX", "compare", "mixed precision"], 3_000),
     # A drawing is laid out layer by layer.
-    **dict.fromkeys(["dot", "svg"], 5_000),
+    **dict.fromkeys(["dot", "svg"], 3_000),
 }
-"""How many operators each stage takes within some 2 s."""
-SECONDS = 8  # what grows with the square of the length takes longer
+"""How many operators each stage takes within some 1 s."""
+SECONDS = 5  # what grows with the square of the length takes longer
 
 
 @pytest.fixture(scope="module")
