@@ -28,7 +28,7 @@ apart, `columns` elements side by side; `columns:1` says nothing of how the arra
 Both may be expressions without blanks of other fields, of numbers that the file exports (`lanes` is
 EXPORTED(JOIN(lanes, UNIT)) in C), of `whole(n,unit)`, n rounded up to a multiple, of `end(array)`,
 one more than the largest number in an array, of `spread(array,n)`, that or n where there is no
-array, and of `span(image)`, the elements of one image.
+array, of `span(image)`, the elements of one image, and of `given(a,b)`, whether arrays are there.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A double."""
+    """A double; `made`: by C, as of `Whole`."""
+
+    made: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,7 @@ FLAG = Whole(0, 1)
 STEP = NUMBER = Whole()
 RESULT = Whole(made=True)
 REAL = Real()
+REAL_RESULT = Real(made=True)
 ADDRESS = Address()
 MAYBE = Address(optional=True)
 
@@ -204,10 +207,24 @@ def _c_field(name: str, field: Field) -> str:
     return f"word {name}"
 
 
-def c_header(file: str, declared: Mapping[str, tuple[Struct, ...]]) -> str:
+def _c_record(name: str, fields: Mapping[str, str]) -> str:
+    texts = "".join(f" {_C_TYPES[dtype]} {field};" for field, dtype in fields.items())
+    return f"typedef struct {{{texts} }} {name};\n"
+
+
+def c_header(
+    file: str, declared: Mapping[str, tuple[Struct, ...]], records: Mapping[str, Mapping[str, str]]
+) -> str:
     """The header `<file>_arguments.h`, of the structs of a file and of those they are made of."""
     home = {struct.name: one for one, structs in declared.items() for struct in structs}
     wanted = {home[part] for struct in declared[file] for part in struct.parts()} - {file}
     others = "".join(f'#include "{one}_arguments.h"\n' for one in sorted(wanted))
     texts = "".join(struct.c_definition() for struct in declared[file])
+    used = {
+        field.dtype
+        for one in declared[file]
+        for field in one.fields.values()
+        if isinstance(field, Array)
+    }
+    texts = "".join(_c_record(name, records[name]) for name in records if name in used) + texts
     return f"/* Made of declarations.py. */\n#pragma once\n{others}{texts}"

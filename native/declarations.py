@@ -9,6 +9,7 @@ from .arguments import (
     MAYBE,
     NUMBER,
     REAL,
+    REAL_RESULT,
     RESULT,
     SOME,
     STEP,
@@ -21,7 +22,26 @@ from .arguments import (
     writes,
 )
 
-RECORDS: dict[str, dict[str, str]] = {}
+RECORDS: dict[str, dict[str, str]] = {
+    "Arc": {"ilabel": "int32", "olabel": "int32", "weight": "float32", "nextstate": "int32"},
+    "Token": {
+        "cost": "float32",
+        "extra": "float32",
+        "back": "int32",
+        "ilabel": "int32",
+        "olabel": "int32",
+        "graph": "float32",
+        "acoustic": "float32",
+    },
+    "Link": {
+        "from": "int32",
+        "to": "int32",
+        "ilabel": "int32",
+        "olabel": "int32",
+        "graph": "float32",
+        "acoustic": "float32",
+    },
+}
 """Records that arrays are made of: the dtype of each field, by its name."""
 
 _LARGE = (
@@ -491,7 +511,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             count=COUNT,
             room=COUNT,
             where=(
-                "not copied or copies is not None",
+                "not copied or given(copies)",
                 "not copied or high * wide * channels <= room",
             ),
         ),
@@ -613,7 +633,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             means=FLAG,
             down=reads("high", optional=True),
             right=reads("wide", optional=True),
-            where=("not means or (down is not None and right is not None)",),
+            where=("not means or given(down, right)",),
         ),
         Struct(
             "pool",
@@ -763,6 +783,97 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             first_factor=REAL,
             second_factor=REAL,
             where=("columns % width == 0",),
+        ),
+    ),
+    "search": (
+        Struct(
+            "fst",
+            start=NUMBER,
+            states=COUNT,
+            count=COUNT,  # of arcs
+            final=reads("states", "float32"),
+            begin=reads("states+1", "int64"),
+            arcs=reads("count", "Arc"),
+        ),
+        # A static graph, or two that are composed on the way (`lazy`): look-ahead labels and sums
+        # are of the arcs of the second.
+        Struct(
+            "graph_new",
+            lazy=FLAG,
+            first=Inner("fst"),
+            second=Inner("fst"),
+            emitting=reads("first.states", "int32", optional=True),
+            epsilons=reads("second.states", "int32", optional=True),
+            sets=COUNT,
+            interval_begin=reads("sets+1", "int64", optional=True),
+            intervals=reads("end(interval_begin)-1 2", "int32", optional=True),
+            interval_set=reads("first.states", "int32", optional=True),
+            labels=reads("second.count", "int32", optional=True),
+            sums=reads("second.count", "float64", optional=True),
+            final_label=NUMBER,
+            most=COUNT,  # states
+            graph=RESULT,  # 0: there is no memory
+            where=(
+                "lazy or given(emitting)",
+                "not lazy or given(epsilons, interval_begin, intervals)",
+                "not lazy or given(interval_set, labels, sums)",
+                "not lazy or end(interval_set) <= sets",
+            ),
+        ),
+        Struct("graph_free", graph=ADDRESS),
+        Struct("graph_start", graph=ADDRESS, state=RESULT),
+        Struct("graph_shrink", graph=ADDRESS, states=updates("count", "int32"), count=COUNT),
+        Struct(
+            "graph_finals",
+            graph=ADDRESS,
+            states=reads("count", "int32"),
+            count=COUNT,
+            out=writes("count", "float32"),
+        ),
+        Struct("graph_sizes", graph=ADDRESS, states=RESULT, arcs=RESULT),
+        Struct("step_new", step=RESULT),
+        Struct("step_free", step=ADDRESS),
+        Struct(
+            "step_frame",
+            step=ADDRESS,
+            graph=ADDRESS,
+            tokens=reads("count", "Token"),
+            states=reads("(count,1)[count<1]", "int32"),
+            count=COUNT,
+            likelihood=reads("outputs", "float32", optional=True),  # None: the start
+            outputs=COUNT,  # of the network
+            pdf=reads("labels", "int32"),
+            labels=COUNT,
+            beam=REAL,
+            most=COUNT,
+            least=COUNT,
+            beam_delta=REAL,
+            most_tokens=COUNT,
+            status=RESULT,
+            new_count=RESULT,
+            emitting=RESULT,
+            epsilons=RESULT,
+            new_states=RESULT,  # addresses
+            new_tokens=RESULT,
+            new_links=RESULT,
+            offset=REAL_RESULT,
+        ),
+        Struct(
+            "prune_frame",
+            tokens=updates("count", "Token"),
+            count=COUNT,
+            base=reads("count", "float32"),
+            after=reads("0", "Token"),  # of the next frame, as many as links lead to
+            emitting_links=updates("emitting", "Link"),
+            emitting=COUNT,
+            epsilon_links=updates("epsilons", "Link"),
+            epsilons=COUNT,
+            beam=REAL,
+            delta=REAL,
+            fresh=writes("count", "float32"),
+            kept_emitting=RESULT,
+            kept_epsilons=RESULT,
+            changed=RESULT,
         ),
     ),
     "team": (

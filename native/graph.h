@@ -3,10 +3,10 @@
    speech/fst/composition.py does the same in NumPy; both give the same arcs in the same order. */
 #pragma once
 #include "base.h"
+#include "search_arguments.h"
 #include <math.h>
 #include <stdlib.h>
 
-typedef struct { int32_t ilabel, olabel; float weight; int32_t next; } Arc;
 typedef struct { int32_t s1, s2, label, filter; float weight; } Tuple;
 typedef struct { int64_t key, arc; float weight; int32_t reached; } Memo;
 typedef struct { const float *final; const int64_t *begin; const Arc *arcs; int64_t start; } Fst;
@@ -206,28 +206,28 @@ static void add_silent(Graph *g, const Tuple *t, int64_t low, int64_t high) {
   for (int64_t p = low; p < high; p++) {
     const Arc *x = g->a.arcs + p, *prefix;
     float weight;
-    if (!look_ahead(g, x->next, t->s2, &weight, &prefix)) continue;
+    if (!look_ahead(g, x->nextstate, t->s2, &weight, &prefix)) continue;
     if (prefix) {
       const float w = (0.0f - t->weight) + prefix->weight;
       add_arc(g, x->ilabel, prefix->olabel, x->weight + w,
-              state_of(g, x->next, prefix->next, filter, 0, prefix->ilabel));
+              state_of(g, x->nextstate, prefix->nextstate, filter, 0, prefix->ilabel));
     } else if (weight != INFINITY) {
       const float w = weight - t->weight;
       const float kept = floorf(weight * 1024.0f + 0.5f) / 1024.0f;
-      add_arc(g, x->ilabel, 0, x->weight + w, state_of(g, x->next, t->s2, filter, kept, -1));
+      add_arc(g, x->ilabel, 0, x->weight + w, state_of(g, x->nextstate, t->s2, filter, kept, -1));
     }
   }
 }
 static void add_match(Graph *g, const Tuple *t, const Arc *x, const Arc *y) {
   add_arc(g, x->ilabel, y->olabel, x->weight + (y->weight - t->weight),
-          state_of(g, x->next, y->next, 0, 0, -1));
+          state_of(g, x->nextstate, y->nextstate, 0, 0, -1));
 }
 static void add_shorter(Graph *g, const Tuple *t) {
   if (t->filter == 1) return;
   const Arc *y = g->b.arcs + g->b.begin[t->s2];
   for (int64_t i = 0; i < g->epsilons[t->s2]; i++, y++)
     add_arc(g, 0, y->olabel, 0.0f + (y->weight - t->weight),
-            state_of(g, t->s1, y->next, 0, 0, -1));
+            state_of(g, t->s1, y->nextstate, 0, 0, -1));
 }
 static void expand_pending(Graph *g, const Tuple *t, int words_first) {
   const int64_t low = g->a.begin[t->s1], high = g->a.begin[t->s1 + 1];
@@ -238,14 +238,14 @@ static void expand_pending(Graph *g, const Tuple *t, int words_first) {
     if (turn == !words_first)
       for (int64_t p = from; p < to; p++) {
         const Arc *x = g->a.arcs + p;
-        add_arc(g, x->ilabel, 0, x->weight, state_of(g, x->next, t->s2, 0, 0, -1));
+        add_arc(g, x->ilabel, 0, x->weight, state_of(g, x->nextstate, t->s2, 0, 0, -1));
       }
     else
       for (int64_t p = low; p < silent; p++) {
         const Arc *x = g->a.arcs + p;
-        if (high - low == 1 || reaches(g, x->next, t->label))
+        if (high - low == 1 || reaches(g, x->nextstate, t->label))
           add_arc(g, x->ilabel, 0, x->weight,
-                  state_of(g, x->next, t->s2, t->filter, t->weight, t->label));
+                  state_of(g, x->nextstate, t->s2, t->filter, t->weight, t->label));
       }
 }
 static void expand(Graph *g, int64_t state) {
@@ -303,47 +303,44 @@ static float final_of(const Graph *g, int64_t state) {
   const Tuple *t = &g->tuples[state];
   return t->label >= 0 ? INFINITY : (g->a.final[t->s1] - t->weight) + g->b.final[t->s2];
 }
-/* address for the graph; then GRAPH_WORDS; the result is 0 where there is no memory */
-/* a word each, after the address for the result: lazy, start1, final1, begin1, arcs1, start2, final2,
-   begin2, arcs2, epsilons, interval_begin, intervals, final_label, sums, states1, emitting, most,
-   interval_set, labels */
-EXPORT(graph_new)(const int64_t *w) {
+static Fst fst_of(const struct fst *a) {
+  return (Fst){a->final, a->begin, a->arcs, a->start};
+}
+EXPORT(graph_new)(struct graph_new *a) {
   Graph *g = calloc(1, sizeof(Graph));
-  *(Graph **)w[0] = g;
   if (!g) return;
-  w++;
-  g->lazy = w[0];
-  g->a = (Fst){(const float *)w[2], (const int64_t *)w[3], (const Arc *)w[4], w[1]};
-  g->most = w[16];
+  g->lazy = a->lazy;
+  g->a = fst_of(&a->first);
+  g->most = a->most;
   if (!g->lazy) {
-    g->arcs = g->a.arcs; g->begin = g->a.begin; g->emitting = (const int32_t *)w[15];
-    g->states = w[14];
+    g->arcs = g->a.arcs; g->begin = g->a.begin; g->emitting = a->emitting;
+    g->states = a->first.states;
+    a->graph = (word)g;
     return;
   }
-  g->b = (Fst){(const float *)w[6], (const int64_t *)w[7], (const Arc *)w[8], w[5]};
-  g->epsilons = (const int32_t *)w[9];
-  g->interval_begin = (const int64_t *)w[10]; g->intervals = (const int32_t *)w[11];
-  g->final_label = (int32_t)w[12];
-  g->interval_set = (const int32_t *)w[17]; g->labels = (const int32_t *)w[18];
-  g->sums = (const double *)w[13];
-  if (!rehash(g, 1 << 12)) { free(g); *(Graph **)(w[-1]) = 0; }
+  g->b = fst_of(&a->second);
+  g->epsilons = a->epsilons;
+  g->interval_begin = a->interval_begin; g->intervals = a->intervals;
+  g->final_label = (int32_t)a->final_label;
+  g->interval_set = a->interval_set; g->labels = a->labels;
+  g->sums = a->sums;
+  if (rehash(g, 1 << 12)) a->graph = (word)g;
+  else free(g);
 }
-EXPORT(graph_free)(const int64_t *w) {
-  Graph *g = (Graph *)w[0];
+EXPORT(graph_free)(const struct graph_free *a) {
+  Graph *g = a->graph;
   free(g->own_arcs); free(g->tuples); free(g->own_begin); free(g->own_emitting);
   free(g->epsilon_arcs); free(g->table); free(g->work); free(g->memo); free(g);
 }
-/* graph, address for the start state */
-EXPORT(graph_start)(const int64_t *w) {
-  Graph *g = (Graph *)w[0];
-  *(int64_t *)w[1] = g->lazy ? state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1)
-                             : g->a.start;
+EXPORT(graph_start)(struct graph_start *a) {
+  Graph *g = a->graph;
+  a->state = g->lazy ? state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1) : g->a.start;
 }
-/* graph, states, their count: forgets all other states and all arcs; the states get new numbers */
-EXPORT(graph_shrink)(const int64_t *w) {
-  Graph *g = (Graph *)w[0];
-  int32_t *states = (int32_t *)w[1];
-  const int64_t count = w[2];
+/* forgets all other states and all arcs; the states get new numbers */
+EXPORT(graph_shrink)(const struct graph_shrink *a) {
+  Graph *g = a->graph;
+  int32_t *states = a->states;
+  const int64_t count = a->count;
   Tuple *kept = malloc((count + 1) * sizeof(Tuple));
   if (!g->lazy || !kept) { free(kept); return; }
   for (int64_t i = 0; i < count; i++) kept[i] = g->tuples[states[i]];
@@ -354,13 +351,11 @@ EXPORT(graph_shrink)(const int64_t *w) {
     states[i] = state_of(g, kept[i].s1, kept[i].s2, kept[i].filter, kept[i].weight, kept[i].label);
   free(kept);
 }
-/* graph, states, count, costs of ending in them */
-EXPORT(graph_finals)(const int64_t *w) {
-  const Graph *g = (const Graph *)w[0];
-  for (int64_t i = 0; i < w[2]; i++) ((float *)w[3])[i] = final_of(g, ((const int32_t *)w[1])[i]);
+EXPORT(graph_finals)(const struct graph_finals *a) {
+  for (int64_t i = 0; i < a->count; i++) a->out[i] = final_of(a->graph, a->states[i]);
 }
-/* graph, address for: states, arcs made so far */
-EXPORT(graph_sizes)(const int64_t *w) {
-  ((int64_t *)w[1])[0] = ((const Graph *)w[0])->states;
-  ((int64_t *)w[1])[1] = ((const Graph *)w[0])->arcs_used;
+EXPORT(graph_sizes)(struct graph_sizes *a) {
+  const Graph *g = a->graph;
+  a->states = g->states;
+  a->arcs = g->arcs_used;
 }

@@ -4,8 +4,6 @@
    order. */
 #include "graph.h"
 
-typedef struct { float cost, extra; int32_t back, ilabel, olabel; float graph, acoustic; } Token;
-typedef struct { int32_t from, to, ilabel, olabel; float graph, acoustic; } Link;
 typedef struct { int32_t from, next; int32_t ilabel, olabel; float graph, acoustic, cost; } Try;
 typedef struct { int32_t first, last; } Bucket;
 typedef struct {
@@ -95,33 +93,27 @@ static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
   *token = at;
   return 2;
 }
-EXPORT(step_new)(const int64_t *w) {
-  Step *s = *(Step **)w[0] = calloc(1, sizeof(Step));
+EXPORT(step_new)(struct step_new *a) {
+  Step *s = calloc(1, sizeof(Step));
   if (s) s->hash_size = LEAST_BUCKETS;
+  a->step = (word)s;
 }
-EXPORT(step_free)(const int64_t *w) {
-  Step *s = (Step *)w[0];
+EXPORT(step_free)(const struct step_free *a) {
+  Step *s = a->step;
   free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
   free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
   free(s->costs); free(s);
 }
-/* step, graph, tokens, their states, their count, log-likelihoods (0: none, the start), output of
-   each label, beam, most, least active, beam delta (double), most tokens, address for: status,
-   tokens, links with a label, epsilon links, addresses of states, tokens, links, and the offset of
-   the frame's costs (double). Status 1: no memory, 2: too many states, 3: a loop of epsilons whose
-   costs are below zero, 4: too many tokens. */
-EXPORT(step_frame)(const int64_t *w) {
-  Step *s = (Step *)w[0]; Graph *g = (Graph *)w[1];
-  const Token *old = (const Token *)w[2]; const int32_t *states = (const int32_t *)w[3];
-  const int64_t count = w[4]; const float *likelihood = (const float *)w[5];
-  const int32_t *pdf = (const int32_t *)w[6];
-  double d; memcpy(&d, &w[7], 8); const float beam = (float)d;
-  const int64_t most = w[8], least = w[9];
-  memcpy(&d, &w[10], 8); const float delta = (float)d;
-  const int64_t limit = w[11];
-  int64_t *told = (int64_t *)w[12], emitting, epsilons, waiting = 0;
+/* status 1: no memory, 2: too many states, 3: a loop of epsilons whose costs are below zero, 4: too
+   many tokens */
+EXPORT(step_frame)(struct step_frame *a) {
+  Step *s = a->step; Graph *g = a->graph;
+  const Token *old = a->tokens; const int32_t *states = a->states, *pdf = a->pdf;
+  const float *likelihood = a->likelihood, beam = a->beam, delta = a->beam_delta;
+  const int64_t count = a->count, most = a->most, least = a->least, limit = a->most_tokens;
+  int64_t emitting, epsilons, waiting = 0;
   float cutoff = INFINITY, offset = 0;
-  told[0] = 1;
+  a->status = 1;
   s->count = 0; s->emitting = s->epsilons = 0;
   if (!likelihood) {
     Try t = {-1, states[0], 0, 0, 0, 0, 0};
@@ -153,7 +145,7 @@ EXPORT(step_frame)(const int64_t *w) {
       if (n < 0) i = s->order[i];
       if (!(old[i].cost <= keep)) continue;
       const Arc *arcs = arcs_of(g, states[i], &emitting, &epsilons);
-      if (g->failed) { told[0] = g->failed; goto end; }
+      if (g->failed) { a->status = g->failed; goto end; }
       for (int64_t k = 0; k < emitting; k++) {
         const Arc *x = arcs + k;
         if (n < 0) {           /* the best token's arcs tell about what the next tokens cost */
@@ -165,7 +157,7 @@ EXPORT(step_frame)(const int64_t *w) {
         const float cost = (old[i].cost + acoustic) + x->weight;
         if (!(cost < cutoff)) continue;
         if (cost + adaptive < cutoff) cutoff = cost + adaptive;
-        Try t = {(int32_t)i, x->next, x->ilabel, x->olabel, x->weight, acoustic, cost};
+        Try t = {(int32_t)i, x->nextstate, x->ilabel, x->olabel, x->weight, acoustic, cost};
         Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
         if (!reach_token(g, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
         s->emitting++;
@@ -175,7 +167,7 @@ EXPORT(step_frame)(const int64_t *w) {
   if (!list_tokens(s, s->states, s->count)) goto end;
   for (int64_t n = 0, first = s->count; n < first; n++)
     if (!wait_token(g, s, s->order[n], &waiting)) {
-      if (g->failed) told[0] = g->failed;
+      if (g->failed) a->status = g->failed;
       goto end;
     }
   while (waiting) {
@@ -188,17 +180,17 @@ EXPORT(step_frame)(const int64_t *w) {
       const float cost = from + x.weight;
       int32_t token;
       if (!(cost < cutoff)) continue;
-      Try t = {at, x.next, 0, x.olabel, x.weight, 0, cost};
+      Try t = {at, x.nextstate, 0, x.olabel, x.weight, 0, cost};
       const int found = reach_token(g, s, &t, &token);
       if (!found) goto end;
       if (found == 1) continue;
       const int put = wait_token(g, s, token, &waiting);
       if (put != 1) {
-        if (g->failed) told[0] = g->failed;
-        else if (put == 2) told[0] = 3;
+        if (g->failed) a->status = g->failed;
+        else if (put == 2) a->status = 3;
         goto end;
       }
-      if (s->count > limit) { told[0] = 4; goto end; }
+      if (s->count > limit) { a->status = 4; goto end; }
     }
   }
   for (int64_t i = 0; i < s->count; i++) {
@@ -207,42 +199,36 @@ EXPORT(step_frame)(const int64_t *w) {
     const Arc *arcs = arcs_of(g, s->states[i], &emitting, &epsilons);
     for (int64_t k = emitting; k < emitting + epsilons; k++) {
       if (!(cost + arcs[k].weight < cutoff)) continue;
-      Link l = {(int32_t)i, s->place[arcs[k].next], 0, arcs[k].olabel, arcs[k].weight, 0};
+      Link l = {(int32_t)i, s->place[arcs[k].nextstate], 0, arcs[k].olabel, arcs[k].weight, 0};
       if (!link_to(s, s->emitting + s->epsilons, l)) goto end;
       s->epsilons++;
     }
   }
-  told[0] = 0;
+  a->status = 0;
 end:
   for (int64_t i = 0; i < s->count; i++) s->place[s->states[i]] = -1;
   if (s->times_room) memset(s->times, 0, s->times_room * 4);
-  told[1] = s->count; told[2] = s->emitting; told[3] = s->epsilons;
-  told[4] = (int64_t)s->states; told[5] = (int64_t)s->tokens; told[6] = (int64_t)s->links;
-  d = offset; memcpy(&told[7], &d, 8);
+  a->new_count = s->count; a->emitting = s->emitting; a->epsilons = s->epsilons;
+  a->new_states = (word)s->states; a->new_tokens = (word)s->tokens; a->new_links = (word)s->links;
+  a->offset = offset;
 }
 static float link_extra(const Token *from, const Token *to, const Link *l) {
   const float extra = to->extra + (((from->cost + l->acoustic) + l->graph) - to->cost);
   return extra < 0 ? 0 : extra;
 }
-/* tokens, count, first extra costs, next frame's tokens, links to them, count, epsilon links,
-   count, lattice beam, delta (double), new extra costs, address for: links with a label and epsilon
-   links that are left, whether an extra cost changed by more than delta */
-EXPORT(prune_frame)(const int64_t *w) {
-  Token *tokens = (Token *)w[0]; const int64_t count = w[1];
-  const float *base = (const float *)w[2]; const Token *after = (const Token *)w[3];
-  Link *emitting = (Link *)w[4], *epsilons = (Link *)w[6];
-  const int64_t many = w[5], few = w[7];
-  double d; memcpy(&d, &w[8], 8); const float beam = (float)d;
-  memcpy(&d, &w[9], 8); const float delta = (float)d;
-  float *fresh = (float *)w[10]; int64_t *told = (int64_t *)w[11];
-  told[0] = told[1] = told[2] = 0;
+EXPORT(prune_frame)(struct prune_frame *a) {
+  Token *tokens = a->tokens; const int64_t count = a->count, many = a->emitting, few = a->epsilons;
+  const float *base = a->base, beam = a->beam, delta = a->delta; const Token *after = a->after;
+  Link *emitting = a->emitting_links, *epsilons = a->epsilon_links;
+  float *fresh = a->fresh;
+  a->kept_emitting = a->kept_epsilons = a->changed = 0;
   for (int64_t i = 0; i < count; i++) fresh[i] = base[i] <= beam ? base[i] : INFINITY;
   for (int64_t i = 0; i < many; i++) {
     const Link l = emitting[i];
     const float extra = link_extra(&tokens[l.from], &after[l.to], &l);
     if (!(extra <= beam)) continue;
     if (extra < fresh[l.from]) fresh[l.from] = extra;
-    emitting[told[0]++] = l;
+    emitting[a->kept_emitting++] = l;
   }
   for (int changed = 1; changed;) {
     changed = 0;
@@ -256,10 +242,10 @@ EXPORT(prune_frame)(const int64_t *w) {
   for (int64_t i = 0; i < few; i++) {
     const Link l = epsilons[i];
     Token to = tokens[l.to]; to.extra = fresh[l.to];
-    if (link_extra(&tokens[l.from], &to, &l) <= beam) epsilons[told[1]++] = l;
+    if (link_extra(&tokens[l.from], &to, &l) <= beam) epsilons[a->kept_epsilons++] = l;
   }
   for (int64_t i = 0; i < count; i++) {
-    if (fabsf(fresh[i] - tokens[i].extra) > delta) told[2] = 1;
+    if (fabsf(fresh[i] - tokens[i].extra) > delta) a->changed = 1;
     tokens[i].extra = fresh[i];
   }
 }

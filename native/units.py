@@ -165,9 +165,9 @@ def made_headers() -> dict[str, str]:
     from .arguments import (
         c_header,
     )  # the options of the package, too, read names of processors here
-    from .declarations import DECLARED
+    from .declarations import DECLARED, RECORDS
 
-    return {f"{file}_arguments.h": c_header(file, DECLARED) for file in DECLARED}
+    return {f"{file}_arguments.h": c_header(file, DECLARED, RECORDS) for file in DECLARED}
 
 
 def write_headers(folder: Path) -> None:

@@ -229,6 +229,7 @@ _HELPERS = {
     "__builtins__": {},
     "whole": _whole,
     "end": _end,
+    "given": lambda *arrays: all(array is not None for array in arrays),
     "spread": _spread,
     "span": _span,
     "reach": _reach,
@@ -259,7 +260,7 @@ class _Layout:
         fields = struct.fields.items()
         self.steps = [(n, f) for n, f in fields if isinstance(f, Step)]
         self.numbers = [(n, f) for n, f in fields if isinstance(f, Whole) and not f.made]
-        self.reals = [n for n, f in fields if isinstance(f, Real)]
+        self.reals = [n for n, f in fields if isinstance(f, Real) and not f.made]
         self.addresses = [(n, f) for n, f in fields if isinstance(f, Address)]
         self.arrays = [(n, f) for n, f in fields if isinstance(f, Array)]
         self.parts = [(n, f) for n, f in fields if isinstance(f, Inner)]
@@ -272,7 +273,7 @@ class _Layout:
         text = "\n".join(texts)
         names = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
         self.constants = sorted(names - known)
-        self.given = {n for n, f in fields if not (isinstance(f, Whole) and f.made)}
+        self.given = {n for n, f in fields if not getattr(f, "made", False)}
         self.needed = {n for n in self.given if not self._may_lack(struct.fields[n])}
 
     @staticmethod

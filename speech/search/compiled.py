@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import struct
 import weakref
 from typing import Any
 
 import numpy as np
 
 from ...framework.fusion import native
+from ...framework.fusion.arguments import Block, bind
+from ...framework.fusion.libraries import Library
 from ..fst.graph import Graph, StaticGraph
 from .frames import LINK, NO_MEMORY, TOKEN, Frame
 from .options import SearchOptions
@@ -21,17 +22,6 @@ def available() -> bool:
     return native.load("search") is not None
 
 
-def _double(value: float) -> int:
-    return struct.unpack("<q", struct.pack("<d", value))[0]
-
-
-def _call(function: Any, *words: int | np.ndarray) -> None:
-    """Call a function with numbers and the addresses of arrays."""
-    told = [w.ctypes.data if isinstance(w, np.ndarray) else w for w in words]
-    packed = np.array(told, np.int64)
-    function(packed.ctypes.data)
-
-
 def _copied(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
     if not count:
         return np.empty(0, dtype)
@@ -41,20 +31,28 @@ def _copied(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
     return np.frombuffer(ctypes.string_at(address, size), dtype).copy()
 
 
-def graph_words(graph: Graph, most: int = _MOST_STATES) -> list[int | np.ndarray]:
-    """What the compiled `graph_new` is given of a graph, in the order of native/graph.h."""
+def _fst(library: Library, fst: Any) -> Block:
+    arrays = {name: np.ascontiguousarray(getattr(fst, name)) for name in ("final", "begin", "arcs")}
+    sizes = {"start": fst.start, "states": len(arrays["final"]), "count": len(arrays["arcs"])}
+    return bind(library, "fst", **sizes, **arrays)
+
+
+_LAZY = "epsilons", "interval_begin", "intervals", "interval_set", "labels", "sums"
+
+
+def _new_graph(library: Library, graph: Graph) -> Block:
+    """A graph of the library; it is 0 where there is no memory."""
+    fields: dict[str, Any] = {"most": _MOST_STATES, "lazy": not isinstance(graph, StaticGraph)}
     if isinstance(graph, StaticGraph):
-        first = graph.fst
-        empty = [0] * 9
-        head = [0, first.start, first.final, first.begin, first.arcs]
-        return [*head, *empty, first.states, graph.emitting, most, 0, 0]
-    first, second = graph.first, graph.second
-    return [
-        *(1, first.start, first.final, first.begin, first.arcs),
-        *(second.start, second.final, second.begin, second.arcs, graph.epsilons),
-        *(graph.interval_begin, graph.intervals, graph.final_label),
-        *(graph.sums, 0, 0, most, graph.interval_set, graph.labels),
-    ]
+        first = second = _fst(library, graph.fst)
+        fields |= {"emitting": np.ascontiguousarray(graph.emitting), "sets": 0, "final_label": 0}
+    else:
+        first, second = _fst(library, graph.first), _fst(library, graph.second)
+        fields |= {name: np.ascontiguousarray(getattr(graph, name)) for name in _LAZY}
+        fields |= {"sets": len(graph.interval_begin) - 1, "final_label": graph.final_label}
+    made = bind(library, "graph_new", first=first, second=second, **fields)
+    made.run()
+    return made
 
 
 class CompiledLoops:
@@ -70,55 +68,58 @@ class CompiledLoops:
             raise RuntimeError("there is no native library")  # callers ask `available` first
         self._pdf = np.ascontiguousarray(pdf, np.int32)
         self._options = options
-        names = ("start", "shrink", "finals", "sizes", "new", "free")
-        self._graph_calls = {name: library.function(f"graph_{name}") for name in names}
-        self._frame = library.function("step_frame")
-        self._prune = library.function("prune_frame")
-        words = [
-            np.ascontiguousarray(w) if isinstance(w, np.ndarray) else w for w in graph_words(graph)
-        ]
-        self._kept = words
-        handles = np.zeros(2, np.int64)
-        _call(self._graph_calls["new"], handles[:1], *words)
-        _call(library.function("step_new"), handles[1:])
-        if not handles.all():
+        self._library = library
+        self._made = _new_graph(library, graph)  # it keeps the arrays
+        step = bind(library, "step_new")
+        step.run()
+        self._graph, self._step = self._made.struct.graph, step.struct.step
+        if not (self._graph and self._step):
             raise MemoryError("a decoding graph")
-        self._graph, self._step = handles.tolist()
-        free = (self._graph_calls["free"], library.function("step_free"))
-        weakref.finalize(self, _free, free, handles)
-        self._told = np.zeros(8, np.int64)
-        self._counts = np.zeros(3, np.int64)
+        weakref.finalize(self, _free, library, self._graph, self._step)
+
+    def _run(self, name: str, **fields: Any) -> Any:
+        """Call a function; returns its argument, with what it has written there."""
+        block = bind(self._library, name, **fields)
+        block.run()
+        return block.struct
 
     def start(self) -> int:
         """The start state."""
-        start = np.zeros(1, np.int64)
-        _call(self._graph_calls["start"], self._graph, start)
-        return int(start[0])
+        return self._run("graph_start", graph=self._graph).state
 
     def step(
         self, states: np.ndarray, tokens: np.ndarray, likelihood: np.ndarray | None
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
         """See `Loops`."""
         options = self._options
-        _call(
-            self._frame,
-            *(self._step, self._graph, tokens, states, len(tokens)),
-            *(0 if likelihood is None else likelihood, self._pdf),
-            *(_double(options.beam), options.max_active, options.min_active),
-            *(_double(options.beam_delta), options.frame_tokens, self._told),
+        told = self._run(
+            "step_frame",
+            step=self._step,
+            graph=self._graph,
+            tokens=tokens,
+            states=states,
+            count=len(tokens),
+            likelihood=likelihood,
+            outputs=0 if likelihood is None else len(likelihood),
+            pdf=self._pdf,
+            labels=len(self._pdf),
+            beam=options.beam,
+            most=options.max_active,
+            least=options.min_active,
+            beam_delta=options.beam_delta,
+            most_tokens=options.frame_tokens,
         )
-        status, count, emitting, epsilons, *places, offset = self._told.tolist()
-        if status:
+        if told.status:
             nothing = np.empty(0, LINK)
-            return status, np.empty(0, np.int32), np.empty(0, TOKEN), nothing, nothing, 0.0
-        links = _copied(places[2], LINK, emitting + epsilons)
+            return told.status, np.empty(0, np.int32), np.empty(0, TOKEN), nothing, nothing, 0.0
+        links = _copied(told.new_links, LINK, told.emitting + told.epsilons)
         return (
             0,
-            _copied(places[0], np.dtype(np.int32), count),
-            _copied(places[1], TOKEN, count),
-            links[:emitting],
-            links[emitting:],
-            struct.unpack("<d", struct.pack("<q", offset))[0],
+            _copied(told.new_states, np.dtype(np.int32), told.new_count),
+            _copied(told.new_tokens, TOKEN, told.new_count),
+            links[: told.emitting],
+            links[told.emitting :],
+            told.offset,
         )
 
     def prune(
@@ -126,34 +127,40 @@ class CompiledLoops:
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """See `Loops`."""
         fresh = np.empty(len(frame.tokens), np.float32)
-        _call(
-            self._prune,
-            *(frame.tokens, len(frame.tokens), base, after),
-            *(frame.onward, len(frame.onward), frame.links, len(frame.links)),
-            *(_double(beam), _double(delta), fresh, self._counts),
+        told = self._run(
+            "prune_frame",
+            tokens=frame.tokens,
+            count=len(frame.tokens),
+            base=base,
+            after=after,
+            emitting_links=frame.onward,
+            emitting=len(frame.onward),
+            epsilon_links=frame.links,
+            epsilons=len(frame.links),
+            beam=beam,
+            delta=delta,
+            fresh=fresh,
         )
-        many, few, changed = self._counts.tolist()
-        return frame.onward[:many], frame.links[:few], bool(changed)
+        onward, links = frame.onward[: told.kept_emitting], frame.links[: told.kept_epsilons]
+        return onward, links, bool(told.changed)
 
     def finals(self, states: np.ndarray) -> np.ndarray:
         """See `Loops`."""
         costs = np.empty(len(states), np.float32)
-        _call(self._graph_calls["finals"], self._graph, states, len(states), costs)
+        self._run("graph_finals", graph=self._graph, states=states, count=len(states), out=costs)
         return costs
 
     def shrink(self, states: np.ndarray, most: int) -> np.ndarray:
         """See `Loops`."""
-        sizes = np.zeros(2, np.int64)
-        _call(self._graph_calls["sizes"], self._graph, sizes)
-        if int(sizes[1]) > most:
+        if self._run("graph_sizes", graph=self._graph).arcs > most:
             states = states.copy()
-            _call(self._graph_calls["shrink"], self._graph, states, len(states))
+            self._run("graph_shrink", graph=self._graph, states=states, count=len(states))
         return states
 
 
-def _free(functions: tuple[Any, Any], handles: np.ndarray) -> None:
-    for function, place in zip(functions, handles.tolist(), strict=True):
-        _call(function, place)
+def _free(library: Library, graph: int, step: int) -> None:
+    bind(library, "graph_free", graph=graph).run()
+    bind(library, "step_free", step=step).run()
 
 
-__all__ = ["NO_MEMORY", "CompiledLoops", "available", "graph_words"]
+__all__ = ["NO_MEMORY", "CompiledLoops", "available"]

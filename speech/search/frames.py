@@ -7,22 +7,14 @@ from typing import Protocol
 
 import numpy as np
 
-TOKEN = np.dtype(
-    [
-        *(("cost", "<f4"), ("extra", "<f4"), ("back", "<i4"), ("ilabel", "<i4")),
-        *(("olabel", "<i4"), ("graph", "<f4"), ("acoustic", "<f4")),
-    ]
-)
+from ...framework.fusion.arguments import DTYPES
+
+TOKEN = DTYPES["Token"]
 """A token: the cost of its best path; what the best path through it to the newest frame costs more
 than the best one; the token before it (of the frame before where `ilabel` is not 0, else of the
 same frame), and the labels and costs of the arc between them."""
 
-LINK = np.dtype(
-    [
-        *(("from", "<i4"), ("to", "<i4"), ("ilabel", "<i4"), ("olabel", "<i4")),
-        *(("graph", "<f4"), ("acoustic", "<f4")),
-    ]
-)
+LINK = DTYPES["Link"]
 """An arc between two tokens; acoustic costs include the offset of their frame."""
 
 NO_MEMORY, MANY_STATES, NEGATIVE_LOOP, MANY_TOKENS = 1, 2, 3, 4

@@ -57,7 +57,9 @@ def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, An
     while True:
         values: dict[str, Any] = {}
         for name, field in fields.items():
-            if isinstance(field, Whole) and not field.made:
+            if getattr(field, "made", False):
+                continue
+            if isinstance(field, Whole):
                 least = max(field.least, 0)
                 values[name] = int(rng.integers(least, min(field.most, least + _MOST) + 1))
             elif isinstance(field, Step):
@@ -95,7 +97,7 @@ def smallest(library: Any, struct: Struct, values: dict[str, Any]) -> dict[str, 
 
 def wrong(name: str, field: Field, value: Any, library: Any) -> Iterator[Any]:
     """Values that a field cannot take."""
-    if isinstance(field, Whole) and field.made:
+    if getattr(field, "made", False):
         return
     if isinstance(field, Whole | Step | Address):
         yield from ("1", 1.5, None if isinstance(field, Whole) else [])
@@ -108,7 +110,7 @@ def wrong(name: str, field: Field, value: Any, library: Any) -> Iterator[Any]:
         if not field.optional:
             yield None
         if dtype_of(field, library) is not None:
-            yield from (value.view(np.uint8)[: value.size].astype(np.int16), value.astype("S1"))
+            yield from (np.zeros(value.size, dtype) for dtype in (np.int16, "S1"))
         if len(value):
             yield from (value[:-1], value[::-1][1:] if len(value) > 1 else value[:0])
         if field.written:
