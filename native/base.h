@@ -34,4 +34,3 @@ typedef int64_t word;
 VISIBLE const char EXPORTED(JOIN(unit, UNIT)) = 1;
 
 static inline word least(word a, word b) { return a < b ? a : b; }
-static inline double real(word w) { double d; memcpy(&d, &w, 8); return d; }

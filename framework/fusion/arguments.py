@@ -76,7 +76,7 @@ class Places:
     """
 
     array: Any
-    offsets: Sequence[int]
+    offsets: Sequence[int] | np.ndarray
 
 
 class Several:
