@@ -140,10 +140,8 @@ class _Writer:
         on_right = made.operands[1] == product
         name = (_WITH_RIGHT if on_right else _WITH_LEFT)[made.name]
         self._first(made.operands[0 if on_right else 1], factors)
-        if self._held in factors and not self._in_memory(self._held):
-            self._keep()
         if self._in_memory(factors[1]):
-            self._step(name, *map(self._place, factors))
+            self._step(name, self._place(factors[0]), self._place(factors[1]))
         else:
             self._step(f"{name}_number", self._place(factors[0]), self._number(factors[1]))
 
@@ -259,7 +257,7 @@ class _Writer:
                 self._place(one) if kind == "a" else self._number(one)
                 for one, kind in zip((then, otherwise), kinds, strict=True)
             ]
-            self._step(f"choose_{''.join(kinds)}", *places)
+            self._step(f"choose_{''.join(kinds)}", places[0], places[1])
             return
         other = otherwise if held == then else then
         self._first(held, (truth, other))
@@ -361,7 +359,7 @@ def _available(*_: str) -> bool:
 
 def program(loop: Loop) -> Program | None:
     """The program of a loop, made once; None without a native library, or where it is too large."""
-    library = native.typed("chains", loop.dtype)
+    library = native.typed("chains", np.dtype(loop.dtype))
     if library is None or team.library() is None:
         return None
     key = loop.key, library

@@ -138,6 +138,19 @@ def test_results_lie_over_what_is_read() -> None:
     np.testing.assert_array_equal([y, x], before)
 
 
+def test_a_number_that_is_also_a_factor_takes_no_buffer() -> None:
+    """In n - v * n, where v waits in a buffer for the last time."""
+    operands = (Operand(FULL, "float32"), Operand(ONE, "float32"), Operand(FULL, "float32"))
+    loop = Loop(
+        "float32", operands, (parse("exp(x0)"), parse("tanh(v0) * (x1 - v0 * x1)")), ((2, "v1"),)
+    )
+    x, n = np.linspace(-1, 1, 99, dtype=np.float32), np.full(1, 0.5, np.float32)
+    v = np.exp(x)
+    np.testing.assert_allclose(
+        run(loop, [x, n, x])[0], np.tanh(v) * (n - v * n), rtol=1e-6, atol=1e-7
+    )
+
+
 def test_a_loop_that_reads_what_it_is_not_given_has_no_program() -> None:
     bad = Loop("float32", (Operand(FULL, "float32"),), (("var", "nowhere"),), ((0, "v0"),))
     assert chains.program(bad) is None
