@@ -13,6 +13,7 @@ import functools
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -149,6 +150,21 @@ def several(library: Library, name: str, count: int, /, **values: Any) -> Severa
     for field, offsets in places.items():
         words[:, getattr(layout.type, field).offset // 8] += offsets
     return Several(name, words, memory)
+
+
+def lists_of_items(
+    library: Library, items: Sequence[Sequence[tuple[int, int]]], work: Sequence[int]
+) -> Several:
+    """A `list` of the team for each sequence of items, all made at once: a loop has thousands.
+
+    Nothing is checked: the items are functions and arguments that were bound before.
+    """
+    words = np.array(list(chain.from_iterable(items)), np.int64).reshape(-1, 2)
+    counts = np.fromiter(map(len, items), np.int64, len(items))
+    lists = np.zeros(len(items), _layout(library.file, "opscope_alone").type)
+    lists["count"], lists["work"] = counts, work
+    lists["items"] = words.ctypes.data + words.strides[0] * (np.cumsum(counts) - counts)
+    return Several("list", lists.view(np.int64).reshape(len(items), -1), [words])
 
 
 @functools.cache

@@ -344,6 +344,7 @@ def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) ->
 
 _lock = new_rlock()
 _programs: dict[tuple[str, Library], Program | None] = {}
+_found: dict[tuple[str, str, str], Program | None] = {}  # by what the switches said
 
 
 def available() -> bool:
@@ -359,9 +360,17 @@ def _available(*_: str) -> bool:
 
 def program(loop: Loop) -> Program | None:
     """The program of a loop, made once; None without a native library, or where it is too large."""
-    library = native.typed("chains", np.dtype(loop.dtype))
-    if library is None or team.library() is None:
-        return None
+    # A long recurrence asks for each of its steps, so the library is not looked for each time.
+    asked = loop.key, settings.switch("OPSCOPE_CPU"), settings.switch("OPSCOPE_CC")
+    if asked not in _found:
+        library = native.typed("chains", loop.dtype)
+        if library is None or team.library() is None:
+            return None
+        _found[asked] = _made_once(loop, library)
+    return _found[asked]
+
+
+def _made_once(loop: Loop, library: Library) -> Program | None:
     key = loop.key, library
     with _lock:
         if key not in _programs:
@@ -381,8 +390,10 @@ def argument(
     Args:
         shape: rows and columns. operands: arrays, and their steps from row to row in elements.
     """
-    places = (word for array, step in operands for word in (array.ctypes.data, step))
-    return np.array([*shape, program.address, *places], np.int64)
+    words = [*shape, program.address]
+    for array, step in operands:
+        words += array.ctypes.data, step
+    return np.array(words, np.int64)
 
 
 def programs() -> list[Program]:

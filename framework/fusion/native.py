@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 
 C_TYPES = {"float32": "float", "float64": "double"}
 """Dtypes of the functions for each floating type, and how C calls them."""
+_KINDS = {np.dtype(dtype): kind for dtype, kind in C_TYPES.items()}  # names of dtypes are slow
 _DTYPES = {kind: dtype for dtype, kind in C_TYPES.items()}
 _BEST, _NONE = "best", "none"
 _TEAM = Unit("team")
@@ -61,7 +62,7 @@ def load(file: str, kind: str = "", without: str = "") -> Library | None:
 
 def typed(file: str, dtype: np.dtype | type) -> Library | None:
     """`load` for arrays of a dtype; None also where it is neither float32 nor float64."""
-    kind = C_TYPES.get(np.dtype(dtype).name)
+    kind = _KINDS.get(np.dtype(dtype))
     return None if kind is None else load(file, kind)
 
 

@@ -366,16 +366,12 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
     arrays = [in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
     if not no_overlap(bound, arrays):
         return None
-    blocks = []
+    tasks = []
     for b, operands in zip(bound, arrays, strict=True):
-        block = words_of(b, operands)
-        if block is None:
+        words = words_of(b, operands)
+        if words is None:
             return None
-        blocks.append(block)
-    tasks = [
-        chains.task(b.loop, block, operands)
-        for b, block, operands in zip(bound, blocks, arrays, strict=True)
-    ]
+        tasks.append(chains.task(b.loop, words, operands))
     if len(tasks) == 1:
         rows = by_rows(bound[0], arrays[0], tasks[0].items[0])
         tasks = [replace(tasks[0], by_rows=rows)]
