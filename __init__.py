@@ -50,6 +50,7 @@ _ERRORS = (
     "RunError",
     "NotFiniteError",
     "RanksError",
+    "ArgumentError",
     "DeviceError",
 )
 _HOMES = {

@@ -32,6 +32,7 @@ from .framework.base.backend import GPUPlace as GPUPlace
 from .framework.base.context import OpContext as OpContext
 from .framework.base.cpu.threads import get_threads as get_threads
 from .framework.base.cpu.threads import set_threads as set_threads
+from .framework.base.errors import ArgumentError as ArgumentError
 from .framework.base.errors import AttributeTypeError as AttributeTypeError
 from .framework.base.errors import CycleError as CycleError
 from .framework.base.errors import DeviceError as DeviceError

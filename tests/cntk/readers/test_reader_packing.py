@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from ctypes import c_int64
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from cntk_data import need
 from made_sequences import Made
-from opscope.cntk.base import mersenne
 from opscope.cntk.base.mersenne import Mersenne64
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.layout import packed
@@ -39,25 +37,6 @@ def test_numbers_of_the_generator():
     assert Mersenne64(5489).draw(10000)[-1] == 9981545732273789042
     one_by_one = Mersenne64(7)
     assert [int(one_by_one.draw(1)[0]) for _ in range(700)] == Mersenne64(7).draw(700).tolist()
-
-
-def test_arguments_of_the_generator_outlive_the_call(monkeypatch):
-    """Another thread may take memory while the compiled function runs; it once took theirs."""
-    compiled = mersenne._compiled()
-    if compiled is None:
-        pytest.skip("there is no C compiler")
-    held = []
-
-    def beside_another(address):
-        words = (c_int64 * 3).from_address(address)
-        before = list(words)
-        held.extend(np.full(3, n) for n in range(2000))
-        assert list(words) == before
-        compiled(address)
-
-    monkeypatch.setattr(mersenne, "_compiled", lambda: beside_another)
-    assert Mersenne64(5489).draw(10000)[-1] == 9981545732273789042
-    assert held
 
 
 def test_cntk_orders():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -135,6 +136,17 @@ def test_only_what_is_declared_is_bound(file: str, struct: Struct) -> None:
             bind(library, struct.name, **lacking)
     with pytest.raises(ArgumentError, match="it has no nothing"):
         bind(library, struct.name, **values, nothing=1)
+
+
+def test_a_block_keeps_what_it_points_to() -> None:
+    """Another thread may take memory while a function runs; it once took that of its arguments."""
+    arrays = {"x": np.zeros((4, 6), np.float32), "out": np.zeros(6, np.float32)}
+    alive = [weakref.ref(array) for array in arrays.values()]
+    block = bind(Known("column_sums"), "sums", rows=4, columns=6, **arrays)
+    arrays.clear()
+    assert all(array() is not None for array in alive)
+    del block
+    assert not any(array() is not None for array in alive)
 
 
 def test_layouts_are_looked_at() -> None:

@@ -273,7 +273,7 @@ def test_parts_that_do_not_go_together(model, tmp_path):
         ("global_cmvn.stats", matrix(np.zeros((2, 4))), "global_cmvn.stats: statistics of CMVN"),
         ("global_cmvn.stats", matrix(np.ones((1, 4))), r"\[1, 4\] are no statistics"),
         ("splice.conf", b"--left=1\n", "splice.conf:1: invalid option"),
-        ("online_cmvn.conf", b"--cmn-window=0\n", "online_cmvn.conf: cmn-window=0"),
+        ("online_cmvn.conf", b"--cmn-window=0\n", "online_cmvn.conf: --cmn-window=0"),
         ("final.ie", gaussians(), "<IvectorExtractor> was expected"),
         ("final.ie", extractor()[:500], "final.ie: .*wanted"),
         ("final.dubm", extractor(), "<DiagGMM> or"),
