@@ -18,6 +18,10 @@ enum { ROWS = 64, WIDE = 24, INNER = TERMS == 3 ? 8 : 16, PRODUCTS = 6 };
 enum { DEEP = 256 * 3 / TERMS, BROAD = 512 };
 typedef struct { uint8_t palette, start, zero[14]; uint16_t bytes[16]; uint8_t rows[16]; } tiles;
 
+/* The intrinsics of some compilers do not say that they read memory, or say so of 8 bytes of a
+   configuration (gcc's bug 114098): what is stored before them could be left out, or be stored later. */
+#define WRITTEN(place) __asm__ volatile("" ::"r"(place) : "memory")
+
 static word granted(void) { return syscall(SYS_arch_prctl, 0x1023, 18) == 0; }
 
 /* rows of the tiles: 0, 1 and 4 are the upper ones, 2, 3 and 5 the lower ones */
@@ -28,6 +32,7 @@ static void configure(word rows) {
   for (int i = 0; i < 8; i++) t.bytes[i] = 64, t.rows[i] = 16;
   t.rows[0] = t.rows[1] = t.rows[4] = least(rows, 16);
   if (rows > 16) t.rows[2] = t.rows[3] = t.rows[5] = rows - 16;
+  WRITTEN(&t);
   _tile_loadconfig(&t);
 }
 
@@ -69,6 +74,7 @@ static void release(void) { _tile_release(); }
 /* up to 32 rows and 32 columns, over chunks that hold so much of the inner dimension */
 static void block(word rows, word inner, const char *a, const char *p, float *c, word ldc,
                   const float *from, word step) {
+  WRITTEN(from);
   if (from) {
     _tile_loadd(0, from, step * 4);
     _tile_loadd(1, from + 16, step * 4);

@@ -165,6 +165,33 @@ def test_each_file_is_in_the_table_and_has_the_numbers() -> None:
         assert any(name in units.text(file) for file in units.KINDS), name
 
 
+def test_the_compiler_takes_every_file(tmp_path: Path, caplog: Any) -> None:
+    """Else another kind of processor serves, or NumPy, and tests of the file are skipped."""
+    if not native.is_built():
+        for unit in units.units():
+            native.load(unit.file, unit.kind)
+            assert "cannot be compiled" not in caplog.text, caplog.text
+        return
+    found, content = building.find_compiler(), units.BUILT.read_bytes()
+    assert found is not None
+    units.write_headers(tmp_path)
+    for unit in units.units():
+        for processor in unit.processors():
+            if b"\0%s\0" % unit.marker(processor).encode() not in content:
+                takes_flags, _ = compiled(found, *processor.flags, "-x", "c", os.devnull)
+                arguments = unit.arguments(processor)
+                takes_file, errors = compiled(found, "-I", str(tmp_path), *arguments)
+                # The build left it out, and shall where the flags are too new for the compiler.
+                assert not takes_file and not takes_flags, errors or "what was built is not whole"
+
+
+def compiled(compiler: building.Compiler, *arguments: str) -> tuple[bool, str]:
+    """Whether it compiles what these say; its messages."""
+    command = [*compiler.command, *arguments, "-S", "-o", os.devnull]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.returncode == 0, done.stderr
+
+
 def test_names_that_a_library_exports_are_its_own(built: Path) -> None:
     """The linker refuses a name twice; nothing else must be seen from outside."""
     listed = subprocess.run(["nm", "-D", "--defined-only", built], capture_output=True, text=True)

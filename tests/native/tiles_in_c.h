@@ -1,0 +1,151 @@
+/* The tiles of AMX in plain C, for processors that lack them: put before a C file that uses them
+   (tests/tiles.py). What an instruction does is written from its description in Intel's manual of
+   instruction set extensions, chapter 3. What the processor answers with a fault ends the process
+   here, with a message. */
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define __AMX_TILE__ 1
+
+enum { TILES_ = 8, TILE_ROWS_ = 16, TILE_BYTES_ = 64 };
+
+typedef struct {
+  int configured;
+  uint16_t bytes[TILES_]; /* of a row */
+  uint8_t rows[TILES_];
+  char tile[TILES_][TILE_ROWS_][TILE_BYTES_] __attribute__((aligned(64)));
+} tiles_state_;
+
+static __thread tiles_state_ tiles_;
+static int tiles_granted_;
+
+static inline void tiles_want_(int holds, const char *fault) {
+  if (holds) return;
+  fprintf(stderr, "tiles in C: %s\n", fault);
+  abort();
+}
+
+/* Linux grants the tiles to a process that asks for feature 18 of the registers' state. */
+static inline long tiles_syscall_(long number, long code, long feature) {
+  tiles_want_(number == SYS_arch_prctl && code == 0x1023 && feature == 18, "an unknown call of the system");
+  tiles_granted_ = 1;
+  return 0;
+}
+
+/* LDTILECFG: palette, first row, 14 zeros, bytes of a row for 8 tiles and 16 zeros, rows for 8 tiles
+   and 8 zeros. It makes all tiles zero. */
+static inline void tiles_loadconfig_(const void *from) {
+  static const uint8_t zeros[16];
+  const uint8_t *b = from;
+  tiles_want_(tiles_granted_, "the system was not asked for the tiles");
+  memset(&tiles_, 0, sizeof tiles_);
+  tiles_want_(b[0] <= 1, "a palette that is not there");
+  if (b[0] == 0) return;
+  tiles_want_(b[1] == 0, "a first row");
+  tiles_want_(!memcmp(b + 2, zeros, 14), "a byte that is reserved");
+  tiles_want_(!memcmp(b + 32, zeros, 16), "bytes of a row of a tile that is not there");
+  tiles_want_(!memcmp(b + 56, zeros, 8), "rows of a tile that is not there");
+  memcpy(tiles_.bytes, b + 16, sizeof tiles_.bytes);
+  memcpy(tiles_.rows, b + 48, sizeof tiles_.rows);
+  for (int t = 0; t < TILES_; t++) {
+    tiles_want_(tiles_.bytes[t] <= TILE_BYTES_, "a row of more than 64 bytes");
+    tiles_want_(tiles_.rows[t] <= TILE_ROWS_, "a tile of more than 16 rows");
+    tiles_want_(!tiles_.bytes[t] == !tiles_.rows[t], "rows without bytes, or bytes without rows");
+  }
+  tiles_.configured = 1;
+}
+
+static inline void tiles_release_(void) { memset(&tiles_, 0, sizeof tiles_); }
+
+static inline void tiles_used_(int t) {
+  tiles_want_(tiles_.configured, "no configuration is loaded");
+  tiles_want_(t >= 0 && t < TILES_, "a tile that is not there");
+  tiles_want_(tiles_.rows[t] > 0, "a tile without rows");
+}
+
+static inline void tiles_zero_(int t) {
+  tiles_used_(t);
+  memset(tiles_.tile[t], 0, sizeof tiles_.tile[t]);
+}
+
+/* TILELOADD: rows `step` bytes apart; zeros beyond the rows and bytes of the tile */
+static inline void tiles_load_(int t, const void *from, int64_t step) {
+  tiles_zero_(t);
+  for (int r = 0; r < tiles_.rows[t]; r++)
+    memcpy(tiles_.tile[t][r], (const char *)from + r * step, tiles_.bytes[t]);
+}
+
+static inline void tiles_store_(int t, void *to, int64_t step) {
+  tiles_used_(t);
+  for (int r = 0; r < tiles_.rows[t]; r++)
+    memcpy((char *)to + r * step, tiles_.tile[t][r], tiles_.bytes[t]);
+}
+
+/* 0, of the same sign, for a number below the normal ones: the product neither takes nor gives any */
+static inline float tiles_flushed_(float x) {
+  return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
+}
+
+static inline float tiles_bf16_(uint16_t half) {
+  const uint32_t bits = (uint32_t)half << 16;
+  float x;
+  memcpy(&x, &bits, 4);
+  return tiles_flushed_(x);
+}
+
+/* TDPBF16PS: a row of c plus that row of a times b, pairs of bf16. The first numbers of the pairs are
+   added up from 0, and the second ones beside them, by operations that multiply and add with one
+   rounding; then these two sums; then c. */
+static inline void tiles_dpbf16ps_(int c, int a, int b) {
+  tiles_used_(c), tiles_used_(a), tiles_used_(b);
+  tiles_want_(c != a && a != b && b != c, "a tile is two of a product's three");
+  tiles_want_(tiles_.bytes[c] % 4 == 0 && tiles_.bytes[a] % 4 == 0 && tiles_.bytes[b] % 4 == 0,
+              "a row of a part of a number");
+  tiles_want_(tiles_.rows[c] == tiles_.rows[a], "other rows in a sum than in its first factor");
+  tiles_want_(tiles_.bytes[c] == tiles_.bytes[b], "other columns in a sum than in its second factor");
+  tiles_want_(tiles_.bytes[a] / 4 == tiles_.rows[b], "factors of different inner dimensions");
+  const int pairs = tiles_.rows[b], columns = tiles_.bytes[b] / 4;
+  float second[2][TILE_ROWS_][TILE_BYTES_ / 4];
+  for (int k = 0; k < pairs; k++)
+    for (int n = 0; n < columns; n++)
+      for (int i = 0; i < 2; i++) {
+        uint16_t half;
+        memcpy(&half, &tiles_.tile[b][k][4 * n + 2 * i], 2);
+        second[i][k][n] = tiles_bf16_(half);
+      }
+  for (int m = 0; m < tiles_.rows[c]; m++) {
+    float sums[2][TILE_BYTES_ / 4] = {{0}}, row[TILE_BYTES_ / 4];
+    for (int k = 0; k < pairs; k++)
+      for (int i = 0; i < 2; i++) {
+        uint16_t half;
+        memcpy(&half, &tiles_.tile[a][m][4 * k + 2 * i], 2);
+        const float first = tiles_bf16_(half);
+        for (int n = 0; n < columns; n++)
+          sums[i][n] = tiles_flushed_(__builtin_fmaf(first, second[i][k][n], sums[i][n]));
+      }
+    memcpy(row, tiles_.tile[c][m], tiles_.bytes[c]);
+    for (int n = 0; n < columns; n++)
+      row[n] = tiles_flushed_(tiles_flushed_(row[n]) + tiles_flushed_(sums[0][n] + sums[1][n]));
+    memcpy(tiles_.tile[c][m], row, tiles_.bytes[c]);
+  }
+}
+
+#undef _tile_loadd
+#undef _tile_stream_loadd
+#undef _tile_stored
+#undef _tile_zero
+#undef _tile_dpbf16ps
+#define syscall tiles_syscall_
+#define _tile_loadconfig tiles_loadconfig_
+#define _tile_release tiles_release_
+#define _tile_zero tiles_zero_
+#define _tile_loadd tiles_load_
+#define _tile_stream_loadd tiles_load_
+#define _tile_stored tiles_store_
+#define _tile_dpbf16ps tiles_dpbf16ps_

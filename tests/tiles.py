@@ -1,0 +1,69 @@
+"""Tiles of AMX for tests: those of the processor, else those of native/tiles_in_c.h."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from opscope.framework.base import settings
+from opscope.framework.fusion import libraries, native, team
+from opscope.framework.fusion.libraries import Library
+from opscope.native import units
+
+_HEADER = Path(__file__).parent / "native" / "tiles_in_c.h"
+_VECTORS = {"3": "avx512", "1": "avx512bf16"}
+"""The kind of processor that code for so many terms wants beside tiles."""
+
+
+@pytest.fixture
+def tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code for AMX runs: by the processor, else by `in_c`."""
+    if team.library() is None:
+        pytest.skip("there is no native library")
+    here = [one.name for one in native.kinds_here()]
+    if "amx" in here:
+        return
+    if _VECTORS["3"] not in here:
+        pytest.skip("there is no AMX and no AVX-512")
+    if libraries.find_compiler(settings.switch("OPSCOPE_CC")) is None:
+        pytest.skip("there is no AMX and no compiler")
+    load = native.load
+
+    def by_tiles(file: str, kind: str = "", without: str = "") -> Library | None:
+        if file == "bf16_gemm" and not without and _VECTORS[kind] in here:
+            return in_c(kind)
+        return load(file, kind, without)
+
+    monkeypatch.setattr(native, "load", by_tiles)
+
+
+@functools.cache
+def in_c(kind: str) -> Library:
+    """The functions of bf16_gemm.c for AMX, whose tiles are in C; an error where it has any."""
+    unit = units.Unit("bf16_gemm", kind)
+    by_name = {one.name: one for one in units.processors()}
+    flags = by_name[_VECTORS[kind]].flags
+    processor = dataclasses.replace(by_name["amx"], flags=flags)
+    compiler = libraries.find_compiler(settings.switch("OPSCOPE_CC"))
+    assert compiler is not None
+    options = ["-include", str(_HEADER), *unit.arguments(processor)]
+
+    def build(target: Path) -> None:
+        units.write_headers(target.parent)
+        made = ["-I", str(target.parent), *options, "-shared", "-o", str(target), "-lm"]
+        try:
+            libraries.run(compiler, made)
+        except subprocess.CalledProcessError as error:
+            pytest.fail(error.stderr)
+
+    def load(path: Path) -> Library:
+        return Library(path, [unit.marker(processor)], unit.suffix(processor), unit.file)
+
+    # Not the paths of both files, which are others in another tree.
+    texts = _HEADER.read_text(encoding="utf-8"), units.text(unit.file)
+    key = libraries.state(compiler), texts, options[2:-1]
+    return libraries.from_cache(key, build, load)
