@@ -33,14 +33,15 @@ static inline void tiles_want_(int holds, const char *fault) {
 
 /* Linux grants the tiles to a process that asks for feature 18 of the registers' state. */
 static inline long tiles_syscall_(long number, long code, long feature) {
-  tiles_want_(number == SYS_arch_prctl && code == 0x1023 && feature == 18, "an unknown call of the system");
+  const int asks = number == SYS_arch_prctl && code == 0x1023 && feature == 18;
+  tiles_want_(asks, "an unknown call of the system");
   tiles_granted_ = 1;
   return 0;
 }
 
 /* LDTILECFG: palette, first row, 14 zeros, bytes of a row for 8 tiles and 16 zeros, rows for 8 tiles
    and 8 zeros. It makes all tiles zero. */
-static inline void tiles_loadconfig_(const void *from) {
+static __attribute__((noinline)) void tiles_loadconfig_(const void *from) {
   static const uint8_t zeros[16];
   const uint8_t *b = from;
   tiles_want_(tiles_granted_, "the system was not asked for the tiles");
@@ -69,19 +70,19 @@ static inline void tiles_used_(int t) {
   tiles_want_(tiles_.rows[t] > 0, "a tile without rows");
 }
 
-static inline void tiles_zero_(int t) {
+static __attribute__((noinline)) void tiles_zero_(int t) {
   tiles_used_(t);
   memset(tiles_.tile[t], 0, sizeof tiles_.tile[t]);
 }
 
 /* TILELOADD: rows `step` bytes apart; zeros beyond the rows and bytes of the tile */
-static inline void tiles_load_(int t, const void *from, int64_t step) {
+static __attribute__((noinline)) void tiles_load_(int t, const void *from, int64_t step) {
   tiles_zero_(t);
   for (int r = 0; r < tiles_.rows[t]; r++)
     memcpy(tiles_.tile[t][r], (const char *)from + r * step, tiles_.bytes[t]);
 }
 
-static inline void tiles_store_(int t, void *to, int64_t step) {
+static __attribute__((noinline)) void tiles_store_(int t, void *to, int64_t step) {
   tiles_used_(t);
   for (int r = 0; r < tiles_.rows[t]; r++)
     memcpy((char *)to + r * step, tiles_.tile[t][r], tiles_.bytes[t]);
@@ -92,7 +93,9 @@ static inline float tiles_flushed_(float x) {
   return fabsf(x) < 0x1p-126f ? copysignf(0, x) : x;
 }
 
-static inline float tiles_bf16_(uint16_t half) {
+static inline float tiles_bf16_(const char *from) {
+  uint16_t half;
+  memcpy(&half, from, 2);
   const uint32_t bits = (uint32_t)half << 16;
   float x;
   memcpy(&x, &bits, 4);
@@ -102,7 +105,7 @@ static inline float tiles_bf16_(uint16_t half) {
 /* TDPBF16PS: a row of c plus that row of a times b, pairs of bf16. The first numbers of the pairs are
    added up from 0, and the second ones beside them, by operations that multiply and add with one
    rounding; then these two sums; then c. */
-static inline void tiles_dpbf16ps_(int c, int a, int b) {
+static __attribute__((noinline)) void tiles_dpbf16ps_(int c, int a, int b) {
   tiles_used_(c), tiles_used_(a), tiles_used_(b);
   tiles_want_(c != a && a != b && b != c, "a tile is two of a product's three");
   tiles_want_(tiles_.bytes[c] % 4 == 0 && tiles_.bytes[a] % 4 == 0 && tiles_.bytes[b] % 4 == 0,
@@ -110,27 +113,24 @@ static inline void tiles_dpbf16ps_(int c, int a, int b) {
   tiles_want_(tiles_.rows[c] == tiles_.rows[a], "other rows in a sum than in its first factor");
   tiles_want_(tiles_.bytes[c] == tiles_.bytes[b], "other columns in a sum than in its second factor");
   tiles_want_(tiles_.bytes[a] / 4 == tiles_.rows[b], "factors of different inner dimensions");
-  const int pairs = tiles_.rows[b], columns = tiles_.bytes[b] / 4;
-  float second[2][TILE_ROWS_][TILE_BYTES_ / 4];
+  /* All columns that a tile may have, which is faster: those beyond its own are not written. */
+  enum { COLUMNS = TILE_BYTES_ / 4 };
+  float second[TILE_ROWS_][2][COLUMNS];
+  const int pairs = tiles_.rows[b];
   for (int k = 0; k < pairs; k++)
-    for (int n = 0; n < columns; n++)
-      for (int i = 0; i < 2; i++) {
-        uint16_t half;
-        memcpy(&half, &tiles_.tile[b][k][4 * n + 2 * i], 2);
-        second[i][k][n] = tiles_bf16_(half);
-      }
+    for (int i = 0; i < 2; i++)
+      for (int n = 0; n < COLUMNS; n++)
+        second[k][i][n] = tiles_bf16_(tiles_.tile[b][k] + 4 * n + 2 * i);
   for (int m = 0; m < tiles_.rows[c]; m++) {
-    float sums[2][TILE_BYTES_ / 4] = {{0}}, row[TILE_BYTES_ / 4];
+    float sums[2][COLUMNS] = {{0}}, row[COLUMNS];
     for (int k = 0; k < pairs; k++)
       for (int i = 0; i < 2; i++) {
-        uint16_t half;
-        memcpy(&half, &tiles_.tile[a][m][4 * k + 2 * i], 2);
-        const float first = tiles_bf16_(half);
-        for (int n = 0; n < columns; n++)
-          sums[i][n] = tiles_flushed_(__builtin_fmaf(first, second[i][k][n], sums[i][n]));
+        const float first = tiles_bf16_(tiles_.tile[a][m] + 4 * k + 2 * i);
+        for (int n = 0; n < COLUMNS; n++)
+          sums[i][n] = tiles_flushed_(__builtin_fmaf(first, second[k][i][n], sums[i][n]));
       }
-    memcpy(row, tiles_.tile[c][m], tiles_.bytes[c]);
-    for (int n = 0; n < columns; n++)
+    memcpy(row, tiles_.tile[c][m], sizeof row);
+    for (int n = 0; n < COLUMNS; n++)
       row[n] = tiles_flushed_(tiles_flushed_(row[n]) + tiles_flushed_(sums[0][n] + sums[1][n]));
     memcpy(tiles_.tile[c][m], row, tiles_.bytes[c]);
   }

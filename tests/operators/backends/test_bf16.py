@@ -13,7 +13,8 @@ from kaldi_data import need
 from opscope import NetBuilder, OpContext, OpscopeError, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.runtime.plans import memory
-from opscope.operators.backends import bf16, bf16_gemm, mkl
+from opscope.operators.backends import bf16, mkl
+from tiles import tiles  # noqa: F401
 
 with_bf16 = pytest.mark.skipif(
     bool(bf16.missing()), reason=f"products of bfloat16 want {bf16.missing()}"
@@ -27,8 +28,10 @@ ROUNDING = 2.0**-8
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Products by AMX, then as processors without it have them."""
     monkeypatch.setenv("OPSCOPE_AMX", request.param)
-    if bf16.missing() or (request.param == "1" and bf16_gemm.library() is None):
-        pytest.skip(f"these products want {bf16.missing() or 'AMX'}")
+    if request.param == "1":
+        request.getfixturevalue("tiles")
+    if bf16.missing():
+        pytest.skip(f"these products want {bf16.missing()}")
     return request.param
 
 

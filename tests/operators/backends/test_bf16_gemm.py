@@ -13,10 +13,9 @@ from opscope.framework.fusion import team
 from opscope.framework.fusion.prepared import Prepared
 from opscope.operators.backends import bf16_gemm, packed_gemm, parts
 from opscope.operators.linear import matmul
+from tiles import tiles  # noqa: F401
 
-pytestmark = pytest.mark.skipif(
-    team.library() is None or bf16_gemm.library() is None, reason="there is no AMX"
-)
+pytestmark = pytest.mark.usefixtures("tiles")
 
 SIZES = [(12, 16, 16), (17, 31, 33), (32, 32, 32), (33, 100, 300), (64, 64, 512), (131, 40, 257)]
 

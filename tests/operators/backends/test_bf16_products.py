@@ -10,12 +10,11 @@ import pytest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.cpu.threads import threads_set
 from opscope.framework.fusion import team
-from opscope.operators.backends import bf16_gemm, bf16_products, blas, mkl, parts
+from opscope.operators.backends import bf16_products, blas, mkl, parts
+from tiles import tiles  # noqa: F401
 
-pytestmark = pytest.mark.skipif(
-    team.library() is None or bf16_gemm.library() is None, reason="there is no AMX"
-)
-SIZES = [(96, 32, 512), (100, 600, 300), (192, 33, 200), (2000, 64, 40), (97, 1100, 700)]
+pytestmark = pytest.mark.usefixtures("tiles")
+SIZES = [(96, 32, 512), (100, 600, 300), (192, 33, 200), (2000, 64, 40), (97, 520, 600)]
 
 
 def factors(m: int, n: int, k: int, layout: str) -> tuple[Any, Any]:
