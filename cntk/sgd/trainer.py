@@ -399,6 +399,8 @@ class Trainer:
         if state is None:
             raise FormatError(f"{self.files.checkpoint(done)}: the checkpoint is missing")
         self._take(control, state)
+        # The main rank writes the reduced rate to the same file: not before all have read it.
+        self._wait()
         return True
 
     def _change_rate(self, control: Control) -> bool:

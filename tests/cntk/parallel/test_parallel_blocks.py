@@ -1,5 +1,8 @@
 """Ranks that train apart: averages and block momentum against an evaluation in plain NumPy."""
 
+import threading
+import time
+
 import numpy as np
 import pytest
 
@@ -18,6 +21,7 @@ from opscope.cntk.models.checkpoint import (
     format_checkpoint,
     parse_checkpoint,
 )
+from opscope.cntk.sgd.files import ModelFiles
 from opscope.framework.base.errors import FormatError
 
 RATE, SIZE = 0.0625, 12
@@ -200,8 +204,16 @@ def test_another_number_of_ranks_goes_on(folder, ranks):
     assert again.criteria()[-1][0] < 0.7
 
 
-def test_going_back_to_the_best_model_takes_its_blocks(folder):
-    """An epoch that made things worse leaves nothing behind, on any rank."""
+def test_going_back_to_the_best_model_takes_its_blocks(folder, monkeypatch):
+    """An epoch that made things worse leaves nothing behind, on any rank, however late one reads."""
+    read = ModelFiles.read_state
+
+    def read_late(files, done):
+        if threading.current_thread().name == "rank 1":
+            time.sleep(0.02)
+        return read(files, done)
+
+    monkeypatch.setattr(ModelFiles, "read_state", read_late)
     adjust = " ; AutoAdjust = [ autoAdjustLR = adjustAfterEpoch ; learnRateDecreaseFactor = 0.1 ]"
     section = "blockSizePerWorker = 6 ; blockLearningRate = 3"
     sgd = adjust + " ; learningRatesPerSample = 30"
