@@ -205,7 +205,7 @@ def test_another_number_of_ranks_goes_on(folder, ranks):
 
 
 def test_going_back_to_the_best_model_takes_its_blocks(folder, monkeypatch):
-    """An epoch that made things worse leaves nothing behind, on any rank, however late one reads."""
+    """An epoch that made things worse leaves nothing behind, on any rank, also one that is late."""
     read = ModelFiles.read_state
 
     def read_late(files, done):
