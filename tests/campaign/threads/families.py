@@ -57,9 +57,12 @@ _RICH = (
     "optimizers",
     "copies",
     "random integers",
+    "integer products",
     "search",
 )
 """Works that hold most of it: the first to be looked at; no more are than it takes."""
+_FROM_C = {"opscope_region", "opscope_blas_threads"}
+"""Functions that no operator fetches: compiled code and the count of BLAS's threads call them."""
 
 
 def exported(*files: str) -> set[str]:
@@ -123,7 +126,10 @@ def missing() -> list[str]:
         absent.add("bf16")
         functions -= exported("bf16_gemm")
     elif bf16_gemm.library() is None:
-        functions.discard("split_tiles")  # of factors that stay packed: of three terms alone
+        # Products of three terms, and factors that are split when they are packed, are AMX's alone.
+        functions -= {name for name in exported("bf16_gemm") if name.endswith("_3")}
+        functions -= {"ready_1", "split_tiles_1"}
+    functions -= _FROM_C
     asked = {key for key in recorder.asked if key[1] not in absent}
     assert functions and asked, "there is native code"
     for name in sorted(sharing.WORKS, key=lambda name: name not in _RICH):

@@ -441,6 +441,22 @@ def sums_of_columns() -> Work:
     return run
 
 
+def integer_products() -> Work:
+    """Products of bytes, in parts for several threads, with a factor that stays packed."""
+    rng = np.random.default_rng(17)
+    x = rng.integers(-128, 128, (300, 260), np.int8)
+    y = rng.integers(-128, 128, (260, 200), np.int8)
+    b = NetBuilder("integers")
+    factor = b.state("y", [260, 200], dtype="int8")
+    b.integer_matmul(b.input("x", [-1, 260], "int8"), factor, name="out")
+    scope = Scope()
+    scope.var("y").set(y)
+    with tempfile.TemporaryDirectory() as folder:
+        save(b, scope, f"{folder}/net")
+        loaded = load(f"{folder}/net")
+    return lambda: loaded.predict({"x": x}, "out")
+
+
 def random_integers() -> Work:
     """CNTK's random generator, many turns at once."""
     return lambda: {"drawn": Mersenne64(5).draw(20_000)}
@@ -486,5 +502,6 @@ WORKS: dict[str, Callable[[], Work]] = {
     "every loop, double": partial(every_loop, "float64"),
     "copies": copies,
     "sums of columns": sums_of_columns,
+    "integer products": integer_products,
     "random integers": random_integers,
 }

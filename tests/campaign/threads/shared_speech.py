@@ -261,6 +261,7 @@ def search() -> Work:
     def run() -> Results:
         decoder = Decoder(graph, pdfs, SearchOptions(beam=9.0, lattice_beam=4.0, graph_arcs=300))
         decoder.accept(likelihoods)
+        decoder.finalize()
         return {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
 
     return run
