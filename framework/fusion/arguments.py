@@ -161,7 +161,7 @@ def lists_of_items(
     """
     words = np.array(list(chain.from_iterable(items)), np.int64).reshape(-1, 2)
     counts = np.fromiter(map(len, items), np.int64, len(items))
-    lists = np.zeros(len(items), _layout(library.file, "opscope_alone").type)
+    lists: Any = np.zeros(len(items), _layout(library.file, "opscope_alone").type)
     lists["count"], lists["work"] = counts, work
     lists["items"] = words.ctypes.data + words.strides[0] * (np.cumsum(counts) - counts)
     return Several("list", lists.view(np.int64).reshape(len(items), -1), [words])

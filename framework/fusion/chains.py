@@ -363,7 +363,7 @@ def program(loop: Loop) -> Program | None:
     # A long recurrence asks for each of its steps, so the library is not looked for each time.
     asked = loop.key, settings.switch("OPSCOPE_CPU"), settings.switch("OPSCOPE_CC")
     if asked not in _found:
-        library = native.typed("chains", loop.dtype)
+        library = native.typed("chains", np.dtype(loop.dtype))
         if library is None or team.library() is None:
             return None
         _found[asked] = _made_once(loop, library)
