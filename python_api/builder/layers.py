@@ -9,13 +9,12 @@ NetBuilder and says which input slot of the operator is its first parameter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ...framework.base.errors import AttributeTypeError, ShapeError, format_shape
 from ...framework.ir.registry import OperatorDef, lookup
-from ...operators.conv.windows import SPATIAL
 from .methods import layer, takes
 from .net_builder import NetBuilder
 from .var import Var
@@ -201,28 +200,30 @@ def _conv(
     return builder.append(lookup(activation), (out,), {}, name=name)
 
 
-def _conv_layer(kind: str, options: type[ConvOptions], doc: str) -> Callable[..., Var]:
-    """The layer of a convolution: all of them have one signature."""
-
-    def conv(
-        builder: NetBuilder,
-        x: Any,
-        filters: int | None = None,
-        kernel: int | Sequence[int] | None = None,
-        activation: str = "",
-        **given: Any,
-    ) -> Var:
-        return _conv(builder, kind, x, filters, kernel, activation, options(**given))
-
-    conv.__name__ = conv.__qualname__ = kind
-    conv.__doc__ = doc
-    return layer("w")(takes(options)(conv))
+@layer("w")
+@takes(ForwardOptions)
+def conv1d(
+    builder: NetBuilder,
+    x: Any,
+    filters: int | None = None,
+    kernel: int | Sequence[int] | None = None,
+    activation: str = "",
+    **options: Any,
+) -> Var:
+    """Convolution over [N, C, L]; see `conv2d`."""
+    return _conv(builder, "conv1d", x, filters, kernel, activation, ForwardOptions(**options))
 
 
-conv1d = _conv_layer("conv1d", ForwardOptions, "Convolution over [N, C, L]; see `conv2d`.")
-conv2d = _conv_layer(
-    "conv2d",
-    ForwardOptions,
+@layer("w")
+@takes(ForwardOptions)
+def conv2d(
+    builder: NetBuilder,
+    x: Any,
+    filters: int | None = None,
+    kernel: int | Sequence[int] | None = None,
+    activation: str = "",
+    **options: Any,
+) -> Var:
     """Convolution over [N, C, H, W] with its parameters.
 
     Args:
@@ -243,17 +244,70 @@ conv2d = _conv_layer(
 
     Returns:
         [N, filters, ...], spatial sizes as the operator says.
-    """,
-)
-conv3d = _conv_layer("conv3d", ForwardOptions, "Convolution over [N, C, D, H, W]; see `conv2d`.")
-conv_transpose1d, conv_transpose2d, conv_transpose3d = (
-    _conv_layer(
-        f"conv_transpose{rank}d",
-        TransposedOptions,
-        f"Transposed convolution over [N, C, {axes}]; see `conv2d`.",
+    """
+    return _conv(builder, "conv2d", x, filters, kernel, activation, ForwardOptions(**options))
+
+
+@layer("w")
+@takes(ForwardOptions)
+def conv3d(
+    builder: NetBuilder,
+    x: Any,
+    filters: int | None = None,
+    kernel: int | Sequence[int] | None = None,
+    activation: str = "",
+    **options: Any,
+) -> Var:
+    """Convolution over [N, C, D, H, W]; see `conv2d`."""
+    return _conv(builder, "conv3d", x, filters, kernel, activation, ForwardOptions(**options))
+
+
+@layer("w")
+@takes(TransposedOptions)
+def conv_transpose1d(
+    builder: NetBuilder,
+    x: Any,
+    filters: int | None = None,
+    kernel: int | Sequence[int] | None = None,
+    activation: str = "",
+    **options: Any,
+) -> Var:
+    """Transposed convolution over [N, C, L]; see `conv2d`."""
+    return _conv(
+        builder, "conv_transpose1d", x, filters, kernel, activation, TransposedOptions(**options)
     )
-    for rank, axes in SPATIAL.items()
-)
+
+
+@layer("w")
+@takes(TransposedOptions)
+def conv_transpose2d(
+    builder: NetBuilder,
+    x: Any,
+    filters: int | None = None,
+    kernel: int | Sequence[int] | None = None,
+    activation: str = "",
+    **options: Any,
+) -> Var:
+    """Transposed convolution over [N, C, H, W]; see `conv2d`."""
+    return _conv(
+        builder, "conv_transpose2d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
+
+
+@layer("w")
+@takes(TransposedOptions)
+def conv_transpose3d(
+    builder: NetBuilder,
+    x: Any,
+    filters: int | None = None,
+    kernel: int | Sequence[int] | None = None,
+    activation: str = "",
+    **options: Any,
+) -> Var:
+    """Transposed convolution over [N, C, D, H, W]; see `conv2d`."""
+    return _conv(
+        builder, "conv_transpose3d", x, filters, kernel, activation, TransposedOptions(**options)
+    )
 
 
 @layer("w")
