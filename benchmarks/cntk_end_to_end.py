@@ -62,13 +62,16 @@ def criteria(text: str) -> dict[str, float]:
     for line in text.splitlines():
         epoch, final = _EPOCH.search(line), _FINAL.search(line)
         if epoch:
-            place, rest = f"epoch {epoch[1]} {epoch[2].lower()}", epoch[3]
+            place = f"epoch {epoch[1]} {epoch[2].lower()}"
+            rest = epoch[3]
         elif final:
-            place, rest = "test", final[1]
+            place = "test"
+            rest = final[1]
         else:
             continue
         for name, value in _CRITERION.findall(rest):
-            key, repeat = f"{place} {name}", 1
+            key = f"{place} {name}"
+            repeat = 1
             while key in found:
                 repeat += 1
                 key = f"{place} {name} ({repeat})"

@@ -39,7 +39,8 @@ def step_of(net: str) -> object:
 
 def child(net: str) -> None:
     """Print the seconds of each epoch."""
-    step, steps = step_of(net), NETS[net][1]
+    step = step_of(net)
+    steps = NETS[net][1]
     seconds = []
     for _ in range(EPOCHS):
         start = time.perf_counter()

@@ -59,7 +59,8 @@ class Loaded:
     def __init__(self, path: Path) -> None:
         onnx.checker.check_model(str(path), full_check=True)
         model = onnx.load(str(path), load_external_data=False)
-        self.nodes, self.bytes = len(model.graph.node), path.stat().st_size
+        self.nodes = len(model.graph.node)
+        self.bytes = path.stat().st_size
         domains = {node.domain for node in _nodes(model.graph)}
         self.is_standard = domains <= {"", "ai.onnx"}
         options = onnxruntime.SessionOptions()
@@ -75,7 +76,9 @@ class Loaded:
 
     def stream(self, stream: Stream, utterance: Utterance, size: int) -> np.ndarray:
         """The output of an utterance in chunks."""
-        features, caches, found = utterance[0], stream.initial_caches(utterance[0]), []
+        features = utterance[0]
+        caches = stream.initial_caches(utterance[0])
+        found = []
         for chunk in stream.chunks(features, size):
             results = self.run({**inputs_of((chunk[0], utterance[1])), **caches})
             found.append(results["output"][0])
@@ -110,7 +113,8 @@ class Worst:
     """The largest errors so far, absolute and relative."""
 
     def __init__(self) -> None:
-        self.error, self.relative = 0.0, 0.0
+        self.error = 0.0
+        self.relative = 0.0
 
     def see(self, found: np.ndarray, here: np.ndarray) -> None:
         self.error = max(self.error, float(np.abs(found - here).max()))
@@ -135,12 +139,14 @@ def nnet3_row(
 
     path = folder / f"{title.replace(' ', '_')}.onnx"
     write_model(path, nnet3_graph(network, frame_subsampling_factor=factor))
-    whole, errors = Loaded(path), Worst()
+    whole = Loaded(path)
+    errors = Worst()
     for features, ivector in utterances:
         for frames in (*LENGTHS, len(features)):
             part = features[:frames], ivector
             errors.see(whole.run(inputs_of(part))["output"][0], here(part))
-    chunked, streamed = None, Worst()
+    chunked = None
+    streamed = Worst()
     if sizes:
         graph = nnet3_graph(network, True, frame_subsampling_factor=factor)
         write_model(path.with_suffix(".stream.onnx"), graph)
@@ -170,7 +176,8 @@ def cntk_row(data: Path, folder: Path) -> str:
     sentences = _sentences(data / "atis.test.ctf")
     path = folder / "slu.onnx"
     opscope.to_onnx(str(data / "slu.forward.cmf"), path, inputs=[{"query": sentences[0]}])
-    whole, errors = Loaded(path), Worst()
+    whole = Loaded(path)
+    errors = Worst()
     net = CntkNet(open_model(data / "slu.forward.cmf").network)
     for one, own in zip(sentences, net.eval({"query": sentences}, ["z"])["z"], strict=True):
         errors.see(whole.run({"query": one})["z"], own)
@@ -199,7 +206,8 @@ def large(folder: Path, gigabytes: float) -> None:
     dim = 8192
     layers = int(gigabytes * 1e9 / (4 * dim * dim)) + 1
     lines = ["input-node name=input dim=16"]
-    read, size = "input", 16
+    read = "input"
+    size = 16
     for number in range(layers + 1):
         name = f"a{number}"
         lines.append(
@@ -209,7 +217,8 @@ def large(folder: Path, gigabytes: float) -> None:
         lines.append(f"component-node name={name} component={name} input={read}")
         lines.append(f"component name=r{number} type=RectifiedLinearComponent dim={dim}")
         lines.append(f"component-node name=r{number} component=r{number} input={name}")
-        read, size = f"r{number}", dim
+        read = f"r{number}"
+        size = dim
     lines.append(f"component name=z type=AffineComponent input-dim={dim} output-dim=8")
     lines.append(f"component-node name=z component=z input={read}")
     lines.append("output-node name=output input=z")
@@ -219,7 +228,8 @@ def large(folder: Path, gigabytes: float) -> None:
     start = time.perf_counter()
     graph = nnet3_graph(nnet)
     write_model(path, graph)
-    seconds, peak = time.perf_counter() - start, _peak()
+    seconds = time.perf_counter() - start
+    peak = _peak()
     sizes = {each.name: each.stat().st_size for each in folder.iterdir() if each.is_file()}
     x = np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
     wanted = ChunkComputer(nnet, ChunkOptions(frames_per_chunk=3)).compute(x)
@@ -259,7 +269,8 @@ def main() -> None:
         speech = options.data / "speech" / "vosk_ko"
         spoken = [np.load(path) for path in sorted(speech.glob("u*.npz"))]
         utterances = [(each["mfcc"], each["ivectors"][-1]) for each in spoken]
-        model, sizes = acoustic_model_of(str(options.vosk)), (3, 9, 51, 300, 999)
+        model = acoustic_model_of(str(options.vosk))
+        sizes = (3, 9, 51, 300, 999)
         print(nnet3_row("Vosk small Korean", model, utterances, 3, sizes, options.out), flush=True)
     print(cntk_row(options.data / "cntk", options.out))
 

@@ -53,7 +53,8 @@ def main() -> None:
         ("in turn", [InsertAllReduce(overlap=False)]),
         ("overlapped", [InsertAllReduce()]),
     ):
-        b, scope = network(), opscope.Scope()
+        b = network()
+        scope = opscope.Scope()
         b.initialize(scope)
         ops = b.op_list
         for each in passes:

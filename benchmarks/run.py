@@ -51,8 +51,11 @@ class Run:
     """What is measured, and what was found so far."""
 
     def __init__(self, args: argparse.Namespace, against: str) -> None:
-        self.rounds, self.seconds, self.compile = args.rounds, args.seconds, args.compile
-        self.against, self.commit = against, args.against
+        self.rounds = args.rounds
+        self.seconds = args.seconds
+        self.compile = args.compile
+        self.against = against
+        self.commit = args.against
         self.rows: list[Row] = []
         self.ceilings: dict[int, float] = {}
 

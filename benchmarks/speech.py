@@ -86,7 +86,8 @@ def heard(kind: Any, model: Any, data: bytes, block: int) -> list[Any]:
     """What a recognizer makes of a signal, with words."""
     recognizer = kind(model, RATE)
     recognizer.SetWords(True)
-    found, block = [], block or len(data)
+    found = []
+    block = block or len(data)
     for begin in range(0, len(data), block):
         if recognizer.AcceptWaveform(data[begin : begin + block]):
             found.append(recognizer.Result())
@@ -234,7 +235,8 @@ def markdown(rows: Sequence[dict[str, Any]], sides: Sequence[str]) -> str:
             told = row["sides"].get(side)
             cells.append(f"{told['median']:.3g} ±{told['spread']:.0%}" if told else "–")
         for side in ours:
-            ratio, target = row["sides"].get(side, {}).get("ratio"), row["targets"].get(side)
+            ratio = row["sides"].get(side, {}).get("ratio")
+            target = row["targets"].get(side)
             if ratio is None:
                 cells.append("–")
                 continue

@@ -71,7 +71,8 @@ def traced(call: Callable[[], Any]) -> tuple[Walk, Any]:
     finally:
         sys.setprofile(None)
     seen: dict[str, None] = {}
-    returns, last = 0, ""
+    returns = 0
+    last = ""
     for name in entered:
         returns += name != last and name in seen
         seen[name] = None
@@ -90,7 +91,9 @@ def layer_walks() -> dict[str, Walk]:
     b.fc(x, size=4, activation="relu")
     b, x = builder()
     build, hidden = traced(lambda: b.fc(x, size=4, activation="relu"))
-    mean, scope, feed = b.mean(hidden), Scope(), {"x": np.zeros((2, 8), np.float32)}
+    mean = b.mean(hidden)
+    scope = Scope()
+    feed = {"x": np.zeros((2, 8), np.float32)}
     first, _ = traced(lambda: b.run(scope, feed=feed, fetch=[mean]))
     second, _ = traced(lambda: b.run(scope, feed=feed, fetch=[mean]))
     return {"b.fc": build, "first run": first, "second run": second}

@@ -176,8 +176,10 @@ class Struct:
     """
 
     def __init__(self, *functions: str, where: tuple[str, ...] = (), **fields: Field) -> None:
-        self.name, self.functions = functions[0], functions
-        self.where, self.fields = where, fields
+        self.name = functions[0]
+        self.functions = functions
+        self.where = where
+        self.fields = fields
 
     def __repr__(self) -> str:
         return f"Struct{(*self.functions, self.where, self.fields)}"

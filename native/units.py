@@ -179,7 +179,8 @@ def write_headers(folder: Path) -> None:
 @cache
 def included(file: str) -> dict[str, str]:
     """The headers that a C file includes, and those that they include, with their texts."""
-    names, made = [f"{file}.c"], made_headers()
+    names = [f"{file}.c"]
+    made = made_headers()
     found = {}
     for name in names:  # grows on the way
         found[name] = made.get(name) or (FOLDER / name).read_text(encoding="utf-8")

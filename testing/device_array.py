@@ -109,7 +109,8 @@ class Ufunc:
     def __init__(self, name: str) -> None:
         self.__name__ = self.name = name
         self._original = getattr(np, name)
-        self.nin, self.nout = self._original.nin, self._original.nout
+        self.nin = self._original.nin
+        self.nout = self._original.nout
 
     def __repr__(self) -> str:
         return f"<ufunc {self.name!r} of the double>"
@@ -199,8 +200,10 @@ def _index(index: Any) -> Any:
 
 class _Flags:
     def __init__(self, flags: Any) -> None:
-        self.c_contiguous, self.f_contiguous = flags.c_contiguous, flags.f_contiguous
-        self.owndata, self.forc = flags.owndata, flags.forc
+        self.c_contiguous = flags.c_contiguous
+        self.f_contiguous = flags.f_contiguous
+        self.owndata = flags.owndata
+        self.forc = flags.forc
 
 
 class ndarray:  # noqa: N801  CuPy's name

@@ -144,7 +144,8 @@ class TorchOptimizerTest(OptimizerTest):
         torch = pytest.importorskip("torch")
         for attrs in ({}, {"weight_decay": 0.1}, *self.attrs):
             rng = np.random.default_rng(0)
-            start, grads = rng.normal(size=(3, 4)), rng.normal(size=(12, 3, 4))
+            start = rng.normal(size=(3, 4))
+            grads = rng.normal(size=(12, 3, 4))
             tensor = torch.tensor(start.copy(), requires_grad=True)
             peer = self.torch_optimizer(torch, [tensor], attrs)
             net = self.one_update(attrs)

@@ -180,7 +180,8 @@ def program(
         env["PYTHONPATH"] = path
     before, started = os.times(), time.perf_counter()
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-    wall, after = time.perf_counter() - started, os.times()
+    wall = time.perf_counter() - started
+    after = os.times()
     used = after.children_user + after.children_system
     return wall, used - before.children_user - before.children_system
 

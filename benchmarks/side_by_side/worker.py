@@ -46,18 +46,21 @@ def _load(
         return {"absent": str(absent)}
     first = time.perf_counter() - started
     steps[f"{asked['workload']}/{asked['side']}"] = step
-    calls, spent = 0, 0.0
+    calls = 0
+    spent = 0.0
     while spent < _SECONDS or calls < 3:
         called = time.perf_counter()
         step()
         took = time.perf_counter() - called
-        calls, spent = calls + 1, spent + took
+        calls = calls + 1
+        spent = spent + took
     return {"first": first, "call": took, "before_kb": before}
 
 
 def _time(steps: dict[str, Callable[[], object]], asked: dict[str, Any]) -> dict[str, Any]:
     """Seconds of a call, on the clock and of the CPU, over so many calls."""
-    step, repeats = steps[asked["time"]], asked["repeats"]
+    step = steps[asked["time"]]
+    repeats = asked["repeats"]
     cpu, started = time.process_time(), time.perf_counter()
     for _ in range(repeats):
         step()

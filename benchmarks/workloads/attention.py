@@ -31,7 +31,8 @@ def ours(train: bool) -> Step:
     b.initialize(scope)
     net = b.bound_net(frozenset([fetch.name]), train)
     context = OpContext(train=train, live_out=[fetch.name])
-    rows, give = _rows(), scope.var("x").share
+    rows = _rows()
+    give = scope.var("x").share
 
     def step() -> Any:
         give(rows)

@@ -51,7 +51,8 @@ def _corpus() -> pathlib.Path:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((SAMPLES, INPUTS), np.float32)
     y = rng.integers(0, CLASSES, SAMPLES)
-    lines, names = ["#!MLF!#"], []
+    lines = ["#!MLF!#"]
+    names = []
     for number, begin in enumerate(range(0, SAMPLES, _LENGTH)):
         path = folder / f"u{number:03}.fea"
         write_htk(path, x[begin : begin + _LENGTH])
@@ -99,10 +100,12 @@ def _theirs() -> Step:
             layers += [torch.nn.Linear(before, after), torch.nn.Sigmoid()]
         model = torch.nn.Sequential(*layers[:-1])
         update = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
-        loss_of, wrong = torch.nn.CrossEntropyLoss(), 0
+        loss_of = torch.nn.CrossEntropyLoss()
+        wrong = 0
         for rows in torch.randperm(SAMPLES).split(BATCH):
             update.zero_grad()
-            scores, labels = model(x[rows]), y[rows]
+            scores = model(x[rows])
+            labels = y[rows]
             loss = loss_of(scores, labels)
             loss.backward()
             update.step()

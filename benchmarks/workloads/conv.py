@@ -45,7 +45,8 @@ def our_residual(b: Any, x: Any) -> Any:
         y = _our_conv(b, y, filters)
         if filters != before:
             x = b.batch_norm(b.conv2d(x, filters=filters, kernel=1, stride=stride, bias=False))
-        x, before = b.relu(x + y), filters
+        x = b.relu(x + y)
+        before = filters
     return b.fc(b.flatten(b.mean(x, axes=[2, 3]), axis=1), size=10)
 
 
@@ -71,7 +72,8 @@ def peer_residual() -> Any:
         def forward(self, x: Any) -> Any:
             return self.relu(self.short(x) + self.body(x))
 
-    blocks, before = [], 16
+    blocks = []
+    before = 16
     for filters, stride in STAGES:
         blocks.append(Block(before, filters, stride))
         before = filters

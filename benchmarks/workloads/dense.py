@@ -145,7 +145,8 @@ def peer_mlp(sizes: Sequence[int]) -> Any:
     return nn.Sequential(*layers, nn.Linear(sizes[-2], sizes[-1]))
 
 
-LARGE, SMALL = (784, 512, 512, 10), (64, 32, 10)
+LARGE = (784, 512, 512, 10)
+SMALL = (64, 32, 10)
 ADAM = {"learning_rate": 1e-3, "type": "adam"}
 SGD = {"learning_rate": 0.01, "type": "sgd"}
 

@@ -109,7 +109,8 @@ def products(name: str) -> Step:
 
     nnet, request = network(name)
     computation = nnet3.compile_computation(nnet, request)
-    submatrices, nodes = computation.submatrices, computation.topology.nodes
+    submatrices = computation.submatrices
+    nodes = computation.topology.nodes
     calls = []
     for command in computation.commands:
         if command.type not in ("Propagate", "Backprop"):
@@ -119,7 +120,8 @@ def products(name: str) -> Step:
             continue
         forward = command.type == "Propagate"
         rows = submatrices[command.target if forward else command.deriv[2]].rows
-        x, w = torch.randn(rows, weights.shape[1]), torch.randn(weights.shape)
+        x = torch.randn(rows, weights.shape[1])
+        w = torch.randn(weights.shape)
         y = torch.randn(rows, weights.shape[0])
         if forward:
             calls.append((x, w.t(), y))
@@ -141,7 +143,8 @@ def operations(name: str, train: bool) -> float:
 
     nnet, request = network(name, train)
     computation = nnet3.compile_computation(nnet, request)
-    nodes, total = computation.topology.nodes, 0.0
+    nodes = computation.topology.nodes
+    total = 0.0
     for command in computation.commands:
         if command.type not in ("Propagate", "Backprop"):
             continue

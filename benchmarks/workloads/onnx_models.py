@@ -44,7 +44,8 @@ class _Model:
     def __init__(self, find: Callable[[], pathlib.Path], frames: int, factor: int) -> None:
         from opscope import nnet3
 
-        self.path, self.factor = find(), factor
+        self.path = find()
+        self.factor = factor
         computer = nnet3.ChunkComputer(
             self.path, nnet3.ChunkOptions(50, frame_subsampling_factor=factor)
         )
@@ -105,7 +106,8 @@ class _Model:
         fixed = {} if self.ivector is None else {"ivector": self.ivector[None]}
 
         def step() -> Any:
-            caches, rows = stream.initial_caches(self.features), []
+            caches = stream.initial_caches(self.features)
+            rows = []
             for chunk in stream.chunks(self.features, size=CHUNK):
                 results = dict(
                     zip(names, runtime.run(names, {"input": chunk, **fixed, **caches}), strict=True)

@@ -114,7 +114,8 @@ def peer_small_operators() -> Any:
 
         def forward(self, x: Any) -> Any:
             state = x.new_zeros(x.shape[0], HIDDEN)
-            rows, states = self.x(x), []
+            rows = self.x(x)
+            states = []
             for t in range(x.shape[1]):
                 gate, new = (rows[:, t] + self.h(state)).chunk(2, dim=1)
                 gate = torch.sigmoid(gate)
@@ -176,7 +177,8 @@ def peer_tagger(batches: Any) -> Step:
     from torch.nn.utils.rnn import pack_sequence
 
     embedding, lstm = nn.Embedding(943, 150), nn.LSTM(150, 300)
-    dense, loss_of = nn.Linear(300, 129), nn.CrossEntropyLoss()
+    dense = nn.Linear(300, 129)
+    loss_of = nn.CrossEntropyLoss()
     parameters = [p for module in (embedding, lstm, dense) for p in module.parameters()]
     update = torch.optim.SGD(parameters, lr=0.01)
     packed = [

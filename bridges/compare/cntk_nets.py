@@ -21,7 +21,8 @@ class CntkNetwork:
     kind = "cntk"
 
     def __init__(self, network: Network, title: str, wanted: Wanted) -> None:
-        self.title, self._runtime = title, wanted.runtime
+        self.title = title
+        self._runtime = wanted.runtime
         dtype = to_dtype(wanted.dtype) if wanted.dtype else None
         if dtype not in (None, SINGLE, DOUBLE):
             raise VariableError(

@@ -162,7 +162,8 @@ class Comparison:
         where = f"they part ways at {first.title}" if first else "no layer differs"
         folded = any(row.state in (SCALED, MADE_UP) for row in self.rows)
         told = f"{self.inputs}; largest error of each layer; {where}"
-        title, subtitle = " and ".join(self.titles), f"{told}; gray: folded" if folded else told
+        title = " and ".join(self.titles)
+        subtitle = f"{told}; gray: folded" if folded else told
         bars = [
             Bar(row.title, row.error, _COLORS[row.state], row.sentence(), row is first)
             for row in self.rows

@@ -48,7 +48,8 @@ def feeds_of(
     at = min(
         (0, 1), key=lambda at: (not _has_context(both[at]), _RANKS.index((first, other)[at].kind))
     )
-    mine, theirs = both[at], both[1 - at]
+    mine = both[at]
+    theirs = both[1 - at]
     fixed = {spec.name: spec.shape for spec in theirs}
     values = {each.name: _drawn(_sized(each, fixed.get(each.name)), rows, seed) for each in mine}
     pairs = _paired(mine, theirs, values)
@@ -169,7 +170,8 @@ def read_numbers(path: str) -> np.ndarray:
             raise FormatError(f"{path}: holds {len(arrays)} arrays; say which: {path}:NAME")
         return arrays[next(iter(arrays))]
     if not (colon and (is_specifier(name) or (not os.path.exists(path) and os.path.exists(name)))):
-        name, key = path, ""
+        name = path
+        key = ""
     if is_specifier(name):
         return _entry(name, key)
     kind = kind_of(name)

@@ -79,7 +79,9 @@ def match(first: Layers, other: Layers, *, alike: bool, tolerance: float) -> lis
 
 class _Matching:
     def __init__(self, first: Layers, other: Layers, alike: bool, tolerance: float) -> None:
-        self._first, self._other, self._tolerance = first, other, tolerance
+        self._first = first
+        self._other = other
+        self._tolerance = tolerance
         self._alike = alike
         self._apart: Callable[[np.ndarray, np.ndarray], Apart]
         self._apart = apart if alike else partial(apart_in_layouts, enough=tolerance)
@@ -135,7 +137,8 @@ class _Matching:
             value = self._first[name].value
             if not _tells(value):
                 continue
-            mean, most = _mean(value), _largest(value) * self._tolerance
+            mean = _mean(value)
+            most = _largest(value) * self._tolerance
             for other in there:
                 two = self._other[other].value
                 if value.size == two.size and not abs(mean - means[other]) <= most:
@@ -161,7 +164,8 @@ class _Matching:
         free, rest = self._free()
         gaps: dict[int, tuple[list[str], list[str]]] = {}
         order = list(self._first)
-        after, gap_of = -1, dict[str, int]()
+        after = -1
+        gap_of = dict[str, int]()
         for name in order:
             if name in self._found:
                 after = max(after, self._numbers[self._found[name].other.name])

@@ -35,7 +35,8 @@ class Nnet3Net:
     kind = "nnet3"
 
     def __init__(self, nnet: Nnet, title: str, wanted: Wanted) -> None:
-        self.title, self._runtime = title, wanted.runtime
+        self.title = title
+        self._runtime = wanted.runtime
         self.dtype = to_dtype(wanted.dtype) if wanted.dtype else SINGLE
         self.nnet = nnet.copy()
         spare = {node.name for node in self.nnet.outputs()} - {"output"}

@@ -62,7 +62,8 @@ class OpNet:
     def __init__(
         self, net: OpList, arrays: Mapping[str, np.ndarray], title: str, wanted: Wanted
     ) -> None:
-        self.title, self._runtime = title, wanted.runtime
+        self.title = title
+        self._runtime = wanted.runtime
         forward = net.copy()
         forward.ops = [op for op in net.ops if op.role == FORWARD]
         self.dtype = to_dtype(wanted.dtype) if wanted.dtype else SINGLE

@@ -68,7 +68,8 @@ class TorchFolder:
 
     def compute(self, feed: Feed) -> Computed:
         """See `Form`."""
-        torch, order = self._torch, [spec.name for spec in self.inputs()]
+        torch = self._torch
+        order = [spec.name for spec in self.inputs()]
         names = dict(self._config.get("components", {}))
         layers: dict[str, Layer] = {}
         before = order[0]
@@ -77,7 +78,8 @@ class TorchFolder:
             def hook(module: Any, _: Any, result: Any) -> None:
                 nonlocal before
                 if isinstance(result, torch.Tensor):
-                    told, number = name, 1
+                    told = name
+                    number = 1
                     while told in layers:
                         number += 1
                         told = f"{name}#{number}"

@@ -100,7 +100,8 @@ class Editor:
         Raises:
             OpscopeError: one does not fit; none is carried out then.
         """
-        target, done = self._target.copy(), []
+        target = self._target.copy()
+        done = []
         for one in given:
             try:
                 done.append(target.perform(one))
@@ -270,7 +271,8 @@ class Editor:
     def _directives(self, lines: Sequence[Any]) -> Editor:
         from ...nnet3.network.edits import edit_of
 
-        target, done = self._target.copy(), []
+        target = self._target.copy()
+        done = []
         for line in lines:
             try:
                 done.append(target.perform(edit_of(line)))

@@ -61,7 +61,8 @@ class OwnRun:
     """A net of operators in inference form that runs here; see `NetRun`."""
 
     def __init__(self, inference: Inference, arrays: Mapping[str, np.ndarray]) -> None:
-        self.inference, self.arrays = inference, arrays
+        self.inference = inference
+        self.arrays = arrays
         self.one_hot: Collection[str] = ()
         self.scope = Scope()
         for name, array in arrays.items():

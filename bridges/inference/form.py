@@ -140,7 +140,8 @@ def reads_of(op: OpNode) -> list[str]:
 
 
 def _needed(ops: list[OpNode], wanted: Iterable[str]) -> list[OpNode]:
-    needed, kept = set(wanted), list[OpNode]()
+    needed = set(wanted)
+    kept = list[OpNode]()
     for op in reversed(ops):
         if needed.intersection(op.output_names()):
             kept.append(op)

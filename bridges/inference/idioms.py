@@ -28,7 +28,8 @@ def forms_in(system: str, opset: int = 0) -> tuple[Idiom, ...]:
     """
     made = list[Idiom]()
     for op_type, row in table().items():
-        entry, name = lookup(op_type), row.get(system)
+        entry = lookup(op_type)
+        name = row.get(system)
         if name is None or not name.is_plain or name.since > opset or not entry.expressions:
             continue
         (text,) = entry.expressions.values()

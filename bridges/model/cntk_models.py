@@ -34,7 +34,8 @@ class CntkModel(Model):
 
     def __init__(self, network: Network, path: str = "", title: str = "", format: str = "") -> None:
         super().__init__(path, title or network.name or "CNTK network")
-        self._network, self.format = network, format
+        self._network = network
+        self.format = format
 
     @property
     def network(self) -> Network:
@@ -142,7 +143,8 @@ def open_script(path: str, asked: Asked) -> CntkModel:
     """
     from ...cntk.programs.files import networks_of
 
-    networks, wanted = networks_of(path), asked.network
+    networks = networks_of(path)
+    wanted = asked.network
     names = ", ".join(networks) or "none"
     if wanted:
         if wanted not in networks:

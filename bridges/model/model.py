@@ -74,7 +74,8 @@ class Model(ABC):
     is_bare = False
 
     def __init__(self, path: str = "", title: str = "") -> None:
-        self.path, self.title = path, title
+        self.path = path
+        self.title = title
         self.notes: list[str] = []
 
     @property

@@ -58,7 +58,8 @@ class NetModel(Model):
     @property
     def arrays(self) -> dict[str, np.ndarray]:
         if self._unread is not None:
-            self._held.arrays, self._unread = dict(self._unread()), None
+            self._held.arrays = dict(self._unread())
+            self._unread = None
         return self._held.arrays
 
     @property

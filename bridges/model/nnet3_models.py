@@ -34,7 +34,8 @@ class Nnet3Model(Model):
         self, nnet: Nnet, path: str = "", title: str = "nnet3 network", *, binary: bool = True
     ) -> None:
         super().__init__(path, title)
-        self.nnet, self.binary = nnet, binary
+        self.nnet = nnet
+        self.binary = binary
         self.subsampling: int | None = None
 
     @property
@@ -147,7 +148,8 @@ class AcousticModel(Nnet3Model):
 
     def check(self) -> None:
         super().check()
-        width, before = self.nnet.output_dim("output"), self._width
+        width = self.nnet.output_dim("output")
+        before = self._width
         self.whole.set_nnet(self.nnet)
         self.notes.clear()
         if before is not None and width != before:
@@ -168,7 +170,8 @@ def open_model(path: str, asked: Asked) -> Nnet3Model:
     Raises:
         FormatError: it is damaged.
     """
-    title, is_vosk = os.path.basename(path.rstrip("/")), asked.kind == "vosk"
+    title = os.path.basename(path.rstrip("/"))
+    is_vosk = asked.kind == "vosk"
     reader = Reader(acoustic_model_of(path) if is_vosk else path)
     found: Nnet3Model
     if reader.peek_token() == "<TransitionModel>":

@@ -121,12 +121,14 @@ def insert(net: OpNet, edit: edits.Insert) -> str:
     entry = lookup(edit.type)
     place = net.var(edit.after or edit.before).name
     if edit.after:
-        source, readers = place, net.readers(place)
+        source = place
+        readers = net.readers(place)
         given = net.var(place).kind == INPUT or not _is_written(net, place)
         position = 0 if given else net.writer(place) + 1
     else:
         position = net.writer(place)
-        source, readers = _only_input(net, net.net.ops[position]), [position]
+        source = _only_input(net, net.net.ops[position])
+        readers = [position]
     for number in readers:
         net.net.ops[number] = with_inputs(net.net.ops[number], {source: edit.name})
     slots: dict[str, Any] = {}

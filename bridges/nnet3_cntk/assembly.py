@@ -116,7 +116,8 @@ class Assembly:
         name = re.sub(r"[^A-Za-z0-9_.-]", "_", wanted)
         if not is_valid_name(name):
             name = f"_{name}"
-        unique, number = name, 1
+        unique = name
+        number = 1
         while not self._names.isdisjoint((unique, input_name(unique))):
             number += 1
             unique = f"{name}_{number}"
@@ -174,7 +175,8 @@ class Assembly:
         single = len(value) == len(value[0].terms) == first.scale == 1
         if single and first.node in self._permuted:
             source, before = self._permuted[first.node]
-            value, order = shifted(source, first.offset), [before[i] for i in order]
+            value = shifted(source, first.offset)
+            order = [before[i] for i in order]
         if list(order) == list(range(len(order))):
             return value
         config = f"column-map={','.join(map(str, order))}"
@@ -186,9 +188,11 @@ class Assembly:
 
     def columns(self, value: Value, begin: int, count: int) -> Value:
         """Some columns of a value."""
-        found, first = [], 0
+        found = []
+        first = 0
         for block in value:
-            low, high = max(begin - first, 0), min(begin + count - first, block.dim)
+            low = max(begin - first, 0)
+            high = min(begin + count - first, block.dim)
             first += block.dim
             if low == 0 and high == block.dim:
                 found.append(block)
@@ -235,7 +239,8 @@ class Assembly:
         Raises:
             FormatError, ShapeError: its parts do not go together.
         """
-        needed, waiting = set(), [value for _, value in outputs]
+        needed = set()
+        waiting = [value for _, value in outputs]
         while waiting:
             for block in waiting.pop():
                 new = {term.node for term in block.terms} - needed

@@ -69,9 +69,11 @@ ABSORBS["Plus"] = _absorbed_product
 def _affine(c: Conversion, node: Node, product: Node, bias: Node | None) -> Value:
     """A product, and a bias where there is one; the same for each column of a matrix."""
     weights, data = product.inputs
-    matrix, value = _matrix(c, product), c.values[data]
+    matrix = _matrix(c, product)
+    value = c.values[data]
     rows, columns = matrix.shape
-    key, rate = (product.operation, weights, bias), _rate(weights)
+    key = (product.operation, weights, bias)
+    rate = _rate(weights)
     repeats = size(data) // columns
     dims = f"input-dim={repeats * columns} output-dim={repeats * rows}"
     offsets = np.zeros(rows, np.float32) if bias is None else c.spread(bias, node)[:rows]
@@ -100,7 +102,9 @@ def _offset(
 ) -> Value:
     """The value plus or minus a constant, element by element."""
     offsets = sign * c.spread(child, node)
-    key, rate, config = (child, sign), _rate(child), f"dim={offsets.size}"
+    key = (child, sign)
+    rate = _rate(child)
+    config = f"dim={offsets.size}"
     if not rate:
         return c.component(node, key, value, "FixedBiasComponent", config, part, bias=offsets)
     if child.shape == node.shape[: len(child.shape)]:  # what repeats stays one parameter
@@ -111,7 +115,8 @@ def _offset(
 
 
 def _scale(c: Conversion, node: Node, value: Value, child: Node) -> Value:
-    scales, rate = c.spread(child, node), _rate(child)
+    scales = c.spread(child, node)
+    rate = _rate(child)
     if not rate:
         if np.all(scales == scales[0]):
             return scaled(value, float(scales[0]))
@@ -192,7 +197,8 @@ def convert_element_times(c: Conversion, node: Node) -> Value:
         return _scale(c, node, c.whole(first, node), second)
     if first in c.fixed:
         return _scale(c, node, c.whole(second, node), first)
-    dim, both = size(node), (*c.whole(first, node), *c.whole(second, node))
+    dim = size(node)
+    both = (*c.whole(first, node), *c.whole(second, node))
     config = f"input-dim={2 * dim} output-dim={dim}"
     return c.component(node, (), both, "ElementwiseProductComponent", config)
 
@@ -208,7 +214,8 @@ def convert_per_dim_mean_var_normalization(c: Conversion, node: Node) -> Value:
 def convert_per_dim_mean_var_de_normalization(c: Conversion, node: Node) -> Value:
     data, mean, deviation = node.inputs
     scales = 1 / c.spread(deviation, node)
-    value, config = c.whole(data, node), f"dim={scales.size}"
+    value = c.whole(data, node)
+    config = f"dim={scales.size}"
     key = (deviation, "inverse")
     value = c.component(node, key, value, "FixedScaleComponent", config, "spread", scales=scales)
     return _offset(c, node, value, mean, 1.0)
@@ -247,7 +254,8 @@ def convert_batch_normalization(c: Conversion, node: Node) -> Value:
     scale, bias, mean, variance = (_per_column(c, node, child) for child in parameters)
     learned = any(_rate(child) for child in parameters[:2])
     plain = not learned and not bias.any() and np.ptp(scale) == 0 and scale[0] > 0
-    count, center = max(float(node.attributes["samplesSeen"]), 1.0), mean.astype(np.float64)
+    count = max(float(node.attributes["samplesSeen"]), 1.0)
+    center = mean.astype(np.float64)
     config = f"dim={scale.size} epsilon={node.attributes['epsilon']:.9g} test-mode=true"
     value = c.component(
         node,
@@ -263,7 +271,8 @@ def convert_batch_normalization(c: Conversion, node: Node) -> Value:
     if plain:
         return value
     config = f"dim={scale.size} learning-rate-factor={_rate(parameters[0]):g}"
-    key, type = tuple(parameters[:2]), "ScaleAndOffsetComponent"
+    key = tuple(parameters[:2])
+    type = "ScaleAndOffsetComponent"
     return c.component(node, key, value, type, config, scales=scale, offsets=bias)
 
 
@@ -317,7 +326,9 @@ def convert_convolution(c: Conversion, node: Node) -> Value:
     """Over the height of an image [width x height x channels], which is the one axis that nnet3's
     convolution has besides time; its rows hold for each height the channels."""
     weight, data = node.inputs
-    values, maps, rank = node.attributes, math.prod(node.attributes["mapCount"]), len(data.shape)
+    values = node.attributes
+    maps = math.prod(node.attributes["mapCount"])
+    rank = len(data.shape)
     if weight not in c.fixed:
         refuse(node, f"its kernel {weight.name} varies from sample to sample")
     if values["transpose"] or not all(values["dimSharing"]) or not geometry.is_chw(node):
@@ -330,7 +341,9 @@ def convert_convolution(c: Conversion, node: Node) -> Value:
     if any(values["kernelShape"][k] != data.shape[k] or lower[k] for k in others):
         refuse(node, "its kernel moves along other axes than the last but one")
     shape = (1,) * (3 - rank) + data.shape
-    tall, step, count = values["kernelShape"][-2], values["strideShape"][-2], counts[-2]
+    tall = values["kernelShape"][-2]
+    step = values["strideShape"][-2]
+    count = counts[-2]
     offsets = {k: k - lower[-2] for k in range(tall)}
     used = [k for k, offset in offsets.items() if _reads(shape[1], offset, step, count)]
     kernel = c.fixed[weight].reshape(-1, order="F")

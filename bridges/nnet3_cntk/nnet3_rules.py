@@ -59,7 +59,8 @@ def convert_repeated_affine_component(u: Unrolling, c: Any, place: Place, x: Nod
 
 @converts("BlockAffineComponent")
 def convert_block_affine_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
-    rows, columns = c.output_dim // c.num_blocks, c.linear_params.shape[1]
+    rows = c.output_dim // c.num_blocks
+    columns = c.linear_params.shape[1]
     products = []
     for k in range(c.num_blocks):
         part = u.rows(x, k * columns, columns, f"{place.name}.in{k}")
@@ -83,7 +84,8 @@ def convert_time_height_convolution_component(u: Unrolling, c: Any, place: Place
     tall = max(height for _, height in c.offsets) - least + 1
     above = (c.height_out - 1) * step + tall + least - c.height_in
     if above <= -step:  # heights that nothing reads
-        tall, above = tall - above, 0
+        tall = tall - above
+        above = 0
     filters, maps = c.num_filters_in, c.num_filters_out
     kernel = np.zeros((len(times), tall, filters, maps), np.float32)
     taps = c.linear_params.reshape(maps, len(c.offsets), filters)

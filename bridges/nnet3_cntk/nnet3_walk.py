@@ -190,7 +190,8 @@ class Unrolling:
     # Inputs
 
     def _add_input(self, node: NetworkNode, offsets: set[int]) -> None:
-        left, right = max(0, -min(offsets)), max(0, max(offsets))
+        left = max(0, -min(offsets))
+        right = max(0, max(offsets))
         if node.name in self._fixed and left + right:
             refuse(self._shown(node), "it is read frame by frame, and one of its frames for all")
         name = "features" if node.name == "input" else node.name
@@ -200,14 +201,16 @@ class Unrolling:
 
     def _window(self, name: str, first: int, last: int) -> Node:
         """Frames of an input side by side."""
-        window, dim = self._inputs[name], self._nodes[name].dim
+        window = self._inputs[name]
+        dim = self._nodes[name].dim
         left, right = self.context[window.name]
         if (first, last) == (-left, right):
             return window
         found = self._windows.get((name, first, last))
         if found is None:
             frames = _frame(first) if first == last else f"{_frame(first)}_{_frame(last)}"
-            begin, count = (first + left) * dim, (last + 1 - first) * dim
+            begin = (first + left) * dim
+            count = (last + 1 - first) * dim
             found = self.rows(window, begin, count, f"{window.name}.{frames}")
             self._windows[name, first, last] = found
         return found
@@ -278,7 +281,8 @@ class Unrolling:
         self, operation: str, name: str, inputs: Sequence[Node] = (), **attributes: Any
     ) -> Node:
         """A node; its name gets a number where CNTK, without regard to case, knows it already."""
-        unique, number = name, 1
+        unique = name
+        number = 1
         while unique in self.network:
             number += 1
             unique = f"{name}_{number}"
@@ -340,7 +344,9 @@ def _summands(part: d.SumDescriptor) -> Iterator[d.SumDescriptor]:
 
 
 def _read(name: str, leaf: d.ForwardingDescriptor, nodes: dict[str, NetworkNode]) -> Read:
-    whole, offset, fixed = leaf, 0, False
+    whole = leaf
+    offset = 0
+    fixed = False
     while not isinstance(leaf, d.SimpleForwardingDescriptor):
         if isinstance(leaf, d.OffsetForwardingDescriptor) and not leaf.x:
             offset += leaf.t

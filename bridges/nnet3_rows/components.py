@@ -148,7 +148,8 @@ def _gru(n: ComponentNet, c: Any) -> Columns:
     projected = {"state": recurrent} if recurrent != cells else {}
     pieces = n.takes(z=cells, r=recurrent, part=cells, before=cells, **projected)
     z, r, part, before, *state = pieces
-    gated, w = n("mul", r, state[0] if state else before), n.parameter(c, "w_h")
+    gated = n("mul", r, state[0] if state else before)
+    w = n.parameter(c, "w_h")
     if n.rank == 3:
         fed = n("conv1d", gated, n("unsqueeze", w, axes=[2]))
     else:
@@ -211,7 +212,8 @@ def _repeated_affine(n: ComponentNet, c: Any) -> Columns:
     """A block affine component whose blocks have the same parameters."""
     w, b = (n.parameter(c, name) for name in ("linear_params", "bias_params"))
     count = int(c.num_repeats)
-    w, b = n("tile", w, repeats=[count, 1]), n("tile", b, repeats=[count])
+    w = n("tile", w, repeats=[count, 1])
+    b = n("tile", b, repeats=[count])
     return _blockwise(n, c, w, b, count)
 
 
@@ -228,9 +230,11 @@ def _blockwise(n: ComponentNet, c: Any, w: str, b: str, blocks: int) -> Columns:
 def _normalize(n: ComponentNet, c: Any) -> Columns:
     (x,) = n.takes(x=c.input_dim)
     blocks = c.input_dim // c.block_dim
-    axis, y = 1, x
+    axis = 1
+    y = x
     if blocks > 1:
-        axis, y = 2, n.columns_as(x, blocks, c.block_dim)
+        axis = 2
+        y = n.columns_as(x, blocks, c.block_dim)
     power = n("reduce_mean", n("mul", y, y), axes=[axis], keepdims=True)
     if c.target_rms != 1:
         power = n("scale", power, scale=1 / float(c.target_rms) ** 2)
@@ -269,7 +273,8 @@ def _image_convolution(n: ComponentNet, c: Any) -> Columns:
     shape = [-1, c.filt_x_dim, c.filt_y_dim, z, *times]
     filters = n("reshape", n.parameter(c, "filter_params"), shape=shape)
     filters = n("transpose", filters, perm=[0, 3, 1, 2, *range(4, 2 + n.rank)])
-    images, bias = _images(n, rows, sizes, order), n.parameter(c, "bias_params")
+    images = _images(n, rows, sizes, order)
+    bias = n.parameter(c, "bias_params")
     stride = [c.filt_x_step, c.filt_y_step, *times]
     return _of_images(n, n(f"conv{n.rank}d", images, filters, bias, stride=stride), c.output_dim)
 

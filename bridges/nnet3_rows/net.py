@@ -96,7 +96,8 @@ class RowsNet:
     def variable(self, name: str, spec: ArraySpec | None = None) -> str:
         """A new variable, called so or nearly so."""
         name = self.title(name)
-        found, count = name, 1
+        found = name
+        count = 1
         while found in self.specs:
             count += 1
             found = f"{name}_{count}"
@@ -171,7 +172,8 @@ class RowsNet:
             more: its variables that hold int64 [rows], and their variables here.
             component: what the parameters are parts of.
         """
-        factor, last = 1.0, net.ops[-1]
+        factor = 1.0
+        last = net.ops[-1]
         if last.type == "scale" and not last.attrs.get("bias"):  # those who read it apply it
             factor = last.attrs["scale"]
             net.ops[-1] = make_op("assign", last.inputs, last.outputs)
@@ -225,7 +227,9 @@ class RowsNet:
         a, b = replace(a, offset=None), replace(b, offset=None)
         scale = None
         if a.scale is not None and b.scale is not None and np.array_equal(a.scale, b.scale):
-            scale, a, b = a.scale, replace(a, scale=None), replace(b, scale=None)
+            scale = a.scale
+            a = replace(a, scale=None)
+            b = replace(b, scale=None)
         made = self("add", self.name(a), self.name(b), name=name)
         found = Value(made, a.dim, a.still and b.still, scale)
         return self.unshifted(found.plus(offset))
@@ -254,7 +258,8 @@ class RowsNet:
 
     def split(self, parts: Sequence[Value], sizes: Sequence[int], name: str) -> list[Value]:
         """Values side by side cut into pieces of other sizes, without joining where these fit."""
-        left, cuts = list(sizes), list[tuple[Value, list[int]]]()
+        left = list(sizes)
+        cuts = list[tuple[Value, list[int]]]()
         for part in parts:
             inside: list[int] = []
             while left and sum(inside) + left[0] <= part.dim:
@@ -269,7 +274,8 @@ class RowsNet:
             return [value]
         titles = [f"{name}.part"] * len(sizes)
         made = self.several("split", value.name, names=titles, axis=1, sections=sizes)
-        found, begin = list[Value](), 0
+        found = list[Value]()
+        begin = 0
         for piece, size in zip(made, sizes, strict=True):
             found.append(value.picked(piece, slice(begin, begin + size)))
             begin += size

@@ -85,7 +85,8 @@ class Border:
     def outer(self) -> Grid:
         """The grid with the rows around it."""
         inner = self.inner
-        first, last = inner.first - self.left * inner.step, inner.last + self.right * inner.step
+        first = inner.first - self.left * inner.step
+        last = inner.last + self.right * inner.step
         return replace(inner, first=first, last=last)
 
 
@@ -162,7 +163,8 @@ class Plan:
 
     def read_elsewhere(self, loop: Loop) -> list[int]:
         """The members of a loop that nodes outside of it read; of column ranges their own."""
-        inside, nodes = set(loop.members), self.topology.nodes
+        inside = set(loop.members)
+        nodes = self.topology.nodes
         return [
             number
             for number in loop.members
@@ -242,7 +244,8 @@ class Plan:
             low = -((period - component.input_period - source.low) // period) * period
             return Reach(low, source.high, period == 1 and source.exact)  # starts of periods
         if isinstance(component, StatisticsPoolingComponent):
-            low, high = source.low - component.right_context, source.high + component.left_context
+            low = source.low - component.right_context
+            high = source.high + component.left_context
             return Reach(low, high, component.input_period == 1 and source.exact)
         if reads.offsets is None or reads.required is None:
             raise NotExportedError(f"{component.type} reads rows by a rule of its own")
@@ -341,7 +344,9 @@ class Plan:
     def input_of(self, number: int, grid: Grid) -> Border | None:
         """The rows of its input that a component reads for a grid; None: it reads nothing."""
         node = self.topology.nodes[number]
-        component, reads, source = node.component, node.reads, self.reach[number - 1]
+        component = node.component
+        reads = node.reads
+        source = self.reach[number - 1]
         if isinstance(component, StatisticsExtractionComponent):
             period = component.output_period
             first = grid.first // period * period
@@ -392,7 +397,8 @@ class Plan:
         low += (grid.first - low) % step
         high = grid.last
         if loop.offset > 0:
-            high, self.exact_end = int(reach.high), True
+            high = int(reach.high)
+            self.exact_end = True
             if self.unit % step:
                 raise NotExportedError(f"the loop of '{name}' runs backwards in steps of {step}")
         if low > grid.first:

@@ -75,7 +75,10 @@ class RowReader:
     def __init__(
         self, net: RowsNet, source: str, unit: int, exact: bool, streaming: bool = False
     ) -> None:
-        self.net, self.source, self.unit, self.exact = net, source, unit, exact
+        self.net = net
+        self.source = source
+        self.unit = unit
+        self.exact = exact
         self.streaming = streaming
         self.caches: dict[str, Cache] = {}
         self.new_caches: dict[str, str] = {}
@@ -188,7 +191,8 @@ class RowReader:
             return replace(found, still=True)
         offset = read.offset
         if offset is not None and have.has_slice(grid, offset):
-            found, stride = self.window(rows, grid, offset, offset, older), grid.step // have.step
+            found = self.window(rows, grid, offset, offset, older)
+            stride = grid.step // have.step
             return self.net.rows(found, 0, stride=stride, name=f"{rows.key}.every_{stride}")
         return self._gathered(rows, grid, read)
 
@@ -196,7 +200,9 @@ class RowReader:
         """Rows by their numbers, where these are no plain sequence."""
         if self.streaming:
             raise NotExportedError("rows that repeat after some frames cannot be streamed")
-        net, times, moved = self.net, self.times(grid), read.offset or 0
+        net = self.net
+        times = self.times(grid)
+        moved = read.offset or 0
         wanted = times
         if read.offset is None:
             moves = np.array([offset or 0 for offset in read.offsets], np.int64)

@@ -32,7 +32,9 @@ class LayerRows:
     """
 
     def __init__(self, walk: RowsWalk, loop: Loop) -> None:
-        self.walk, self.net, self.loop = walk, walk.net, loop
+        self.walk = walk
+        self.net = walk.net
+        self.loop = loop
         self.grid = walk.plan.grids[loop.members[0]]
         self.chains = abs(loop.offset) // self.grid.step
         self.title = f"loop.{walk.topology.nodes[loop.members[0]].name}"
@@ -41,8 +43,10 @@ class LayerRows:
 
     def outside(self, term: Term) -> Value:
         """A term that reads a node outside, for all times, without its scale."""
-        walk, name = self.walk, self.walk.topology.nodes[term.node].name
-        read, rows = Read(term.node, 1.0, (term.offset,)), walk.rows[term.node]
+        walk = self.walk
+        name = self.walk.topology.nodes[term.node].name
+        read = Read(term.node, 1.0, (term.offset,))
+        rows = walk.rows[term.node]
         if not term.optional:
             return walk.reader.at(rows, self.grid, read)
         moved = self.grid.moved(term.offset)

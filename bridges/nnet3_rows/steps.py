@@ -49,7 +49,9 @@ class LoopStep:
     def __init__(
         self, topology: Topology, loop: Loop, title: str, dtype: Any, whole: bool = False
     ) -> None:
-        self.topology, self.loop, self.whole = topology, loop, whole
+        self.topology = topology
+        self.loop = loop
+        self.whole = whole
         self.ops = ComponentNet(title, 2, dtype)
         self.taken: dict[str, Term | Product] = {}
         self.parameters: dict[str, tuple[str, str]] = {}
@@ -196,7 +198,8 @@ class LoopStep:
     def _member(self, number: int) -> None:
         node = self.topology.nodes[number]
         if node.kind == "dim-range":
-            source, begin = self.members[node.source], node.dim_offset
+            source = self.members[node.source]
+            begin = node.dim_offset
             found = self.piece(source, begin, node.dim)
             if not found:
                 end = begin + node.dim
@@ -231,7 +234,8 @@ class LoopStep:
         self, c: Any, parts: Sequence[tuple[str, int]], title: str
     ) -> list[tuple[str, int]]:
         """A component for values side by side; its output is that, too."""
-        ops, found = self.ops, diagonal(c)
+        ops = self.ops
+        found = diagonal(c)
         if found is not None:
             x, (scale, offset) = self._join(parts), found
             if (scale != 1).any():
@@ -253,7 +257,8 @@ class LoopStep:
 
     def _affine(self, number: int) -> str:
         """An affine member: what it reads outside is multiplied before the loop."""
-        node, begin = self.topology.nodes[number], 0
+        node = self.topology.nodes[number]
+        begin = 0
         weights, bias = affine_of(node.component)
         before: list[tuple[Term, np.ndarray]] = []
         inside: list[tuple[str, int]] = []

@@ -47,7 +47,9 @@ class RowsWalk(ABC):
     """
 
     def __init__(self, plan: Plan, net: RowsNet, source: str, streaming: bool = False) -> None:
-        self.plan, self.net, self.topology = plan, net, plan.topology
+        self.plan = plan
+        self.net = net
+        self.topology = plan.topology
         self.reader = RowReader(net, source, plan.unit, plan.exact_end, streaming)
         self.rows: dict[int, Rows] = {}
 
@@ -107,10 +109,12 @@ class RowsWalk(ABC):
     def output(self, name: str) -> Value:
         """The value of an output node, with rows for all times unless there is one for all."""
         number = self.topology.number(name)
-        value, grid = self.rows[number].value, self.plan.grids[number]
+        value = self.rows[number].value
+        grid = self.plan.grids[number]
         if not value.still or self.plan.whole:
             return value
-        value, source = self.net.plain(value), self.reader.source
+        value = self.net.plain(value)
+        source = self.reader.source
         count = {"step": grid.step, "more": grid.last - grid.first + grid.step}
         made = self.net("rows.spread", value.name, source, self.reader.end(), name=name, **count)
         return Value(made, value.dim)
@@ -139,7 +143,9 @@ class RowsWalk(ABC):
 
     def _with_edges(self, frames: Value, grid: Grid) -> Value:
         """The frames with the first and last ones repeated as far as they are read."""
-        net, left, right = self.net, max(0, -grid.first), max(0, grid.last)
+        net = self.net
+        left = max(0, -grid.first)
+        right = max(0, grid.last)
         first = max(0, grid.first)
         if left or right:
             pads = {"paddings": [0, 0, 0, 0, left, right], "mode": "edge"}
@@ -260,7 +266,8 @@ class RowsWalk(ABC):
 
     def _input(self, number: int, grid: Grid) -> Rows:
         """The input of a component with zeros where rows are missing."""
-        name, border = f"{self.topology.nodes[number].name}.input", self._border(number, grid)
+        name = f"{self.topology.nodes[number].name}.input"
+        border = self._border(number, grid)
         if border.masked:
             raise NotExportedError(f"'{name}' may have no row that is there")
         value = self.descriptor(number - 1, border.inner, name)
@@ -283,21 +290,27 @@ class RowsWalk(ABC):
 
         Where a pooling reads an extraction alone, sums are those of the extraction's input.
         """
-        name, source, have = self.topology.nodes[number].name, number, self._border(number, grid)
+        name = self.topology.nodes[number].name
+        source = number
+        have = self._border(number, grid)
         net = None
         if c.type == EXTRACTION:
-            period, window = c.output_period, (0, c.output_period)
+            period = c.output_period
+            window = (0, c.output_period)
         else:
-            period, window = c.input_period, (-c.left_context, c.right_context + c.input_period)
+            period = c.input_period
+            window = (-c.left_context, c.right_context + c.input_period)
             extraction = self._extraction_of(number)
             if extraction is not None:
-                source, have = extraction, self._border(extraction, self.plan.grids[extraction])
+                source = extraction
+                have = self._border(extraction, self.plan.grids[extraction])
                 net = pooled_rows(c, self.topology.nodes[extraction].component, name)
         if not grid.is_on(period):
             raise NotExportedError(f"'{name}' is read at times that are no multiples of its period")
         if self.reader.streaming:
             raise NotExportedError("statistics take the future as far as it is there: no streams")
-        x, times = self.descriptor(source - 1, have.inner, name), self.reader.times(grid)
+        x = self.descriptor(source - 1, have.inner, name)
+        times = self.reader.times(grid)
         if x.still:
             raise NotExportedError(f"'{name}' reads a value that is the same at all times")
         net = net or component_net(c, name, 3)
@@ -320,7 +333,8 @@ class RowsWalk(ABC):
 
     def _only_pooled(self, number: int) -> bool:
         """Whether a node is an extraction whose poolings read its input themselves."""
-        node, nodes = self.topology.nodes[number], self.topology.nodes
+        node = self.topology.nodes[number]
+        nodes = self.topology.nodes
         if node.kind != "component" or node.component.type != EXTRACTION:
             return False
         readers = [each for each in self.topology.readers_of[number] if each in self.plan.grids]

@@ -103,7 +103,8 @@ class _Reader:
 
     def gate(self, name: str, kind: str = "sigmoid") -> str | None:
         """The variable below an activation, or below a part of one; see `linear`."""
-        op, split = self.op(name, kind), self.op(name, "split")
+        op = self.op(name, kind)
+        split = self.op(name, "split")
         if op is not None:
             return op.inputs["x"][0]
         whole = None if split is None else self.op(split.inputs["x"][0], kind)
@@ -184,7 +185,8 @@ class _Reader:
         if joined is None or joined.attrs["axis"] not in (1, -1) or depth > 50:
             x = self.linear(name, depth)
             return None if x is None else x.mapped(lambda part: part @ w)
-        total, begin = _Linear({}, np.zeros(w.shape[1])), 0
+        total = _Linear({}, np.zeros(w.shape[1]))
+        begin = 0
         for each in joined.inputs["x"]:
             width = self.sources.get(self.plain(each), 0)
             if not width:
@@ -251,7 +253,8 @@ class _Reader:
         return x.mapped(lambda part: part[..., begin : begin + sections[place]])
 
     def _read_slice(self, op: Operator, name: str, depth: int) -> _Linear | None:
-        x, a = self.linear(op.inputs["x"][0], depth), op.attrs
+        x = self.linear(op.inputs["x"][0], depth)
+        a = op.attrs
         if x is None or list(a["axes"]) not in ([1], [-1]):
             return None
         end = a["ends"][0] if a["ends"] else None
@@ -294,12 +297,16 @@ def layer_cell(
             return None
         type_, order, how = "LSTM", (0, 3, 1, 2), {}  # i, f, g, o -> i, o, f, c
     elif kind == "gru":  # r, z, n -> z, r, h
-        type_, order, how = "GRU", (1, 0, 2), {"linear_before_reset": int("b_h" in weights)}
+        type_ = "GRU"
+        order = (1, 0, 2)
+        how = {"linear_before_reset": int("b_h" in weights)}
         if "w_n" in weights:
             w_h = np.concatenate([w_h, weights["w_n"]], axis=1)
         after = weights.get("b_h", after)
     elif attrs["activation"] in _ACTIVATIONS:
-        type_, order, how = "RNN", (0,), {"activations": [_ACTIVATIONS[attrs["activation"]]]}
+        type_ = "RNN"
+        order = (0,)
+        how = {"activations": [_ACTIVATIONS[attrs["activation"]]]}
     else:
         return None
 
@@ -359,7 +366,9 @@ def with_products(
     Returns:
         The cell, and the variables outside that it reads side by side.
     """
-    begin, blocks, bias = 0, dict[str, np.ndarray](), np.zeros(cell.w.shape[1])
+    begin = 0
+    blocks = dict[str, np.ndarray]()
+    bias = np.zeros(cell.w.shape[1])
     known = {name: width for name, width in widths.items() if name not in made}
     ends = {name: widths[name] for name in made if name in widths and not _is_product(made[name])}
     reader = _Reader(made, arrays, {**known, **ends})
@@ -390,13 +399,16 @@ def _lstm(step: StepNet, reader: _Reader, state: Any, cell: Any) -> Cell | None:
     shown = state.state
     after = cell.state
     for gate, value in reader.two(shown, "mul"):
-        o, below = reader.gate(gate), reader.gate(value, "tanh")
+        o = reader.gate(gate)
+        below = reader.gate(value, "tanh")
         if o is None or below is None or reader.plain(below) != reader.plain(after):
             continue
         for kept, new in reader.two(after, "add"):
             for f_gate, before in reader.two(kept, "mul"):
                 for i_gate, g_gate in reader.two(new, "mul"):
-                    f, i, g = reader.gate(f_gate), reader.gate(i_gate), reader.gate(g_gate, "tanh")
+                    f = reader.gate(f_gate)
+                    i = reader.gate(i_gate)
+                    g = reader.gate(g_gate, "tanh")
                     right = reader.plain(before) == cell.previous
                     if right and f is not None and i is not None and g is not None:
                         return _made_lstm(step, reader, (i, o, f, g), state, cell)
@@ -469,7 +481,8 @@ def _rnn(step: StepNet, reader: _Reader) -> Cell | None:
 def _gru(step: StepNet, reader: _Reader) -> Cell | None:
     memory = step.memories[0]
     for z_gate, n_value in _mixes(reader, memory):
-        z, n = reader.gate(z_gate), reader.gate(n_value, "tanh")
+        z = reader.gate(z_gate)
+        n = reader.gate(n_value, "tanh")
         if z is not None and n is not None:
             return _gru_after(step, reader, memory, z, n) or _gru_before(step, reader, memory, z, n)
     return None

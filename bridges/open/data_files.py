@@ -170,7 +170,8 @@ def htk_features(info: FileInfo) -> None:
 def mlf(info: FileInfo) -> None:
     """A master label file."""
     labels: Counter[str] = Counter()
-    utterances, inside = 0, False
+    utterances = 0
+    inside = False
     for number, line in enumerate(_lines(info.path)[1:], 2):
         words = line.split()
         if not words:
@@ -182,7 +183,8 @@ def mlf(info: FileInfo) -> None:
                 raise FormatError(
                     f"{info.path}:{number}: a name in quotes was expected, not {shown(line)}"
                 )
-            inside, utterances = True, utterances + 1
+            inside = True
+            utterances = utterances + 1
         elif words == ["."]:
             inside = False
         else:
@@ -221,7 +223,8 @@ def lattice_archive(info: FileInfo) -> None:
 def ctf(info: FileInfo) -> None:
     """CNTK's text format: its streams and sequences."""
     streams: dict[str, str] = {}
-    rows, ids = 0, set[str]()
+    rows = 0
+    ids = set[str]()
     for line in _lines(info.path):
         before, *parts = line.split("|")
         if not parts:

@@ -25,7 +25,8 @@ _PARTS = {
 
 def vosk(info: FileInfo) -> None:
     """The acoustic model, and what lies beside it."""
-    folder, model = info.path, acoustic_model_of(info.path)
+    folder = info.path
+    model = acoustic_model_of(info.path)
     networks.nnet3(info)
     info.facts.insert(0, ("model", os.path.relpath(model, folder)))
     there = [text for name, text in _PARTS.items() if os.path.isfile(os.path.join(folder, name))]
@@ -57,7 +58,8 @@ def torch(info: FileInfo) -> None:
     config = model.config
     info.version = plain(str(config.get("model_type", "unknown")))
     info.facts.append(("of", plain(str(config.get("origin", ""))) or "a network in memory"))
-    info.inputs, info.outputs = model.inputs, model.outputs
+    info.inputs = model.inputs
+    info.outputs = model.outputs
     contexts = config.get("left_context"), config.get("right_context")
     if type(contexts[0]) is int and type(contexts[1]) is int:
         info.context = contexts[0], contexts[1]

@@ -75,7 +75,8 @@ def tell_nnet(info: FileInfo, model: Model) -> None:
 
     nnet = cast("Nnet3Model", model).nnet
     dims = nnet.node_dims()
-    info.inputs, info.outputs = model.inputs, model.outputs
+    info.inputs = model.inputs
+    info.outputs = model.outputs
     info.parameters = nnet.num_parameters
     info.types = dict(Counter(component.type for component in nnet.components.values()))
     info.facts.append(("size", f"{len(nnet.nodes)} nodes, {len(nnet.components)} components"))
@@ -159,7 +160,8 @@ def cntk_script(info: FileInfo) -> None:
 def tell_network(info: FileInfo, model: CntkModel) -> None:
     """Facts about a network of CNTK's."""
     network = model.network
-    info.inputs, info.outputs = model.inputs, model.outputs
+    info.inputs = model.inputs
+    info.outputs = model.outputs
     info.parameters = network.parameter_count()
     info.types = dict(Counter(node.operation for node in network.nodes.values()))
     info.facts.append(("size", f"{len(network)} nodes, {network.precision}"))
@@ -221,7 +223,8 @@ def saved(info: FileInfo) -> None:
     if info.kind == "net":
         _keep_commands(info, dialect, runs=bool(net.ops) and beside)
     model = NetModel(net, {})
-    info.inputs, info.outputs = model.inputs, model.outputs
+    info.inputs = model.inputs
+    info.outputs = model.outputs
     held = persistent_vars(net)
     info.parameters = sum(math.prod(max(dim, 0) for dim in var.shape or ()) for var in held)
     info.types = dict(Counter(op.type for op in net.ops))
@@ -272,7 +275,8 @@ def onnx(info: FileInfo) -> None:
     from ..onnx.importing.model import refused
 
     opened = cast("OnnxFile", info.model)
-    model, proto = opened.checked, opened.file.model
+    model = opened.checked
+    proto = opened.file.model
     info.version = f"IR {proto.ir_version}, " + ", ".join(
         f"opset {version}" if not domain else f"{shown(domain)} {version}"
         for domain, version in list(opened.file.opsets.items())[:4]
@@ -283,7 +287,8 @@ def onnx(info: FileInfo) -> None:
         )
     info.types = dict(Counter(node.op_type for node in proto.graph.node))
     info.facts.append(("size", f"{len(proto.graph.node)} nodes"))
-    info.inputs, info.outputs = opened.inputs, opened.outputs
+    info.inputs = opened.inputs
+    info.outputs = opened.outputs
     info.parameters = sum(array.size for array in model.arrays.values())
     info.facts += [
         ("metadata", f"{shown(name)}: {shown(text)}")

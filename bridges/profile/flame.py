@@ -33,10 +33,12 @@ class _Part:
 
 def flame_graph(title: str, what: str, rows: Iterable[Timed]) -> str:
     """The SVG text. Rows of one group lie above it, ordered by their first operator."""
-    whole, levels = _Part(title), 1
+    whole = _Part(title)
+    levels = 1
     for row in rows:
         levels = max(levels, len(row.path) + 2)
-        part, whole.seconds = whole, whole.seconds + row.seconds
+        part = whole
+        whole.seconds = whole.seconds + row.seconds
         for name in (*row.path, f"{row.name or row.kind} ({row.kind})"):
             part = part.part(name)
             part.seconds += row.seconds

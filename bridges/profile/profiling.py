@@ -28,7 +28,9 @@ class Profile:
     """
 
     def __init__(self, title: str, what: str, rows: Iterable[Timed]) -> None:
-        self.title, self.what, self.rows = title, what, list(rows)
+        self.title = title
+        self.what = what
+        self.rows = list(rows)
 
     @property
     def seconds(self) -> float:

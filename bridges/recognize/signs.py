@@ -53,7 +53,8 @@ def message_fields(file: BinaryIO, size: int) -> dict[int, int]:
         tag = _varint(file)
         if not tag:
             break
-        number, wire = tag >> 3, tag & 7
+        number = tag >> 3
+        wire = tag & 7
         if wire not in (_VARINT, _BYTES, *_SIZES) or found.setdefault(number, wire) != wire:
             break
         skipped = 0

@@ -23,7 +23,9 @@ def wrapped(line: str, indent: int) -> list[str]:
     begin, end = _largest(bare)
     if end - begin < 2:
         return [" " * indent + bare]
-    head, inside, tail = bare[: begin + 1], bare[begin + 1 : end], bare[end:]
+    head = bare[: begin + 1]
+    inside = bare[begin + 1 : end]
+    tail = bare[end:]
     found = [" " * indent + head]
     members = _members(inside)
     more = "," if len(members) > 1 or bare[begin] == "[" and _lists(bare, begin) else ""
@@ -43,7 +45,9 @@ def _lists(text: str, begin: int) -> bool:
 
 def _largest(text: str) -> tuple[int, int]:
     """The brackets, not inside of others, that hold most."""
-    best, depth, begin = (0, 0), 0, 0
+    best = (0, 0)
+    depth = 0
+    begin = 0
     for place, c in enumerate(text):
         if c in _OPEN:
             begin = place if not depth else begin
@@ -70,7 +74,8 @@ def _members(inside: str) -> list[str]:
 
 def atom(text: str) -> str:
     """An expression that may be followed by an attribute or an index."""
-    depth, bare = 0, True
+    depth = 0
+    bare = True
     for c in text:
         depth += (c in "([") - (c in ")]")
         bare = bare and not (c == " " and not depth)

@@ -41,7 +41,8 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
         OpscopeError: target is the original.
     """
     config, config_path = config_in(folder)
-    model, kind = model_of_file(original), model_kind(os.fspath(original))
+    model = model_of_file(original)
+    kind = model_kind(os.fspath(original))
     if os.path.isdir(original) or not kind_named(kind).suffixes:
         raise FormatError(f"{os.fspath(original)}: {kind_named(kind).title}: no model file")
     made_of = config.get("model_type")

@@ -80,7 +80,8 @@ def to_torch(
         OpscopeError: an option is out of range or means nothing for the network, or there is no
             such output.
     """
-    network, name = model, ""
+    network = model
+    name = ""
     if isinstance(model, str | os.PathLike):
         found = model_of_file(model, _FAMILIES)
         network, name = found.network, found.title

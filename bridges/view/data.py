@@ -103,14 +103,18 @@ def _link(link: Link) -> list[Any]:
 
 def _open(layouts: Mapping[int, GroupLayout], aside: set[int]) -> list[int]:
     """The groups that are open at first: level by level, as long as few items are shown."""
-    found, shown, level = [0], len(layouts[0].members), [0]
+    found = [0]
+    shown = len(layouts[0].members)
+    level = [0]
     while level:
         inner = [m for group in level for m in layouts[group].members]
         inner = [member for member in inner if member in layouts and member not in aside]
         more = sum(len(layouts[group].members) for group in inner)
         if shown + more > _FIRST_SHOWN:
             break
-        found, shown, level = found + inner, shown + more, inner
+        found = found + inner
+        shown = shown + more
+        level = inner
     return found
 
 

@@ -135,7 +135,8 @@ class NetGraph:
 
     def add(self, item: Item) -> Item:
         """Put an item in; a key that is there already gets a number after it."""
-        stem, number = item.key, 1
+        stem = item.key
+        number = 1
         while item.key in self.items or item.key in self.groups:
             number += 1
             item.key = f"{stem}#{number}"
@@ -163,7 +164,8 @@ def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
             held[item.path[-1]][item.key] = None
     gone = set()
     for key in sorted(graph.groups, key=lambda key: -len(graph.groups[key].path)):
-        group, members = graph.groups[key], held[key]
+        group = graph.groups[key]
+        members = held[key]
         if key in kept or len(members) >= (3 if group.path else 2):
             continue
         gone.add(key)

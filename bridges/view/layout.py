@@ -172,7 +172,8 @@ class _Parts:
             depth += 1
         if depth + 1 >= min(len(source), len(target)):
             return  # between an item and the group that it stands in
-        group, ends = source[depth], (source[depth + 1], target[depth + 1])
+        group = source[depth]
+        ends = (source[depth + 1], target[depth + 1])
         link = self.inner.setdefault(group, {}).setdefault(ends, Link(*ends))
         link.carried[carried] = None
         link.changes.add(change)
@@ -281,14 +282,16 @@ class _Group:
 
     def _ports(self, depth: list[int]) -> list[Link]:
         """Ports for what enters and leaves, and the links to them; else stubs."""
-        layout, links = self.layout, []
+        layout = self.layout
+        links = []
         enters = self.parts.enters.get(self.group, {})
         leaves = self.parts.leaves.get(self.group, {})
         lowest = max(depth, default=0)
         for table, is_entry in ((enters, True), (leaves, False)):
             many = self.is_aside or len(table) > _MOST_PORTS
             for carried, members in table.items():
-                port, drawn = self.count + len(layout.ports), []
+                port = self.count + len(layout.ports)
+                drawn = []
                 for number, change in members.items():
                     member = self.local[number]
                     span = depth[member] if is_entry else lowest - depth[member]
@@ -308,7 +311,8 @@ class _Group:
 
     def _take(self, order: list[int], rank: dict[int, int], depth: list[int]) -> None:
         """Place all and keep what the page needs: layers, order and x."""
-        layout, ports = self.layout, len(self.layout.ports)
+        layout = self.layout
+        ports = len(self.layout.ports)
         if not ports and (shelves := self._on_shelves(order)):
             layout.layers = shelves
             return
@@ -392,7 +396,8 @@ def _shelved(pieces: Sequence[tuple[Layers, float]], shelf: float) -> Layers:
     begin, x = 0, 0.0  # the first layer of the shelf, where the next piece stands
     for layers, width in pieces:
         if x and x + width > shelf:
-            begin, x = len(found), 0.0
+            begin = len(found)
+            x = 0.0
         for level, layer in enumerate(layers, begin):
             if level == len(found):
                 found.append([])

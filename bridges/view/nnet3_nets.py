@@ -66,12 +66,15 @@ def _item(
     graph.values[name] = value_of(declared[name])
     item = Item(name, op.type.removeprefix("nnet3."), name, writes=[("out", [name])])
     if op.type == "nnet3.input":
-        item.kind, item.lines = g.INPUT, [f"{dim}"]
+        item.kind = g.INPUT
+        item.lines = [f"{dim}"]
         item.facts = [("config", f"input-node name={name} dim={dim}")]
         return item
     if op.type == "nnet3.dim_range":
-        begin, source = int(op.attrs["dim_offset"]), op.inputs["x"][0]
-        item.title, item.lines = "dim-range", [f"columns {begin}:{begin + dim}"]
+        begin = int(op.attrs["dim_offset"])
+        source = op.inputs["x"][0]
+        item.title = "dim-range"
+        item.lines = [f"columns {begin}:{begin + dim}"]
         item.reads = [("x", [source])]
         text = f"dim-range-node name={name} input-node={source} dim-offset={begin} dim={dim}"
         item.facts = [("config", text)]

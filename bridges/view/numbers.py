@@ -31,7 +31,8 @@ def statistics(array: np.ndarray) -> dict[str, Any]:
     flat = array.reshape(-1)
     wrong, numbers, zeros = 0, 0, 0
     shift = total = squares = 0.0  # sums are taken around the first mean, so that they are exact
-    low, high = np.inf, -np.inf
+    low = np.inf
+    high = -np.inf
     for begin in range(0, flat.size, _CHUNK):
         chunk = flat[begin : begin + _CHUNK].astype(np.float64)
         finite = np.isfinite(chunk)

@@ -104,7 +104,8 @@ class _Reader:
 
     def _end(self, var: VarDecl, path: tuple[str, ...]) -> None:
         """An item for an input, or for an output."""
-        key, is_input = self.values[var.name], var.kind == INPUT
+        key = self.values[var.name]
+        is_input = var.kind == INPUT
         lines = [shape_text(var.shape)] if var.shape else []
         kind = g.INPUT if is_input else g.OUTPUT
         item = Item(f"{kind} {var.name}", kind, var.name, kind, lines, path=path)
@@ -249,7 +250,8 @@ class _Reader:
         self, net: OpList, outer: Mapping[str, str], path: tuple[str, ...], prefix: str
     ) -> _Reader:
         inside = _Reader(self.graph, outer)
-        inside.writers, inside.nets = dict(self.writers), self.nets
+        inside.writers = dict(self.writers)
+        inside.nets = self.nets
         inside.first = {var.name: outer.get(var.name, f"{prefix}{var.name}") for var in net.vars}
         first = len(self.graph.items)
         inside.read(net, path, prefix)

@@ -175,7 +175,8 @@ def _cntk_shares(graph: NetGraph, network: Network, rows: int, rng: Generator) -
             is_sparse = node.operation == "SparseInputValue"
             words = rng.integers(0, size, rows)
             data[node.name] = [words if is_sparse else rng.standard_normal((rows, size))]
-    times, net = _Times(), CntkNet(network)
+    times = _Times()
+    net = CntkNet(network)
     minibatch = minibatch_of(network, data)
     for run in range(_RUNS + 1):
         net.context = OpContext(seed=0, hooks=[times] if run else [])

@@ -125,7 +125,8 @@ def view(
     model = open_model(net, scope, network=network, use="to look at")
     if profile:
         model = model.in_operators(rows)
-    graph, arrays = graph_of(model), dict(model.arrays)
+    graph = graph_of(model)
+    arrays = dict(model.arrays)
     if profile:
         from .profile import profile as measure
 

@@ -86,7 +86,8 @@ class DumpOptions:
         Raises:
             FormatError: there is nothing to write, or a wrong pattern.
         """
-        model, text = section.string("modelPath"), section.string("nodeNameRegex", "")
+        model = section.string("modelPath")
+        text = section.string("nodeNameRegex", "")
         name = section.string("nodeName", ALL_NODES)
         section.only_if(not text, "nodeNameRegex says which nodes", "nodeName")
         values, metadata = section.bool("printValues", True), section.bool("printMetadata", True)
@@ -145,7 +146,8 @@ def decompose(run: Run, section: ConfigParameters) -> None:
         FormatError: the file `SVDConfig` is wrong.
     """
     options = SvdOptions.of(section)
-    groups, aligned = options.groups(), options.aligned
+    groups = options.groups()
+    aligned = options.aligned
     network = load(section, section.string("modelPath"))
     for number, (pattern, share) in enumerate(groups):
         run.say(f"{'-' * 92}\nParameterSVD: start to process group {number} with ")
@@ -232,7 +234,8 @@ def _split(network: Network, node: Node, share: float, aligned: int) -> str:
     rank = int(np.searchsorted(np.cumsum(sizes), sizes.sum() * share, side="right")) + 1
     rank = min(math.ceil(min(rank, len(sizes)) / aligned) * aligned, len(sizes))
     roots = np.sqrt(sizes[:rank])
-    left, right = left[:, :rank] * roots, roots[:, None] * right[:rank]
+    left = left[:, :rank] * roots
+    right = roots[:, None] * right[:rank]
     put_product(network, node, left, right)
     reduced = (rows + columns) * rank / (rows * columns)
     return (

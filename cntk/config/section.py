@@ -69,7 +69,8 @@ class Section:
         if opens(string, begin):
             end = closing(record, begin) + 1
             if string[begin] == '"':
-                begin, end = begin + 1, end - 1
+                begin = begin + 1
+                end = end - 1
         if key.string:
             self._insert(key, record.cut(begin, end).strip())
 

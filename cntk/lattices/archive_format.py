@@ -148,7 +148,8 @@ def _unpack_old(
     ends = np.stack([_field(bits, _EDGE[name]) for name in ("begin", "end")], axis=1)
     phones = _phones(_field(tokens, _OLD_UNIT["symbol"]), numbers)
     units = np.stack([phones, _field(tokens, _OLD_UNIT["frames"])], axis=1)
-    scores, acoustic = edges["language"], edges["acoustic"].astype(np.float64)
+    scores = edges["language"]
+    acoustic = edges["acoustic"].astype(np.float64)
     return Lattice(times, ends, scores, units, first, None, acoustic, _header(head))
 
 

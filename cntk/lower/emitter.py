@@ -299,7 +299,8 @@ class Emitter:
 
     def emit(self, node: Node, function: Lowering) -> str:
         """Emit a node whose inputs have been emitted, by the function for its operation."""
-        self._owner, first = node.name, len(self.lowered.op_list.ops)
+        self._owner = node.name
+        first = len(self.lowered.op_list.ops)
         name = function(self, node)
         if not isinstance(name, str):
             raise TypeError(f"it gives a {type(name).__name__}, not the name of a variable")

@@ -131,7 +131,8 @@ def _whole(reader: BinaryReader, what: str) -> int:
     Raises:
         FormatError: it is larger than any training has.
     """
-    start, value = reader.offset, reader.number("uint64")
+    start = reader.offset
+    value = reader.number("uint64")
     if value > INT64[1]:
         raise reader.error(f"{what}: {value} is beyond {INT64[1]}", start)
     return value
@@ -143,7 +144,8 @@ def _finite(reader: BinaryReader, what: str) -> float:
     Raises:
         FormatError: it is infinite, or none.
     """
-    start, value = reader.offset, reader.number("double")
+    start = reader.offset
+    value = reader.number("double")
     if not math.isfinite(value):
         raise reader.error(f"{what}: {value}", start)
     return value

@@ -118,7 +118,8 @@ def _assignment(record: Text, equals: int, depth: int) -> Assignment:
     if opens(string, start):
         end = closing(record, start) + 1
         if string[start] == '"':
-            start, end = start + 1, end - 1
+            start = start + 1
+            end = end - 1
     value = record.cut(start, end).strip()
     if value.string.find("(") > 0:
         return Assignment(name, _call(value, depth))

@@ -63,7 +63,8 @@ def _bilinear(node: Node, dtype: np.dtype) -> np.ndarray:
         raise node.error(
             f"[{rules.text(shape)}] cannot hold bilinear kernels of {width} x {height}"
         )
-    factor, center = (width + 1) // 2, (width - 1) / 2
+    factor = (width + 1) // 2
+    center = (width - 1) / 2
     line = 1 - np.abs(np.arange(width) - center) / factor
     kernels = np.zeros((shape[0], shape[0], height, width), dtype)
     channel = np.arange(shape[0])

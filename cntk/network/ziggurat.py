@@ -30,7 +30,8 @@ def _layers(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Edges x and heights y of `count` layers of equal area under `f`."""
     area = width * f(edge)
-    x, y = [width, edge], [0.0, f(edge)]
+    x = [width, edge]
+    y = [0.0, f(edge)]
     for _ in range(count - 2):
         y.append(y[-1] + area / x[-1])
         x.append(inverse(y[-1]))

@@ -46,7 +46,8 @@ def align(
     order = np.argsort(-frames[chosen], kind="stable")  # the first n are those with a frame t
     place = np.empty(len(order), np.int64)
     place[order] = np.arange(len(order))
-    chosen, which = chosen[order], place[which.reshape(-1)]
+    chosen = chosen[order]
+    which = place[which.reshape(-1)]
     scores, found = _paths(
         likelihoods,
         rows[chosen],
@@ -66,7 +67,8 @@ def _paths(
     transitions: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Best scores and states of different phones, the longest ones first."""
-    enter, leave = transitions[:, 0, :-1], transitions[:, 1:, -1]
+    enter = transitions[:, 0, :-1]
+    leave = transitions[:, 1:, -1]
     move = transitions[:, 1:, :-1]
     steps = int(frames.max(initial=0))
     counts = np.searchsorted(-frames, -np.arange(steps), side="left")  # phones with a frame t

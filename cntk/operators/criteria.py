@@ -51,7 +51,10 @@ def cross_entropy_shape(s: ShapeArgs) -> None:
 
 @cross_entropy.kernel
 def cross_entropy_kernel(k: KernelArgs) -> Call:
-    xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    out = k["out"]
     logs = k.get("log_softmax")
     if logs is None:
         logs = k.scratch(x.shape, x.dtype)
@@ -73,7 +76,9 @@ def cross_entropy_kernel(k: KernelArgs) -> Call:
 
 @cross_entropy.backward("label", "x")
 def cross_entropy_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, logs = k.xp, k["out_grad"], k["log_softmax"]
+    xp = k.xp
+    grad = k["out_grad"]
+    logs = k["log_softmax"]
     calls = []
     if k.get("label_grad") is not None:
         calls += [
@@ -113,7 +118,11 @@ def classification_error_shape(s: ShapeArgs) -> None:
 
 @classification_error.kernel
 def classification_error_kernel(k: KernelArgs) -> Call:
-    xp, label, x, out, top = k.xp, k["label"], k["x"], k["out"], k.attrs["top"]
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    out = k["out"]
+    top = k.attrs["top"]
     wanted = k.scratch((len(x),), np.int64)
     found = k.scratch((len(x),), np.int64)
     numbers = xp.arange(len(x))
@@ -165,8 +174,13 @@ def _probability(xp: Any, label: Any, x: Any, out: Any) -> None:
 
 @logistic.kernel
 def logistic_kernel(k: KernelArgs) -> Call:
-    xp, label, x, weight, out = k.xp, k["label"], k["x"], k.get("weight"), k["out"]
-    p, small = k.scratch(x.shape, x.dtype), k.scratch(x.shape, bool)
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    weight = k.get("weight")
+    out = k["out"]
+    p = k.scratch(x.shape, x.dtype)
+    small = k.scratch(x.shape, bool)
     real = x.dtype.type
 
     def run() -> None:
@@ -187,7 +201,11 @@ def logistic_kernel(k: KernelArgs) -> Call:
 
 @logistic.backward("x")
 def logistic_grad_kernel(k: KernelArgs) -> Call:
-    xp, label, weight, grad, x_grad = k.xp, k["label"], k.get("weight"), k["out_grad"], k["x_grad"]
+    xp = k.xp
+    label = k["label"]
+    weight = k.get("weight")
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     p = k.scratch(label.shape, label.dtype)
     real = label.dtype.type
 

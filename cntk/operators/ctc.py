@@ -93,7 +93,10 @@ def _paths(
 
 @ctc.kernel
 def ctc_kernel(k: KernelArgs) -> Call:
-    label, x, out, slope = k["label"], k["x"], k["out"], k.get("slope")
+    label = k["label"]
+    x = k["x"]
+    out = k["out"]
+    slope = k.get("slope")
     offsets = offsets_in(k, "x")
     if not len(x):
         return partial(out.fill, 0)

@@ -44,7 +44,8 @@ def _norms(xp: Any, rows: Any, work: Any, out: Any) -> None:
 
 def _partners(k: KernelArgs) -> list[Any]:
     """For each column of out the row of y beside each row of x; None: the same."""
-    count, shift = k.shape("x")[0], k.attrs["shift"]
+    count = k.shape("x")[0]
+    shift = k.attrs["shift"]
     numbers = k.xp.arange(count)
     others = range(k.attrs["negatives"])
     return [None, *((numbers + shift + m) % max(count, 1) for m in others)]
@@ -52,7 +53,10 @@ def _partners(k: KernelArgs) -> list[Any]:
 
 @cos_distance.kernel
 def cos_distance_kernel(k: KernelArgs) -> Call:
-    xp, x, y, out = k.xp, k["x"], k["y"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    y = k["y"]
+    out = k["out"]
     work = k.scratch(x.shape, x.dtype)
     inverse_x, inverse_y = k.scratch(x.shape[:1], x.dtype), k.scratch(x.shape[:1], x.dtype)
     partners = _partners(k)
@@ -73,7 +77,11 @@ def cos_distance_kernel(k: KernelArgs) -> Call:
 
 @cos_distance.backward("x", "y")
 def cos_distance_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, y, out, grad = k.xp, k["x"], k["y"], k["out"], k["out_grad"]
+    xp = k.xp
+    x = k["x"]
+    y = k["y"]
+    out = k["out"]
+    grad = k["out_grad"]
     work = k.scratch(x.shape, x.dtype)
     inverse_x, inverse_y = k.scratch(x.shape[:1], x.dtype), k.scratch(x.shape[:1], x.dtype)
     x_grad, y_grad = k.get("x_grad"), k.get("y_grad")

@@ -65,7 +65,9 @@ log_plus.kernel(derived_kernel)
 
 @log_plus.backward("x", "y")
 def log_plus_grad_kernel(k: KernelArgs) -> Call:
-    xp, out, grad = k.xp, k["out"], k["out_grad"]
+    xp = k.xp
+    out = k["out"]
+    grad = k["out_grad"]
     calls: list[Call | None] = []
     for slot in ("x", "y"):
         target = k.get(f"{slot}_grad")

@@ -72,7 +72,8 @@ def _label_numbers(k: KernelArgs, label: Any) -> Any:
 
 def _log_product(xp: Any, x: Any, matrix: Any) -> Any:
     """log(exp(x) @ exp(matrix)), whatever the sizes of the numbers."""
-    edge, peak = x.max(1, keepdims=True), matrix.max(0)
+    edge = x.max(1, keepdims=True)
+    peak = matrix.max(0)
     return xp.log(xp.exp(x - edge) @ xp.exp(matrix - peak)) + edge + peak
 
 
@@ -110,14 +111,19 @@ def crf_shape(s: ShapeArgs) -> None:
 
 @crf.kernel
 def crf_kernel(k: KernelArgs) -> Call:
-    xp, label, x, pairs, out = k.xp, k["label"], k["x"], k["pairs"], k["out"]
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    pairs = k["pairs"]
+    out = k["out"]
     by_x, by_pairs, start = k.get("by_x"), k.get("by_pairs"), k.get("start")
     steps = _Steps(k)
     before, after = k.scratch(x.shape, np.float64), k.scratch(x.shape, np.float64)
 
     def run() -> None:
         numbers = _label_numbers(k, label)[steps.rows]
-        scores, links = x[steps.rows].astype(np.float64), pairs.astype(np.float64)
+        scores = x[steps.rows].astype(np.float64)
+        links = pairs.astype(np.float64)
         chosen = label[steps.rows].astype(np.float64)
         firsts = numbers[steps.first]
         xp.copyto(before, scores)
@@ -174,7 +180,8 @@ def _log_sum(xp: Any, x: Any) -> Any:
 
 @crf.backward("x", "pairs")
 def crf_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad = k.xp, k["out_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
     targets = [(k[f"by_{slot}"], k.get(f"{slot}_grad")) for slot in ("x", "pairs")]
 
     def run() -> None:
@@ -205,7 +212,11 @@ def best_path_shape(s: ShapeArgs) -> None:
 
 @best_path.kernel
 def best_path_kernel(k: KernelArgs) -> Call:
-    xp, label, x, pairs, out = k.xp, k["label"], k["x"], k["pairs"], k["out"]
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    pairs = k["pairs"]
+    out = k["out"]
     steps = _Steps(k)
     best = k.scratch(x.shape, x.dtype)
     source = k.scratch(x.shape, np.int64)
@@ -306,7 +317,10 @@ def _edits(x: np.ndarray, y: np.ndarray, costs: tuple[np.float32, ...]) -> np.nd
 
 @edit_error.kernel
 def edit_error_kernel(k: KernelArgs) -> Call:
-    x, y, out, attrs = k["x"], k["y"], k["out"], k.attrs
+    x = k["x"]
+    y = k["y"]
+    out = k["out"]
+    attrs = k.attrs
     offsets = offsets_in(k, "x")
     costs = tuple(np.float32(attrs[name]) for name in ("substitution", "deletion", "insertion"))
     if not len(x):

@@ -75,7 +75,8 @@ class _Classes:
     """The rows of a minibatch, class by class."""
 
     def __init__(self, k: KernelArgs, classes: int) -> None:
-        self.k, self.xp = k, k.xp
+        self.k = k
+        self.xp = k.xp
         self.label = k["label"]
         self.count = k.shape("w")[0]
         self.classes = classes
@@ -110,7 +111,11 @@ class _Classes:
 
 @class_cross_entropy.kernel
 def class_cross_entropy_kernel(k: KernelArgs) -> Call:
-    xp, x, w, scores, out = k.xp, k["x"], k["w"], k["classes"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    w = k["w"]
+    scores = k["classes"]
+    out = k["out"]
     logs = k.get("log_softmax")
     if logs is None:
         logs = k.scratch(scores.shape, scores.dtype)
@@ -133,7 +138,11 @@ def class_cross_entropy_kernel(k: KernelArgs) -> Call:
 
 @class_cross_entropy.backward("x", "w", "classes")
 def class_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, w, grad, logs = k.xp, k["x"], k["w"], k["out_grad"], k["log_softmax"]
+    xp = k.xp
+    x = k["x"]
+    w = k["w"]
+    grad = k["out_grad"]
+    logs = k["log_softmax"]
     x_grad, w_grad, classes_grad = k.get("x_grad"), k.get("w_grad"), k.get("classes_grad")
     plan = _Classes(k, logs.shape[1])
 
@@ -216,7 +225,12 @@ def _words(k: KernelArgs, numbers: Any) -> Any:
 
 @noise_contrastive.kernel
 def noise_contrastive_kernel(k: KernelArgs) -> Call:
-    xp, samples, x, w, b, out = k.xp, k["samples"], k["x"], k["w"], k["b"], k["out"]
+    xp = k.xp
+    samples = k["samples"]
+    x = k["x"]
+    w = k["w"]
+    b = k["b"]
+    out = k["out"]
     slope = k.get("slope")
     if slope is None:
         slope = k.scratch((len(x), samples.shape[1] // 2), x.dtype)
@@ -239,7 +253,11 @@ def noise_contrastive_kernel(k: KernelArgs) -> Call:
 
 @noise_contrastive.backward("x", "w", "b")
 def noise_contrastive_grad_kernel(k: KernelArgs) -> Call:
-    xp, samples, x, w, grad = k.xp, k["samples"], k["x"], k["w"], k["out_grad"]
+    xp = k.xp
+    samples = k["samples"]
+    x = k["x"]
+    w = k["w"]
+    grad = k["out_grad"]
     slope = k["slope"]
     x_grad, w_grad, b_grad = k.get("x_grad"), k.get("w_grad"), k.get("b_grad")
 
@@ -289,7 +307,12 @@ def word_score_shape(s: ShapeArgs) -> None:
 
 @word_score.kernel
 def word_score_kernel(k: KernelArgs) -> Call:
-    xp, label, x, w, b, out = k.xp, k["label"], k["x"], k["w"], k["b"], k["out"]
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    w = k["w"]
+    b = k["b"]
+    out = k["out"]
     mode = k.attrs["mode"]
 
     def run() -> None:

@@ -102,7 +102,8 @@ class _Paths:
 
     def __init__(self, k: KernelArgs, scores: np.ndarray) -> None:
         arrays = {part: to_host(k[part]) for part, *_ in PARTS}
-        self.nodes, self.edges = arrays["nodes"], arrays["edges"]
+        self.nodes = arrays["nodes"]
+        self.edges = arrays["edges"]
         self.begin = arrays["firsts"][:-1]
         self.end = arrays["firsts"][1:] - 1
         self.covered = np.zeros(len(scores), bool)
@@ -173,7 +174,8 @@ class _Paths:
 
     def posteriors(self, k: KernelArgs, score: np.ndarray) -> np.ndarray:
         """The probability of each edge; `totals` is the log sum over the paths of each lattice."""
-        self._before, self._after = self._sums(score, True), self._sums(score, False)
+        self._before = self._sums(score, True)
+        self._after = self._sums(score, False)
         self.totals = self._before[self.end]
         if not np.isfinite(self.totals).all():
             bad = int(np.flatnonzero(~np.isfinite(self.totals))[0])
@@ -210,8 +212,12 @@ def _backwards(edges: np.ndarray) -> list[np.ndarray]:
 
 @lattice_criterion.kernel
 def lattice_criterion_kernel(k: KernelArgs) -> Call:
-    xp, label, x, out = k.xp, k["label"], k["x"], k["out"]
-    slope, attrs = k.get("slope"), k.attrs
+    xp = k.xp
+    label = k["label"]
+    x = k["x"]
+    out = k["out"]
+    slope = k.get("slope")
+    attrs = k.attrs
     acoustic, smoothing, risk = attrs["acoustic"], attrs["smoothing"], attrs["risk"]
 
     def run() -> None:

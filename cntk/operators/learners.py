@@ -49,7 +49,8 @@ def _work(k: KernelArgs, shape: Any) -> Callable[[Any], Any]:
 
 
 def _momentum(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, factor = k.xp, k.attrs["rate_factor"]
+    xp = k.xp
+    factor = k.attrs["rate_factor"]
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate = control[0] * factor
@@ -68,7 +69,8 @@ def _momentum(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
 
 def _nesterov(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, factor = k.xp, k.attrs["rate_factor"]
+    xp = k.xp
+    factor = k.attrs["rate_factor"]
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
         rate = control[0] * factor
@@ -86,7 +88,9 @@ def _nesterov(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
 
 def _adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, factor, average = k.xp, k.attrs["rate_factor"], k.attrs["average"]
+    xp = k.xp
+    factor = k.attrs["rate_factor"]
+    average = k.attrs["average"]
     scratch = _work(k, shape)
 
     def update(control: list[float], p: Any, g: Any, states: Sequence[Any], count: Any) -> None:
@@ -107,7 +111,8 @@ def _adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
 
 def _fs_adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, factor = k.xp, k.attrs["rate_factor"]
+    xp = k.xp
+    factor = k.attrs["rate_factor"]
     constant, target = k.attrs["variance_time_constant"], k.attrs["target_denominator"]
     scratch = _work(k, shape)
 
@@ -137,7 +142,9 @@ def _fs_adagrad(k: KernelArgs, shape: Any) -> Callable[..., None]:
 
 
 def _rms_prop(k: KernelArgs, shape: Any) -> Callable[..., None]:
-    xp, a, average = k.xp, k.attrs, k.attrs["average"]
+    xp = k.xp
+    a = k.attrs
+    average = k.attrs["average"]
     decay = float(k["param"].dtype.type(a["gamma"]))  # see _fs_adagrad
     scratch, other = _work(k, shape), _work(k, shape)
 
@@ -276,7 +283,9 @@ clip_gradient = operator(
 
 @clip_gradient.kernel
 def clip_gradient_kernel(k: KernelArgs) -> Call:
-    xp, grad, out = k.xp, k["grad"], k["out"]
+    xp = k.xp
+    grad = k["grad"]
+    out = k["out"]
     threshold = k.attrs["threshold"]
 
     def truncate() -> None:
@@ -315,8 +324,12 @@ def l2_gradient_shape(s: ShapeArgs) -> None:
 
 @l2_gradient.kernel
 def l2_gradient_kernel(k: KernelArgs) -> Call:
-    xp, grad, param, out = k.xp, k["grad"], k["param"], k["out"]
-    weight, work = k.attrs["weight"], k.scratch(param.shape, param.dtype)
+    xp = k.xp
+    grad = k["grad"]
+    param = k["param"]
+    out = k["out"]
+    weight = k.attrs["weight"]
+    work = k.scratch(param.shape, param.dtype)
 
     def run() -> None:
         xp.multiply(param, weight * number(k, "columns"), work)
@@ -342,7 +355,9 @@ soft_threshold = operator(
 
 @soft_threshold.kernel
 def soft_threshold_kernel(k: KernelArgs) -> Call:
-    xp, param, out = k.xp, k["param"], k["param_out"]
+    xp = k.xp
+    param = k["param"]
+    out = k["param_out"]
     factor = k.attrs["weight"] * k.attrs["rate_factor"]
     work = k.scratch(param.shape, param.dtype)
 
@@ -378,7 +393,11 @@ weight_noise = operator(
 
 @weight_noise.kernel
 def weight_noise_kernel(k: KernelArgs) -> Call:
-    xp, param, out, state, dtype = k.xp, k["param"], k["param_out"], k.state, k["param"].dtype
+    xp = k.xp
+    param = k["param"]
+    out = k["param_out"]
+    state = k.state
+    dtype = k["param"].dtype
     deviation = k.attrs["deviation"]
     if "rows" in k.op.inputs:
         return in_order(copying(xp, param, out), partial(_noise_on_rows, k, out, deviation))

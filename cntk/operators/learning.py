@@ -171,7 +171,8 @@ def _control_slots(learner: Learner) -> tuple[Slot, ...]:
 
 def _rule(learner: Learner, s: ShapeArgs) -> None:
     check_control(s)
-    param, dtype = s["param"], s.floats("param", "grad", *learner.states)
+    param = s["param"]
+    dtype = s.floats("param", "grad", *learner.states)
     if s.has("rows"):
         s.integers("rows")
         s.same("the rows of grad and the length of rows", s["grad"][0], s.rank("rows", 1)[0])

@@ -56,7 +56,8 @@ _DOUBLE = np.dtype(np.float64)
 
 @batch_norm.shape_rule
 def batch_norm_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x", "scale", "bias", "mean", "variance")
+    x = s["x"]
+    dtype = s.floats("x", "scale", "bias", "mean", "variance")
     if len(x) < 2:
         s.fail("x wants at least 2 dimensions")
     widths = (*(s.rank(slot, 1)[0] for slot in ("scale", "bias")), count(s["mean"]))
@@ -96,7 +97,9 @@ def _spread(vector: Any, like: Any) -> Any:
 
 @batch_norm.kernel
 def batch_norm_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     load = [copying(xp, k[slot], k[f"{slot}_out"]) for slot in ("mean", "variance", "seen")]
     mean, variance = k["mean_out"].reshape(-1), k["variance_out"].reshape(-1)
     seen = k["seen_out"]
@@ -158,7 +161,9 @@ def batch_norm_grad_kernel(k: KernelArgs) -> Call:
     With d = x - m and a = scale * s,
     x_grad = a grad - w a (d s^2 sum(grad d) + sum(grad)) / samples.
     """
-    xp, x, grad = k.xp, k["x"], k["out_grad"]
+    xp = k.xp
+    x = k["x"]
+    grad = k["out_grad"]
     used_mean = _spread(k["used_mean"], x)
     used_scale = k["used_scale"]
     scale, own_weight = k["scale"], k["own_weight"]

@@ -68,7 +68,9 @@ def quantized_all_reduce_shape(s: ShapeArgs) -> None:
 
 @quantized_all_reduce.kernel
 def quantized_all_reduce_kernel(k: KernelArgs) -> Call:
-    xp, state, title = k.xp, k.state, k.op.title()
+    xp = k.xp
+    state = k.state
+    title = k.op.title()
     rounding = _Rounding(xp, k.attrs["bits"], k.attrs["zero"])
     slots = ("x", "error", "sum_error", "out", "error_out", "sum_error_out")
     parts = [[_rows(array) for array in k.list(slot)] for slot in slots]
@@ -145,7 +147,8 @@ class _Rounding:
 
     def _range(self, rows: Any) -> tuple[Any, Any]:
         """The ends of the range of each row, [rows, 1]."""
-        xp, real = self.xp, rows.dtype.type
+        xp = self.xp
+        real = rows.dtype.type
         count = max(rows.shape[1], 1)
         if self.bits > 1:
             reach = real(_DEVIATIONS) * xp.sqrt((rows * rows).sum(1, keepdims=True) / count)

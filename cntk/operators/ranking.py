@@ -116,7 +116,9 @@ lambda_rank = operator(
 
 @lambda_rank.kernel
 def lambda_rank_kernel(k: KernelArgs) -> Call:
-    xp, out, slope = k.xp, k["out"], k.get("slope")
+    xp = k.xp
+    out = k["out"]
+    slope = k.get("slope")
     if not len(k["x"]):
         return partial(out.fill, 0)
 
@@ -159,7 +161,8 @@ def first_gain_kernel(k: KernelArgs) -> Call:
 
     def run() -> None:
         ranking = _ranking(k)
-        best, found = ranking.gain[ranking.begin], ranking.gain[ranking.rank == 0]
+        best = ranking.gain[ranking.begin]
+        found = ranking.gain[ranking.rank == 0]
         share = np.divide(found, best, out=np.zeros_like(found), where=best != 0)
         out[0] = share.mean() * 100 * len(ranking.score)
 

@@ -74,7 +74,11 @@ def _largest(xp: Any, take: Any, first: Any, end: Any, size: int) -> tuple[Any, 
 @region_pool.kernel
 def region_pool_kernel(k: KernelArgs) -> Call:
     """Along the width first, then along the height."""
-    xp, x, regions, out, where = k.xp, k["x"], k["regions"], k["out"], k.get("where")
+    xp = k.xp
+    x = k["x"]
+    regions = k["regions"]
+    out = k["out"]
+    where = k.get("where")
     height, width = x.shape[2:]
     if not out.size:
         return nothing
@@ -103,7 +107,10 @@ def region_pool_kernel(k: KernelArgs) -> Call:
 
 @region_pool.backward("x")
 def region_pool_grad_kernel(k: KernelArgs) -> Call:
-    xp, where, grad, x_grad = k.xp, k["where"], k["out_grad"], k["x_grad"]
+    xp = k.xp
+    where = k["where"]
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     image = xp.arange(len(where)).reshape(-1, 1, 1, 1, 1)
     channel = xp.arange(x_grad.shape[1]).reshape(1, 1, -1, 1, 1)
 

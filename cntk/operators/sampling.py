@@ -195,7 +195,10 @@ def random_sample_shape(s: ShapeArgs) -> None:
 
 @random_sample.kernel
 def random_sample_kernel(k: KernelArgs) -> Call:
-    weights, indices, drawn, count = k["weights"], k["indices"], k["drawn_out"], k.attrs["count"]
+    weights = k["weights"]
+    indices = k["indices"]
+    drawn = k["drawn_out"]
+    count = k.attrs["count"]
     ones = [partial(k[slot].fill, 1) for slot in ("values", "counts")]
     draw = _any_classes if k.attrs["duplicates"] else _different_classes
 
@@ -267,7 +270,9 @@ def _draws_needed(p: np.ndarray, count: int) -> float:
 
 @inclusion_frequency.kernel
 def inclusion_frequency_kernel(k: KernelArgs) -> Call:
-    weights, out, count = k["weights"], k["out"], k.attrs["count"]
+    weights = k["weights"]
+    out = k["out"]
+    count = k.attrs["count"]
 
     def run() -> None:
         host = to_host(weights).astype(np.float64)

@@ -54,7 +54,9 @@ def initial_state_shape(s: ShapeArgs) -> None:
 
 @initial_state.kernel
 def initial_state_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     fill = partial(xp.copyto, out, x)
     if k.get("fresh") is None:
         return fill
@@ -71,7 +73,9 @@ def _mask(k: KernelArgs) -> Any:
 
 @initial_state.backward("x")
 def initial_state_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     if k.get("fresh") is None:
         return partial(xp.sum, grad, 0, None, x_grad)
     mask = _mask(k)
@@ -169,7 +173,9 @@ def packed_index_shape(s: ShapeArgs) -> None:
 
 @packed_index.kernel
 def packed_index_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     if not out.size:
         return nothing
     offsets = offsets_in(k, "source")

@@ -69,7 +69,10 @@ def to_dense_shape(s: ShapeArgs) -> None:
 
 @to_dense.kernel
 def to_dense_kernel(k: KernelArgs) -> Call:
-    xp, out, values, indices = k.xp, k["out"], k["values"], k["indices"]
+    xp = k.xp
+    out = k["out"]
+    values = k["values"]
+    indices = k["indices"]
     row = k.scratch(values.shape, _INT)
     check = id_check(k, "indices", out.shape[1])
 
@@ -143,8 +146,13 @@ class _Elements:
 
 @sparse_times.kernel
 def sparse_times_kernel(k: KernelArgs) -> Call:
-    xp, w, out, parts = k.xp, k["w"], k["out"], k.attrs["parts"]
-    values, counts, transpose = k["values"], k["counts"], k.attrs["transpose"]
+    xp = k.xp
+    w = k["w"]
+    out = k["out"]
+    parts = k.attrs["parts"]
+    values = k["values"]
+    counts = k["counts"]
+    transpose = k.attrs["transpose"]
     depth = w.shape[1] if transpose else w.shape[0]
     check = id_check(k, "indices", parts * depth)
     elements = _Elements(k, depth)
@@ -212,7 +220,9 @@ def sparse_times_grad_shape(s: ShapeArgs) -> None:
 
 def _terms_of(k: KernelArgs, terms: Any, elements: _Elements) -> Call:
     """A callable for the terms [E, M] of the gradient, one for each element."""
-    xp, out_grad, factors = k.xp, k["out_grad"], k["values"][:, None]
+    xp = k.xp
+    out_grad = k["out_grad"]
+    factors = k["values"][:, None]
     whole = k.in_one_piece(out_grad)
     rows = whole.reshape(-1, terms.shape[1]) if terms.size else whole
 
@@ -260,7 +270,8 @@ def sparse_times_columns_grad_shape(s: ShapeArgs) -> None:
 
 @sparse_times_columns_grad.kernel
 def sparse_times_columns_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad = k.xp, k["grad"]
+    xp = k.xp
+    grad = k["grad"]
     width, depth = grad.shape
     elements = _Elements(k, depth)
     terms = k.scratch((len(k["values"]), width), grad.dtype)

@@ -66,7 +66,10 @@ def epoch_mean_shape(s: ShapeArgs) -> None:
 
 @epoch_mean.kernel
 def epoch_mean_kernel(k: KernelArgs) -> Call:
-    xp, x, out, total = k.xp, k["x"], k["mean_out"], k["count_out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["mean_out"]
+    total = k["count_out"]
     load = [copying(xp, k["mean"], out), copying(xp, k["count"], total)]
     if not len(x):
         return in_order(*load) or nothing

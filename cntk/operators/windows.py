@@ -192,14 +192,19 @@ def max_unpool_shape(s: ShapeArgs) -> None:
 
 @max_unpool.kernel
 def max_unpool_kernel(k: KernelArgs) -> Call:
-    xp, x, pooled, out, owner = k.xp, k["x"], k["pooled"], k["out"], k.get("owner")
+    xp = k.xp
+    x = k["x"]
+    pooled = k["pooled"]
+    out = k["out"]
+    owner = k.get("owner")
     if not x.size:
         return nothing
     last = k.scratch(out.shape, np.int32)  # a GPU has an atomic maximum for these
     index = xp.asarray(table(k.attrs))
     numbers = xp.maximum(index, 0)
     outside = index < 0
-    rows, windows = xp.arange(len(x))[:, None], xp.arange(len(index), dtype=np.int32)
+    rows = xp.arange(len(x))[:, None]
+    windows = xp.arange(len(index), dtype=np.int32)
 
     def run() -> None:
         elements = pooled[:, numbers]
@@ -216,7 +221,10 @@ def max_unpool_kernel(k: KernelArgs) -> Call:
 
 @max_unpool.backward("x")
 def max_unpool_grad_kernel(k: KernelArgs) -> Call:
-    xp, x_grad, grad, owner = k.xp, k["x_grad"], k["out_grad"], k["owner"]
+    xp = k.xp
+    x_grad = k["x_grad"]
+    grad = k["out_grad"]
+    owner = k["owner"]
 
     def run() -> None:
         x_grad.fill(0)

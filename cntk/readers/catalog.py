@@ -83,7 +83,8 @@ class Catalog(Generic[T]):
     def _made(self, owner: str, maker: Maker[T], config: ConfigParameters) -> T:
         made = call_plugin(owner, maker, config)
         if not isinstance(made, self._base):
-            found, wanted = type(made).__name__, self._base.__name__
+            found = type(made).__name__
+            wanted = self._base.__name__
             raise RunError(f"{owner} gave an object of the class {found}, which is no {wanted}")
         for name in self._base.__annotations__:
             part = call_plugin(owner, getattr, made, name, None)

@@ -299,7 +299,8 @@ class EpochRunner:
         assert self._exchange is not None
         found = {}
         for one in self._exchange.learning:
-            arrays, rows = sums.get(one.gradient), sums.get(rows_name(one.gradient))
+            arrays = sums.get(one.gradient)
+            rows = sums.get(rows_name(one.gradient))
             if arrays is None:
                 continue
             value = arrays[0]
@@ -337,7 +338,8 @@ class EpochRunner:
     def _bound_net(self, nodes: list[Node], learns: bool, whole: bool, carried: bool) -> BoundNet:
         target = self.criterion if learns else None
         if learns and whole:
-            extend, key = self.updates.extend, self.updates
+            extend = self.updates.extend
+            key = self.updates
             return self.net.bound_net(nodes, target, extend=extend, key=key, carried=carried)
         return self.net.bound_net(nodes, target, carried=carried)
 
@@ -433,7 +435,8 @@ class _Progress:
             self._show()
 
     def _show(self) -> None:
-        runner, options = self.runner, self.runner.options
+        runner = self.runner
+        options = self.runner.options
         now = self.totals.totals()
         new = [
             total if accumulate else total.since(old)

@@ -112,7 +112,8 @@ def choose_minibatch(trials: Trials, epoch: int, rate: float, change: float, pre
         change: how much the rate has changed since the first epoch, as a factor.
         previous: the size chosen for the epoch before; 0 where there is none.
     """
-    runner, options = trials.runner, trials.runner.options
+    runner = trials.runner
+    options = trials.runner.options
     least = options.minibatch_size[epoch]
     if change < 1:  # a smaller rate allows for larger minibatches
         least = int(least / math.sqrt(change))

@@ -341,7 +341,8 @@ class Trainer:
 
     def _control_value(self, epoch: int, result: EpochResult) -> float:
         """The criterion that learning rates follow; validation, if there are data for it."""
-        adjust, runner = self.options.adjust, self.runner
+        adjust = self.options.adjust
+        runner = self.runner
         value = result.criterion.average
         if adjust.use_evaluation and result.evaluations:
             value = result.evaluations[0].average
@@ -359,7 +360,8 @@ class Trainer:
     def _adjust(self, control: Control, epoch: int, value: float) -> bool | None:
         """Change the learning rate; True where the last model was loaded again, None where training
         is over."""
-        options, adjust = self.options, self.options.adjust
+        options = self.options
+        adjust = self.options.adjust
         since = epoch % adjust.interval + 1
         if math.isinf(control.average):
             control.average = value
@@ -457,7 +459,8 @@ class Trainer:
 
     def _remove_old(self, epoch: int) -> None:
         """Remove the checkpoints that nothing goes back to."""
-        files, adjust = self.files, self.options.adjust
+        files = self.files
+        adjust = self.options.adjust
         since = epoch % adjust.interval + 1
         if adjust.rate != "after" or not adjust.load_best:
             files.remove(files.checkpoint(epoch))

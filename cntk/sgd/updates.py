@@ -189,7 +189,8 @@ class _Builder:
         rate = {"rate_factor": float(node.learning_rate)}
         self._learn(node, grad, rows, rate)
         if options.noise > 0:
-            attrs, reads = {"deviation": options.noise}, {"param": name}
+            attrs = {"deviation": options.noise}
+            reads = {"param": name}
             if rows:
                 reads["rows"] = rows
             self._op("cntk.weight_noise", reads, {"param_out": name}, attrs)

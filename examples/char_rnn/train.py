@@ -56,7 +56,8 @@ def main() -> None:
     train_data, test_data = encode(train_text, alphabet), encode(test_text, alphabet)
     print(f"{len(train_data)} characters of {len(alphabet)} kinds; {len(test_data)} held out")
     updates = args.epochs * -(-((len(train_data) - 1) // STREAMS) // STEPS)
-    b, scope = build(len(alphabet), args.hidden, updates), Scope()
+    b = build(len(alphabet), args.hidden, updates)
+    scope = Scope()
     start = time.perf_counter()
     history = opscope.train(
         b,

@@ -70,7 +70,9 @@ def trained_swish_shape(s: ShapeArgs) -> None:
 
 def gate(k: KernelArgs, out: np.ndarray) -> list[Call]:
     """Calls for out = sigmoid(betas * x), as (1 + tanh(betas * x / 2)) / 2: no overflow."""
-    xp, half, one = k.xp, out.dtype.type(0.5), out.dtype.type(1)
+    xp = k.xp
+    half = out.dtype.type(0.5)
+    one = out.dtype.type(1)
     return [
         partial(xp.multiply, k["x"], k["betas"], out),
         partial(xp.multiply, out, half, out),
@@ -90,7 +92,9 @@ def trained_swish_kernel(k: KernelArgs) -> Call:
 @trained_swish.backward("x", "betas")
 def trained_swish_grad_kernel(k: KernelArgs) -> Call:
     """With s the sigmoid: by x it is s + betas * x * s * (1 - s), by betas x^2 * s * (1 - s)."""
-    xp, x, grad = k.xp, k["x"], k["out_grad"]
+    xp = k.xp
+    x = k["x"]
+    grad = k["out_grad"]
     sigmoid, product = k.scratch(x.shape, x.dtype), k.scratch(x.shape, x.dtype)
     calls = [
         *gate(k, sigmoid),

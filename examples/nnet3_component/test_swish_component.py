@@ -63,7 +63,8 @@ def forward(nnet, x):
 
 
 def test_output_and_gradient_of_a_network():
-    nnet, rng = network(), np.random.default_rng(2)
+    nnet = network()
+    rng = np.random.default_rng(2)
     x, deriv = rng.normal(size=(9, 4)), rng.normal(size=(7, 2))
     computer = computer_of(nnet, 7)
     computer.accept_input("input", x)
@@ -86,7 +87,8 @@ def test_output_and_gradient_of_a_network():
 
 def test_training():
     """A network learns what one with other betas computes."""
-    teacher, rng = network(), np.random.default_rng(3)
+    teacher = network()
+    rng = np.random.default_rng(3)
     nnet = nnet3.Nnet.from_configs(CONFIG, 1)
     first = nnet.components["swish"].betas.copy()
     options = NnetTrainerOptions(max_param_change=1.0, momentum=0.5)

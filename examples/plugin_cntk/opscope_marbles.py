@@ -23,12 +23,14 @@ class MarbleReader(DataReader):
 
     def __init__(self, config):
         self.streams = [Stream("features", 2), Stream("labels", 2, sparse=True)]
-        self._count, self._seed = config.size("marbles", 400), config.int("seed", 1)
+        self._count = config.size("marbles", 400)
+        self._seed = config.int("seed", 1)
 
     def start_minibatch_loop(self, size, epoch, epoch_size=None):
         random = np.random.default_rng((self._seed, epoch))
         self._marbles = random.normal(size=(epoch_size or self._count, 2)).astype(np.float32)
-        self._next, self._size = 0, size
+        self._next = 0
+        self._size = size
 
     def get_minibatch(self):
         marbles = self._marbles[self._next : self._next + self._size]
@@ -49,7 +51,8 @@ class CsvWriter(DataWriter):
     """
 
     def __init__(self, config):
-        self.files, self.names = [config.string("file")], [config.string("node")]
+        self.files = [config.string("file")]
+        self.names = [config.string("node")]
         self._rows = []
 
     def save_data(self, values):
@@ -74,7 +77,9 @@ def lower_swish(e, node):
 
 
 def bind_lion(k, shape):
-    xp, beta, factor = k.xp, k.attrs["beta"], k.attrs["rate_factor"]
+    xp = k.xp
+    beta = k.attrs["beta"]
+    factor = k.attrs["rate_factor"]
 
     def update(control, param, gradient, states, count):
         (rate, momentum, _columns), (average,) = control, states

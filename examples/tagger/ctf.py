@@ -64,7 +64,8 @@ def read_ctf(path: pathlib.Path, wanted: Sequence[str]) -> dict[str, Stream]:
                         index, value = text.split(":")
                         found = int(index)
                     except ValueError:
-                        found, value = -1, ""
+                        found = -1
+                        value = ""
                     if found < 0 or float(value) != 1:
                         raise ValueError(
                             f"{path}:{number}: stream {name}: want CLASS:1, not {text!r}"

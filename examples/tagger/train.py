@@ -119,7 +119,8 @@ def main() -> None:
     sentences = len(words.sequences)
     print(f"{sentences} sentences, {len(test_words.sequences)} for the test")
     steps = args.epochs * -(-sentences // args.batch)
-    b, scope = build(args.embedding, args.hidden, args.rate, steps), Scope()
+    b = build(args.embedding, args.hidden, args.rate, steps)
+    scope = Scope()
     history = opscope.train(
         b,
         shuffled(words, slots, args.batch),

@@ -64,7 +64,9 @@ def fit(
     b: NetBuilder, scope: Scope, items: Sequence[Expression], epochs: int, seed: int
 ) -> list[float]:
     """Trains for some epochs; returns the mean loss of each."""
-    rng, context, losses = np.random.default_rng(seed), OpContext(seed=seed), []
+    rng = np.random.default_rng(seed)
+    context = OpContext(seed=seed)
+    losses = []
     b.initialize(scope, context)
     for epoch in range(epochs):
         found = [

@@ -199,7 +199,8 @@ def write_pair(
     Raises:
         SaveError: see `atomic_file`; the old pair is untouched.
     """
-    path, held = _real(data[0]), _real(waiting)
+    path = _real(data[0])
+    held = _real(waiting)
     with _naming(path):
         if _is_special(path):
             raise SaveError(f"cannot write {path}: it is no plain file")

@@ -287,7 +287,8 @@ def _checked(name: str, value: Any) -> Any:
         raise OpscopeError(
             f"options: there is no option {name!r}{nearest(name, _FIELDS)}; there are {known}"
         )
-    default, choices = _FIELDS[name].default, _FIELDS[name].metadata["choices"]
+    default = _FIELDS[name].default
+    choices = _FIELDS[name].metadata["choices"]
     if isinstance(default, bool):
         wanted = "True or False"
         fits = isinstance(value, bool)

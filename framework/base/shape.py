@@ -265,7 +265,8 @@ def layout_hint(given: Shape, wanted: Shape | None) -> str:
     last = rank - 1
     spatial = "DHW"[5 - rank :]
     ours, theirs = f"[N, C, {', '.join(spatial)}]", f"[N, {', '.join(spatial)}, C]"
-    first, other = (0, last, *range(1, last)), (0, *range(2, rank), 1)
+    first = (0, last, *range(1, last))
+    other = (0, *range(2, rank), 1)
     for order, there, here in ((first, theirs, ours), (other, ours, theirs)):
         if fits(tuple(given[axis] for axis in order), wanted):
             return f"; it looks like {there}, and {here} is wanted: np.transpose(x, {order})"

@@ -184,7 +184,8 @@ class _Graph:
             box.x -= left
         routes = []
         for path in self.paths:
-            first, last = self.boxes[path[0]], self.boxes[path[-1]]
+            first = self.boxes[path[0]]
+            last = self.boxes[path[-1]]
             points = [(first.x, first.y + first.height / 2)]
             for node in path[1:-1]:
                 box = self.boxes[node]

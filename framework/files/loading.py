@@ -129,7 +129,8 @@ def load_parameters(
     values: dict[str, np.ndarray] = {}
     converted, differing = {}, {}
     for name in wanted.keys() & sources.keys():
-        var, array = wanted[name], arrays[sources[name]]
+        var = wanted[name]
+        array = arrays[sources[name]]
         if not can_take(var, array):
             differing[name] = spec_text(array.shape, array.dtype), spec_text(var.shape, var.dtype)
             continue

@@ -50,9 +50,11 @@ class Block:
     __slots__ = ("_library", "address", "memory", "name", "struct")
 
     def __init__(self, library: Library, name: str, struct: Any, memory: list[Any]) -> None:
-        self.struct, self.memory = struct, memory
+        self.struct = struct
+        self.memory = memory
         self.address = ctypes.addressof(struct)
-        self._library, self.name = library, name
+        self._library = library
+        self.name = name
 
     @property
     def item(self) -> tuple[int, int]:
@@ -91,7 +93,9 @@ class Several:
     __slots__ = ("address", "memory", "name", "words")
 
     def __init__(self, name: str, words: np.ndarray, memory: list[Any]) -> None:
-        self.name, self.words, self.memory = name, words, memory
+        self.name = name
+        self.words = words
+        self.memory = memory
         self.address = words.ctypes.data
 
     def __repr__(self) -> str:
@@ -271,7 +275,9 @@ class _Layout:
     """A declaration, made ready for filling: its fields by kind, its expressions compiled."""
 
     def __init__(self, file: str, name: str, struct: Struct) -> None:
-        self.title, self.file, self.struct = f"native function {file}.{name}", file, struct
+        self.title = f"native function {file}.{name}"
+        self.file = file
+        self.struct = struct
         self.type = _c_struct(struct)
         fields = struct.fields.items()
         self.steps = [(n, f) for n, f in fields if isinstance(f, Step)]
@@ -309,7 +315,8 @@ class _Layout:
         """
         if not self.needed <= values.keys() <= self.given:
             self._refuse_names(values)
-        struct, memory = self.type(), []
+        struct = self.type()
+        memory = []
         known = dict.fromkeys(self.struct.fields)
         known.update(values)
         for name, step in self.steps:
@@ -326,7 +333,8 @@ class _Layout:
             known[name] = self._part(name, inner, known[name])
         wanted = iter(self._wanted(library, known))
         for name, field in self.arrays:
-            reach, array = next(wanted), known[name]
+            reach = next(wanted)
+            array = known[name]
             if array is not None:
                 place = self.place(library, name, field, array, reach, places.get(name))
                 setattr(struct, name, place)
@@ -334,7 +342,8 @@ class _Layout:
             elif not field.optional:
                 raise self.refuse(name, "an array", "None")
         for name, field in self.several:
-            count, found = next(wanted), known[name]
+            count = next(wanted)
+            found = known[name]
             if found is None and field.optional:
                 continue
             if not isinstance(found, Several) or found.name != field.struct or len(found) < count:
@@ -357,7 +366,8 @@ class _Layout:
         return eval(self.code, {**_HELPERS, **constants}, known)  # noqa: S307 - text of our own
 
     def _refuse_names(self, values: dict[str, Any]) -> None:
-        lacking, unknown = self.needed - values.keys(), values.keys() - self.given
+        lacking = self.needed - values.keys()
+        unknown = values.keys() - self.given
         told = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
         told += [f"it has no {', '.join(sorted(unknown))}"] if unknown else []
         raise ArgumentError(f"{self.title}: {'; '.join(told)}")
@@ -369,7 +379,8 @@ class _Layout:
         return value.struct
 
     def _step(self, name: str, step: Step, known: dict[str, Any]) -> int:
-        given, array = known[name], known[step.array]
+        given = known[name]
+        array = known[step.array]
         if given is not None:
             return self._whole(name, _ANY, given)
         if array is None or getattr(array, "ndim", 0) < -step.axis:
@@ -421,7 +432,8 @@ class _Layout:
             wanted = "writeable memory" if flags.aligned else "aligned memory"
             raise self.refuse(name, wanted, "other")
         if flags.c_contiguous:
-            low, high = 0, array.nbytes
+            low = 0
+            high = array.nbytes
         else:
             last = field.sizes.rpartition(" ")[2]
             side_by_side = array.shape[-1] <= 1 or array.strides[-1] == array.itemsize

@@ -344,8 +344,11 @@ class _Binder:
         results: Mapping[str, Any],
         dtype: np.dtype,
     ) -> None:
-        self.k, self.plan, self.dtype = k, plan, dtype
-        self.given, self.results = given, results
+        self.k = k
+        self.plan = plan
+        self.dtype = dtype
+        self.given = given
+        self.results = results
         self.calls: list[Call] = []
         self._made: list[Any] = []
         self._free: list[Any] = []
@@ -400,7 +403,8 @@ class _Binder:
 
     def _place(self, number: int, instruction: _Instruction, arrays: Sequence[Any]) -> Any:
         """Where an instruction's value goes."""
-        name, shape = instruction.function, _shape(arrays)
+        name = instruction.function
+        shape = _shape(arrays)
         dtype = _BOOL if name in TRUTH else self.dtype
         # What these read must not be where they write.
         aside = arrays[1:] if name == _SELECT else arrays if name in SPECIAL else ()

@@ -97,7 +97,8 @@ class _Printer:
     ) -> None:
         self.loop = loop
         self.graph = Graph(loop)
-        self.functions, self.number_functions = functions, number_functions
+        self.functions = functions
+        self.number_functions = number_functions
         self.type = C_TYPES[loop.dtype]
         suffix = "f" if self.type == "float" else ""
         self.math = {name: name + suffix for name in ("fabs", "copysign", "sqrt", *_EXACT)}

@@ -326,7 +326,8 @@ def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) ->
     words += [len(graph.literals), len(loop.operands), len(graph.head)]
     words += [len(writer.numbers), len(writer.steps), registers, writer.buffers]
     words += np.array(graph.literals, np.float64).view(np.int64).tolist()
-    stored, read = {operand for operand, _ in loop.stores}, set(loop.loads())
+    stored = {operand for operand, _ in loop.stores}
+    read = set(loop.loads())
     for i, operand in enumerate(loop.operands):
         size, kind = _SIZES[operand.dtype], _KINDS[operand.kind]
         words += [kind, list(_SIZES).index(operand.dtype), size, 0 if kind else size]

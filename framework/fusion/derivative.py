@@ -84,7 +84,8 @@ def gradients(text: str, wrt: Sequence[str], out: str = "out") -> dict[str, str]
 
 @functools.cache
 def _gradient(text: str, name: str, out: str) -> str:
-    tree, arriving = parse(text), ("var", f"{out}_grad")
+    tree = parse(text)
+    arriving = ("var", f"{out}_grad")
     by_inputs, by_value = (
         _product([arriving, derivative(tree, name, value)]) for value in ("", out)
     )
@@ -238,7 +239,9 @@ def _factors(
     factors: Iterable[Tree], divisors: Iterable[Tree]
 ) -> tuple[float, list[Tree], list[Tree]]:
     """A product without products in it: its number, its factors, and what it is divided by."""
-    number, above, below = 1.0, list[Tree](), list[Tree]()
+    number = 1.0
+    above = list[Tree]()
+    below = list[Tree]()
     waiting = [(one, 1) for one in factors] + [(one, -1) for one in divisors]
     waiting.reverse()
     while waiting:

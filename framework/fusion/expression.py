@@ -93,7 +93,8 @@ class _Reader:
         self.at = self.next_at
         rest = self.text[self.at :]
         if not rest.strip():
-            self.kind, self.token = "end", ""
+            self.kind = "end"
+            self.token = ""
             return
         match = _TOKEN.match(rest)
         if match is None:
@@ -199,7 +200,8 @@ def nodes(tree: Tree) -> Iterator[Tree]:
 
 def fold(tree: Tree, value: Callable[[Tree, Sequence[_Value]], _Value]) -> _Value:
     """What `value` makes of a tree and of the values of its parts, which come first."""
-    order, waiting = [], [tree]
+    order = []
+    waiting = [tree]
     while waiting:
         one = waiting.pop()
         order.append(one)
@@ -244,7 +246,8 @@ def _text_and_strength(tree: Tree, below: Sequence[tuple[str, int]]) -> tuple[st
         text, own = below[number]
         return text if own >= strength else f"({text})"
 
-    kind, primary = tree[0], len(_LEVELS) + 1
+    kind = tree[0]
+    primary = len(_LEVELS) + 1
     if kind == "num":
         # A negative number binds like the unary minus that it is read back as.
         return _number_text(tree[1]), primary if math.copysign(1, tree[1]) > 0 else primary - 1

@@ -49,7 +49,9 @@ class Library:
         self, path: Path, names: Iterable[str], ending: str = "", file: str = "", dtype: str = ""
     ) -> None:
         self._handle = ctypes.CDLL(str(path))
-        self.ending, self.file, self.dtype = ending, file, dtype
+        self.ending = ending
+        self.file = file
+        self.dtype = dtype
         self._constants: dict[str, int] = {}
         self.addresses: Mapping[str, int] = _Addresses(self)
         for name in names:
@@ -66,7 +68,8 @@ class Library:
     def function(self, name: str) -> Any:
         """A function that takes one address."""
         found = self._handle[name + self.ending]
-        found.argtypes, found.restype = (ctypes.c_void_p,), None
+        found.argtypes = (ctypes.c_void_p,)
+        found.restype = None
         return found
 
     def text(self, name: str) -> str:

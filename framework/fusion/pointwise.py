@@ -46,7 +46,8 @@ def formulas(op: Operator) -> dict[str, Tree]:
     numbers = {name: value for name, value in op.attrs.items() if isinstance(value, int | float)}
     counts = {slot: len(own) for slot, own in op.inputs.items() if own}
     known = set(operands(op))
-    read, found = set[str](), dict[str, Tree]()
+    read = set[str]()
+    found = dict[str, Tree]()
     for slot, text in op.entry.expressions.items():
         tree = parse(text)
         read |= names(tree)
@@ -119,7 +120,9 @@ def count_arrays(members: Sequence[Pointwise]) -> int:
 
 def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Pointwise | None:
     """`op` as a member of a fused loop; None where it cannot be one."""
-    scalar, inputs, slots = op.entry.expressions, op.inputs, op.entry.input_slots
+    scalar = op.entry.expressions
+    inputs = op.inputs
+    slots = op.entry.input_slots
     if not scalar or any(s not in scalar or len(names) != 1 for s, names in op.outputs.items()):
         return None
     writes = [names[0] for names in op.outputs.values()]

@@ -113,7 +113,8 @@ def _may_follow(earlier: ByRows, later: ByRows, rows: int) -> bool:
     """Whether blocks of both may alternate: they meet in equal rows only."""
     if not all(_apart(a, b, rows) for a in earlier.panels for b in later.panels):
         return False
-    written, touched = earlier.writes, (*later.reads, *later.writes)
+    written = earlier.writes
+    touched = (*later.reads, *later.writes)
     if not all(_apart(a, b, rows) for a in written for b in later.given):
         return False
     # What the later part writes must not be read by a later block of the earlier one, and the other

@@ -45,7 +45,8 @@ class Counted:
     """
 
     def __init__(self, library: Any) -> None:
-        self._library, self._lock = library, new_rlock()
+        self._library = library
+        self._lock = new_rlock()
         self._inside = self._outside = 0  # how many are; threads that it has otherwise
         hold(library.filepath, self.threads)
         if hasattr(os, "register_at_fork"):

@@ -208,7 +208,8 @@ def in_blocks(
         if task is not None and group and group[-1].check is None:
             # Two that were not joined are a list, which can be joined with nothing either.
             joined = _joined([group[0], task]) if len(group) == 1 else None
-            work, items = work + task.work, items + len(task.items)
+            work = work + task.work
+            items = items + len(task.items)
             if joined is not None:
                 made[-1], group, items = run_together([joined]), [joined], len(joined.items)
                 continue
@@ -219,7 +220,8 @@ def in_blocks(
         made.append(call)
         firsts.append(number)
         group = [] if task is None else [task]
-        work, items = sum(one.work for one in group), sum(len(one.items) for one in group)
+        work = sum(one.work for one in group)
+        items = sum(len(one.items) for one in group)
     _close(made, group)
     return _bound(made), firsts
 
@@ -259,7 +261,8 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     items = tuple([item for task in tasks for item in task.items])
     work = sum([task.work for task in tasks])
     memory = [task.memory for task in tasks]
-    by_rows, check = tasks[0].by_rows if len(tasks) == 1 else None, tasks[-1].check
+    by_rows = tasks[0].by_rows if len(tasks) == 1 else None
+    check = tasks[-1].check
     return _Together(ParallelTask(items, work, memory, by_rows, check))
 
 
@@ -350,7 +353,8 @@ def fill_task(target: Any, value: float) -> ParallelTask | None:
     if target.flags.c_contiguous and target.size >= _PIECE:
         target = target.reshape(-1)
         left = target.size % _PIECE  # elements before the first whole piece
-        start, pieces = target[None, :left], target[left:].reshape(-1, _PIECE)
+        start = target[None, :left]
+        pieces = target[left:].reshape(-1, _PIECE)
         tasks = [_repeat(start, value)] if left else []
         return _in_turn([*tasks, _repeat(pieces, value)])
     return _repeat(target, value)

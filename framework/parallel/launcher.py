@@ -25,7 +25,8 @@ _INSTALL = (
     " mpich)"
 )
 _PIECE = 1 << 16
-_LOOK, _LOOKS = 0.5, 20
+_LOOK = 0.5
+_LOOKS = 20
 """Seconds between two looks for ranks that have just been started, and how many looks there are."""
 _LINE = b"=" * 40
 _BEGIN = b"\n" + b"=" * 83 + b"\n=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n"
@@ -161,7 +162,8 @@ class _Output:
                 break
             if looks and time.monotonic() >= self._next:
                 self._ranks |= _ranks_below(self._launcher)
-                self._looks, self._next = self._looks - 1, time.monotonic() + _LOOK
+                self._looks = self._looks - 1
+                self._next = time.monotonic() + _LOOK
             ready = bool(select.select([self._number], [], [], _LOOK)[0])
             if not ready and self._give_up is not None and self._give_up():
                 self._given_up = True

@@ -89,7 +89,9 @@ class MpiCommunicator(Communicator):
         comm = self._mpi.COMM_WORLD if comm is None else comm
         super().__init__(comm.Get_rank(), comm.Get_size())
         # First steps, second steps and notices do not meet: each has a communicator of its own.
-        self._data, self._second, self._notices = comm.Dup(), comm.Dup(), comm.Dup()
+        self._data = comm.Dup()
+        self._second = comm.Dup()
+        self._notices = comm.Dup()
         self._sums: deque[_Sum] = deque()  # under way, first started first
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._ended: dict[int, str] = {}  # rank -> why it takes part no more

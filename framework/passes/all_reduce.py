@@ -180,7 +180,8 @@ class _Inserter:
         return sorted(gradients, key=lambda one: one.done) if self.options.overlap else gradients
 
     def _gradient(self, name: str, done: int, sparse: bool) -> _Gradient:
-        var, own = self.vars.get(name), self.vars.get(name.removesuffix(GRAD_SUFFIX))
+        var = self.vars.get(name)
+        own = self.vars.get(name.removesuffix(GRAD_SUFFIX))
         known = [one for one in (var, own) if one is not None]
         shapes = [one.shape for one in known if one.shape is not None and count(one.shape) >= 0]
         dtype = next((one.dtype for one in known if one.dtype is not None), None)
@@ -280,7 +281,8 @@ class _Inserter:
                 writes = {"lent": names, "ticket": ticket}
                 start = make_op(ALL_REDUCE_START_OP, reads, writes, role=BACKWARD)
                 self.before.setdefault(bucket.done + 1, []).append(start)
-                reads, writes = {"x": names, "ticket": ticket}, {"out": names}
+                reads = {"x": names, "ticket": ticket}
+                writes = {"out": names}
                 ends.append(make_op(ALL_REDUCE_WAIT_OP, reads, writes, attrs, role=BACKWARD))
             else:
                 reads = {"x": names, **self.weights}

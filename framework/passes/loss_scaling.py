@@ -78,7 +78,8 @@ def scale_vars(scale: LossScale) -> list[VarDecl]:
 def scale_ops(scale: LossScale, gradients: Iterable[str]) -> list[OpNode]:
     """Operators after the backward pass: the check of all gradients, and the next factor."""
     source = caller_location()
-    checked, inputs = {"factor": UNSCALE}, {"x": list(gradients), "scale": LOSS_SCALE}
+    checked = {"factor": UNSCALE}
+    inputs = {"x": list(gradients), "scale": LOSS_SCALE}
     if not scale.dynamic:
         return [make_op(CHECK_OP, inputs, checked, role=OPTIMIZE, source=source)]
     checked["finite"] = FINITE

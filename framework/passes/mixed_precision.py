@@ -111,7 +111,8 @@ class _Rewriter:
         dtype = SINGLE if param in self.masters else self._dtypes[param]
         if self._scaled or param in self.masters:
             self._renames[grad] = unscaled_name(grad)
-            inputs, out = {"x": grad, **self._scaled}, {"out": self._renames[grad]}
+            inputs = {"x": grad, **self._scaled}
+            out = {"out": self._renames[grad]}
             self.ops.append(_made(op, UNDO_OP, inputs, out, {"dtype": dtype}))
 
     def _skippable(self, op: OpNode, kept: set[str]) -> OpNode:

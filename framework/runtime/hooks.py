@@ -281,7 +281,8 @@ class Dump(Hook):
 
     def before_run(self, frame: Frame) -> None:
         self.run += 1
-        self._seen, self._pack = {}, {}
+        self._seen = {}
+        self._pack = {}
         written = {name for op in frame.plan.operators for name in op.output_vars()}
         for name in self.names:
             if name not in frame.plan.specs:

@@ -151,7 +151,8 @@ def _run(variables: list[VarDecl], work: Scope, context: OpContext) -> None:
     quiet.hooks = []  # they watch the net, not its initializers
     net.run(work, quiet)
     for var in variables:
-        array, dtype = work.get(var.name).inner, var.dtype
+        array = work.get(var.name).inner
+        dtype = var.dtype
         shape = var.shape
         shape_fits = shape is None or fits(array.shape, shape)
         dtype_fits = dtype is None or dtype == array.dtype  # float64 == None, says NumPy

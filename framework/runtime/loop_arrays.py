@@ -77,7 +77,8 @@ def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> 
         columns = max(total, 1)
     else:
         columns = shape[-1]
-    rows, placed = total // columns if columns else 0, []
+    rows = total // columns if columns else 0
+    placed = []
     for array, operand in zip(arrays, bound.loop.operands, strict=True):
         # C may assume that elements are aligned; NumPy takes any.
         if not array.flags.aligned:

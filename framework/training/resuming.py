@@ -75,7 +75,8 @@ def take_over(found: Checkpoint, net: OpList, path: str) -> tuple[dict[str, np.n
         elif not can_take(var, array):
             theirs = spec_text(array.shape, array.dtype)
             why[name] = f"{theirs} there and {spec_text(var.shape, var.dtype)} here"
-    rates, before = constant_rates(net), constant_rates(found.op_list)
+    rates = constant_rates(net)
+    before = constant_rates(found.op_list)
     for name, rate in rates.items():
         # Whoever asks for another rate means it; the old one in the checkpoint would win otherwise.
         if name not in why and before.get(name) != rate:

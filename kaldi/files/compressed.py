@@ -297,7 +297,8 @@ def _column_bytes(
     p0, p25, p75, p100 = _corner_values(quartiles, least, span).T[..., None]
     columns = np.ascontiguousarray(matrix.T)
     codes = np.empty(columns.shape, np.uint8)
-    below, above = columns < p25, columns >= p75
+    below = columns < p25
+    above = columns >= p75
     with np.errstate(divide="ignore", invalid="ignore"):
         for inside, start, end, low, high in (
             (below, p0, p25, 0, 64),

@@ -38,8 +38,11 @@ class PhoneSplitter:
     def __init__(self, model: TransitionModel) -> None:
         transitions = model.transitions()
         self.count = len(transitions.state)
-        self._state, self._loop = transitions.state, transitions.is_loop
-        phone, last, first = [0], [False], [False]
+        self._state = transitions.state
+        self._loop = transitions.is_loop
+        phone = [0]
+        last = [False]
+        first = [False]
         for number, place, *_ in model.tuples.tolist():
             entry = model.entries[model.entry_of[number]]
             # a phone whose first state has no output begins in any state
@@ -49,7 +52,8 @@ class PhoneSplitter:
                 last.append(target + 1 == len(entry))
                 first.append(begins)
         self._phone = np.array(phone, np.int32)
-        self._final, self._first = np.array(last), np.array(first)
+        self._final = np.array(last)
+        self._first = np.array(first)
 
     def split(self, ids: np.ndarray) -> Segments:
         """The phones of an alignment, transition-ids, [frames].
@@ -90,7 +94,8 @@ class PhoneSplitter:
 def _loops_last(state: np.ndarray, loop: np.ndarray) -> bool:
     """Whether self-loops stand after the transition that leaves their state."""
     changes = np.flatnonzero(state[:-1] != state[1:])
-    ahead, behind = loop[changes], loop[changes + 1]
+    ahead = loop[changes]
+    behind = loop[changes + 1]
     told = np.flatnonzero(ahead | behind)
     if len(told):
         if ahead[told[0]] and behind[told[0]]:

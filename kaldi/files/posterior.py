@@ -36,7 +36,8 @@ class Posterior:
         """Ids and weights of one frame."""
         if not -len(self) <= frame < len(self):
             raise IndexError(f"frame {frame} of {len(self)}")
-        start, stop = self.starts[:-1][frame], self.starts[1:][frame]
+        start = self.starts[:-1][frame]
+        stop = self.starts[1:][frame]
         return self.ids[start:stop], self.weights[start:stop]
 
     @classmethod

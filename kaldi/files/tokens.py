@@ -77,7 +77,9 @@ class TokenReader:
         lines_before: int | None = 0,
         beyond: int = 0,
     ) -> None:
-        self.before, self.lines_before, self.beyond = before, lines_before, beyond
+        self.before = before
+        self.lines_before = lines_before
+        self.beyond = beyond
         check_kind(source, str | os.PathLike | bytes, "the path of a file")
         if isinstance(source, bytes):
             self.data = source

@@ -100,7 +100,9 @@ class TransitionModel:
         Raises:
             FormatError: the topology has no such phone or state.
         """
-        state, pdf, loop = [0], [-1], [False]
+        state = [0]
+        pdf = [-1]
+        loop = [False]
         for number, (phone, place, *pdfs) in enumerate(self.tuples.tolist(), 1):
             entry = self.entry_of[phone] if 0 <= phone < len(self.entry_of) else -1
             if not 0 <= entry < len(self.entries) or not 0 <= place < len(self.entries[entry]):

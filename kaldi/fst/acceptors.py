@@ -60,7 +60,8 @@ def acceptor(arcs: list[list[Arc]], final: Iterable[float], start: int = 0) -> F
 
 def connect(fst: Fst) -> Fst:
     """Without the states that are on no path from the start to an end; others keep their order."""
-    source, target = fst.source(), fst.nextstate
+    source = fst.source()
+    target = fst.nextstate
     kept = np.zeros(fst.states, bool)
     if fst.start >= 0:
         kept = reachable(source, target, fst.states, [fst.start])
@@ -89,7 +90,8 @@ class Matcher:
     """
 
     def __init__(self, fst: Fst) -> None:
-        self.start, self.final = fst.start, fst.final
+        self.start = fst.start
+        self.final = fst.final
         self._fst = fst
         self._known: dict[int, dict[int, list[tuple[np.float32, int]]]] = {}
 

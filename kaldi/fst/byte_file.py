@@ -27,7 +27,8 @@ class ByteFile:
 
     def __init__(self, data: Any, name: str, before: int = 0) -> None:
         self.data = np.frombuffer(data, np.uint8)
-        self.name, self.before = name, before
+        self.name = name
+        self.before = before
         self.offset = 0
 
     @classmethod

@@ -121,7 +121,8 @@ def _header_as(fst: Fst, kind: str, properties: int) -> Header:
     if known.kind == kind:
         return known
     made = Header(kind, properties=properties, arcs=len(fst.arcs))
-    made.input_symbols, made.output_symbols = known.input_symbols, known.output_symbols
+    made.input_symbols = known.input_symbols
+    made.output_symbols = known.output_symbols
     return made
 
 

@@ -25,7 +25,9 @@ _ACCESSIBLE, _COACCESSIBLE, _STRING, _WEIGHTED_CYCLES = 40, 42, 44, 46
 
 def acceptor_properties(fst: Fst) -> int:
     """All properties of an acceptor: labels out are labels in."""
-    source, target, label = fst.source(), fst.nextstate, fst.ilabel
+    source = fst.source()
+    target = fst.nextstate
+    label = fst.ilabel
     final = ~np.isinf(fst.final)
     same = source[1:] == source[:-1]
     keys = np.sort(source * (1 << 32) + label)
@@ -35,7 +37,8 @@ def acceptor_properties(fst: Fst) -> int:
     weighted = (fst.weight != 0) & ~np.isinf(fst.weight)
     reached = reachable(source, target, fst.states, [fst.start] if fst.start >= 0 else [])
     ending = reachable(target, source, fst.states, np.flatnonzero(final).tolist())
-    ends, counts = np.flatnonzero(final), np.diff(fst.begin)
+    ends = np.flatnonzero(final)
+    counts = np.diff(fst.begin)
     is_string = (
         fst.start in (-1, 0)
         and bool((target == source + 1).all())

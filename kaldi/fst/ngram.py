@@ -40,7 +40,8 @@ def read_ngram(file: ByteFile, header: Header, _: int, __: int) -> Fst:
     if context.sum() != states or future.sum() != futures or final_bits.sum() != finals:
         raise file.error("the bits of an ngram FST are not as many as its states and arcs", place)
     # Node i of the tree is the i-th set bit; between the zeros k and k + 1 lie node k's children.
-    ones, zeros = np.flatnonzero(context), np.flatnonzero(~context)
+    ones = np.flatnonzero(context)
+    zeros = np.flatnonzero(~context)
     parent = np.searchsorted(zeros, ones) - 1
     parent[0] = 0
     if len(zeros) != states + 1 or (parent[1:] >= np.arange(1, states)).any() or parent.min() < 0:

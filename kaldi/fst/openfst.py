@@ -82,7 +82,8 @@ def read_openfst(file: ByteFile) -> Fst:
     if not kept.kind.startswith("const"):
         raise file.error(f"a {kept.kind} FST inside of an {header.kind} FST", inner)
     fst = _read_body(file, kept, start, states, inner)
-    header.properties, header.arcs = kept.properties, kept.arcs
+    header.properties = kept.properties
+    header.arcs = kept.arcs
     header.input_symbols = header.input_symbols or kept.input_symbols
     header.output_symbols = header.output_symbols or kept.output_symbols
     header.reachability = _read_add_on(file, header.kind, fst, begin)

@@ -40,7 +40,8 @@ def push_special(fst: Fst, delta: float) -> tuple[Fst, bool]:
         value, reached = _eigenvector(fst, delta)
     if not np.isfinite(value).all() or value.min() <= 0:
         raise ShapeError("the weights of an FST are too far apart to be pushed")
-    source, target = fst.source(), fst.nextstate
+    source = fst.source()
+    target = fst.nextstate
     potential = -np.log(value)
     weight = fst.weight + (potential[target] - potential[source])
     final = fst.final + (potential[fst.start] - potential)
@@ -49,7 +50,8 @@ def push_special(fst: Fst, delta: float) -> tuple[Fst, bool]:
 
 def _eigenvector(fst: Fst, delta: float) -> tuple[np.ndarray, bool]:
     """The power method: float64 [states], and whether it came near enough."""
-    source, target = fst.source(), fst.nextstate
+    source = fst.source()
+    target = fst.nextstate
     prob = np.exp(-fst.weight.astype(np.float64))
     end = np.exp(-fst.final.astype(np.float64))
     value = np.full(fst.states, 1 / np.sqrt(fst.states))

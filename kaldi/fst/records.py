@@ -62,7 +62,10 @@ class _Walk:
     """Steps from record to record, of many readers; all numbers are words."""
 
     def __init__(self, words: np.ndarray, head: int, place: int, item: int) -> None:
-        self.words, self._head, self._place, self._item = words, head, place, item
+        self.words = words
+        self._head = head
+        self._place = place
+        self._item = item
 
     def step(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Where the records at some places end, and whether there are such records."""

@@ -104,7 +104,8 @@ class _State:
     __slots__ = ("arcs", "cost", "elements", "end")
 
     def __init__(self, elements: list[Element], cost: float) -> None:
-        self.elements, self.cost = elements, cost
+        self.elements = elements
+        self.cost = cost
         # label, target, ids, whole and graph cost
         self.arcs: list[tuple[int, int, int, float, float]] = []
         self.end: tuple[int, float, float] | None = None  # ids, whole and graph cost
@@ -112,7 +113,9 @@ class _State:
 
 class _Determinizer:
     def __init__(self, lattice: PlainLattice, beam: float, options: DeterminiseOptions) -> None:
-        self._lattice, self._options, self._beam = lattice, options, beam
+        self._lattice = lattice
+        self._options = options
+        self._beam = beam
         self._empty = [[arc for arc in group if not arc[0]] for group in lattice.arcs]
         self._worded = [[arc for arc in group if arc[0]] for group in lattice.arcs]
         self._rest = lattice.rest()
@@ -156,7 +159,8 @@ class _Determinizer:
         return self._bytes() > _LEAST_ROOM * most
 
     def _bytes(self) -> int:
-        strings, arcs = BYTES * len(self._strings), _ARC_BYTES * self._arc_count
+        strings = BYTES * len(self._strings)
+        arcs = _ARC_BYTES * self._arc_count
         return strings + arcs + _ELEMENT_BYTES * self._element_count
 
     def _needed(self) -> set[int]:

@@ -14,7 +14,9 @@ class IdStrings:
 
     def __init__(self) -> None:
         self._next: dict[int, int] = {}
-        self._before, self._last, self._length = [0], [0], [0]
+        self._before = [0]
+        self._last = [0]
+        self._length = [0]
         self._free: list[int] = []
 
     def __len__(self) -> int:

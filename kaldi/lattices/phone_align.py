@@ -63,7 +63,9 @@ class _Aligner(Unfolding[_Pending]):
         warn: Callable[[str], None],
     ) -> None:
         super().__init__("phone", warn)
-        self._lattice, self._transitions, self._options = lattice, transitions, options
+        self._lattice = lattice
+        self._transitions = transitions
+        self._options = options
 
     def run(self) -> CompactLattice:
         """The aligned lattice."""

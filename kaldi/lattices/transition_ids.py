@@ -37,7 +37,9 @@ class TransitionIds:
             FormatError: the topology lacks one of its states.
         """
         known = model.transitions()
-        target, last, phone = [-1], [False], [0]
+        target = [-1]
+        last = [False]
+        phone = [0]
         for row in model.tuples.tolist():
             states = model.entries[model.entry_of[row[0]]]
             for to, _ in states[row[1]].transitions:

@@ -31,7 +31,9 @@ class Unfolding(Generic[Pending]):
     def __init__(self, unit: str, warn: Callable[[str], None], most: int | None = None) -> None:
         self.made = CompactLattice()
         self.failed = False
-        self._unit, self._warn, self._most = unit, warn, most
+        self._unit = unit
+        self._warn = warn
+        self._most = most
         self._number: dict[Pending, int] = {}
         self._stack: list[Pending] = []
 

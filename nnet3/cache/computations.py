@@ -44,7 +44,8 @@ class CachingCompiler:
     ) -> None:
         check_kind(nnet, Nnet, "the network")
         check_kind(optimize, bool | OptimizeOptions, "optimize")
-        self._nnet, self._topology = nnet, nnet.topology()
+        self._nnet = nnet
+        self._topology = nnet.topology()
         self._options = OptimizeOptions.chosen(optimize)
         self._shortcut = shortcut
         if capacity < 1:

@@ -91,7 +91,8 @@ class _Writer:
         return zlib.compress(whole, 1)
 
     def _matrix(self, m: MatrixInfo) -> tuple[int, ...]:
-        number, sequences = -1, 0
+        number = -1
+        sequences = 0
         if m.listed is not None:
             number = self._add(m.listed.indexes, differences=True)
             sequences = m.listed.sequences
@@ -212,7 +213,8 @@ class _Reader:
         self, matrices: np.ndarray, parts: np.ndarray, commands: np.ndarray, indexes: int
     ) -> None:
         """Refuse numbers of what is not there."""
-        arrays, count = len(self.table), len(parts)
+        arrays = len(self.table)
+        count = len(parts)
         sizes = matrices[:, :2]
         fine = len(matrices) > 0 and count > 0 and indexes > 0
         fine = fine and _within(sizes, 0, 1 << 31) and _within(matrices[:, 4], -1, self.nodes)

@@ -63,7 +63,8 @@ def supervision_of(arrays: Mapping[str, np.ndarray], rows: int, pdfs: int) -> Su
     frames = rows // sequences
     arcs, finals = arrays["arcs"], arrays["finals"]
     used = arcs[:, 3] > 0
-    arcs, weights = arcs[used], arrays["weights"][used]
+    arcs = arcs[used]
+    weights = arrays["weights"][used]
     _check_below(pdfs + 1, arcs[:, 3], "labels of the supervision")
     finals = finals[finals[:, 0] >= 0]
     count = int(finals[:, 0].max(initial=-1)) + 1

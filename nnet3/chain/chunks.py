@@ -30,7 +30,8 @@ class SupervisionSplitter:
     def __init__(self, supervision: Supervision) -> None:
         if supervision.fst is None or supervision.num_sequences != 1:
             raise ShapeError("only the supervision of one utterance, with one FST, can be cut")
-        self._supervision, self._fst = supervision, supervision.fst
+        self._supervision = supervision
+        self._fst = supervision.fst
         self._times = state_times(supervision.fst)
         if self._times[-1] != supervision.frames_per_sequence:
             raise ShapeError(

@@ -97,7 +97,8 @@ class _Transitions:
     def __init__(self, graph: DenominatorGraph, xp: Any, dtype: np.dtype) -> None:
         key = graph.nextstate.astype(np.int64) * graph.num_pdfs + graph.pdf
         keys, group = np.unique(key, return_inverse=True)
-        state, pdf = keys // graph.num_pdfs, keys % graph.num_pdfs
+        state = keys // graph.num_pdfs
+        pdf = keys % graph.num_pdfs
         count = len(keys)
         one = np.ones(len(keys), dtype)
         numbers = np.arange(count)
@@ -106,7 +107,8 @@ class _Transitions:
         self.back = SparseMatrix(xp, graph.source, group, prob, (graph.states, count))
         self.to_states = SparseMatrix(xp, state, numbers, one, (graph.states, count))
         self.to_pdfs = SparseMatrix(xp, pdf, numbers, one, (graph.num_pdfs, count))
-        self.state, self.pdf = xp.asarray(state), xp.asarray(pdf)
+        self.state = xp.asarray(state)
+        self.pdf = xp.asarray(pdf)
         self.initial = xp.asarray(graph.initial.astype(dtype)[:, None])
         self.groups = count
 

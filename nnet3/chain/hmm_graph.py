@@ -102,9 +102,11 @@ class PhoneHmms:
     """
 
     def __init__(self, tree: ContextDependency, model: TransitionModel) -> None:
-        self._tree, self._model = tree, model
+        self._tree = tree
+        self._model = model
         transitions = model.transitions()
-        self.pdf, self.count = transitions.pdf, len(transitions.pdf)
+        self.pdf = transitions.pdf
+        self.count = len(transitions.pdf)
         self.state_of = transitions.state.tolist()
         if len(model.log_probs) != self.count:
             raise FormatError(

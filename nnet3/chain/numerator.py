@@ -69,7 +69,8 @@ class Numerator:
         key = arcs.row[real] * supervision.label_dim + arcs.pdf[real]
         places, self._place = np.unique(key, return_inverse=True)
         self._real = real
-        self.rows, self.pdfs = places // supervision.label_dim, places % supervision.label_dim
+        self.rows = places // supervision.label_dim
+        self.pdfs = places % supervision.label_dim
 
     def __call__(self, log_likes: np.ndarray) -> tuple[float, np.ndarray]:
         """Forward-backward.

@@ -21,7 +21,8 @@ _XENT = ("xent_output", "xent_deriv", "xent_totals")
 
 
 def _rule(s: ShapeArgs) -> None:
-    shape, dtype = s.rank("output", 2), s.floats("output")
+    shape = s.rank("output", 2)
+    dtype = s.floats("output")
     for slot in ("arcs", "layout", "graph_arcs"):
         s.integers(slot)
     (arcs,), (moves,) = s.rank("weights", 1), s.rank("graph_probs", 1)
@@ -91,7 +92,10 @@ chain = operator(
 
 @chain.kernel
 def chain_kernel(k: KernelArgs) -> Call:
-    xp, output, deriv, totals = k.xp, k["output"], k["deriv"], k["totals"]
+    xp = k.xp
+    output = k["output"]
+    deriv = k["deriv"]
+    totals = k["totals"]
     attrs, state = k.attrs, k.state
     options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})
     xent = k.get("xent_output")

@@ -96,7 +96,8 @@ class PhoneLanguageModel:
     """
 
     def __init__(self, options: PhoneLmOptions, log: Callable[[str], None] = _nothing) -> None:
-        self._options, self._log = options, log
+        self._options = options
+        self._log = log
         self._grams: Counter[tuple[int, ...]] = Counter()
 
     def add(self, phones: Iterable[int]) -> None:
@@ -140,7 +141,8 @@ class _Estimation:
     def __init__(
         self, grams: Counter[tuple[int, ...]], options: PhoneLmOptions, log: Callable[[str], None]
     ) -> None:
-        self._options, self._log = options, log
+        self._options = options
+        self._log = log
         self._states: list[_State] = []
         self._number: dict[tuple[int, ...], int] = {}
         for gram, count in grams.items():
@@ -176,7 +178,8 @@ class _Estimation:
         final = np.full(len(numbers), np.inf, np.float32)
         rows: list[tuple[int, int, int]] = []
         weights = []
-        seen, log_prob = 0, 0.0
+        seen = 0
+        log_prob = 0.0
         for index, number in numbers.items():
             state = self._states[index]
             for phone in sorted(state.counts):

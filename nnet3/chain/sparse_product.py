@@ -34,7 +34,8 @@ class SparseMatrix:
         self._native = _native(xp, rows, columns, values, shape)
         if self._native is None:
             order = np.argsort(rows, kind="stable")
-            self._columns, self._values = columns[order], values[order, None]
+            self._columns = columns[order]
+            self._values = values[order, None]
             self._starts = np.flatnonzero(np.diff(rows[order], prepend=-1))
             self._rows = rows[order][self._starts]
 

@@ -80,7 +80,9 @@ class SupervisionMaker:
     def __init__(
         self, tree: ContextDependency, model: TransitionModel, *, to_pdfs: bool = True
     ) -> None:
-        self._tree, self._model, self._to_pdfs = tree, model, to_pdfs
+        self._tree = tree
+        self._model = model
+        self._to_pdfs = to_pdfs
         self._ids = TransitionIds.of(model)
         self._phones = frozenset(model.phones)
         self._after = max(model.phones, default=0) + 1  # stands for what follows the last phone
@@ -215,7 +217,9 @@ class SupervisionMaker:
     ) -> Iterator[tuple[_Window, float, _Node]]:
         """The arcs of a place in the graph of phones, each with its window of phones; an empty one
         where the phone in its middle is not there yet."""
-        history, width, central = node.history, self._tree.width, self._tree.central
+        history = node.history
+        width = self._tree.width
+        central = self._tree.central
         for phone, weight, target in arcs:
             if phone == self._after:
                 if central + 1 == width or history[central] == self._after:
@@ -271,13 +275,15 @@ class _Unfolding:
     """The graph of transition-ids of one utterance, unfolded over its frames."""
 
     def __init__(self, maker: SupervisionMaker, graph: PhoneGraph) -> None:
-        self._maker, self._graph = maker, graph
+        self._maker = maker
+        self._graph = graph
         self._arcs, self._final = maker.extended(graph)
         self._outs: dict[_Place, tuple[list[_Out], float]] = {}
 
     def fst(self) -> Fst:
         """The FST over all frames; states may be on no path to an end."""
-        maker, allowed = self._maker, self._graph.allowed
+        maker = self._maker
+        allowed = self._graph.allowed
         start = _Place(-1, -1, _Node((0,) * (maker.width - 1), self._graph.start), 0)
         number = {(start, 0): 0}
         queue = [(start, 0)]

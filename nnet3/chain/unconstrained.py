@@ -63,7 +63,8 @@ def _draw_path(fst: Fst, rng: np.random.Generator) -> list[int]:
     state = fst.start
     labels = []
     while True:
-        begin, end = int(fst.begin[state]), int(fst.begin[state + 1])
+        begin = int(fst.begin[state])
+        end = int(fst.begin[state + 1])
         choice = int(rng.integers(end - begin + (not np.isinf(fst.final[state]))))
         if choice == end - begin:
             return labels

@@ -150,7 +150,8 @@ class Analysis:
 
     def __init__(self, computation: Computation, empty: bool = False):
         # Not the computation itself, which may hold this: that would be a circle.
-        self.commands, self.submatrices = computation.commands, computation.submatrices
+        self.commands = computation.commands
+        self.submatrices = computation.submatrices
         self.dropped: set[int] = set()
         self.of_matrix: list[list[Access]] = [[] for _ in computation.matrices]
         self.sized: set[int] = set()

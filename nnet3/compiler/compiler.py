@@ -94,7 +94,8 @@ class Compiler:
 
     def _make_matrices(self) -> None:
         """The sub-matrices of every step and part; 0 where there is none."""
-        nodes, computation = self.topology.nodes, self.computation
+        nodes = self.topology.nodes
+        computation = self.computation
         contiguous = [self._is_contiguous(node) for node in range(len(nodes))]
         updated = [self._is_updated(node) for node in nodes]
         values, derivs = self._values, self._derivs
@@ -142,7 +143,8 @@ class Compiler:
             values.append(value)
             derivs.append(deriv)
             if len(parts) == 1:
-                parts[0].value, parts[0].deriv = value, deriv
+                parts[0].value = value
+                parts[0].deriv = deriv
             elif parts:
                 offset = 0
                 of_value = submatrices[value][0]
@@ -190,7 +192,9 @@ class Compiler:
     def _precompute(self) -> None:
         """The numbers of the precomputed indexes of steps, and the indexes themselves."""
         self._precomputed: dict[int, int] = {}
-        nodes, steps, computation = self.topology.nodes, self.steps.steps, self.computation
+        nodes = self.topology.nodes
+        steps = self.steps.steps
+        computation = self.computation
         wanted = [node.kind == "component" and not node.properties & FLAGS.SIMPLE for node in nodes]
         listed = [
             (number, (step.node, steps[number - 1].columns, step.columns))
@@ -249,7 +253,8 @@ class Compiler:
             if step.segment != before:
                 before = step.segment
                 self._end_part(Command.no_operation_marker())
-            node, value = nodes[step.node], self._values[number]
+            node = nodes[step.node]
+            value = self._values[number]
             if step.is_input:
                 self._accept(value, step.node)
                 if not self._is_input(number + 1):
@@ -266,11 +271,13 @@ class Compiler:
         return number < len(self.steps.steps) and self.steps.steps[number].is_input
 
     def _propagate(self, number: int, node: int) -> None:
-        properties, values = self.topology.nodes[node].properties, self._values
+        properties = self.topology.nodes[node].properties
+        values = self._values
         stores = self.requests[0].store_component_stats and properties & FLAGS.STORES_STATS
         use_memo = bool(self._derivs[number] and properties & FLAGS.USES_MEMO)
         precomputed = self._precomputed.get(number, 0)
-        value_in, value_out = values[number - 1], values[number]
+        value_in = values[number - 1]
+        value_out = values[number]
         self._add(
             Command.propagate(
                 node, number, value_in, value_out, precomputed, bool(stores), use_memo
@@ -326,7 +333,8 @@ class Compiler:
         sizes = [step.columns.size for step in steps]
         find_reverse([summand for summand in read if self._derivs[summand.single]], sizes)
         for number in reversed(range(len(steps))):
-            step, deriv = steps[number], self._derivs[number]
+            step = steps[number]
+            deriv = self._derivs[number]
             if not deriv:
                 continue
             node = nodes[step.node]

@@ -248,7 +248,8 @@ class _Search:
                 self._choose(found)
         self._describe()
         for found in searched:
-            facts, columns = found.part.facts, self.steps.steps[found.step].columns
+            facts = found.part.facts
+            columns = self.steps.steps[found.step].columns
             last = found.first + len(facts.leaves)
             if facts.needs_all and columns.real is None and -1 in self._lowest[found.first : last]:
                 raise OpscopeError(f"step {found.step} reads rows that no step computes")

@@ -75,7 +75,8 @@ def memory_use(computation: Computation) -> MemoryUse:
             source = matrices[computation.submatrices[command.source].matrix]
             use.handed_from = source.number
             use.begin = number if use.begin < 0 else use.begin
-            use.end, source.end = last, number
+            use.end = last
+            source.end = number
         elif kind == "CompressMatrix":
             packed[use.number] = use.bytes // _BYTES * _PACKED[command.storage]
             now += packed[use.number] - use.bytes

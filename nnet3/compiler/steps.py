@@ -112,7 +112,8 @@ class NnetSteps:
 
     def to_text(self) -> str:
         """Epochs, counts and the steps with their indexes, one line each."""
-        nodes, graph = self.topology.nodes, self._graph
+        nodes = self.topology.nodes
+        graph = self._graph
         lines = [
             f"epoch {node.name} {epoch}"
             for node, epoch in zip(nodes, self.topology.epochs, strict=True)

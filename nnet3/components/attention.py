@@ -127,7 +127,8 @@ class RestrictedAttentionComponent(OnTimeGrid, Component):
     def zero_stats(self) -> None:
         """Forget all statistics."""
         self.stats_count = 0.0
-        self.entropy_stats, self.posterior_stats = np.zeros(0), np.zeros((0, 0))
+        self.entropy_stats = np.zeros(0)
+        self.posterior_stats = np.zeros((0, 0))
 
     def check(self) -> None:
         super().check()
@@ -245,7 +246,8 @@ attention = operator(
 
 @attention.shape_rule
 def attention_shape(s: ShapeArgs) -> None:
-    a, dtype = s.attrs, s.floats("x")
+    a = s.attrs
+    dtype = s.floats("x")
     rows, cols = s.rank("x", 2)
     wanted = a["heads"] * (2 * a["key_dim"] + a["value_dim"] + a["context"])
     s.same("the columns of x and those of all heads", cols, wanted)
@@ -285,7 +287,8 @@ def attention_kernel(k: KernelArgs) -> Call:
     weights = k.get("weights")
     weights = k.scratch(shape, out.dtype) if weights is None else weights
     edge = k.scratch((*shape[:2], 1), out.dtype)
-    products, shares = k.scratch(x.queries.shape, out.dtype), k.scratch(mixed.shape, out.dtype)
+    products = k.scratch(x.queries.shape, out.dtype)
+    shares = k.scratch(mixed.shape, out.dtype)
     factor = out.dtype.type(a["key_scale"])
 
     def compute() -> None:
@@ -311,8 +314,12 @@ def attention_kernel(k: KernelArgs) -> Call:
 
 @attention.backward("x")
 def attention_grad_kernel(k: KernelArgs) -> Call:
-    xp, a, x_grad, weights = k.xp, k.attrs, k["x_grad"], k["weights"]
-    x, target = _Heads(k, k["x"]), _Heads(k, x_grad)
+    xp = k.xp
+    a = k.attrs
+    x_grad = k["x_grad"]
+    weights = k["weights"]
+    x = _Heads(k, k["x"])
+    target = _Heads(k, x_grad)
     whole = k["out_grad"]
     grad = whole.reshape(a["rows"], a["heads"], whole.shape[1] // a["heads"])
     mixed, rest = grad[:, :, : a["value_dim"]], grad[:, :, a["value_dim"] :]
@@ -371,7 +378,8 @@ def attention_statistics_shape(s: ShapeArgs) -> None:
 
 @attention_statistics.kernel
 def attention_statistics_kernel(k: KernelArgs) -> Call:
-    xp, weights = k.xp, k["weights"]
+    xp = k.xp
+    weights = k["weights"]
     work = k.scratch(weights.shape, weights.dtype)
     sums, entropies = (k.scratch(weights.shape[1:end], weights.dtype) for end in (3, 2))
     return in_order(

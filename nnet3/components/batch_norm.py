@@ -257,7 +257,8 @@ def _memo(k: KernelArgs) -> list[Any]:
 
 def _scaling(k: KernelArgs, mean: Any, uvar: Any, scale: Any) -> Call:
     """A call for scale = target_rms * (max(uvar - mean^2, 0) + epsilon) ** -0.5."""
-    xp, real = k.xp, scale.dtype.type
+    xp = k.xp
+    real = scale.dtype.type
     epsilon, rms = real(k.attrs["epsilon"]), real(k.attrs["target_rms"])
 
     def run() -> None:
@@ -278,7 +279,8 @@ def _normalizing(k: KernelArgs, mean: Any, scale: Any) -> Call:
 
 @batch_norm.kernel
 def batch_norm_kernel(k: KernelArgs) -> Call:
-    xp, width = k.xp, k.attrs["block"]
+    xp = k.xp
+    width = k.attrs["block"]
     x = blocks_of(k["x"], width)
     real = x.dtype.type
     count = x.shape[0] * x.shape[1]
@@ -321,7 +323,8 @@ def native_batch_norm(k: KernelArgs) -> Call | None:
 
 @batch_norm.backward("x", inplace={"x_grad": "out_grad"})
 def batch_norm_grad_kernel(k: KernelArgs) -> Call:
-    xp, width = k.xp, k.attrs["block"]
+    xp = k.xp
+    width = k.attrs["block"]
     out, grad = blocks_of(k["out"], width), blocks_of(k["out_grad"], width)
     real = out.dtype.type
     count = max(out.shape[0] * out.shape[1], 1)
@@ -364,7 +367,9 @@ def _sloping(k: KernelArgs, mean: Any, slope: Any) -> Call:
 )
 def native_batch_norm_grad(k: KernelArgs) -> Call | None:
     """With the sums of columns in C, which threads share."""
-    out, grad, width = k["out"], k["out_grad"], k.attrs["block"]
+    out = k["out"]
+    grad = k["out_grad"]
+    width = k.attrs["block"]
     if rows.library() is None or not out.size or not rows.suits(out.dtype, out, grad):
         return None
     mean, slope = (k.scratch((width,), out.dtype) for _ in range(2))
@@ -403,10 +408,12 @@ def batch_norm_statistics_shape(s: ShapeArgs) -> None:
 
 @batch_norm_statistics.kernel
 def batch_norm_statistics_kernel(k: KernelArgs) -> Call:
-    xp, mean = k.xp, k["mean"]
+    xp = k.xp
+    mean = k["mean"]
     rows, cols = k.shape("x")
     count = rows * cols // mean.shape[0]
-    part, real = k.scratch(mean.shape, k["sum"].dtype), k["sum"].dtype.type
+    part = k.scratch(mean.shape, k["sum"].dtype)
+    real = k["sum"].dtype.type
     return in_order(
         partial(xp.multiply, mean, real(count), part),
         partial(xp.add, k["sum"], part, k["sum_out"]),

@@ -229,7 +229,8 @@ block_affine = operator(
 
 @block_affine.shape_rule
 def block_affine_shape(s: ShapeArgs) -> None:
-    dtype, blocks = s.floats("x", "w", "b"), s.attrs["blocks"]
+    dtype = s.floats("x", "w", "b")
+    blocks = s.attrs["blocks"]
     rows, cols = s.rank("x", 2)
     units, inputs = s.rank("w", 2)
     units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
@@ -253,7 +254,9 @@ def _rows(array: Any, blocks: int) -> Any:
 
 @block_affine.kernel
 def block_affine_kernel(k: KernelArgs) -> Call:
-    xp, blocks, out = k.xp, k.attrs["blocks"], k["out"]
+    xp = k.xp
+    blocks = k.attrs["blocks"]
+    out = k["out"]
     w = _rows(k["w"], blocks).swapaxes(1, 2)
     return in_order(
         partial(xp.matmul, _columns(k["x"], blocks), w, out=_columns(out, blocks)),

@@ -238,7 +238,8 @@ def sum_group_shape(s: ShapeArgs) -> None:
 
 @sum_group.kernel
 def sum_group_kernel(k: KernelArgs) -> Call:
-    sizes, out = k.attrs["sizes"], k["out"]
+    sizes = k.attrs["sizes"]
+    out = k["out"]
     if len(set(sizes)) == 1:
         return partial(k.xp.sum, k["x"].reshape(*out.shape, sizes[0]), axis=2, out=out)
     if k.xp is np:
@@ -275,14 +276,16 @@ def blocks_shape(s: ShapeArgs) -> None:
 
 @sum_block.kernel
 def sum_block_kernel(k: KernelArgs) -> Call:
-    out, blocks = k["out"], k.attrs["blocks"]
+    out = k["out"]
+    blocks = k.attrs["blocks"]
     x = k["x"].reshape(out.shape[0], blocks, out.shape[1])
     return in_order(partial(k.xp.sum, x, axis=1, out=out), _scaling(k, out))
 
 
 @sum_block.backward("x")
 def sum_block_grad_kernel(k: KernelArgs) -> Call:
-    grad, blocks = k["out_grad"], k.attrs["blocks"]
+    grad = k["out_grad"]
+    blocks = k.attrs["blocks"]
     target = k["x_grad"].reshape(grad.shape[0], blocks, grad.shape[1])
     scale = grad.dtype.type(k.attrs["scale"])
     return partial(k.xp.multiply, grad[:, None], scale, target)
@@ -314,7 +317,8 @@ def pnorm_shape(s: ShapeArgs) -> None:
 
 @pnorm.kernel
 def pnorm_kernel(k: KernelArgs) -> Call:
-    xp, out = k.xp, k["out"]
+    xp = k.xp
+    out = k["out"]
     x = k["x"].reshape(*out.shape, k.attrs["group"])
     squares = k.scratch(x.shape, x.dtype)
     return in_order(
@@ -326,10 +330,13 @@ def pnorm_kernel(k: KernelArgs) -> Call:
 
 @pnorm.backward("x")
 def pnorm_grad_kernel(k: KernelArgs) -> Call:
-    xp, out, grad = k.xp, k["out"], k["out_grad"]
+    xp = k.xp
+    out = k["out"]
+    grad = k["out_grad"]
     shape = (*out.shape, k.attrs["group"])
     x, target = k["x"].reshape(shape), k["x_grad"].reshape(shape)
-    ratio, zero = k.scratch(out.shape, out.dtype), k.scratch(out.shape, bool)
+    ratio = k.scratch(out.shape, out.dtype)
+    zero = k.scratch(out.shape, bool)
     one = out.dtype.type(1)
 
     def scales() -> None:
@@ -355,7 +362,9 @@ elementwise_product = operator(
 
 @elementwise_product.kernel
 def elementwise_product_kernel(k: KernelArgs) -> Call:
-    xp, out, blocks = k.xp, k["out"], k.attrs["blocks"]
+    xp = k.xp
+    out = k["out"]
+    blocks = k.attrs["blocks"]
     parts = k["x"].reshape(out.shape[0], blocks, out.shape[1])
     if blocks == 1:
         return partial(xp.copyto, out, parts[:, 0])
@@ -366,7 +375,9 @@ def elementwise_product_kernel(k: KernelArgs) -> Call:
 
 @elementwise_product.backward("x")
 def elementwise_product_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, blocks = k.xp, k["out_grad"], k.attrs["blocks"]
+    xp = k.xp
+    grad = k["out_grad"]
+    blocks = k.attrs["blocks"]
     shape = (grad.shape[0], blocks, grad.shape[1])
     x = k["x"].reshape(shape)
     x_grad = k["x_grad"].reshape(shape)

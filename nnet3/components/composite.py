@@ -75,7 +75,8 @@ class CompositeComponent(UpdatableComponent):
 
     @property
     def properties(self) -> Properties:
-        first, last = self.components[0].properties, self.components[-1].properties
+        first = self.components[0].properties
+        last = self.components[-1].properties
         flags = _P.SIMPLE | _P.BACKPROP_NEEDS_INPUT
         flags |= last & (_P.PROPAGATE_ADDS | _P.BACKPROP_NEEDS_OUTPUT | _P.OUTPUT_CONTIGUOUS)
         flags |= first & (_P.BACKPROP_ADDS | _P.INPUT_CONTIGUOUS)
@@ -85,7 +86,8 @@ class CompositeComponent(UpdatableComponent):
 
     def init_from_config(self, line: ConfigLine, rng: np.random.Generator) -> None:
         given = read_keys(line, self.keys, self.type)
-        self.max_rows_process, count = given.max_rows_process, given.num_components
+        self.max_rows_process = given.max_rows_process
+        count = given.num_components
         if not 0 < count <= _MOST:
             raise line.error(f"{self.type} wants a positive num-components=")
         self.components = []

@@ -219,7 +219,8 @@ class MaxpoolingComponent(Component):
 
 def _positions(s: ShapeArgs, window: str) -> list[int]:
     """Places that a window takes along each axis."""
-    size, attrs = s.attrs["size"], s.attrs
+    size = s.attrs["size"]
+    attrs = s.attrs
     if len(size) != 3 or len(attrs[window]) != len(attrs["step"]):
         s.fail(f"size wants 3 numbers, and {window} as many as step")
     whole = [*attrs[window], *size[len(attrs[window]) :]]
@@ -290,7 +291,10 @@ def _windows(attrs: Any) -> int:
 
 @convolution.kernel
 def convolution_kernel(k: KernelArgs) -> Call:
-    xp, w, b, out = k.xp, k["w"], k["b"], k["out"]
+    xp = k.xp
+    w = k["w"]
+    b = k["b"]
+    out = k["out"]
     patches = _patches(k["x"], k.attrs, xp)
     pools = patches.shape[1] * patches.shape[2]
     taps = w.shape[1]
@@ -310,7 +314,10 @@ def convolution_kernel(k: KernelArgs) -> Call:
 
 @convolution.backward("x", "w", "b")
 def convolution_grad_kernel(k: KernelArgs) -> Call:
-    xp, w, x_grad, w_grad = k.xp, k["w"], k.get("x_grad"), k.get("w_grad")
+    xp = k.xp
+    w = k["w"]
+    x_grad = k.get("x_grad")
+    w_grad = k.get("w_grad")
     filters, taps = w.shape
     grad = k["out_grad"]
     calls = []
@@ -396,10 +403,13 @@ def max_pool_kernel(k: KernelArgs) -> Call:
 
 @max_pool.backward("x")
 def max_pool_grad_kernel(k: KernelArgs) -> Call:
-    xp, x_grad = k.xp, k["x_grad"]
-    places, targets = _places(k["x"], k.attrs), _places(x_grad, k.attrs)
+    xp = k.xp
+    x_grad = k["x_grad"]
+    places = _places(k["x"], k.attrs)
+    targets = _places(x_grad, k.attrs)
     out, grad = (k[slot].reshape(places[0].shape) for slot in ("out", "out_grad"))
-    equal, share = k.scratch(out.shape, bool), k.scratch(out.shape, out.dtype)
+    equal = k.scratch(out.shape, bool)
+    share = k.scratch(out.shape, out.dtype)
 
     def spread() -> None:
         x_grad.fill(0)

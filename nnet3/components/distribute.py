@@ -96,14 +96,16 @@ def distribute_shape(s: ShapeArgs) -> None:
 
 
 def _split(k: KernelArgs, slot: str, write: bool = False) -> tuple[Any, list[Call]]:
-    array, blocks = k[slot], k.attrs["blocks"]
+    array = k[slot]
+    blocks = k.attrs["blocks"]
     rows, cols = array.shape
     return as_rows(k, array, rows * blocks, cols // blocks, write=write)
 
 
 @distribute.kernel
 def distribute_kernel(k: KernelArgs) -> Call:
-    xp, out = k.xp, k["out"]
+    xp = k.xp
+    out = k["out"]
     x, load = _split(k, "x")
     if not out.size:
         return in_order()

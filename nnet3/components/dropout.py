@@ -235,7 +235,8 @@ class GeneralDropoutComponent(KeepsDim, RandomComponent):
         if self.test_mode or (p == 0 and specaugment == 0):
             recipe.op("assign", OUT, x=X)
             return
-        mask, where = recipe.temp(), recipe.indexes
+        mask = recipe.temp()
+        where = recipe.indexes
         shape = {"rows": where.count, "columns": int(self.block_dim)}
         if specaugment:
             attrs = {"proportion": specaugment, "regions": int(self.specaugment_max_regions)}
@@ -314,7 +315,9 @@ def _uniform(k: KernelArgs, out: Any) -> tuple[Any, Callable[[], None]]:
 
 @dropout_mask.kernel
 def dropout_mask_kernel(k: KernelArgs) -> Call:
-    xp, out, p = k.xp, k["out"], k.attrs["p"]
+    xp = k.xp
+    out = k["out"]
+    p = k.attrs["p"]
     drawn, draw = _uniform(k, out)
     real = drawn.dtype.type
     if k.attrs["continuous"]:
@@ -362,7 +365,8 @@ def multiply_rows_shape(s: ShapeArgs) -> None:
 
 
 def _product(k: KernelArgs, source: str, target: str) -> Call:
-    xp, mask = k.xp, k["mask"]
+    xp = k.xp
+    mask = k["mask"]
     x, out = blocks_of(k[source], mask.shape[1]), blocks_of(k[target], mask.shape[1])
     if not x.size:
         return in_order()

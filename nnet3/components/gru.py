@@ -63,7 +63,8 @@ class _Gru(UpdatableComponent):
     def zero_stats(self) -> None:
         """Forget all statistics."""
         self.count = self.self_repair_total = 0.0
-        self.value_sum, self.deriv_sum = np.zeros(self.cell_dim), np.zeros(self.cell_dim)
+        self.value_sum = np.zeros(self.cell_dim)
+        self.deriv_sum = np.zeros(self.cell_dim)
 
     def check(self) -> None:
         super().check()

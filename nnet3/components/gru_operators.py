@@ -70,7 +70,9 @@ _CELL = {"h": "tanh(part + fed)", "c": "h + z * (before - h)"}
 
 @gru.kernel
 def gru_kernel(k: KernelArgs) -> Call:
-    xp, w, out = k.xp, k["w"], k["out"]
+    xp = k.xp
+    w = k["w"]
+    out = k["out"]
     cells, recurrent = w.shape
     z, r, part, before, state = gru_parts(k["x"], cells, recurrent)
     h, c = out[:, :cells], out[:, cells:]
@@ -105,7 +107,10 @@ def gru_delta(k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any) -> tu
 
 @gru.backward("x", "w")
 def gru_grad_kernel(k: KernelArgs) -> Call:
-    xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
+    xp = k.xp
+    w = k["w"]
+    x = k["x"]
+    x_grad = k.get("x_grad")
     cells, recurrent = w.shape
     z, r, _, before, state = gru_parts(x, cells, recurrent)
     d_z = d_r = d_part = d_before = d_state = None
@@ -162,7 +167,10 @@ def output_gru_kernel(k: KernelArgs) -> Call:
 
 @output_gru.backward("x", "w")
 def output_gru_grad_kernel(k: KernelArgs) -> Call:
-    xp, w, x, x_grad = k.xp, k["w"], k["x"], k.get("x_grad")
+    xp = k.xp
+    w = k["w"]
+    x = k["x"]
+    x_grad = k.get("x_grad")
     cells = len(w)
     z, _, before = (x[:, i * cells : (i + 1) * cells] for i in range(3))
     d_z = d_part = d_before = None

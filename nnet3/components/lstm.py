@@ -91,7 +91,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
     def zero_stats(self) -> None:
         """Forget all statistics."""
         self.count = 0.0
-        self.value_sum, self.deriv_sum = np.zeros((5, self.cell_dim)), np.zeros((5, self.cell_dim))
+        self.value_sum = np.zeros((5, self.cell_dim))
+        self.deriv_sum = np.zeros((5, self.cell_dim))
         self.self_repair_total = np.zeros(5)
 
     def check(self) -> None:

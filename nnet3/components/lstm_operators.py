@@ -88,14 +88,17 @@ def lstm_formulas(k: KernelArgs) -> tuple[dict[str, Any], dict[str, str]]:
 
 @lstm.kernel
 def lstm_kernel(k: KernelArgs) -> Call:
-    out, cells = k["out"], k["w"].shape[1]
+    out = k["out"]
+    cells = k["w"].shape[1]
     names, formulas = lstm_formulas(k)
     return computed(k, names, formulas, {"c": out[:, :cells], "m": out[:, cells:]})
 
 
 @lstm.backward("x", "w")
 def lstm_grad_kernel(k: KernelArgs) -> Call:
-    x_grad, w_grad, cells = k.get("x_grad"), k.get("w_grad"), k["w"].shape[1]
+    x_grad = k.get("x_grad")
+    w_grad = k.get("w_grad")
+    cells = k["w"].shape[1]
     names, formulas = lstm_formulas(k)
     grad = k["out_grad"]
     names |= {"grad_c": grad[:, :cells], "grad_m": grad[:, cells:]}
@@ -201,7 +204,8 @@ def lstm_statistics_kernel(k: KernelArgs) -> Call:
     names, formulas = lstm_formulas(k)
     gates = {name: k.scratch(shape, dtype) for name in ("i", "f", "g", "o", "t")}
     values = tuple(gates.values())
-    work, sums = k.scratch(shape, dtype), k.scratch((5, shape[1]), "f8")
+    work = k.scratch(shape, dtype)
+    sums = k.scratch((5, shape[1]), "f8")
     one = dtype.type(1)
 
     def slopes() -> None:
@@ -214,7 +218,8 @@ def lstm_statistics_kernel(k: KernelArgs) -> Call:
                 xp.multiply(work, value, work)
             xp.sum(work, axis=0, out=sums[number])
 
-    rows, repair = k.shape("x")[0], k.get("repair")
+    rows = k.shape("x")[0]
+    repair = k.get("repair")
 
     def count_repaired() -> None:
         xp.copyto(k["repaired_out"], k["repaired"])

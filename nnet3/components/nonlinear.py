@@ -287,7 +287,9 @@ def softmax_shape(s: ShapeArgs) -> None:
 
 @softmax.kernel
 def softmax_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     edge = k.scratch((x.shape[0], 1), x.dtype)
     return in_order(
         partial(xp.max, x, axis=1, keepdims=True, out=edge),

@@ -76,7 +76,8 @@ class NormalizeComponent(Component):
         self.demand((o.dim is None) != (o.input_dim is None), "wants either dim= or input-dim=")
         self.input_dim = o.input_dim if o.dim is None else o.dim
         self.block_dim = self.input_dim if o.block_dim is None else o.block_dim
-        self.target_rms, self.add_log_stddev = o.target_rms, o.add_log_stddev
+        self.target_rms = o.target_rms
+        self.add_log_stddev = o.add_log_stddev
 
     def check(self) -> None:
         check_block(self.input_dim, self.block_dim)
@@ -126,7 +127,8 @@ def normalize_shape(s: ShapeArgs) -> None:
 
 def _inverse_rms(k: KernelArgs, x: Any, squares: Any, scale: Any) -> list[Call]:
     """Calls: scale = max(sum(x^2) / (D target_rms^2), floor) ** -0.5 for every row and block."""
-    xp, real = k.xp, x.dtype.type
+    xp = k.xp
+    real = x.dtype.type
     factor = 1.0 / (x.shape[2] * k.attrs["target_rms"] ** 2)
     return [
         partial(xp.multiply, x, x, squares),
@@ -140,7 +142,8 @@ def _inverse_rms(k: KernelArgs, x: Any, squares: Any, scale: Any) -> list[Call]:
 
 @normalize.kernel
 def normalize_kernel(k: KernelArgs) -> Call:
-    xp, block = k.xp, k.attrs["block"]
+    xp = k.xp
+    block = k.attrs["block"]
     x = blocks_of(k["x"], block)
     out = blocks_of(k["out"], block + int(k.attrs["add_log_stddev"]))
     scale = k.scratch(x.shape[:2], x.dtype)
@@ -159,11 +162,14 @@ def normalize_grad_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     block = k.attrs["block"]
     log = int(k.attrs["add_log_stddev"])
-    x, grad = blocks_of(k["x"], block), blocks_of(k["out_grad"], block + log)
+    x = blocks_of(k["x"], block)
+    grad = blocks_of(k["out_grad"], block + log)
     target = blocks_of(k["x_grad"], block)
     real = x.dtype.type
-    work, scale = k.scratch(x.shape, x.dtype), k.scratch(x.shape[:2], x.dtype)
-    dot, floored = k.scratch(x.shape[:2], x.dtype), k.scratch(x.shape[:2], bool)
+    work = k.scratch(x.shape, x.dtype)
+    scale = k.scratch(x.shape[:2], x.dtype)
+    dot = k.scratch(x.shape[:2], x.dtype)
+    floored = k.scratch(x.shape[:2], bool)
     top = real(1 / math.sqrt(SQUARED_NORM_FLOOR))
     factor = real(-1.0 / (block * k.attrs["target_rms"] ** 2))
 

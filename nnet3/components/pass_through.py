@@ -297,7 +297,10 @@ def _row_norms(k: KernelArgs, grad: Any, squares: Any, total: Any, factor: float
 
 @clip_gradient.backward("x", inplace={"x_grad": "out_grad"})
 def clip_gradient_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad, bound = k.xp, k["out_grad"], k["x_grad"], k.attrs["threshold"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
+    bound = k.attrs["threshold"]
     real = grad.dtype.type
     if bound == 0:
         return partial(x_grad.fill, 0)
@@ -306,7 +309,8 @@ def clip_gradient_grad_kernel(k: KernelArgs) -> Call:
             partial(xp.minimum, grad, real(bound), out=x_grad),
             partial(xp.maximum, x_grad, real(-bound), out=x_grad),
         )
-    squares, scales = k.scratch(grad.shape, grad.dtype), k.scratch(grad.shape[:1], grad.dtype)
+    squares = k.scratch(grad.shape, grad.dtype)
+    scales = k.scratch(grad.shape[:1], grad.dtype)
     return in_order(
         *_row_norms(k, grad, squares, scales, bound**-2),
         partial(xp.maximum, scales, real(1), out=scales),
@@ -341,7 +345,9 @@ truncate_gradient = _passing(
 
 @truncate_gradient.backward("x", inplace={"x_grad": "out_grad"})
 def truncate_gradient_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, attrs = k.xp, k["out_grad"], k.attrs
+    xp = k.xp
+    grad = k["out_grad"]
+    attrs = k.attrs
     real = grad.dtype.type
     boundary = xp.asarray(attrs["boundary"])
     norms = k.scratch(grad.shape[:1], grad.dtype)
@@ -361,8 +367,10 @@ def truncate_gradient_grad_kernel(k: KernelArgs) -> Call:
     if xp is not np:
         squares = k.scratch(grad.shape, grad.dtype)
         return in_order(*_row_norms(k, grad, squares, norms, attrs["scale"] ** 2), *calls)
-    change, keep = in_order(*calls), in_order(copying(xp, grad, k["x_grad"]))
-    factor, harmless = real(attrs["scale"] ** 2), real(min(clip, zero) ** 2)
+    change = in_order(*calls)
+    keep = in_order(copying(xp, grad, k["x_grad"]))
+    factor = real(attrs["scale"] ** 2)
+    harmless = real(min(clip, zero) ** 2)
 
     def run() -> None:  # most gradients are small, and stay what they are
         np.vecdot(grad, grad, out=norms)

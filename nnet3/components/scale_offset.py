@@ -103,8 +103,10 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         o.vector = o.scales
         super().set_up(o, rng)
-        self.rank, self.update_period = o.rank, o.update_period
-        self.num_samples_history, self.alpha = o.num_samples_history, o.alpha
+        self.rank = o.rank
+        self.update_period = o.update_period
+        self.num_samples_history = o.num_samples_history
+        self.alpha = o.alpha
 
     def info(self) -> str:
         return (
@@ -212,8 +214,10 @@ class ScaleAndOffsetComponent(KeepsDim, UpdatableComponent):
     def set_up(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         block = o.dim if o.block_dim is None else o.block_dim
         check_block(o.dim, block)
-        self.dim, self.rank = o.dim, o.rank
-        self.scales, self.offsets = np.ones(block, np.float32), np.zeros(block, np.float32)
+        self.dim = o.dim
+        self.rank = o.rank
+        self.scales = np.ones(block, np.float32)
+        self.offsets = np.zeros(block, np.float32)
         self.use_natural_gradient = o.use_natural_gradient
 
     def check(self) -> None:
@@ -377,7 +381,8 @@ def _away_from_zero(k: KernelArgs, scale: Any) -> tuple[Any, Call | None]:
     epsilon = k.attrs["epsilon"]
     if not epsilon:
         return scale, None
-    xp, real = k.xp, scale.dtype.type
+    xp = k.xp
+    real = scale.dtype.type
     used, positive, small = (k.scratch(scale.shape, d) for d in (scale.dtype, bool, bool))
     bound = k.scratch(scale.shape, scale.dtype)
 
@@ -413,7 +418,8 @@ def scale_offset_grad_kernel(k: KernelArgs) -> Call:
     width = len(k["scale"])
     grad = k["out_grad"]
     scale, prepare = _away_from_zero(k, k["scale"])
-    grad, out = blocks_of(grad, width), blocks_of(k["out"], width)
+    grad = blocks_of(grad, width)
+    out = blocks_of(k["out"], width)
     calls = [prepare]
     if k.get("offset_grad") is not None:
         calls.append(reducing(xp, grad, k["offset_grad"]))

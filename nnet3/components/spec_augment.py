@@ -103,10 +103,13 @@ spec_augment_mask = mask_operator(
 
 @spec_augment_mask.kernel
 def spec_augment_mask_kernel(k: KernelArgs) -> Call:
-    xp, out, state = k.xp, k["out"], k.state
+    xp = k.xp
+    out = k["out"]
+    state = k.state
     rows, columns = out.shape
     most = int(columns * k.attrs["proportion"] + 0.5)
-    half, quarter = columns // 2, columns // 2 // 2
+    half = columns // 2
+    quarter = columns // 2 // 2
     every, step = xp.arange(columns), xp.arange(quarter)
     every_row = xp.arange(rows)[:, None]
 
@@ -114,11 +117,13 @@ def spec_augment_mask_kernel(k: KernelArgs) -> Call:
         return xp.floor(state.generator.random((rows, 1)) * limit).astype(every.dtype)
 
     def compute() -> None:
-        length, start = draw(most + 1), draw(columns)
+        length = draw(most + 1)
+        start = draw(columns)
         mask = ((every - start) % columns >= length).astype(out.dtype)
         for _ in range(1, k.attrs["regions"]):
             start = draw(columns)
-            left, right = (start + step) % columns, (start + half - step) % columns
+            left = (start + step) % columns
+            right = (start + half - step) % columns
             source = xp.broadcast_to(every, mask.shape).copy()
             source[every_row, left] = right
             source[every_row, right] = left
@@ -161,7 +166,10 @@ def time_mask_shape(s: ShapeArgs) -> None:
 
 @time_mask.kernel
 def time_mask_kernel(k: KernelArgs) -> Call:
-    xp, out, state, lengths = k.xp, k["out"], k.state, k.attrs["lengths"]
+    xp = k.xp
+    out = k["out"]
+    state = k.state
+    lengths = k.attrs["lengths"]
     order = xp.asarray(k.attrs["order"])
     p = k.attrs["proportion"]
     longest = k.attrs["longest"]

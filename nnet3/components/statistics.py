@@ -179,7 +179,8 @@ class StatisticsPoolingComponent(Component):
 
     def precompute(self, inputs: IndexList, outputs: IndexList) -> RowRanges:
         t = outputs.indexes[:, 1]
-        first, last = t - self.left_context, t + self.right_context + 1
+        first = t - self.left_context
+        last = t + self.right_context + 1
         return _ranges(inputs.indexes, outputs.indexes, first, last)
 
     def lower(self, recipe: Recipe) -> None:
@@ -300,8 +301,12 @@ def statistics_shape(s: ShapeArgs) -> None:
 
 @statistics.kernel
 def statistics_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
-    begin, end, width = k.attrs["begin"], k.attrs["end"], x.shape[1]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    begin = k.attrs["begin"]
+    end = k.attrs["end"]
+    width = x.shape[1]
     counts = xp.asarray((end - begin).astype(out.dtype))
     calls = [
         partial(xp.copyto, out[:, 0], counts),
@@ -318,7 +323,9 @@ def statistics_kernel(k: KernelArgs) -> Call:
 
 @statistics.backward("x")
 def statistics_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     rows, width = x_grad.shape
     begin, end = transposed(k.attrs["begin"], k.attrs["end"], rows)
     calls = [range_sums(k, grad[:, 1 : 1 + width], begin, end, x_grad)]
@@ -365,10 +372,14 @@ def pool_statistics_shape(s: ShapeArgs) -> None:
 
 @pool_statistics.kernel
 def pool_statistics_kernel(k: KernelArgs) -> Call:
-    xp, x, out, logs = k.xp, k["x"], k["out"], k.attrs["log_counts"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    logs = k.attrs["log_counts"]
     begin, end = k.attrs["begin"], k.attrs["end"]
     totals = k.scratch((len(begin), x.shape[1]), x.dtype)
-    counts, means = totals[:, :1], out[:, logs:]
+    counts = totals[:, :1]
+    means = out[:, logs:]
     calls = [
         range_sums(k, x, begin, end, totals),
         partial(xp.divide, totals[:, 1:], counts, means),
@@ -391,7 +402,11 @@ def pool_statistics_kernel(k: KernelArgs) -> Call:
 
 @pool_statistics.backward("x")
 def pool_statistics_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, out, x_grad, logs = k.xp, k["x"], k["out"], k["x_grad"], k.attrs["log_counts"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    x_grad = k["x_grad"]
+    logs = k.attrs["log_counts"]
     begin, end = k.attrs["begin"], k.attrs["end"]
     counts = k.scratch((len(begin), 1), x.dtype)
     part = k.scratch((len(begin), x.shape[1] - 1), x.dtype)
@@ -402,7 +417,8 @@ def pool_statistics_grad_kernel(k: KernelArgs) -> Call:
         calls.append(range_sums(k, x[:, :1], begin, end, counts))
     if k.attrs["stddevs"]:
         half = part.shape[1] // 2
-        mean, deviation = out[:, logs : logs + half], out[:, logs + half :]
+        mean = out[:, logs : logs + half]
+        deviation = out[:, logs + half :]
         d_mean, d_deviation = part[:, :half], part[:, half:]
         share = k.scratch(mean.shape, x.dtype)
         calls += [

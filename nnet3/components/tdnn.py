@@ -274,7 +274,9 @@ def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
 
     Products of the offsets are added up. Where x is narrow, one product of all is quicker.
     """
-    w, out, width = k["w"], k["out"], k["x"].shape[1]
+    w = k["w"]
+    out = k["out"]
+    width = k["x"].shape[1]
     parts = rows_of_offsets(k, k["x"])
     if len(parts) > 1 and width < _NARROW:
         x, load = _spliced(k)

@@ -335,7 +335,8 @@ convolution = operator(
 
 @convolution.shape_rule
 def convolution_shape(s: ShapeArgs) -> None:
-    dtype, attrs = s.floats("x", "w", "b"), s.attrs
+    dtype = s.floats("x", "w", "b")
+    attrs = s.attrs
     cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
     units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
     if len(attrs["first"]) != len(attrs["height_offsets"]):
@@ -414,7 +415,10 @@ def _by_height(k: KernelArgs, array: Any, units: int) -> tuple[Any, list[Call]]:
 @convolution.kernel
 def bind_convolution(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.time_height_convolution` on top of a product of two matrices."""
-    w, b, out, height = k["w"], k["b"], k["out"], k.attrs["height_out"]
+    w = k["w"]
+    b = k["b"]
+    out = k["out"]
+    height = k.attrs["height_out"]
     patches = _Patches(k, k["x"])
     target = out
     if not out.flags.c_contiguous:
@@ -432,7 +436,9 @@ def bind_convolution(k: KernelArgs, product: Product = product) -> Call:
 @convolution.backward("x", "w", "b")
 def bind_convolution_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of the gradient of `nnet3.time_height_convolution` on top of a product."""
-    xp, w, height = k.xp, k["w"], k.attrs["height_out"]
+    xp = k.xp
+    w = k["w"]
+    height = k.attrs["height_out"]
     grad, load = _by_height(k, k["out_grad"], w.shape[0])
     calls: list[Call | None] = [*load]
     if k.get("b_grad") is not None:

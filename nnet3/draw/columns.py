@@ -60,7 +60,8 @@ def _cut(placed: Placement, edges: Sequence[tuple[int, int]], count: int) -> Col
     levels = sorted({box.y for box in placed.boxes})
     rank = {y: number for number, y in enumerate(levels)}
     ranks = [rank[box.y] for box in placed.boxes]
-    tops, bottoms = [float("inf")] * len(levels), [0.0] * len(levels)
+    tops = [float("inf")] * len(levels)
+    bottoms = [0.0] * len(levels)
     for box, number in zip(placed.boxes, ranks, strict=True):
         tops[number] = min(tops[number], box.y - box.height / 2)
         bottoms[number] = max(bottoms[number], box.y + box.height / 2)

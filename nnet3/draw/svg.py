@@ -125,7 +125,8 @@ class _Frame:
         )
         for (source, target), lane in zip(self.layer.inner, self.lanes, strict=True):
             color, tip = (_BACK, "back") if source >= target else (_LINE, "flow")
-            begin, end = y + self.middle(source) + 3, y + self.middle(target) - 3
+            begin = y + self.middle(source) + 3
+            end = y + self.middle(target) - 3
             edge = x + self.body
             out = edge + _LANE * (lane + 2)
             parts.append(

@@ -57,7 +57,8 @@ def chain_examples(
         indexes = frame_indexes(count, step=factor)
         target = finish(parts.part(first, count), chunk)
         output = NnetChainSupervision("output", indexes, target, weights)
-        begin, total = chunk.first - chunk.left, chunk.left + chunk.frames + chunk.right
+        begin = chunk.first - chunk.left
+        total = chunk.left + chunk.frames + chunk.right
         ivector = None if ivectors is None else ivectors.io(begin, frames)
         inputs = example_inputs(features, begin, total, chunk.left, ivector, compress)
         key = f"{name}-{chunk.first}"

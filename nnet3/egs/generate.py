@@ -28,7 +28,9 @@ class IvectorSource:
     a frame drawn by `rng`."""
 
     def __init__(self, matrix: np.ndarray, period: int, rng: np.random.Generator) -> None:
-        self.matrix, self.period, self.rng = matrix, period, rng
+        self.matrix = matrix
+        self.period = period
+        self.rng = rng
 
     def io(self, first: int, frames: int) -> NnetIo:
         """The input of an example that begins at input frame `first`."""

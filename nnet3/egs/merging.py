@@ -132,7 +132,8 @@ class ExampleMerger:
     """
 
     def __init__(self, rule: MinibatchRule, compress: bool = False) -> None:
-        self.rule, self.compress = rule, compress
+        self.rule = rule
+        self.compress = compress
         self.counts: dict[object, _Counts] = {}
         self.minibatches = 0
 

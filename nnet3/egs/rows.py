@@ -34,7 +34,8 @@ def take_rows(matrix: GeneralMatrix, rows: np.ndarray) -> GeneralMatrix:
 
 
 def _take_sparse(matrix: SparseMatrix, rows: np.ndarray) -> SparseMatrix:
-    starts, counts = matrix.starts[:-1][rows], np.diff(matrix.starts)[rows]
+    starts = matrix.starts[:-1][rows]
+    counts = np.diff(matrix.starts)[rows]
     begins = np.concatenate(([0], np.cumsum(counts)))
     places = np.arange(begins[-1]) + np.repeat(starts - begins[:-1], counts)
     return SparseMatrix(matrix.dims[rows], begins, matrix.columns[places], matrix.values[places])

@@ -189,7 +189,8 @@ class UtteranceSplitter:
 
     def split(self, length: int) -> list[Chunk]:
         """The chunks of an utterance of so many input frames; none where it is too short."""
-        options, factor = self.options, self.options.frame_subsampling_factor
+        options = self.options
+        factor = self.options.frame_subsampling_factor
         split = self._draw_split(length) if options.num_frames else [length]
         gaps = self._gaps(length, split) if split and options.num_frames else [0] * len(split)
         firsts = []
@@ -244,7 +245,8 @@ class UtteranceSplitter:
         if not count:
             return
         percent = 100.0 / self.frames
-        overlap, output = self.overlap * percent, inside * percent
+        overlap = self.overlap * percent
+        output = inside * percent
         log(
             f"Average chunk length was {number(inside / count)} frames; overlap between adjacent"
             f" chunks was {number(overlap)}% of input length; length of output was"

@@ -38,7 +38,8 @@ def _steps(topology: Topology, node: int, modulus: int) -> list[tuple[int, int]]
     """
     if not topology.needs_all[node]:
         return None
-    info, ivector = topology.nodes[node], topology.index.get("ivector")
+    info = topology.nodes[node]
+    ivector = topology.index.get("ivector")
     if info.kind != "descriptor":
         listed = topology.steps[node]
         if listed is None or any(x for _, _, x in listed):

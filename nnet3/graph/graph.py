@@ -68,7 +68,8 @@ class Segment:
     num_candidates: int | None = None
 
     def __post_init__(self) -> None:
-        self.given, self.wanted = _sorted(self.inputs), _sorted(self.outputs)
+        self.given = _sorted(self.inputs)
+        self.wanted = _sorted(self.outputs)
 
     def explore(self, topology: Topology) -> Explorer:
         """The row-by-row exploration, done once."""
@@ -305,7 +306,9 @@ def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
     """Fills `rows` and `loops`; False where an output is missing, None where this way fails."""
     found = TimeRows(topology, _given(segment), segment.wanted)
     if found.state:
-        segment.times, segment.rows, segment.loops = found, found.rows, found.loops
+        segment.times = found
+        segment.rows = found.rows
+        segment.loops = found.loops
     return found.state
 
 

@@ -41,8 +41,10 @@ class Levels:
         used: Mapping[int, list[int]],
         jumps: Callable[[int, list[int]], int],
     ):
-        self._loop, self._jumps = loop, jumps
-        self._joined, self._jumping = set(units.joined), set(units.jumping)
+        self._loop = loop
+        self._jumps = jumps
+        self._joined = set(units.joined)
+        self._jumping = set(units.jumping)
         self._reads = {
             unit: _reads(loop.reads[unit], needed[unit], used.get(unit)) for unit in loop.members
         }
@@ -56,7 +58,9 @@ class Levels:
         self.complete = not any(self._waiting)
 
     def _follow(self) -> None:
-        readers, waiting, found = self._loop.readers, self._waiting, self.found
+        readers = self._loop.readers
+        waiting = self._waiting
+        found = self.found
         level = 0
         turn = self._loop.members
         begins: list[int] = []  # where periods may begin, in `found`
@@ -162,7 +166,8 @@ class Levels:
         if any(left[unit] & ~self._blocked(unit, last) for unit in self._loop.members):
             return 0
         self.found += added
-        self._left, self._landing = left, landing
+        self._left = left
+        self._landing = landing
         self._waiting[:] = waiting
         return count * length
 

@@ -106,11 +106,13 @@ class TimeRows:
         first = min([int(keys[0]) for keys in listed]) >> X_BITS
         last = max([int(keys[-1]) for keys in listed]) >> X_BITS
         # Two steps: a row that only seems computable, as it reads one outside, is not read itself.
-        margin, outside = 2 * topology.reach + 1, topology.reach + 1
+        margin = 2 * topology.reach + 1
+        outside = topology.reach + 1
         count = last - first + 2 * margin + 1
         if count > _MOST_TIMES:
             return False
-        self._first, self._size = first - margin - outside, count + 2 * outside
+        self._first = first - margin - outside
+        self._size = count + 2 * outside
         self._inside = ((1 << count) - 1) << outside
         self._jumps: dict[int, list[_Jump]] = {}
         self._allowed = dict.fromkeys(units.limited, -1)
@@ -125,7 +127,8 @@ class TimeRows:
                 if jumps is None:
                     return False
                 self._jumps[unit] = jumps
-        self.given, self.wanted = self._sets(given), self._sets(outputs)
+        self.given = self._sets(given)
+        self.wanted = self._sets(outputs)
         return True
 
     def _jumps_of(self, unit: int, times: np.ndarray, outside: int) -> list[_Jump] | None:

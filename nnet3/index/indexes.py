@@ -19,7 +19,9 @@ from .time_sets import Series, series
 NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime
 
 N_BITS, X_BITS = 20, 14
-MAX_N, MAX_X, MAX_T = 1 << N_BITS, 1 << (X_BITS - 1), 1 << 29
+MAX_N = 1 << N_BITS
+MAX_X = 1 << (X_BITS - 1)
+MAX_T = 1 << 29
 X_MASK = (1 << X_BITS) - 1
 
 

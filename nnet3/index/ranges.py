@@ -155,7 +155,8 @@ def format_numbers(values: np.ndarray) -> str:
         count = _equal_steps(steps, begin, 0, step)
         if step < 0 or (count == 2 and step != 1):
             count = 1
-        first, last = int(values[begin]), int(values[begin + count - 1])
+        first = int(values[begin])
+        last = int(values[begin + count - 1])
         parts.append(f"{first} x {count}" if step == 0 and count > 1 else _range(first, last, step))
         begin += count
     return ",".join(parts)

@@ -34,7 +34,8 @@ class RowTable:
         lists = [entry for entry in lists if entry[1].size]
         bounds = {(*columns.low[::2], *columns.high[::2]) for _, columns, _ in lists}
         low_n, low_x, high_n, high_x = zip(*bounds, strict=True) if bounds else [(0,)] * 4
-        self._low, self._high = (min(low_n), min(low_x)), (max(high_n), max(high_x))
+        self._low = (min(low_n), min(low_x))
+        self._high = (max(high_n), max(high_x))
         self._times: dict[int, tuple[int, int]] = {}
         for node, columns, _ in lists:
             low, high = columns.low[1], columns.high[1]

@@ -57,7 +57,8 @@ class ExpandedIndexes:
         within: tuple[ExpandedIndexes, int] | None = None,
     ) -> None:
         """`within`: a list of which this is a part, and where it begins there."""
-        self.few, self.stride = few, stride
+        self.few = few
+        self.stride = stride
         self.size = few.size // 2 * count
         self.sequences = count if few.sequences else 0
         self._count = count

@@ -27,7 +27,8 @@ class Spans:
         """Places of spans, ascending, among which are all that overlap the one given."""
         found: list[int] = []
         for level, begins in self._levels.items():
-            lowest, highest = (first >> level) - 1, (end - 1) >> level
+            lowest = (first >> level) - 1
+            highest = (end - 1) >> level
             if highest - lowest < len(begins):
                 for begin in range(lowest, highest + 1):
                     found += begins.get(begin, ())

@@ -233,7 +233,8 @@ class Cindexes:
 
     def _told(self, node: int, t: int, x: int, n: int, group: int, row: int) -> str:
         """A row with the first of those that it reads."""
-        nodes, explorer = self._exploration.topology.nodes, self._exploration.groups[group].explorer
+        nodes = self._exploration.topology.nodes
+        explorer = self._exploration.groups[group].explorer
         told = str(Cindex(nodes[node].name, n, t, x))
         if row < explorer.num_given:
             return told
@@ -261,7 +262,8 @@ def _offsets(times: list[int]) -> str:
         else:
             runs.append([time])
     shown = [f"t{time:+d}" if time else "t" for run in runs for time in (run[0], run[-1])]
-    firsts, lasts = shown[::2], shown[1::2]
+    firsts = shown[::2]
+    lasts = shown[1::2]
     return ",".join(
         first if first == last else f"{first}:{last}"
         for first, last in zip(firsts, lasts, strict=True)

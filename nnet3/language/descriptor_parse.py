@@ -103,7 +103,8 @@ def parse_general(text: str, node_names: Collection[str] | None = None) -> Gener
 
 class _Parser:
     def __init__(self, text: str, node_names: Collection[str] | None):
-        self.text, self.node_names = text, node_names
+        self.text = text
+        self.node_names = node_names
         self.position = 0
         self.column = 0
         self.next()
@@ -116,9 +117,11 @@ class _Parser:
         """Moves on to the next token; the empty string at the end."""
         match = _TOKEN.match(self.text, self.position)
         if match is None:
-            self.token, self.column = "", len(self.text)
+            self.token = ""
+            self.column = len(self.text)
             return
-        self.token, self.column = match[1], match.start(1)
+        self.token = match[1]
+        self.column = match.start(1)
         self.position = match.end()
         if self.token not in "()," and not (_NAME.match(self.token) or _NUMBER.match(self.token)):
             self.fail(f"'{self.token}' is neither a name nor a number")

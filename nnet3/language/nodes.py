@@ -174,7 +174,8 @@ def drop_replaced(old: Sequence[ConfigLine], new: Sequence[ConfigLine]) -> list[
         if not is_valid_name(name):
             raise line.error(f"{name!r} is not a valid name")
         check_word(line)
-        is_new, is_component = number >= len(old), line.first_token == "component"
+        is_new = number >= len(old)
+        is_component = line.first_token == "component"
         if is_new:
             key = f"component {name}" if is_component else name
             if key in nodes:
@@ -262,11 +263,14 @@ def _fill_output(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[
 
 def _fill_dim_range(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str]) -> None:
     o = read_keys(line, LINES["dim-range-node"].keys)
-    node, source = nodes[o.name], nodes.get(o.input_node)
+    node = nodes[o.name]
+    source = nodes.get(o.input_node)
     if source is None or source.kind not in (INPUT, COMPONENT):
         hint = nearest(o.input_node, readable) if source is None else ""
         raise line.error(f"input-node={o.input_node} is no input node and no component node{hint}")
-    node.source, node.dim, node.dim_offset = o.input_node, o.dim, o.dim_offset
+    node.source = o.input_node
+    node.dim = o.dim
+    node.dim_offset = o.dim_offset
 
 
 _FILL: Final = {

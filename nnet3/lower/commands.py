@@ -118,7 +118,8 @@ class Lowering:
         if not self.is_looped:  # the plan gives one matrix the memory of the other
             del methods["SwapMatrix"]
         method_of, fills = methods.get, lifetimes.fills
-        ops, start = self.ops, self.starts.append
+        ops = self.ops
+        start = self.starts.append
         for number, command in enumerate(self.computation.commands):
             method = method_of(command.type)
             start(len(ops))
@@ -140,7 +141,8 @@ class Lowering:
     @cached_property
     def compressed(self) -> dict[int, list[tuple[int, SubMatrix]]]:
         """The sub-matrices of every matrix that is compressed, with their numbers."""
-        commands, matrix_of = self.computation.commands, self.matrix_of
+        commands = self.computation.commands
+        matrix_of = self.matrix_of
         found: dict[int, list[tuple[int, SubMatrix]]] = {
             matrix_of[commands[n].target]: [] for n, kind in self.marked if kind == "CompressMatrix"
         }
@@ -436,7 +438,8 @@ class Lowering:
 
 
 _FLOAT = np.dtype(np.float32)
-_TO, _ADD = {"x": X}, {"y": OUT, "x": X}
+_TO = {"x": X}
+_ADD = {"y": OUT, "x": X}
 # Operators from x to out, or to out + f(x): their inputs, and the attribute that holds an array.
 _FROM_X: dict[str, tuple[dict[str, str], str]] = {
     "assign": (_TO, ""),

@@ -67,7 +67,8 @@ class MatrixLifetimes:
         begins: Sequence[int],
         swaps: bool,
     ) -> None:
-        self._computation, self._swaps = computation, swaps
+        self._computation = computation
+        self._swaps = swaps
         self._watched: dict[int, _Matrix] = {}  # by sub-matrix
         self._filled: dict[int, _Matrix] = {}  # those of `_watched` with a fill
         self.changed_inputs: set[int] = set()
@@ -79,7 +80,9 @@ class MatrixLifetimes:
 
     def _follow(self, begins: Sequence[int], matrix_of: Sequence[int]) -> None:
         """Go through the commands, from the first fill or input on."""
-        commands, watched, filled = self._computation.commands, self._watched, self._filled
+        commands = self._computation.commands
+        watched = self._watched
+        filled = self._filled
         apart = filled.keys().isdisjoint
         members: dict[int, list[int]] = {matrix_of[commands[n].target]: [] for n in begins}
         for s, matrix in enumerate(matrix_of):

@@ -157,7 +157,8 @@ class _Splicer:
 
     def _splice(self, product: int) -> _Splice | None:
         op = self.ops[product]
-        attrs, source = op.attrs, op.inputs["x"][0]
+        attrs = op.attrs
+        source = op.inputs["x"][0]
         area = self._area(source)
         weights = self.vars.get(op.inputs["y"][0])
         if attrs.get("transpose_x") or not attrs.get("transpose_y") or attrs.get("alpha", 1) != 1:
@@ -199,7 +200,8 @@ class _Splicer:
         op = self.ops[number]
         if op.type != "assign" or len(op.output_names()) != 1:
             return None
-        to, source = self._area(op.output_names()[0]), self._area(op.inputs["x"][0])
+        to = self._area(op.output_names()[0])
+        source = self._area(op.inputs["x"][0])
         if to is None or source is None or to[:3] != area[:3]:
             return None
         inside = area.left <= to.left and to.right <= area.right

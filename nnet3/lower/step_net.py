@@ -45,7 +45,8 @@ class LoopStep:
     def __init__(
         self, topology: Topology, loop: Loop, title: str, ops_of: Callable[[int], ComponentOps]
     ) -> None:
-        self._topology, self._loop = topology, loop
+        self._topology = topology
+        self._loop = loop
         self._made: dict[tuple[Any, ...], str] = {}  # operators that several parts share
         self._inside = set(loop.members)
         self._values: dict[int, str] = {}

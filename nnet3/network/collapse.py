@@ -78,7 +78,8 @@ def _collapse_node(nnet: Nnet, i: int, numbers: Mapping[str, int]) -> bool:
     Args:
         numbers: of the nodes by name.
     """
-    node, feed = nnet.nodes[i], nnet.nodes[i - 1]
+    node = nnet.nodes[i]
+    feed = nnet.nodes[i - 1]
     if node.kind != COMPONENT or feed.descriptor is None:
         return False
     names = {_only_node(part) for part in feed.descriptor.parts}
@@ -88,7 +89,8 @@ def _collapse_node(nnet: Nnet, i: int, numbers: Mapping[str, int]) -> bool:
     j = numbers[read]
     if nnet.nodes[j].kind != COMPONENT:
         return False
-    first, second = nnet.nodes[j].component, node.component
+    first = nnet.nodes[j].component
+    second = node.component
     assert first is not None and second is not None, "both are nodes of components"
     joined = f"{first}.{second}"
     if joined not in nnet.components:

@@ -98,7 +98,8 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
             done.append(perform(edited, edit_of(line)))
         except OpscopeError as error:
             raise (error if line.is_told_by(error) else line.error(str(error))) from error
-    nnet.nodes, nnet.components = edited.nodes, edited.components
+    nnet.nodes = edited.nodes
+    nnet.components = edited.components
     return done
 
 

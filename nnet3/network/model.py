@@ -50,7 +50,8 @@ class AmNnetSimple:
         """Read an acoustic model from the opening token of its transition model on."""
         file = read_model_file(reader, Nnet.read_from)
         model = cls(file.nnet, file.transition_model, reader.binary)
-        model.left_context, model.right_context = file.left_context, file.right_context
+        model.left_context = file.left_context
+        model.right_context = file.right_context
         model.priors = file.priors
         return model
 

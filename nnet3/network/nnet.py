@@ -148,9 +148,11 @@ class Nnet(ShownNnet):
     def _replace(self, nodes: list[NetworkNode], components: dict[str, Component]) -> None:
         """Take nodes and components, if they go together."""
         candidate = Nnet()
-        candidate.nodes, candidate.components = nodes, components
+        candidate.nodes = nodes
+        candidate.components = components
         candidate.check()
-        self.nodes, self.components = nodes, components
+        self.nodes = nodes
+        self.components = components
 
     def copy(self) -> Nnet:
         """A deep copy."""

@@ -69,7 +69,8 @@ class _Line:
     """A line, and the place that is read."""
 
     def __init__(self, topology: Topology, text: str, where: str) -> None:
-        self.topology, self.where = topology, where
+        self.topology = topology
+        self.where = where
         self.words = [(match.start(), match.group()) for match in re.finditer(r"\S+", text)]
 
     def error(self, offset: int, message: str) -> FormatError:

@@ -51,7 +51,10 @@ def compress_shape(s: ShapeArgs) -> None:
 
 @compress.kernel
 def compress_kernel(k: KernelArgs) -> Call:
-    xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    limit = k.attrs["range"]
     if not limit:
         return partial(xp.greater, x, x.dtype.type(0), out, casting="unsafe")
     largest = np.iinfo(out.dtype).max
@@ -85,7 +88,10 @@ def decompress_shape(s: ShapeArgs) -> None:
 
 @decompress.kernel
 def decompress_kernel(k: KernelArgs) -> Call:
-    xp, x, out, limit = k.xp, k["x"], k["out"], k.attrs["range"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    limit = k.attrs["range"]
     copy = partial(xp.copyto, out, x, casting="unsafe")
     if not limit:
         return copy

@@ -169,10 +169,16 @@ class _Preconditioner:
         self.x = k["x"] if x is None else x
         self.out = k["out"]
         self.scale = k["scale"]
-        self.w, self.d, self.rho = k["w_out"], k["d_out"], k["rho_out"]
-        self.count, self.frozen, self.state = k["count_out"], k.get("frozen"), k.state
+        self.w = k["w_out"]
+        self.d = k["d_out"]
+        self.rho = k["rho_out"]
+        self.count = k["count_out"]
+        self.frozen = k.get("frozen")
+        self.state = k.state
         (rows, cols), rank, dtype = self.x.shape, len(self.w), self.x.dtype
-        self.rows, self.cols, self.rank = rows, cols, rank
+        self.rows = rows
+        self.cols = cols
+        self.rank = rank
         self.products = k.scratch((rows, rank), dtype)  # H
         self.back = k.scratch((rows, cols), dtype)
         self.moments = k.scratch((rank * (cols + rank),), dtype)  # one message of ranks
@@ -182,7 +188,8 @@ class _Preconditioner:
     def run(self) -> None:
         xp, x, out = self.xp, self.x, self.out
         before, rows = self._over_ranks(self._square(x), len(x))
-        count, self.rows = int(self.count[0]), int(rows)
+        count = int(self.count[0])
+        self.rows = int(rows)
         # Nothing can be learnt of no rows, nor of infinite ones, whose update is refused later.
         if not rows or not math.isfinite(before):
             xp.copyto(out, x)
@@ -252,7 +259,8 @@ class _Preconditioner:
         d = to_host(self.d).astype(np.float64)
         rho = float(self.rho[0])
         eta = self._eta()
-        new, old = eta / max(self.rows, 1), 1.0 - eta
+        new = eta / max(self.rows, 1)
+        old = 1.0 - eta
         root_e = _root_e(d, rho, alpha, cols)
         both = d + rho
         ratio = 1.0 / np.outer(root_e, root_e)

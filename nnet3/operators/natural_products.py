@@ -46,7 +46,10 @@ def splice_rows_shape(s: ShapeArgs) -> None:
 
 @splice_rows.kernel
 def splice_rows_kernel(k: KernelArgs) -> Call:
-    xp, x, out, a = k.xp, k["x"], k["out"], k.attrs
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    a = k.attrs
     parts = [x]
     if a["first"]:
         span = a["stride"] * (a["rows"] - 1) + 1 if a["rows"] else 0
@@ -114,7 +117,8 @@ def _times(factors: list[Any]) -> Callable[[Any], None]:
 
 @scaled_product.kernel
 def scaled_product_kernel(k: KernelArgs) -> Call:
-    xp, grad = k.xp, k["grad"]
+    xp = k.xp
+    grad = k["grad"]
     x, w_grad, b_grad = (k.get(slot) for slot in ("x", "w_grad", "b_grad"))
     scaled = _times(k.list("scale"))
     summed = None if x is not None or b_grad is None else reducing(xp, grad, b_grad)
@@ -163,7 +167,10 @@ def scaled_parts_shape(s: ShapeArgs) -> None:
 
 @scaled_parts.kernel
 def scaled_parts_kernel(k: KernelArgs) -> Call:
-    xp, x, w_grad, b_grad = k.xp, k["x"], k["w_grad"], k.get("b_grad")
+    xp = k.xp
+    x = k["x"]
+    w_grad = k["w_grad"]
+    b_grad = k.get("b_grad")
     scaled = _times(k.list("scale"))
 
     def compute() -> None:

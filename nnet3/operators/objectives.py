@@ -45,7 +45,10 @@ linear = _objective(
 
 @linear.kernel
 def linear_kernel(k: KernelArgs) -> Call:
-    xp, output, supervision, totals = k.xp, k["output"], k["supervision"], k["totals"]
+    xp = k.xp
+    output = k["output"]
+    supervision = k["supervision"]
+    totals = k["totals"]
     product = k.scratch(output.shape, output.dtype)
 
     def compute() -> None:
@@ -68,7 +71,10 @@ quadratic = _objective(
 
 @quadratic.kernel
 def quadratic_kernel(k: KernelArgs) -> Call:
-    xp, output, supervision, totals = k.xp, k["output"], k["supervision"], k["totals"]
+    xp = k.xp
+    output = k["output"]
+    supervision = k["supervision"]
+    totals = k["totals"]
     deriv = k["deriv"]
     square = k.scratch(output.shape, output.dtype)
 

@@ -59,7 +59,8 @@ def _runs(target: np.ndarray, source: np.ndarray) -> list[tuple[slice, slice]] |
 
 def _mover(k: KernelArgs, y: Any, x: Any, alpha: float, adds: bool) -> Call:
     """y = alpha x, or y += alpha x, for matrices of one size."""
-    xp, scale = k.xp, x.dtype.type(alpha)
+    xp = k.xp
+    scale = x.dtype.type(alpha)
     if not adds:
         return partial(xp.copyto, y, x) if alpha == 1 else partial(xp.multiply, x, scale, y)
     if alpha == 1:
@@ -213,7 +214,9 @@ def add_row_ranges_shape(s: ShapeArgs) -> None:
 
 @add_row_ranges.kernel
 def add_row_ranges_kernel(k: KernelArgs) -> Call:
-    x, out, xp = k["x"], k["out"], k.xp
+    x = k["x"]
+    out = k["out"]
+    xp = k.xp
     ranges = _rows(k.attrs, "ranges")
     target = np.flatnonzero(ranges[:, 0] >= 0)
     begin, end = ranges[target].T

@@ -62,7 +62,10 @@ def self_repair_shape(s: ShapeArgs) -> None:
 
 @self_repair.kernel
 def self_repair_kernel(k: KernelArgs) -> Call:
-    xp, attrs, state, width = k.xp, k.attrs, k.state, k.attrs["block"]
+    xp = k.xp
+    attrs = k.attrs
+    state = k.state
+    width = k.attrs["block"]
     kind, slopes, count = attrs["kind"], k["slopes"], k["count"]
     grad = blocks_of(k["grad_out"], width)
     out = blocks_of(k["out"], width)
@@ -129,7 +132,10 @@ def draw_repair_shape(s: ShapeArgs) -> None:
 
 @draw_repair.kernel
 def draw_repair_kernel(k: KernelArgs) -> Call:
-    xp, state, slopes, count = k.xp, k.state, k["slopes"], k["count"]
+    xp = k.xp
+    state = k.state
+    slopes = k["slopes"]
+    count = k["count"]
     repair, repaired, total = k["repair_out"], k["repaired_out"], k["repaired"]
     lower = k.attrs["lower"]
     push = k.attrs["scale"] / PROBABILITY

@@ -28,7 +28,8 @@ def column_blocks(array: Any, widths: list[int]) -> list[Any]:
 
 def _parts(s: ShapeArgs, slot: str) -> tuple[int, int]:
     """Rows of each of the matrices of a slot, and their columns together."""
-    rows, cols = -1, 0
+    rows = -1
+    cols = 0
     for shape in s.shapes(slot):
         if len(shape) != 2:
             s.fail(f"{slot} wants matrices")
@@ -61,7 +62,8 @@ def spliced_matmul_shape(s: ShapeArgs) -> None:
 @spliced_matmul.kernel
 def bind_spliced_matmul(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.spliced_matmul` on top of a product of two matrices."""
-    parts, out = k.list("x"), k["out"]
+    parts = k.list("x")
+    out = k["out"]
     by = k.scratch(out.shape, out.dtype)
     blocks = column_blocks(k["w"], [part.shape[1] for part in parts])
     return in_order(
@@ -95,7 +97,8 @@ def spliced_weight_grad_shape(s: ShapeArgs) -> None:
 @spliced_weight_grad.kernel
 def bind_spliced_weight_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.spliced_weight_grad` on top of a product of two matrices."""
-    parts, grad = k.list("x"), k["out_grad"]
+    parts = k.list("x")
+    grad = k["out_grad"]
     blocks = column_blocks(k["w_grad"], [part.shape[1] for part in parts])
     return in_order(
         *(product(k.xp, grad.T, part, block) for part, block in zip(parts, blocks, strict=True))
@@ -144,8 +147,10 @@ def spliced_input_grad_shape(s: ShapeArgs) -> None:
 @spliced_input_grad.kernel
 def bind_spliced_input_grad(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `nnet3.spliced_input_grad` on top of a product of two matrices."""
-    grad, targets = k["out_grad"], k.list("x_grad")
-    first, w = k.attrs["first"], k["w"]
+    grad = k["out_grad"]
+    targets = k.list("x_grad")
+    first = k.attrs["first"]
+    w = k["w"]
     by = k.scratch((len(grad), max(target.shape[1] for target in targets)), grad.dtype)
     calls = []
     for target, begin, adds in zip(targets, first, k.attrs["adds"], strict=True):

@@ -74,8 +74,12 @@ def parameter_delta_shape(s: ShapeArgs) -> None:
 
 @parameter_delta.kernel
 def parameter_delta_kernel(k: KernelArgs) -> Call:
-    xp, l2, momentum = k.xp, k.attrs["l2"], k.attrs["momentum"]
-    rate, l2_scale, kept = k["rate"], k["l2_scale"], k.get("kept")
+    xp = k.xp
+    l2 = k.attrs["l2"]
+    momentum = k.attrs["momentum"]
+    rate = k["rate"]
+    l2_scale = k["l2_scale"]
+    kept = k.get("kept")
     params, targets = k.list("param"), k.list("delta_out")
     grads = k.list("grad") or [None] * len(params)
     deltas = k.list("delta") or [None] * len(params)
@@ -218,7 +222,9 @@ def apply_change_shape(s: ShapeArgs) -> None:
 
 @apply_change.kernel
 def apply_change_kernel(k: KernelArgs) -> Call:
-    xp, scales, index = k.xp, k["scales"], k.attrs["index"]
+    xp = k.xp
+    scales = k["scales"]
+    index = k.attrs["index"]
     params, deltas, targets = k.list("param"), k.list("delta"), k.list("param_out")
     scratch = [k.scratch(p.shape, p.dtype) for p in params]
     arrays = list(zip(params, deltas, targets, scratch, strict=True))
@@ -296,7 +302,8 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
         speed = _UPDATE_SPEED
         square = given * given
         if given < 0:
-            trace, twice = float(xp.trace(gram)), float((gram * gram).sum())
+            trace = float(xp.trace(gram))
+            twice = float((gram * gram).sum())
             if trace < 1e-15:
                 return  # nobody uses the component
             square = twice / trace

@@ -259,7 +259,8 @@ class _Checker:
 
     def life(self) -> None:
         """Memory is taken once, before all use, and given up at most once, after it."""
-        commands, nodes = self.computation.commands, self.computation.topology.nodes
+        commands = self.computation.commands
+        nodes = self.computation.topology.nodes
         looped = bool(commands) and commands[-1].type == "GotoLabel"
         end = len(commands)
         if looped:  # the last commands hand matrices to the next round

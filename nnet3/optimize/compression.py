@@ -30,7 +30,8 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
     if types.count("NoOperationMarker") != 1 or not level:
         return computation
     marker = types.index("NoOperationMarker")
-    nodes, submatrices = computation.topology.nodes, computation.submatrices
+    nodes = computation.topology.nodes
+    submatrices = computation.submatrices
     rectifiers = [
         number
         for number, kind in enumerate(types[marker:], marker)
@@ -44,7 +45,8 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
         behind = bisect_left(uses, (marker,))
         if not 0 < behind < len(uses):
             continue
-        before, back = uses[behind - 1][0], uses[behind][0]
+        before = uses[behind - 1][0]
+        back = uses[behind][0]
         alone = all(number == back and mode == READ for number, mode in uses[behind:])
         if alone and back in rectifiers:
             storage = "uint8"
@@ -62,7 +64,8 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
 
 def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[int, list[Use]]]:
     """For each of these matrices that is no output: its whole and all its accesses in order."""
-    commands, nodes = computation.commands, computation.topology.nodes
+    commands = computation.commands
+    nodes = computation.topology.nodes
     found: dict[int, list[Use]] = {matrix: [] for matrix in matrices}
     if not found:
         return

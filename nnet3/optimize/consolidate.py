@@ -67,7 +67,8 @@ class _Consolidator:
 
     def _consolidated(self, numbers: list[int], parts: Sequence[int]) -> int:
         """A new matrix of the rows of all parts; each part is copied just before its command."""
-        computation, matrices = self.result, self.result.matrices
+        computation = self.result
+        matrices = self.result.matrices
         submatrices = [computation.submatrices[s] for s in parts]
         infos = [matrices[s[0]] for s in submatrices]
         counts = [s[2] for s in submatrices]

@@ -92,8 +92,10 @@ class _Merger:
 
     def _find_candidates(self) -> list[Candidate]:
         """The candidates; fills `of_many` on the way."""
-        submatrices, sized = self.submatrices, self.analysis.sized
-        options, nodes = self.options, self.computation.topology.nodes
+        submatrices = self.submatrices
+        sized = self.analysis.sized
+        options = self.options
+        nodes = self.computation.topology.nodes
         copies, forward, backward = (
             options.remove_assignments,
             options.propagate_in_place,
@@ -302,7 +304,8 @@ class _Merger:
         analysis = self.analysis
         matrices = self.matrices
         kept = self.submatrices[keep]
-        home, old = kept[0], self.submatrices[drop][0]
+        home = kept[0]
+        old = self.submatrices[drop][0]
         if old in self.bound:
             self.bound.add(home)
             if old in analysis.given:

@@ -134,7 +134,8 @@ def _runs(lists: list[np.ndarray]) -> list[tuple[int, int, int] | None]:
     real = np.flatnonzero(rows >= 0)
     begin, end = real.searchsorted(starts), real.searchsorted(ends)
     real = np.append(real, 0)  # for lists that end with all others and have none
-    first, last = real[begin], real[end - 1]
+    first = real[begin]
+    last = real[end - 1]
     breaks = np.concatenate(([0], np.cumsum(np.diff(rows) != 1)))  # before each row
     good = (end > begin) & (last - first == end - begin - 1) & (breaks[last] == breaks[first])
     each = zip(

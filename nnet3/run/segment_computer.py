@@ -69,7 +69,8 @@ class SegmentComputer(NnetComputer):
             inside = [i for i, end in enumerate(ends) if labels and end > labels[0]]
             if marks[-1] != (len(operators) - 1, GOTO) or not inside:
                 raise FormatError("the marks of a looped computation make no loop")
-            self._label, self._first = labels[0], inside[0]
+            self._label = labels[0]
+            self._first = inside[0]
         self.reset()
 
     def reset(self) -> None:

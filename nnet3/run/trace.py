@@ -43,7 +43,10 @@ class CommandTrace:
         say: Callable[[str], None],
         parameters: Callable[[str], float],
     ) -> None:
-        self._net, self._spans, self._say, self._parameters = net, spans, say, parameters
+        self._net = net
+        self._spans = spans
+        self._say = say
+        self._parameters = parameters
         self._computation = spans.computation
         self._commands = self._computation.commands
         self._texts = self._computation.commands_to_kaldi()

@@ -153,7 +153,8 @@ class NnetComputeProb:
         if self.options.compute_per_dim_accuracy:
             dim = output.shape[1]
             if not len(totals.weights):
-                totals.weights, totals.corrects = np.zeros(dim), np.zeros(dim)
+                totals.weights = np.zeros(dim)
+                totals.corrects = np.zeros(dim)
             totals.weights += np.bincount(right, weights, dim)
             totals.corrects += np.bincount(right[is_right], weights[is_right], dim)
 

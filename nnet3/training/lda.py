@@ -53,7 +53,8 @@ class LdaStats:
         x, weights = x.astype(np.float64), weights.astype(np.float64)
         classes, dim = weights.shape[1], x.shape[1]
         if not self.counts.size:
-            self.counts, self.sums = np.zeros(classes), np.zeros((classes, dim))
+            self.counts = np.zeros(classes)
+            self.sums = np.zeros((classes, dim))
             self.squares = np.zeros((dim, dim))
         if (classes, dim) != self.sums.shape:
             raise ShapeError(
@@ -67,7 +68,8 @@ class LdaStats:
     def add(self, other: LdaStats) -> None:
         """Add other statistics. Raises ShapeError: of other dimensions."""
         if not self.counts.size:
-            self.counts, self.sums = other.counts.copy(), other.sums.copy()
+            self.counts = other.counts.copy()
+            self.sums = other.sums.copy()
             self.squares = other.squares.copy()
             return
         if self.sums.shape != other.sums.shape:
@@ -192,7 +194,8 @@ class LdaAccumulator:
     """
 
     def __init__(self, nnet: Nnet, rand_prune: float = 0.0, seed: int = 0) -> None:
-        self.nnet, self.rand_prune = nnet, rand_prune
+        self.nnet = nnet
+        self.rand_prune = rand_prune
         self.stats = LdaStats()
         self._rng = np.random.default_rng(seed)
         self._cache = ComputerCache(nnet)

@@ -71,7 +71,8 @@ class ObjectiveInfo:
         self.auxiliary += auxiliary
 
     def _phase_line(self, name: str, per_phase: int, phase: int) -> str:
-        first, last = self.phase * per_phase, phase * per_phase - 1
+        first = self.phase * per_phase
+        last = phase * per_phase - 1
         weight, auxiliary = self.weight_this_phase, self.auxiliary_this_phase
         if self.minibatches_this_phase == per_phase:
             which = f"' for minibatches {first}-{last}"

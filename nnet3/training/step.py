@@ -86,7 +86,8 @@ class Step:
     def feed(self, values: Mapping[str, np.ndarray]) -> None:
         """Put values where the step reads them; what no operator reads is left out."""
         for name in self._given.keys() & values.keys():
-            value, dtype = values[name], self._given[name]
+            value = values[name]
+            dtype = self._given[name]
             self.scope.var(name).set(value, dtype=None if value.dtype == dtype else dtype)
 
     def run(self, context: OpContext) -> None:

@@ -402,7 +402,8 @@ class NnetTrainer:
         found = record(state, _State, what)
         if found.max_change.names != list(self.max_change.names):
             raise FormatError(f"{what}: 'max_change': 'names' are not the components of this net")
-        self.minibatches, self._seed = found.minibatches, found.seed
+        self.minibatches = found.minibatches
+        self._seed = found.seed
         self._backstitch_turn = found.backstitch_turn
         self.objectives = {
             name: ObjectiveInfo(**vars(info)) for name, info in found.objectives.items()

@@ -207,7 +207,8 @@ class _Pass:
 
     def _delta(self, path: str, part: Any, fields: list[str], component: Any) -> list[str]:
         """The operator that finds the change of one part; the variables of the changes."""
-        momentum, l2 = float(self.options.momentum), float(component.l2_regularize)
+        momentum = float(self.options.momentum)
+        l2 = float(component.l2_regularize)
         grads = [grad_name(field) for field in fields]
         given = all(grad in self.vars for grad in grads)
         if not given and not momentum and not l2:

@@ -240,7 +240,9 @@ def _fixed_affine(layer: Layer) -> None:
     random numbers in its place."""
     dim = layer.default_dim()
     path = _transform_file(layer)
-    name, source, delay = layer.name, layer.input, layer["delay"]
+    name = layer.name
+    source = layer.input
+    delay = layer["delay"]
     if layer["write-init-config"]:
         if delay:
             delayed = layer.component(

@@ -81,7 +81,9 @@ def _convolution(layer: Layer) -> None:
     relu, batchnorm, renorm, so (scale and offset), dropout. With noconv there is none."""
     parts = layer.type.split("-")[:-1]
     _check_convolution(layer, "noconv" in parts)
-    filters, height, node = layer["num-filters-in"], layer["height-in"], layer.input
+    filters = layer["num-filters-in"]
+    height = layer["height-in"]
+    node = layer.input
     for part in parts:
         if part == "noconv":
             continue

@@ -164,7 +164,8 @@ class Layer:
 
     def connect(self, found: Resolved) -> None:
         """Take `found` as the input."""
-        self.input, self.input_dim = found.text, found.dim
+        self.input = found.text
+        self.input_dim = found.dim
 
     def default_dim(self, key: str = "dim") -> int:
         """The dimension under `key`, which is that of the input unless given, or given as -1."""

@@ -155,7 +155,8 @@ def _fast_lstm(layer: Layer) -> None:
     """An LSTM with peepholes in two components, quicker than lstm-layer; its cell is NAME.c. With
     batchnorm in its name the output is normalized."""
     write_table(layer, _FAST_LSTM)
-    name, cell = layer.name, layer["cell-dim"]
+    name = layer.name
+    cell = layer["cell-dim"]
     layer.output(_result(layer, "m"), cell)
     # Kaldi names this output but writes no node for it, so that nobody could use it.
     node = f"dim-range-node name={name}.c input-node={name}.lstm_nonlin dim-offset=0 dim={cell}"

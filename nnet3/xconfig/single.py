@@ -72,7 +72,8 @@ for _name in _SINGLE:
 @layer_type("dim-range-component", options={"input": "[-1]", "dim": OF_INPUT, "dim-offset": 0})
 def _dim_range(layer: Layer) -> None:
     """Some neighboring columns of a layer: a dim-range-node NAME."""
-    dim, offset = layer.default_dim(), layer["dim-offset"]
+    dim = layer.default_dim()
+    offset = layer["dim-offset"]
     layer.between("dim-offset", 0)
     if offset + dim > layer.input_dim:
         layer.fail(f"columns {offset} to {offset + dim - 1} of an input of {layer.input_dim}")
@@ -134,7 +135,8 @@ def _combine_feature_maps(layer: Layer) -> None:
 @layer_type("delta-layer", options={"input": "[-1]"})
 def _delta(layer: Layer) -> None:
     """The input, its first and its second differences over time, normalized."""
-    source, dim = layer.node_input(), layer.input_dim
+    source = layer.node_input()
+    dim = layer.input_dim
     for copy in (1, 2):  # nnet3 scales a node only where it has another name
         layer.line(
             f"dim-range-node name={source}_copy{copy} input-node={source} dim={dim} dim-offset=0"

@@ -120,7 +120,9 @@ def _scale(k: KernelArgs, query: Any) -> Any:
 
 def _masking(k: KernelArgs, weights: Any) -> list[Call]:
     """Calls that add 0 or minus infinity, or a float mask, to the products."""
-    xp, mask, keys = k.xp, k.get("mask"), k.get("key_mask")
+    xp = k.xp
+    mask = k.get("mask")
+    keys = k.get("key_mask")
     added = []
     calls = []
     if k.attrs["causal"]:
@@ -145,8 +147,10 @@ def _masking(k: KernelArgs, weights: Any) -> list[Call]:
 
 def _softmax(k: KernelArgs, x: Any) -> Call:
     """Softmax along the last axis, in place; a row of minus infinities becomes zeros."""
-    xp, edge = k.xp, k.scratch((*x.shape[:-1], 1), x.dtype)
-    lowest, one = x.dtype.type(np.finfo(x.dtype).min), x.dtype.type(1)
+    xp = k.xp
+    edge = k.scratch((*x.shape[:-1], 1), x.dtype)
+    lowest = x.dtype.type(np.finfo(x.dtype).min)
+    one = x.dtype.type(1)
 
     def run() -> None:
         # The largest comes off first, so that no exponential overflows.
@@ -170,7 +174,8 @@ def _dropping(k: KernelArgs, weights: Any) -> tuple[Any, Call | None]:
     """The weights that the values get, and the call that computes them."""
     if not _drops(k):
         return weights, None
-    xp, p = k.xp, k.attrs["dropout"]
+    xp = k.xp
+    p = k.attrs["dropout"]
     kept = k.get("kept")
     if kept is None:
         # No gradient asks for the factors.
@@ -218,7 +223,9 @@ def attention_kernel(k: KernelArgs) -> Call:
 
 @attention.backward("query", "key", "value", "mask")
 def attention_grad_kernel(k: KernelArgs) -> Call:
-    xp, heads, weights = k.xp, k.attrs["heads"], k["weights"]
+    xp = k.xp
+    heads = k.attrs["heads"]
+    weights = k["weights"]
     targets = {slot: k.get(f"{slot}_grad") for slot in ("query", "key", "value", "mask")}
     # Nothing was attended to, so no input has any influence.
     if not weights.size:
@@ -264,9 +271,11 @@ def _through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
 
     The sum over a row of weight times gradient is that of out times out_grad, which is shorter.
     """
-    xp, weights = k.xp, k["weights"]
+    xp = k.xp
+    weights = k["weights"]
     kept = k["kept"] if _drops(k) else None
-    both, edge = k.scratch(out.shape, out.dtype), k.scratch((*out.shape[:-1], 1), out.dtype)
+    both = k.scratch(out.shape, out.dtype)
+    edge = k.scratch((*out.shape[:-1], 1), out.dtype)
 
     def run() -> None:
         if kept is not None:

@@ -28,7 +28,8 @@ def split_heads(array: Any, heads: int) -> Any:
 
 def head_shape(s: ShapeArgs, slot: str) -> Shape:
     """The shape of `split_heads` of an input, at least [T, d]."""
-    shape, heads = s[slot], s.attrs["heads"]
+    shape = s[slot]
+    heads = s.attrs["heads"]
     if not heads:
         if len(shape) < 2:
             s.fail(f"{slot} wants 2 dimensions or more, [..., steps, width]")

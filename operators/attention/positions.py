@@ -93,7 +93,9 @@ def sinusoidal_encoding_shape(s: ShapeArgs) -> None:
 
 @sinusoidal_encoding.kernel
 def sinusoidal_encoding_kernel(k: KernelArgs) -> Call:
-    xp, numbers, out = k.xp, k["positions"], k["out"]
+    xp = k.xp
+    numbers = k["positions"]
+    out = k["out"]
     if not out.size:
         return nothing
     rates = _rates(k, out.shape[-1])
@@ -163,7 +165,9 @@ def _turned(k: KernelArgs, source: str, target: str, sign: int) -> Call:
     one, two = _halves(k, x.reshape(shape))
     first, second = _halves(k, out.reshape(shape))
     cosines, sines, load = _angles(k, shape, x.dtype)
-    xp, part, other = k.xp, k.scratch(one.shape, x.dtype), k.scratch(one.shape, x.dtype)
+    xp = k.xp
+    part = k.scratch(one.shape, x.dtype)
+    other = k.scratch(one.shape, x.dtype)
     # Turning back is turning by the same angles with the sign of the sine changed.
     minus, plus = (xp.subtract, xp.add) if sign > 0 else (xp.add, xp.subtract)
 

@@ -61,7 +61,8 @@ class _Heads:
         self, k: KernelArgs, make: parts.MakeGemm[parts.Gemm], lead: tuple[int, ...]
     ) -> None:
         self.places = list(np.ndindex(lead))
-        self.make, self.dtype = make, k["out"].dtype
+        self.make = make
+        self.dtype = k["out"].dtype
         self.memory: list[Any] = []
 
     def at(self, stack: Any, beyond: int = 0) -> Places | None:
@@ -107,7 +108,8 @@ class _Heads:
 def _bind(k: KernelArgs) -> Call | None:
     slots = [split_heads(k[slot], k.attrs["heads"]) for slot in ("query", "key", "value", "out")]
     query, key, value, out = slots
-    lead, make = out.shape[:-2], _products(k)
+    lead = out.shape[:-2]
+    make = _products(k)
     if make is None or not _suit(slots, lead) or (k.train and k.attrs["dropout"] > 0):
         return None
     heads, (queries, keys) = _Heads(k, make, lead), (out.shape[-2], key.shape[-2])
@@ -119,7 +121,8 @@ def _bind(k: KernelArgs) -> Call | None:
     # As `pull` below: for its layout alone.
     like = np.empty((step, keys), out.dtype)
     mask, key_mask, steps = _masks(k, (*lead, queries, keys))
-    first, blocks = heads.places[0], []
+    first = heads.places[0]
+    blocks = []
     for begin in range(0, queries, step):
         many = min(step, queries - begin)
         w = like[:many] if weights is None else weights[first][:many]
@@ -136,7 +139,8 @@ def _bind(k: KernelArgs) -> Call | None:
         blocks.append(heads.several("attend_block", **fields))
     flags = mask is not None and mask.dtype == bool
     fields = {"blocks": Several.joined(blocks), "causal": k.attrs["causal"], "flags": flags}
-    count, width = len(fields["blocks"]), query.shape[-1] + value.shape[-1] + _EXP
+    count = len(fields["blocks"])
+    width = query.shape[-1] + value.shape[-1] + _EXP
     work = len(heads.places) * queries * keys * width
     return heads.call("attend", work, count=count, **fields, **room)
 
@@ -166,7 +170,9 @@ def _masks(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Any, Any, dict[str, i
 
 
 def _bind_grad(k: KernelArgs) -> Call | None:
-    count, weights, make = k.attrs["heads"], k["weights"], _products(k)
+    count = k.attrs["heads"]
+    weights = k["weights"]
+    make = _products(k)
     slots = [split_heads(k[one], count) for one in ("query", "key", "value", "out", "out_grad")]
     query, key, value, out, grad = slots
     lead = out.shape[:-2]
@@ -186,7 +192,8 @@ def _bind_grad(k: KernelArgs) -> Call | None:
     # Only its layout counts, for the products' code: threads have memory of their own.
     pull = np.empty((queries, keys), out.dtype)
     at = [None if target is None else target[first] for target in targets]
-    scale, none = _scale(k, query), of_query is None and of_key is None
+    scale = _scale(k, query)
+    none = of_query is None and of_key is None
     products = {
         "to_value": heads.product(weights[first].T, grad[first], at[2]),
         "to_weights": heads.product(grad[first], value[first].T, None if none else pull),

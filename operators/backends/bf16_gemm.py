@@ -35,10 +35,13 @@ and a packed element of it takes 6 bytes here."""
 THREE, ONE = 3, 1
 """Terms of a number: bf16 numbers whose sum it is, or the one that is nearest to it."""
 
-_PANEL, _CHUNK, _CHUNK_BYTES = 32, 32, 2 * 1024
+_PANEL = 32
+_CHUNK = 32
+_CHUNK_BYTES = 2 * 1024
 _TILED = "amx"
 """The kind of processor that the option `amx` is about."""
-_SPLIT, _SHARED = 256, 4 * team.ITEM_WORK
+_SPLIT = 256
+_SHARED = 4 * team.ITEM_WORK
 """Rows up to which threads take columns each, and the work from which they do: the tiles of the
 first factor are made for all."""
 
@@ -108,7 +111,8 @@ def multiply(
         by_rows: whether its item is for blocks of rows (see framework/fusion/row_blocks.py).
         fresh: whether the panels are packed right before. terms: those of the panels.
     """
-    names, tiles = ["rows_tiles" if by_rows else "product_tiles"], None
+    names = ["rows_tiles" if by_rows else "product_tiles"]
+    tiles = None
     found = _of(terms)
     # Work is that of one AVX-512 product; three terms have six products.
     work = out.size * len(b) * (6 if terms == THREE else 1) // found.words("sizes", 1)[0]

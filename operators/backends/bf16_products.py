@@ -16,9 +16,12 @@ from ...framework.fusion.row_blocks import ByRows
 from ...framework.runtime.plans.memory import panel_memory
 from . import bf16_gemm, parts
 
-_LEAST, _FEWEST, _NARROWEST = 1 << 20, 96, 32
+_LEAST = 1 << 20
+_FEWEST = 96
+_NARROWEST = 32
 """Multiplications, rows, and columns and inner dimension from which a product gains by tiles."""
-_FEW, _HEAVY = 64, 1 << 18
+_FEW = 64
+_HEAVY = 1 << 18
 """Rows from which it also gains with a second factor of so many elements, which goes through the
 cache block by block."""
 _MOST = 1 << 20
@@ -88,7 +91,8 @@ def _by_rows(
     if begin is not None:
         spans.append(writes if begin is out else row_blocks.whole(begin))
     owners = arrays, begin, packing.memory, work.memory
-    given, packed = (row_blocks.whole(b),), row_blocks.whole(panels)
+    given = (row_blocks.whole(b),)
+    packed = row_blocks.whole(panels)
     by = ByRows(
         len(a), work.items, tuple(spans), (writes,), owners, packing.items, given, (packed,)
     )

@@ -39,7 +39,8 @@ _MOST = 4
 """Rows up to which a product is one of few."""
 _SMALLEST = 1 << 17
 """Bytes of the matrix from which it is not in a small cache anyway."""
-_PIECE, _PIECES = 1 << 18, 16
+_PIECE = 1 << 18
+_PIECES = 16
 """Bytes of the matrix in a piece, and the most pieces."""
 _READ = 4
 """Work of reading an element of the matrix."""
@@ -99,7 +100,8 @@ def _kept_task(
     found = library(b.dtype)
     if found is None:
         return None
-    blocks, lanes = -(-n // found.constant("wide")), found.constant("lanes")
+    blocks = -(-n // found.constant("wide"))
+    lanes = found.constant("lanes")
     few = most_threads() > 1 and blocks < _SHARED * most_threads()
     if few or len(a) > 1 or min(b.strides) < 0 or not b.flags.aligned:
         return None

@@ -111,7 +111,8 @@ class Gemm:
         if status == _JIT_ERROR or not handle.value:
             raise MemoryError(f"MKL makes no product of {m}x{k} and {k}x{n}")
         get = getattr(mkl, f"mkl_jit_get_{letter}gemm_ptr")
-        get.argtypes, get.restype = (ctypes.c_void_p,), ctypes.c_void_p
+        get.argtypes = (ctypes.c_void_p,)
+        get.restype = ctypes.c_void_p
         prototype = ctypes.CFUNCTYPE(None, *(ctypes.c_void_p,) * 4)
         self.handle = handle.value
         self.address = get(handle)
@@ -208,7 +209,8 @@ def _in_pieces(
         piece = a[:, at : at + _PIECE], b[at : at + _PIECE], out
         tasks.append(parts.product(_gemm, piece, how, factors, bias)[-1])
         # The first piece begins with the bias or what is there, the others add to it.
-        factors, bias = (factors[0], 1.0), None
+        factors = (factors[0], 1.0)
+        bias = None
     return parts.in_turn(tasks)
 
 

@@ -29,7 +29,8 @@ _FEWEST = 64
 """Rows of the first factor from which packing the second is little work beside the product."""
 _NARROW = 16
 """Columns and inner dimension from which AMX serves: it computes 32 of them in any case."""
-_KEPT, _READ = 1 << 14, 4
+_KEPT = 1 << 14
+_READ = 4
 """Elements from which a factor is worth keeping packed, and work of reading one."""
 _BLOCK = 256
 """Inner dimension of one piece: its panels stay in the cache."""

@@ -166,7 +166,8 @@ def _cut(m: int, n: int, k: int) -> list[tuple[slice, slice]]:
     The longer side is cut: so the parts read the least in all. Rows, if they are many, then stay
     with the thread that runs its share of the next operator.
     """
-    threads, whole = most_threads(), slice(None)
+    threads = most_threads()
+    whole = slice(None)
     if threads > 1 and m * n * k >= _CUT:
         if n >= _NARROWEST * threads and (n >= m or m < threads * _FEWEST):
             return [(whole, span) for span in _spans(n, threads, _LANES)]

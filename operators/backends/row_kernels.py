@@ -47,7 +47,9 @@ def _last_axis(k: KernelArgs, slot: str) -> dict[str, int] | None:
 
 def _softmax(logarithm: bool) -> Kernel:
     def kernel(k: KernelArgs) -> Call | None:
-        x, out, sizes = k["x"], k["out"], _last_axis(k, "x")
+        x = k["x"]
+        out = k["out"]
+        sizes = _last_axis(k, "x")
         if sizes is None or not rows.suits(x.dtype, x, out):
             return None
         fields = {"x": x, "out": out, "logarithm": logarithm, **sizes}
@@ -58,7 +60,10 @@ def _softmax(logarithm: bool) -> Kernel:
 
 def _softmax_grad(logarithm: bool) -> Kernel:
     def kernel(k: KernelArgs) -> Call | None:
-        out, grad, x_grad, sizes = k["out"], k["out_grad"], k["x_grad"], _last_axis(k, "out")
+        out = k["out"]
+        grad = k["out_grad"]
+        x_grad = k["x_grad"]
+        sizes = _last_axis(k, "out")
         if sizes is None or not rows.suits(out.dtype, out, grad, x_grad):
             return None
         fields = {"out": out, "out_grad": grad, "x_grad": x_grad, "logarithm": logarithm, **sizes}
@@ -78,7 +83,10 @@ def _norm(stats: tuple[str, ...]) -> Kernel:
     """layer_norm, with a mean, or rms_norm, without."""
 
     def kernel(k: KernelArgs) -> Call | None:
-        x, out, scale, centered = k["x"], k["out"], k.get("scale"), len(stats) > 1
+        x = k["x"]
+        out = k["out"]
+        scale = k.get("scale")
+        centered = len(stats) > 1
         bias = k.get("bias") if centered else None
         found = [k.get(slot) for slot in stats]
         if not x.size or not rows.suits(x.dtype, x, out, scale, bias, *found):
@@ -94,17 +102,22 @@ def _norm(stats: tuple[str, ...]) -> Kernel:
 
 def _norm_grad(stats: tuple[str, ...]) -> Kernel:
     def kernel(k: KernelArgs) -> Call | None:
-        x, grad, x_grad, scale = k["x"], k["out_grad"], k.get("x_grad"), k.get("scale")
+        x = k["x"]
+        grad = k["out_grad"]
+        x_grad = k.get("x_grad")
+        scale = k.get("scale")
         centered = len(stats) > 1
         scale_grad = k.get("scale_grad")
         bias_grad = k.get("bias_grad") if centered else None
-        mean, inverse = k[stats[0]] if centered else None, k[stats[-1]]
+        mean = k[stats[0]] if centered else None
+        inverse = k[stats[-1]]
         arrays = x, grad, x_grad, scale, scale_grad, bias_grad, mean, inverse
         if not x.size or not rows.suits(x.dtype, *arrays):
             return None
         fields = {"x": x, "out_grad": grad, "mean": mean, "inverse": inverse, **_trailing(k)}
         task = partial(rows.task, **fields)
-        tasks, work = [], _NORM * x.size
+        tasks = []
+        work = _NORM * x.size
         if scale_grad is not None or bias_grad is not None:
             grads = {"scale_grad": scale_grad, "bias_grad": bias_grad}
             tasks.append(task("norm_sums", x.dtype, work, **grads))
@@ -189,7 +202,8 @@ def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Kernel:
     return lambda k: None if rows.library() is None else bind(k)
 
 
-_LAYER, _RMS = ("mean", "inv_std"), ("inv_rms",)
+_LAYER = ("mean", "inv_std")
+_RMS = ("inv_rms",)
 for _entry, _bind, _bind_grad in (
     (softmax, _softmax(False), _softmax_grad(False)),
     (log_softmax, _softmax(True), _softmax_grad(True)),

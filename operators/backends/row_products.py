@@ -24,10 +24,13 @@ from ...framework.runtime.plans.memory import padded, panel_memory
 from . import bf16_products, packed_gemm, parts, vector_products
 
 _LETTERS = {"float32": "s", "float64": "d"}
-_LEAST, _PANEL, _WHOLE = 1 << 22, 48, 480
+_LEAST = 1 << 22
+_PANEL = 48
+_WHOLE = 480
 """Multiplications from which a product is done so. Its columns are whole panels, or so many that
 part of one is no matter: it takes nearly as long as a whole one."""
-_FEW, _FILLED = 128, 1 << 24
+_FEW = 128
+_FILLED = 1 << 24
 """Rows up to which tiles are faster than MKL at once, and the multiplications which that takes: for
 fewer MKL makes code of the shape."""
 _TALL = 1000
@@ -90,7 +93,8 @@ def task(
     else:
         before, items, panels, memory = _by_tiles(arrays, factors, begin)
     given = (row_blocks.whole(b),)
-    owners, packed = (arrays, memory, panels, begin), (row_blocks.whole(panels),)
+    owners = (arrays, memory, panels, begin)
+    packed = (row_blocks.whole(panels),)
     by = ByRows(m, items, tuple(spans), (writes,), owners, before, given, packed)
     return team.rows_task(by, m * n * k)
 

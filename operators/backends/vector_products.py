@@ -28,9 +28,12 @@ from . import parts
 _MANY = 32
 """Rows up to which dot products may be faster than OpenBLAS; `dot_rows` of native/dot_products.c is
 the number for this processor, and that of rows up to which they are faster than MKL."""
-_LARGE, _LONG = 1 << 17, 128
+_LARGE = 1 << 17
+_LONG = 128
 """Elements of a float32 matrix, and of its columns, from which they are faster than MKL."""
-_SHORTEST, _NARROWEST, _SMALLEST = 32, 16, 1 << 13
+_SHORTEST = 32
+_NARROWEST = 16
+_SMALLEST = 1 << 13
 """The least inner dimension and columns, and elements of the matrix, that are worth it."""
 _DEEP, _SOME = 16, 3
 """Bytes of a matrix's column, to each column, from which OpenBLAS is as fast for fewer rows than so

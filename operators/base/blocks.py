@@ -26,7 +26,8 @@ def divided(s: ShapeArgs, parts: int, what: str) -> None:
 
 def whole_blocks(s: ShapeArgs) -> int:
     """How many blocks of the attribute `block` columns x has; -1 where that is unknown."""
-    cols, block = s.rank("x", 2)[1], s.attrs["block"]
+    cols = s.rank("x", 2)[1]
+    block = s.attrs["block"]
     if cols >= 0 and cols % block:
         s.fail(f"the {cols} columns of x are no multiple of block={block}")
     return cols // block if cols >= 0 else -1

@@ -42,7 +42,8 @@ def summed_back_kernel(k: KernelArgs) -> Call:
     calls: list[Call | None] = []
     for slot, target in results.items():
         text = {slot: scalar[slot]}
-        sign, name = scalar[slot][:1], scalar[slot].lstrip("-")
+        sign = scalar[slot][:1]
+        name = scalar[slot].lstrip("-")
         if target.shape == shape:
             calls += _calls(k, text, {slot: target})
         elif name in k.op.inputs:  # an array, or minus an array: the sum comes first
@@ -62,7 +63,8 @@ def _results(k: KernelArgs) -> dict[str, Any]:
 
 
 def _calls(k: KernelArgs, scalar: Mapping[str, str], results: Mapping[str, Any]) -> list[Call]:
-    inputs, attrs = k.op.inputs, k.attrs
+    inputs = k.op.inputs
+    attrs = k.attrs
     texts = tuple(scalar.items())
     named, summed = _roles(texts, tuple(inputs), tuple(attrs))
     # As tuples, since plans are cached by them: equal operators share one plan.

@@ -91,7 +91,8 @@ def _horner(xp: Any, u: Any, coefficients: Sequence[float], out: Any) -> list[Ca
 
 def erfc_call(k: ArrayHost, x: Any, out: Any) -> Call:
     """A call that puts erfc(x) into `out`, which may not be `x`."""
-    xp, real = k.xp, x.dtype.type
+    xp = k.xp
+    real = x.dtype.type
     z, t, u = (k.scratch(x.shape, x.dtype) for _ in range(3))
     negative = k.scratch(x.shape, bool)
     coefficients = _ERFC_LONG if x.dtype.itemsize == 8 else _ERFC_SHORT
@@ -120,7 +121,8 @@ def erfc_call(k: ArrayHost, x: Any, out: Any) -> Call:
 
 def erf_call(k: ArrayHost, x: Any, out: Any) -> Call:
     """A call that puts erf(x) into `out`, which may be `x`."""
-    xp, real = k.xp, x.dtype.type
+    xp = k.xp
+    real = x.dtype.type
     far, near, u, inner = (k.scratch(x.shape, x.dtype) for _ in range(4))
     outside = k.scratch(x.shape, bool)
     coefficients = _ERF_LONG if x.dtype.itemsize == 8 else _ERF_SHORT

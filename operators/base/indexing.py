@@ -45,7 +45,8 @@ def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Ca
 
 def counted_from_front(k: KernelArgs, ids: Any, bound: int) -> tuple[Any, Call]:
     """An array of int64, and the call that fills it: ids, plus `bound` where they are below 0."""
-    counted, below = k.scratch(ids.shape, np.int64), k.scratch(ids.shape, bool)
+    counted = k.scratch(ids.shape, np.int64)
+    below = k.scratch(ids.shape, bool)
     xp = k.xp
     zero = ids.dtype.type(0)
     size = np.int64(bound)
@@ -84,7 +85,8 @@ def scatter_adder(k: KernelArgs, out: Any, ids: Any, values: Any) -> Call:
     rows = max(1, _CHUNK // width)
     columns, stride = np.arange(width), np.int64(width)
     index = k.scratch((min(rows, ids.size), width), np.int64)
-    flat_out, flat_ids = out.reshape(-1), ids.reshape(-1, 1)
+    flat_out = out.reshape(-1)
+    flat_ids = ids.reshape(-1, 1)
     flat_values = values.reshape(ids.size, width)
     chunks = []
     for begin in range(0, ids.size, rows):

@@ -69,7 +69,10 @@ def _column(vector: Any) -> Any:
 
 @batch_norm_sums.kernel
 def batch_norm_sums_kernel(k: KernelArgs) -> Call:
-    xp, mean, variance, count = k.xp, k["mean"], k["variance"], k.get("count")
+    xp = k.xp
+    mean = k["mean"]
+    variance = k["variance"]
+    count = k.get("count")
     if not k.train:
         # Values that change nothing, should they be read: `batch_norm_apply` takes the running
         # ones.
@@ -124,8 +127,11 @@ def batch_norm_sums_grad_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     ranks = ranks_of(k)
     weight = k.get("weight")
-    x, out = _by_channel(k["x"]), _by_channel(x_grad)
-    mean, count, channels = k["mean"], k["count"], k["mean"].size
+    x = _by_channel(k["x"])
+    out = _by_channel(x_grad)
+    mean = k["mean"]
+    count = k["count"]
+    channels = k["mean"].size
     grads = k["mean_grad"], k["variance_grad"]
     message = xp.empty(2 * channels, np.float64)
 
@@ -196,8 +202,10 @@ them, and they stay.""",
 
 @batch_norm_apply.shape_rule
 def batch_norm_apply_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x", "scale", "bias")
-    running, batch = s.floats("mean", "variance"), s.floats("batch_mean", "batch_variance", "count")
+    x = s["x"]
+    dtype = s.floats("x", "scale", "bias")
+    running = s.floats("mean", "variance")
+    batch = s.floats("batch_mean", "batch_variance", "count")
     if running not in (dtype, wide(dtype)):
         s.fail(f"mean and variance want dtype {dtype}" + (" or float32" * (dtype in HALVES)))
     if batch not in (dtype, wide(dtype)):

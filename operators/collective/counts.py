@@ -31,7 +31,9 @@ def element_count_shape(s: ShapeArgs) -> None:
 
 @element_count.kernel
 def element_count_kernel(k: KernelArgs) -> Call:
-    out, shape, mask = k["out"], k.shape("x"), k.get("mask")
+    out = k["out"]
+    shape = k.shape("x")
+    mask = k.get("mask")
     if mask is None:
         return lambda: out.fill(count(shape))
     each = count(shape[mask.ndim :])

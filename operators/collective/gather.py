@@ -43,7 +43,8 @@ Its gradient takes the loss to be the sum of the losses of all ranks.""",
 
 @all_gather.shape_rule
 def all_gather_shape(s: ShapeArgs) -> None:
-    x, ranks = s["x"], s.attrs["ranks"]
+    x = s["x"]
+    ranks = s.attrs["ranks"]
     first = x[0] if x else 1
     s.set("out", ((first * ranks if first >= 0 else -1, *x[1:]), s.dtype("x")))
     s.set_offsets("out", ())
@@ -124,7 +125,9 @@ ascend, and the rest of rows_out is -1. With `weight`, it is the mean weighted b
 
 @all_gather_rows.shape_rule
 def all_gather_rows_shape(s: ShapeArgs) -> None:
-    x, rows, like = s["x"], s.rank("rows", 1), s["like"]
+    x = s["x"]
+    rows = s.rank("rows", 1)
+    like = s["like"]
     dtype = one_dtype(s, "x", floats=True)
     s.integers("rows")
     if not x or not like:

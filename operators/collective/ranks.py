@@ -37,7 +37,8 @@ PERIOD = AttrSpec("period", "int", "run where `step` is a multiple of it", 1, mi
 def ranks_of(k: KernelArgs) -> Callable[[], Communicator]:
     """A function that gives the communicator of the run under way, told which operator asks."""
     # Asked in each run: a kernel is bound once, and runs in contexts with other communicators.
-    state, title = k.state, k.op.title()
+    state = k.state
+    title = k.op.title()
 
     def get() -> Communicator:
         context = state.context
@@ -125,7 +126,8 @@ def scale(array: Any, factor: float) -> None:
 
 def is_due(k: KernelArgs) -> Callable[[], bool]:
     """A function that tells whether the step of the run is one to act in."""
-    step, period = k.get("step"), k.attrs["period"]
+    step = k.get("step")
+    period = k.attrs["period"]
     if step is None:
         return lambda: True
     # Every rank counts the same steps, so all of them exchange or none does.

@@ -116,7 +116,8 @@ def rnn_cell_shape(s: ShapeArgs) -> None:
 @rnn_cell.expansion
 def rnn_cell_expansion(node: OpNode) -> list[OpNode]:
     e = _Expansion(node)
-    out, activation = e.product(), e.cell.attrs["activation"]
+    out = e.product()
+    activation = e.cell.attrs["activation"]
     if activation:
         check_activation(e.cell, activation)
         out = e.op(activation, out)

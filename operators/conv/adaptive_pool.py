@@ -158,7 +158,8 @@ def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any)
     taps = np.arange((end - start).max())[:, None]
     calls: list[Call | None] = []
     if winner is not None:
-        better, number = k.scratch(step.after, bool), k.scratch(step.after, winner.dtype)
+        better = k.scratch(step.after, bool)
+        number = k.scratch(step.after, winner.dtype)
         calls.append(partial(winner.fill, 0))
     for tap, (take, part) in enumerate(
         gathers(k, source, step.axis, np.minimum(start + taps, end - 1))

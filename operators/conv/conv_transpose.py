@@ -60,7 +60,8 @@ def _rule(s: ShapeArgs) -> None:
 
 def _correlation(k: KernelArgs, large: str, multiply: Any) -> Correlation:
     axes = make_axes(k.attrs, k.shape("w")[2:], k.shape(large)[2:])
-    groups, dtype = k.attrs["groups"], k["w"].dtype
+    groups = k.attrs["groups"]
+    dtype = k["w"].dtype
     return Correlation(k, axes, k.shape(large), k.shape("x"), groups, dtype, multiply)
 
 

@@ -153,9 +153,13 @@ class Correlation:
         pairs = []
         for tap, (out, source) in enumerate(self.spans):
             if self.overlap:
-                here, there = slice(first.before, first.before + size), slice(None)
+                here = slice(first.before, first.before + size)
+                there = slice(None)
             else:
-                here, there, out, source = out[0], source[0], out[1:], source[1:]
+                here = out[0]
+                there = source[0]
+                out = out[1:]
+                source = source[1:]
             part = rows[:, here, tap, :, :]
             pairs.append((part[(..., *out)], large[(slice(None), there, *everything, *source)]))
         return [pair for pair in pairs if pair[0].size]

@@ -44,7 +44,8 @@ interpolate = operator(
 
 @interpolate.shape_rule
 def interpolate_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x")
+    x = s["x"]
+    dtype = s.floats("x")
     rank = len(x) - 2
     mode = s.attrs["mode"]
     if rank < 1:
@@ -93,7 +94,8 @@ def _axis_map(kind: str, before: int, after: int, scale: float, aligned: bool) -
         at = at.clip(0, None)
         low = np.floor(at).clip(None, last)
         rest = (at - low).clip(0, 1)
-        taps, weights = [low, low + 1], [1 - rest, rest]
+        taps = [low, low + 1]
+        weights = [1 - rest, rest]
     else:
         # Taps beyond the edge are clipped to it below, and `AxisMap.of` adds up their weights.
         low = np.floor(at)

@@ -29,7 +29,8 @@ lrn = operator(
 
 @lrn.shape_rule
 def lrn_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x")
+    x = s["x"]
+    dtype = s.floats("x")
     if len(x) < 2:
         s.fail("x wants at least 2 dimensions")
     s.set("out", (x, dtype))
@@ -38,8 +39,10 @@ def lrn_shape(s: ShapeArgs) -> None:
 
 def _window_sum(k: KernelArgs, source: Any, target: Any, *, transposed: bool = False) -> Call:
     """target = sums of neighboring channels; `transposed`: back to where each came from."""
-    size, channels = k.attrs["size"], source.shape[1]
-    before, after = size // 2, (size - 1) // 2
+    size = k.attrs["size"]
+    channels = source.shape[1]
+    before = size // 2
+    after = (size - 1) // 2
     # For an even size the window is lopsided, and its transpose leans the other way.
     axis = Axis(size, before=after if transposed else before, after=before if transposed else after)
     calls: list[Call] = [partial(target.fill, 0)]
@@ -53,7 +56,10 @@ def _window_sum(k: KernelArgs, source: Any, target: Any, *, transposed: bool = F
 
 @lrn.kernel
 def lrn_kernel(k: KernelArgs) -> Call:
-    xp, x, out, base = k.xp, k["x"], k["out"], k.get("base")
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    base = k.get("base")
     number = x.dtype.type
     if base is None:
         base = k.scratch(x.shape, x.dtype)

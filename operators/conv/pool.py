@@ -309,7 +309,8 @@ def _scale(k: KernelArgs, x: Sequence[int], out: Sequence[int], dtype: Any) -> A
         start = positions * step.axis.stride - step.axis.before
         end = np.minimum(start + step.axis.kernel, size + step.axis.after)
         if not k.attrs["count_include_pad"]:
-            start, end = np.maximum(start, 0), np.minimum(end, size)
+            start = np.maximum(start, 0)
+            end = np.minimum(end, size)
         scale = scale / step.along(end - start, np.float64, np)
     if scale.size and (scale == scale.flat[0]).all():
         return dtype.type(scale.flat[0])
@@ -317,7 +318,9 @@ def _scale(k: KernelArgs, x: Sequence[int], out: Sequence[int], dtype: Any) -> A
 
 
 def _avg_forward(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     passes = _passes(k.attrs, x.shape, out.shape)
     calls = [_sum_pass(xp, *arrays) for arrays in _between(k, passes, x, out)]
     scale = _scale(k, x.shape, out.shape, x.dtype)
@@ -336,7 +339,9 @@ def _sum_pass(xp: Any, step: _Pass, source: Any, target: Any) -> Call:
 
 
 def _avg_backward(k: KernelArgs) -> Call:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     passes = _passes(k.attrs, x_grad.shape, grad.shape)
     # Scaled before the passes, while the array is still small.
     scaled = k.scratch(grad.shape, grad.dtype) if passes else x_grad
@@ -374,7 +379,8 @@ avg_pool1d, avg_pool2d, avg_pool3d = (_register_avg(rank) for rank in SPATIAL)
 
 
 def _global_rule(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x")
+    x = s["x"]
+    dtype = s.floats("x")
     if len(x) < 3:
         s.fail("x wants at least 3 dimensions")
     if 0 in x[2:]:
@@ -398,7 +404,9 @@ global_avg_pool = operator(
 
 @global_avg_pool.kernel
 def global_avg_pool_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     scale = x.dtype.type(1 / count(x.shape[2:]))
     axes = tuple(range(2, x.ndim))
     return in_order(
@@ -409,7 +417,9 @@ def global_avg_pool_kernel(k: KernelArgs) -> Call:
 
 @global_avg_pool.backward("x")
 def global_avg_pool_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     scaled = k.scratch(grad.shape, grad.dtype)
     # Scaled a channel at a time and then copied, which takes fewer products than places.
     scale = grad.dtype.type(1 / count(x_grad.shape[2:]))
@@ -433,7 +443,10 @@ global_max_pool = operator(
 
 @global_max_pool.kernel
 def global_max_pool_kernel(k: KernelArgs) -> Call:
-    xp, x, out, index = k.xp, k["x"], k["out"], k.get("index")
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    index = k.get("index")
     highest = partial(xp.max, x, axis=tuple(range(2, x.ndim)), out=out, keepdims=True)
     if index is None:
         return highest
@@ -448,7 +461,9 @@ def global_max_pool_kernel(k: KernelArgs) -> Call:
 
 @global_max_pool.backward("x")
 def global_max_pool_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     spatial = x_grad.shape[2:]
     places = xp.arange(count(spatial)).reshape(spatial)
     index = k["index"].reshape(*grad.shape)

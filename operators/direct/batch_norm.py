@@ -51,7 +51,8 @@ def batch_norm(k: KernelArgs) -> Call | None:
 
 def _moments(k: KernelArgs, work: Work, side: int) -> Any:
     """Mean and squares of each channel of x, which it has taken."""
-    x, parts = k["x"], threads()
+    x = k["x"]
+    parts = threads()
     # One line for each thread, which adds up its own images in double; `settle` joins them.
     moments = k.scratch((parts, x.shape[1], 3), np.float64)
     fields = {"parts": parts, "side": side, "x": x, "moments": moments, **_sizes(x)}
@@ -73,7 +74,9 @@ def _apply(k: KernelArgs, work: Work, side: int, settled: tuple[Any, Any, Any]) 
 
 def blended_batch_norm(k: KernelArgs) -> Call | None:
     """Forward with CNTK's time constants, see `cntk.batch_norm`; None where arrays do not suit."""
-    x, out, dtype = k["x"], k["out"], k["x"].dtype
+    x = k["x"]
+    out = k["out"]
+    dtype = k["x"].dtype
     slots = "scale", "bias", "mean", "variance", "mean_out", "variance_out"
     small = [k[slot] for slot in slots]
     kept = [k.get(slot) for slot in ("used_mean", "used_scale")]
@@ -83,14 +86,16 @@ def blended_batch_norm(k: KernelArgs) -> Call | None:
     side = _layout(x, out) if fit and all(one.flags.c_contiguous for one in given) else None
     if side is None:
         return None
-    work, channels = Work(dtype), x.shape[1]
+    work = Work(dtype)
+    channels = x.shape[1]
     weights = k.scratch((2,), np.float64)
     moments = _moments(k, work, side) if k.train else None
     times = dict(zip(("seen", "seen_out", "time", "blend"), doubles, strict=True))
     times |= {"weights": weights, "own": k.get("own_weight")}
     work.add("image_norm", "weights", samples=len(x) if k.train else 0, **times)
     used, inverse = (k.scratch((channels,), dtype) if array is None else array for array in kept)
-    factor, bias = k.scratch((channels,), dtype), k["bias"]
+    factor = k.scratch((channels,), dtype)
+    bias = k["bias"]
     fields = {slot: k[slot] for slot in slots if slot != "bias"}
     fields |= {"parts": threads(), "channels": channels, "moments": moments, "weights": weights}
     fields |= {"used": used, "inverse": inverse, "factor": factor, "epsilon": k.attrs["epsilon"]}
@@ -179,7 +184,9 @@ def _gradients(
     side = _layout(x, grad, *(() if x_grad is None else (x_grad,)))
     if side is None:
         return None
-    work, channels, parts = Work(x.dtype), x.shape[1], threads()
+    work = Work(x.dtype)
+    channels = x.shape[1]
+    parts = threads()
     sums = k.scratch((parts, channels, 2), np.float64)
     factors = k.scratch((3, channels), x.dtype)
     given = {"side": side, "x": x, "grad": grad, "mean": mean, **_sizes(x)}

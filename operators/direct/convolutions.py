@@ -86,10 +86,14 @@ def _declines(k: KernelArgs, rank: int) -> bool:
 
 def conv(k: KernelArgs) -> Call | None:
     """Forward; None where the arrays or the shapes do not suit."""
-    x, w, b, tail = k["x"], k["w"], k.get("b"), Tail(k)
+    x = k["x"]
+    w = k["w"]
+    b = k.get("b")
+    tail = Tail(k)
     if _declines(k, x.ndim - 2) or not suited(x, w, b, tail.out) or not tail.fits():
         return None
-    s, work = _Shapes(k, x, tail.out, w), Work(x.dtype)
+    s = _Shapes(k, x, tail.out, w)
+    work = Work(x.dtype)
     filters = w.shape[0] // s.groups
     fold = None if tail.norm is None else batch_norm.folded(tail.norm, work)
     for group in range(s.groups):
@@ -191,16 +195,19 @@ def _without_padding(phase: _Phase, reach: Sequence[slice], rows: int) -> list[_
     met = sum(part.stop - part.start for part in reach)
     if not reach or met > _FULL * rows * len(reach):
         return [phase]
-    width, across = len(phase.pixels) // rows, len(phase.taps) // len(reach)
+    width = len(phase.pixels) // rows
+    across = len(phase.taps) // len(reach)
     taken = [
         [tap for tap, part in enumerate(reach) if part.start <= row < part.stop]
         for row in range(rows)
     ]
-    phases, begin = [], 0
+    phases = []
+    begin = 0
     for row in range(1, rows + 1):
         if row < rows and taken[row] == taken[begin]:
             continue
-        own, pixels = taken[begin], slice(begin * width, row * width)
+        own = taken[begin]
+        pixels = slice(begin * width, row * width)
         first, end = (own[0] * across, (own[-1] + 1) * across) if own else (0, 0)
         phases.append(
             _Phase(
@@ -233,7 +240,9 @@ def _pack(
         keep: memory of their own, which is filled again only when the weights have changed: the
             frame knows when, or else the weights are compared with what they were.
     """
-    outs, inner, size = w.shape[side], w.shape[1 - side], lanes(w.dtype)
+    outs = w.shape[side]
+    inner = w.shape[1 - side]
+    size = lanes(w.dtype)
     so, si, down, right = (steps(w)[axis] for axis in (side, 1 - side, 2, 3))
     places = taps // w.shape[3] * down + taps % w.shape[3] * right
     shape = -(-outs // size), len(taps), inner, size
@@ -247,7 +256,8 @@ def _pack(
         )
         if panels is not None:
             return panels
-    old, kept = None, keep and side == 0 and w.flags.c_contiguous
+    old = None
+    kept = keep and side == 0 and w.flags.c_contiguous
     if kept:
         panels, old = _compared(w, shape, (side, tuple(taps)))
     else:
@@ -316,7 +326,9 @@ def _run(
     depth: int,
 ) -> None:
     """The sums of all phases, times the factors, plus bias and terms."""
-    out, outs, dtype = into.array, into.array.shape[1], into.array.dtype
+    out = into.array
+    outs = into.array.shape[1]
+    dtype = into.array.dtype
     sn, sc = steps(out)[:2]
     bias, b = ends.terms, ends.bias
     size = lanes(dtype)
@@ -325,18 +337,25 @@ def _run(
     elif b is not None:
         bias = k.scratch((-(-outs // size) * size,), dtype)
         _add_packing(work, b, (outs, 1, *steps(b), 0), np.zeros(1), bias.reshape(-1, size))
-    memory, room, turned = None, 0, sc != 1 and outs > 1
+    memory = None
+    room = 0
+    turned = sc != 1 and outs > 1
     span = max(int(phase.places.max(initial=0)) for phase in phases) + 1
     if into.pool is not None:
-        memory, room, span = into.memory, into.memory[0].size, 1
-        out, sn, turned = into.pooled, steps(into.pooled)[0], False
+        memory = into.memory
+        room = into.memory[0].size
+        span = 1
+        out = into.pooled
+        sn = steps(into.pooled)[0]
+        turned = False
     elif turned:
         room = max(len(phase.pixels) for phase in phases) * outs
         memory = k.scratch((threads(), room), dtype)
     found = []
     for phase in phases:
         vectors, _, inner, _ = phase.panels.shape
-        taps, panels = np.asarray(phase.taps, np.int64), phase.panels[:, phase.first :]
+        taps = np.asarray(phase.taps, np.int64)
+        panels = phase.panels[:, phase.first :]
         here = np.asarray(phase.places, np.int64)
         one = work.bind(
             *("convolution", "phase"),
@@ -362,12 +381,15 @@ def _run(
 
 def conv_grad(k: KernelArgs) -> Call | None:
     """Gradients; None where the arrays or the shapes do not suit."""
-    grad, w, x_grad = k["out_grad"], k["w"], k.get("x_grad")
+    grad = k["out_grad"]
+    w = k["w"]
+    x_grad = k.get("x_grad")
     w_grad, b_grad = k.get("w_grad"), k.get("b_grad")
     x = k["x"] if w_grad is not None else None
     if _declines(k, grad.ndim - 2) or not suited(grad, w, x, x_grad, w_grad, b_grad):
         return None
-    s, work = _Shapes(k, x if x is not None else x_grad, grad, w), Work(grad.dtype)
+    s = _Shapes(k, x if x is not None else x_grad, grad, w)
+    work = Work(grad.dtype)
     # Vectors are of input channels there: of three, as an image has, most lanes would be idle.
     if x_grad is not None and w.shape[1] < _FEWEST and not s.deep:
         return None
@@ -385,11 +407,13 @@ def conv_grad(k: KernelArgs) -> Call | None:
 
 def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b_grad: Any) -> None:
     """Gradients of one group by its weights and its bias."""
-    grad, dtype = s.part(s.small, group), s.small.dtype
+    grad = s.part(s.small, group)
+    dtype = s.small.dtype
     (batch, outs), shape = grad.shape[:2], grad.shape[2:]
     room = -(-outs // lanes(dtype)) * lanes(dtype)
     if w_grad is None:  # the bias alone: no rows of weights
-        x, seen = grad, nothing(work, grad)
+        x = grad
+        seen = nothing(work, grad)
         at = places = np.zeros(0, np.int64)
         step = 0
     else:
@@ -401,7 +425,8 @@ def by_weights(k: KernelArgs, work: Work, s: _Shapes, group: int, w_grad: Any, b
         so, si, down, right = steps(w_grad)
         taps = np.arange(w_grad[0, 0].size)
         places = taps // w_grad.shape[3] * down + taps % w_grad.shape[3] * right
-        places, step = (places[:, None] + channels * si).reshape(-1), so
+        places = (places[:, None] + channels * si).reshape(-1)
+        step = so
     plane = Frame(shape[0], shape[1], 0, 0)
     # The vector of the last pixel may reach beyond the array: it is read from a copy then.
     given = image(k, work, grad, plane, at_once=False, rows=True, copy=room != outs)

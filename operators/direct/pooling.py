@@ -105,11 +105,13 @@ def _run(
     means: bool,
 ) -> Call:
     work = Work(large.dtype)
-    forward, back = name == "pool", None
+    forward = name == "pool"
+    back = None
     if _is_planes(large) or _is_planes(small):  # vectors are of channels
         source, target = (large, small) if forward else (small, large)
         source = _rows_of(k, work, source, copy=True)
-        back, target = target, _rows_of(k, work, target, copy=False)
+        back = target
+        target = _rows_of(k, work, target, copy=False)
         large, small = (source, target) if forward else (target, source)
     factors = _factors(k, axes, large, small) if means else None
     given = {"windows": windows_part(work, axes, large, small, factors), "winners": winners}
@@ -152,7 +154,8 @@ def _factors(k: KernelArgs, axes: tuple[Axis, Axis], large: Any, small: Any) -> 
         start = np.arange(count) * axis.stride - axis.before
         end = np.minimum(start + axis.kernel, size + axis.after)
         if not k.attrs["count_include_pad"]:
-            start, end = np.maximum(start, 0), np.minimum(end, size)
+            start = np.maximum(start, 0)
+            end = np.minimum(end, size)
         found.append((1 / (end - start)).astype(large.dtype))
     return found
 

@@ -142,7 +142,8 @@ def _gradient(
     k: KernelArgs, product: Product, stacked: Product, left: Any, right: Any, target: Any
 ) -> Call:
     """target = alpha * left right, summed over the batches that `target` was broadcast along."""
-    xp, alpha = k.xp, k.attrs["alpha"]
+    xp = k.xp
+    alpha = k.attrs["alpha"]
     if left.ndim == right.ndim == 2:
         return product(xp, left, right, target, alpha=alpha)
     batch = np.broadcast_shapes(left.shape[:-2], right.shape[:-2])
@@ -152,7 +153,8 @@ def _gradient(
         return _scaled(k, stacked(xp, left, right, full), target, alpha)
     if target.ndim == 2 and _rows_stacked(left, right):
         # Of a matrix shared by all batches: the sum over batches is one more inner dimension.
-        left, right = _flat(left.swapaxes(-1, -2)).T, _flat(right)
+        left = _flat(left.swapaxes(-1, -2)).T
+        right = _flat(right)
         return product(xp, left, right, target, alpha=alpha)
     whole = k.scratch((*batch, *target.shape[-2:]), target.dtype)
     multiply = stacked(xp, left, right, whole)
@@ -270,7 +272,9 @@ def affine_shape(s: ShapeArgs, x: Shape, w: Shape) -> Shape:
 @affine.kernel
 def bind_affine(k: KernelArgs, product: Product = product) -> Call:
     """Kernel of `affine` on top of a product of two matrices."""
-    xp, w, out = k.xp, k["w"], k["out"]
+    xp = k.xp
+    w = k["w"]
+    out = k["out"]
     rows = count(out.shape[:-1])
     x, load = as_rows(k, k["x"], rows, w.shape[0])
     out, store = as_rows(k, out, rows, w.shape[1], write=True)
@@ -284,7 +288,8 @@ def bind_affine_grad(k: KernelArgs, product: Product = product, sums: Any = None
     Args:
         sums: of rows, in place of `sum_of_rows`.
     """
-    xp, w = k.xp, k["w"]
+    xp = k.xp
+    w = k["w"]
     rows = count(k.shape("out_grad")[:-1])
     grad, calls = as_rows(k, k["out_grad"], rows, w.shape[1])
     if k.get("w_grad") is not None:

@@ -30,9 +30,13 @@ def bind_targets(k: KernelArgs, samples: int, classes: int) -> tuple[Any, list[C
         return (*_soft_targets(k, label, load), None) if reshaped(k) else (label, load, None)
     labels = bind_labels(k, classes)
     dtype = k["softmax"].dtype if "softmax" in k.op.inputs else k["x"].dtype
-    out, ignored = k.scratch((samples, classes), dtype), k.scratch((samples, 1), bool)
-    eps, weight, numbers = k.attrs["label_smoothing"], k.get("weight"), k.xp.arange(samples)
-    spread, peak = dtype.type(eps / max(classes, 1)), dtype.type(1 - eps)
+    out = k.scratch((samples, classes), dtype)
+    ignored = k.scratch((samples, 1), bool)
+    eps = k.attrs["label_smoothing"]
+    weight = k.get("weight")
+    numbers = k.xp.arange(samples)
+    spread = dtype.type(eps / max(classes, 1))
+    peak = dtype.type(1 - eps)
 
     def run() -> None:
         valid = labels.check()

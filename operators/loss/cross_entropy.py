@@ -91,7 +91,9 @@ def cross_entropy_grad_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     tiny = _smallest(k)
     if k.attrs["soft_label"]:
-        label, grad, x_grad = k["label"], k["out_grad"][..., None], k["x_grad"]
+        label = k["label"]
+        grad = k["out_grad"][..., None]
+        x_grad = k["x_grad"]
         # The floor of the loss again, so that quotients stay finite.
         floor = k.scratch(x.shape, x.dtype)
 
@@ -138,7 +140,9 @@ def nll_loss_grad_kernel(k: KernelArgs) -> Call:
 
 def _picking(k: KernelArgs, loss: Callable[[Any], None]) -> Call:
     """out = loss(x[label]), the loss working in place; zero for ignored samples."""
-    x, out, classes = k["x"], k["out"], k.shape("x")[-1]
+    x = k["x"]
+    out = k["out"]
+    classes = k.shape("x")[-1]
     samples = count(out.shape)
     x, load = as_rows(k, x, samples, classes)
     flat, store = as_rows(k, out, samples, 1, write=True)
@@ -277,7 +281,8 @@ def _index_loss(k: KernelArgs, x: Any, out: Any, softmax: Any) -> tuple[Call, li
         result = softmax
         # Places in the flat matrix: `take` of flat places is faster than indexing by two arrays.
         numbers *= classes
-        maximum, total = partial(x.max, 1, edge, True), partial(z.sum, 1, None, edge, True)
+        maximum = partial(x.max, 1, edge, True)
+        total = partial(z.sum, 1, None, edge, True)
     stride = xp.asarray(stride)
     pick = taker(k, z.reshape(-1), index, 0, picked)
     subtract, multiply, add, divide = xp.subtract, xp.multiply, xp.add, xp.divide
@@ -311,7 +316,8 @@ def _index_loss(k: KernelArgs, x: Any, out: Any, softmax: Any) -> tuple[Call, li
 
 @softmax_cross_entropy.backward("x", inplace={"x_grad": "softmax"})
 def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
-    xp, classes = k.xp, k.shape("x")[-1]
+    xp = k.xp
+    classes = k.shape("x")[-1]
     samples = count(k.shape("x")[:-1])
     softmax, load = as_rows(k, k["softmax"], samples, classes)
     grad, load_grad = as_rows(k, k["out_grad"], samples, 1)
@@ -340,7 +346,10 @@ def softmax_cross_entropy_grad_kernel(k: KernelArgs) -> Call:
 
 def _pull_few(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Call:
     """x_grad = (softmax - one-hot label) * grad; the one-hot rows come from an identity matrix."""
-    xp, check, subtract, multiply = k.xp, labels.check, k.xp.subtract, k.xp.multiply
+    xp = k.xp
+    check = labels.check
+    subtract = k.xp.subtract
+    multiply = k.xp.multiply
     hot = k.scratch(softmax.shape, softmax.dtype)
     pick = taker(k, xp.eye(softmax.shape[1], dtype=softmax.dtype), labels.values, 0, hot)
 
@@ -358,7 +367,9 @@ def _pull_few(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: An
 
 def _pull_many(k: KernelArgs, labels: Labels, softmax: Any, grad: Any, x_grad: Any) -> Call:
     """x_grad = (softmax - one-hot label) * grad, by subtracting 1 at the labels."""
-    multiply, check, values = k.xp.multiply, labels.check, labels.values
+    multiply = k.xp.multiply
+    check = labels.check
+    values = labels.values
     numbers = k.xp.arange(len(values))
     line = grad[:, 0]
 

@@ -96,7 +96,8 @@ class _Places:
         self.used = np.flatnonzero(lengths_of(offsets))
         # A sequence without rows has no step to begin in; its loss is settled without a path.
         lengths, counts = lengths_of(offsets)[self.used], lengths_of(labels)[self.used]
-        steps, states = np.arange(lengths.max(initial=0)), np.arange(2 * counts.max(initial=0) + 1)
+        steps = np.arange(lengths.max(initial=0))
+        states = np.arange(2 * counts.max(initial=0) + 1)
         first = offsets[:-1][self.used]
         # Behind the end a sequence reads its last row again, which is a valid place; its share
         # there is 0.
@@ -105,8 +106,10 @@ class _Places:
         spoken = (states % 2 == 1) & (states < 2 * counts[:, None])
         place = labels[:-1][self.used][:, None] + states // 2
         # Blanks point at label 0, a valid place, and are put right by `where`.
-        self.spoken, self.labels = xp.asarray(spoken), xp.asarray(np.where(spoken, place, 0))
-        self.lengths, self.states = xp.asarray(lengths), xp.asarray(2 * counts + 1)
+        self.spoken = xp.asarray(spoken)
+        self.labels = xp.asarray(np.where(spoken, place, 0))
+        self.lengths = xp.asarray(lengths)
+        self.states = xp.asarray(2 * counts + 1)
         self.owner = sequence_of_row(offsets_of(lengths))
 
     def paths(self, xp: Any, label: Any, blank: int) -> Paths:
@@ -135,7 +138,10 @@ def _label_check(k: KernelArgs, classes: int) -> Call:
 
 @ctc_loss.kernel
 def ctc_loss_kernel(k: KernelArgs) -> Call:
-    xp, out, slope, shape = k.xp, k["out"], k.get("slope"), k.shape("x")
+    xp = k.xp
+    out = k["out"]
+    slope = k.get("slope")
+    shape = k.shape("x")
     offsets = _offsets(k)
     counts = lengths_of(offsets_in(k, "label"))
     rows = int(offsets[-1])
@@ -156,7 +162,8 @@ def ctc_loss_kernel(k: KernelArgs) -> Call:
     used = xp.asarray(places.used)
     x, load = as_rows(k, k["x"], rows, classes)
     # float64: a path's logarithm is a sum over all steps, of hundreds of nats.
-    logs, edge = k.scratch((rows, classes), np.float64), k.scratch((rows, 1), np.float64)
+    logs = k.scratch((rows, classes), np.float64)
+    edge = k.scratch((rows, 1), np.float64)
     taken = (*places.rows.shape, places.spoken.shape[1])
     # Several states of a step have one class (all blanks do), so shares are added, not assigned.
     cells, moved = k.scratch(taken, np.int64), k.scratch(taken, np.float64)

@@ -203,7 +203,9 @@ def kl_div_kernel(k: KernelArgs) -> Call:
 
 @kl_div.backward("x", "label", inplace={"x_grad": "out_grad"})
 def kl_div_grad_kernel(k: KernelArgs) -> Call:
-    xp, label, grad = k.xp, k["label"], k["out_grad"]
+    xp = k.xp
+    label = k["label"]
+    grad = k["out_grad"]
     x_grad, label_grad = k.get("x_grad"), k.get("label_grad")
     slope = k.scratch(label.shape, label.dtype)
     calls: list[Call] = []

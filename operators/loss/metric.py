@@ -45,13 +45,16 @@ def accuracy_shape(s: ShapeArgs) -> None:
 
 @accuracy.kernel
 def accuracy_kernel(k: KernelArgs) -> Call:
-    xp, out, best = k.xp, k["out"], k.attrs["k"]
+    xp = k.xp
+    out = k["out"]
+    best = k.attrs["k"]
     correct, total = k.get("correct"), k.get("total")
     classes = k.shape("x")[-1]
     samples = count(k.shape("x")[:-1])
     x, load = as_rows(k, k["x"], samples, classes)
     labels = bind_labels(k, classes)
-    chosen, right = k.scratch((samples,), xp.intp), k.scratch((samples,), bool)
+    chosen = k.scratch((samples,), xp.intp)
+    right = k.scratch((samples,), bool)
     numbers, names = xp.arange(samples), xp.arange(classes)
 
     def by_argmax(index: Any) -> None:
@@ -130,7 +133,10 @@ def edit_distance_kernel(k: KernelArgs) -> Call:
     Entry [n, i] of diagonal d is the distance between the first i elements of row n of x and the
     first d - i of label.
     """
-    xp, x, label, out = k.xp, k["x"], k["label"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    label = k["label"]
+    out = k["out"]
     rows, width, height = x.shape[0], x.shape[1], label.shape[1]
     x_length, label_length = k.get("x_length"), k.get("label_length")
     numbers = xp.arange(rows)
@@ -227,7 +233,10 @@ def auc_shape(s: ShapeArgs) -> None:
 
 @auc.kernel
 def auc_kernel(k: KernelArgs) -> Call:
-    xp, x, label, out = k.xp, k["x"], k["label"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    label = k["label"]
+    out = k["out"]
     scores = x if x.ndim == 1 else x[:, 0]
     flags = label if label.ndim == 1 else label[:, 0]
 

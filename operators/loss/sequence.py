@@ -44,7 +44,9 @@ def masked_mean_shape(s: ShapeArgs) -> None:
 
 def _weights(k: KernelArgs, dtype: Any) -> tuple[Any, Any, Call]:
     """Weights that broadcast against x, their total over x, and the call that computes both."""
-    xp, mask, shape = k.xp, k["mask"], k.shape("x")
+    xp = k.xp
+    mask = k["mask"]
+    shape = k.shape("x")
     weights = k.scratch(mask.shape, dtype)
     total = k.scratch((), dtype)
     each = dtype.type(count(shape[mask.ndim :]))
@@ -60,11 +62,14 @@ def _weights(k: KernelArgs, dtype: Any) -> tuple[Any, Any, Call]:
 
 @masked_mean.kernel
 def masked_mean_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     if not x.size:
         return lambda: out.fill(0)
     weights, total, load = _weights(k, x.dtype)
-    weighted, gap = k.scratch(x.shape, x.dtype), k.scratch(weights.shape, bool)
+    weighted = k.scratch(x.shape, x.dtype)
+    gap = k.scratch(weights.shape, bool)
 
     def run() -> None:
         load()
@@ -82,7 +87,9 @@ def masked_mean_kernel(k: KernelArgs) -> Call:
 
 @masked_mean.backward("x")
 def masked_mean_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     if not x_grad.size:
         return nothing
     weights, total, load = _weights(k, x_grad.dtype)
@@ -168,13 +175,16 @@ def sequence_error_shape(s: ShapeArgs) -> None:
 
 @sequence_error.kernel
 def sequence_error_kernel(k: KernelArgs) -> Call:
-    xp, out, wrong = k.xp, k["out"], k.get("wrong")
+    xp = k.xp
+    out = k["out"]
+    wrong = k.get("wrong")
     rows, classes = k.shape("x")
     x, load = as_rows(k, k["x"], rows, classes)
     labels = bind_labels(k, classes)
     offsets = offsets_in(k, "x")
     sequences = len(offsets) - 1
-    chosen, differs = k.scratch((rows,), xp.intp), k.scratch((rows,), bool)
+    chosen = k.scratch((rows,), xp.intp)
+    differs = k.scratch((rows,), bool)
     # A group without rows gets 0, that is False: an empty sequence is not wrong.
     failed = k.scratch((sequences,), bool)
     judge = reduce_groups(k, xp.logical_or, differs, offsets, failed)

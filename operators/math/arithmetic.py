@@ -150,7 +150,8 @@ def power_grad_kernel(k: KernelArgs) -> Call:
     shape = k["out_grad"].shape
     if k.get("y_grad") is not None:
         whole, back = _into(k, "y_grad")
-        logs, at_zero = k.scratch(x.shape, x.dtype), k.scratch(x.shape, bool)
+        logs = k.scratch(x.shape, x.dtype)
+        at_zero = k.scratch(x.shape, bool)
         calls += [
             partial(xp.log, x, logs),
             partial(xp.equal, x, zero, at_zero),
@@ -162,7 +163,8 @@ def power_grad_kernel(k: KernelArgs) -> Call:
         ]
     if k.get("x_grad") is not None:
         whole, back = _into(k, "x_grad")
-        less, slope = k.scratch(y.shape, y.dtype), k.scratch(shape, x.dtype)
+        less = k.scratch(y.shape, y.dtype)
+        slope = k.scratch(shape, x.dtype)
         flat = k.scratch(y.shape, bool)
         calls += [
             partial(xp.subtract, y, one, less),

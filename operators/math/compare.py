@@ -116,7 +116,9 @@ def where_shape(s: ShapeArgs) -> None:
 
 @where.kernel
 def where_kernel(k: KernelArgs) -> Call:
-    xp, condition, out = k.xp, k["condition"], k["out"]
+    xp = k.xp
+    condition = k["condition"]
+    out = k["out"]
     # In the condition's own shape: `where` of copyto broadcasts.
     other = k.scratch(condition.shape, bool)
     return in_order(

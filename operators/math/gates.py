@@ -27,7 +27,8 @@ glu = operator(
 
 @glu.shape_rule
 def glu_shape(s: ShapeArgs) -> None:
-    shape, dtype = s["x"], s.floats("x")
+    shape = s["x"]
+    dtype = s.floats("x")
     axis = s.axis(s.attrs["axis"], len(shape))
     size = shape[axis]
     if size >= 0 and size % 2:
@@ -55,7 +56,8 @@ def _sigmoid(xp: Any, x: Any, out: Any) -> list[Call]:
 
 @glu.kernel
 def glu_kernel(k: KernelArgs) -> Call:
-    xp, out = k.xp, k["out"]
+    xp = k.xp
+    out = k["out"]
     value, gate = _halves(k, k["x"])
     # `out` never shares memory with x, so it can hold the weights before the product.
     return in_order(*_sigmoid(xp, gate, out), partial(xp.multiply, value, out, out))
@@ -63,7 +65,8 @@ def glu_kernel(k: KernelArgs) -> Call:
 
 @glu.backward("x")
 def glu_grad_kernel(k: KernelArgs) -> Call:
-    xp, out_grad = k.xp, k["out_grad"]
+    xp = k.xp
+    out_grad = k["out_grad"]
     value, gate = _halves(k, k["x"])
     value_grad, gate_grad = _halves(k, k["x_grad"])
     weight = k.scratch(gate.shape, gate.dtype)
@@ -93,7 +96,8 @@ prelu = operator(
 
 @prelu.shape_rule
 def prelu_shape(s: ShapeArgs) -> None:
-    shape, dtype = s["x"], s.floats("x", "w")
+    shape = s["x"]
+    dtype = s.floats("x", "w")
     (slopes,) = s.rank("w", 1)
     if slopes not in (1, -1):
         if len(shape) < 2:
@@ -111,7 +115,9 @@ def _by_channel(k: KernelArgs, w: Any) -> Any:
 
 @prelu.kernel
 def prelu_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     zero = x.dtype.type(0)
     # Two clamped halves instead of a mask: minimum and maximum both let NaN through.
     low = k.scratch(x.shape, x.dtype)
@@ -125,12 +131,15 @@ def prelu_kernel(k: KernelArgs) -> Call:
 
 @prelu.backward("x", "w")
 def prelu_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, out_grad = k.xp, k["x"], k["out_grad"]
+    xp = k.xp
+    x = k["x"]
+    out_grad = k["out_grad"]
     zero = x.dtype.type(0)
     w = k["w"]
     calls = []
     if k.get("w_grad") is not None:
-        low, w_grad = k.scratch(x.shape, x.dtype), k["w_grad"]
+        low = k.scratch(x.shape, x.dtype)
+        w_grad = k["w_grad"]
         axes = tuple(a for a in range(x.ndim) if a != 1 or w.size == 1)
         # A sum over all axes has no axis left for the one slope of [1].
         total = w_grad.reshape(()) if w.size == 1 else w_grad
@@ -140,7 +149,8 @@ def prelu_grad_kernel(k: KernelArgs) -> Call:
             partial(low.sum, axes, out=total) if x.ndim else partial(xp.copyto, total, low),
         ]
     if k.get("x_grad") is not None:
-        x_grad, above = k["x_grad"], k.scratch(x.shape, bool)
+        x_grad = k["x_grad"]
+        above = k.scratch(x.shape, bool)
         calls += [
             # At x = 0 the slope is w, as the operator's text has it: x itself only where x > 0.
             partial(xp.greater, x, zero, above),

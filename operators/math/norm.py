@@ -71,7 +71,8 @@ def _mean(k: KernelArgs, view: _View, source: Any, target: Any) -> Call:
 
 def _to_inverse(k: KernelArgs, variance: Any) -> Call:
     """variance -> 1 / sqrt(variance + epsilon), in place."""
-    xp, number = k.xp, variance.dtype.type
+    xp = k.xp
+    number = variance.dtype.type
     return in_order(
         partial(xp.add, variance, number(k.attrs["epsilon"]), out=variance),
         partial(xp.sqrt, variance, out=variance),
@@ -235,7 +236,8 @@ where x is of half precision. While testing, or with
 
 @batch_norm.shape_rule
 def batch_norm_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x", "scale", "bias")
+    x = s["x"]
+    dtype = s.floats("x", "scale", "bias")
     running = s.floats("mean", "variance")
     if running not in (dtype, wide(dtype)):
         s.fail(f"mean and variance want dtype {dtype}" + (" or float32" * (dtype in HALVES)))
@@ -289,7 +291,9 @@ def _move(k: KernelArgs, running: Any, slot: str, batch: Any, weight: float) -> 
 
 def _with_running_values(k: KernelArgs, view: _View, running: Any, mean: Any, inverse: Any) -> Call:
     """out = x * factor + term, with one factor and one term a channel."""
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     scale, bias = k["scale"].reshape(view.param), k["bias"].reshape(view.param)
     # Scale, bias and statistics meet once a channel, so an element costs one product and one sum.
     factor, term = k.scratch(view.stat, x.dtype), k.scratch(view.stat, x.dtype)

@@ -173,7 +173,8 @@ def reduce_prod_grad_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     axes = reduced_axes(k)
     order = [a for a in range(x.ndim) if a not in axes] + list(axes)
-    moved, grad = x.transpose(order), k["x_grad"].transpose(order)
+    moved = x.transpose(order)
+    grad = k["x_grad"].transpose(order)
     out_grad = kept(k, k["out_grad"]).transpose(order)
     rest = moved.shape[: x.ndim - len(axes)]
     rows = int(np.prod(rest))
@@ -255,7 +256,9 @@ def _finite(dtype: np.dtype) -> tuple[Any, Any]:
 
 @logsumexp.backward("x")
 def logsumexp_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, x_grad = k.xp, k["x"], k["x_grad"]
+    xp = k.xp
+    x = k["x"]
+    x_grad = k["x_grad"]
     out, out_grad = kept(k, k["out"]), kept(k, k["out_grad"])
     shift = k.scratch(out.shape, x.dtype)
     least = _finite(x.dtype)[0]

@@ -22,7 +22,8 @@ _AXIS = AttrSpec("axis", "int", "axis along which the elements compete", -1)
 
 
 def _rule(s: ShapeArgs) -> None:
-    shape, dtype = s["x"], s.floats("x")
+    shape = s["x"]
+    dtype = s.floats("x")
     axis = s.axis(s.attrs["axis"], len(shape))
     if shape[axis] == 0:
         s.fail(f"axis {s.attrs['axis']} of x has no elements")
@@ -43,7 +44,8 @@ def _pieces(k: KernelArgs, *arrays: Any) -> list[tuple[tuple[Any, ...], Any, Any
         along the axis. One piece where the matrices lie elsewhere, or elements compete along
         another axis.
     """
-    first, axis = arrays[0], k.attrs["axis"]
+    first = arrays[0]
+    axis = k.attrs["axis"]
     rows = step = first.shape[0] if first.ndim else 0
     if k.xp is np and first.ndim == 2 and axis % 2 == 1:
         step = max(1, min(rows, _PIECE // first.shape[1]))
@@ -103,7 +105,11 @@ def softmax_kernel(k: KernelArgs) -> Call:
 
 @softmax.backward("x", inplace={"x_grad": "out_grad"})
 def softmax_grad_kernel(k: KernelArgs) -> Call:
-    xp, out, grad, x_grad, axis = k.xp, k["out"], k["out_grad"], k["x_grad"], k.attrs["axis"]
+    xp = k.xp
+    out = k["out"]
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
+    axis = k.attrs["axis"]
     weighted = k.scratch(out.shape, out.dtype)
     edge = k.scratch(_reduced(out.shape, axis), out.dtype)
     multiply, subtract, total = xp.multiply, xp.subtract, weighted.sum
@@ -131,7 +137,8 @@ log_softmax = operator(
 
 @log_softmax.kernel
 def log_softmax_kernel(k: KernelArgs) -> Call:
-    xp, axis = k.xp, k.attrs["axis"]
+    xp = k.xp
+    axis = k.attrs["axis"]
     pieces = _pieces(k, k["x"], k["out"])
     subtract, exp, log = xp.subtract, xp.exp, xp.log
 
@@ -150,7 +157,8 @@ def log_softmax_kernel(k: KernelArgs) -> Call:
 
 @log_softmax.backward("x", inplace={"x_grad": "out_grad"})
 def log_softmax_grad_kernel(k: KernelArgs) -> Call:
-    xp, axis = k.xp, k.attrs["axis"]
+    xp = k.xp
+    axis = k.attrs["axis"]
     pieces = _pieces(k, k["out"], k["out_grad"], k["x_grad"])
     multiply, subtract, exp = xp.multiply, xp.subtract, xp.exp
 
@@ -180,7 +188,10 @@ hardmax = operator(
 
 @hardmax.kernel
 def hardmax_kernel(k: KernelArgs) -> Call:
-    xp, x, out, axis = k.xp, k["x"], k["out"], k.attrs["axis"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    axis = k.attrs["axis"]
     axis %= x.ndim
     largest = k.scratch(_reduced(x.shape, axis), xp.intp)
     hit = k.scratch(x.shape, bool)

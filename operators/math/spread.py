@@ -84,7 +84,8 @@ def spread_kernel(k: KernelArgs) -> Call:
 
 @reduce_var.backward("x")
 def reduce_var_grad_kernel(k: KernelArgs) -> Call:
-    xp, x_grad = k.xp, k["x_grad"]
+    xp = k.xp
+    x_grad = k["x_grad"]
     calls, centered, factor = _deviations(k)
     weight = _weight(k, factor.size, 2)
     return in_order(

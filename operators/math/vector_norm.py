@@ -75,12 +75,16 @@ def norm_kernel(k: KernelArgs) -> Call:
 
 @norm.backward("x")
 def norm_grad_kernel(k: KernelArgs) -> Call:
-    xp, x, x_grad, p = k.xp, k["x"], k["x_grad"], k.attrs["p"]
+    xp = k.xp
+    x = k["x"]
+    x_grad = k["x_grad"]
+    p = k.attrs["p"]
     out, out_grad = kept(k, k["out"]), kept(k, k["out_grad"])
     zero = x.dtype.type(0)
     if p == 0:
         return partial(x_grad.fill, 0)
-    factor, flat = k.scratch(out.shape, x.dtype), k.scratch(out.shape, bool)
+    factor = k.scratch(out.shape, x.dtype)
+    flat = k.scratch(out.shape, bool)
     # The factor of a norm of 0 is 0, whatever else it would be.
     no_slope = [
         partial(xp.equal, out, zero, flat),
@@ -226,7 +230,8 @@ cosine_similarity = operator(
 
 @cosine_similarity.shape_rule
 def cosine_similarity_shape(s: ShapeArgs) -> None:
-    shape, dtype = s.broadcast(s["x"], s["y"]), s.floats("x", "y")
+    shape = s.broadcast(s["x"], s["y"])
+    dtype = s.floats("x", "y")
     axis = s.axis(s.attrs["axis"], len(shape))
     s.set("out", ((*shape[:axis], *shape[axis + 1 :]), dtype))
 
@@ -246,7 +251,8 @@ class _Vectors:
         self.xp = k.xp
         self.shape = np.broadcast_shapes(k.shape("x"), k.shape("y"))
         self.axis = k.attrs["axis"] % len(self.shape)
-        self.x, self.y = self._view(k["x"]), self._view(k["y"])
+        self.x = self._view(k["x"])
+        self.y = self._view(k["y"])
         self.length_x, calls = _lengths(k, self.x, self.axis)
         self.length_y, more = _lengths(k, self.y, self.axis)
         self.calls = calls + more

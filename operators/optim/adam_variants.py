@@ -141,7 +141,10 @@ def nadam_correction_shape(s: ShapeArgs) -> None:
 
 @nadam_correction.kernel
 def nadam_correction_kernel(k: KernelArgs) -> Call:
-    xp, step, previous, out = k.xp, k["step"], k["previous"], k["out"]
+    xp = k.xp
+    step = k["step"]
+    previous = k["previous"]
+    out = k["out"]
     beta, decay = k.attrs["beta1"], k.attrs["momentum_decay"]
 
     def run() -> None:

@@ -70,7 +70,9 @@ lars = operator(_LARS.type, **schema_of(_LARS, sparse=False))
 
 @lamb.kernel
 def lamb_kernel(k: KernelArgs) -> Call:
-    xp, param, out = k.xp, k["param"], k["param_out"]
+    xp = k.xp
+    param = k["param"]
+    out = k["param_out"]
     names = [state.name for state in _LAMB.states]
     # All of it is kept: param_out may be the memory of param, whose norm is read as well.
     direction = k.scratch(param.shape, param.dtype)
@@ -80,7 +82,8 @@ def lamb_kernel(k: KernelArgs) -> Call:
     norms = [k.scratch((), np.float64) for _ in range(2)]
     for array, norm in zip((param, direction), norms, strict=True):
         calls += norm_calls(k, array, norm)
-    lr, factor = k["lr"], k.attrs["lr_factor"]
+    lr = k["lr"]
+    factor = k.attrs["lr_factor"]
     # The factor is computed in float64 and rounded once, to the dtype of the parameter.
     exact, rate = k.scratch((), np.float64), k.scratch((), param.dtype)
     calls.append(partial(_quotient, xp, norms[0], norms[1], exact))
@@ -97,9 +100,13 @@ def lamb_kernel(k: KernelArgs) -> Call:
 
 @lars.kernel
 def lars_kernel(k: KernelArgs) -> Call:
-    xp, param, out = k.xp, k["param"], k["param_out"]
+    xp = k.xp
+    param = k["param"]
+    out = k["param_out"]
     length, slope, ratio = (k.scratch((), np.float64) for _ in range(3))
-    scale, decay, trust = k.get("grad_scale"), k.attrs["weight_decay"], k.attrs["trust"]
+    scale = k.get("grad_scale")
+    decay = k.attrs["weight_decay"]
+    trust = k.attrs["trust"]
     calls = [*norm_calls(k, param, length), *norm_calls(k, k["grad"], slope)]
 
     def trusted() -> None:

@@ -87,7 +87,9 @@ lbfgs = operator(
 
 @lbfgs.shape_rule
 def lbfgs_shape(s: ShapeArgs) -> None:
-    shapes, grads, factors = s.shapes("param"), s.shapes("grad"), s.attrs["lr_factors"]
+    shapes = s.shapes("param")
+    grads = s.shapes("grad")
+    factors = s.attrs["lr_factors"]
     dtype = s.floats("param", "grad", *(name for name in _STATES if name != "counts"))
     if dtype.itemsize < 4:
         s.fail(f"{dtype} is too coarse for products of gradients; want float32 or float64")
@@ -124,10 +126,12 @@ class _Update:
     """
 
     def __init__(self, k: KernelArgs) -> None:
-        self.k, self.xp = k, k.xp
+        self.k = k
+        self.xp = k.xp
         self.state = {name: k[f"{name}_out"] for name in _STATES}
         gradient = self.state["last_gradient"]
-        size, self.dtype = gradient.size, gradient.dtype
+        size = gradient.size
+        self.dtype = gradient.dtype
         self.gradient, self.step, self.work = (k.scratch((size,), self.dtype) for _ in range(3))
         rows = self.state["products"].size
         # Numbers stay in arrays, so that the recursion waits for no product on a GPU.

@@ -89,7 +89,8 @@ def global_norm_scale_shape(s: ShapeArgs) -> None:
 
 @global_norm_scale.kernel
 def global_norm_scale_kernel(k: KernelArgs) -> Call:
-    xp, scale = k.xp, k["scale"]
+    xp = k.xp
+    scale = k["scale"]
     arrays = k.list("x")
     # float32 at least: the sum of squares of float16 overflows at a norm of 256.
     dtype = scale.dtype

@@ -51,8 +51,12 @@ def master_sync_shape(s: ShapeArgs) -> None:
 
 @master_sync.kernel
 def master_sync_kernel(k: KernelArgs) -> Call:
-    xp, param, master, out = k.xp, k["param"], k["master"], k["out"]
-    rounded, other = k.scratch(param.shape, param.dtype), k.scratch(param.shape, bool)
+    xp = k.xp
+    param = k["param"]
+    master = k["master"]
+    out = k["out"]
+    rounded = k.scratch(param.shape, param.dtype)
+    other = k.scratch(param.shape, bool)
 
     def take() -> None:
         if xp is not np or other.any():  # nearly always false; a GPU is not asked
@@ -139,7 +143,9 @@ def loss_scale_check_shape(s: ShapeArgs) -> None:
 
 @loss_scale_check.kernel
 def loss_scale_check_kernel(k: KernelArgs) -> Call:
-    xp, arrays, finite = k.xp, k.list("x"), k.get("finite")
+    xp = k.xp
+    arrays = k.list("x")
+    finite = k.get("finite")
     calls: list[Call] = [partial(xp.divide, 1, k["scale"], k["factor"])]
     if finite is None:
         return calls[0]
@@ -147,7 +153,8 @@ def loss_scale_check_kernel(k: KernelArgs) -> Call:
     flags = k.scratch((len(arrays),), bool)
     # One mask, as large as the largest gradient, serves all of them in turn.
     largest = max((array.size for array in arrays), default=0)
-    masks, exponents = k.scratch((largest,), bool), k.scratch((largest,), np.uint16)
+    masks = k.scratch((largest,), bool)
+    exponents = k.scratch((largest,), np.uint16)
     for number, array in enumerate(arrays):
         mask = masks[: array.size].reshape(array.shape)
         top = _TOP.get(array.dtype)
@@ -214,7 +221,9 @@ def loss_scale_commit_shape(s: ShapeArgs) -> None:
 
 @loss_scale_commit.kernel
 def loss_scale_commit_kernel(k: KernelArgs) -> Call:
-    xp, out, done = k.xp, k["out"], k.scratch((), bool)
+    xp = k.xp
+    out = k["out"]
+    done = k.scratch((), bool)
     return in_order(
         partial(xp.greater, k["finite"], 0, done),
         copying(xp, k["old"], out),
@@ -256,8 +265,13 @@ def loss_scale_update_shape(s: ShapeArgs) -> None:
 
 @loss_scale_update.kernel
 def loss_scale_update_kernel(k: KernelArgs) -> Call:
-    xp, scale, steps, finite = k.xp, k["scale"], k["steps"], k["finite"]
-    scale_out, steps_out, number = k["scale_out"], k["steps_out"], k["scale"].dtype.type
+    xp = k.xp
+    scale = k["scale"]
+    steps = k["steps"]
+    finite = k["finite"]
+    scale_out = k["scale_out"]
+    steps_out = k["steps_out"]
+    number = k["scale"].dtype.type
     growth, backoff = number(k.attrs["growth_factor"]), number(k.attrs["backoff_factor"])
     interval = k.attrs["growth_interval"]
     # The scale stays a normal number, or its inverse would be infinite.

@@ -150,7 +150,8 @@ def schema_of(method: Method, *, sparse: bool = True) -> dict[str, Any]:
 
 def _rule(method: Method, s: ShapeArgs) -> None:
     states = [state.name for state in method.states if s.has(state.name)]
-    param, dtype = s["param"], s.floats("param", "grad", *states)
+    param = s["param"]
+    dtype = s.floats("param", "grad", *states)
     grad = s["grad"]
     if s.has("rows"):
         if not param:
@@ -276,7 +277,9 @@ def _sparse(k: KernelArgs, update: _Update, tables: list[Any]) -> Call:
 
     It copies these rows, updates them as a dense parameter, and writes them back.
     """
-    xp, rows, grad = k.xp, k["rows"], k["grad"]
+    xp = k.xp
+    rows = k["rows"]
+    grad = k["grad"]
     host = _FreshScratch(xp)
     count = tables[0].shape[0]
 

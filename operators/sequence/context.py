@@ -229,7 +229,9 @@ def sequence_shift_kernel(k: KernelArgs) -> Call:
 
 @sequence_shift.backward("x", "boundary")
 def sequence_shift_grad_kernel(k: KernelArgs) -> Call:
-    grad, x_grad, boundary_grad = k["out_grad"], k.get("x_grad"), k.get("boundary_grad")
+    grad = k["out_grad"]
+    x_grad = k.get("x_grad")
+    boundary_grad = k.get("boundary_grad")
     index = _shifted_rows(k)
     calls = []
     if x_grad is not None:

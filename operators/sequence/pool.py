@@ -68,7 +68,10 @@ def _ends(k: KernelArgs, offsets: np.ndarray) -> np.ndarray:
 
 @sequence_pool.kernel
 def sequence_pool_kernel(k: KernelArgs) -> Call:
-    xp, x, out, how = k.xp, k["x"], k["out"], k.attrs["pool_type"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    how = k.attrs["pool_type"]
     offsets = offsets_in(k, "x")
     if how in ("first", "last"):
         return gather(k, x, _ends(k, offsets), out)
@@ -84,7 +87,10 @@ def sequence_pool_kernel(k: KernelArgs) -> Call:
 
 @sequence_pool.backward("x")
 def sequence_pool_grad_kernel(k: KernelArgs) -> Call:
-    xp, grad, x_grad, how = k.xp, k["out_grad"], k["x_grad"], k.attrs["pool_type"]
+    xp = k.xp
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
+    how = k.attrs["pool_type"]
     offsets = offsets_in(k, "x")
     if how in ("first", "last"):
         return gather_grad(k, grad, _ends(k, offsets), x_grad)
@@ -103,7 +109,11 @@ def sequence_pool_grad_kernel(k: KernelArgs) -> Call:
 
 def _max_grad(k: KernelArgs, offsets: np.ndarray) -> Call:
     """Each element of out_grad goes to the first row that holds the maximum."""
-    xp, x, out, grad, x_grad = k.xp, k["x"], k["out"], k["out_grad"], k["x_grad"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     if not x.size:
         return nothing
     top = k.scratch(x.shape, x.dtype)

@@ -45,7 +45,8 @@ sequence_concat = operator(
 
 @sequence_concat.shape_rule
 def sequence_concat_shape(s: ShapeArgs) -> None:
-    names, shapes = s.op.inputs["x"], s.shapes("x")
+    names = s.op.inputs["x"]
+    shapes = s.shapes("x")
     levels = [levels_of(s, "x", number) for number in range(len(names))]
     width = s.same_shape("rows of x", *(shape[1:] for shape in shapes))
     if len({dtype for _, dtype in s.specs("x")}) > 1:
@@ -227,7 +228,8 @@ def _moving_rows(k: KernelArgs) -> tuple[Any, Call]:
 
     The call raises RunError where a part does not lie within its sequence.
     """
-    xp, begins = k.xp, k["offset"]
+    xp = k.xp
+    begins = k["offset"]
     offsets = offsets_in(k, "x")
     if "like" in k.op.inputs:
         lengths = lengths_of(offsets_in(k, "like"))
@@ -244,7 +246,8 @@ def _moving_rows(k: KernelArgs) -> tuple[Any, Call]:
         bad = (begins < 0) | (begins > room)
         if bad.any():
             at = int(bad.argmax())
-            have, wanted = int(lengths_of(offsets)[at]), int(lengths[at])
+            have = int(lengths_of(offsets)[at])
+            wanted = int(lengths[at])
             name = k.op.inputs["offset"][0]
             raise RunError(
                 k.describe(

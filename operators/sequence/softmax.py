@@ -42,7 +42,9 @@ def _parts(k: KernelArgs, x: Any) -> tuple[Any, Any, Any, Any]:
 
 @sequence_softmax.kernel
 def sequence_softmax_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     if not x.size:
         return nothing
     offsets, edge, spread, expand = _parts(k, x)
@@ -66,7 +68,10 @@ def sequence_softmax_kernel(k: KernelArgs) -> Call:
 
 @sequence_softmax.backward("x", inplace={"x_grad": "out_grad"})
 def sequence_softmax_grad_kernel(k: KernelArgs) -> Call:
-    xp, out, grad, x_grad = k.xp, k["out"], k["out_grad"], k["x_grad"]
+    xp = k.xp
+    out = k["out"]
+    grad = k["out_grad"]
+    x_grad = k["x_grad"]
     if not out.size:
         return nothing
     offsets, edge, spread, expand = _parts(k, out)

@@ -76,7 +76,8 @@ def _row_numbers(
 
 def _changing(k: KernelArgs, axes: int, numbers: Any, values: Any, *, add: bool) -> Call:
     """A call for out = x with rows replaced by values, or with values added to them."""
-    xp, out = k.xp, k["out"]
+    xp = k.xp
+    out = k["out"]
     rows, held = _rows_of(k, out, axes)
     target = out if held is None else held
     return in_order(
@@ -163,7 +164,8 @@ def _lines(k: KernelArgs) -> tuple[Shape, Call, Any]:
 
     The call computes the numbers, too.
     """
-    lead, ids = k.shape("x"), k["ids"]
+    lead = k.shape("x")
+    ids = k["ids"]
     axis = k.attrs["axis"] % len(lead)
     picked = (*lead[:axis], ids.shape[axis], *lead[axis + 1 :])
     if not count(picked):
@@ -289,7 +291,9 @@ def _indexes(k: KernelArgs, batch: int) -> tuple[int, Call, Any]:
 
     The call computes the numbers, too.
     """
-    xp, ids, shape = k.xp, k["ids"], k.shape("x")
+    xp = k.xp
+    ids = k["ids"]
+    shape = k.shape("x")
     axes = batch + ids.shape[-1]
     lead = shape[:axes]
     parts = {batch + j: ids[..., j] for j in range(ids.shape[-1])}

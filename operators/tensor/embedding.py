@@ -50,7 +50,8 @@ def embedding_shape(s: ShapeArgs) -> None:
 
 def _table(s: ShapeArgs) -> Shape:
     """The shape of w, which has the row of padding_idx."""
-    table, padding = s.rank("w", 2), s.attrs["padding_idx"]
+    table = s.rank("w", 2)
+    padding = s.attrs["padding_idx"]
     if 0 <= table[0] <= padding:
         s.fail(f"padding_idx {padding} is no row of w")
     return table
@@ -58,7 +59,9 @@ def _table(s: ShapeArgs) -> Shape:
 
 @embedding.kernel
 def embedding_kernel(k: KernelArgs) -> Call:
-    ids, out, padding = k["ids"], k["out"], k.attrs["padding_idx"]
+    ids = k["ids"]
+    out = k["out"]
+    padding = k.attrs["padding_idx"]
     check = id_check(k, "ids", k.shape("w")[0])
     if not ids.size:
         return nothing
@@ -106,7 +109,8 @@ def _check_lookup(s: ShapeArgs) -> None:
 
 @embedding_grad.kernel
 def embedding_grad_kernel(k: KernelArgs) -> Call:
-    w_grad, padding = k["w_grad"], k.attrs["padding_idx"]
+    w_grad = k["w_grad"]
+    padding = k.attrs["padding_idx"]
     check = id_check(k, "ids", len(w_grad))
     add = scatter_adder(k, w_grad, k["ids"], k["out_grad"])
 
@@ -147,7 +151,9 @@ def embedding_rows_grad_shape(s: ShapeArgs) -> None:
 
 @embedding_rows_grad.kernel
 def embedding_rows_grad_kernel(k: KernelArgs) -> Call:
-    values, rows, padding = k["values"], k["rows"], k.attrs["padding_idx"]
+    values = k["values"]
+    rows = k["rows"]
+    padding = k.attrs["padding_idx"]
     copy_values = copier(k.xp, k["out_grad"], values)
     copy_rows = copier(k.xp, k["ids"], rows)
 
@@ -194,7 +200,8 @@ rows_to_dense = operator(
 
 
 def _check_rows(s: ShapeArgs) -> None:
-    shape, rows = s["x"], s.rank("rows", 1)
+    shape = s["x"]
+    rows = s.rank("rows", 1)
     s.integers("rows")
     if not shape:
         s.fail("x needs a row for each of rows")
@@ -210,7 +217,10 @@ def rows_to_dense_shape(s: ShapeArgs) -> None:
 
 @rows_to_dense.kernel
 def rows_to_dense_kernel(k: KernelArgs) -> Call:
-    xp, x, rows, out = k.xp, k["x"], k["rows"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    rows = k["rows"]
+    out = k["out"]
     add = scatter_adder(k, out, rows, x)
 
     def run() -> None:
@@ -249,7 +259,10 @@ def merge_rows_shape(s: ShapeArgs) -> None:
 
 @merge_rows.kernel
 def merge_rows_kernel(k: KernelArgs) -> Call:
-    xp, rows, out, rows_out = k.xp, k["rows"], k["out"], k["rows_out"]
+    xp = k.xp
+    rows = k["rows"]
+    out = k["out"]
+    rows_out = k["rows_out"]
     if not rows.size:
         return nothing
     first = k.scratch(rows.shape, _ROWS)  # for each entry: the first entry with its number

@@ -80,7 +80,8 @@ def concat_kernel(k: KernelArgs) -> Call:
 
 @concat.backward("x")
 def concat_grad_kernel(k: KernelArgs) -> Call:
-    out_grad, shapes = k["out_grad"], k.shapes("x")
+    out_grad = k["out_grad"]
+    shapes = k.shapes("x")
     axis = k.attrs["axis"] % out_grad.ndim
     views = _views_along(out_grad, axis, [shape[axis] for shape in shapes])
     return _copies(k.xp, k.list("x_grad"), views)
@@ -158,7 +159,9 @@ def _sections(sections: tuple[int, ...], parts: int, size: int) -> list[int] | N
 
 @split.shape_rule
 def split_shape(s: ShapeArgs) -> None:
-    shape, outputs, sections = s["x"], s.op.outputs["out"], s.attrs["sections"]
+    shape = s["x"]
+    outputs = s.op.outputs["out"]
+    sections = s.attrs["sections"]
     axis = s.axis(s.attrs["axis"], len(shape))
     if EMPTY in outputs:
         s.fail("every part needs a variable")
@@ -175,7 +178,8 @@ def split_shape(s: ShapeArgs) -> None:
 
 @split.kernel
 def split_kernel(k: KernelArgs) -> Call:
-    x, outs = k["x"], k.list("out")
+    x = k["x"]
+    outs = k.list("out")
     axis = k.attrs["axis"] % x.ndim
     sizes = _sections(k.attrs["sections"], len(outs), x.shape[axis])
     assert sizes is not None, "the shape rule has refused such sections"
@@ -221,7 +225,8 @@ def _spans(attrs: dict[str, Any], rank: int) -> list[Any]:
 
 @slice_op.shape_rule
 def slice_op_shape(s: ShapeArgs) -> None:
-    shape, attrs = s["x"], s.attrs
+    shape = s["x"]
+    attrs = s.attrs
     axes = [s.axis(axis, len(shape), "axes:") for axis in attrs["axes"]]
     if len(set(axes)) < len(axes):
         s.fail(f"axes {list(attrs['axes'])} name an axis twice")

@@ -35,7 +35,9 @@ pad = operator(
 
 @pad.shape_rule
 def pad_shape(s: ShapeArgs) -> None:
-    shape, paddings, mode = s["x"], s.attrs["paddings"], s.attrs["mode"]
+    shape = s["x"]
+    paddings = s.attrs["paddings"]
+    mode = s.attrs["mode"]
     if len(paddings) != 2 * len(shape):
         s.fail(f"paddings {list(paddings)} need a begin and an end for each axis of x")
     if mode == "constant":
@@ -96,7 +98,9 @@ def _borders(k: KernelArgs, whole: Any) -> list[tuple[Any, Any]]:
 
 @pad.kernel
 def pad_kernel(k: KernelArgs) -> Call:
-    xp, x, out = k.xp, k["x"], k["out"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
     copy = partial(xp.copyto, _inside(out, k.attrs["paddings"][::2], x.shape), x)
     if k.attrs["mode"] == "constant":
         return in_order(partial(out.fill, k.attrs["value"]), copy)
@@ -105,7 +109,9 @@ def pad_kernel(k: KernelArgs) -> Call:
 
 @pad.backward("x")
 def pad_grad_kernel(k: KernelArgs) -> Call:
-    xp, out_grad, x_grad = k.xp, k["out_grad"], k["x_grad"]
+    xp = k.xp
+    out_grad = k["out_grad"]
+    x_grad = k["x_grad"]
     begins = k.attrs["paddings"][::2]
     if k.attrs["mode"] == "constant":
         return partial(xp.copyto, x_grad, _inside(out_grad, begins, x_grad.shape))

@@ -34,7 +34,8 @@ _FAN_DOC = (
 def _generator(k: KernelArgs) -> Call:
     """A callable that returns the random generator of the run."""
     # The generator is looked up in each call: a kernel is bound once for runs of any state.
-    seed, state = k.attrs["seed"], k.state
+    seed = k.attrs["seed"]
+    state = k.state
     if not seed:
         return lambda: state.generator
     return partial(random_generator, state.place, seed)
@@ -272,7 +273,8 @@ dropout = operator(
 
 @dropout.shape_rule
 def dropout_shape(s: ShapeArgs) -> None:
-    x, dtype = s["x"], s.floats("x")
+    x = s["x"]
+    dtype = s.floats("x")
     if s.attrs["channels"] and len(x) < 3:
         s.fail("channels=True wants x [N, C, ...] with at least 3 dimensions")
     s.set("out", (x, dtype))
@@ -289,7 +291,10 @@ def _drops(k: KernelArgs) -> bool:
 
 @dropout.kernel
 def dropout_kernel(k: KernelArgs) -> Call:
-    multiply, x, out, p = k.xp.multiply, k["x"], k["out"], k.attrs["p"]
+    multiply = k.xp.multiply
+    x = k["x"]
+    out = k["out"]
+    p = k.attrs["p"]
     if not _drops(k):
         return copier(k.xp, x, out)
     mask = k.get("mask")

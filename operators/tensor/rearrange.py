@@ -92,7 +92,10 @@ def _in_a_row(k: KernelArgs, array: Any) -> tuple[Any, Any]:
 
 @roll.kernel
 def roll_kernel(k: KernelArgs) -> Call:
-    xp, x, out, axes = k.xp, k["x"], k["out"], k.attrs["axes"]
+    xp = k.xp
+    x = k["x"]
+    out = k["out"]
+    axes = k.attrs["axes"]
     if axes:
         return in_order(*_blocks(xp, x, out, dict(zip(axes, k.attrs["shifts"], strict=True))))
     source, held = _in_a_row(k, x)

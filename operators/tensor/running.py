@@ -107,7 +107,8 @@ def cumprod_grad_kernel(k: KernelArgs) -> Call:
     late = int(k.attrs["exclusive"])
     # In contiguous memory, with a row for each place along the axis.
     rows, suffix = (k.scratch((size, *x.shape[:-1]), x.dtype) for _ in range(2))
-    before, product = k.scratch(x.shape, x.dtype), k.scratch(x.shape[:-1], x.dtype)
+    before = k.scratch(x.shape, x.dtype)
+    product = k.scratch(x.shape[:-1], x.dtype)
     arriving = xp.moveaxis(out_grad, -1, 0)[late:]
     steps: list[Call] = [
         partial(xp.copyto, rows, xp.moveaxis(x, -1, 0)),

@@ -122,7 +122,9 @@ def scatter_add_kernel(k: KernelArgs) -> Call:
 
 @scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})
 def scatter_add_grad_kernel(k: KernelArgs) -> Call:
-    out_grad, x_grad, updates_grad = k["out_grad"], k.get("x_grad"), k.get("updates_grad")
+    out_grad = k["out_grad"]
+    x_grad = k.get("x_grad")
+    updates_grad = k.get("updates_grad")
     take = copy = None
     if updates_grad is not None and updates_grad.size:
         take = taker(k, out_grad, k["ids"], 0, updates_grad)
@@ -176,8 +178,10 @@ def _ordering(k: KernelArgs, ids: Any, descending: bool) -> Any:
     As many as `ids` has. Equal entries stay in their order. NaN counts as the largest, as in
     PyTorch.
     """
-    xp, axis = k.xp, k.attrs["axis"]
-    x, ids = xp.moveaxis(k["x"], axis, -1), xp.moveaxis(ids, axis, -1)
+    xp = k.xp
+    axis = k.attrs["axis"]
+    x = xp.moveaxis(k["x"], axis, -1)
+    ids = xp.moveaxis(ids, axis, -1)
     last = x.shape[-1] - 1
     count = ids.shape[-1]
 
@@ -193,7 +197,11 @@ def _ordering(k: KernelArgs, ids: Any, descending: bool) -> Any:
 
 def _ordered(k: KernelArgs, values: str, descending: bool) -> Any:
     """A callable that writes the first entries of x in order, and their positions."""
-    xp, x, out, ids, axis = k.xp, k["x"], k[values], k["ids"], k.attrs["axis"]
+    xp = k.xp
+    x = k["x"]
+    out = k[values]
+    ids = k["ids"]
+    axis = k.attrs["axis"]
     find = _ordering(k, ids, descending)
 
     def run() -> None:
@@ -205,7 +213,8 @@ def _ordered(k: KernelArgs, values: str, descending: bool) -> Any:
 
 def _largest(k: KernelArgs, values: str, count: int) -> Any:
     """As `_ordered`, descending, for a small count: a search for each, far cheaper than sorting."""
-    xp, axis = k.xp, k.attrs["axis"]
+    xp = k.xp
+    axis = k.attrs["axis"]
     x, out, ids = (xp.moveaxis(a, axis, -1) for a in (k["x"], k[values], k["ids"]))
     # A copy of x, in which the lowest value takes the place of what has been chosen.
     left = k.scratch(x.shape, x.dtype)
@@ -258,7 +267,8 @@ def _order_gradient(op_type: str, values: str) -> Any:
 
     @grad.kernel
     def grad_kernel(k: KernelArgs) -> Call:
-        x_grad, arriving = k["x_grad"], k[f"{values}_grad"]
+        x_grad = k["x_grad"]
+        arriving = k[f"{values}_grad"]
         index = along_axis(k.xp, k["ids"], k.attrs["axis"])
 
         def run() -> None:
@@ -298,7 +308,8 @@ top_k = operator(
 
 @top_k.shape_rule
 def top_k_shape(s: ShapeArgs) -> None:
-    shape, count = s["x"], s.attrs["k"]
+    shape = s["x"]
+    count = s.attrs["k"]
     axis = s.axis(s.attrs["axis"], len(shape))
     if 0 <= shape[axis] < count:
         s.fail(f"axis {axis} of size {shape[axis]} does not have {count} entries")
@@ -395,7 +406,9 @@ def _extreme(op_type: str, what: str) -> Any:
 
     @entry.kernel
     def kernel(k: KernelArgs) -> Call:
-        x, out, axis = k["x"], k["out"], k.attrs["axis"]
+        x = k["x"]
+        out = k["out"]
+        axis = k.attrs["axis"]
         if k.attrs["keepdims"]:
             out = k.xp.squeeze(out, axis % x.ndim)
         return partial(getattr(x, op_type), axis, out)

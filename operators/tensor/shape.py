@@ -60,7 +60,8 @@ def _reshaping(
 
 
 def _reshape_rule(s: ShapeArgs) -> None:
-    shape, wanted = s["x"], s.attrs["shape"]
+    shape = s["x"]
+    wanted = s.attrs["shape"]
     if wanted.count(-1) > 1:
         s.fail(f"shape {list(wanted)} leaves more than one dimension open")
     copied = [axis for axis, dim in enumerate(wanted) if dim == 0]
@@ -82,7 +83,8 @@ def _reshape_rule(s: ShapeArgs) -> None:
 
 
 def _flatten_rule(s: ShapeArgs) -> None:
-    shape, axis = s["x"], s.attrs["axis"]
+    shape = s["x"]
+    axis = s.attrs["axis"]
     if not -len(shape) <= axis <= len(shape):
         s.fail(f"axis {axis} is out of range for {len(shape)} dimensions")
     axis += len(shape) if axis < 0 else 0
@@ -164,7 +166,8 @@ transpose = operator(
 
 @transpose.shape_rule
 def transpose_shape(s: ShapeArgs) -> None:
-    shape, perm = s["x"], s.attrs["perm"]
+    shape = s["x"]
+    perm = s.attrs["perm"]
     # No perm reverses the axes, as array.transpose() without arguments does in the kernels.
     axes = [s.axis(axis, len(shape), "perm:") for axis in perm] or range(len(shape))[::-1]
     if sorted(axes) != list(range(len(shape))):
@@ -196,7 +199,8 @@ expand = operator(
 
 @expand.shape_rule
 def expand_shape(s: ShapeArgs) -> None:
-    shape, wanted = s["x"], s.attrs["shape"]
+    shape = s["x"]
+    wanted = s.attrs["shape"]
     new = len(wanted) - len(shape)
     if new < 0:
         s.fail(f"shape {list(wanted)} has fewer dimensions than x")
@@ -232,7 +236,8 @@ tile = operator(
 
 @tile.shape_rule
 def tile_shape(s: ShapeArgs) -> None:
-    shape, repeats = s["x"], s.attrs["repeats"]
+    shape = s["x"]
+    repeats = s.attrs["repeats"]
     if len(repeats) != len(shape):
         s.fail(f"repeats {list(repeats)} need one number for each axis of x")
     out = [-1 if dim < 0 else dim * n for dim, n in zip(shape, repeats, strict=True)]
@@ -301,7 +306,8 @@ def _grid_axes(count: int, indexing: str) -> list[int]:
 
 @meshgrid.shape_rule
 def meshgrid_shape(s: ShapeArgs) -> None:
-    shapes, outputs = s.shapes("x"), s.op.outputs["out"]
+    shapes = s.shapes("x")
+    outputs = s.op.outputs["out"]
     if len(outputs) != len(shapes):
         s.fail(f"gives one result for each of {len(shapes)} vectors, not {len(outputs)}")
     for shape in shapes:
@@ -314,7 +320,8 @@ def meshgrid_shape(s: ShapeArgs) -> None:
 
 @meshgrid.kernel
 def meshgrid_kernel(k: KernelArgs) -> Call:
-    xp, vectors = k.xp, k.list("x")
+    xp = k.xp
+    vectors = k.list("x")
     calls = []
     axes = _grid_axes(len(vectors), k.attrs["indexing"])
     for vector, out, axis in zip(vectors, k.list("out"), axes, strict=True):

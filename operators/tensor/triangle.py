@@ -41,7 +41,9 @@ def _triangle(op_type: str, what: str) -> None:
 
     @entry.kernel
     def kernel(k: KernelArgs) -> Call:
-        xp, x, out = k.xp, k["x"], k["out"]
+        xp = k.xp
+        x = k["x"]
+        out = k["out"]
         rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
         places = columns - rows - k.attrs["diagonal"]
         # One mask for all runs, which broadcasts over a stack of matrices.
@@ -105,7 +107,8 @@ diag = operator(
 
 @diag.shape_rule
 def diag_shape(s: ShapeArgs) -> None:
-    shape, off = s.rank("x", 1, 2), s.attrs["diagonal"]
+    shape = s.rank("x", 1, 2)
+    off = s.attrs["diagonal"]
     if len(shape) == 1:
         size = -1 if shape[0] < 0 else shape[0] + abs(off)
         out = (size, size)
@@ -117,7 +120,8 @@ def diag_shape(s: ShapeArgs) -> None:
 
 def _places(k: KernelArgs, length: int) -> tuple[Any, Any]:
     """Rows and columns of the elements of the diagonal."""
-    off, along = k.attrs["diagonal"], k.xp.arange(length)
+    off = k.attrs["diagonal"]
+    along = k.xp.arange(length)
     return along + max(-off, 0), along + max(off, 0)
 
 

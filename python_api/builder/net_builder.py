@@ -198,7 +198,8 @@ class NetBuilder(BuilderMethods, Shown):
             net = PlainNet(self._forward.op_list, check=False)
             gradients = {}
             if wanted.costs:
-                wrt, scale = wanted.wrt_of(net.vars.values()), wanted.loss_scale
+                wrt = wanted.wrt_of(net.vars.values())
+                scale = wanted.loss_scale
                 gradients = net.add_backward_ops(list(wanted.costs), wrt, loss_scale=scale)
                 if wanted.recompute:
                     from ...framework.passes.recompute import Recompute  # few nets want it
@@ -417,7 +418,8 @@ class NetBuilder(BuilderMethods, Shown):
         outputs: Mapping[str, str] | None = None,
     ) -> Any:
         """`add_op` without layers; `outputs` names variables for slots that exist already."""
-        keywords, existing = dict(given), dict(outputs or {})
+        keywords = dict(given)
+        existing = dict(outputs or {})
         count = pop_count(entry, keywords)
         slots, attrs = split_arguments(entry, inputs, keywords, self.names_of)
         name = name or self.unique_name(entry.type)

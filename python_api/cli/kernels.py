@@ -100,7 +100,8 @@ def _kept() -> Table:
 def _speed(rows: int, depth: int, columns: int, way: str, libraries: str) -> float:
     """Gflop/s of a product with weights, as a net that predicts has it."""
     rng = np.random.default_rng(0)
-    b, scope = NetBuilder("product"), Scope()
+    b = NetBuilder("product")
+    scope = Scope()
     if way == "8 bits":
         x = rng.integers(0, 256, (rows, depth), np.uint8)
         weights = rng.integers(-127, 128, (depth, columns), np.int8)
@@ -115,7 +116,9 @@ def _speed(rows: int, depth: int, columns: int, way: str, libraries: str) -> flo
     scope.var("x").set(x)
     with options(libraries=libraries), threads_set(1):
         b.run(scope, fetch=[], need_backward=False)  # makes the plan
-        start, spent, runs = time.process_time(), 0.0, 0
+        start = time.process_time()
+        spent = 0.0
+        runs = 0
         while spent <= _SECONDS:
             b.run(scope, fetch=[], need_backward=False)
             spent = time.process_time() - start

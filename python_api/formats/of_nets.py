@@ -114,7 +114,8 @@ def _save(job: Job, net: OpList, arrays: Mapping[str, np.ndarray]) -> None:
 def _code(job: Job, own: OwnRun, run: Run) -> None:
     form = own.inference
     params = os.path.splitext(job.target)[0] + VALUES
-    name, beside = os.path.basename(job.report.source), os.path.basename(params)
+    name = os.path.basename(job.report.source)
+    beside = os.path.basename(params)
     code = saved_to_python(form.net, own.arrays, form.outputs, name, beside)
     write_code(job, code.text, params, code.values, form.outputs, run)
 

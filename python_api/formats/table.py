@@ -138,7 +138,8 @@ def table_lines() -> list[str]:
         elif family in (NNET3, CNTK):
             lines[-1] += f", opscope net in the dialect {family}"
         for to in forms_from(family):
-            entry, form = TABLE_OF[family, to], FORMS[to]
+            entry = TABLE_OF[family, to]
+            form = FORMS[to]
             lost = f"; lost: {entry.lost}" if entry.lost else "; nothing is lost"
             lines.append(f"  {form.told:34} {form.title}{lost}")
     return lines

@@ -103,7 +103,8 @@ class _Cut:
                 raise VariableError(
                     f"{self.title}: there is no variable {name!r}{nearest(name, self.vars)}"
                 )
-        self.ids, self.scores = ids, scores
+        self.ids = ids
+        self.scores = scores
         pruned = prune(net, [scores])
         self.moving = {ids}  # what depends on the tokens
         for op in pruned.ops:
@@ -267,7 +268,8 @@ class Stepper:
         if not isinstance(scope, Scope):
             raise VariableError("want the scope that holds the net's parameters")
         self.op_list = op_list_of(net)
-        self.ids, self.scores = str(ids), str(scores)
+        self.ids = str(ids)
+        self.scores = str(scores)
         self.step = one_step(self.op_list, self.ids, self.scores)
         self.scope = scope
         kept = [self.scores, *(memory.state for memory in self.step.memories)]

@@ -42,7 +42,9 @@ class AUC(OfClasses):
             raise AttributeTypeError(
                 f"AUC: want bins >= 0 and low < high, not {bins}, {low}, {high}"
             )
-        self.bins, self.low, self.high = bins, low, high
+        self.bins = bins
+        self.low = low
+        self.high = high
         super().__init__(name, (), scores, label, None, 0.5, ignore_index)
 
     def reset(self) -> None:

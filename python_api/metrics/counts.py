@@ -116,4 +116,5 @@ class Accuracy(OfClasses):
         return {"right": self._right, "total": self._total}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._right, self._total = int(state["right"]), int(state["total"])
+        self._right = int(state["right"])
+        self._total = int(state["total"])

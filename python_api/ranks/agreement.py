@@ -89,8 +89,10 @@ class Ranks:
 
     def __init__(self, communicator: Communicator, shard: bool) -> None:
         self.communicator = communicator
-        self.rank, self.size = communicator.rank, communicator.size
-        self.alone, self.leads = self.size == 1, self.rank == 0
+        self.rank = communicator.rank
+        self.size = communicator.size
+        self.alone = self.size == 1
+        self.leads = self.rank == 0
         self._shard = shard
         self._weighted = False
 

@@ -29,7 +29,8 @@ class Shards:
 
     def __init__(self, net: OpList, rank: int, size: int) -> None:
         self._vars = {var.name: var for var in net.vars}
-        self._rank, self._size = rank, size
+        self._rank = rank
+        self._size = size
 
     def part(self, batch: Mapping[Any, Any], where: str) -> dict[str, Any]:
         """This rank's rows of a minibatch; there may be none.
@@ -123,7 +124,8 @@ class Joining:
         return found, sum(rows for _, rows, _ in ranks)
 
     def _one(self, name: str, parts: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
-        var, first = self._vars[name], parts[0]
+        var = self._vars[name]
+        first = parts[0]
         if var.kind in (PARAMETER, STATE):
             return first
         if first.ndim and (var.shape is None or not var.shape or var.shape[0] < 0):

@@ -51,7 +51,8 @@ def to_half(
         made = NetBuilder(net.name, convert.dtype)
         made.switch_to(PlainNet(convert.apply(net.forward_net.op_list), check=False))
         made.set_objective(net.objective)
-        whole, result = made.op_list, made
+        whole = made.op_list
+        result = made
     else:
         whole = convert.apply(op_list_of(net))
         result = whole

@@ -27,7 +27,8 @@ class Mean(Metric):
         self.reset()
 
     def reset(self) -> None:
-        self._sum, self._rows = 0.0, 0
+        self._sum = 0.0
+        self._rows = 0
 
     def update(self, values: Mapping[str, np.ndarray], rows: int) -> None:
         (variable,) = self.fetch
@@ -82,7 +83,8 @@ class Measure(Metric):
         return Measure(self.function, self.fetch, self.name, whole=self.whole)
 
     def reset(self) -> None:
-        self._sum, self._rows = 0.0, 0
+        self._sum = 0.0
+        self._rows = 0
         self._arrays: list[list[np.ndarray]] = [[] for _ in self.fetch]
 
     def update(self, values: Mapping[str, np.ndarray], rows: int) -> None:

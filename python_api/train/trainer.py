@@ -436,7 +436,8 @@ class Trainer:
         others = found.state.get("random_of_ranks")  # older checkpoints lack it
         self.base.set_random_state(random)
         self.states = [random, *others] if isinstance(others, list) else []
-        self.epoch, self.batch = epoch, batch
+        self.epoch = epoch
+        self.batch = batch
         self.history.stopped_early = self.finished
         self.best = found.best if self.early_stop is not None else {}
         for name, array in found.values.items():

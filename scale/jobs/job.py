@@ -109,7 +109,8 @@ def script_text(job: Job, status: str, folder: str, environment: Mapping[str, st
         folder: where the command runs. environment: variables that it gets.
     """
     exports = [f"export {name}={shlex.quote(value)}" for name, value in environment.items()]
-    log, waiting = shlex.quote(job.log), shlex.quote(f"{status}.part")
+    log = shlex.quote(job.log)
+    waiting = shlex.quote(f"{status}.part")
     lines = [
         "#!/bin/sh",
         "# A job of `opscope nnet3 train`.",

@@ -34,7 +34,8 @@ class KubernetesRunner:
         self.most = resources.most
         self.threads = resources.threads or 1
         self._volumes: list[tuple[str, str]] = []
-        self._image, self._namespace = "", ""
+        self._image = ""
+        self._namespace = ""
         words = list(resources.rest)
         while words:
             option = words.pop(0)

@@ -110,7 +110,8 @@ def step_time(
             now = max(now, ends[event.ticket])
         else:
             cost = exchange_cost(event.kind, ranks, algorithm)
-            alpha, beta = cost.messages * link.latency, cost.volume * size / link.bandwidth
+            alpha = cost.messages * link.latency
+            beta = cost.volume * size / link.bandwidth
             latency += alpha
             bandwidth += beta
             free = max(now, free) + alpha + beta

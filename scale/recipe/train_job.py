@@ -258,7 +258,8 @@ def prob_maker(chain: Chain | None, nnet: Nnet, place: Place | None) -> Callable
             return NnetComputeProb(nnet, options, place)
 
         return frames
-    graph, settings = chain.graph(nnet), chain.options()
+    graph = chain.graph(nnet)
+    settings = chain.options()
 
     def chains(nnet: Nnet, store_component_stats: bool) -> NnetChainComputeProb:
         return NnetChainComputeProb(

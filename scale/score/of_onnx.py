@@ -34,7 +34,8 @@ class OnnxScorer:
     """See `Scorer`; each utterance is computed alone, as rows or as a batch of one sequence."""
 
     def __init__(self, model: OnnxModel, options: ScoreOptions) -> None:
-        self._model, path = model, model.path
+        self._model = model
+        path = model.path
         inputs = {info.name: info for info in self._model.inputs}
         self._input = only_one(list(inputs), options.input, "input", path)
         if len(inputs) > 1:

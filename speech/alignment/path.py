@@ -112,7 +112,8 @@ class NoPathError(OpscopeError):
 
     def __init__(self, frames: int, words: int) -> None:
         super().__init__(f"no path to a final state: {words} words in {frames} frames")
-        self.frames, self.words = frames, words
+        self.frames = frames
+        self.words = words
 
 
 def aligned_path(

@@ -37,9 +37,11 @@ class Resampler:
                 raise OpscopeError(
                     f"sampling rate {each}: want a whole number from 1 to {_MOST_RATE} Hz"
                 )
-        self.rate, self.new_rate = int(rate), int(new_rate)
+        self.rate = int(rate)
+        self.new_rate = int(new_rate)
         common = math.gcd(self.rate, self.new_rate)
-        self._step, self._phases = self.rate // common, self.new_rate // common
+        self._step = self.rate // common
+        self._phases = self.new_rate // common
         lower = np.float32(min(self.rate, self.new_rate))
         if whole_file:
             self._cutoff = np.float32(_OFFLINE * 0.5 * float(lower))

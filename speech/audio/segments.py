@@ -81,7 +81,8 @@ class Segment:
                 f"segment {self.key}: channel {self.channel} of {audio.channels} channels"
             )
         samples = audio.samples[self.channel or 0]
-        first, stop = int(self.start * audio.rate + 0.5), int(end * audio.rate + 0.5)
+        first = int(self.start * audio.rate + 0.5)
+        stop = int(end * audio.rate + 0.5)
         return Audio(samples[None, first : min(stop, len(samples))], audio.rate)
 
 

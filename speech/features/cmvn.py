@@ -155,7 +155,8 @@ class OnlineCmvn:
     """
 
     def __init__(self, options: OnlineCmvnOptions, state: OnlineCmvnState) -> None:
-        self.options, self.state = options, state
+        self.options = options
+        self.state = state
         checked_stats(state.global_stats, "the global statistics")
         if state.speaker_stats is not None and (
             state.speaker_stats.shape != state.global_stats.shape
@@ -284,7 +285,8 @@ class OnlineCmvn:
             count = self._speaker_count
             lacking = lacking - speaker * count
             added = np.maximum(np.minimum(lacking, min(options.speaker_frames, count)), 0.0)
-            speaker, lacking = speaker + added / count, lacking - added
+            speaker = speaker + added / count
+            lacking = lacking - added
         added = np.maximum(np.minimum(lacking, options.global_frames), 0.0)
         return speaker, shared + added / total
 

@@ -84,7 +84,9 @@ class Framer:
     def __init__(
         self, options: FrameOptions, seed: Any, energies: bool, still: bool = False
     ) -> None:
-        self.options, self._energies, self._still = options, energies, still
+        self.options = options
+        self._energies = energies
+        self._still = still
         self._window = window_function(options)
         try:
             sequence = np.random.SeedSequence(seed)

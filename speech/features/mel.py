@@ -75,7 +75,8 @@ def apply_bins(bins: list[MelBin], spectrum: np.ndarray) -> np.ndarray:
 
 def cosine_transform(cepstra: int, bins: int) -> np.ndarray:
     """The first rows of the DCT-II matrix, normalized: float32, [cepstra, bins]."""
-    rows, columns = np.arange(cepstra)[:, None], np.arange(bins)[None]
+    rows = np.arange(cepstra)[:, None]
+    columns = np.arange(bins)[None]
     matrix = np.sqrt(2.0 / bins) * np.cos(np.pi / bins * (columns + 0.5) * rows)
     matrix[0] = np.sqrt(1.0 / bins)
     return matrix.astype(np.float32)

@@ -43,7 +43,8 @@ class SlidingCmvnOptions:
             start = frames - self.cmn_window // 2
             end = start + self.cmn_window
         else:
-            start, end = frames - self.cmn_window, frames + 1
+            start = frames - self.cmn_window
+            end = frames + 1
         end = end - np.minimum(start, 0)
         start = np.maximum(start, 0)
         if not self.center:

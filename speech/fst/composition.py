@@ -87,8 +87,10 @@ class Composition:
 
     def __init__(self, graph: LookaheadGraph) -> None:
         self._graph = graph
-        self._one, self._two = graph.first, graph.second
-        self._words, self._outputs = graph.word_keys, graph.output_keys
+        self._one = graph.first
+        self._two = graph.second
+        self._words = graph.word_keys
+        self._outputs = graph.output_keys
         self.forget()
 
     def forget(self) -> None:
@@ -151,7 +153,8 @@ class Composition:
         owner, after, s2, cost, only = (x[good] for x in (owner, after, s2, cost, only))
         arcs = self._one.arcs[place[good]]
         kept = np.floor(cost * np.float32(1024) + np.float32(0.5)) / np.float32(1024)
-        olabel, word = np.zeros(len(owner), np.int32), np.full(len(owner), NONE)
+        olabel = np.zeros(len(owner), np.int32)
+        word = np.full(len(owner), NONE)
         ahead = states.ahead[owner]
         weight = arcs["weight"] + (cost - ahead)
         pushed = np.flatnonzero(only >= 0)

@@ -27,7 +27,8 @@ class LabelSets:
     """Which labels are in sets of intervals; the largest sets have a bit for each label."""
 
     def __init__(self, graph: LookaheadGraph) -> None:
-        self._begin, self._intervals = graph.interval_begin, graph.intervals
+        self._begin = graph.interval_begin
+        self._intervals = graph.intervals
         self._starts = graph.set_keys
         self._labels = int(graph.intervals[:, 1].max(initial=0))  # all are smaller
         self._bytes = self._labels // 8 + 1
@@ -82,7 +83,8 @@ class LookAhead:
     """Looks ahead in a graph, and keeps what it found by set of intervals and grammar state."""
 
     def __init__(self, graph: LookaheadGraph) -> None:
-        self._graph, self._two = graph, graph.second
+        self._graph = graph
+        self._two = graph.second
         self._words = graph.word_keys
         self._sets = LabelSets(graph)
         self._few = np.diff(graph.interval_begin) <= _FEW  # not to have labels one by one
@@ -118,7 +120,8 @@ class LookAhead:
 
     def _of_many(self, sets: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Of other sets, each found out once."""
-        known, before = self._known, self._known.count
+        known = self._known
+        before = self._known.count
         keys = joined_key(s2, sets)
         row = known.numbers(keys)
         if known.count > before:
@@ -149,7 +152,8 @@ class LookAhead:
             where = np.flatnonzero(chosen)
             if len(where):
                 which, place = spread(begin[where], counts[where])
-                owner, labels = where[which], graph.labels[place]
+                owner = where[which]
+                labels = graph.labels[place]
                 good = np.flatnonzero(inside(sets[owner], labels))
                 owner, place, labels = owner[good], place[good], labels[good]
                 parts.append(self._joined(owner, place, labels, sets, single))
@@ -162,7 +166,8 @@ class LookAhead:
         owner, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
         mass = np.bincount(owner, self._masses(self._two.begin[s2[owner]], low, high), len(sets))
         # runs of an owner rise: the first one begins where they all do
-        first, last = np.full(len(sets), len(self._words)), np.full(len(sets), -1)
+        first = np.full(len(sets), len(self._words))
+        last = np.full(len(sets), -1)
         first[owner[::-1]], last[owner] = low[::-1], high
         found = last >= 0
         final = self._two.final[s2]

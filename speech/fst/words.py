@@ -22,7 +22,8 @@ class Words:
     """
 
     def __init__(self, text: np.ndarray, ends: np.ndarray) -> None:
-        self.text, self.ends = text, ends
+        self.text = text
+        self.ends = ends
 
     @classmethod
     def of(cls, symbols: Mapping[int, str], what: str) -> Words:

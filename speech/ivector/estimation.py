@@ -26,7 +26,8 @@ class IvectorStats:
     """
 
     def __init__(self, dim: int, prior_offset: float, max_count: float) -> None:
-        self.prior_offset, self.max_count = prior_offset, max_count
+        self.prior_offset = prior_offset
+        self.max_count = max_count
         self.count = 0.0
         self.linear = np.zeros(dim)
         self.linear[0] = prior_offset
@@ -38,7 +39,8 @@ class IvectorStats:
         """The same, which changes alone."""
         made = IvectorStats(len(self.linear), self.prior_offset, self.max_count)
         made.count = self.count
-        made.linear, made.quadratic = self.linear.copy(), self.quadratic.copy()
+        made.linear = self.linear.copy()
+        made.quadratic = self.quadratic.copy()
         return made
 
     def add(
@@ -152,7 +154,9 @@ class IvectorStats:
                 start,
             )
         made = cls(len(linear), offset, most)
-        made.count, made.linear, made.quadratic = count, linear, quadratic
+        made.count = count
+        made.linear = linear
+        made.quadratic = quadratic
         if not all(np.isfinite(each).all() for each in (linear, quadratic, count, offset, most)):
             raise reader.error("statistics that are not finite", start)
         return made

@@ -24,7 +24,8 @@ class IvectorExtractor:
     def __init__(
         self, projections: np.ndarray, precisions: np.ndarray, prior_offset: float
     ) -> None:
-        self.projections, self.precisions = projections, precisions
+        self.projections = projections
+        self.precisions = precisions
         self.prior_offset = prior_offset
         self._linear: dict[int, np.ndarray] = {}
         self._quadratic: dict[int, np.ndarray] = {}

@@ -37,7 +37,8 @@ class AdaptationState:
     @classmethod
     def empty(cls, model: IvectorModel) -> AdaptationState:
         """Of a speaker that nobody has heard."""
-        extractor, most = model.extractor, model.options.max_count
+        extractor = model.extractor
+        most = model.options.max_count
         stats = IvectorStats(extractor.dim, extractor.prior_offset, most)
         return cls(OnlineCmvnState(model.global_stats), stats)
 
@@ -108,7 +109,8 @@ class OnlineIvector:
         self._finished = False
         self._done = 0  # frames whose turn has come
         self._weights: list[tuple[int, float]] = []  # changes whose turn has not come, a heap
-        self._weighted, self._unweighted = False, False
+        self._weighted = False
+        self._unweighted = False
         self._last_weighted = -1
         self._history: list[np.ndarray] = []
         self._current = np.zeros(model.dim)
@@ -177,7 +179,8 @@ class OnlineIvector:
         Raises:
             OpscopeError: the frame is not ready, or has no weight though others have.
         """
-        options, ready = self.model.options, self.frames_ready
+        options = self.model.options
+        ready = self.frames_ready
         frame = ready - 1 if frame is None else frame
         if not 0 <= frame < ready:
             raise OpscopeError(f"no iVector for frame {frame}: {ready} frames are ready")

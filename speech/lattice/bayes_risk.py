@@ -150,10 +150,12 @@ class _Decoding:
         onward: list[dict[int, float]] = [{} for _ in self._before]
         onward[last][len(places)] = 1.0
         for state in range(last, 0, -1):
-            end, held = self._times[state], onward[state]
+            end = self._times[state]
+            held = onward[state]
             columns = (self._before[state], shares[state], every[state])
             for (source, word, _), share, ways in zip(*columns, strict=True):
-                begin, before = self._times[source], onward[source]
+                begin = self._times[source]
+                before = onward[source]
                 moved = {q: share * mass for q, mass in held.items()}
                 while moved:
                     q = max(moved)

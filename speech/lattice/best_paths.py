@@ -62,7 +62,8 @@ class _Steps:
     __slots__ = ("before", "item")
 
     def __init__(self, before: _Steps | None, item: Arc | int | None) -> None:
-        self.before, self.item = before, item
+        self.before = before
+        self.item = item
 
     def then(self, item: Arc | int) -> _Steps:
         return _Steps(self, item)

@@ -67,8 +67,11 @@ class IncrementalLattice:
         chunks: ChunkOptions,
         warn: Callable[[str], None] | None = None,
     ) -> None:
-        self._decoder, self._starts, self._options = decoder, starts, options
-        self._chunks, self._warn = chunks, warn
+        self._decoder = decoder
+        self._starts = starts
+        self._options = options
+        self._chunks = chunks
+        self._warn = warn
         self._appended = AppendedLattice(self._determinized)
         self.reset()
 
@@ -81,7 +84,8 @@ class IncrementalLattice:
 
     def update(self) -> None:
         """Determinize a chunk if enough frames wait for it, up to that with the fewest tokens."""
-        decoded, chunks = self._decoder.frames_decoded, self._chunks
+        decoded = self._decoder.frames_decoded
+        chunks = self._chunks
         if decoded - self.frames < chunks.determinize_max_delay:
             return
         self._decoder.prune()
@@ -148,7 +152,8 @@ class IncrementalLattice:
                 chunk.arcs[state].append((label, end, (), 0.0, 0.0))
                 chunk.final[end] = costs[label] = cost
         self._appended.accept(chunk, costs)
-        self.frames, self._labels = last, labels
+        self.frames = last
+        self._labels = labels
 
     def _guides(self, last: int) -> np.ndarray:
         """Costs of ending that guide pruning: those of ending, or what the best paths imply."""

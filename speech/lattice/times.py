@@ -56,7 +56,8 @@ def timed_words(
         ShapeError: the lattice has no path, or more than one.
     """
     words: list[TimedWord] = []
-    time, cost = 0, 0.0
+    time = 0
+    cost = 0.0
     arcs = single_path(lattice)
     for label, weight, _ in arcs:
         end = time + len(weight.ids)
@@ -113,7 +114,8 @@ def ctm_lines(
         for name in names:
             if len(name.split()) != 1 or name.strip() != name:
                 raise FormatError(f"CTM cannot hold {name!r}: a name without spaces is wanted")
-        start, long = begin + frame_shift * word.begin, frame_shift * (word.end - word.begin)
+        start = begin + frame_shift * word.begin
+        long = frame_shift * (word.end - word.begin)
         lines.append(
             f"{utterance} {channel} {start:.{digits}f} {long:.{digits}f} {names[2]}"
             f" {word.confidence:.{digits}f}\n"

@@ -199,7 +199,9 @@ class _Aligning:
     """Aligns utterances, and counts."""
 
     def __init__(self, options: SimpleNamespace, model: AcousticModel, made: _Outputs) -> None:
-        self._options, self._model, self._made = options, model, made
+        self._options = options
+        self._model = model
+        self._made = made
         self._program = options.program
         self._scale = float(np.float32(options.acoustic_scale))
         self._done = self._failed = self._retried = self._frames = 0
@@ -207,7 +209,8 @@ class _Aligning:
 
     def utterance(self, key: str, fst: Fst, loglikes: np.ndarray) -> None:
         """Align an utterance, of which the network gave scaled log-likelihoods."""
-        options, warn = self._options, self._program.warn
+        options = self._options
+        warn = self._program.warn
         graph = StaticGraph.of(fst)
         best = self._searched(key, graph, loglikes, options.beam)
         if not best.final and options.retry_beam:

@@ -127,7 +127,10 @@ class _Decoding:
     def __init__(
         self, options: SimpleNamespace, model: AcousticModel, spoken: SpokenWords, made: _Outputs
     ) -> None:
-        self._options, self._model, self._spoken, self._made = options, model, spoken, made
+        self._options = options
+        self._model = model
+        self._spoken = spoken
+        self._made = made
         self._program = options.program
         self._search = search_options(options)
         self._passes = determinize_options(options)

@@ -52,7 +52,8 @@ class _Extraction:
     """The iVectors of utterances, and what is told of them at the end."""
 
     def __init__(self, options: SimpleNamespace, model: IvectorModel, source: str) -> None:
-        self._options, self._model = options, model
+        self._options = options
+        self._model = model
         self._features = RandomAccessTable(source, "matrix")
         weights = options.frame_weights_rspecifier
         self._weights = RandomAccessTable(weights, "vector") if weights else None

@@ -146,7 +146,9 @@ class _Decoding:
         parts: OnlineParts,
         graph: StaticGraph,
     ) -> None:
-        self._options, self._model, self._parts = options, model, parts
+        self._options = options
+        self._model = model
+        self._parts = parts
         self._program = options.program
         self._spoken = SpokenWords(options.word_symbol_table)
         self._search = search_options(options)
@@ -161,7 +163,9 @@ class _Decoding:
         self._shift = float(shift * np.float32(options.frame_subsampling_factor))
         self._timing = TimingStats()
         self._ivectors: OnlineIvector | None = None
-        self.failed, self._frames, self._likelihood = 0, 0, 0.0
+        self.failed = 0
+        self._frames = 0
+        self._likelihood = 0.0
 
     def utterance(
         self, key: str, audio: Audio, speaker: Speaker

@@ -97,7 +97,8 @@ def read_features(options: SimpleNamespace) -> Mfcc | Fbank:
     Raises:
         FormatError: there are no such features, or the config cannot be read.
     """
-    kind, warn = options.feature_type, options.program.warn
+    kind = options.feature_type
+    warn = options.program.warn
     if kind == "plp":
         raise FormatError("--feature-type=plp: PLP features are not computed here: mfcc, fbank are")
     if kind not in FEATURES:

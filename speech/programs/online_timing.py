@@ -48,7 +48,8 @@ class TimingStats:
         self._seconds += seconds
         self._waited += timer.waited
         if delay > self._longest:
-            self._longest, self._longest_key = delay, key
+            self._longest = delay
+            self._longest_key = key
         return f"Latency {delay:g} seconds out of {timer.audio:g}, for utterance {key}"
 
     def tell(self, options: SimpleNamespace) -> None:

@@ -168,7 +168,8 @@ class _LogDeterminant:
 
     def __init__(self) -> None:
         self.kind: str | None = None
-        self.sum, self.frames = 0.0, 0
+        self.sum = 0.0
+        self.frames = 0
 
     def add(self, matrix: np.ndarray, frames: int) -> bool:
         """False if the matrix has no finite one."""
@@ -182,5 +183,6 @@ class _LogDeterminant:
         found = 0.5 * float(np.linalg.slogdet(values @ values.T)[1])
         if not np.isfinite(found):
             return False
-        self.sum, self.frames = self.sum + frames * found, self.frames + frames
+        self.sum = self.sum + frames * found
+        self.frames = self.frames + frames
         return True

@@ -44,7 +44,9 @@ class Batch(Generic[Item]):
         names: Sequence[str],
         dither: float | None = None,
     ) -> None:
-        self._items, self._work, self._names = items, work, names
+        self._items = items
+        self._work = work
+        self._names = names
         self._model = model, dither
 
     def write(

@@ -62,7 +62,8 @@ class FrontEnd:
         self._network = parts.network.stream()
         if ivectors is None and parts.ivectors is not None:
             ivectors = OnlineIvector(parts.ivectors)
-        self._ivectors, self._cmvn = ivectors, cmvn
+        self._ivectors = ivectors
+        self._cmvn = cmvn
         self._held: list[np.ndarray] = []
         self._count = 0
         self._finished = False

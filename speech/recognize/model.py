@@ -129,7 +129,8 @@ class Model:
         self.ivectors = self._ivectors()
         self.boundaries = self._boundaries()
         found = load_graph(self.path / layout.graph)
-        self.graph, self.words = found.graph, found.words
+        self.graph = found.graph
+        self.words = found.words
         if self.graph.largest > self.transitions.count:
             raise FormatError(
                 f"{self.path / layout.graph}: the graph has the input label {self.graph.largest},"

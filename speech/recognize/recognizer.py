@@ -186,7 +186,8 @@ class Recognizer:
         self._samples_before += self._samples
         self._front = FrontEnd(self.model, self.rate, cmvn=self.model.cmvn())
         self._speaking = self._speaker_stream(self._speakers)
-        self._samples, self._offset = 0, 0
+        self._samples = 0
+        self._offset = 0
 
     def _start_utterance(self) -> None:
         config = self.model.config
@@ -212,7 +213,8 @@ class Recognizer:
             self._start_utterance()
             self._decoder.reset()
             self._lattice.reset()
-        self._fresh, self.running = False, True
+        self._fresh = False
+        self.running = True
 
     @property
     def _start_time(self) -> float:
@@ -261,7 +263,8 @@ class Recognizer:
 
     def _speaker(self) -> SpeakerVector | None:
         """What tells the speaker of an utterance that is over."""
-        front, known = self._front, self.model.config.endpoint.silence_phones
+        front = self._front
+        known = self.model.config.endpoint.silence_phones
         if self._speaking is None or front is None or not (known and self.frames_decoded):
             return None
         spoken = self._weights.spoken(front, self._decoder, self._offset * self._factor)

@@ -103,8 +103,11 @@ class Utterance:
         graph_scale: float = _GRAPH_SCALE,
         speaker: SpeakerVector | None = None,
     ) -> None:
-        self._model, self._lattice, self._ids = model, lattice, ids
-        self._unfinished, self._graph_scale = unfinished, graph_scale
+        self._model = model
+        self._lattice = lattice
+        self._ids = ids
+        self._unfinished = unfinished
+        self._graph_scale = graph_scale
         self.speaker = speaker
         self.start = start
         self.end = start + len(ids) * model.frame_shift

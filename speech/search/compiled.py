@@ -72,7 +72,8 @@ class CompiledLoops:
         self._made = _new_graph(library, graph)  # it keeps the arrays
         step = bind(library, "step_new")
         step.run()
-        self._graph, self._step = self._made.struct.graph, step.struct.step
+        self._graph = self._made.struct.graph
+        self._step = step.struct.step
         if not (self._graph and self._step):
             raise MemoryError("a decoding graph")
         weakref.finalize(self, _free, library, self._graph, self._step)

@@ -23,8 +23,10 @@ class StaticArcs:
 
     def __init__(self, graph: StaticGraph) -> None:
         arcs = graph.fst.arcs
-        self.ilabel, self.olabel = arcs["ilabel"], arcs["olabel"]
-        self.weight, self.target = arcs["weight"], arcs["nextstate"]
+        self.ilabel = arcs["ilabel"]
+        self.olabel = arcs["olabel"]
+        self.weight = arcs["weight"]
+        self.target = arcs["nextstate"]
         self.begin = graph.fst.begin[:-1]
         self.emitting = graph.emitting.astype(np.int64)
         self.epsilons = np.diff(graph.fst.begin) - self.emitting

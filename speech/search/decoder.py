@@ -190,7 +190,8 @@ class Decoder:
                 places.append(max(number - 1, 0))
             if ilabel:
                 labels.append(ilabel)
-                number, steps = number - 1, 0
+                number = number - 1
+                steps = 0
                 acoustic += frame_cost - self.frames[number].offset
             at = back
         return BestPath(
@@ -223,7 +224,8 @@ class Decoder:
             if steps > len(self.frames[number].tokens):
                 raise RunError(f"frame {max(number - 1, 0)}: the graph has a loop of epsilons")
             if ilabel:
-                number, steps = number - 1, 0
+                number = number - 1
+                steps = 0
                 yield number, ilabel, int(self.frames[number].names[back])
             at = back
 
@@ -259,7 +261,8 @@ class Decoder:
         if not len(states):
             raise RunError(f"frame {frame}: no path is left, all log-likelihoods forbid it")
         if self.frames:
-            self.frames[-1].onward, self.frames[-1].offset = onward, offset
+            self.frames[-1].onward = onward
+            self.frames[-1].offset = offset
         self.frames.append(Frame(fresh, links, np.empty(0, LINK)))
         self._states = states
 
@@ -299,7 +302,8 @@ class Decoder:
         )
         if len(frame.onward) + len(frame.links) < before:
             frame.prune_tokens = True
-            frame.onward, frame.links = frame.onward.copy(), frame.links.copy()
+            frame.onward = frame.onward.copy()
+            frame.links = frame.links.copy()
         return changed
 
     def _drop_tokens(self, number: int) -> None:
@@ -311,7 +315,8 @@ class Decoder:
             return
         places = np.cumsum(kept, dtype=np.int32) - np.int32(1)
         places[~kept] = -1
-        frame.tokens, frame.names = frame.tokens[kept], frame.names[kept]
+        frame.tokens = frame.tokens[kept]
+        frame.names = frame.names[kept]
         inside = frame.tokens["ilabel"] == 0
         self._move_backs(frame.tokens, inside, places)
         frame.links["from"], frame.links["to"] = (
@@ -328,7 +333,8 @@ class Decoder:
         else:
             self._states = self._states[kept]
             if self._final_costs is not None and self._finals is not None:
-                self._final_costs, self._finals = self._final_costs[kept], self._finals[kept]
+                self._final_costs = self._final_costs[kept]
+                self._finals = self._finals[kept]
 
     @staticmethod
     def _move_backs(tokens: np.ndarray, which: np.ndarray, places: np.ndarray) -> None:

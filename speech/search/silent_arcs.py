@@ -173,7 +173,9 @@ def _queued(
     leaves = (counts > 0).tolist()
     upto = [0, *np.cumsum(counts).tolist()]
     waiting = number[listed[np.flatnonzero(taking[listed])]].tolist()
-    targets, weights, totals = number[arcs[1]].tolist(), arcs[2].tolist(), arcs[3].tolist()
+    targets = number[arcs[1]].tolist()
+    weights = arcs[2].tolist()
+    totals = arcs[3].tolist()
     costs = first_cost[tokens].tolist()
     last = last_cost[tokens].tolist()
     most = float(cutoff)

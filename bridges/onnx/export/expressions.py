@@ -90,7 +90,9 @@ class _Printer:
     """
 
     def __init__(self, e: Emission, values: Mapping[str, _Part], dtype: np.dtype) -> None:
-        self._e, self._values, self._dtype = e, values, dtype
+        self._e = e
+        self._values = values
+        self._dtype = dtype
         self._known: dict[tuple[Any, ...], str] = {}
 
     def print(self, tree: Tree, is_truth: bool) -> str:
@@ -179,7 +181,8 @@ def print_expressions(e: Emission) -> None:
         ExpressionError: they do not say what it computes; see `formulas`.
         RefusedError: they call a function that ONNX lacks.
     """
-    trees, outputs = formulas(e.op), e.op.outputs
+    trees = formulas(e.op)
+    outputs = e.op.outputs
     dtypes = [
         spec[1]
         for name in (*e.op.output_vars(), *e.op.input_vars())

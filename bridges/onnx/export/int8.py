@@ -146,7 +146,11 @@ def _quantize(
 def _report(graph: Graph, cases: Sequence[Case], products: int, left: int) -> Int8Report:
     run = runner(graph)
     names = [info.name for info in graph.message.output]
-    worst, gap, total, same, rows = 0.0, 0.0, 0.0, 0, 0
+    worst = 0.0
+    gap = 0.0
+    total = 0.0
+    same = 0
+    rows = 0
     for inputs, wanted in cases:
         found: list[Any] = run(names, dict(inputs))
         for name, value in zip(names, found, strict=True):
@@ -159,7 +163,8 @@ def _report(graph: Graph, cases: Sequence[Case], products: int, left: int) -> In
             total += float((own[finite].astype(np.float64) ** 2).sum())
             if own.ndim and own.shape[-1] > 1:
                 equal = value.argmax(-1) == own.argmax(-1)
-                same, rows = same + int(equal.sum()), rows + equal.size
+                same = same + int(equal.sum())
+                rows = rows + equal.size
     return Int8Report(
         products, left, worst, float(np.sqrt(gap / total)) if total else 0.0,
         same / rows if rows else 1.0,

@@ -128,7 +128,8 @@ def as_stream(graph: Graph, run: Run) -> Run:
 
     def whole(_: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         features = np.concatenate([inputs[name] for name in stream.names], axis=2)
-        caches, parts = stream.initial_caches(features), []
+        caches = stream.initial_caches(features)
+        parts = []
         for chunk in stream.chunks(features, size):
             part, *new = run(names, {**inputs, **caches, **stream.feeds(chunk)})
             caches = dict(zip(stream.caches, new, strict=True))

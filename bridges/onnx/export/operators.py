@@ -34,7 +34,8 @@ def emit_operators(values: Values, operators: Iterable[Operator]) -> None:
 
 def _emit(e: Emission) -> None:
     op = e.op
-    emit, name = EMITTERS.get(op.type), names_of(op.type).get("onnx")
+    emit = EMITTERS.get(op.type)
+    name = names_of(op.type).get("onnx")
     if emit is not None:
         emit(e)
     elif name is not None and _is_meant(e, name):

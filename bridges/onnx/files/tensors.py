@@ -134,7 +134,8 @@ def _listed(
 ) -> np.ndarray:
     """An array from the field of its type: halves as their bits, 8 and 16 bits as int32."""
     kind = tensor.data_type
-    numbers, wanted = tensor.int32_data, count
+    numbers = tensor.int32_data
+    wanted = count
     if kind in (_TYPES.FLOAT, _TYPES.COMPLEX64):
         numbers = tensor.float_data
     elif kind in (_TYPES.DOUBLE, _TYPES.COMPLEX128):

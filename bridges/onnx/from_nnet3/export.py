@@ -158,7 +158,8 @@ def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
 
 def _lowered(plan: Plan, request: _Request, streaming: bool) -> tuple[OnnxWalk, dict[str, str]]:
     """The operators of a network, and the variables of its outputs."""
-    topology, net = plan.topology, RowsNet(plain_name)
+    topology = plan.topology
+    net = RowsNet(plain_name)
     found = {each: net.variable(each) for each in request.outputs}
     features = _given(net, request.inputs.moving, [-1, -1])
     ivector = "ivector" in topology.index and topology.number("ivector") in plan.grids
@@ -202,7 +203,8 @@ def _written(graph: Graph, request: _Request, walk: OnnxWalk, outputs: dict[str,
         rows = 1 if walk.plan.whole else f"{plain}_rows"
         graph.output(values.name_of(variable), F32, ["N", rows, shape[2]])
     for name, variable in reader.new_caches.items():
-        cache, value = reader.caches[name], values.name_of(variable)
+        cache = reader.caches[name]
+        value = values.name_of(variable)
         if value != f"new_{name}":
             graph.node("Identity", [value], outputs=[f"new_{name}"])
         graph.output(f"new_{name}", F32, ["N", cache.columns, cache.rows])

@@ -75,7 +75,8 @@ class FoldedWalk(RowsWalk):
     # Components that compute each row from the same row of their input
 
     def row_by_row(self, number: int, component: Any, grid: Grid) -> Value:
-        net, name = self.net, self.topology.nodes[number].name
+        net = self.net
+        name = self.topology.nodes[number].name
         parts = self.parts(number - 1, grid)
         floor = self.folding.floor_of(number)
         if floor is not None:
@@ -90,7 +91,8 @@ class FoldedWalk(RowsWalk):
 
     def _applied(self, c: Any, parts: list[Value], name: str) -> Value:
         """The output of a component for values side by side, its input."""
-        net, found = self.net, diagonal(c)
+        net = self.net
+        found = diagonal(c)
         if c.type == "CompositeComponent":
             for place, part in enumerate(c.components):
                 parts = [self._applied(part, parts, f"{name}.{place}")]
@@ -103,7 +105,8 @@ class FoldedWalk(RowsWalk):
         if c.type in SPLICED:
             return self.matrix(net.join(parts, name), *affine_of(c), name)
         if c.type == "PermuteComponent":
-            value, order = net.join(parts, name), np.array(c.column_map, np.int64)
+            value = net.join(parts, name)
+            order = np.array(c.column_map, np.int64)
             ids = net.constant(order, f"{name}.order", np.int64)
             return value.picked(net("gather", value.name, ids, axis=1, name=name), order)
         return self.constant(c.output, name)  # ConstantFunctionComponent
@@ -130,7 +133,8 @@ class FoldedWalk(RowsWalk):
         offsets = list(getattr(component, "time_offsets", [0]))
         taps = _Taps(len(weights), bias, self.topology.nodes[number].name)
         inside = self.plan.grids[number - 1]
-        width, begin = weights.shape[1] // len(offsets), 0
+        width = weights.shape[1] // len(offsets)
+        begin = 0
         for place, part in enumerate(self.topology.nodes[number - 1].expression().parts):
             size = part.dim(self.topology.dims)
             source, read = self._source(number, place, part, inside)
@@ -140,7 +144,8 @@ class FoldedWalk(RowsWalk):
                 scaled = share if read.scale == 1 else share * np.float64(read.scale)
                 taps.add(source, offset + read.offset, scaled)
             begin += size
-        taps.scale, taps.shift = self.folding.scale_of(number), self.folding.shift_of(number)
+        taps.scale = self.folding.scale_of(number)
+        taps.shift = self.folding.shift_of(number)
         taps.older = self._compute_again(number) if self.reader.streaming else 0
         self._older_rows[number] = taps.older
         return self._write_taps(taps, grid)
@@ -162,7 +167,9 @@ class FoldedWalk(RowsWalk):
         Its only reader is affine, too, so that the rows are few and narrow; then what it reads has
         one cache instead of two.
         """
-        known, chain, last = self._again, [], number
+        known = self._again
+        chain = []
+        last = number
         while last not in known:
             known[last] = 0
             reader = self._affine_reader(last)
@@ -249,8 +256,11 @@ class FoldedWalk(RowsWalk):
 
     def convolution(self, number: int, component: Any, rows: Rows, grid: Grid) -> Value:
         """A convolution of images [filters, heights, times]."""
-        net, name, c = self.net, self.topology.nodes[number].name, component
-        times, heights = sorted({t for t, _ in c.offsets}), [h for _, h in c.offsets]
+        net = self.net
+        name = self.topology.nodes[number].name
+        c = component
+        times = sorted({t for t, _ in c.offsets})
+        heights = [h for _, h in c.offsets]
         x = self.reader.window(rows, grid, times[0], times[-1])
         step = gcd(*(t - times[0] for t in times)) or rows.grid.step
         lowest = min(0, *heights)

@@ -33,7 +33,8 @@ class Folding:
     """
 
     def __init__(self, topology: Topology, needed: set[int]) -> None:
-        self._topology, self._needed = topology, needed
+        self._topology = topology
+        self._needed = needed
         self._scales: dict[int, np.ndarray] = {}
         self._floors: dict[int, np.ndarray] = {}
         self._shifts: dict[int, np.ndarray] = {}
@@ -76,7 +77,8 @@ class Folding:
         readers = [each for each in self._topology.readers_of[number] if each in self._needed]
         if len(readers) != 1 or self._topology.in_loop[readers[0]]:
             return 1.0
-        node, after = self._topology.nodes[readers[0]], readers[0] + 1
+        node = self._topology.nodes[readers[0]]
+        after = readers[0] + 1
         if node.kind != "descriptor" or node.is_output or len(node.expression().parts) != 1:
             return 1.0
         found = diagonal(self._topology.nodes[after].component)

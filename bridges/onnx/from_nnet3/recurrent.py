@@ -47,7 +47,8 @@ class OnnxWalk(FoldedWalk):
 
     def loop(self, loop: Loop) -> None:
         """Set the rows of the members that others read."""
-        streaming, name = self.reader.streaming, self.topology.nodes[loop.members[0]].name
+        streaming = self.reader.streaming
+        name = self.topology.nodes[loop.members[0]].name
         if streaming and loop.offset > 0:
             raise NotExportedError("a layer that runs backwards cannot be streamed")
         wanted = self.plan.read_elsewhere(loop)
@@ -63,7 +64,8 @@ class OnnxWalk(FoldedWalk):
 
     def _write_cell(self, loop: Loop, wanted: Sequence[int]) -> bool:
         """Write a layer as LSTM or GRU and set the rows of `wanted`; False where it is neither."""
-        layer, net = LayerRows(self, loop), self.net
+        layer = LayerRows(self, loop)
+        net = self.net
         step = LoopStep(self.topology, loop, layer.title, F32, whole=True)
         ops, arrays = _constants_folded(step)
         cell = _cell(step, ops, arrays)
@@ -132,7 +134,8 @@ class OnnxWalk(FoldedWalk):
         return found
 
     def _write_scan(self, loop: Loop, wanted: Iterable[int]) -> None:
-        layer, net = LayerRows(self, loop), self.net
+        layer = LayerRows(self, loop)
+        net = self.net
         numbers = sorted({term.node for term in loop.states} | set(wanted))
         wide = self._is_wide(loop)
         step = LoopStep(self.topology, loop, layer.title, F64 if wide else F32)
@@ -173,7 +176,8 @@ class OnnxWalk(FoldedWalk):
         """What a step takes, for all times."""
         if not isinstance(read, Product):
             return layer.moving(layer.outside(read)).times(read.scale)
-        total, bias = None, read.bias
+        total = None
+        bias = read.bias
         for term, weights in read.reads:
             value = layer.moving(layer.outside(term)).times(term.scale)
             found = self.matrix(value, weights, bias, f"{read.name}.outside")

@@ -73,7 +73,8 @@ class AtOnce:
     """
 
     def __init__(self, node: Node, inputs: Sequence[np.ndarray | None], engine: RunsAtOnce) -> None:
-        self._node, self._engine = node, engine
+        self._node = node
+        self._engine = engine
         self._held = sum([array.nbytes for array in inputs if array is not None])
 
     def constant(self, array: np.ndarray) -> Value:

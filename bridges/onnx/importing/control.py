@@ -76,7 +76,9 @@ class _Rounds:
         state: Sequence[Any],
         outs: int,
     ) -> None:
-        self._engine, self._body, self._env = engine, body, env
+        self._engine = engine
+        self._body = body
+        self._env = env
         self.state = list(state)
         self.scanned: list[list[Any]] = [[] for _ in range(outs)]
         self._carried = 0

@@ -248,7 +248,8 @@ class Body:
                         env[name] = made
             if ready.next is part:
                 raise RunError(f"{engine.where}: no progress")
-            part, first = ready.next, False
+            part = ready.next
+            first = False
         return [engine.value(name, env) if name else None for name in self._outputs]
 
     def _ready(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> _Ready:
@@ -299,7 +300,9 @@ def lower_part(
     is_one_of_many: bool = False,
 ) -> Stage:
     """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
-    specs, known, foreign = {}, {}, set()
+    specs = {}
+    known = {}
+    foreign = set()
     for name in reads:
         if name not in env:
             continue

@@ -185,7 +185,8 @@ class _Reader:
         for sparse in proto.sparse_initializer:
             self._define(sparse.values.name, env, what, initial)
             self.arrays[env[sparse.values.name]] = self._dense(sparse, what)
-        inputs, arrays = [], set(initial)
+        inputs = []
+        arrays = set(initial)
         for value in proto.input:
             if value.name not in arrays:
                 self._define(value.name, env, what, initial)

@@ -40,7 +40,8 @@ class ImportedModel:
     ) -> None:
         self._model = model
         self.path = model.path
-        self.inputs, self.outputs = model.inputs, model.outputs
+        self.inputs = model.inputs
+        self.outputs = model.outputs
         self._engine = Engine(model.path, model.arrays, trained, states)
         graph = model.graph
         self._body = Body(self._engine, graph.nodes, graph.outputs, may_promote=True)

@@ -28,10 +28,12 @@ class OnnxModel(ImportedModel):
 
     def __init__(self, model: Model) -> None:
         super().__init__(model)
-        self.opset, self.metadata = model.opset, model.metadata
+        self.opset = model.opset
+        self.metadata = model.metadata
 
     def __repr__(self) -> str:
-        nodes, shown = len(self._model.graph.nodes), ", ".join(info.name for info in self.inputs)
+        nodes = len(self._model.graph.nodes)
+        shown = ", ".join(info.name for info in self.inputs)
         return f"<OnnxModel {self.path}: opset {self.opset}, {nodes} nodes, inputs {shown}>"
 
 

@@ -190,7 +190,8 @@ class Lowering:
     # -- variables -----------------------------------------------------------------------------
 
     def _free(self, name: str) -> str:
-        found, number = name or "value", 1
+        found = name or "value"
+        number = 1
         while found in self._specs:
             number += 1
             found = f"{name}/{number}"
@@ -367,7 +368,8 @@ class Lowering:
             return
         for value, array in zip(made, self._store.evaluate(node, arrays), strict=False):
             if value is not None and value.array is None and isinstance(array, np.ndarray):
-                value.array, value.is_parameter = array, True
+                value.array = array
+                value.is_parameter = True
 
     def _call(self, node: Node, inputs: list[Value | None]) -> None:
         kind = kind_of(node)

@@ -46,7 +46,8 @@ def _loop(
     if not 0 < rounds * len(body.nodes) <= _MOST_NODES:
         return None
     made: list[Node] = []
-    label, state = _label(node), list(node.inputs[2:])
+    label = _label(node)
+    state = list(node.inputs[2:])
     scanned: list[list[str]] = [[] for _ in body.outputs[1 + len(state) :]]
     for step in range(rounds):
         first = [_constant(made, f"{label}@{step}/{k}", v) for k, v in enumerate((step, True))]
@@ -79,7 +80,8 @@ def never_ends(body: Graph, constants: Mapping[str, np.ndarray]) -> bool:
 def _scan(
     n: Attributes, body: Graph, values: Mapping[str, Value | None], most: int | None
 ) -> list[Node] | None:
-    node, count = n.node, n.attr("num_scan_inputs", 0)
+    node = n.node
+    count = n.attr("num_scan_inputs", 0)
     states = len(node.inputs) - count
     outs = len(body.outputs) - states
     in_axes = n.ints("scan_input_axes", [0] * count) or []
@@ -93,7 +95,8 @@ def _scan(
     if not 0 < steps <= (_MOST_NODES // len(body.nodes) if most is None else most):
         return None
     made: list[Node] = []
-    label, state = _label(node), list(node.inputs[:states])
+    label = _label(node)
+    state = list(node.inputs[:states])
     scanned: list[list[str]] = [[] for _ in range(outs)]
     for step in range(steps):
         parts = []
@@ -128,14 +131,17 @@ def _ends(node: Node, state: list[str], scanned: list[list[str]], axes: list[int
             made.append(Node("Identity", "", 13, out, (name,), (out,), {}))
     for names, axis, out in zip(scanned, axes, node.outputs[len(state) :], strict=False):
         if out:
-            place, kind = {"axis": axis}, Kind(lower=_stack)
+            place = {"axis": axis}
+            kind = Kind(lower=_stack)
             made.append(Node("Stack", "", 16, out, tuple(names), (out,), place, kind=kind))
     return made
 
 
 def _row(n: Call) -> Value:
     """What a round reads of a value that is scanned."""
-    x, axis, at = n[0], n.axis(n.attr("axis", 0), n[0].ndim), n.attr("at", 0)
+    x = n[0]
+    axis = n.axis(n.attr("axis", 0), n[0].ndim)
+    at = n.attr("at", 0)
     if x.array is not None and not x.is_parameter:
         return n.const(np.take(x.array, at, axis))
     part = n.op("slice", x, axes=[axis], starts=[at], ends=[at + 1])

@@ -141,10 +141,12 @@ def _built(model: Model, engine: Engine, stage: Stage, name: str) -> OpList:
 
 def _place_constants(engine: Engine, stage: Stage) -> dict[str, str]:
     """Put constants into the scope; those whose names hold something else get another one."""
-    renamed, scope = {}, engine.scope
+    renamed = {}
+    scope = engine.scope
     taken = {op_name for op in stage.net.ops for op_name in op.output_names()}
     for name, array in stage.constants.items():
-        found, number = name, 1
+        found = name
+        number = 1
         while not _is_free(scope, found, array) or (found != name and found in taken):
             number += 1
             found = f"{name}/{number}"
@@ -230,7 +232,9 @@ def _free_reshape(op: OpNode, given: _Pairs, pairs: _Pairs) -> list[OpNode] | No
     changed = [a if a == b else -1 for a, b in pairs[first : len(pairs) - last]]
     if not last or changed.count(-1) > 1:
         return None
-    before, middle, after = list(range(first)), len(given) - first - last, len(changed)
+    before = list(range(first))
+    middle = len(given) - first - last
+    after = len(changed)
     there = [*before, *range(first + middle, len(given)), *range(first, first + middle)]
     back = [*before, *range(first + last, first + last + after), *range(first, first + last)]
     source, out = next(iter(op.input_names())), next(iter(op.output_names()))

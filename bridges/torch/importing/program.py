@@ -42,7 +42,8 @@ class TorchProgram(ImportedModel):
         self.shared = dict(program.names)
 
     def __repr__(self) -> str:
-        nodes, shown = len(self._model.graph.nodes), ", ".join(info.name for info in self.inputs)
+        nodes = len(self._model.graph.nodes)
+        shown = ", ".join(info.name for info in self.inputs)
         return f"<TorchProgram: {nodes} nodes, inputs {shown}>"
 
     @property
@@ -121,7 +122,8 @@ def _two_sizes(number: int, least: int, most: float) -> tuple[int, int]:
     first = max(least, 2) + 3 + 2 * number
     second = first + 3 + 5 * number
     if second > most:
-        first, second = int(max(least, 1)), int(most)
+        first = int(max(least, 1))
+        second = int(most)
     return first, second
 
 

@@ -174,7 +174,8 @@ class Reader:
         shared: dict[Any, str] = {}
         given = []
         for spec in self.program.graph_signature.input_specs:
-            node, kind = nodes[spec.arg.name], spec.kind.name
+            node = nodes[spec.arg.name]
+            kind = spec.kind.name
             if kind == "USER_INPUT":
                 given.append((spec, node))
                 continue
@@ -215,7 +216,8 @@ class Reader:
         return name
 
     def _user_input(self, node: Any) -> str:
-        name, value = self._free(node.name), node.meta["val"]
+        name = self._free(node.name)
+        value = node.meta["val"]
         self._env[node] = name
         if _is_size(value):
             info = InputInfo(name, np.dtype(np.int64), ())
@@ -246,7 +248,8 @@ class Reader:
         arguments = self._arguments(node)
         if node in self._merged:
             arguments = self._rows_kept(node, self._merged[node])
-            domain, name = DOMAIN, "linear"
+            domain = DOMAIN
+            name = "linear"
         if domain == DOMAIN and name in _SIZED:
             arguments["likes"] = self._likes(node, arguments[_SIZED[name]])
         inputs: list[str] = []
@@ -310,7 +313,8 @@ class Reader:
             "size": self._template(list(merged.shape), inputs),
         }
         name = self._free(f"{node.name}_rows")
-        dtype, kind = dtype_of(merged.source.meta["val"].dtype), RULES[DOMAIN, "view"]
+        dtype = dtype_of(merged.source.meta["val"].dtype)
+        kind = RULES[DOMAIN, "view"]
         self._nodes.append(
             TorchNode(
                 "view", DOMAIN, 1, name, tuple(inputs), (name,),

@@ -21,15 +21,18 @@ def window_of(w: RowsWalk, number: int, grid: Grid) -> tuple[Value, Shape] | Non
     It is a convolution where it reads rows of one node, at offsets of equal distances. A component
     that several nodes use has one module, for which these put their inputs together.
     """
-    nodes, found = w.topology.nodes, _taps(w, number)
+    nodes = w.topology.nodes
+    found = _taps(w, number)
     name = nodes[number].component_name
     users = [each for each in w.plan.grids if nodes[each].kind == "component"]
     if found is None or [nodes[each].component_name for each in users].count(name) > 1:
         return None
-    rows, moves = w.rows[found[0]], found[1]
+    rows = w.rows[found[0]]
+    moves = found[1]
     if len(moves) == 1 or rows.value.still or not (rows.grid.moving and grid.moving):
         return None
-    have, steps = rows.grid, {b - a for a, b in pairwise(moves)}
+    have = rows.grid
+    steps = {b - a for a, b in pairwise(moves)}
     distance = min(steps)
     if len(steps) > 1 or distance <= 0 or distance % have.step or grid.step % have.step:
         return None
@@ -57,7 +60,8 @@ def _taps(w: RowsWalk, number: int) -> tuple[int, list[int]] | None:
 
 def affine_input(w: RowsWalk, number: int, grid: Grid) -> Value:
     """The input of an affine component put together, for the rows of its output."""
-    node, net = w.topology.nodes[number], w.net
+    node = w.topology.nodes[number]
+    net = w.net
     offsets = list(getattr(node.component, "time_offsets", [0]))
     inside = grid if offsets == [0] else w.plan.grids[number - 1]
     whole = net.plain(w.descriptor(number - 1, inside, node.name))

@@ -54,7 +54,8 @@ class TorchWalk(RowsWalk):
         net = RowsNet()
         source = net.given("input", -1, -1, plan.topology.nodes[plan.topology.number("input")].dim)
         super().__init__(plan, net, source)
-        self.unit, self.outputs = plan.unit, list(outputs)
+        self.unit = plan.unit
+        self.outputs = list(outputs)
         self.arguments = ["input"]
         self.layers: dict[str, Layer] = {}
         self.attributes: dict[str, str] = {}
@@ -94,7 +95,8 @@ class TorchWalk(RowsWalk):
 
     def chain(self, node: Any) -> list[tuple[Any, Layer, str]]:
         """The components that a node applies one after the other, their layers and these' text."""
-        c, layer = node.component, any_layer(node.component)
+        c = node.component
+        layer = any_layer(node.component)
         module = self.member(node, layer)
         if c.type != "CompositeComponent":
             return [(c, layer, module)]
@@ -128,15 +130,19 @@ class TorchWalk(RowsWalk):
         return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
     def affine(self, number: int, component: Any, grid: Grid) -> Value:
-        node, window = self.topology.nodes[number], window_of(self, number, grid)
+        node = self.topology.nodes[number]
+        window = window_of(self, number, grid)
         if window is None:
-            x, layer = affine_input(self, number, grid), affine_layer(component, 1)
+            x = affine_input(self, number, grid)
+            layer = affine_layer(component, 1)
         else:
-            x, layer = window[0], affine_layer(component, *window[1])
+            x = window[0]
+            layer = affine_layer(component, *window[1])
         return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
     def convolution(self, number: int, component: Any, rows: Rows, grid: Grid) -> Value:
-        node, have = self.topology.nodes[number], rows.grid
+        node = self.topology.nodes[number]
+        have = rows.grid
         kernel = kernel_of(component, have.step)
         x = self.reader.window(rows, grid, kernel.times[0], kernel.times[-1])
         stride = grid.step // have.step if grid.moving or grid.rows(0) > 1 else 1
@@ -144,7 +150,8 @@ class TorchWalk(RowsWalk):
         return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
     def row_by_row(self, number: int, component: Any, grid: Grid) -> Value:
-        net, node = self.net, self.topology.nodes[number]
+        net = self.net
+        node = self.topology.nodes[number]
         parts = self.parts(number - 1, grid)
         for part, layer, module in self.chain(node):
             if part.type in WRITTEN:
@@ -176,7 +183,8 @@ class TorchWalk(RowsWalk):
             if isinstance(read, Outside):
                 parts = [self._sum(layer, terms) for terms in read.parts]
                 x = layer.moving(self.net.join(parts, read.name))
-                dim, call = step.ops.inputs[name], f"{read.module}.inputs({{x}})"
+                dim = step.ops.inputs[name]
+                call = f"{read.module}.inputs({{x}})"
                 made = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
                 values.append(Value(made, dim))
             else:
@@ -202,7 +210,8 @@ class TorchWalk(RowsWalk):
 
     def lines(self) -> list[str]:
         """The lines of the function."""
-        net, module = self.net, Module(names=Names("self", "torch", "nn", "F", "Path", *NAMES))
+        net = self.net
+        module = Module(names=Names("self", "torch", "nn", "F", "Path", *NAMES))
         values = Values(module, net.specs)
         for name in self.arguments:
             values.names[name] = module.names.unique(name)

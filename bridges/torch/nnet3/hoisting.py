@@ -21,7 +21,8 @@ def hoisted(nnet: Nnet) -> Nnet:
 
     Its components are those of the network.
     """
-    topology, lines = nnet.topology(), list[str]()
+    topology = nnet.topology()
+    lines = list[str]()
     names = {node.name for node in nnet.nodes}
     for members, is_loop in topology.stages:
         if not is_loop or is_source(topology, members):
@@ -54,7 +55,8 @@ def hoisted(nnet: Nnet) -> Nnet:
     if not lines:
         return nnet
     found = Nnet()
-    found.components, found.nodes = dict(nnet.components), list(nnet.nodes)
+    found.components = dict(nnet.components)
+    found.nodes = list(nnet.nodes)
     found.add_config(split_lines("\n".join(lines)), np.random.default_rng(0))
     return found
 

@@ -132,7 +132,8 @@ def _vector(name: str, tensor: str, trained: bool) -> Callable[[Any], Layer]:
 
 def _scale_and_offset(c: Any) -> Layer:
     def store(component: Any, tensors: Mapping[str, np.ndarray]) -> None:
-        component.scales, component.offsets = tensors["scale"], tensors["offset"]
+        component.scales = tensors["scale"]
+        component.offsets = tensors["offset"]
 
     arrays = {"scale": np.asarray(c.scales, F32), "offset": np.asarray(c.offsets, F32)}
     make = f"ScaleOffset({c.scales.size}, smallest=1e-4)"

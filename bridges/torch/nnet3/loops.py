@@ -76,7 +76,8 @@ class TorchStep(LoopStep):
 
     def _affine(self, number: int) -> str:
         """An affine member: what it reads outside is multiplied before the loop."""
-        node, walk = self.topology.nodes[number], self.walk
+        node = self.topology.nodes[number]
+        walk = self.walk
         nodes = (self.topology.nodes[each] for each in walk.plan.grids)
         users = [
             each
@@ -100,7 +101,8 @@ class TorchStep(LoopStep):
         if not outside:  # several users need one form of it
             c = node.component
             layer = affine_layer(c, 1) if len(users) > 1 else linear_layer(c)
-            x, module = self._join(inside), walk.member(node, layer)
+            x = self._join(inside)
+            module = walk.member(node, layer)
             return self._called(node.name, layer, module, x, node.dim)
         layer = recurrent_layer(node.component, *columns)
         module = walk.member(node, layer)
@@ -108,5 +110,6 @@ class TorchStep(LoopStep):
         given = self._take(before, node.dim)
         if not inside:
             return given
-        call, x = f"{module}({{x}}, {{y}})", [given, self._join(inside)]
+        call = f"{module}({{x}}, {{y}})"
+        x = [given, self._join(inside)]
         return self._layer(node.name, call, x, node.dim)

@@ -25,7 +25,9 @@ def nnet3_weights_from_torch(folder: PathLike, model: Nnet3Model, target: PathLi
     Args:
         model: the original, which takes the weights.
     """
-    original, nnet, changed = model.path, model.nnet, list[str]()
+    original = model.path
+    nnet = model.nnet
+    changed = list[str]()
     config, config_path = config_in(folder)
     unit = typed(config.get("frame_subsampling_factor"), int, f"{config_path}: subsampling factor")
     outputs = typed(config.get("outputs"), dict[str, Any], f"{config_path}: outputs")

@@ -55,19 +55,24 @@ def time_height_layer(c: Any, kernel: Kernel, stride: int) -> Layer:
         kernel: its places.
         stride: over time, in rows of the input.
     """
-    rows, taps, filters = c.num_filters_out, len(c.offsets), c.num_filters_in
-    heights, lowest = kernel.size[0], kernel.lowest
+    rows = c.num_filters_out
+    taps = len(c.offsets)
+    filters = c.num_filters_in
+    heights = kernel.size[0]
+    lowest = kernel.lowest
     above = max(0, -lowest)
     seen = (c.height_out - 1) * c.height_subsample_out + lowest + heights
     below = max(0, seen - c.height_in)
     options = [f"{filters}, {rows}, kernel_size={kernel.size}"]
-    strides, dilation = (c.height_subsample_out, stride), (1, kernel.dilation)
+    strides = (c.height_subsample_out, stride)
+    dilation = (1, kernel.dilation)
     options += [f"stride={strides}"] if strides != (1, 1) else []
     options += [f"dilation={dilation}"] if kernel.size[1] > 1 and dilation != (1, 1) else []
     even = above == below
     options += [f"padding=({above}, 0)"] if even and above else []
     weights = np.asarray(c.linear_params, F32).reshape(rows, taps, filters)
-    full, cls = kernel.is_full, "nn.Conv2d"
+    full = kernel.is_full
+    cls = "nn.Conv2d"
     if full:
         weight = np.zeros((rows, filters, *kernel.size), F32)
         for tap, (h, t) in enumerate(kernel.places):

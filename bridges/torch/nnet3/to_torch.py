@@ -107,7 +107,8 @@ def state_of(written: TorchWalk) -> dict[str, np.ndarray]:
 
 def source_of(written: TorchWalk, nnet: Nnet, name: str, count: int) -> str:
     """The text of `model.py`."""
-    modules, lines = list[str](), written.lines()
+    modules = list[str]()
+    lines = written.lines()
     for component, layer in written.layers.items():
         attribute = written.attributes[component]
         line = f"self.{attribute} = {layer.make}"
@@ -184,8 +185,10 @@ def _recorded(nnet: Nnet, written: TorchWalk) -> dict[str, np.ndarray]:
     Raises:
         OpscopeError: the network wants more frames than the longest case has.
     """
-    rng, found = np.random.default_rng(0), dict[str, np.ndarray]()
-    dim, cases = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0, 0
+    rng = np.random.default_rng(0)
+    found = dict[str, np.ndarray]()
+    dim = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0
+    cases = 0
     for frames in _WHOLE if written.plan.whole else _LENGTHS:
         features = rng.normal(size=(frames, nnet.input_dim("input"))).astype(np.float32)
         ivector = rng.normal(size=dim).astype(np.float32) if dim > 0 else None

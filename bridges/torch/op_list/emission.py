@@ -385,7 +385,8 @@ def write_operators(values: Values, operators: Iterable[Operator]) -> None:
 
 def _write(e: Emission) -> None:
     op = e.op
-    write, name = WRITERS.get(op.type), names_of(op.type).get("torch")
+    write = WRITERS.get(op.type)
+    name = names_of(op.type).get("torch")
     if write is not None:
         write(e)
     elif name is not None and name.means(e.attrs):

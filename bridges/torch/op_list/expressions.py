@@ -92,7 +92,9 @@ class Printer:
     """
 
     def __init__(self, values: Mapping[str, Text], like: str, is_float: bool = True) -> None:
-        self._values, self._like, self._is_float = values, like, is_float
+        self._values = values
+        self._like = like
+        self._is_float = is_float
 
     def print(self, tree: Tree, is_condition: bool = False) -> str:
         """The text of a tree; what depends on no input is as large as the first one.

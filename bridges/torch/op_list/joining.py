@@ -90,10 +90,8 @@ def without_sums(
     left: list[Operator] = []
     kept = set(outputs)
     for op in operators:
-        out, terms = (
-            next(iter(op.output_vars()), ""),
-            op.inputs.get("x", ()) + op.inputs.get("y", ()),
-        )
+        out = next(iter(op.output_vars()), "")
+        terms = op.inputs.get("x", ()) + op.inputs.get("y", ())
         arrays = [values.owned(name) for name in terms] if op.type == "add" else []
         vectors = arrays and all(one is not None and one.ndim == 1 for one in arrays)
         if vectors and values.module.uses[out] == 1 and out not in kept:

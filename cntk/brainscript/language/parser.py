@@ -67,7 +67,8 @@ def parse_expression(source: Source, find: Finder | None = None) -> Expression:
 
 def _line_column(token: Token) -> int | None:
     """The column of the first token of a line; None for other tokens."""
-    text, start = token.source.text, token.at
+    text = token.source.text
+    start = token.at
     while start and text[start - 1] in " \t":
         start -= 1
     return token.at - start if start == 0 or text[start - 1] == "\n" else None

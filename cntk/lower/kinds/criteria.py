@@ -64,5 +64,6 @@ def lower_forward_backward(e: Emitter, node: Node) -> str:
     blank, delay = node.attributes["blankTokenId"], node.attributes["delayConstraint"]
     if not 0 <= blank < _NONE:  # CNTK's default, which means the last class
         blank = size(x) - 1
-    attrs, reads = {"blank": blank, "delay": delay}, {"label": e.flat(label), "x": e.flat(x)}
+    attrs = {"blank": blank, "delay": delay}
+    reads = {"label": e.flat(label), "x": e.flat(x)}
     return e.op("cntk.ctc", reads, attrs, out=("out", "slope"))

@@ -123,7 +123,8 @@ def lower_shift(e: Emitter, node: Node) -> str:
         e.sequences(node.axis)
         window = {"left": -offset, "right": offset, "padding": "edge"}
         return e.unflat(e.op("sequence_context", {"x": e.flat(data)}, window), node)
-    axis, length = node.attributes["dim"], data.shape[node.attributes["dim"] - 1]
+    axis = node.attributes["dim"]
+    length = data.shape[node.attributes["dim"] - 1]
     count = min(abs(offset), length)
     x = e.value(data)
     rest = (0, length - count) if offset < 0 else (count, length)

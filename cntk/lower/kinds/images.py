@@ -121,7 +121,8 @@ class Legacy:
 
 def _legacy_convolution(e: Emitter, node: Node) -> str:
     """Padding, where there is any, begins with half of the kernel."""
-    data, values = node.inputs[1], node.attributes
+    data = node.inputs[1]
+    values = node.attributes
     given = geometry.to_chw(data.shape, node) if values["convolution2D"] else data.shape
     result = geometry.to_chw(node.shape, node)
     large, small = (result, given) if values["transpose"] else (given, result)
@@ -140,7 +141,8 @@ def _legacy_convolution(e: Emitter, node: Node) -> str:
 
 @lowers("Convolution")
 def lower_convolution(e: Emitter, node: Node) -> str:
-    data, values = node.inputs[1], node.attributes
+    data = node.inputs[1]
+    values = node.attributes
     if not geometry.is_chw(node):
         return _legacy_convolution(e, node)
     shapes = (data.shape, node.shape)

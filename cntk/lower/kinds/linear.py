@@ -57,14 +57,16 @@ def lower_sum_elements(e: Emitter, node: Node) -> str:
 @lowers("DiagTimes")
 def lower_diag_times(e: Emitter, node: Node) -> str:
     diagonal, right = node.inputs
-    x, y = e.flat(right), e.shaped(diagonal, (size(diagonal),))
+    x = e.flat(right)
+    y = e.shaped(diagonal, (size(diagonal),))
     return e.unflat(e.op("mul", {"x": x, "y": y}), node)
 
 
 @lowers("KhatriRaoProduct")
 def lower_khatri_rao_product(e: Emitter, node: Node) -> str:
     first, second = node.inputs
-    x, y = e.shaped(second, (size(second), 1)), e.shaped(first, (1, size(first)))
+    x = e.shaped(second, (size(second), 1))
+    y = e.shaped(first, (1, size(first)))
     out = e.op("mul", {"x": x, "y": y})
     rows = () if node.axis is None else (0,)
     return e.reshape(out, (*rows, *dims(node)))

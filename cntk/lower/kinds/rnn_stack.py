@@ -48,7 +48,8 @@ class _Buffer:
 
 def _layers(e: Emitter, node: Node, width: int) -> Iterator[list[_Layer]]:
     """For each layer its directions."""
-    values, weights = node.attributes, node.inputs[0]
+    values = node.attributes
+    weights = node.inputs[0]
     hidden = values["hiddenDims"]
     wide = _GATES[values["recurrentOp"]] * hidden
     directions = 2 if values["bidirectional"] else 1
@@ -87,7 +88,8 @@ def _run_layer(e: Emitter, node: Node, x: str, layer: _Layer, reverse: bool) -> 
 
 @lowers("OptimizedRNNStack")
 def lower_optimized_rnn_stack(e: Emitter, node: Node) -> str:
-    data, values = node.inputs[1], node.attributes
+    data = node.inputs[1]
+    values = node.attributes
     within = values["axis"] >= 0  # along the second axis of each sample, not along time
     x = e.value(data)
     if within:

@@ -54,7 +54,8 @@ def put_product(network: Network, node: Node, left: np.ndarray, right: np.ndarra
         left, right: [rows, rank] and [rank, columns].
     """
     assert node.value is not None
-    name, dtype = node.name, node.value.dtype
+    name = node.name
+    dtype = node.value.dtype
     parts = [
         new_parameter(network, f"{name}_U", left.astype(dtype), node.learning_rate),
         new_parameter(network, f"{name}_V", right.astype(dtype), node.learning_rate),

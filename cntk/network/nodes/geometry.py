@@ -48,7 +48,8 @@ def complete(node: Node, shape: Dims, full: Dims) -> None:
     """Extend the node's kernel, strides and paddings to the rank of the input: where the kernel has
     fewer axes, the others are summed over (`full` is the input's shape) or passed by."""
     values = node.attributes
-    kernel_rank, rank = len(values["kernelShape"]), len(shape)
+    kernel_rank = len(values["kernelShape"])
+    rank = len(shape)
     values["kernelShape"] = extend(values["kernelShape"], kernel_rank, rank, 1, full)
     values["strideShape"] = extend(values["strideShape"], kernel_rank, rank, 1, full)
     values["dimPadding"] = tuple(map(bool, extend(values["dimPadding"], kernel_rank, rank, False)))

@@ -14,7 +14,8 @@ class Builder(NodeMaker):
     """Makes one standard network of all nodes that it needs."""
 
     def feed_forward(self) -> None:
-        sizes, hidden = self.settings.layer_sizes, self.hidden
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         node = self.input("features", sizes[0], "feature")
         if self.settings.apply_mean_var_norm:
             mean = self.op("Mean", node, name="MeanOfFeatures")
@@ -70,7 +71,8 @@ class Builder(NodeMaker):
         return node
 
     def simple_rnn(self) -> None:
-        sizes, hidden = self.settings.layer_sizes, self.hidden
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         node = self._recurrent_layers(self.features(), biased=False)
         weight = self.random(f"W{hidden}", sizes[hidden + 1], sizes[hidden])
         label = self.input("labels", sizes[hidden + 1], "")
@@ -88,7 +90,8 @@ class Builder(NodeMaker):
 
     def _class_criteria(self, node: Node) -> tuple[Node, Node, Node]:
         """Label, transposed output weight, and the criterion over classes."""
-        sizes, hidden = self.settings.layer_sizes, self.hidden
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         weight = self.random(f"W{hidden}", sizes[hidden], sizes[hidden + 1])
         label = self.input("labels", 4, "")
         if self.settings.class_count <= 0:
@@ -112,9 +115,12 @@ class Builder(NodeMaker):
         bc = self.fixed(f"bc{layer}", size, 0.0)
         bi = self.fixed(f"bi{layer}", size, settings.input_gate_init)
         bf = self.fixed(f"bf{layer}", size, settings.forget_gate_init)
-        whi, wci = self.random(f"WHI{layer}", size, size), self.random(f"WCI{layer}", size, 1)
-        whf, wcf = self.random(f"WHF{layer}", size, size), self.random(f"WCF{layer}", size, 1)
-        who, wco = self.random(f"WHO{layer}", size, size), self.random(f"WCO{layer}", size, 1)
+        whi = self.random(f"WHI{layer}", size, size)
+        wci = self.random(f"WCI{layer}", size, 1)
+        whf = self.random(f"WHF{layer}", size, size)
+        wcf = self.random(f"WCF{layer}", size, 1)
+        who = self.random(f"WHO{layer}", size, size)
+        wco = self.random(f"WCO{layer}", size, 1)
         whc = self.random(f"WHC{layer}", size, size)
         hi, hf, ho, hc, ci, cf, cc = (self.past(size) for _ in range(7))
 
@@ -179,7 +185,8 @@ class Builder(NodeMaker):
     def conditional_lstm(self) -> None:
         node = self._class_lstm_layers()
         auxiliary = self.input("binaryFeature", self.settings.aux_feature_dim, "feature")
-        sizes, hidden = self.settings.layer_sizes, self.hidden
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         weight = self.random("AuxTrans0", sizes[hidden], self.settings.aux_feature_dim)
         product = self.op("Times", weight, auxiliary)
         bias = self.function(product, hidden, "TimesToGetGlobalBias")
@@ -208,7 +215,8 @@ class Builder(NodeMaker):
         return node, outputs
 
     def lstm(self) -> None:
-        sizes, hidden = self.settings.layer_sizes, self.hidden
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         node, _ = self._lstm_layers(self.features(self.settings.sparse_input))
         weight = self.random(f"W{hidden}", sizes[hidden + 1], sizes[hidden])
         label = self.input("labels", sizes[hidden + 1], "")
@@ -218,7 +226,9 @@ class Builder(NodeMaker):
         self.op("Softmax", outputs, name="PosteriorProb")
 
     def nce_lstm(self) -> None:
-        sizes, hidden, settings = self.settings.layer_sizes, self.hidden, self.settings
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
+        settings = self.settings
         node, outputs = self._lstm_layers(self.features())
         for layer in range(1 if settings.lookup_table_order > 0 else 0, len(sizes)):
             wide = sizes[layer]
@@ -248,7 +258,9 @@ class Builder(NodeMaker):
         return merged
 
     def log_bilinear(self) -> None:
-        settings, sizes, hidden = self.settings, self.settings.layer_sizes, self.hidden
+        settings = self.settings
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         node = self.features(sparse=False)
         first = 0
         if settings.lookup_table_order > 0:
@@ -281,7 +293,8 @@ class Builder(NodeMaker):
         self.prior(label)
 
     def neural_lm(self) -> None:
-        sizes, hidden = self.settings.layer_sizes, self.hidden
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
         node = self.features()
         if hidden > 0:
             node = self._four_words(node)

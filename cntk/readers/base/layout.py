@@ -46,7 +46,8 @@ class Layout:
     @cached_property
     def _steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Sequence and step of each sample here, sequence after sequence."""
-        first, last = np.maximum(self.begin, 0), np.minimum(self.end, self.steps)
+        first = np.maximum(self.begin, 0)
+        last = np.minimum(self.end, self.steps)
         counts = last - first
         sequence = np.repeat(np.arange(len(self.slot)), counts)
         offsets = np.cumsum(counts) - counts

@@ -55,7 +55,8 @@ class Enumerator(ABC):
         self.position = 0
         self._epoch_end = 0
         self._loaded: dict[int, list[Samples]] = {}
-        self.rank, self.ranks = 0, 1
+        self.rank = 0
+        self.ranks = 1
 
     def take_share(self, rank: int, ranks: int) -> bool:
         """From the next epoch on give only the sequences of one of several ranks.
@@ -65,7 +66,8 @@ class Enumerator(ABC):
         Returns:
             Whether it can.
         """
-        self.rank, self.ranks = rank, ranks
+        self.rank = rank
+        self.ranks = ranks
         return True
 
     def start_epoch(self, epoch: int, size: int | None = WHOLE_SWEEP) -> None:

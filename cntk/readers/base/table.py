@@ -63,7 +63,8 @@ class TableMinibatches(Packer):
                     f"randomize = {self._window}: the range must be a multiple of the minibatch "
                     f"size {size}, and the epoch of {length} a multiple of it"
                 )
-        self._size, self._length = size, length
+        self._size = size
+        self._length = length
         self._position = self._begin = epoch * length
         self._end = self._begin + length
 

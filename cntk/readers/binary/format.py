@@ -141,7 +141,8 @@ class BinaryFile(Deserializer):
         dtype = _TYPES[at.choice(2, "the type of numbers")]
         if sparse:
             at.choice(2, "the mark of sequences")
-        begin, dim = at.at, at.number("<i4", "a dimension")
+        begin = at.at
+        dim = at.number("<i4", "a dimension")
         if dim < 1:
             raise FormatError(f"{self.path}: byte {begin}: the dimension of {name!r} is {dim}")
         return Stream(name, dim, sparse, dtype.newbyteorder("="))

@@ -274,7 +274,8 @@ class Utterances(Deserializer):
         if not left and not right:
             return Samples(sequences, values)
         lengths = np.diff(offsets)
-        first, last = np.repeat(offsets[:-1], lengths), np.repeat(offsets[1:] - 1, lengths)
+        first = np.repeat(offsets[:-1], lengths)
+        last = np.repeat(offsets[1:] - 1, lengths)
         return Windows(sequences, values, None, None, first, last, left, right)
 
     def _check_alike(self, part: Features, file: HtkFile) -> None:

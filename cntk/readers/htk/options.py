@@ -64,7 +64,8 @@ class FeatureOptions:
         dim = part.size("dim")
         if not 0 < dim * (1 + left + right) < 1 << 31:
             raise part["dim"].error(f"a sample cannot have {dim} values")
-        path, prefix = part.string("scpFile"), part.string("prefixPathInSCP", "")
+        path = part.string("scpFile")
+        prefix = part.string("prefixPathInSCP", "")
         stream = Stream(name, dim * (1 + left + right), dtype=precision(part))
         return cls(stream, path, prefix, left, right, expand, part.files("scpFile"))
 

@@ -257,7 +257,8 @@ class Images(Deserializer):
         """
         images = list(self._threads.map(self._image, numbers))
         found = []
-        bounds, one = np.arange(2), np.ones(1, self._dtype)
+        bounds = np.arange(2)
+        one = np.ones(1, self._dtype)
         for number, image in zip(numbers, images, strict=True):
             entry = self._entries[number // self._views]
             if image.shape != self._shape:
@@ -336,7 +337,8 @@ def _source(config: ConfigParameters, *, embedded: bool) -> Opening[Deserializer
 
 
 def _streams(config: ConfigParameters, key: str) -> tuple[str, ConfigParameters, str, int]:
-    features, labels = sections_with(config, key), sections_with(config, "labelDim")
+    features = sections_with(config, key)
+    labels = sections_with(config, "labelDim")
     if len(features) != 1 or len(labels) != 1:
         raise complaint(
             config,

@@ -101,7 +101,8 @@ class Crop:
         if self.kind.startswith("random"):
             x, y = (int(random.integers(0, free + 1)) for free in (width - wide, height - high))
         elif view % 5 != 4:  # a corner
-            x, y = (width - wide) * (view % 5 % 2), (height - high) * (view % 5 // 2)
+            x = (width - wide) * (view % 5 % 2)
+            y = (height - high) * (view % 5 // 2)
         part = image[y : y + high, x : x + wide]
         mirrored = view >= 5 or (self.flip and random.random() < 0.5)
         return part[:, ::-1] if mirrored else part
@@ -119,7 +120,8 @@ class Crop:
             aspect = self._draw(self.aspect, random)
             if aspect != 1:
                 area = wide * high
-                wide, high = int(math.sqrt(area * aspect)), int(math.sqrt(area / aspect))
+                wide = int(math.sqrt(area * aspect))
+                high = int(math.sqrt(area / aspect))
                 if random.random() >= 0.5:
                     wide, high = high, wide
             if 0 < wide <= width and 0 < high <= height:
@@ -180,7 +182,8 @@ def _linear(x: np.ndarray) -> tuple[int, np.ndarray]:
 
 def _cubic(x: np.ndarray) -> tuple[int, np.ndarray]:
     a = -0.75
-    far, near = x + 1, 1 - x
+    far = x + 1
+    near = 1 - x
     first = ((a * far - 5 * a) * far + 8 * a) * far - 4 * a
     second = ((a + 2) * x - (a + 3)) * x * x + 1
     third = ((a + 2) * near - (a + 3)) * near * near + 1

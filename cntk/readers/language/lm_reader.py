@@ -120,7 +120,8 @@ def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
         return found
 
     def opened() -> DataReader:
-        ins, outs = lists.words[0], lists.words[-1]
+        ins = lists.words[0]
+        outs = lists.words[-1]
         targets = None if kind == "none" else lists.targets
         text = Sentences(path, ins, outs)
         given = streams()
@@ -231,7 +232,8 @@ class Sentences:
     def __init__(self, path: str, ins: Vocabulary, outs: Vocabulary) -> None:
         given: list[int] = []
         told: list[int] = []
-        begin, self.lines = [0], []
+        begin = [0]
+        self.lines = []
         for number, line in enumerate(read_lines(path)):
             words = line.split()
             if len(words) < _SHORTEST:

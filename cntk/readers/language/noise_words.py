@@ -68,7 +68,8 @@ def alias_table(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     values = (chance / (np.cumsum(chance)[-1] / len(counts))).tolist()
     below = [word for word, value in enumerate(values) if value < 1]
     above = [word for word, value in enumerate(values) if not value < 1]
-    share, other = np.ones(len(counts)), np.zeros(len(counts), np.int64)
+    share = np.ones(len(counts))
+    other = np.zeros(len(counts), np.int64)
     i = j = 0
     while i < len(below) and j < len(above):
         low, high = below[i], above[j]

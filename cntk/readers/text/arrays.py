@@ -30,7 +30,8 @@ class _Tokens:
         gap = space | (data == _BAR)
         inside = np.concatenate([[False], ~gap, [False]])
         edges = np.flatnonzero(inside[1:] != inside[:-1])
-        self.begin, self.end = edges[::2], edges[1::2]
+        self.begin = edges[::2]
+        self.end = edges[1::2]
         self.bars = np.flatnonzero(data == _BAR)
         self.field = np.searchsorted(self.bars, self.begin) - 1
         before = data[np.maximum(self.begin - 1, 0)]

@@ -135,7 +135,8 @@ class TextFormat(Deserializer):
         """Where lines begin, and the number that each begins with, or else that of the line before;
         int64, [lines]."""
         size = self._file.size
-        begins, numbers = [np.array([origin])], []
+        begins = [np.array([origin])]
+        numbers = []
         for first in range(0, size, _BLOCK):
             last = min(first + _BLOCK, size)
             data = self._file.read(first, min(last + _LONGEST_NUMBER, size))

@@ -92,7 +92,8 @@ def _block(
 ) -> list[np.ndarray]:
     inside = np.concatenate([[False], data > _SPACE])
     edges = np.flatnonzero(inside[1:] != inside[:-1])
-    begin, end = edges[::2], edges[1::2]
+    begin = edges[::2]
+    end = edges[1::2]
     line = np.searchsorted(ends, begin, side="right")
     counts = np.bincount(line, minlength=len(ends))
     needed = max(part.start + part.count for part in columns)

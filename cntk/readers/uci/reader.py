@@ -103,7 +103,8 @@ def uci_fast_reader(config: ConfigParameters) -> Opening[DataReader]:
 
 
 def _columns(name: str, part: ConfigParameters, *, words: bool = False) -> Columns:
-    start, dim = part.size("start", 0), part.size("dim")
+    start = part.size("start", 0)
+    dim = part.size("dim")
     if not 0 < dim < 1 << 31 or start >= 1 << 31:
         raise part["dim"].error(f"a record cannot have {dim} values from column {start} on")
     return Columns(name, start, dim, words)
@@ -134,7 +135,8 @@ class _Categories:
 
     @classmethod
     def of(cls, part: ConfigParameters) -> _Categories:
-        dim, create = part.size("labelDim", 0), part.bool("allowMapCreation", False)
+        dim = part.size("labelDim", 0)
+        create = part.bool("allowMapCreation", False)
         file = part.string("labelMappingFile")
         if os.path.isfile(file):
             names = load_array(file).strings()

@@ -171,7 +171,8 @@ class _Charge:
         if cache is None:
             _IDLE.remove([self])
             return lambda: None
-        value, release = cache.drop(self._key), cache._release
+        value = cache.drop(self._key)
+        release = cache._release
         return lambda: None if value is None or release is None else release(value)
 
 

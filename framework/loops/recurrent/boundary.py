@@ -179,7 +179,8 @@ def bind_memories(context: LoopContext, values: Values) -> Memories:
         if memory.state in live_out or memory.previous in live_out:
             # One slot more than steps: the state after the last, or the one before the first.
             buffer = arena.slots(("memory", number), row, dtype, extra=1)
-            here, further = slots.slices(buffer), slots.slices(buffer[arena.room :])
+            here = slots.slices(buffer)
+            further = slots.slices(buffer[arena.room :])
             # The neighbor's slot is read where it was written, so a state is never copied.
             previous, state = (further, here) if reverse else (here, further)
         else:

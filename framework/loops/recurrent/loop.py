@@ -145,7 +145,8 @@ class _StepBinder:
 
     def reused(self, step: int) -> list[Call]:
         """The step's operators as they were bound for an earlier batch, or bound now."""
-        context, frames = self._context, self._context.arena.frames
+        context = self._context
+        frames = self._context.arena.frames
         # Without gaps both forms of a value are one memory, so a step is bound to other arrays
         # then.
         key = (context.slots.gapless, step, context.slots.sizes[step])

@@ -29,7 +29,8 @@ class ForwardBatches:
     def _find_bank(self) -> Bank:
         """The bank in the run's scope, a new one where its batches do not fit this frame."""
         b = self._b
-        frame, names = b.frame, b.k.op.inputs.get("static", ())
+        frame = b.frame
+        names = b.k.op.inputs.get("static", ())
         self._statics: dict[str, tuple[Any, Levels]] = {}
         self._copied: list[tuple[str, Any]] = []
         statics: list[StaticInput] = []
@@ -103,7 +104,8 @@ class ForwardBatches:
 
     def hand_over(self, run: ForwardRun) -> None:
         """Leave a run to its gradient, which knows it by the number in the slot `steps`."""
-        k, bank = self._b.k, self._bank
+        k = self._b.k
+        bank = self._bank
         (steps,) = k.op.outputs["steps"]
         bank.last = run
         bank.serial += 1

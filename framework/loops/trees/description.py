@@ -92,7 +92,8 @@ class TreeNet:
         links = [*self.inputs, *self.statics]
         previous = [memory.previous for memory in step.memories]
         self.node, self.node_grad = self._split(step.net, [*links, *previous], "node net")
-        self.pair, self.pair_grad = None, None
+        self.pair = None
+        self.pair_grad = None
         if step.child_net is not None:
             children = [inner for _, inner in self.child_links]
             given = [*links, *children]

@@ -64,7 +64,8 @@ class TreeForwardProgram:
 
     def _run_nodes(self, index: ForwardIndex, height: int) -> list[BatchRange]:
         """The node net on the nodes of a height."""
-        b, states = self._binding, self._buffers.states
+        b = self._binding
+        states = self._buffers.states
         ranges: list[BatchRange] = []
         starts = index.schedule.starts
         for begin, end in batches(int(starts[height]), int(starts[height + 1])):
@@ -92,7 +93,8 @@ class TreeForwardProgram:
         ranges: list[BatchRange] = []
         schedule, tree = index.schedule, b.tree
         bundles = schedule.bundles[height]
-        first_edge, last_edge = bundles[0][0], bundles[-1][1]
+        first_edge = bundles[0][0]
+        last_edge = bundles[-1][1]
         if tree.pair is not None:
             for begin, end in batches(first_edge, last_edge):
                 batch = self._batches.of_edges(tree.pair, end - begin)
@@ -124,7 +126,8 @@ class TreeForwardProgram:
 
     def _write_outputs(self, schedule: ForestSchedule) -> None:
         """Out-links in the order of the rows outside, and the states of roots."""
-        b, states = self._binding, self._buffers.states
+        b = self._binding
+        states = self._buffers.states
         places = b.xp.asarray(schedule.places)
         for name, out in zip(b.tree.outputs, b.k.list("out"), strict=True):
             if out is not None:

@@ -153,7 +153,8 @@ def _view_fault(net: NetCheck, var: VarDecl, base: str) -> str:
     except ShapeError as error:
         return str(error)
     if var.shape is not None and not fits(var.shape, extents):
-        declared, cut = format_shape(var.shape), format_shape(extents)
+        declared = format_shape(var.shape)
+        cut = format_shape(extents)
         return f"view {var.name!r}: it is declared {declared} and its ranges make {cut}"
     return ""
 

@@ -147,7 +147,8 @@ def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kep
     viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
     factors = {}
     for name in plan.externals:
-        declared, variable = plan.declared.get(name), scope.get(name)
+        declared = plan.declared.get(name)
+        variable = scope.get(name)
         array = variable.inner
         if declared is None or declared.kind == INPUT or declared.view is not None:
             continue  # may be another array in the next run

@@ -30,7 +30,8 @@ def narrow_fill(plan: Plan, step: PlanStep, arrays: dict[str, Any]) -> Call | No
     if op.type != "fill_constant" or len(step.operators) > 1:
         return None
     (name,) = op.output_vars()
-    array, declared = arrays.get(name), plan.declared.get(name)
+    array = arrays.get(name)
+    declared = plan.declared.get(name)
     if array is None or array.ndim != 2:
         return None
     if declared is not None and declared.view is not None:

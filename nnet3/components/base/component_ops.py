@@ -213,7 +213,8 @@ class ComponentOps:
                 Without, all are plain gradients.
         """
         recipe, templates = self._for_all or self._use(indexes, rows)
-        given, same = in_deriv is not None, in_deriv == out_deriv
+        given = in_deriv is not None
+        same = in_deriv == out_deriv
         how = given, same, trained, add, accumulate, statistics, natural
         template = templates.get(how)
         if template is None:

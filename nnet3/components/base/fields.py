@@ -241,12 +241,14 @@ class Averaged:
         to_average: Callable[[Any, np.ndarray, float], np.ndarray] | None = None,
         to_sum: Callable[[Any, np.ndarray, float], np.ndarray] | None = None,
     ) -> None:
-        self.total, self.count = total, count
+        self.total = total
+        self.count = count
         self.to_average = to_average or _average
         self.to_sum = to_sum or _sum
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.as_read, self.given = f"_{name}_as_read", f"_{name}_given"
+        self.as_read = f"_{name}_as_read"
+        self.given = f"_{name}_given"
 
     def __set__(self, component: Any, value: np.ndarray) -> None:
         component.__dict__[self.as_read] = _float32(value), None, 0.0

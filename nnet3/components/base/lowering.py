@@ -68,7 +68,9 @@ class Recipe:
         statistics: bool = True,
         path: str = "",
     ) -> None:
-        self.use, self.natural_gradient, self.statistics = use, natural_gradient, statistics
+        self.use = use
+        self.natural_gradient = natural_gradient
+        self.statistics = statistics
         self.is_general = True
         self.path = path
         self._temps = 0

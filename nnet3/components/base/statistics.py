@@ -73,9 +73,11 @@ def column_sums_shape(s: ShapeArgs) -> None:
 
 @column_sums.kernel
 def column_sums_kernel(k: KernelArgs) -> Call:
-    xp, of = k.xp, k.attrs["of"]
+    xp = k.xp
+    of = k.attrs["of"]
     x = k["x"][:, : k["total"].shape[0]]
-    sums, work = k.scratch(x.shape[1:], x.dtype), k.scratch(x.shape, x.dtype)
+    sums = k.scratch(x.shape[1:], x.dtype)
+    work = k.scratch(x.shape, x.dtype)
     one = x.dtype.type(1)
     calls = []
     source = work

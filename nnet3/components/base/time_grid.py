@@ -88,7 +88,8 @@ class TimeGrid:
         if len(real) < len(rows):
             rows[~is_among(sort_keys(rows), sort_keys(real)), 1] = NO_TIME
         arranged = Columns.of(rows)
-        arranged.images, arranged.times = there.images, there.times
+        arranged.images = there.images
+        arranged.times = there.times
         return arranged
 
 
@@ -96,7 +97,8 @@ def _series(times: np.ndarray) -> tuple[int, int, int]:
     """Start, step and count of the regular series that holds all times; step 0 for one time."""
     if not len(times):
         raise ShapeError("a component is asked for rows without any time")
-    start, last = int(times[0]), int(times[-1])
+    start = int(times[0])
+    last = int(times[-1])
     if last == start:
         return start, 0, 1
     dense = last - start == len(times) - 1

@@ -32,7 +32,8 @@ class OffsetRows:
 
 def check_offset_rows(s: ShapeArgs) -> None:
     """Refuse offsets that lead out of x."""
-    attrs, rows = s.attrs, s["x"][0]
+    attrs = s.attrs
+    rows = s["x"][0]
     if rows >= 0 and attrs["rows"]:
         last = max(attrs["first"]) + attrs["stride"] * (attrs["rows"] - 1)
         if min(attrs["first"]) < 0 or last >= rows:

@@ -67,7 +67,8 @@ def _halves(affine: AffineComponent, b: np.ndarray, a: np.ndarray) -> tuple[Comp
         half.rank_in = rank_in
         half.rank_out = 80
         half.update_period = 4
-        half.alpha, half.num_samples_history = 4.0, 2000.0
+        half.alpha = 4.0
+        half.num_samples_history = 2000.0
         half.orthonormal_constraint = 0.0
         half.copy_configs(affine)
     return first, second

@@ -60,7 +60,8 @@ class _Sums:
     """Adds utterances to statistics, and counts them."""
 
     def __init__(self, options: SimpleNamespace) -> None:
-        self._options, self.speakers = options, options.spk2utt
+        self._options = options
+        self.speakers = options.spk2utt
         self._weights: Any = None
         if options.weights:
             self._weights = RandomAccessTable(options.weights, "vector")

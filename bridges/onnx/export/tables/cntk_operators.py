@@ -73,7 +73,8 @@ def unfold(e: Emission) -> None:
 def fold(e: Emission) -> None:
     """A Gather of what lies on each element, with zeros where there is less, and a sum."""
     a = e.attrs
-    size, numbers = math.prod(a["shape"]), table(a).reshape(-1)
+    size = math.prod(a["shape"])
+    numbers = table(a).reshape(-1)
     own = [np.flatnonzero(numbers == place) for place in range(size)]
     most = max(map(len, own))
     places = np.full((size, max(most, 1)), len(numbers), np.int64)

@@ -16,7 +16,8 @@ _ADAPTIVE = [f"adaptive_{name}" for name in _POOLS]
 
 def _pads(e: Emission, rank: int, extents: Sequence[int], strides: Sequence[int]) -> list[int]:
     """Begins, then ends."""
-    given, how = list(e.attrs["padding"]), e.attrs.get("padding_algorithm", "explicit")
+    given = list(e.attrs["padding"])
+    how = e.attrs.get("padding_algorithm", "explicit")
     if how == "valid":
         return [0] * (2 * rank)
     if how == "explicit":
@@ -38,7 +39,8 @@ def _pads(e: Emission, rank: int, extents: Sequence[int], strides: Sequence[int]
 
 @emits("conv1d", "conv2d", "conv3d")
 def conv(e: Emission) -> None:
-    rank, kernel = e.rank("x") - 2, e.shape("w")[2:]
+    rank = e.rank("x") - 2
+    kernel = e.shape("w")[2:]
     strides, dilations = (list(spread(e.attrs[name], rank)) for name in ("stride", "dilation"))
     extents = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilations, strict=True)]
     e.set(
@@ -70,16 +72,19 @@ def conv_transpose(e: Emission) -> None:
 
 @emits(*_POOLS)
 def pool(e: Emission) -> None:
-    rank, a = e.rank("x") - 2, e.attrs
+    rank = e.rank("x") - 2
+    a = e.attrs
     kernel = list(spread(a["kernel"], rank))
     strides = list(spread(a["stride"], rank)) if a["stride"] else kernel
     pads = _pads(e, rank, kernel, strides)
     is_max = e.op.type.startswith("max")
-    x, more = e["x"], dict[str, Any]()
+    x = e["x"]
+    more = dict[str, Any]()
     if not is_max and a["count_include_pad"]:
         if any(pads) and a["ceil_mode"]:  # runtimes disagree on what counts then
             borders = [0, 0, *pads[:rank], 0, 0, *pads[rank:]]
-            x, pads = e.node("Pad", x, e.ints(*borders)), [0] * (2 * rank)
+            x = e.node("Pad", x, e.ints(*borders))
+            pads = [0] * (2 * rank)
         else:
             more["count_include_pad"] = 1
     if a["ceil_mode"]:
@@ -94,7 +99,8 @@ def adaptive_pool(e: Emission) -> None:
     """Axis by axis; windows of one size are a pooling, others are cut out one by one."""
     is_max = "max" in e.op.type
     rank = e.rank("x") - 2
-    wanted, sizes = list(spread(e.attrs["size"], rank)), e.shape("x")[2:]
+    wanted = list(spread(e.attrs["size"], rank))
+    sizes = e.shape("x")[2:]
     found = e["x"]
     if set(wanted) == {1}:
         e.set("out", e.node("GlobalMaxPool" if is_max else "GlobalAveragePool", found))
@@ -125,7 +131,8 @@ def _adapted(e: Emission, x: str, axis: int, count: int, kind: str) -> str:
 
 @emits("interpolate")
 def interpolate(e: Emission) -> None:
-    a, rank = e.attrs, e.rank("x") - 2
+    a = e.attrs
+    rank = e.rank("x") - 2
     mode = {"bi": "", "tr": ""}.get(a["mode"][:2], a["mode"])
     mode = mode or a["mode"].removeprefix("bi").removeprefix("tri")
     if mode == "cubic" and rank > 2:

@@ -30,7 +30,8 @@ def glu(e: Emission) -> None:
 
 @emits("prelu")
 def prelu(e: Emission) -> None:
-    slope, rank = e["w"], e.rank("x")
+    slope = e["w"]
+    rank = e.rank("x")
     if e.shape("w") != (1,) and rank > 2:
         slope = e.reshape(slope, -1, *(1,) * (rank - 2))
     if rank:

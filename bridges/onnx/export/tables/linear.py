@@ -12,7 +12,8 @@ from ..emission import Emission, emits
 
 @emits("affine")
 def affine(e: Emission) -> None:
-    x, rows = e["x"], e.attrs["num_flatten_dims"]
+    x = e["x"]
+    rows = e.attrs["num_flatten_dims"]
     rank = e.rank("x")
     if rows >= 0 and rows != rank - 1:
         if rows == 0:
@@ -172,7 +173,8 @@ def sinusoidal_encoding(e: Emission) -> None:
 
 @emits("rotary_embedding")
 def rotary_embedding(e: Emission) -> None:
-    heads, dtype = e.attrs["heads"], e.dtype("x")
+    heads = e.attrs["heads"]
+    dtype = e.dtype("x")
     width = e.shape("x")[-1] // (heads or 1)
     if width < 0:
         e.refuse("the width of x is not known; declare it")
@@ -190,7 +192,8 @@ def rotary_embedding(e: Emission) -> None:
     if e.attrs["interleaved"]:
         first, second = e.cut(x, -1, 0, step=2), e.cut(x, -1, 1, step=2)
     else:
-        first, second = e.cut(x, -1, 0, width // 2), e.cut(x, -1, width // 2)
+        first = e.cut(x, -1, 0, width // 2)
+        second = e.cut(x, -1, width // 2)
     turned = (
         e.node("Sub", e.node("Mul", first, cosines), e.node("Mul", second, sines)),
         e.node("Add", e.node("Mul", first, sines), e.node("Mul", second, cosines)),

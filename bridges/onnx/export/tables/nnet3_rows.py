@@ -10,7 +10,8 @@ from ..emission import END, Emission, emits
 @emits("rows.end")
 def end(e: Emission) -> None:
     frames = e.cut(e.node("Shape", e["x"]), 0, 1, 2)
-    last, unit = e.node("Sub", frames, e.ints(1)), e.attrs["unit"]
+    last = e.node("Sub", frames, e.ints(1))
+    unit = e.attrs["unit"]
     if unit > 1:
         last = e.node("Mul", e.node("Div", last, e.ints(unit)), e.ints(unit))
     e.set("out", last)
@@ -34,7 +35,9 @@ def times(e: Emission) -> None:
 
 @emits("rows.inside")
 def inside(e: Emission) -> None:
-    low, high, found = e.attrs["low"], e.attrs["high"], list[str]()
+    low = e.attrs["low"]
+    high = e.attrs["high"]
+    found = list[str]()
     if low > -np.inf:
         found.append(e.node("GreaterOrEqual", e["times"], e.ints(int(low))))
     if high < np.inf:
@@ -78,7 +81,8 @@ def border(e: Emission) -> None:
 def spread(e: Emission) -> None:
     shape = e.node("Shape", e["like"])
     if e.has("end"):
-        batch, count = e.cut(shape, 0, 0, 1), _count(e, e.attrs["more"])
+        batch = e.cut(shape, 0, 0, 1)
+        count = _count(e, e.attrs["more"])
     else:
         batch, count = (e.node("Gather", shape, e.ints(axis)) for axis in (0, 2))
     wanted = e.node("Concat", batch, e.ints(1), count, axis=0)
@@ -107,10 +111,13 @@ def _missing(e: Emission, like: str) -> str:
 @emits("rows.sequences")
 def sequences(e: Emission) -> None:
     """[N, columns, rows] as [steps, d N, columns]."""
-    chains, like, found = e.attrs["chains"], e.list("x")[0], list[str]()
+    chains = e.attrs["chains"]
+    like = e.list("x")[0]
+    found = list[str]()
     if chains > 1:
         many = e.node("Mul", _shape(e, like, 0), e.ints(chains))
-        ends, missing = e.ints(0, 0, 0, 0, 0), _missing(e, like)
+        ends = e.ints(0, 0, 0, 0, 0)
+        missing = _missing(e, like)
         sides = [missing, ends] if e.attrs["backward"] else [e.ints(0, 0, 0), missing, e.ints(0, 0)]
         pads = e.node("Concat", *sides, axis=0)
     for place, x in enumerate(e.list("x")):
@@ -126,7 +133,9 @@ def sequences(e: Emission) -> None:
 
 @emits("rows.of_sequences")
 def of_sequences(e: Emission) -> None:
-    like, chains, found = e["like"], e.attrs["chains"], list[str]()
+    like = e["like"]
+    chains = e.attrs["chains"]
+    found = list[str]()
     for place, x in enumerate(e.list("x")):
         if chains == 1:
             found.append(e.node("Transpose", x, perm=[1, 2, 0]))

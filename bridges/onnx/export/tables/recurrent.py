@@ -30,8 +30,10 @@ class _Loop(Recurrence):
 
     def _zeros(self, width: int, dtype: np.dtype) -> str:
         """Zeros [N, width] for sequences [T, N, ...]."""
-        e, x = self.e, self.e.list("x")[0]
-        sizes, key = e.values.sizes, (x, 1)
+        e = self.e
+        x = self.e.list("x")[0]
+        sizes = e.values.sizes
+        key = (x, 1)
         if key not in sizes:
             sizes[key] = e.cut(e.node("Shape", x), 0, 1, 2)
         shape = e.node("Concat", sizes[key], e.ints(width), axis=0)
@@ -66,7 +68,8 @@ def emit_cell(loop: _Loop, cell: Cell, x: str = "") -> None:
     Args:
         x: [T, N, K], what the cell reads, where that is side by side already.
     """
-    e, dtype = loop.e, loop.specs[cell.output][1]
+    e = loop.e
+    dtype = loop.specs[cell.output][1]
     if not x:
         links = dict(zip(loop.step.inputs, e.op.inputs["x"], strict=True))
         specs = {**e.values.specs}
@@ -158,7 +161,8 @@ def emit_scan(loop: _Loop) -> None:
         )
         body.output(state, *_row(loop.specs[memory.previous], alone))
     for name in step.outputs:
-        value, title = inner.name_of(name), f"{inner.prefix}{name}/out"
+        value = inner.name_of(name)
+        title = f"{inner.prefix}{name}/out"
         shown = ("Squeeze", [value, body.ints(0)]) if alone else ("Identity", [value])
         row_out = body.node(*shown, title)
         body.output(row_out, *_row(loop.specs[name], alone))

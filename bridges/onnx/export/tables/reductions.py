@@ -16,7 +16,8 @@ def _axes(e: Emission) -> list[int]:
 
 @emits("logsumexp", *(f"reduce_{kind}" for kind in "max mean min prod sum".split()))
 def reduce(e: Emission) -> None:
-    x, wanted = e["x"], e.dtype("out")
+    x = e["x"]
+    wanted = e.dtype("out")
     if e.dtype("x") != wanted:
         x = e.cast(x, wanted)
     if not e.rank("x"):
@@ -39,7 +40,9 @@ def all_or_any(e: Emission) -> None:
 
 @emits("reduce_var", "reduce_std")
 def spread(e: Emission) -> None:
-    axes, keep, ddof = _axes(e), e.attrs["keepdims"], e.attrs["ddof"]
+    axes = _axes(e)
+    keep = e.attrs["keepdims"]
+    ddof = e.attrs["ddof"]
     off = e.node("Sub", e["x"], e.reduce("ReduceMean", e["x"], axes, True))
     squares = e.node("Mul", off, off)
     if not ddof:
@@ -54,7 +57,10 @@ def spread(e: Emission) -> None:
 
 @emits("norm")
 def norm(e: Emission) -> None:
-    x, p, axes, keep = e["x"], e.attrs["p"], _axes(e), e.attrs["keepdims"]
+    x = e["x"]
+    p = e.attrs["p"]
+    axes = _axes(e)
+    keep = e.attrs["keepdims"]
     if p in (1, 2):
         found = e.reduce(f"ReduceL{int(p)}", x, axes, keep)
     elif math.isinf(p):

@@ -56,7 +56,8 @@ def gather(e: Emission) -> None:
 
 @emits("embedding")
 def embedding(e: Emission) -> None:
-    ids, pad = _index(e, "ids"), e.attrs["padding_idx"]
+    ids = _index(e, "ids")
+    pad = e.attrs["padding_idx"]
     rows = e.node("Gather", e["w"], ids)
     if pad >= 0:
         there = e.node("Not", e.node("Equal", ids, e.graph.constant(np.int64(pad))))
@@ -96,7 +97,9 @@ def scatter_nd(e: Emission) -> None:
 
 def _stretched(e: Emission, value: str, slot: str, lines: str) -> str:
     """A value whose axes other than `axis` may be 1, as long as those of x."""
-    axis, x, own = e.axis(), e.shape("x"), e.shape(slot)
+    axis = e.axis()
+    x = e.shape("x")
+    own = e.shape(slot)
     if all(a == b >= 0 for n, (a, b) in enumerate(zip(own, x, strict=True)) if n != axis):
         return value
     sizes = [e.dims(e["x"], 0, axis)] if axis else []

@@ -24,7 +24,8 @@ def context(e: Emission) -> None:
     if mode == "edge":
         before, after = max(before, -right), max(after, -left)
     else:
-        before, after = max(before, 0), max(after, -left if left < 0 else 0)
+        before = max(before, 0)
+        after = max(after, -left if left < 0 else 0)
         before = max(before, -right if right < 0 else 0)
     x = e["x"]
     if before or after:
@@ -74,7 +75,8 @@ def expand_rows(e: Emission) -> None:
 
 @emits("sequence_pool")
 def pool(e: Emission) -> None:
-    kind, x = e.attrs["pool_type"], e["x"]
+    kind = e.attrs["pool_type"]
+    x = e["x"]
     if kind in ("first", "last"):
         e.set("out", e.cut(x, 0, 0, 1) if kind == "first" else e.cut(x, 0, -1))
     elif kind in _POOLED:
@@ -97,7 +99,8 @@ def length(e: Emission) -> None:
 
 @emits("sequence_mask")
 def mask(e: Emission) -> None:
-    count, steps = e.size(e["x"], 0), e.attrs["steps"]
+    count = e.size(e["x"], 0)
+    steps = e.attrs["steps"]
     places = e.range(count if steps < 0 else e.graph.constant(np.int64(steps)))
     there = e.unsqueeze(e.node("Less", places, count), 0)
     e.set("out", there if e.attrs["dtype"] == np.bool_ else e.cast(there, e.attrs["dtype"]))
@@ -105,7 +108,8 @@ def mask(e: Emission) -> None:
 
 @emits("sequence_pad")
 def pad(e: Emission) -> None:
-    x, steps = e["x"], e.attrs["steps"]
+    x = e["x"]
+    steps = e.attrs["steps"]
     if steps >= 0:
         gap = e.node("Sub", e.ints(steps), e.dims(x, 0, 1))
         zeros = [0] * e.rank("x")

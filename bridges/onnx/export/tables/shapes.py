@@ -90,7 +90,8 @@ def tile(e: Emission) -> None:
 @emits("meshgrid")
 def meshgrid(e: Emission) -> None:
     given = e.list("x")
-    count, swapped = len(given), e.attrs["indexing"] == "xy" and len(given) > 1
+    count = len(given)
+    swapped = e.attrs["indexing"] == "xy" and len(given) > 1
     places = [1, 0, *range(2, count)] if swapped else list(range(count))
     order = [given[place] for place in places]
     sizes = e.concat([e.node("Shape", one) for one in order], 0)
@@ -128,8 +129,10 @@ def slice_(e: Emission) -> None:
 
 @emits("split")
 def split(e: Emission) -> None:
-    axis, count = e.axis(), len(e.op.outputs["out"])
-    size, sections = e.shape("x")[axis], list(e.attrs["sections"])
+    axis = e.axis()
+    count = len(e.op.outputs["out"])
+    size = e.shape("x")[axis]
+    sections = list(e.attrs["sections"])
     if not sections and size >= 0:
         sections = [size // count] * count
     if not sections:
@@ -147,9 +150,11 @@ def split(e: Emission) -> None:
     free = sections.index(-1)
     found: list[str] = []
     for number in range(count):
-        begin, after = sum(sections[:number]), -sum(sections[number + 1 :])
+        begin = sum(sections[:number])
+        after = -sum(sections[number + 1 :])
         if number > free:
-            begin, after = -sum(sections[number:]), after or END
+            begin = -sum(sections[number:])
+            after = after or END
         elif number < free:
             after = begin + sections[number]
         found.append(e.cut(e["x"], axis, begin, after or END))
@@ -158,7 +163,8 @@ def split(e: Emission) -> None:
 
 @emits("pad")
 def pad(e: Emission) -> None:
-    pads, mode = list(e.attrs["paddings"]), e.attrs["mode"]
+    pads = list(e.attrs["paddings"])
+    mode = e.attrs["mode"]
     if not any(pads):
         e.set("out", e["x"])
         return
@@ -192,7 +198,8 @@ def flip(e: Emission) -> None:
 
 @emits("repeat_interleave")
 def repeat_interleave(e: Emission) -> None:
-    axis, times = e.axis(), e.graph.constant(np.int64(e.attrs["repeats"]))
+    axis = e.axis()
+    times = e.graph.constant(np.int64(e.attrs["repeats"]))
     count = e.node("Mul", e.size(e["x"], axis), times)
     places = e.node("Div", e.range(count), times) if e.attrs["repeats"] else e.range(count)
     e.set("out", e.node("Gather", e["x"], places, axis=axis))
@@ -200,9 +207,13 @@ def repeat_interleave(e: Emission) -> None:
 
 @emits("roll")
 def roll(e: Emission) -> None:
-    found, shifts, axes = e["x"], list(e.attrs["shifts"]), list(e.attrs["axes"])
+    found = e["x"]
+    shifts = list(e.attrs["shifts"])
+    axes = list(e.attrs["axes"])
     if not axes:
-        found, axes, shifts = e.reshape(found, -1), [0], [sum(shifts)]
+        found = e.reshape(found, -1)
+        axes = [0]
+        shifts = [sum(shifts)]
     for shift, axis in zip(shifts, axes, strict=True):
         count = e.size(found, axis)
         moved = e.node("Sub", e.range(count), e.graph.constant(np.int64(shift)))
@@ -224,7 +235,8 @@ def cumsum(e: Emission) -> None:
 @emits("cumprod")
 def cumprod(e: Emission) -> None:
     """A Scan: ONNX has no running product before opset 26."""
-    axis, dtype = e.axis(), e.dtype("out")
+    axis = e.axis()
+    dtype = e.dtype("out")
     x = e["x"] if e.dtype("x") == dtype else e.cast(e["x"], dtype)
     rank = e.rank("x")
     if rank == 0:

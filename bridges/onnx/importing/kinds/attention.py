@@ -46,12 +46,17 @@ def _allowed(n: Attributes, queries: int, keys: int, offset: np.ndarray | int) -
 
 @lowers("Attention")
 def _attention(n: Call) -> list[Value | None]:
-    q, k, v, mask = n[0], n[1], n[2], n.get(3)
+    q = n[0]
+    k = n[1]
+    v = n[2]
+    mask = n.get(3)
     past_k, past_v, lengths = n.get(4), n.get(5), n.known(6)
     q_heads = _heads(n, q.shape, "q_num_heads")
     kv_heads = _heads(n, k.shape, "kv_num_heads")
-    flat, dtype = q.ndim == 3, q.dtype
-    batch, queries = q.shape[0], q.shape[1 if flat else 2]
+    flat = q.ndim == 3
+    dtype = q.dtype
+    batch = q.shape[0]
+    queries = q.shape[1 if flat else 2]
     q, k, v = (_split(n, x, h) for x, h in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
     offset: Any = 0
     if past_k is not None and past_v is not None:
@@ -59,7 +64,8 @@ def _attention(n: Call) -> list[Value | None]:
         k, v = n.op("concat", [past_k, k], axis=2), n.op("concat", [past_v, v], axis=2)
     elif lengths is not None:
         offset = lengths.reshape(-1) - queries
-    present, keys = (k, v), k.shape[2]
+    present = (k, v)
+    keys = k.shape[2]
     if q_heads != kv_heads:
         times = q_heads // kv_heads
         k, v = (n.op("repeat_interleave", x, repeats=times, axis=1) for x in (k, v))
@@ -89,7 +95,8 @@ def _in_steps(
     n: Call, q: Value, k: Value, v: Value, bias: Value | None, root: float
 ) -> tuple[Value, Value]:
     """The result, and the products of queries and keys after the step that the node names."""
-    cap, mode = n.attr("softcap", 0.0), n.attr("qk_matmul_output_mode", 0)
+    cap = n.attr("softcap", 0.0)
+    mode = n.attr("qk_matmul_output_mode", 0)
     x, y = (n.op("mul", one, n.const(root, q.dtype)) for one in (q, k))
     told = scores = n.op("matmul", x, y, transpose_y=True)
     if cap > 0:
@@ -123,7 +130,8 @@ def _mask(n: Call, mask: Value | None, keys: int, seen: np.ndarray | None) -> Va
     """The mask of the net's operator: booleans, or floats that are added."""
     if mask is None:
         return None if seen is None else n.const(seen)
-    lack, dtype = keys - mask.shape[-1], mask.dtype
+    lack = keys - mask.shape[-1]
+    dtype = mask.dtype
     if dtype == bool:
         if lack > 0:
             blind = n.const(np.zeros((*mask.shape[:-1], lack), bool))
@@ -143,7 +151,10 @@ def _rotary_heads(n: Attributes, shape: tuple[int, ...]) -> int:
 
 @lowers("RotaryEmbedding")
 def _rotary(n: Call) -> Value:
-    x, cos, sin, places = n[0], n[1], n[2], n.get(3)
+    x = n[0]
+    cos = n[1]
+    sin = n[2]
+    places = n.get(3)
     heads = _rotary_heads(n, x.shape)
     parts = n.op("transpose", x, perm=[0, 2, 1, 3]) if x.ndim == 4 else x
     width = x.shape[3] if x.ndim == 4 else x.shape[2] // heads

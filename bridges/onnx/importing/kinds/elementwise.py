@@ -142,7 +142,8 @@ def _swish(n: Call) -> Value:
 
 @lowers("PRelu")
 def _prelu(n: Call) -> Value:
-    x, zero = n[0], _zero_like(n)
+    x = n[0]
+    zero = _zero_like(n)
     below = n.op("mul", n.op("minimum", x, zero), n[1])
     return n.op("add", n.op("maximum", x, zero), below)
 

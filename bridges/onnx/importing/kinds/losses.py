@@ -39,7 +39,9 @@ def mean_of_classes(
 
 def _likelihood(n: Call, logs: Value) -> Value:
     """The negative log-likelihood of [N, C, ...] for labels [N, ...]."""
-    label, weight, ignored = n[1], n.get(2), n.attr("ignore_index")
+    label = n[1]
+    weight = n.get(2)
+    ignored = n.attr("ignore_index")
     more: dict[str, Any] = {} if ignored is None else {"ignore_index": int(ignored)}
     losses = n.op("nll_loss", classes_last(n, logs), label, **more)
     if weight is not None:

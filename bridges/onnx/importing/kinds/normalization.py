@@ -77,8 +77,10 @@ def _state(n: Call, number: int) -> Value:
 
 @lowers("LayerNormalization")
 def _layer(n: Call) -> list[Value | None]:
-    x, axis = n[0], n.axis(n.attr("axis", -1), n[0].ndim)
-    scale, bias = n[1], n.get(2)
+    x = n[0]
+    axis = n.axis(n.attr("axis", -1), n[0].ndim)
+    scale = n[1]
+    bias = n.get(2)
     tail = x.shape[axis:]
     values = [v for v in (scale, bias) if v is not None]
     if n.wants(1) or n.wants(2) or any(v.dtype != x.dtype for v in values):
@@ -107,14 +109,17 @@ def _wide_layer(n: Call, axis: int) -> list[Value | None]:
     x, scale = n.cast(n[0], wide), n.cast(n[1], wide)
     mean, variance, rest = _moments(n, x, list(range(axis, x.ndim)))
     root = n.op("sqrt", n.op("scale", variance, bias=n.attr("epsilon", 1e-5)))
-    made, bias = n.op("mul", n.op("div", rest, root), scale), n.get(2)
+    made = n.op("mul", n.op("div", rest, root), scale)
+    bias = n.get(2)
     made = made if bias is None else n.op("add", made, n.cast(bias, wide))
     return [n.cast(made, n[0].dtype), mean, n.op("reciprocal", root)]
 
 
 @lowers("RMSNormalization")
 def _rms(n: Call) -> Value:
-    x, scale, axis = n[0], n[1], n.axis(n.attr("axis", -1), n[0].ndim)
+    x = n[0]
+    scale = n[1]
+    axis = n.axis(n.attr("axis", -1), n[0].ndim)
     wide = x.dtype if scale.dtype == x.dtype else _wide(x, scale)
     x = n.cast(x, wide)
     made = n.op("rms_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",))
@@ -128,7 +133,8 @@ def _instance(n: Call) -> Value:
 
 @lowers("GroupNormalization")
 def _group(n: Call) -> Value:
-    groups, epsilon = n.attr("num_groups", 1), n.attr("epsilon", 1e-5)
+    groups = n.attr("num_groups", 1)
+    epsilon = n.attr("epsilon", 1e-5)
     scale, bias = n[1], n[2]
     if n.version < 21:
         times = n[0].shape[1] // groups
@@ -140,7 +146,8 @@ def _group(n: Call) -> Value:
 
 @lowers("MeanVarianceNormalization")
 def _mean_variance(n: Call) -> Value:
-    x, axes = n[0], [n.axis(a, n[0].ndim) for a in n.ints("axes", [0, 2, 3]) or []]
+    x = n[0]
+    axes = [n.axis(a, n[0].ndim) for a in n.ints("axes", [0, 2, 3]) or []]
     centered = n.op("sub", x, n.op("reduce_mean", x, axes=axes, keepdims=True))
     spread = n.op("reduce_mean", n.op("square", centered), axes=axes, keepdims=True)
     return n.op("div", centered, n.op("scale", n.op("sqrt", spread), bias=1e-9))
@@ -164,7 +171,8 @@ def _lrn(n: Call) -> Value:
 
 def _even_lrn(n: Call, size: int) -> Value:
     """Windows of an even size, which reach one channel further to the back."""
-    x, channels = n[0], n[0].shape[1]
+    x = n[0]
+    channels = n[0].shape[1]
     around = [0, 0, (size - 1) // 2, size // 2, *(0, 0) * (x.ndim - 2)]
     squares = n.op("pad", n.op("square", x), paddings=around)
     total = [

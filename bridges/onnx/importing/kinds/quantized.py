@@ -28,7 +28,9 @@ def _spread(n: Call, values: Value, shape: tuple[int, ...]) -> Value:
 
 @lowers("QuantizeLinear")
 def _quantize(n: Call) -> Value:
-    x, scale, zero = n[0], n[1], n.get(2)
+    x = n[0]
+    scale = n[1]
+    zero = n.get(2)
     dtype = dtype_of(n.attr("output_dtype", 0) or 2, n.node.title())
     if zero is not None:
         dtype = np.dtype("uint16") if zero.dtype == np.int64 else zero.dtype  # see `foreign`
@@ -52,7 +54,9 @@ def _limited(n: Call, x: Value, dtype: np.dtype, held: np.dtype | None = None) -
 
 @lowers("DequantizeLinear")
 def _dequantize(n: Call) -> Value:
-    x, scale, zero = n[0], n[1], n.get(2)
+    x = n[0]
+    scale = n[1]
+    zero = n.get(2)
     wide = DOUBLE if x.dtype.itemsize > 2 or scale.dtype == DOUBLE else SINGLE
     made = n.cast(x, wide)
     if zero is not None:
@@ -62,7 +66,8 @@ def _dequantize(n: Call) -> Value:
 
 @lowers("DynamicQuantizeLinear")
 def _dynamic(n: Call) -> list[Value]:
-    x, zero = n[0], n.const(0, n[0].dtype)
+    x = n[0]
+    zero = n.const(0, n[0].dtype)
     flat = n.reshape(x, [-1]) if 0 not in x.shape else n.reshape(zero, [1])
     low, high = (
         n.op(outer, n.op(f"reduce_{inner}", flat, axes=[0]), zero)
@@ -138,7 +143,9 @@ def _matmul_quantized(n: Call) -> Value:
 
 @lowers("QLinearConv")
 def _conv_quantized(n: Call) -> Value:
-    x, w, b = _shifted_here(n, n[0], n[2], 1), _shifted_here(n, n[3], n[5], 0), n.get(8)
+    x = _shifted_here(n, n[0], n[2], 1)
+    w = _shifted_here(n, n[3], n[5], 0)
+    b = n.get(8)
     made = convolved(n, x, w, None if b is None else n.cast(b, DOUBLE))
     return _quantized(n, made, n[1], n[4], [1] * (w.ndim - 2))
 

@@ -102,7 +102,9 @@ class Cell:
         the bias of the state, peepholes, the weights of a projection, and where sequences go on;
         but for the first four each may be left out.
         """
-        before, x, r = [n[k] for k in range(self.states)], n[self.states], n[self.states + 1]
+        before = [n[k] for k in range(self.states)]
+        x = n[self.states]
+        r = n[self.states + 1]
         bias, peepholes, projection, alive = (n.get(self.states + 2 + k) for k in range(4))
         if self.kind == "LSTM":
             after = self._lstm(n, x, before, r, peepholes)
@@ -230,7 +232,8 @@ class Layers:
             rows: what `Cell.project` gives. states: those it starts from.
             weights: what `Cell.step` reads of them. alive: [T, N, 1], where sequences go on.
         """
-        before, scanned = self._names("before", cell.states), ["", ""]
+        before = self._names("before", cell.states)
+        scanned = ["", ""]
         (scanned[0],) = self._names("row", 1)
         scanned[1:] = self._names("goes_on", 1) if alive else []
         after = self._names("after", cell.states + 1)
@@ -259,7 +262,8 @@ class Layers:
     def _node(
         self, op: str, rule: Callable[[Call], Any], inputs: Sequence[str], outputs: Sequence[str]
     ) -> Node:
-        kind, names = Kind(lower=rule), (tuple(inputs), tuple(outputs))
+        kind = Kind(lower=rule)
+        names = (tuple(inputs), tuple(outputs))
         return replace(self.node, op=op, inputs=names[0], outputs=names[1], kind=kind)
 
 
@@ -316,7 +320,8 @@ def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[
 
 def _leave(n: Call, ways: Sequence[bool], rows_first: bool) -> list[Value]:
     """The outputs of a layer: from x and lengths, and what the loops give, way by way."""
-    x, lengths = n[0], n.get(1)
+    x = n[0]
+    lengths = n.get(1)
     each = (len(n.inputs) - 2) // len(ways)
     loops = [[n[2 + way * each + k] for k in range(each)] for way in range(len(ways))]
     steps, rows = (x.shape[axis] for axis in ((1, 0) if rows_first else (0, 1)))
@@ -348,14 +353,17 @@ def _alive(n: Call, x: Value, lengths: Value) -> Value:
 
 @expands("RNN", "GRU", "LSTM")
 def _recurrent(n: Attributes) -> list[Node]:
-    node, kind = n.node, n.node.op
-    ways, rows_first = _directions(n), bool(n.attr("layout", 0))
+    node = n.node
+    kind = n.node.op
+    ways = _directions(n)
+    rows_first = bool(n.attr("layout", 0))
     functions = _functions(n, len(ways))
     each = len(functions) // len(ways)
     late, coupled = bool(n.attr("linear_before_reset", 0)), bool(n.attr("input_forget", 0))
     inputs = [*node.inputs, *[""] * (8 - len(node.inputs))]
     x, _, _, has_bias, lengths, _, _, has_peepholes = inputs
-    layers, ends = Layers(node), list[str]()
+    layers = Layers(node)
+    ends = list[str]()
     for at, backwards in enumerate(ways):
         own = tuple(functions[at * each : (at + 1) * each])
         cell = Cell(kind, _GATES[kind], own, late, n.attr("clip", 0.0), coupled)

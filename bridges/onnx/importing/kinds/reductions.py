@@ -48,7 +48,8 @@ def _reduce(n: Call) -> Value:
 
 def _of_nothing(n: Call, axes: Sequence[int], keepdims: bool) -> Value:
     """What a reduction gives where there are no elements."""
-    x, op = n[0], n.node.op
+    x = n[0]
+    op = n.node.op
     fill: Any = {"ReduceProd": 1, "ReduceMean": math.nan}.get(op, 0)
     if op in ("ReduceLogSum", "ReduceLogSumExp"):
         fill = -math.inf
@@ -67,7 +68,8 @@ def _of_nothing(n: Call, axes: Sequence[int], keepdims: bool) -> Value:
 
 @lowers("ArgMax", "ArgMin")
 def _arg(n: Call) -> Value:
-    x, axis = n[0], n.axis(n.attr("axis", 0), n[0].ndim)
+    x = n[0]
+    axis = n.axis(n.attr("axis", 0), n[0].ndim)
     last = bool(n.attr("select_last_index", 0))
     x = n.op("flip", x, axes=[axis]) if last else x
     found = n.op(n.ours.type, x, axis=axis, keepdims=bool(n.attr("keepdims", 1)))
@@ -76,9 +78,11 @@ def _arg(n: Call) -> Value:
 
 @lowers("TopK")
 def _top_k(n: Call) -> list[Value]:
-    x, axis = n[0], n.axis(n.attr("axis", -1), n[0].ndim)
+    x = n[0]
+    axis = n.axis(n.attr("axis", -1), n[0].ndim)
     given = n.known_ints(1) if n.version >= 10 else [n.attr("k", 0)]
-    count, size = (given or [0])[0], x.shape[axis]
+    count = (given or [0])[0]
+    size = x.shape[axis]
     if not 0 <= count <= size:
         n.fail(f"{count} of {size} elements are wanted")
     if count == 0:
@@ -123,7 +127,8 @@ def _softmax(n: Call) -> Value:
 
 @lowers("LpNormalization")
 def _lp(n: Call) -> Value:
-    x, axis = n[0], n.axis(n.attr("axis", -1), n[0].ndim)
+    x = n[0]
+    axis = n.axis(n.attr("axis", -1), n[0].ndim)
     if n.attr("p", 2) == 1:
         size = n.op("reduce_sum", n.op("abs", x), axes=[axis], keepdims=True)
     else:

@@ -39,7 +39,8 @@ def _origins(
 ) -> np.ndarray:
     """Where each place of the result lies in the input."""
     mode = n.attr("coordinate_transformation_mode", "half_pixel" if n.version > 10 else "")
-    at, width = np.arange(out, dtype=np.float64), scale * size
+    at = np.arange(out, dtype=np.float64)
+    width = scale * size
     if mode in ("asymmetric", ""):
         return at / scale
     if mode == "align_corners":
@@ -80,7 +81,8 @@ def _taps(n: Attributes, size: int, where: np.ndarray, scale: float) -> tuple[An
         return ids.astype(np.int64)[:, None], np.ones((len(where), 1))
     base = np.floor(where)
     ratio = where - base
-    base, ratio = np.where(ratio == 0, base - 1, base), np.where(ratio == 0, 1, ratio)
+    base = np.where(ratio == 0, base - 1, base)
+    ratio = np.where(ratio == 0, 1, ratio)
     shrink = min(scale, 1.0) if n.attr("antialias", 0) else 1.0
     half = 1 if mode == "linear" else 2
     if mode not in ("linear", "cubic"):
@@ -154,7 +156,8 @@ def _given(n: Attributes, known: Any) -> tuple[Any, Any, Any]:
 
 @lowers("Resize", "Upsample")
 def _resize(n: Call) -> Value:
-    x, dtype = in_floats(n, n[0]), n[0].dtype
+    x = in_floats(n, n[0])
+    dtype = n[0].dtype
     axes = _plan(n, x.shape, *_given(n, n.known), dtype.itemsize)
     for each in axes:
         x = _resized(n, x, each)

@@ -31,7 +31,8 @@ def _reflected(n: Call, at: Value, size: int, align: bool) -> Value:
 def _cubic(n: Call, t: Value) -> list[Value]:
     """The weights of four places, of which the second lies t before the point."""
     a = -0.75
-    near, far = (a + 2, -(a + 3), 0.0, 1.0), (a, -5 * a, 8 * a, -4 * a)
+    near = (a + 2, -(a + 3), 0.0, 1.0)
+    far = (a, -5 * a, 8 * a, -4 * a)
     found = []
     for factors, turn, shift in ((far, 1, 1), (near, 1, 0), (near, -1, 1), (far, -1, 2)):
         x = n.op("scale", t, scale=float(turn), bias=float(shift))
@@ -53,14 +54,17 @@ def _linear(n: Call, at: Value) -> list[tuple[Value, Value | None]]:
 @lowers("GridSample")
 def _grid_sample(n: Call) -> Value:
     """Weighted sums of gathered places; the weights carry the gradient of the grid."""
-    grid, x = n[1], n.cast(n[0], n[1].dtype)
+    grid = n[1]
+    x = n.cast(n[0], n[1].dtype)
     mode = n.attr("mode", "linear").replace("bilinear", "linear").replace("bicubic", "cubic")
-    padding, align = n.attr("padding_mode", "zeros"), bool(n.attr("align_corners", 0))
+    padding = n.attr("padding_mode", "zeros")
+    align = bool(n.attr("align_corners", 0))
     if mode not in ("linear", "cubic", "nearest") or padding not in (
         "zeros", "border", "reflection",
     ):  # fmt: skip
         n.fail(f"mode {mode!r} with padding_mode {padding!r}")
-    sizes, outs = x.shape[2:], grid.shape[1:-1]
+    sizes = x.shape[2:]
+    outs = grid.shape[1:-1]
     rank = len(sizes)
     taps: list[list[tuple[Value, Value | None]]] = []
     for axis, size in enumerate(sizes):
@@ -79,7 +83,8 @@ def _grid_sample(n: Call) -> Value:
             taps.append(_linear(n, at))
             continue
         low = n.op("floor", at)
-        weights, begin = _cubic(n, n.op("sub", at, low)), -1
+        weights = _cubic(n, n.op("sub", at, low))
+        begin = -1
         places = [n.op("scale", low, bias=float(begin + tap)) for tap in range(len(weights))]
         if padding == "reflection" and mode == "cubic":
             places = [n.op("round", _reflected(n, one, size, align)) for one in places]
@@ -106,7 +111,8 @@ def _tap(
     """One place for each of the grid's points, by its weight."""
     weight: Value | None = None
     ids: Value = n.const(first, np.int64)
-    step, dtype = int(np.prod(sizes)), rows.dtype
+    step = int(np.prod(sizes))
+    dtype = rows.dtype
     for (place, factor), size in zip(combination, sizes, strict=True):
         step //= size
         inner = n.op("clip", place, minimum=0.0, maximum=size - 1.0)
@@ -138,7 +144,8 @@ def _base_grid(sizes: Sequence[int], align: bool) -> np.ndarray:
 
 @lowers("AffineGrid")
 def _affine(n: Call) -> Value:
-    theta, sizes = n[0], (n.known_ints(1) or [])[2:]
+    theta = n[0]
+    sizes = (n.known_ints(1) or [])[2:]
     base = _base_grid(sizes, bool(n.attr("align_corners", 0))).reshape(1, -1, len(sizes) + 1)
     made = n.op("matmul", n.const(base, theta.dtype), theta, transpose_y=True)
     return n.reshape(made, [theta.shape[0], *sizes, len(sizes)])
@@ -162,7 +169,8 @@ def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
 @evaluates("RoiAlign")
 def _roi_align(n: Attributes, x: np.ndarray, rois: np.ndarray, batches: np.ndarray) -> np.ndarray:
     high, wide = n.attr("output_height", 1), n.attr("output_width", 1)
-    ratio, scale = n.attr("sampling_ratio", 0), n.attr("spatial_scale", 1.0)
+    ratio = n.attr("sampling_ratio", 0)
+    scale = n.attr("spatial_scale", 1.0)
     default = "half_pixel" if n.version >= 16 else "output_half_pixel"
     half = n.attr("coordinate_transformation_mode", default) == "half_pixel"
     is_max = n.attr("mode", "avg") == "max"
@@ -207,8 +215,13 @@ def _pooled(
 @lowers("DeformConv")
 def _deform(n: Call) -> Value:
     """Products of weights and what bilinear sampling finds at the places that are shifted."""
-    x, w, bias, mask = n[0], n[1], n.get(3), n.get(4)
-    kernel, groups, parts = w.shape[2:], n.attr("group", 1), n.attr("offset_group", 1)
+    x = n[0]
+    w = n[1]
+    bias = n.get(3)
+    mask = n.get(4)
+    kernel = w.shape[2:]
+    groups = n.attr("group", 1)
+    parts = n.attr("offset_group", 1)
     if len(kernel) != 2:
         raise NotHere
     (count, channels, *sizes), taps = x.shape, kernel[0] * kernel[1]
@@ -216,7 +229,8 @@ def _deform(n: Call) -> Value:
     pads = window_pads(n, sizes, kernel, strides, dilations)
     outs = list(n[2].shape[2:])
     # Channels of one offset group move together: each group is an image of its own.
-    images, each = count * parts, channels // parts
+    images = count * parts
+    each = channels // parts
     shifts = n.reshape(n[2], [images, taps, 2, *outs])
     taps_of = list(itertools.product(*map(range, kernel)))
     corners = []

@@ -14,7 +14,9 @@ from .linear import in_floats
 
 @lowers("Gather")
 def _gather(n: Call) -> Value:
-    x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
+    x = n[0]
+    ids = n[1]
+    axis = n.axis(n.attr("axis", 0), n[0].ndim)
     if ids.array is not None and ids.ndim == 0 and x.shape[axis]:
         at = int(ids.array)
         if not -x.shape[axis] <= at < x.shape[axis]:
@@ -33,13 +35,16 @@ def _counted_here(n: Call, ids: Value, sizes: Any) -> Value:
     """Ids counted from the front, those of a net's input too."""
     if ids.array is not None:
         return n.const(_counted(ids.array, sizes))
-    zero, more = n.const(0, ids.dtype), n.const(sizes, ids.dtype)
+    zero = n.const(0, ids.dtype)
+    more = n.const(sizes, ids.dtype)
     return n.op("where", n.op("less", ids, zero), n.op("add", ids, more), ids)
 
 
 @lowers("GatherElements")
 def _gather_elements_here(n: Call) -> Value:
-    x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
+    x = n[0]
+    ids = n[1]
+    axis = n.axis(n.attr("axis", 0), n[0].ndim)
     where = _counted_here(n, ids, x.shape[axis])
     if _are_lines(x, ids, axis):
         return n.op("take_along_axis", x, where, axis=axis)
@@ -66,7 +71,8 @@ def _flat_ids(n: Call, x: Value, ids: Value, axis: int) -> Value:
 
 @lowers("GatherND")
 def _gather_nd_here(n: Call) -> Value:
-    ids, dims = n[1], n.attr("batch_dims", 0)
+    ids = n[1]
+    dims = n.attr("batch_dims", 0)
     sizes = np.array(n[0].shape[dims : dims + ids.shape[-1]])
     return n.op("gather_nd", n[0], _counted_here(n, ids, sizes), batch_dims=dims)
 
@@ -95,14 +101,17 @@ def _scatter_elements(
 
 @lowers("ScatterElements", "Scatter")
 def _scatter_elements_here(n: Call) -> Value:
-    x, ids, axis = n[0], n[1], n.axis(n.attr("axis", 0), n[0].ndim)
+    x = n[0]
+    ids = n[1]
+    axis = n.axis(n.attr("axis", 0), n[0].ndim)
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
     if how is None:
         raise NotHere
     where = _counted_here(n, ids, x.shape[axis])
     if _are_lines(x, ids, axis):
         return n.op("put_along_axis", x, where, n[2], axis=axis, mode=how)
-    flat, updates = n.reshape(x, [-1]), n.reshape(n[2], [-1])
+    flat = n.reshape(x, [-1])
+    updates = n.reshape(n[2], [-1])
     places = _flat_ids(n, x, where, axis)
     return n.reshape(n.op("put_along_axis", flat, places, updates, axis=0, mode=how), x.shape)
 
@@ -126,7 +135,9 @@ def _scatter_nd_here(n: Call) -> Value:
 @lowers("TensorScatter")
 def _tensor_scatter(n: Call) -> Value:
     """Updates [N, ..., L, ...] of a range along an axis that begins where each row says."""
-    x, updates, axis = n[0], n[1], n.axis(n.attr("axis", -2), n[0].ndim)
+    x = n[0]
+    updates = n[1]
+    axis = n.axis(n.attr("axis", -2), n[0].ndim)
     lines = [1] * x.ndim
     lines[axis] = updates.shape[axis]
     ids = n.const(np.arange(lines[axis]).reshape(lines), np.int64)
@@ -222,7 +233,8 @@ def _suppress(
     floor = -np.inf if least is None else float(np.asarray(least).reshape(-1)[0])
     corners = boxes
     if n.attr("center_point_box", 0):
-        center, half = boxes[..., :2], boxes[..., 2:] / 2
+        center = boxes[..., :2]
+        half = boxes[..., 2:] / 2
         corners = np.concatenate([center - half, center + half], -1)
     low = np.minimum(corners[..., :2], corners[..., 2:])
     high = np.maximum(corners[..., :2], corners[..., 2:])
@@ -248,7 +260,8 @@ def _kept(
     areas = np.prod(high - low, axis=-1)
     kept: list[int] = []
     while len(order) and len(kept) < most:
-        best, order = order[0], order[1:]
+        best = order[0]
+        order = order[1:]
         kept.append(int(best))
         sizes = np.minimum(high[best], high[order]) - np.maximum(low[best], low[order])
         common = np.prod(np.maximum(sizes, 0), axis=-1)

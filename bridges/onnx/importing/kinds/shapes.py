@@ -31,7 +31,8 @@ def _reshape(n: Call) -> Value:
 
 @lowers("Flatten")
 def _flatten(n: Call) -> Value:
-    shape, axis = n[0].shape, n.attr("axis", 1)
+    shape = n[0].shape
+    axis = n.attr("axis", 1)
     if not -len(shape) <= axis <= len(shape):
         n.fail(f"axis {axis} of {len(shape)} dimensions")
     axis += len(shape) if axis < 0 else 0
@@ -100,7 +101,8 @@ def _concat(n: Call) -> Value:
 
 @lowers("Split")
 def _split(n: Call) -> list[Value]:
-    x, axis = n[0], n.axis(n.attr("axis", 0), n[0].ndim)
+    x = n[0]
+    axis = n.axis(n.attr("axis", 0), n[0].ndim)
     parts = n.ints("split") if n.get(1) is None else n.known_ints(1)
     if parts is None:
         part = -(-x.shape[axis] // n.attr("num_outputs", n.outputs))
@@ -109,7 +111,8 @@ def _split(n: Call) -> list[Value]:
         n.fail(f"parts {parts} of {x.shape[axis]} for {n.outputs} outputs")
     if len(parts) == 1:
         return [x]
-    made, begin = [], 0
+    made = []
+    begin = 0
     for part in parts:
         made.append(n.op("slice", x, axes=[axis], starts=[begin], ends=[begin + part]))
         begin += part
@@ -120,7 +123,10 @@ def _split(n: Call) -> list[Value]:
 def _slice(n: Call) -> Value:
     x = n[0]
     if n.version < 10:
-        starts, ends, axes, steps = n.ints("starts"), n.ints("ends"), n.ints("axes"), None
+        starts = n.ints("starts")
+        ends = n.ints("ends")
+        axes = n.ints("axes")
+        steps = None
     else:
         starts, ends, axes, steps = (n.known_ints(i) for i in (1, 2, 3, 4))
     starts, ends = starts or [], ends or []
@@ -156,7 +162,9 @@ def _pads(
 def _pad(n: Call) -> Value:
     x = n[0]
     if n.version < 11:
-        given, value, axes = n.ints("pads") or n.ints("paddings"), n.attr("value", 0.0), None
+        given = n.ints("pads") or n.ints("paddings")
+        value = n.attr("value", 0.0)
+        axes = None
     else:
         given, axes = n.known_ints(1), n.known_ints(3)
         fill = n.known(2)
@@ -226,7 +234,8 @@ def _space_here(n: Call) -> Value:
 
 @lowers("CenterCropPad")
 def _center(n: Call) -> Value:
-    x, sizes = n[0], n.known_ints(1) or []
+    x = n[0]
+    sizes = n.known_ints(1) or []
     axes = [n.axis(axis, x.ndim) for axis in n.ints("axes", list(range(x.ndim))) or []]
     widths = [(0, 0)] * x.ndim
     for axis, size in zip(axes, sizes, strict=True):

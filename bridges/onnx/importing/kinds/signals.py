@@ -48,7 +48,8 @@ def _dft(n: Attributes, x: np.ndarray, length: Any = None, axis: Any = None) -> 
 def _dft_here(n: Call) -> Value:
     """A product with the matrix of the transform, which has a gradient; a long one is no net's."""
     x = n[0]
-    at, length = _dft_axis(n, x.ndim, n.known(2)), n.known_ints(1)
+    at = _dft_axis(n, x.ndim, n.known(2))
+    length = n.known_ints(1)
     back, half = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     size = length[0] if length else 2 * (x.shape[at] - 1) if back and half else x.shape[at]
     if not 0 < size <= _LONGEST:
@@ -97,7 +98,8 @@ def _real_inverse(size: int, bins: int, parts: int) -> np.ndarray:
 @lowers("STFT")
 def _stft_here(n: Call) -> Value:
     """Frames by their window, times the matrix of the transform."""
-    x, window = n[0], n.get(2)
+    x = n[0]
+    window = n.get(2)
     by = (n.known_ints(1) or [1])[0]
     size = (n.known_ints(3) or [0])[0] or (window.shape[0] if window else 0)
     if not 0 < size <= x.shape[1] or by < 1:

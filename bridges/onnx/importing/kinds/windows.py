@@ -96,7 +96,9 @@ def _explicit(n: Call, x: Value, pads: Pads) -> tuple[Value, list[int]]:
 
 @lowers("ConvTranspose")
 def _conv_transpose(n: Call) -> Value:
-    x, w, b = n[0], n[1], n.get(2)
+    x = n[0]
+    w = n[1]
+    b = n.get(2)
     rank = w.ndim - 2
     if rank not in (1, 2, 3):
         n.fail(f"{rank} spatial axes")
@@ -113,7 +115,8 @@ def _conv_transpose(n: Call) -> Value:
     if wanted is None and auto in ("SAME_UPPER", "SAME_LOWER"):
         wanted = [size * s for size, s in zip(sizes, strides, strict=True)]
     if wanted is not None:
-        wanted, begins = list(wanted)[-rank:], []
+        wanted = list(wanted)[-rank:]
+        begins = []
         for size, extra, want in zip(whole, more, wanted, strict=True):
             total = max(size + extra - want, 0)
             begins.append(total - total // 2 if auto == "SAME_LOWER" else total // 2)
@@ -168,7 +171,8 @@ def _pool_geometry(n: Attributes, sizes: Sequence[int]) -> tuple[list[int], ...]
 def _windows(n: Call, x: Value, fill: float) -> Value:
     """The windows [N, C, positions..., taps] of a pooling, with what hangs over."""
     kernel, strides, dilations, begins, ends, counts = _pool_geometry(n, x.shape[2:])
-    rank, paddings = len(kernel), [0] * 4
+    rank = len(kernel)
+    paddings = [0] * 4
     places = []
     for axis, (count, k) in enumerate(zip(counts, kernel, strict=True)):
         ids = np.arange(count)[:, None] * strides[axis] + np.arange(k) * dilations[axis]
@@ -209,7 +213,8 @@ def _pool(n: Call) -> Any:
 
 
 def _max_of_windows(n: Call) -> list[Value]:
-    x, rank = n[0], n[0].ndim - 2
+    x = n[0]
+    rank = n[0].ndim - 2
     low = -math.inf if x.is_float else float(np.iinfo(x.dtype).min)
     found = _windows(n, x, low)
     made = n.op("reduce_max", found, axes=[found.ndim - 1])
@@ -246,7 +251,8 @@ def _mean_of_windows(n: Call) -> Value:
 
 @lowers("LpPool", "GlobalLpPool")
 def _lp_pool(n: Call) -> Value:
-    x, p = n[0], n.attr("p", 2)
+    x = n[0]
+    p = n.attr("p", 2)
     every = n.node.op == "GlobalLpPool"
     powers = n.op("pow", n.op("abs", x), n.const(p, x.dtype))
     found = powers if every else _windows(n, powers, 0.0)
@@ -257,7 +263,8 @@ def _lp_pool(n: Call) -> Value:
 
 @lowers("MaxUnpool")
 def _max_unpool(n: Call) -> Value:
-    x, kernel = n[0], n.ints("kernel_shape") or []
+    x = n[0]
+    kernel = n.ints("kernel_shape") or []
     strides = n.ints("strides", [1] * len(kernel)) or []
     pads = n.ints("pads", [0] * (2 * len(kernel))) or []
     sizes = [
@@ -278,7 +285,9 @@ def _max_unpool(n: Call) -> Value:
 
 @lowers("Col2Im")
 def _col_to_image(n: Call) -> Value:
-    x, sizes, kernel = n[0], n.known_ints(1) or [], n.known_ints(2) or []
+    x = n[0]
+    sizes = n.known_ints(1) or []
+    kernel = n.known_ints(2) or []
     return summed_blocks(n, x, sizes, kernel, *_geometry(n, kernel, sizes))
 
 
@@ -295,7 +304,8 @@ def summed_blocks(
 
     That is a transposed convolution whose weights are 0 and 1.
     """
-    rank, taps = len(kernel), math.prod(kernel)
+    rank = len(kernel)
+    taps = math.prod(kernel)
     if rank not in (1, 2, 3):
         raise NotHere
     counts = [

@@ -15,7 +15,8 @@ _TESTS = ("isfinite", "isinf", "isnan")
 
 def by_name(n: Aten) -> Value:
     """The rule of what the table of names has, where no other rule takes its place."""
-    name, slots = n.ours, lookup(n.ours.type).input_slots
+    name = n.ours
+    slots = lookup(n.ours.type).input_slots
     tensors = list(n.given)[: len(slots)]
     values = [n.tensor(one, None if n.dtypes[0] == np.bool_ else n.dtypes[0]) for one in tensors]
     # `input` is another name of `self`, where an operator wrote over it; `dtype` is the result's
@@ -50,7 +51,8 @@ def _safe_softmax(n: Aten) -> Value:
 
 @aten("elu")
 def _elu(n: Aten) -> Value:
-    x, alpha = n["self"], float(n["alpha"])
+    x = n["self"]
+    alpha = float(n["alpha"])
     scale, inner = n.get("scale", 1), n.get("input_scale", 1)
     if inner == 1:
         made = n.op("elu", x, alpha=alpha)
@@ -85,7 +87,8 @@ def _threshold(n: Aten) -> Value:
 
 @aten("hardshrink", "softshrink")
 def _shrink(n: Aten) -> Value:
-    x, lambd = n["self"], float(n["lambd"])
+    x = n["self"]
+    lambd = float(n["lambd"])
     if n.name == "softshrink":
         inside = n.op("clip", x, minimum=-lambd, maximum=lambd)
         return n.op("sub", x, inside)

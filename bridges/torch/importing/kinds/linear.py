@@ -12,7 +12,8 @@ from ..calls import Aten, aten, wants_floats
 def _linear(n: Aten) -> Value:
     x = n["input"]
     wants_floats(n, x)
-    weight, bias = n["weight"], n.get("bias")
+    weight = n["weight"]
+    bias = n.get("bias")
     if weight.ndim == 1:
         made = n.op("matmul", x, weight)
     else:
@@ -28,7 +29,8 @@ def _bilinear(n: Aten) -> Value:
 
 @aten("matmul", "mm", "bmm", "mv", "dot")
 def _matmul(n: Aten) -> Value:
-    x, y = n["self"], next(n[k] for k in ("other", "mat2", "vec", "tensor") if n.has(k))
+    x = n["self"]
+    y = next(n[k] for k in ("other", "mat2", "vec", "tensor") if n.has(k))
     wants_floats(n, x, y)
     return n.op("matmul", x, y)
 
@@ -62,7 +64,9 @@ def _outer(n: Aten) -> Value:
 @aten("embedding")
 def _embedding(n: Aten) -> Value:
     # torch's padding_idx stops the gradient alone; the row itself is looked up as any other
-    weight, ids, padding = n["weight"], n["indices"], n.get("padding_idx", -1)
+    weight = n["weight"]
+    ids = n["indices"]
+    padding = n.get("padding_idx", -1)
     if padding < 0 or (weight.array is not None and not weight.array[padding].any()):
         return n.op("embedding", ids, weight, padding_idx=padding)
     rows = n.op("embedding", ids, weight)

@@ -79,7 +79,9 @@ def _kl_div(n: Aten) -> Value:
 @aten("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
       "nll_loss2d_forward")  # fmt: skip
 def _classes(n: Aten) -> Value | list[Value]:
-    x, label, weight = n["self"], n["target"], n.get("weight")
+    x = n["self"]
+    label = n["target"]
+    weight = n.get("weight")
     ignored = n.get("ignore_index", -100)
     logits = classes_last(n, x)
     soft = label.dtype.kind not in "iu"

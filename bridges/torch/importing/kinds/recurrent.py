@@ -51,7 +51,8 @@ def _leave(n: Call, count: int, rows_first: bool) -> list[Value]:
 
 @aten_expands(*_CELLS)
 def _recurrent(n: Attributes) -> list[Node]:
-    given, inputs = n.node.attrs["arguments"], n.node.inputs
+    given = n.node.attrs["arguments"]
+    inputs = n.node.inputs
     if given.get("batch_sizes") is not None:
         n.fail("packed sequences are not supported")
 
@@ -59,10 +60,12 @@ def _recurrent(n: Attributes) -> list[Node]:
         refs = given[argument] if isinstance(given[argument], list) else [given[argument]]
         return [inputs[ref.number] for ref in refs if isinstance(ref, Ref)]
 
-    cell, ways = _CELLS[n.node.op], 2 if given["bidirectional"] else 1
+    cell = _CELLS[n.node.op]
+    ways = 2 if given["bidirectional"] else 1
     rows_first, depth = bool(given["batch_first"]), int(given["num_layers"])
     params, hx = names("params"), names("hx")
-    layers, each = Layers(n.node), len(params) // (depth * ways)
+    layers = Layers(n.node)
+    each = len(params) // (depth * ways)
     (x,) = layers.add("begin", partial(_begin, rows_first=rows_first), names("input"))
     ends = list[str]()
     for layer in range(depth):
@@ -73,9 +76,11 @@ def _recurrent(n: Attributes) -> list[Node]:
             projection = more[-1] if len(more) % 2 else ""
             (rows,) = layers.add("enter", partial(_enter, cell=cell), [x, w, *biases])
             states = [layers.add("first", partial(_first, at=at), [one])[0] for one in hx]
-            weights, back = [r, biases[1], "", projection], at - layer * ways == 1
+            weights = [r, biases[1], "", projection]
+            back = at - layer * ways == 1
             *last, out = layers.loop(cell, rows, states, weights, backwards=back)
-            outs, ends = [*outs, out], [*ends, *last]
+            outs = [*outs, out]
+            ends = [*ends, *last]
         dropout = float(given["dropout"]) if given["train"] and layer < depth - 1 else 0.0
         (x,) = layers.add("joined", partial(_joined, dropout=dropout), outs)
     leave = partial(_leave, count=cell.states, rows_first=rows_first)

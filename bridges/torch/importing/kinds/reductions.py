@@ -31,7 +31,8 @@ def _reduce(n: Aten) -> Value:
 @aten("var", "std", "var_mean")
 def _spread(n: Aten) -> Value | list[Value]:
     x = n["self"]
-    axes, keep = n.axes("dim", x.ndim), bool(n.get("keepdim", False))
+    axes = n.axes("dim", x.ndim)
+    keep = bool(n.get("keepdim", False))
     correction = n.get("correction", 1 if n.get("unbiased", True) else 0)
     n.refuse_unless(float(correction).is_integer(), f"correction {correction}")
     op = "reduce_std" if n.name == "std" else "reduce_var"
@@ -43,13 +44,15 @@ def _spread(n: Aten) -> Value | list[Value]:
 
 @aten("max", "min")
 def _extreme(n: Aten) -> Value | list[Value]:
-    x, kind = n["self"], n.name
+    x = n["self"]
+    kind = n.name
     if n.has("other"):
         op = {"max": "maximum", "min": "minimum"}[kind]
         return n.op(op, n.cast(x, n.dtypes[0]), n.cast(n["other"], n.dtypes[0]))
     if not n.has("dim"):
         return n.op(f"reduce_{kind}", x, axes=list(range(x.ndim)))
-    axis, keep = n.axis("dim", x.ndim), bool(n["keepdim"])
+    axis = n.axis("dim", x.ndim)
+    keep = bool(n["keepdim"])
     made = n.op(f"reduce_{kind}", x, axes=[axis], keepdims=keep)
     return [made, n.op(f"arg{kind}", x, axis=axis, keepdims=keep) if n.wants(1) else None]  # type: ignore[list-item]
 
@@ -82,7 +85,8 @@ def _topk(n: Aten) -> list[Value]:
 @aten("sort")
 def _sort(n: Aten) -> list[Value]:
     x = n["self"]
-    axis, down = n.axis("dim", x.ndim), bool(n["descending"])
+    axis = n.axis("dim", x.ndim)
+    down = bool(n["descending"])
     return n.op("sort", x, outs=("out", "ids"), axis=axis, descending=down)
 
 

@@ -118,7 +118,8 @@ def _expand(n: Aten) -> Value:
 
 @aten("expand_as")
 def _expand_as(n: Aten) -> Value:
-    x, dims = n["self"], n["other"].shape
+    x = n["self"]
+    dims = n["other"].shape
     return x if dims == x.shape else n.op("expand", x, shape=list(dims))
 
 
@@ -167,11 +168,13 @@ def _place(at: int, size: int) -> int:
 @aten("slice", "slice_copy")
 def _slice(n: Aten) -> Value:
     x = n["self"]
-    axis, step = n.axis("dim", x.ndim), n.get("step", 1)
+    axis = n.axis("dim", x.ndim)
+    step = n.get("step", 1)
     like = n.get("likes", [None])[0]
     if like is not None and like[0] is not x and n.get("start", 0) == 0 and step == 1:
         return n.op("gather", x, n.op("positions", like[0], axis=like[1]), axis=axis)
-    start, end = n.get("start", 0), n.get("end", TO_END)
+    start = n.get("start", 0)
+    end = n.get("end", TO_END)
     size = x.shape[axis]
     if _place(start, size) == 0 and _place(end, size) == size and step == 1:
         return x
@@ -183,15 +186,18 @@ def _slice(n: Aten) -> Value:
 
 @aten("slice_scatter", "select_scatter")
 def _scatter_range(n: Aten) -> Value:
-    x, source = n["self"], n.cast(n["src"], n["self"].dtype)
+    x = n["self"]
+    source = n.cast(n["src"], n["self"].dtype)
     axis = n.axis("dim", x.ndim)
     size = x.shape[axis]
     if n.name == "select_scatter":
         start = _place(n["index"], size)
-        end, source = start + 1, n.op("unsqueeze", source, axes=[axis])
+        end = start + 1
+        source = n.op("unsqueeze", source, axes=[axis])
     else:
         n.refuse_unless(n.get("step", 1) == 1, "steps are not supported")
-        start, end = _place(n.get("start", 0), size), _place(n.get("end", TO_END), size)
+        start = _place(n.get("start", 0), size)
+        end = _place(n.get("end", TO_END), size)
     parts = [n.part(x, axis, 0, start)] if start else []
     parts += [source] + ([n.part(x, axis, end)] if end < size else [])
     return parts[0] if len(parts) == 1 else n.op("concat", parts, axis=axis)
@@ -199,7 +205,8 @@ def _scatter_range(n: Aten) -> Value:
 
 @aten("copy")
 def _copy(n: Aten) -> Value:
-    x, source = n["self"], n.cast(n["src"], n.dtypes[0])
+    x = n["self"]
+    source = n.cast(n["src"], n.dtypes[0])
     if source.shape == x.shape:
         return source
     zeros = n.op("fill_like", n.cast(x, source.dtype))  # the shape, of whatever sizes
@@ -216,7 +223,8 @@ def _narrow(n: Aten) -> Value:
 @aten("select", "select_copy")
 def _select(n: Aten) -> Value:
     x = n["self"]
-    axis, at = n.axis("dim", x.ndim), n["index"]
+    axis = n.axis("dim", x.ndim)
+    at = n["index"]
     part = n.part(x, axis, at, TO_END if at == -1 else at + 1)
     return n.op("squeeze", part, axes=[axis])
 
@@ -250,7 +258,8 @@ def _parts(n: Aten, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
 def _chunk(n: Aten) -> list[Value]:
     x = n["self"]
     axis = n.axis("dim", x.ndim)
-    size, count = x.shape[axis], n["chunks"]
+    size = x.shape[axis]
+    count = n["chunks"]
     each = -(-size // count)
     return _parts(n, x, axis, [min(each, size - at) for at in range(0, size, each)])
 

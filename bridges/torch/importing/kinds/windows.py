@@ -25,7 +25,9 @@ def _list(value: Any, rank: int) -> list[int]:
 @aten("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d",
       "conv_transpose3d")  # fmt: skip
 def _conv(n: Aten) -> Value:
-    x, weight, bias = n["input"], n["weight"], n.get("bias")
+    x = n["input"]
+    weight = n["weight"]
+    bias = n.get("bias")
     wants_floats(n, x)
     rank = weight.ndim - 2
     turned = n.get("transposed", n.name.startswith("conv_t"))

@@ -40,7 +40,8 @@ def cos_distance(e: Emission) -> None:
 def unfold(e: Emission) -> None:
     """By places: those of all windows are known, and the padding is one more element."""
     places = table(e.attrs)
-    inside, x = places >= 0, e["x"]
+    inside = places >= 0
+    x = e["x"]
     if not inside.all():
         x = f"F.pad({x}, (0, 1), value={e.number(e.attrs['fill'])})"
         places = np.where(inside, places, math.prod(e.attrs["shape"]))
@@ -49,7 +50,8 @@ def unfold(e: Emission) -> None:
 
 @writes("cntk.fold")
 def fold(e: Emission) -> None:
-    places, x = table(e.attrs).reshape(-1), f"{e['x']}.flatten(1)"
+    places = table(e.attrs).reshape(-1)
+    x = f"{e['x']}.flatten(1)"
     inside = np.flatnonzero(places >= 0)
     if len(inside) < len(places):
         x = f"{x}[:, {e.constant(inside)}]"

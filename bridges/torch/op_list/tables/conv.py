@@ -16,7 +16,8 @@ def _pads(
     e: Emission, rank: int, extents: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
     """What is added before and after each axis."""
-    given, how = list(e.attrs["padding"]), e.attrs.get("padding_algorithm", "explicit")
+    given = list(e.attrs["padding"])
+    how = e.attrs.get("padding_algorithm", "explicit")
     if how == "valid":
         return [0] * rank, [0] * rank
     if how == "explicit":
@@ -81,13 +82,15 @@ def _applied(e: Emission, kind: str, rank: int, x: str, options: str, turned: bo
 
 @writes("conv1d", "conv2d", "conv3d")
 def conv(e: Emission) -> None:
-    rank, kernel = e.rank("x") - 2, e.shape("w")[2:]
+    rank = e.rank("x") - 2
+    kernel = e.shape("w")[2:]
     strides, dilations = (list(spread(e.attrs[name], rank)) for name in ("stride", "dilation"))
     extents = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilations, strict=True)]
     before, after = _pads(e, rank, extents, strides)
     x = e["x"]
     if before != after:
-        x, before = _padded(x, before, after), [0] * rank
+        x = _padded(x, before, after)
+        before = [0] * rank
     options = _options(stride=(strides, 1), padding=(before, 0), dilation=(dilations, 1))
     _applied(e, "Conv", rank, x, options, False)
 
@@ -109,11 +112,13 @@ def conv_transpose(e: Emission) -> None:
 
 @writes(*_POOLS)
 def pool(e: Emission) -> None:
-    rank, a = e.rank("x") - 2, e.attrs
+    rank = e.rank("x") - 2
+    a = e.attrs
     kernel = list(spread(a["kernel"], rank))
     strides = list(spread(a["stride"], rank)) if a["stride"] else kernel
     before, after = _pads(e, rank, kernel, strides)
-    is_max, x = e.op.type.startswith("max"), e["x"]
+    is_max = e.op.type.startswith("max")
+    x = e["x"]
     usual = before == after and all(2 * n <= k for n, k in zip(before, kernel, strict=True))
     options = ""
     if usual:
@@ -146,7 +151,8 @@ def adaptive_pool(e: Emission) -> None:
 
 @writes("interpolate")
 def interpolate(e: Emission) -> None:
-    a, rank = e.attrs, e.rank("x") - 2
+    a = e.attrs
+    rank = e.rank("x") - 2
     kind = a["mode"].removeprefix("bi").removeprefix("tri")
     prefix = {"linear": ("", "bi", "tri"), "cubic": ("", "bi", "")}.get(kind, ("", "", ""))
     mode = prefix[rank - 1] + kind

@@ -39,7 +39,9 @@ def prelu(e: Emission) -> None:
 @writes("floor_divide", "fmod", "mod")
 def of_whole(e: Emission) -> None:
     """Of integers the result is 0 where y is."""
-    name, x, y = names_of(e.op.type)["torch"], e["x"], e["y"]
+    name = names_of(e.op.type)["torch"]
+    x = e["x"]
+    y = e["y"]
     if e.is_float():
         e.set("out", called(name, [x, y], {}))
     else:

@@ -29,7 +29,9 @@ def _linear(e: Emission, w: np.ndarray, slot: str, turned: bool) -> str | None:
 
 @writes("affine")
 def affine(e: Emission) -> None:
-    x, rows, rank = e["x"], e.attrs["num_flatten_dims"], e.rank("x")
+    x = e["x"]
+    rows = e.attrs["num_flatten_dims"]
+    rank = e.rank("x")
     if rows >= 0 and rows != rank - 1:
         x = f"{x}.flatten({rows})" if rank else x
     w = e.owned("w")
@@ -42,7 +44,8 @@ def affine(e: Emission) -> None:
 
 @writes("matmul")
 def matmul(e: Emission) -> None:
-    alpha, w = e.attrs["alpha"], e.owned("y")
+    alpha = e.attrs["alpha"]
+    w = e.owned("y")
     turned = e.attrs["transpose_y"]
     x = f"{e['x']}.mT" if e.attrs["transpose_x"] and e.rank("x") > 1 else e["x"]
     made = _linear(e, w, "y", turned) if w is not None else None
@@ -114,7 +117,8 @@ def sinusoidal_encoding(e: Emission) -> None:
 
 @writes("rotary_embedding")
 def rotary_embedding(e: Emission) -> None:
-    heads, x = e.attrs["heads"], e["x"]
+    heads = e.attrs["heads"]
+    x = e["x"]
     width = e.shape("x")[-1] // (heads or 1)
     if width < 0:
         e.refuse("the width of x is not known; declare it")

@@ -14,13 +14,15 @@ def _plus(text: str, number: int) -> str:
 
 def _count(e: Emission) -> str:
     """(end + more) // step."""
-    text, step = _plus(e["end"], e.attrs["more"]), e.attrs["step"]
+    text = _plus(e["end"], e.attrs["more"])
+    step = e.attrs["step"]
     return f"({text}) // {step}" if step > 1 else text
 
 
 @writes("rows.end")
 def end(e: Emission) -> None:
-    text, unit = f"{e['x']}.shape[1] - 1", e.attrs["unit"]
+    text = f"{e['x']}.shape[1] - 1"
+    unit = e.attrs["unit"]
     e.set("out", f"({text}) // {unit} * {unit}" if unit > 1 else text)
 
 
@@ -35,7 +37,10 @@ def times(e: Emission) -> None:
 
 @writes("rows.inside")
 def inside(e: Emission) -> None:
-    times, low, high, tests = e["times"], e.attrs["low"], e.attrs["high"], list[str]()
+    times = e["times"]
+    low = e.attrs["low"]
+    high = e.attrs["high"]
+    tests = list[str]()
     if low > -np.inf:
         tests.append(f"({times} >= {int(low)})")
     if high < np.inf:
@@ -67,7 +72,9 @@ def cut(e: Emission) -> None:
 
 @writes("rows.border")
 def border(e: Emission) -> None:
-    left, right, text = e.attrs["left"], e.attrs["right"], e["x"]
+    left = e.attrs["left"]
+    right = e.attrs["right"]
+    text = e["x"]
     if left > 0 or right > 0:
         text = f"F.pad({text}, ({max(left, 0)}, {max(right, 0)}))"
     if left < 0 or right < 0:  # after the zeros: there may be fewer rows without them
@@ -92,7 +99,8 @@ def layer(e: Emission) -> None:
 @writes("rows.sequences")
 def sequences(e: Emission) -> None:
     """As [N, T, columns], in the order of steps."""
-    chains, back = e.attrs["chains"], ".flip(2)" if e.attrs["backward"] else ""
+    chains = e.attrs["chains"]
+    back = ".flip(2)" if e.attrs["backward"] else ""
     for variable, x in zip(e.op.outputs["out"], e.list("x"), strict=True):
         text = f"{x}{back}.transpose(1, 2)"
         if chains > 1:
@@ -102,7 +110,8 @@ def sequences(e: Emission) -> None:
 
 @writes("rows.of_sequences")
 def of_sequences(e: Emission) -> None:
-    chains, back = e.attrs["chains"], ".flip(2)" if e.attrs["backward"] else ""
+    chains = e.attrs["chains"]
+    back = ".flip(2)" if e.attrs["backward"] else ""
     found: list[str] = []
     for x in e.op.inputs["x"]:
         text = f"{e.values.stacks[x]}.transpose(1, 2)"

@@ -18,7 +18,8 @@ def _over(e: Emission) -> str:
 
 def _as(e: Emission, text: str) -> str:
     """A result in the dtype of the operator's."""
-    wanted, own = e.values.specs.get(e.op.outputs["out"][0]), e.dtype("x")
+    wanted = e.values.specs.get(e.op.outputs["out"][0])
+    own = e.dtype("x")
     if wanted is None or wanted[1] == own and own.kind == "f":
         return text
     return f"{text}.to({dtype_text(wanted[1])})"
@@ -83,7 +84,8 @@ def cosine_similarity(e: Emission) -> None:
 
 @writes("hardmax")
 def hardmax(e: Emission) -> None:
-    axis, x = e.axis(), e["x"]
+    axis = e.axis()
+    x = e["x"]
     places = f"{x}.argmax({axis}, keepdim=True)"
     e.set("out", f"torch.zeros_like({x}).scatter({axis}, {places}, 1.0)")
 
@@ -111,7 +113,8 @@ def batch_norm(e: Emission) -> None:
 
 @writes("layer_norm")
 def layer_norm(e: Emission) -> None:
-    axis, epsilon = e.axis(name="begin_norm_axis"), repr(float(e.attrs["epsilon"]))
+    axis = e.axis(name="begin_norm_axis")
+    epsilon = repr(float(e.attrs["epsilon"]))
     shape = list(e.shape("x")[axis:])
     tensors = [
         (name, array.reshape(shape), slot)

@@ -70,7 +70,8 @@ def recurrent_layer(e: Emission) -> None:
     """A layer of PyTorch where it has one and nothing else reads the weights; else a loop."""
     make = _LAYERS[e.op.type](e)
     weights = {key: e.op.inputs[slot][0] for key, slot in _WEIGHTS.items() if e.has(slot)}
-    bias, more = weights["bias_ih_l0"], dict[str, np.ndarray]()
+    bias = weights["bias_ih_l0"]
+    more = dict[str, np.ndarray]()
     if bias in e.values.sums and "bias_hh_l0" not in weights and e.module.uses[bias] == 1:
         weights["bias_ih_l0"], weights["bias_hh_l0"] = e.values.sums[bias]
     held = {key: (e.values.owned(name), name) for key, name in weights.items()}
@@ -114,7 +115,8 @@ def expanded(op: Operator) -> Operator:
 
 def _call_layer(e: Emission, layer: str) -> None:
     """Apply a layer of PyTorch, whose states have an axis for the layers of a stack."""
-    states, x = RECURRENT_LAYERS[e.op.type].states, e["x"]
+    states = RECURRENT_LAYERS[e.op.type].states
+    x = e["x"]
     back = ".flip(1)" if e.attrs["reverse"] else ""
     zeros = f"{x}.new_zeros({SEQUENCES}, {e.attrs['size']})"
     starts = ""

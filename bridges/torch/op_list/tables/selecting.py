@@ -51,7 +51,9 @@ def gather(e: Emission) -> None:
 
 @writes("embedding")
 def embedding(e: Emission) -> None:
-    ids, pad, w = _index(e), e.attrs["padding_idx"], e.owned("w")
+    ids = _index(e)
+    pad = e.attrs["padding_idx"]
+    w = e.owned("w")
     if w is not None and w.ndim == 2:
         make = f"nn.Embedding({w.shape[0]}, {w.shape[1]})"
         text = f"{e.layer(make, ('weight', w, 'w'))}({ids})"
@@ -62,7 +64,8 @@ def embedding(e: Emission) -> None:
 
 @writes("one_hot")
 def one_hot(e: Emission) -> None:
-    depth, ids = e.attrs["depth"], _index(e)
+    depth = e.attrs["depth"]
+    ids = _index(e)
     there = f"{ids}.unsqueeze(-1) == torch.arange({depth}, device={ids}.device)"
     e.set("out", f"({there}).to({dtype_text(e.attrs['dtype'])})")
 

@@ -53,13 +53,16 @@ def join(e: Emission) -> None:
 
 @writes("sequence_length")
 def length(e: Emission) -> None:
-    x, steps = e["x"], e.steps("x")
+    x = e["x"]
+    steps = e.steps("x")
     e.set_rows("out", f"torch.full(({SEQUENCES},), {steps}, device={x}.device)")
 
 
 @writes("sequence_mask")
 def mask(e: Emission) -> None:
-    x, own, steps = e["x"], e.steps("x"), e.attrs["steps"]
+    x = e["x"]
+    own = e.steps("x")
+    steps = e.attrs["steps"]
     dtype = dtype_text(e.attrs["dtype"])
     row = f"(torch.arange({steps if steps >= 0 else own}, device={x}.device) < {own}).to({dtype})"
     e.set_rows("out", f"{row}.expand({SEQUENCES}, -1)")
@@ -67,7 +70,8 @@ def mask(e: Emission) -> None:
 
 @writes("sequence_pad")
 def pad(e: Emission) -> None:
-    text, steps = e.sequences(), e.attrs["steps"]
+    text = e.sequences()
+    steps = e.attrs["steps"]
     if steps >= 0:
         zeros = "0, 0, " * (e.rank("x") - 1)
         value = f", value={e.number(e.attrs['value'])}" if e.attrs["value"] else ""

@@ -61,7 +61,8 @@ def reshape(e: Emission) -> None:
 
 @writes("flatten")
 def flatten(e: Emission) -> None:
-    axis, rank = int(e.attrs["axis"]), e.rank("x")
+    axis = int(e.attrs["axis"])
+    rank = e.rank("x")
     axis = axis + rank if axis < 0 else axis
     if axis == 1 and rank > 1:
         e.set("out", e["x"] if rank == 2 else f"{e['x']}.flatten(1)")
@@ -122,7 +123,8 @@ def stack(e: Emission) -> None:
 
 @writes("slice")
 def slice_(e: Emission) -> None:
-    a, rank = e.attrs, e.rank("x")
+    a = e.attrs
+    rank = e.rank("x")
     steps = list(a["steps"]) or [1] * len(a["axes"])
     ends = list(a["ends"]) or [None] * len(a["axes"])
     cuts = [":"] * rank
@@ -148,8 +150,10 @@ def slice_(e: Emission) -> None:
 
 @writes("split")
 def split(e: Emission) -> None:
-    axis, names = e.axis(), e.op.outputs["out"]
-    sections, count = list(e.attrs["sections"]), len(names)
+    axis = e.axis()
+    names = e.op.outputs["out"]
+    sections = list(e.attrs["sections"])
+    count = len(names)
     if -1 in sections:
         rest = sum(sections) + 1
         size = e.shape("x")[axis]
@@ -166,7 +170,8 @@ def split(e: Emission) -> None:
 
 @writes("pad")
 def pad(e: Emission) -> None:
-    pads, mode = list(e.attrs["paddings"]), e.attrs["mode"]
+    pads = list(e.attrs["paddings"])
+    mode = e.attrs["mode"]
     pairs = list(zip(pads[::2], pads[1::2], strict=True))
     if mode == "constant":
         turned = [str(n) for pair in reversed(pairs) for n in pair]
@@ -208,7 +213,8 @@ def roll(e: Emission) -> None:
 
 @writes("cumsum", "cumprod")
 def running(e: Emission) -> None:
-    axis, a = e.axis(), e.attrs
+    axis = e.axis()
+    a = e.attrs
     if not a["exclusive"] and not a["reverse"]:
         e.set("out", f"{e['x']}.{e.op.type}({axis})")
         return
