@@ -82,12 +82,13 @@ def product(
 
     With `by`, scratch memory like `out`, it adds the product to `out` instead.
 
-    `dot` costs less per call than `matmul` but writes to C-contiguous memory only.
+    `dot` costs less per call than `matmul` but writes to C-contiguous memory only, and takes a
+    factor of one zero for a reason not to read the other: NaN and infinities would be lost.
     """
     if by is not None:
         own = product(xp, a, b, by, alpha=alpha, bias=bias)
         return in_order(own, partial(xp.add, out, by, out))
-    if out.flags.c_contiguous:
+    if out.flags.c_contiguous and a.size != 1 and b.size != 1:
         calls: list[Call] = [partial(xp.dot, a, b, out)]
     else:
         calls = [partial(xp.matmul, a, b, out=out)]

@@ -17,6 +17,7 @@ from opscope.framework.ir.desc import INPUT, OUTPUT, PARAMETER, make_op, make_va
 from opscope.framework.ir.infer import infer_one
 from opscope.framework.ir.op_list import OpList, OpNode
 from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.printer import net_text
 from opscope.framework.ir.registry import OperatorDef, lookup, operator_types
 from opscope.framework.ir.schema import REQUIRED, AttrSpec
 from opscope.framework.passes.cleanup import cleanup_passes
@@ -167,7 +168,7 @@ def _build(rng: random.Random) -> tuple[str, _Grown]:
     if rng.random() < _COMPILED:
         every.append("fuse")
     sets = [every, [name for name in every if rng.random() < 0.5]]
-    return f"{maker.net}\n", _Grown(maker.net, maker.feed, fetch, sets)
+    return net_text(maker.net), _Grown(maker.net, maker.feed, fetch, sets)
 
 
 def _run(_: str, grown: _Grown | None) -> Depth:

@@ -8,6 +8,7 @@ import pytest
 from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import AttributeTypeError
 from opscope.testing import Case, OpTest
+from opscope.testing.op_setup import run
 
 
 def transposed(array):
@@ -61,6 +62,16 @@ class TestMatmul(OpTest):
     def test_no_inner_elements_give_zeros(self):
         out = self.output(Case({"x": np.zeros((2, 0)), "y": np.zeros((0, 3))}))["out"]
         np.testing.assert_array_equal(out, np.zeros((2, 3)))
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_what_is_not_finite_is_not_lost_beside_zeros(self, value):
+        for m, k, n in itertools.product((1, 2, 3), repeat=3):
+            wild, zeros = np.full((m, k), value), np.zeros((k, n))
+            for inputs in ({"x": wild, "y": zeros}, {"x": zeros.T, "y": wild.T}):
+                for library in ("xp", *self._libraries()):
+                    setup = self.setup(Case(inputs, {"alpha": 0.5}), "float32", want=False)
+                    out = run(setup, libraries=(library, "xp")).arrays["out"]
+                    assert np.isnan(out).all(), f"{library}, {m} x {k} by {k} x {n}"
 
 
 class TestAffine(OpTest):
