@@ -15,6 +15,8 @@
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     zoo       architectures of torchvision, timm and transformers beside PyTorch
               (further arguments go to tests/zoo)
+    processors  test the native library on all kinds of processor, under sanitizers and, with
+              qemu, on aarch64 (further arguments go to tests/processors)
     wheel     build a wheel into dist/ and try it away from the tree; with a cross compiler
               (aarch64-linux-gnu-gcc) one for its machine, too
     pages     run the blocks of README and of all pages with what `pip install .` brings
@@ -177,6 +179,15 @@ def zoo(arguments: argparse.Namespace) -> None:
     run(command, "the zoo", env=variables)
 
 
+def processors(arguments: argparse.Namespace) -> None:
+    """Test native functions on all processors; further arguments go to tests/processors."""
+    environment = Environment(VENV)
+    environment.prepare("test", "speed", "onnx")
+    command = [environment.python, "-P", "-m", "processors", *arguments.rest]
+    variables = with_defaults(TEST_ENV) | {"PYTHONPATH": str(ROOT / "tests")}
+    run(command, "the tests on all processors", env=variables)
+
+
 def ruff(*arguments: str) -> None:
     """Run ruff on the whole tree."""
     environment = Environment(VENV)
@@ -317,6 +328,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     bench: True,
     campaign: True,
     zoo: True,
+    processors: True,
     wheel: False,
     pages: False,
 }

@@ -19,6 +19,7 @@ import pytest
 
 from conformance_report import families_of, lines_of, unused_references
 from draws import unseeded
+from opscope.native import units
 from quick_sample import sample
 from reference_folders import CNTK, DATA, KALDI
 
@@ -46,6 +47,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=0,
         help="tests draw other numbers where they draw without a seed; a test passes for any",
     )
+    group.addoption("--native-library", type=Path, help="the native library, built elsewhere")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
         state = os.statvfs(memory)
         if state.f_bavail * state.f_frsize > ROOM and not state.f_flag & os.ST_NOEXEC:
             os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))
+    if library := config.getoption("--native-library"):
+        units.BUILT = library
     seed = config.getoption("--seed")
     os.environ[unseeded.BASE] = str(seed)
     unseeded.install()

@@ -52,7 +52,7 @@ def run(sanitizer: Sanitizer, runs: int) -> tuple[str, list[str]]:
         compiler.chmod(0o755)
         log = Path(scratch, "log")
         environment = os.environ | {
-            "LD_PRELOAD": " ".join(map(_library, sanitizer.libraries)),
+            "LD_PRELOAD": " ".join(map(library_path, sanitizer.libraries)),
             "OPSCOPE_CC": str(compiler),
             "OPSCOPE_CACHE": str(Path(scratch, "cache")),
             "OPSCOPE_THREADS": "2",
@@ -74,7 +74,8 @@ def run(sanitizer: Sanitizer, runs: int) -> tuple[str, list[str]]:
     return f"{'; '.join(lines) or 'no output'}; {built} libraries", reports
 
 
-def _library(name: str) -> str:
+def library_path(name: str) -> str:
+    """Where gcc has a library."""
     found = subprocess.run(
         ["gcc", f"-print-file-name={name}"], capture_output=True, text=True, check=True
     )

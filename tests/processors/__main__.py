@@ -1,0 +1,102 @@
+"""Tests of native functions on every kind of processor that can be had here.
+
+`python build.py processors` runs them on each of
+
+- the kinds that this processor is, from sse4 on;
+- `sanitized`: compiled with AddressSanitizer and UndefinedBehaviorSanitizer of gcc;
+- `aarch64`: cross-compiled, by an aarch64 Python under qemu.
+
+Names choose some of these, `here` the first ones; all else goes to pytest: `avx2 aarch64 --quick`.
+What lacks its tools is left out with a line that says what they are.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+
+from campaign.threads.sanitized import SANITIZERS, library_path
+from opscope.framework.fusion import native
+
+from . import aarch64
+from .machine import ROOT, Lacking, Machine
+
+TESTS = (
+    "tests/native",
+    *("tests/framework/fusion/test_arguments.py", "tests/framework/fusion/test_chains.py"),
+    *("tests/operators/attention", "tests/operators/backends", "tests/operators/base"),
+    *("tests/operators/direct", "tests/operators/linear/test_integer_matmul.py"),
+    "tests/speech/search/test_search.py",
+)
+"""These together call all native functions."""
+
+_CACHE = ROOT / "build" / "sanitized"
+
+
+def of_kind(name: str) -> Machine:
+    """A kind that this processor is."""
+    return Machine([sys.executable], {"OPSCOPE_CPU": name})
+
+
+def sanitized() -> Machine:
+    """This processor, with native functions that a wrapper of gcc compiles one by one.
+
+    Raises:
+        Lacking: there is no gcc.
+    """
+    chosen = SANITIZERS[0]
+    try:
+        preloaded = " ".join(map(library_path, chosen.libraries))
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Lacking(f"gcc with its sanitizers: {error}") from error
+    # Full optimization takes minutes for a file with so many checks; steps of chains stay jumps.
+    options = f"-O1 -foptimize-sibling-calls -g1 {chosen.flags}"
+    script = f'#!/bin/sh\nexec gcc "$@" {options}\n'
+    compiler = _CACHE / "cc"
+    if not compiler.exists() or compiler.read_text(encoding="utf-8") != script:
+        _CACHE.mkdir(parents=True, exist_ok=True)
+        compiler.write_text(script, encoding="utf-8")
+        compiler.chmod(0o755)
+    variables = {
+        "LD_PRELOAD": preloaded,
+        chosen.variable: "detect_leaks=0",
+        "PYTHONMALLOC": "malloc",  # each array has memory of its own, whose ends are watched
+        "OPSCOPE_CC": str(compiler),
+        "OPSCOPE_CACHE": str(_CACHE / "cache"),
+    }
+    # What a sanitizer says is on the process's own stderr, not on that of Python.
+    return Machine([sys.executable], variables, ["--capture=sys"])
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tests on the machines that are named, or on all; returns the exit code."""
+    here = {one.name: partial(of_kind, one.name) for one in native.kinds_here()}
+    known = {**here, "sanitized": sanitized, "aarch64": aarch64.prepared}
+    groups = {"here": [*here], **{name: [name] for name in known}}
+    named = [name for word in arguments for name in groups.get(word, [])]
+    rest = [word for word in arguments if word not in groups]
+    failed = []
+    for name in named or known:
+        start = time.monotonic()
+        try:
+            machine = known[name]()
+        except Lacking as error:
+            print(f"{name} is left out, it wants {error}", flush=True)
+            continue
+        print(f"{name}: the tests of native functions", flush=True)
+        command = [*machine.python, "-P", "-m", "pytest", "-q", "-n", "0", *machine.options]
+        variables = os.environ | machine.variables
+        done = subprocess.run([*command, *TESTS, *rest], cwd=ROOT, env=variables)
+        print(f"{name} took {time.monotonic() - start:.0f} s", flush=True)
+        if done.returncode:
+            failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,105 @@
+"""An aarch64 Python under qemu, with the packages that the tests want and our library.
+
+Python is unpacked from Debian's packages for arm64, whatever this system has installed; packages
+come as wheels for aarch64. All of it lies in `build/aarch64`, where later runs find it.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+from opscope.native import building
+
+from .machine import ROOT, Lacking, Machine
+
+HOME = ROOT / "build" / "aarch64"
+COMPILER, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+_TOOLS = COMPILER, QEMU, "apt-get", "dpkg-deb"
+_DEBIAN = "python3", "libstdc++6"
+_PACKAGES = (
+    *("numpy", "protobuf", "safetensors", "click", "tqdm", "threadpoolctl", "ml_dtypes"),
+    *("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "scipy"),
+)
+_APT = """
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+Dir::State "{home}/apt";
+Dir::State::status "{home}/apt/status";
+Dir::Cache "{home}/apt";
+"""
+_PLATFORMS = "any", *(f"manylinux_2_{minor}_aarch64" for minor in (17, 26, 27, 28))
+
+
+def prepared() -> Machine:
+    """The machine, made where it is not there yet; the library is built anew.
+
+    Raises:
+        Lacking: a tool is not there, or a package cannot be had.
+    """
+    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
+    if missing:
+        raise Lacking(", ".join(missing))
+    root, packages = HOME / "root", HOME / "packages"
+    try:
+        if not root.exists():
+            _unpack_python(root)
+        python = [QEMU, "-L", str(root), str(next(root.glob("usr/bin/python3.??")))]
+        if not packages.exists():
+            version = python[-1].rpartition("python")[2]
+            _unpack_wheels(packages, version)
+        library = HOME / "opscope_native.so"
+        building.build(building.Compiler([COMPILER]), library, HOME / "objects")
+    except subprocess.CalledProcessError as error:
+        raise Lacking(f"packages for arm64: {error}\n{error.stderr}") from error
+    # Programs that a process starts run by themselves: this one compiles loops for aarch64.
+    compiler = HOME / "bin" / "cc"
+    compiler.parent.mkdir(exist_ok=True)
+    if not compiler.exists():
+        compiler.symlink_to(str(shutil.which(COMPILER)))
+    variables = {
+        "PYTHONPATH": str(packages),
+        "QEMU_LD_PREFIX": str(root),
+        "PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}",
+        "OPSCOPE_CACHE": str(HOME / "cache"),
+    }
+    return Machine(python, variables, ["--native-library", str(library), "--timeout", "1200"])
+
+
+def _run(*command: str | Path) -> None:
+    variables = os.environ | {"APT_CONFIG": str(HOME / "apt.conf")}
+    subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+
+
+def _unpack_python(root: Path) -> None:
+    for folder in ("apt/lists/partial", "apt/archives/partial"):
+        (HOME / folder).mkdir(parents=True, exist_ok=True)
+    (HOME / "apt" / "status").touch()  # nothing is installed: all that Python needs comes along
+    config = _APT.replace("{home}", str(HOME))
+    (HOME / "apt.conf").write_text(config, encoding="utf-8")
+    _run("apt-get", "update")
+    _run("apt-get", "install", "-y", "--no-install-recommends", "--download-only", *_DEBIAN)
+    making = HOME / "root.new"
+    for package in sorted((HOME / "apt" / "archives").glob("*.deb")):
+        _run("dpkg-deb", "-x", package, making)
+    making.rename(root)
+
+
+def _unpack_wheels(packages: Path, version: str) -> None:
+    """Unpack the packages that this environment has, and opscope as a link to the tree."""
+    wheels = HOME / "wheels"
+    wanted = [f"{name}=={importlib.metadata.version(name)}" for name in _PACKAGES]
+    options = [f"--platform={one}" for one in _PLATFORMS]
+    options += ["--python-version", version, "--only-binary=:all:", "-q", "-d", str(wheels)]
+    _run(sys.executable, "-m", "pip", "download", *options, *wanted)
+    making = HOME / "packages.new"
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(making)
+    (making / "opscope").symlink_to(ROOT)
+    making.rename(packages)
