@@ -25,8 +25,12 @@ from . import aarch64
 from .machine import ROOT, Lacking, Machine
 
 TESTS = (
-    "tests/native",
+    *("tests/cntk/operators/test_batch_norm_kernels.py", "tests/cntk/operators/test_sampling.py"),
     *("tests/framework/fusion/test_arguments.py", "tests/framework/fusion/test_chains.py"),
+    "tests/framework/test_image_nets.py",
+    "tests/native",
+    "tests/nnet3/components/test_batch_norm_sums.py",
+    "tests/nnet3/operators/test_compression_operators.py",
     *("tests/operators/attention", "tests/operators/backends", "tests/operators/base"),
     *("tests/operators/direct", "tests/operators/linear/test_integer_matmul.py"),
     "tests/speech/search/test_search.py",
