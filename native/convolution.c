@@ -18,9 +18,14 @@
 /* where nothing has changed since the panels were made, nothing is done */
 EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
   const word outs = a->outs, inner = a->inner, taps = a->taps, so = a->out_step, si = a->in_step;
+  const word end = a->overlap ? outs - LANES : outs;  /* where the last vector begins, at most */
   const word *tap = a->places;
   const T *w = a->w;
   const word vectors = (outs + LANES - 1) / LANES;
+  if (a->overlap) {  /* the last vector reads what others are made of, too */
+    if (t) return;
+    threads = 1;
+  }
   const word v0 = vectors * t / threads, v1 = vectors * (t + 1) / threads;
   if (a->old && v0 < v1) {  /* weights whose outs lie one behind the other */
     const word o0 = v0 * LANES * so, o1 = least(v1 * LANES, outs) * so;
@@ -30,8 +35,8 @@ EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
   }
   for (word v = v0; v < v1; v++) {
     T *to = a->panels + v * a->panel;
-    const T *from = w + v * LANES * so;
-    const word lanes = least(LANES, outs - v * LANES);
+    const word o = least(v * LANES, end), lanes = least(LANES, outs - o);
+    const T *from = w + o * so;
     for (word k = 0; k < taps; k++)
       for (word i = 0; i < inner; i++, to += LANES) {
         const T *x = from + i * si + tap[k];
@@ -95,12 +100,10 @@ INLINE void tile(const int high, const int wide, const int apart, word step, wor
       for (int v = 0; v < wide; v++) *(row_t *)(out + po[i] + v * LANES) = s[i][v];
     return;
   }
-  T part[high][wide * LANES];
 #pragma GCC unroll 16
   for (int i = 0; i < high; i++)
 #pragma GCC unroll 4
-    for (int v = 0; v < wide; v++) *(row_t *)(part[i] + v * LANES) = s[i][v];
-  for (int i = 0; i < high; i++) memcpy(out + po[i], part[i], outs * sizeof(T));
+    for (int v = 0; v < wide; v++) store_lanes(out + po[i] + v * LANES, s[i][v], outs - v * LANES);
 }
 
 #define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px, \
@@ -202,10 +205,7 @@ static void depthwise(word i0, word i1, word taps, const word *tap, const T *x, 
       for (word j = 0; j < few; j++) {
         if (factor) s[j] = s[j] * *(const row_t *)(factor + o) + term;
         if (relu) s[j] = (vec_t)((flags_t)s[j] & ~(s[j] < (vec_t){0}));
-        if (lanes == LANES)
-          *(row_t *)(out + po[i + j] + o) = s[j];
-        else
-          memcpy(out + po[i + j] + o, s + j, lanes * sizeof(T));
+        store_lanes(out + po[i + j] + o, s[j], lanes);
       }
     }
   }

@@ -217,6 +217,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             panels=writes("(outs+lanes-1)//lanes:panel taps*inner*lanes:1"),
             panel=COUNT,
             old=updates("outs out_step", optional=True),  # what the panels were made of before
+            overlap=FLAG,  # whether the last vector has the last outputs, and not zeros after them
+            where=("not overlap or outs >= lanes",),
         ),
         # Outputs that the same taps go into.
         Struct(
@@ -294,6 +296,22 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             b_grad=writes("wanted:b_step", optional=True),
             b_step=step_of("b_grad", -1),
             where=("wanted <= outs",),
+        ),
+    ),
+    "depthwise": (
+        # Convolutions whose outputs have one channel of their own; channels lie side by side.
+        Struct(
+            "depthwise",
+            windows=Inner("windows"),
+            x=reads(_LARGE),
+            out=writes(_SMALL),
+            panels=reads(
+                "(windows.channels+lanes-1)//lanes windows.kernel_down*windows.kernel_right*lanes"
+            ),
+            bias=reads("windows.channels", optional=True),
+            factors=reads("windows.channels", optional=True),  # before the bias is added
+            relu=FLAG,
+            where=("windows.channels >= lanes", "windows.x_channel == 1", "windows.out_channel == 1"),
         ),
     ),
     "dot_products": (

@@ -32,11 +32,15 @@ INLINE void span(word position, word stride, word before, word kernel, word size
   *last = least(kernel, size - start);
 }
 
-/* maxima of a row of windows that all lie inside, of whole vectors of channels; NaN stays */
-INLINE void maxima(const word kh, const word kw, const T *x, const word *sx, word stride,
-                     word wide, word c, T *out, const word *so) {
-  for (word q = 0; q < wide; q++, x += stride * sx[3], out += so[3])
-    for (word i = 0; i < c; i += LANES) {
+/* maxima or sums times `factor` of windows of kh times kw places, all of them inside; NaN stays. Where
+   channels are no whole number of vectors, the last two overlap: c >= LANES */
+INLINE void pool_inside(const int means, const word kh, const word kw, const T *x, const word *sx,
+                          word stride, word wide, word c, T down, const T *right, T *out,
+                          const word *so) {
+  for (word q = 0; q < wide; q++, x += stride * sx[3], out += so[3]) {
+    const T factor = means ? down * right[q] : 1;
+    for (word k = 0; k < c; k += LANES) {
+      const word i = least(k, c - LANES);
       vec_t best = *(const row_t *)(x + i);
 #pragma GCC unroll 3
       for (word y = 0; y < kh; y++)
@@ -44,10 +48,11 @@ INLINE void maxima(const word kh, const word kw, const T *x, const word *sx, wor
         for (word z = y ? 0 : 1; z < kw; z++) {
           const vec_t a = *(const row_t *)(x + y * sx[2] + z * sx[3] + i);
           const flags_t taken = (a > best) | (a != a);
-          best = (vec_t)(((flags_t)a & taken) | ((flags_t)best & ~taken));
+          best = means ? best + a : (vec_t)(((flags_t)a & taken) | ((flags_t)best & ~taken));
         }
-      scatter(out + i * so[1], so[1], best);
+      scatter(out + i * so[1], so[1], means ? best * factor : best);
     }
+  }
 }
 
 static void pool_windows(const struct pool *a, word t, word threads) {
@@ -58,24 +63,14 @@ static void pool_windows(const struct pool *a, word t, word threads) {
   const word so[] = {b->out_image, b->out_channel, b->out_row, b->out_pixel};
   const word side = sx[1] == 1;  /* vectors of channels */
   const T *down = b->down, *right = b->right;
-  const word inside = !before_down && !before_right &&
-                      (high - 1) * b->stride_down + kh <= b->height &&
-                      (wide - 1) * b->stride_right + kw <= b->width;
-  const word plain = inside && side && !a->winners && !b->means && c % LANES == 0;
+  const word plain = side && !a->winners && c >= LANES;
+  /* the windows of a row that reach over neither end */
+  const word first = least((before_right + b->stride_right - 1) / b->stride_right, wide);
+  const word room = b->width + before_right - kw;
+  const word end = room < 0 ? first : least(room / b->stride_right + 1, wide);
   const word rows = b->images * high;
   for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
     const word n = u / high, p = u % high;
-    if (plain) {
-      const T *x = a->x + n * sx[0] + p * b->stride_down * sx[2];
-      T *out = a->out + n * so[0] + p * so[2];
-      if (kh == 2 && kw == 2)
-        maxima(2, 2, x, sx, b->stride_right, wide, c, out, so);
-      else if (kh == 3 && kw == 3)
-        maxima(3, 3, x, sx, b->stride_right, wide, c, out, so);
-      else
-        maxima(kh, kw, x, sx, b->stride_right, wide, c, out, so);
-      continue;
-    }
     word y0, y1, x0, x1;
     span(p, b->stride_down, before_down, kh, b->height, &y0, &y1);
     for (word q = 0; q < wide; q++) {
@@ -84,10 +79,27 @@ static void pool_windows(const struct pool *a, word t, word threads) {
                    (q * b->stride_right - before_right) * sx[3];
       T *out = a->out + n * so[0] + p * so[2] + q * so[3];
       uint8_t *winner = a->winners ? a->winners + ((n * high + p) * wide + q) * c : 0;
+      if (plain && q == first && first < end) {
+        const T down_here = b->means ? down[p] : 1, *factors = b->means ? right + q : 0;
+#define INSIDE(means, kh, kw)                                                                   \
+  pool_inside(means, kh, kw, x + y0 * sx[2], sx, b->stride_right, end - q, c, down_here, factors, \
+              out, so)
+        if (b->means)
+          INSIDE(1, y1 - y0, kw);
+        else if (y1 - y0 == 2 && kw == 2)
+          INSIDE(0, 2, 2);
+        else if (y1 - y0 == 3 && kw == 3)
+          INSIDE(0, 3, 3);
+        else
+          INSIDE(0, y1 - y0, kw);
+#undef INSIDE
+        q = end - 1;
+        continue;
+      }
       const T factor = b->means ? down[p] * right[q] : 1;
-      for (word i = 0; i < c; i += LANES) {
-        const word lanes = side ? least(LANES, c - i) : LANES;
-        if (side && lanes == LANES) {
+      for (word k = 0; k < c; k += LANES) {
+        const word i = side && c >= LANES ? least(k, c - LANES) : k;
+        if (side && c >= LANES) {
           vec_t best = *(const row_t *)(x + y0 * sx[2] + x0 * sx[3] + i);
           flags_t won = (flags_t){0} + (flag_t)(y0 * kw + x0);
           for (word y = y0; y < y1; y++)

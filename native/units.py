@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "chains": TYPES,
     "column_sums": TYPES,
     "convolution": TYPES,
+    "depthwise": TYPES,
     "dot_products": TYPES,
     "few_rows": TYPES,
     "image_norm": TYPES,

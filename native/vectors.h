@@ -1,6 +1,9 @@
 /* Vectors of T, as wide as the processor has them. */
 #pragma once
 #include "typed.h"
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
 
 #if defined(__AVX512F__)
 enum { BYTES = 64 };
@@ -16,3 +19,18 @@ typedef T row_t __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias
 /* what comparisons of vectors give */
 typedef __typeof__(_Generic((T)0, float: (int32_t)0, double: (int64_t)0)) flag_t;
 typedef flag_t flags_t __attribute__((vector_size(BYTES)));
+
+/* writes the first `count` elements, or all where a vector has no more */
+INLINE void store_lanes(T *to, vec_t a, word count) {
+  if (count >= LANES)
+    *(row_t *)to = a;
+  else if (count > 0) {
+#if defined(__AVX512F__)
+    const unsigned taken = (1u << count) - 1;
+    _Generic((T)0, float: _mm512_mask_storeu_ps(to, taken, (__m512)a),
+             double: _mm512_mask_storeu_pd(to, taken, (__m512d)a));
+#else
+    memcpy(to, &a, count * sizeof(T));
+#endif
+  }
+}

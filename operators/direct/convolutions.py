@@ -19,6 +19,7 @@ from ...framework.runtime.plans.memory import as_view, memory_of, padded
 from ..conv.windows import Axis, make_axes
 from . import batch_norm
 from .images import Frame, Image, Work, image, lanes, nothing, steps, suited, threads
+from .pooling import windows_part
 from .tail import Tail
 
 _FEWEST = 4
@@ -101,8 +102,32 @@ def conv(k: KernelArgs) -> Call | None:
         ends = _Ends(None if b is None else b[own])
         if fold is not None:
             ends = _Ends(None, *fold(own, ends.bias))
-        forward(k, work, s, group, s.w[own], ends, tail)
+        if _in_place(s, tail, b):
+            depthwise(k, work, s, ends, tail)
+        else:
+            forward(k, work, s, group, s.w[own], ends, tail)
     return work.call()
+
+
+def _in_place(s: _Shapes, tail: Tail, b: Any) -> bool:
+    """Whether each output has one channel of its own and the channels lie side by side in vectors,
+    so that neither image is copied."""
+    together = all(array.strides[1] == array.itemsize for array in (s.large, s.small))
+    dilated = max(s.down.dilation, s.right.dilation) > 1
+    wide = s.large.shape[1] >= lanes(s.large.dtype)
+    plain = s.deep and not dilated and tail.pool is None
+    return plain and together and wide and (b is None or b.flags.c_contiguous)
+
+
+def depthwise(k: KernelArgs, work: Work, s: _Shapes, ends: _Ends, tail: Tail) -> None:
+    """A convolution of which `_in_place` holds, with its tail."""
+    work.add(
+        *("depthwise", "depthwise", s.small.size * s.w[0].size),
+        **{"windows": windows_part(work, (s.down, s.right), s.large, s.small)},
+        **{"x": s.large, "out": s.small, "factors": ends.factors, "relu": tail.relu},
+        panels=_pack(k, work, s.w, 0, np.arange(s.w[0].size), keep=not k.train, overlap=True),
+        bias=ends.terms if ends.bias is None else ends.bias,
+    )
 
 
 class _Ends(NamedTuple):
@@ -231,7 +256,14 @@ def _parts(batch: int, work: int) -> int:
 
 
 def _pack(
-    k: KernelArgs, work: Work, w: Any, side: int, taps: Any, *, keep: bool = False
+    k: KernelArgs,
+    work: Work,
+    w: Any,
+    side: int,
+    taps: Any,
+    *,
+    keep: bool = False,
+    overlap: bool = False,
 ) -> np.ndarray:
     """Panels [vectors, taps, inner, lanes] of weights [O, C, *K] for outs along axis `side`.
 
@@ -239,6 +271,7 @@ def _pack(
         taps: numbers of those that are wanted, row by row.
         keep: memory of their own, which is filled again only when the weights have changed: the
             frame knows when, or else the weights are compared with what they were.
+        overlap: the last vector has the last outs, and not zeros after them.
     """
     outs = w.shape[side]
     inner = w.shape[1 - side]
@@ -250,24 +283,31 @@ def _pack(
     if known is not None and known.holds(w):
         panels = known.get(
             w,
-            (side, tuple(taps)),
+            (side, tuple(taps), overlap),
             int(np.prod(shape)) * w.itemsize,
-            lambda: _packing(w, (outs, inner, so, si), places, shape),
+            lambda: _packing(w, (outs, inner, so, si), places, shape, overlap),
         )
         if panels is not None:
             return panels
     old = None
     kept = keep and side == 0 and w.flags.c_contiguous
     if kept:
-        panels, old = _compared(w, shape, (side, tuple(taps)))
+        panels, old = _compared(w, shape, (side, tuple(taps), overlap))
     else:
         panels = k.scratch(shape, w.dtype)
-    _add_packing(work, w, (outs, inner, so, si), places, panels, old)
+    _add_packing(work, w, (outs, inner, so, si), places, panels, old, overlap=overlap)
     return panels
 
 
 def _add_packing(
-    work: Work, w: Any, sizes: tuple[int, ...], places: np.ndarray, panels: Any, old: Any = None
+    work: Work,
+    w: Any,
+    sizes: tuple[int, ...],
+    places: np.ndarray,
+    panels: Any,
+    old: Any = None,
+    *,
+    overlap: bool = False,
 ) -> None:
     """Have panels filled; see `_pack`.
 
@@ -280,7 +320,7 @@ def _add_packing(
     work.add(
         *("convolution", "pack_weights", w.size),
         **{"w": w, "taps": len(places), "places": places, "old": old, **fields},
-        **{"panels": panels, "panel": panels[0].size},
+        **{"panels": panels, "panel": panels[0].size, "overlap": overlap},
     )
 
 
@@ -298,12 +338,12 @@ def _compared(w: Any, shape: tuple[int, ...], how: Any) -> tuple[np.ndarray, np.
 
 
 def _packing(
-    w: Any, sizes: tuple[int, ...], places: np.ndarray, shape: tuple[int, ...]
+    w: Any, sizes: tuple[int, ...], places: np.ndarray, shape: tuple[int, ...], overlap: bool
 ) -> tuple[np.ndarray, ParallelTask]:
     """Panels of weights and the task that fills them; `sizes`: outs and inner, and their steps."""
     work = Work(w.dtype)
     panels = aligned(int(np.prod(shape)) * w.itemsize).view(w.dtype).reshape(shape)
-    _add_packing(work, w, sizes, places, panels)
+    _add_packing(work, w, sizes, places, panels, overlap=overlap)
     return panels, work.task()
 
 
