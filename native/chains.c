@@ -136,6 +136,17 @@ INLINE vec_t op_copysign(vec_t a, vec_t b) {
 }
 INLINE vec_t op_fmax(vec_t a, vec_t b) { return choice(TRUTH((a > b) | (b != b)), a, b); }
 INLINE vec_t op_fmin(vec_t a, vec_t b) { return choice(TRUTH((a < b) | (b != b)), a, b); }
+/* b where a is less, or more: what maxima and minima of this processor are, with b before a */
+#if defined(__AVX512F__)
+#define EXTREME(name, a, b)                                                \
+  _Generic((T)0, float: (vec_t)_mm512_##name##_ps((__m512)b, (__m512)a), \
+           double: (vec_t)_mm512_##name##_pd((__m512d)b, (__m512d)a))
+INLINE vec_t op_at_least(vec_t a, vec_t b) { return EXTREME(max, a, b); }
+INLINE vec_t op_at_most(vec_t a, vec_t b) { return EXTREME(min, a, b); }
+#else
+INLINE vec_t op_at_least(vec_t a, vec_t b) { return choice(TRUTH(b > a), b, a); }
+INLINE vec_t op_at_most(vec_t a, vec_t b) { return choice(TRUTH(b < a), b, a); }
+#endif
 /* What is done with a product of two others; both operations round. */
 INLINE vec_t op_add_product(vec_t a, vec_t b, vec_t c) { return a + b * c; }
 INLINE vec_t op_sub_product(vec_t a, vec_t b, vec_t c) { return a - b * c; }
@@ -146,7 +157,7 @@ INLINE vec_t op_div_into_product(vec_t a, vec_t b, vec_t c) { return b * c / a; 
   D(add_product) D(sub_product) D(sub_from_product) D(mul_product) D(div_into_product)
 #define TWO_OPERANDS(D)                                                                         \
   D(add) D(sub) D(sub_from) D(mul) D(div) D(div_into) D(lt) D(gt) D(le) D(ge) D(eq) D(ne) D(and) \
-  D(or) D(copysign) D(fmax) D(fmin)
+  D(or) D(copysign) D(fmax) D(fmin) D(at_least) D(at_most)
 
 /* -- programs ------------------------------------------------------------------------------------ */
 

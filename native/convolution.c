@@ -13,6 +13,7 @@
    architectures". */
 #include "images.h"
 #include "pooling.h"
+#include "epilogue.h"
 #include "convolution_arguments.h"
 
 /* where nothing has changed since the panels were made, nothing is done */
@@ -240,18 +241,27 @@ EXPORT(conv)(const struct conv *b, word t, word threads) {
       word i0 = count * part / parts, i1 = count * (part + 1) / parts;
       if (b->pool) i0 = least(begin, count), i1 = least(end, count), begin -= i0, end -= i1;
       const word *po = p->memory_places, *places = p->places;
-      if (b->deep) {
-        depthwise(i0, i1, p->taps, p->tap_places, x, p->pixel_places, p->panels, p->panel,
-                    bias, factor, relu, b->memory ? own : out, po, outs);
-      } else {
-        pixels(i0, i1, b->step, p->taps, p->tap_places, c, x, p->pixel_places,
-                 p->panels, p->panel, bias, factor, relu, b->memory ? own : out, po, outs);
-      }
-      if (b->memory && !b->pool)
-        for (word i = i0, count; i < i1; i += count) {
-          for (count = 1; i + count < i1 && places[i + count] == places[i] + count;) count++;
-          turn_all(own + po[i], outs, count, outs, out + places[i], b->out_channel);
+      const word few = b->block ? b->block : i1 - i0;
+      for (word j0 = i0; j0 < i1; j0 += few) {
+        const word j1 = least(j0 + few, i1);
+        T *to = b->block ? own - po[j0] : b->memory ? own : out;
+        if (b->deep)
+          depthwise(j0, j1, p->taps, p->tap_places, x, p->pixel_places, p->panels, p->panel, bias,
+                      factor, relu, to, po, outs);
+        else
+          pixels(j0, j1, b->step, p->taps, p->tap_places, c, x, p->pixel_places, p->panels,
+                   p->panel, bias, factor, relu, to, po, outs);
+        if (!b->block) continue;
+        const int turned = b->out_channel != 1 && outs > 1;
+        if (b->epilogue) {
+          const struct epilogue *e = b->epilogue;
+          end_pixels(e, n * e->plane + places[j0] / e->pixel, j1 - j0, own, outs, turned);
         }
+        for (word i = j0, count; turned && i < j1; i += count) {
+          for (count = 1; i + count < j1 && places[i + count] == places[i] + count;) count++;
+          turn_all(own + (i - j0) * outs, outs, count, outs, out + places[i], b->out_channel);
+        }
+      }
     }
     if (b->pool) {
       struct pool of_one = *b->pool;

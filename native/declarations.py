@@ -204,6 +204,21 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out=writes("columns"),
         ),
     ),
+    "chains": (
+        # A chain over results of a kernel, whose pixels lie `outs` apart in memory of its own.
+        Struct(
+            "epilogue",
+            chain=ADDRESS,
+            operands=COUNT,
+            words=reads("3+2*operands", "int64"),  # of the chain, for the first pixel
+            sizes=reads("operands", "int64"),  # bytes of an element, or 0 for single numbers
+            made=COUNT,
+            out=COUNT,
+            plane=SOME,  # pixels of an image
+            pixel=STEP,  # of `out`
+            where=("made < operands", "out < operands"),
+        ),
+    ),
     "convolution": (
         Struct(
             "pack_weights",
@@ -252,8 +267,11 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out_image=STEP,
             out_channel=STEP,
             span=COUNT,  # one more than the largest of the places in out
-            memory=updates("threads room", optional=True),  # where channels of out lie apart
+            # Of results before they are turned, pooled or read by the epilogue.
+            memory=updates("threads room", optional=True),
             room=COUNT,
+            block=COUNT,  # pixels that it holds at a time; 0: those of an image
+            epilogue=Structs("epilogue", "1", optional=True),
             step=STEP,  # of neighboring pixels
             count=COUNT,
             phases=Structs("phase", "count"),
@@ -311,7 +329,14 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             bias=reads("windows.channels", optional=True),
             factors=reads("windows.channels", optional=True),  # before the bias is added
             relu=FLAG,
-            where=("windows.channels >= lanes", "windows.x_channel == 1", "windows.out_channel == 1"),
+            threads=SOME,  # that have memory
+            memory=updates("threads windows.wide*windows.channels", optional=True),  # a row
+            epilogue=Structs("epilogue", "1", optional=True),  # of what is in it
+            where=(
+                "windows.channels >= lanes",
+                *("windows.x_channel == 1", "windows.out_channel == 1"),
+                "given(epilogue) == given(memory)",
+            ),
         ),
     ),
     "dot_products": (
@@ -659,6 +684,20 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             x=reads(_LARGE),
             out=writes(_SMALL),
             winners=writes(_WINNERS, "uint8", optional=True),  # numbers of taps
+        ),
+        Struct(
+            "plane_means",
+            images=COUNT,
+            channels=COUNT,
+            height=COUNT,
+            width=COUNT,
+            x=reads("images:image channels:channel height:row width:pixel"),
+            image=STEP,
+            channel=STEP,
+            row=STEP,
+            pixel=STEP,
+            out=writes("images channels"),
+            factor=REAL,
         ),
         Struct(
             "spread",

@@ -4,6 +4,7 @@
    A row of windows is computed four at a time for a vector of channels: what neighboring windows
    share is read once. Nothing is copied: taps that meet the padding are left out. */
 #include "pooling.h"
+#include "epilogue.h"
 #include "depthwise_arguments.h"
 
 enum { HIGH = 4, MOST_ACROSS = 5 };  /* windows at a time; taps of a row that registers hold */
@@ -42,12 +43,16 @@ EXPORT(depthwise)(const struct depthwise *a, word t, word threads) {
   const word across = b->kernel_right, stride = b->stride_right, pixel = b->x_pixel;
   const word panel = b->kernel_down * across * LANES, rows = b->images * high;
   const vec_t zero = {0};
+  threads = least(threads, a->threads);
+  if (t >= threads) return;
+  T *own = a->memory ? a->memory + t * wide * c : 0;
   for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
     const word n = u / high, p = u % high;
     word y0, y1;
     span(p, b->stride_down, b->before_down, b->kernel_down, b->height, &y0, &y1);
     const T *row = a->x + n * b->x_image + (p * b->stride_down - b->before_down) * b->x_row;
-    T *to = a->out + n * b->out_image + p * b->out_row;
+    T *to = own ? own : a->out + n * b->out_image + p * b->out_row;
+    const word distance = own ? c : b->out_pixel;
     for (word k = 0; k < c; k += LANES) {
       const word o = least(k, c - LANES);
       const T *w = a->panels + k / LANES * panel;
@@ -79,9 +84,10 @@ EXPORT(depthwise)(const struct depthwise *a, word t, word threads) {
         for (word j = 0; j < few; j++) {
           if (a->factors) s[j] = s[j] * *(const row_t *)(a->factors + o) + term;
           if (a->relu) s[j] = (vec_t)((flags_t)s[j] & ~(s[j] < zero));
-          *(row_t *)(to + (q + j) * b->out_pixel + o) = s[j];
+          *(row_t *)(to + (q + j) * distance + o) = s[j];
         }
       }
     }
+    if (own) end_pixels(a->epilogue, u * wide, wide, own, c, 0);
   }
 }

@@ -58,3 +58,44 @@ EXPORT(spread)(const struct spread *args, word t, word threads) {
     }
   }
 }
+
+/* means of whole images: rows of them are added up by themselves, so that long sums stay exact */
+EXPORT(plane_means)(const struct plane_means *a, word t, word threads) {
+  const word c = a->channels, high = a->height, wide = a->width, down = a->row, right = a->pixel;
+  const word blocks = (c + LANES - 1) / LANES, units = a->images * blocks;
+  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+    const word n = u / blocks, first = u % blocks * LANES;
+    const word i = c < LANES ? first : least(first, c - LANES), end = least(i + LANES, c);
+    const T *x = a->x + n * a->image + i * a->channel;
+    T *out = a->out + n * c;
+    if (a->channel == 1 && end - i == LANES) {
+      vec_t sum = {0};
+      for (word y = 0; y < high; y++) {
+        vec_t s[4] = {sum};
+        const T *from = x + y * down;
+        word z = 0;
+        for (; z + 4 <= wide; z += 4)
+#pragma GCC unroll 4
+          for (int k = 0; k < 4; k++) s[k] += *(const row_t *)(from + (z + k) * right);
+        for (; z < wide; z++) s[0] += *(const row_t *)(from + z * right);
+        sum = (s[0] + s[1]) + (s[2] + s[3]);
+      }
+      *(row_t *)(out + i) = sum * (T)a->factor;
+      continue;
+    }
+    for (word j = i; j < end; j++, x += a->channel) {
+      T sum = 0;
+      for (word y = 0; y < high; y++) {
+        vec_t s = {0};
+        const T *from = x + y * down;
+        word z = 0;
+        for (; right == 1 && z + LANES <= wide; z += LANES) s += *(const row_t *)(from + z);
+        T part = 0;
+        for (; z < wide; z++) part += from[z * right];
+        for (int k = 0; k < LANES; k++) part += s[k];
+        sum += part;
+      }
+      out[j] = sum * (T)a->factor;
+    }
+  }
+}

@@ -52,6 +52,7 @@ _NUMBERS = {
     },
     **{"copysign": "{copysign}({}, {})", "fmax": "({0} > {1}) | ({1} != {1}) ? {0} : {1}"},
     **{"fmin": "({0} < {1}) | ({1} != {1}) ? {0} : {1}"},
+    **{"at_least": "{1} > {0} ? {1} : {0}", "at_most": "{1} < {0} ? {1} : {0}"},
 }
 _EXACT = frozenset("ceil floor rint trunc".split())
 """Functions that are a processor's own instruction, and of which there is one right result."""

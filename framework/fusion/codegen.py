@@ -88,6 +88,8 @@ _COMPARISONS: dict[str, Callable[[float, float], float]] = {
     **{"le": lambda a, b: float(a <= b), "ge": lambda a, b: float(a >= b)},
     **{"eq": lambda a, b: float(a == b), "ne": lambda a, b: float(a != b)},
 }
+_LIMITS = {"lt": "at_least", "gt": "at_most"}
+"""Comparisons, and the operations that choose the second operand where they are true."""
 _IN_LINE = frozenset("fabs sqrt copysign fmax fmin isnan isinf isfinite signbit".split())
 """Functions that are steps of their own, not calls."""
 
@@ -201,8 +203,28 @@ class Graph:
         if kind == "choose":
             if below[0].kind == "literal":  # an attribute that switches something on or off
                 return self._number(below[1 if self.literals[below[0].index] else 2])
-            return self._apply("choose", self._truth(below[0]), *map(self._number, below[1:]))
+            choice = self._truth(below[0]), *map(self._number, below[1:])
+            return self._limited(*choice) or self._apply("choose", *choice)
         return self._apply(tree[1], *map(self._number, below))
+
+    def _limited(self, truth: Value, then: Value, otherwise: Value) -> Value | None:
+        """`x < low ? low : x`, or `high` beside `>`, as one operation, also of an x that is limited
+        on the other side already; None where it is another choice."""
+        made = self.operations[truth.index] if truth.kind == "step" else None
+        if made is None or made.name not in _LIMITS or made.operands[1] != then:
+            return None
+        x = made.operands[0]
+        if is_fixed(x) or then.kind != "literal":
+            return None
+        if otherwise != x:
+            inner = self.operations[otherwise.index] if otherwise.kind == "step" else None
+            if inner is None or inner.operands[:1] != (x,) or inner.name == _LIMITS[made.name]:
+                return None
+            limits = [self.literals[one.index] for one in (then, *inner.operands[1:])]
+            low, high = limits if made.name == "lt" else reversed(limits)
+            if inner.name not in _LIMITS.values() or not low <= high:
+                return None
+        return self._made(_LIMITS[made.name], (otherwise, then))
 
     def _literal(self, number: float) -> Value:
         key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,6 +85,21 @@ class KernelFrame(Protocol):
     def offsets(self, name: str) -> Levels: ...
 
 
+@dataclass(frozen=True)
+class BoundEpilogue:
+    """A loop over the results of a kernel.
+
+    Attributes:
+        loop: its structure. arrays: of its operands; None for the results themselves.
+        made, out: numbers of the operands that are the results, and what becomes of them.
+    """
+
+    loop: Any
+    arrays: Sequence[Any]
+    made: int
+    out: int
+
+
 class KernelArgs:
     """Everything that a kernel binds to: arrays by slot, attributes, and the run's state.
 
@@ -98,6 +114,7 @@ class KernelArgs:
         train: whether the run is one of training.
         prepared: in a loop, weights packed before it starts, keyed by array; else None.
         tail: the operators that it shall compute along (see runtime/tails.py).
+        epilogue: the loop that it shall compute after these, or None.
         frame: the frame that binds the kernel; `binding.frame_of` gives it with its plan.
     """
 
@@ -117,6 +134,7 @@ class KernelArgs:
         self.train: bool = frame.train
         self.prepared: Any = getattr(frame, "prepared", None)
         self.tail: tuple[KernelArgs, ...] = ()
+        self.epilogue: BoundEpilogue | None = None
         self._arrays = arrays
         self._specs = specs
 

@@ -77,6 +77,7 @@ class KernelEntry:
         tails: types of operators that it computes along with its own, in this order, where they
             alone read its result; any of them may be left out (see runtime/tails.py).
         inference_tails: those of them that it takes in runs without training only.
+        epilogues: it also computes a loop of elementwise operators that follows (see tails.py).
     """
 
     bind: Kernel
@@ -88,6 +89,7 @@ class KernelEntry:
     channels_last: tuple[tuple[str, ...], ...] = ()
     tails: tuple[str, ...] = ()
     inference_tails: tuple[str, ...] = ()
+    epilogues: bool = False
     only: frozenset[np.dtype] | None = field(init=False, default=None)
 
     def __post_init__(self, dtypes: Iterable[DTypeLike] | None) -> None:

@@ -184,6 +184,9 @@ class FrameMemory:
         for name, block in plan.placement.items():
             last = name in plan.channels_last
             self.arrays[name] = as_view(blocks[block], plan.specs[name], channels_last=last)
+        for name, (whole, begin) in plan.parts.items():
+            end = begin + plan.specs[name][0][1]
+            self.arrays[name] = self.arrays[whole][:, begin:end]
         for names in plan.joined:
             self._join(names, blocks[plan.placement[names[0]]])
         for name in plan.live_out:

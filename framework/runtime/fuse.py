@@ -17,7 +17,7 @@ from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
 from ..base.shape import ArraySpec
 from ..fusion import chains
-from ..fusion.codegen import FULL, MOST_ARRAYS, Loop, Operand
+from ..fusion.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ..fusion.expression import Tree, replace_names
 from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, pointwise
 from ..fusion.team import run_together
@@ -25,6 +25,7 @@ from ..ir.operation import Operator
 from .binding import BoundSteps, CannotFuseError
 from .loop_arrays import BoundLoop, by_rows, in_memory_order, no_overlap, words_of
 from .plans.plan import Chain, Plan, PlanStep
+from .plans.steps import Epilogue
 from .tails import with_tails
 
 _MAX_OPERATORS, _MAX_LOOPS = 64, 32
@@ -196,7 +197,8 @@ def group_chains(
     operators = _with_epilogues(operators, specs, device, memo)
     groups = _grouped(operators, specs, live_out, views, device, memo)
     # Tails come last: they take operators that would otherwise be loops of their own.
-    return with_tails(groups, live_out, views, device, libraries, train)
+    epilogue_of = partial(_epilogue_of, specs)
+    return with_tails(groups, live_out, views, device, libraries, train, epilogue_of)
 
 
 def _with_epilogues(
@@ -317,6 +319,24 @@ def _loop(
     return Loop(dtype, operands, tuple(values), stores)
 
 
+def _epilogue_of(
+    specs: Mapping[str, ArraySpec], members: Sequence[Pointwise], own: str, made: str
+) -> Epilogue | None:
+    """A loop over the result `own` of a kernel, of which its tail has made `made`; None where it
+    needs more than these and arrays of their shape."""
+    outs = list(members[-1].writes)
+    operands = [(name, one) for member in members for name, one in member.reads.items()]
+    fits = specs[own] == specs[made] and all(
+        one.kind in (FULL, ONE) and (name != made or one.kind == FULL) for name, one in operands
+    )
+    dtypes = {one.dtype for _, one in operands if one.kind == FULL}
+    dtypes |= {one.dtype for member in members for one in member.writes.values()}
+    if not fits or len(outs) != 1 or dtypes != {NAMES[members[0].dtype]}:
+        return None
+    bound = build_loop(members, set(outs))
+    return Epilogue(bound, len(members), made, outs[0])
+
+
 def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:
     """One callable for a step; None for a lone operator that is better off with its kernel.
 
@@ -363,17 +383,18 @@ def _is_shared(member: Pointwise) -> bool:
 
 
 def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
-    arrays = [in_memory_order(b, [frame.arrays[name] for name in b.variables]) for b in bound]
+    arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
     if not no_overlap(bound, arrays):
         return None
+    loops = [one for pair in zip(bound, arrays, strict=True) for one in in_memory_order(*pair)]
     tasks = []
-    for b, operands in zip(bound, arrays, strict=True):
+    for b, operands in loops:
         words = words_of(b, operands)
         if words is None:
             return None
         tasks.append(chains.task(b.loop, words, operands))
     if len(tasks) == 1:
-        rows = by_rows(bound[0], arrays[0], tasks[0].items[0])
+        rows = by_rows(*loops[0], tasks[0].items[0])
         tasks = [replace(tasks[0], by_rows=rows)]
     return run_together(tasks)
 

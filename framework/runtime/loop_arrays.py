@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -13,6 +13,7 @@ from ..base.backend import address
 from ..fusion import chains, row_blocks
 from ..fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from ..fusion.row_blocks import ByRows, Span
+from .plans.layouts import is_of_channels
 
 
 @dataclass(frozen=True)
@@ -46,16 +47,36 @@ def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int
     return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
 
 
-def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[Any]:
-    """The arrays with their channels last, where all that the loop goes over lie so."""
-    full = [i for i, operand in enumerate(bound.loop.operands) if operand.kind == FULL]
-    if bound.columns or all(arrays[i].flags.c_contiguous for i in full):
-        return arrays
+def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop, list[Any]]]:
+    """The loop and its arrays as they lie in memory: with their channels last, where all that it
+    goes over lie so. Numbers of channels are rows there, of each image by itself."""
+    operands = bound.loop.operands
+    full = [i for i, operand in enumerate(operands) if operand.kind == FULL]
+    same = [(bound, arrays)]
+    if all(arrays[i].flags.c_contiguous for i in full):
+        return same
     # All or none: a loop goes over its operands by one counter, so they must lie alike.
     moved = {i: np.moveaxis(arrays[i], 1, -1) for i in full if arrays[i].ndim > 2}
     if len(moved) < len(full) or not all(a.flags.c_contiguous for a in moved.values()):
-        return arrays
-    return [moved.get(i, array) for i, array in enumerate(arrays)]
+        return same
+    shape = arrays[full[0]].shape
+    channels = [i for i, operand in enumerate(operands) if operand.kind == COLUMN]
+    if not bound.columns:
+        return [(bound, [moved.get(i, array) for i, array in enumerate(arrays)])]
+    if any(operand.kind == ROW for operand in operands) or not all(
+        is_of_channels(arrays[i].shape, shape) for i in channels
+    ):
+        return same
+    rows = [
+        replace(operand, kind=ROW) if i in channels else operand
+        for i, operand in enumerate(operands)
+    ]
+    loop = replace(bound, loop=replace(bound.loop, operands=tuple(rows)), columns=shape[1])
+    return [
+        (loop, [moved[i][n] if i in moved else array[n].reshape(-1) if i in channels else array
+                for i, array in enumerate(arrays)])
+        for n in range(shape[0])
+    ]  # fmt: skip
 
 
 def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:

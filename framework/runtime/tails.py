@@ -1,7 +1,8 @@
 """Tails: operators that the kernel of the one before computes along with its own.
 
 A convolution's activation and its maximum pooling, for example, while the image is in the cache;
-outside of training its batch norm, too, as a factor and a term of each channel.
+outside of training its batch norm, too, as a factor and a term of each channel. An epilogue is a
+loop of any elementwise operators after these, over a part of the results while it is in the cache.
 Kernels say which types they take (`KernelEntry.tails`). What lies between is in no memory; where
 no such kernel serves, each operator runs by itself, over scratch memory in between.
 """
@@ -14,9 +15,9 @@ from typing import Any
 
 from ..base.shape import ArraySpec
 from ..fusion.team import in_order
-from ..ir.kernel_args import KernelArgs, KernelFrame
+from ..ir.kernel_args import BoundEpilogue, KernelArgs, KernelFrame
 from ..ir.operation import Operator
-from .plans.steps import Chain, PlanStep
+from .plans.steps import Chain, Epilogue, PlanStep
 
 
 def with_tails(
@@ -26,6 +27,7 @@ def with_tails(
     device: str,
     libraries: Sequence[str],
     train: bool,
+    epilogue_of: Callable[[Sequence[Any], str, str], Epilogue | None],
 ) -> list[Chain]:
     """The chains, with operators and their tails made one chain that has no loops.
 
@@ -33,6 +35,8 @@ def with_tails(
         live_out: what must be in memory after the run. views: view variable -> its base.
         libraries: of kernels, the best first; none: nothing has a tail.
         train: whether the run is one of training.
+        epilogue_of: makes an epilogue of the members of a loop, for a kernel's own result and what
+            its tail makes of that.
     """
     # Most nets have none, and then the search for readers is spared.
     if not any(_tails(op, device, libraries, train) for chain in chains for op in chain):
@@ -44,7 +48,12 @@ def with_tails(
     for chain in chains:
         last = result[-1] if result else None
         wanted: tuple[str, ...] = ()
-        if last is not None and len(chain) == 1 and (len(last) == 1 or not last.loops):
+        if (
+            last is not None
+            and last.epilogue is None
+            and len(chain) == 1
+            and (len(last) == 1 or not last.loops)
+        ):
             wanted = _tails(last[0], device, libraries, train)
         if last is not None and wanted:  # others may have many outputs: split, for example
             (result_of,), op = last[-1].outputs["out"], chain[0]
@@ -59,8 +68,28 @@ def with_tails(
                 last.append(op)
                 last.loops = ()
                 continue
+        if last is not None and _may_end(last, chain, device, libraries):
+            (own,), (result_of,) = last[0].outputs["out"], last[-1].outputs["out"]
+            inside = Counter(name for op in chain for name in op.value_reads())
+            # What the loop computes on the way is in no memory either.
+            between = [result_of, *(name for op in chain[:-1] for name in op.output_vars())]
+            if all(readers[name] == inside[name] > 0 and name not in kept for name in between):
+                last.epilogue = epilogue_of(chain.loops[0], own, result_of)
+                if last.epilogue is not None:
+                    last += chain
+                    last.loops = ()
+                    continue
         result.append(type(chain)(chain, chain.loops))
     return result
+
+
+def _may_end(last: Chain, chain: Chain, device: str, libraries: Sequence[str]) -> bool:
+    """Whether the kernel of an operator takes a loop as its epilogue: the next chain, over arrays
+    of the shape of its result."""
+    if last.epilogue is not None or last.loops or len(chain.loops) != 1 or device != "cpu":
+        return False
+    first = last[0]
+    return any(kernel.epilogues and kernel.library in libraries for kernel in first.entry.kernels)
 
 
 def _tails(op: Operator, device: str, libraries: Sequence[str], train: bool) -> tuple[str, ...]:
@@ -87,14 +116,23 @@ def bind_tailed(
         libraries: of kernels, the best first.
         bind: makes the call of one operator for some arrays.
     """
-    first, *tail = step.operators
+    ending = step.epilogue
+    first, *tail = step.operators[: len(step.operators) - (ending.count if ending else 0)]
     dtype = specs[step.writes[0]][1]
     # A tail computes while its first operator still reads: results may not lie over its inputs.
     apart = not set(first.value_reads()).intersection(step.writes)
     for kernel in first.entry.kernels_for("cpu", dtype, libraries):
-        if kernel.tails and apart:
+        if (kernel.tails or ending) and apart and (kernel.epilogues or not ending):
             args = KernelArgs(first, known, specs, frame)
             args.tail = tuple([KernelArgs(op, known, specs, frame) for op in tail])
+            if ending is not None:
+                names = ending.bound.variables
+                args.epilogue = BoundEpilogue(
+                    ending.bound.loop,
+                    [None if name == ending.made else known[name] for name in names],
+                    names.index(ending.made),
+                    names.index(ending.out),
+                )
             call = kernel.bind(args)
             if call is not None:
                 return call

@@ -32,6 +32,10 @@ _MANY = 512
 """Channels of image and gradient together from which it is twice as many."""
 _FULL = 0.8
 """Share of multiplications with what is no padding from which the others are not left out."""
+_BLOCK = 32 << 10
+"""Bytes of results that are turned, or that an epilogue reads, at a time."""
+_TILES = 48
+"""Pixels of whole tiles, of whatever height."""
 _PART = 1 << 16
 """Multiplications from which a part of an image is worth being one."""
 
@@ -125,9 +129,18 @@ def depthwise(k: KernelArgs, work: Work, s: _Shapes, ends: _Ends, tail: Tail) ->
         *("depthwise", "depthwise", s.small.size * s.w[0].size),
         **{"windows": windows_part(work, (s.down, s.right), s.large, s.small)},
         **{"x": s.large, "out": s.small, "factors": ends.factors, "relu": tail.relu},
+        **_row_memory(k, s.small, tail.epilogue(work, s.lift)),
         panels=_pack(k, work, s.w, 0, np.arange(s.w[0].size), keep=not k.train, overlap=True),
         bias=ends.terms if ends.bias is None else ends.bias,
     )
+
+
+def _row_memory(k: KernelArgs, out: Any, epilogue: Several | None) -> dict[str, Any]:
+    """Fields of `depthwise`: the epilogue, and memory of each thread for what it reads."""
+    memory = None
+    if epilogue is not None:
+        memory = k.scratch((threads(), out.shape[1] * out.shape[3]), out.dtype)
+    return {"epilogue": epilogue, "memory": memory, "threads": threads()}
 
 
 class _Ends(NamedTuple):
@@ -147,7 +160,8 @@ def forward(
 ) -> None:
     """The convolution of one group, with its tail."""
     x, out = s.part(s.large, group), s.part(s.small, group)
-    into = _Target(out, x.shape[0], tail.relu, deep=s.deep)
+    epilogue = tail.epilogue(work, lambda array: s.part(s.lift(array), group))
+    into = _Target(out, x.shape[0], tail.relu, deep=s.deep, epilogue=epilogue)
     if tail.pool is not None:
         shape = (1,) * s.lifted + tail.shape[2:]
         memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
@@ -184,6 +198,7 @@ class _Target:
         pool: of one image, or None; `memory`: of all threads, for it; `pooled`:
             what it writes.
         deep: each output has one channel of its own.
+        epilogue: the loop over its results, or None.
     """
 
     array: Any
@@ -193,6 +208,7 @@ class _Target:
     memory: Any = None
     pooled: Any = None
     deep: bool = False
+    epilogue: Several | None = None
 
 
 @dataclass(frozen=True)
@@ -378,7 +394,7 @@ def _run(
         bias = k.scratch((-(-outs // size) * size,), dtype)
         _add_packing(work, b, (outs, 1, *steps(b), 0), np.zeros(1), bias.reshape(-1, size))
     memory = None
-    room = 0
+    room = block = 0
     turned = sc != 1 and outs > 1
     span = max(int(phase.places.max(initial=0)) for phase in phases) + 1
     if into.pool is not None:
@@ -388,8 +404,9 @@ def _run(
         out = into.pooled
         sn = steps(into.pooled)[0]
         turned = False
-    elif turned:
-        room = max(len(phase.pixels) for phase in phases) * outs
+    elif turned or into.epilogue is not None:
+        block = max(_BLOCK // (outs * dtype.itemsize * _TILES), 1) * _TILES
+        room = block * outs
         memory = k.scratch((threads(), room), dtype)
     found = []
     for phase in phases:
@@ -402,7 +419,7 @@ def _run(
             **{"vectors": vectors, "inner": inner, "taps": len(taps), "tap_places": taps},
             **{"panels": panels, "panel": phase.panels[0].size, "pixels": len(here)},
             pixel_places=np.asarray(phase.pixels, np.int64),
-            memory_places=np.arange(len(here)) * outs if turned else here,
+            memory_places=np.arange(len(here)) * outs if block else here,
             places=here,
             **{"depth": outs if into.deep else inner, "image_span": seen.span},
         )
@@ -411,7 +428,8 @@ def _run(
     fields |= {"channels": phases[0].panels.shape[2], "outs": outs, "relu": into.relu}
     fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
     fields |= {"out": out, "out_image": sn, "out_channel": sc, "span": span, "step": step}
-    fields |= {"memory": memory, "room": room, "pool": into.pool}
+    fields |= {"memory": memory, "room": room, "block": block, "pool": into.pool}
+    fields |= {"epilogue": into.epilogue}
     fields |= {"count": len(found), "phases": Several.of(found)}
     work.add("convolution", "conv", into.batch * into.array[0].size * depth, **fields)
 

@@ -166,8 +166,9 @@ def image(
     batch, channels, height, width = array.shape
     sn, sc, sh, sw = steps(array)
     # NumPy gives the stride of an axis of length 1 any value.
-    if channels == 1:
-        sc = 1
+    sc = 1 if channels == 1 else sc
+    sw = channels if width == 1 and sc == 1 else sw
+    sh = width * sw if height == 1 else sh
     plain = sc == 1 and sw >= channels and sh >= width * sw and frame.inside(height, width)
     gaps = sh != width * sw or frame.wide != width
     if plain and not (copy or (rows and gaps)):

@@ -36,6 +36,7 @@ def _register(
             channels_last=channels_last,
             tails=after,
             inference_tails=("batch_norm",) if after else (),
+            epilogues=bool(after),
         )
 
 
@@ -47,3 +48,10 @@ for _entry in (_pool.max_pool1d, _pool.max_pool2d):
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):
     _register(_entry, _pooling.avg_pool, _pooling.avg_pool_grad)
 _register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad, _ALIKE)
+_pool.global_avg_pool.kernel(
+    _pooling.global_avg_pool,
+    device="cpu",
+    dtypes=_DTYPES,
+    library="direct",
+    channels_last=(("x",),),
+)

@@ -195,3 +195,17 @@ def avg_pool_grad(k: KernelArgs) -> Call | None:
     if axes is None or not suited(k["out_grad"], k["x_grad"]):
         return None
     return _run(k, "spread", axes, k["x_grad"], k["out_grad"], None, True)
+
+
+def global_avg_pool(k: KernelArgs) -> Call | None:
+    """Forward; None where the arrays do not suit."""
+    x, out = k["x"], k["out"]
+    if x.ndim > 4 or not suited(x, out) or not out.flags.c_contiguous:
+        return None
+    images = _lift(x)
+    work = Work(x.dtype)
+    fields = dict(zip(_SIZES, images.shape, strict=True))
+    fields |= dict(zip(_STEPS, steps(images), strict=True))
+    factor = 1 / (images.shape[2] * images.shape[3])
+    work.add("pooling", "plane_means", x.size * _WORK, x=images, out=out, factor=factor, **fields)
+    return work.call()

@@ -1,13 +1,20 @@
-"""The tail of a convolution: batch norm by running values, an activation, a maximum pooling."""
+"""The tail of a convolution: batch norm by running values, an activation, a maximum pooling or any
+loop of elementwise operators."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from math import prod
 from typing import Any
 
+import numpy as np
+
+from ...framework.fusion import chains
 from ...framework.fusion.arguments import Several
+from ...framework.fusion.codegen import FULL
 from ...framework.ir.kernel_args import KernelArgs
 from . import batch_norm
-from .images import Work
+from .images import Work, steps
 from .pooling import is_read, windows, windows_part
 
 
@@ -25,7 +32,11 @@ class Tail:
         self.relu = by_type.pop("relu", None) is not None
         self.pool = next(iter(by_type.values()), None)
         self.shape = k.shape("out")
-        self.out = k.tail[-1]["out"] if k.tail else k["out"]
+        self._epilogue = k.epilogue
+        if k.epilogue is not None:
+            self.out = k.epilogue.arrays[k.epilogue.out]
+        else:
+            self.out = k.tail[-1]["out"] if k.tail else k["out"]
         self._windows = self._winners = None
         if self.pool is not None:
             self._windows = windows(self.pool, self.shape)
@@ -38,7 +49,60 @@ class Tail:
         """Whether this library computes all of it."""
         if self.norm is not None and not batch_norm.is_constant(self.norm, self.out.dtype):
             return False
+        if self._epilogue is not None and (self.pool is not None or not self._epilogue_fits()):
+            return False
         return self.pool is None or (self._windows is not None and self._whole)
+
+    def _epilogue_fits(self) -> bool:
+        """Whether the loop can be computed pixel by pixel, or from the results alone."""
+        end = self._epilogue
+        assert end is not None, "there is one"
+        if chains.program(end.loop) is None or self.out.shape != self.shape:
+            return False
+        full = [
+            array
+            for array, operand in zip(end.arrays, end.loop.operands, strict=True)
+            if operand.kind == FULL and array is not None and array is not self.out
+        ]
+        # Pixels lie at one distance, image after image: those of all arrays by one number.
+        pixels = np.moveaxis(self.out, 1, -1)
+        step, size = pixels.strides[-2], pixels.strides[-1]
+        steps = [step * prod(pixels.shape[axis + 1 : -1]) for axis in range(pixels.ndim - 1)]
+        if pixels.shape[-1] == 1 or size == self.out.itemsize:
+            same = all(array.strides == self.out.strides for array in full)
+            axes = zip(pixels.strides, steps, pixels.shape, strict=False)
+            return same and all(own == wanted for own, wanted, size in axes if size > 1)
+        return not full
+
+    def epilogue(self, work: Work, part: Callable[[Any], Any]) -> Several | None:
+        """The loop over the results of a kernel; None without one.
+
+        Args:
+            part: the images of four axes of the group of channels at hand.
+        """
+        end = self._epilogue
+        if end is None:
+            return None
+        found = chains.program(end.loop)
+        assert found is not None, "it fits"
+        given = []
+        sizes = []
+        for array, operand in zip(end.arrays, end.loop.operands, strict=True):
+            whole = operand.kind == FULL
+            given.append(part(self.out if array is None else array) if whole else array)
+            sizes.append(given[-1].itemsize if whole else 0)
+        distances = [
+            steps(array)[3] if size else 0 for array, size in zip(given, sizes, strict=True)
+        ]
+        out = given[end.out]
+        block = work.bind(
+            *("chains", "epilogue"),
+            **{"chain": found.function, "operands": len(sizes), "made": end.made, "out": end.out},
+            words=chains.argument(found, (0, 0), zip(given, distances, strict=True)),
+            sizes=np.array(sizes, np.int64),
+            **{"plane": out.shape[2] * out.shape[3], "pixel": steps(out)[3]},
+        )
+        return Several.of([block])
 
     def parts(self, most: int, fewest: int) -> int:
         """Into how many parts, of rows of windows, an image is cut: `most`, or so many fewer that

@@ -153,7 +153,7 @@ hard_tanh = unary(
 hard_swish = unary(
     "hard_swish",
     "Swish in straight lines: out = x * min(max(x + 3, 0), 6) / 6.",
-    "x * (x + 3 < 0 ? 0 : x + 3 > 6 ? 6 : x + 3) / 6",
+    "x * (x + 3 < 0 ? 0 : x + 3 > 6 ? 6 : x + 3) * 0.16666666666666666",
     # the derived one has a step more at either kink
     gradient="x > -3 ? (x < 3 ? out_grad * (x / 3 + 0.5) : out_grad) : 0",
     source="A. Howard et al., Searching for MobileNetV3, arXiv:1905.02244",

@@ -6,6 +6,7 @@ from builtins import slice as span
 from functools import partial
 from typing import Any
 
+from ...framework.base.backend import address
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
@@ -73,9 +74,20 @@ def concat_shape(s: ShapeArgs) -> None:
     s.set("out", (out, _one_dtype(s)))
 
 
-@concat.kernel
+@concat.kernel(channels_last=(("x", "out"),))
 def concat_kernel(k: KernelArgs) -> Call:
-    return partial(k.xp.concatenate, k.list("x"), k.attrs["axis"], k["out"])
+    parts, out, axis = k.list("x"), k["out"], k.attrs["axis"]
+    places = _views_along(out, axis % out.ndim, [part.shape[axis] for part in parts])
+    # The plan may have had them written into the result (see runtime/plans/parts.py).
+    moved = [pair for pair in zip(places, parts, strict=True) if not _is_there(*pair)]
+    if len(moved) == len(parts):
+        return partial(k.xp.concatenate, parts, axis, out)
+    return in_order(*(partial(k.xp.copyto, *pair) for pair in moved))
+
+
+def _is_there(place: Any, part: Any) -> bool:
+    """Whether two arrays of one shape are the same memory."""
+    return address(place) == address(part) and place.strides == part.strides
 
 
 @concat.backward("x")

@@ -3,7 +3,8 @@
 An array [N, C, ...] of a temporary may lie in memory as [N, ..., C]: its shape is the same, its
 strides are others. Kernels of images say which of their slots they take so and are faster with
 (`KernelEntry.channels_last`); loops take any arrays that all lie alike. A temporary lies so where
-everybody who reads or writes it takes it, and everybody whom it must lie alike with.
+everybody who reads or writes it takes it, and everybody whom it must lie alike with. One number a
+channel, [N, C, 1, 1], lies in memory the same either way.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ...base.shape import ArraySpec
+from ...base.shape import ArraySpec, Shape
 from ...fusion import native
-from ...fusion.codegen import FULL, ONE
+from ...fusion.codegen import COLUMN, FULL, ONE
 from ...ir.registry import REFERENCE
 from .steps import PlanStep
 
@@ -64,7 +65,8 @@ def channels_last(
 
     def is_image(name: str) -> bool:
         shape, dtype = specs[name]
-        return len(shape) in _RANKS and dtype in _DTYPES and 0 not in shape
+        fits = len(shape) in _RANKS and dtype in _DTYPES and 0 not in shape
+        return fits and not is_of_channels(shape)
 
     for step in steps:
         names = [name for name in (*step.reads, *step.writes) if is_image(name)]
@@ -72,7 +74,7 @@ def channels_last(
             continue
         classes.refused.update(name for name in names if name in fixed)
         if step.loops:
-            _of_loops(step, names, classes)
+            _of_loops(step, names, specs, classes)
         else:
             _of_operator(step, names, classes, libraries)
     # Asked last: most nets have no kernel that wants such arrays, and need no native library here.
@@ -81,14 +83,31 @@ def channels_last(
     return classes.chosen()
 
 
-def _of_loops(step: PlanStep, names: list[str], classes: _Classes) -> None:
+def is_of_channels(shape: Shape, images: Shape | None = None) -> bool:
+    """Whether an array has one number for each channel of each image.
+
+    Args:
+        images: shape of the images; None: of any.
+    """
+    same = images is None or (len(images) == len(shape) and images[:2] == shape[:2])
+    return same and len(shape) in _RANKS and all(size == 1 for size in shape[2:])
+
+
+def _of_loops(
+    step: PlanStep, names: list[str], specs: Mapping[str, ArraySpec], classes: _Classes
+) -> None:
     members = [member for loop in step.loops for member in loop]
+    # What a channel is multiplied with, say, follows either order; other operands that are
+    # broadcast follow that of the shape alone.
     broadcast = any(
-        operand.kind not in (FULL, ONE) for member in members for operand in member.reads.values()
+        operand.kind not in (FULL, ONE)
+        and not (operand.kind == COLUMN and is_of_channels(specs[name][0], member.shape))
+        for member in members
+        for name, operand in member.reads.items()
     )
     shapes = {member.shape for member in members}
     classes.tie(names)
-    # A broadcast operand follows the shape's order; refused for one name is refused for its class.
+    # What is refused for one name is refused for its class.
     if broadcast or len(shapes) > 1:
         classes.refused.add(names[0])
 
@@ -104,6 +123,12 @@ def _of_operator(
         for name in own
     }
     taken: set[str] = set()
+    if step.epilogue is not None:  # what it reads lies as what it writes
+        slots[step.epilogue.out] = next(iter(first.outputs))
+        others = [name for name in names if name not in slots]
+        slots.update(dict.fromkeys(others, ""))
+        taken.update(others)
+        classes.tie((*others, step.epilogue.out))
     for kernel in first.entry.kernels:
         if kernel.library not in libraries or kernel.device == "gpu":
             continue

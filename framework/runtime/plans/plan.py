@@ -24,6 +24,7 @@ from ...ir.op_list import VarDecl
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
 from .layouts import channels_last
+from .parts import Part, joined_parts
 from .steps import Chain, PlanStep
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
@@ -64,6 +65,7 @@ class Plan:
         joined: temporaries that lie side by side in one block, in order (see `OperatorDef.joins`).
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
         channels_last: temporaries whose channels lie last in memory (see layouts.py).
+        parts: those of them that lie in others (see parts.py).
         accesses: when variables are read and written, filled by narrow_fills.py.
     """
 
@@ -80,6 +82,7 @@ class Plan:
     options: Options = Options()
     loops: dict[int, Any] = field(default_factory=dict)
     channels_last: set[str] = field(default_factory=set)
+    parts: dict[str, Part] = field(default_factory=dict)
     accesses: Any = None
 
     def nbytes(self, name: str) -> int:
@@ -242,7 +245,7 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
             ]
             if not writes:
                 continue  # nothing reads what the chain computes
-        steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops))
+        steps.append(PlanStep(tuple(ops), tuple(reads), tuple(writes), ops.loops, ops.epilogue))
     return steps
 
 
@@ -262,16 +265,21 @@ def _lay_out(plan: Plan, span: Range) -> None:
     """
     views = span.views
     outside = set(plan.externals) | plan.live_out
+    shared = set(views) | set(views.values())
+    plan.joined = _joined(plan, span, outside | shared)
+    buckets = {name: names for names in plan.joined for name in names}
+    if plan.options.channels_last and plan.options.fuse:
+        fixed = outside | shared | buckets.keys()
+        libraries = plan.options.libraries
+        plan.channels_last = channels_last(plan.steps, plan.specs, fixed, libraries)
+        channels = {name: plan.specs[name][0][1] for name in plan.channels_last}
+        plan.parts = joined_parts(plan.steps, channels, libraries)
+        views = views | {name: part.whole for name, part in plan.parts.items()}
+    bases = set(views.values())
     last_use: dict[str, int] = {}
     for index, step in enumerate(plan.steps):
         for name in (*step.reads, *step.writes):
             last_use[views.get(name, name)] = index
-    bases = set(views.values())
-    plan.joined = _joined(plan, span, outside | bases | set(views))
-    buckets = {name: names for names in plan.joined for name in names}
-    if plan.options.channels_last and plan.options.fuse:
-        fixed = outside | bases | set(views) | buckets.keys()
-        plan.channels_last = channels_last(plan.steps, plan.specs, fixed, plan.options.libraries)
     free = _FreeBlocks()
     busy_until: dict[int, int] = {}  # block -> the last step that uses it
     ends: dict[int, set[int]] = {}  # step -> blocks that some holder leaves there
@@ -350,6 +358,8 @@ def _inplace_block(
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
+                    # The kernel still reads it when its epilogue begins to write.
+                    and not (step.epilogue and candidate in step.operators[0].value_reads())
                     and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):
                     return plan.placement[candidate]

@@ -9,12 +9,30 @@ from typing import Any
 from ...ir.operation import Operator
 
 
+@dataclass(frozen=True)
+class Epilogue:
+    """A loop that the kernel of an earlier operator computes (see tails.py).
+
+    Attributes:
+        bound: the loop and its variables. count: of its operators, the last ones of their step.
+        made, out: the variables that it reads from the kernel, and writes.
+    """
+
+    bound: Any
+    count: int
+    made: str
+    out: str
+
+
 class Chain(list[Operator]):
     """Operators that run as one step, and the loops that they fuse into.
 
     Attributes:
         loops: the fused loops, for fuse.py; empty where the operators do not fuse.
+        epilogue: the loop at the end of a tail, if there is one.
     """
+
+    epilogue: Epilogue | None = None
 
     def __init__(self, operators: Iterable[Operator], loops: Sequence[Sequence[Any]] = ()) -> None:
         super().__init__(operators)
@@ -25,10 +43,12 @@ class Chain(list[Operator]):
 class PlanStep:
     """One callable of the loop: a single operator, or several that are fused into one kernel.
 
-    `reads` and `writes` leave out what stays inside a fused chain; `loops` is that of the chain.
+    `reads` and `writes` leave out what stays inside a fused chain; `loops` and `epilogue` are those
+    of the chain.
     """
 
     operators: tuple[Operator, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     loops: Sequence[Sequence[Any]] = ()
+    epilogue: Epilogue | None = None
