@@ -255,7 +255,8 @@ EXPORT(conv)(const struct conv *b, word t, word threads) {
         const int turned = b->out_channel != 1 && outs > 1;
         if (b->epilogue) {
           const struct epilogue *e = b->epilogue;
-          end_pixels(e, n * e->plane + places[j0] / e->pixel, j1 - j0, own, outs, turned);
+          const word number = turned ? 0 : n * e->plane + places[j0] / e->pixel;
+          end_pixels(e, number, j1 - j0, own, outs, turned);
         }
         for (word i = j0, count; turned && i < j1; i += count) {
           for (count = 1; i + count < j1 && places[i + count] == places[i] + count;) count++;

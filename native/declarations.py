@@ -215,7 +215,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             made=COUNT,
             out=COUNT,
             plane=SOME,  # pixels of an image
-            pixel=STEP,  # of `out`
+            pixel=STEP,  # of `out`; not read where channels lie apart
             where=("made < operands", "out < operands"),
         ),
     ),

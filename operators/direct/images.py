@@ -42,6 +42,20 @@ def steps(array: Any) -> list[int]:
     return [stride // array.itemsize for stride in array.strides]
 
 
+def pixel_step(array: Any) -> int:
+    """Elements from each pixel of images [N, C, ...] to the next; 0 where that is not the same from
+    row to row and from image to image."""
+    axes = [axis for axis in (*range(array.ndim - 1, 1, -1), 0) if array.shape[axis] > 1]
+    if not axes:
+        return array.shape[1]
+    step = wanted = array.strides[axes[0]]
+    for axis in axes:
+        if array.strides[axis] != wanted:
+            return 0
+        wanted *= array.shape[axis]
+    return step // array.itemsize
+
+
 @dataclass
 class Work:
     """C functions to run one after another, with their arguments."""

@@ -4,7 +4,6 @@ loop of elementwise operators."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from ...framework.fusion.arguments import Several
 from ...framework.fusion.codegen import FULL
 from ...framework.ir.kernel_args import KernelArgs
 from . import batch_norm
-from .images import Work, steps
+from .images import Work, pixel_step
 from .pooling import is_read, windows, windows_part
 
 
@@ -64,14 +63,11 @@ class Tail:
             for array, operand in zip(end.arrays, end.loop.operands, strict=True)
             if operand.kind == FULL and array is not None and array is not self.out
         ]
-        # Pixels lie at one distance, image after image: those of all arrays by one number.
-        pixels = np.moveaxis(self.out, 1, -1)
-        step, size = pixels.strides[-2], pixels.strides[-1]
-        steps = [step * prod(pixels.shape[axis + 1 : -1]) for axis in range(pixels.ndim - 1)]
-        if pixels.shape[-1] == 1 or size == self.out.itemsize:
-            same = all(array.strides == self.out.strides for array in full)
-            axes = zip(pixels.strides, steps, pixels.shape, strict=False)
-            return same and all(own == wanted for own, wanted, size in axes if size > 1)
+        # Where channels lie apart it is computed before they are turned.
+        if self.out.shape[1] == 1 or self.out.strides[1] == self.out.itemsize:
+            return pixel_step(self.out) > 0 and all(
+                array.strides == self.out.strides for array in full
+            )
         return not full
 
     def epilogue(self, work: Work, part: Callable[[Any], Any]) -> Several | None:
@@ -92,7 +88,7 @@ class Tail:
             given.append(part(self.out if array is None else array) if whole else array)
             sizes.append(given[-1].itemsize if whole else 0)
         distances = [
-            steps(array)[3] if size else 0 for array, size in zip(given, sizes, strict=True)
+            pixel_step(array) if size else 0 for array, size in zip(given, sizes, strict=True)
         ]
         out = given[end.out]
         block = work.bind(
@@ -100,7 +96,7 @@ class Tail:
             **{"chain": found.function, "operands": len(sizes), "made": end.made, "out": end.out},
             words=chains.argument(found, (0, 0), zip(given, distances, strict=True)),
             sizes=np.array(sizes, np.int64),
-            **{"plane": out.shape[2] * out.shape[3], "pixel": steps(out)[3]},
+            **{"plane": out.shape[2] * out.shape[3], "pixel": pixel_step(out)},
         )
         return Several.of([block])
 

@@ -25,7 +25,8 @@ def layer(b: Any, rng: np.random.Generator, x: Any) -> Any:
     n, channels, high, wide = x.shape
     kind = rng.choice(
         ["conv", "conv", "conv relu", "conv relu pool", "conv pool", "conv norm", "norm", "norm",
-         "relu", "add", "tanh", "max", "avg", "depthwise", "join", "scale", "up", "swap"]
+         "relu", "add", "tanh", "max", "avg", "depthwise", "join", "scale", "up", "swap",
+         "swish", "gate", "pair"]
     )  # fmt: skip
     if kind.startswith("conv"):
         made = b.conv2d(
@@ -56,6 +57,14 @@ def layer(b: Any, rng: np.random.Generator, x: Any) -> Any:
         return b.conv2d(x, filters=channels, kernel=3, padding=[1], groups=channels)
     if kind == "join":
         return b.concat([x, b.tanh(x)], axis=1) if channels < 40 else x
+    if kind == "swish":
+        return x * 0.5 + b.hard_swish(b.conv2d(x, filters=channels, kernel=1))
+    if kind == "gate":
+        return x * b.hard_sigmoid(b.conv2d(b.global_avg_pool(x), filters=channels, kernel=1))
+    if kind == "pair":
+        sides = [b.conv2d(x, filters=n, kernel=3, padding="same") for n in (8, 5)]
+        sides[1] = b.conv2d(sides[1], filters=5, kernel=3, padding="same", groups=5)
+        return b.concat(sides, axis=1)
     if kind == "scale":
         return x * b.parameter(b.unique_name("factor"), [channels, 1, 1], "uniform")
     if kind == "up":
@@ -132,10 +141,10 @@ def plan_of(build: Any, train: bool) -> Any:
 def test_what_lies_with_its_channels_last() -> None:
     def block(b: Any, x: Any) -> Any:
         y = b.relu(b.batch_norm(b.conv2d(x, filters=16, kernel=3, padding="same", name="first")))
-        return b.softmax(b.conv2d(b.relu(y), filters=8, kernel=3, name="second"), axis=1)
+        return b.softmax(b.conv2d(b.tanh(y), filters=8, kernel=3, name="second"), axis=1)
 
     plan = plan_of(block, False)
-    assert "batch_norm_0" in plan.channels_last  # "first" is in no memory
+    assert plan.channels_last == {"tanh_0"}  # what comes before it is in no memory
     assert "second" not in plan.channels_last  # softmax takes the usual order
     for changed in {"channels_last": False}, {"libraries": "mkl,blas,xp"}:
         with opscope.options(**changed):
@@ -155,6 +164,23 @@ def test_a_convolution_and_its_tail_are_one_step() -> None:
     assert ["conv2d", "relu"] in types(True)  # the gradient reads what the pooling reads
     with opscope.options(tails=False):
         assert ["conv2d"] in types(False)
+
+
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
+def test_loops_are_epilogues_and_joined_images_lie_in_the_result() -> None:
+    def block(b: Any, x: Any) -> Any:
+        x = b.conv2d(x, filters=16, kernel=1)
+        sides = [b.conv2d(x, filters=n, kernel=1, name=f"s{n}") for n in (8, 16)]
+        joined = b.concat([*sides, x], axis=1, name="joined")
+        y = b.conv2d(joined, filters=16, kernel=3, padding="same")
+        y = x + b.hard_swish(y)
+        return b.conv2d(y * b.hard_sigmoid(b.global_avg_pool(y)), filters=8, kernel=1)
+
+    plan = plan_of(block, False)
+    steps = [[op.type for op in step.operators] for step in plan.steps]
+    assert ["conv2d", "hard_swish", "add"] in steps
+    assert plan.parts == {"s8": ("joined", 0), "s16": ("joined", 8)}
+    assert {"joined", "mul_0"} <= plan.channels_last  # channels have one factor each in any order
 
 
 @pytest.mark.skipif(not chains.available(), reason="there is no native library")
