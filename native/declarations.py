@@ -222,6 +222,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
     "convolution": (
         Struct(
             "pack_weights",
+            overlap=FLAG,  # whether the last vector has the last outputs, and not zeros after them
             outs=COUNT,
             inner=COUNT,
             taps=COUNT,
@@ -232,7 +233,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             panels=writes("(outs+lanes-1)//lanes:panel taps*inner*lanes:1"),
             panel=COUNT,
             old=updates("outs out_step", optional=True),  # what the panels were made of before
-            overlap=FLAG,  # whether the last vector has the last outputs, and not zeros after them
             where=("not overlap or outs >= lanes",),
         ),
         # Outputs that the same taps go into.
