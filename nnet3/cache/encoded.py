@@ -116,11 +116,13 @@ class _Writer:
         kind = type(value).__name__
         if INDEXES.get(kind) is not type(value):
             raise FormatError(f"precomputed indexes of the kind {kind}")
-        told: dict[str, Any] = {"kind": kind}
+        encoded: dict[str, Any] = {"kind": kind}
         for field, wanted in INDEX_FIELDS[kind].items():
-            found = getattr(value, field)
-            told[field] = self._add(found) if wanted == "tensor" else np.array(found).tolist()
-        return told
+            content = getattr(value, field)
+            encoded[field] = (
+                self._add(content) if wanted == "tensor" else np.array(content).tolist()
+            )
+        return encoded
 
     def _add(self, array: np.ndarray, differences: bool = False) -> int:
         dtype = "<" + array.dtype.str[1:]
@@ -188,10 +190,10 @@ class _Reader:
         return part
 
     def _listed(self, header: dict[str, Any], name: str, kind: type) -> list[Any]:
-        found = member(header, name, list, self.what)
-        if not all([isinstance(value, kind) for value in found]):
+        entries = member(header, name, list, self.what)
+        if not all([isinstance(value, kind) for value in entries]):
             self._refuse(f"wrong values in {name!r}")
-        return found
+        return entries
 
     def _table(self, rows: int, columns: int) -> np.ndarray:
         return np.frombuffer(self._take(8 * rows * columns), "<i8").reshape(rows, columns)
@@ -261,18 +263,18 @@ class _Reader:
         if not isinstance(value, dict) or value.get("kind") not in INDEXES:
             self._refuse("precomputed indexes of no known kind")
         kind = INDEXES[value["kind"]]
-        given = {}
+        values = {}
         for field, wanted in INDEX_FIELDS[value["kind"]].items():
-            found = value.get(field)
-            numbers: Sequence[Any] = found if isinstance(found, list) else [found]
+            content = value.get(field)
+            numbers: Sequence[Any] = content if isinstance(content, list) else [content]
             if not all([type(one) is int for one in numbers]):
                 self._refuse(f"{value['kind']} without whole numbers in {field!r}")
-            if (wanted == "ints") != isinstance(found, list):
+            if (wanted == "ints") != isinstance(content, list):
                 self._refuse(f"{value['kind']} with a wrong {field!r}")
             if wanted == "tensor":
-                found = self._array(numbers[0])
-            given[field] = tuple(numbers) if wanted == "ints" else found
-        return kind(**given)
+                content = self._array(numbers[0])
+            values[field] = tuple(numbers) if wanted == "ints" else content
+        return kind(**values)
 
     def _array(self, number: int) -> np.ndarray:
         if not 0 <= number < len(self.table):

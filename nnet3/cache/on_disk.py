@@ -65,14 +65,14 @@ def kept(
         return compiled()
     key = _key(structure(), requests, settings_told)
     path = folder / f"{key}{_SUFFIX}"
-    found = _find(path, topology)
-    if found is not None:
-        return found
+    cached = _find(path, topology)
+    if cached is not None:
+        return cached
     begin = time.thread_time()
-    made = compiled()
+    computation = compiled()
     if time.thread_time() - begin >= WORTH:
-        _keep(path, made)
-    return made
+        _keep(path, computation)
+    return computation
 
 
 def _folder() -> Path | None:
@@ -111,13 +111,13 @@ def _find(path: Path, topology: Topology) -> Computation | None:
         body = data[len(_HEAD) + _DIGEST :]
         if data[: len(data) - len(body)] != _head(path, body):
             raise FormatError(f"{path}: the checksum is wrong")
-        found = decode(body, topology, str(path))
+        computation = decode(body, topology, str(path))
         os.utime(path)  # in use
     except (OSError, OpscopeError) as error:
         if not isinstance(error, FileNotFoundError):
             _log.debug("a kept computation is not used: %s", error)
         return None
-    return found
+    return computation
 
 
 def _head(path: Path, body: bytes) -> bytes:

@@ -96,10 +96,10 @@ def normalized(supervision: Supervision, normalization: Matcher | Fst) -> Superv
     weighted = compose(minimize(plain), normalization)
     if not weighted.states:
         return None
-    found = determinize(weighted, _MOST_STATES)
-    if found is None:
+    determinized = determinize(weighted, _MOST_STATES)
+    if determinized is None:
         return None
-    return replace(supervision, fst=breadth_first(minimize(found)))
+    return replace(supervision, fst=breadth_first(minimize(determinized)))
 
 
 def scaled(fst: Fst, factor: float) -> Fst:

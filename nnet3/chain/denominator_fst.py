@@ -133,7 +133,7 @@ def normalization_fst(fst: Fst, num_pdfs: int) -> Fst:
             " frames"
         )
     start = np.full(fst.states, fst.states)
-    made = Fst.of_arcs(
+    graph = Fst.of_arcs(
         np.concatenate((fst.source(), start)),
         np.concatenate((fst.ilabel, np.zeros(fst.states, np.int32))),
         np.concatenate((fst.weight, -np.log(initial.astype(np.float32)))),
@@ -141,4 +141,4 @@ def normalization_fst(fst: Fst, num_pdfs: int) -> Fst:
         np.append(np.zeros(fst.states), np.inf),
         start=fst.states,
     )
-    return sort_arcs(remove_epsilons(made))
+    return sort_arcs(remove_epsilons(graph))

@@ -47,7 +47,7 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
     if tree.width > _WIDEST:
         raise FormatError(f"the tree's window has {tree.width} phones, at most {_WIDEST} are known")
     states = States(lm)
-    behind = lm.states
+    end = lm.states
     ahead = tree.width - 1 - tree.central  # phones of the window after the central one
     windows: list[Window] = [()]
     labels: dict[Window, int] = {}
@@ -59,15 +59,15 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
 
     def leaving(state: int) -> Iterator[Arc]:
         """The arcs of a state; where the window looks ahead, after the end as well."""
-        if state < behind:
+        if state < end:
             yield from states.arcs[state]
             if ahead and lm.final[state] < np.inf:
-                yield _BEYOND, lm.final[state], behind
+                yield _BEYOND, lm.final[state], end
         else:
-            yield _BEYOND, np.float32(0), behind
+            yield _BEYOND, np.float32(0), end
 
     for state, history in waiting:  # grows in the loop
-        made: list[Arc] = []
+        outgoing: list[Arc] = []
         done = ahead > 0 and history[tree.central] == _BEYOND
         if ahead:
             final.append(0.0 if done else np.inf)
@@ -89,8 +89,8 @@ def in_context(lm: Fst, tree: ContextDependency, phones: list[int]) -> tuple[Fst
                 number[key] = len(waiting)
                 waiting.append(key)
                 check_limit("alternatives", len(waiting), "the phones in context of the graph")
-            made.append((label, weight, number[key]))
-        arcs.append(made)
+            outgoing.append((label, weight, number[key]))
+        arcs.append(outgoing)
     return acceptor(arcs, final), windows
 
 
@@ -145,10 +145,10 @@ class PhoneHmms:
         places = dict(enumerate(window))
         pdfs: dict[int, int] = {}
         for number in sorted(classes - {_NO_PDF}):
-            found = self._tree.outputs(places, number)
-            if len(found) != 1:
+            outputs = self._tree.outputs(places, number)
+            if len(outputs) != 1:
                 raise FormatError(f"the tree has no output for class {number} of phones {window}")
-            pdfs[number] = found.pop()
+            pdfs[number] = outputs.pop()
         key = (phone, *pdfs.values())
         if key not in self._known:
             self._known[key] = len(self.hmms)
@@ -158,7 +158,7 @@ class PhoneHmms:
     def _hmm(self, phone: int, pdfs: dict[int, int]) -> list[list[Arc]]:
         """The HMM of a phone whose classes of outputs are these pdfs."""
         entry = self._model.entries[self._model.entry_of[phone]]
-        made: list[list[Arc]] = []
+        hmm: list[list[Arc]] = []
         for place, state in enumerate(entry):
             if (state.forward == _NO_PDF) != (state.self_loop == _NO_PDF):
                 raise FormatError(
@@ -177,8 +177,8 @@ class PhoneHmms:
                 row = self._row(phone, place, pdfs[state.forward], pdfs[state.self_loop])
                 ident = self._first[row] + index
                 arcs.append((ident, self.cost[ident] - self.leaving[row], target))
-            made.append(arcs)
-        return made
+            hmm.append(arcs)
+        return hmm
 
     def _row(self, phone: int, place: int, forward: int, stay: int) -> int:
         """The transition state of an HMM state with its outputs."""
@@ -224,13 +224,13 @@ def with_hmms(context: Fst, windows: list[Window], hmms: PhoneHmms) -> Fst:
             arcs[state].extend(enter(end, hmm, arc, weight) for arc in hmms.hmms[hmm][0])
     for here, (end, hmm, place, entered) in enumerate(nodes, context.states):  # grows in the loop
         leave = hmms.leaving[entered]
-        made: list[Arc] = [enter(end, hmm, arc, leave) for arc in hmms.hmms[hmm][place]]
+        outgoing: list[Arc] = [enter(end, hmm, arc, leave) for arc in hmms.hmms[hmm][place]]
         if place == len(hmms.hmms[hmm]) - 1:
-            made.append((0, leave, end))
+            outgoing.append((0, leave, end))
         if hmms.loop[entered]:
             ident = hmms.loop[entered]
-            made.append((ident, hmms.cost[ident], here))
-        arcs.append(made)
+            outgoing.append((ident, hmms.cost[ident], here))
+        arcs.append(outgoing)
     final = np.full(len(arcs), np.inf, np.float32)
     final[: context.states] = context.final
     return acceptor(arcs, final, context.start)

@@ -111,22 +111,22 @@ def chain_kernel(k: KernelArgs) -> Call:
             held["graph"] = graph_of(host(_GRAPH), pdfs)
         supervision = supervision_of(host(_SUPERVISION), rows, pdfs)
         penalize = bool(options.out_of_range_regularize and state.host_generator.random() < 0.5)
-        found = chain_objective(
+        result = chain_objective(
             *(options, held["graph"], supervision, output),
             xent=xent is not None,
             penalize=penalize,
             posteriors=k.get("posteriors"),
             xp=xp,
         )
-        deriv[...] = found.deriv
-        totals[0], totals[1], totals[2] = found.weight, found.objective, found.l2_term
+        deriv[...] = result.deriv
+        totals[0], totals[1], totals[2] = result.weight, result.objective, result.l2_term
         if row_weights is not None:
             xp.multiply(deriv, row_weights[:, None], out=deriv)
         if xent is not None:
             xent_deriv = k["xent_deriv"]
-            k["xent_totals"][0] = found.weight
-            k["xent_totals"][1] = xp.vdot(xent, found.xent_deriv)
-            xp.multiply(found.xent_deriv, output.dtype.type(options.xent_regularize), xent_deriv)
+            k["xent_totals"][0] = result.weight
+            k["xent_totals"][1] = xp.vdot(xent, result.xent_deriv)
+            xp.multiply(result.xent_deriv, output.dtype.type(options.xent_regularize), xent_deriv)
             if row_weights is not None:
                 xp.multiply(xent_deriv, row_weights[:, None], out=xent_deriv)
 

@@ -159,9 +159,9 @@ class _Estimation:
 
     def _state_of(self, history: tuple[int, ...]) -> int:
         """The state of a history, which is made, with those that it may be dissolved into."""
-        found = self._number.get(history)
-        if found is not None:
-            return found
+        known = self._number.get(history)
+        if known is not None:
+            return known
         number = self._number[history] = len(self._states)
         state = _State(history)
         self._states.append(state)
@@ -194,7 +194,7 @@ class _Estimation:
                     weights.append(-log)
         start = numbers[self._nearest((_END,))]
         source, label, target = np.array(rows, np.int64).reshape(-1, 3).T
-        made = Fst.of_arcs(source, label, np.array(weights), target, final, start=start)
+        fst = Fst.of_arcs(source, label, np.array(weights), target, final, start=start)
         self._log(f"Total number of phone instances seen was {seen}")
         self._log(f"Perplexity on training data is: {math.exp(-log_prob / seen):g}")
         self._log(
@@ -202,9 +202,9 @@ class _Estimation:
             " design, to reduce the number of arcs."
         )
         self._log(
-            f"Created phone language model with {made.states} states and {len(made.arcs)} arcs."
+            f"Created phone language model with {fst.states} states and {len(fst.arcs)} arcs."
         )
-        return made
+        return fst
 
     def _nearest(self, history: tuple[int, ...]) -> int:
         """The state with the longest end of a history."""

@@ -58,29 +58,29 @@ class Supervision:
             numbers.append(reader.read_int32())
         if min(numbers) <= 0:
             raise reader.error(f"sequences, frames and labels are {numbers}, not above 0", start)
-        found = cls(weight, *numbers)
+        result = cls(weight, *numbers)
         reader.expect_token("<End2End>")
         if reader.read_bool():
             reader.expect_token("<Fsts>")
-            while reader.peek_token() != "</Fsts>" and len(found.e2e_fsts) < found.num_sequences:
-                found.e2e_fsts.append(read_fst(reader))
+            while reader.peek_token() != "</Fsts>" and len(result.e2e_fsts) < result.num_sequences:
+                result.e2e_fsts.append(read_fst(reader))
             reader.expect_token("</Fsts>")
-            if len(found.e2e_fsts) != found.num_sequences:
-                have = len(found.e2e_fsts)
-                want = found.num_sequences
+            if len(result.e2e_fsts) != result.num_sequences:
+                have = len(result.e2e_fsts)
+                want = result.num_sequences
                 raise reader.error(f"{have} FSTs for {want} sequences", start)
         else:
-            found.fst = read_fst(reader)
+            result.fst = read_fst(reader)
         if reader.peek_token() == "<AlignmentPdfs>":
             reader.expect_token("<AlignmentPdfs>")
-            found.alignment_pdfs = reader.read_int_vector()
+            result.alignment_pdfs = reader.read_int_vector()
         reader.expect_token("</Supervision>")
-        for fst in found.fsts:
-            if len(fst.arcs) and not 0 <= fst.ilabel.min() <= fst.ilabel.max() <= found.label_dim:
-                raise reader.error(f"a label of the FST is none of 0 to {found.label_dim}", start)
+        for fst in result.fsts:
+            if len(fst.arcs) and not 0 <= fst.ilabel.min() <= fst.ilabel.max() <= result.label_dim:
+                raise reader.error(f"a label of the FST is none of 0 to {result.label_dim}", start)
             if fst.start != 0:
                 raise reader.error("the FST does not start in state 0", start)
-        return found
+        return result
 
     def write(self, writer: Writer) -> None:
         """Write it, in the form of the writer."""

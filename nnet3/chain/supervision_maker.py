@@ -155,14 +155,14 @@ class SupervisionMaker:
         end = len(states) - 1
         arcs: list[tuple[tuple[int, int], ...]] = []
         for place, state in enumerate(states):
-            found: list[tuple[int, int]] = []
+            outgoing: list[tuple[int, int]] = []
             for index, (target, _) in enumerate(state.transitions):
                 if state.forward < 0 or target == place:
                     continue
                 row = (phone, place, pdfs[state.forward], pdfs[state.self_loop])
                 number = self._number(row, index)
-                found += [(number, to) for to in self._emitting(phone, target)]
-            arcs.append(tuple(dict.fromkeys(found)))
+                outgoing += [(number, to) for to in self._emitting(phone, target)]
+            arcs.append(tuple(dict.fromkeys(outgoing)))
         if states and states[0].forward < 0:  # the first state has no output of its own
             first = self._emitting(phone, 0)
             arcs[0] = tuple(arc for to in first for arc in arcs[to])
@@ -175,12 +175,12 @@ class SupervisionMaker:
         return self._known[key]
 
     def _pdf(self, window: _Window, pdf_class: int) -> int:
-        found = self._tree.outputs(dict(enumerate(window)), pdf_class)
-        if len(found) != 1:
+        outputs = self._tree.outputs(dict(enumerate(window)), pdf_class)
+        if len(outputs) != 1:
             raise ShapeError(
                 f"the tree has no output for class {pdf_class} of the phones {list(window)}"
             )
-        return found.pop()
+        return outputs.pop()
 
     def _number(self, row: tuple[int, int, int, int], index: int) -> int:
         """The transition-id of a transition of a state."""
@@ -196,7 +196,7 @@ class SupervisionMaker:
     def _emitting(self, phone: int, state: int) -> list[int]:
         """The states with outputs, and the last one, that a state without one leads to."""
         states = self._model.entries[self._model.entry_of[phone]]
-        found: list[int] = []
+        places: list[int] = []
         seen: set[int] = set()
         stack = [state]
         while stack:
@@ -207,10 +207,10 @@ class SupervisionMaker:
             if not 0 <= place < len(states):
                 raise ShapeError(f"the topology of phone {phone} has no state {place}")
             if states[place].forward >= 0 or place == len(states) - 1:
-                found.append(place)
+                places.append(place)
             else:
                 stack += [target for target, _ in reversed(states[place].transitions)]
-        return found
+        return places
 
     def context_arcs(
         self, node: _Node, arcs: list[PhoneArc]
@@ -322,10 +322,10 @@ class _Unfolding:
         if place.hmm >= 0 and not maker.is_end(place.hmm, place.inner):
             forward = self._enter(place.hmm, place.inner, 0.0, place.node)
             first = maker.is_mixed(place.hmm, place.inner)
-            found = looping + forward if first else forward + looping
-            return found[::-1], math.inf
+            out = looping + forward if first else forward + looping
+            return out[::-1], math.inf
         distance = self._empty_ways(place.node)
-        found = looping
+        out = looping
         end = math.inf
         seen: set[_Node | tuple[int, _Node]] = set()
         # Nodes, and HMMs that begin with several arcs, stand after arcs without labels.
@@ -337,7 +337,7 @@ class _Unfolding:
                 continue
             seen.add(top)
             if not isinstance(top, _Node):
-                found = found + self._enter(top[0], 0, entries[top], top[1])
+                out = out + self._enter(top[0], 0, entries[top], top[1])
                 continue
             so_far = distance[top]
             if maker.may_end(top):
@@ -349,12 +349,12 @@ class _Unfolding:
                 hmm = maker.hmm(window)
                 total = single(so_far + weight)
                 if len(maker.hmm_arcs(hmm, 0)) == 1:
-                    found = found + self._enter(hmm, 0, total, node)
+                    out = out + self._enter(hmm, 0, total, node)
                 else:
                     entries[hmm, node] = min(entries.get((hmm, node), math.inf), total)
                     stack.append((hmm, node))
         best: dict[tuple[int, _Place], float] = {}
-        for number, weight, following in found:
+        for number, weight, following in out:
             best[number, following] = min(best.get((number, following), math.inf), weight)
         return [(number, w, to) for (number, to), w in best.items()][::-1], end
 

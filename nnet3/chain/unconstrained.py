@@ -53,9 +53,9 @@ def unconstrained(
 
 
 def _smallest(fst: Fst) -> Fst:
-    found = determinize(fst)
-    assert found is not None
-    return minimize(connect(found))
+    determinized = determinize(fst)
+    assert determinized is not None
+    return minimize(connect(determinized))
 
 
 def _draw_path(fst: Fst, rng: np.random.Generator) -> list[int]:

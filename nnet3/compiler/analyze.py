@@ -91,11 +91,11 @@ def _find_propagate(command: Command, nodes: Sequence[TopologyNode]) -> Accesses
 
 def _find_backprop(command: Command, nodes: Sequence[TopologyNode]) -> Accesses:
     *read, target = command.deriv
-    found = tuple([(s, READ) for s in read if s])
+    reads = tuple([(s, READ) for s in read if s])
     if not target:
-        return found
+        return reads
     adds = nodes[command.node].properties & FLAGS.BACKPROP_ADDS
-    return *found, (target, READ_WRITE if adds else WRITE)
+    return *reads, (target, READ_WRITE if adds else WRITE)
 
 
 _NONE: Accesses = ()

@@ -203,10 +203,10 @@ class Compiler:
         ]
         if not listed:
             return
-        found = precompute_indexes(
+        precomputed = precompute_indexes(
             [(nodes[node].component, inputs, outputs) for _, (node, inputs, outputs) in listed]
         )
-        for (number, of), indexes in zip(listed, found, strict=True):
+        for (number, of), indexes in zip(listed, precomputed, strict=True):
             if indexes is not None:
                 self._precomputed[number] = len(computation.precomputed)
                 computation.precomputed.append(indexes)

@@ -243,26 +243,26 @@ class _Search:
 
     def fill(self, searched: list[_Searched]) -> None:
         """Set the summands of all parts."""
-        for found in searched:
-            if not found.part.facts.takes_all and not found.part.facts.needs_all:
-                self._choose(found)
+        for search in searched:
+            if not search.part.facts.takes_all and not search.part.facts.needs_all:
+                self._choose(search)
         self._describe()
-        for found in searched:
-            facts = found.part.facts
-            columns = self.steps.steps[found.step].columns
-            last = found.first + len(facts.leaves)
-            if facts.needs_all and columns.real is None and -1 in self._lowest[found.first : last]:
-                raise OpscopeError(f"step {found.step} reads rows that no step computes")
-            begin = found.first - facts.leaves.start
-            found.part.summands = [
+        for search in searched:
+            facts = search.part.facts
+            columns = self.steps.steps[search.step].columns
+            last = search.first + len(facts.leaves)
+            if facts.needs_all and columns.real is None and -1 in self._lowest[search.first : last]:
+                raise OpscopeError(f"step {search.step} reads rows that no step computes")
+            begin = search.first - facts.leaves.start
+            search.part.summands = [
                 self._summand(alpha, [begin + leaf for leaf in leaves])
                 for alpha, leaves in facts.groups or ()
             ]
 
-    def _choose(self, found: _Searched) -> None:
+    def _choose(self, search: _Searched) -> None:
         """Remove the rows that exist but take no part in the sum."""
-        facts = found.part.facts
-        mine = [self.rows[self.slices[found.first + i]] for i in range(len(facts.leaves))]
+        facts = search.part.facts
+        mine = [self.rows[self.slices[search.first + i]] for i in range(len(facts.leaves))]
         used: list[np.ndarray] = []
         facts.sums.combine(iter([rows >= 0 for rows in mine]), used)
         for rows, mask in zip(mine, used, strict=True):

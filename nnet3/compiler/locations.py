@@ -58,10 +58,10 @@ def split_locations(sub: np.ndarray, row: np.ndarray) -> list[Pairs]:
     for value in listed:
         hits = sub == value
         place = hits.argmax(axis=1)
-        found = hits[every, place]
-        result.append((np.where(found, value, -1), np.where(found, row[every, place], -1)))
-        sub[every[found], place[found]] = -1
-        row[every[found], place[found]] = -1
+        hit = hits[every, place]
+        result.append((np.where(hit, value, -1), np.where(hit, row[every, place], -1)))
+        sub[every[hit], place[hit]] = -1
+        row[every[hit], place[hit]] = -1
     return result + split_locations(*pack_left(sub, row))
 
 

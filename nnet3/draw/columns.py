@@ -95,9 +95,9 @@ def _cut(placed: Placement, edges: Sequence[tuple[int, int]], count: int) -> Col
     def moved(point: Point, number: int) -> Point:
         return point[0] + across[column[number]], point[1] + down[column[number]]
 
-    found = Columns(width=x)
+    result = Columns(width=x)
     for box, number in zip(placed.boxes, ranks, strict=True):
-        found.boxes.append(Box(box.width, box.height, *moved((box.x, box.y), number)))
+        result.boxes.append(Box(box.width, box.height, *moved((box.x, box.y), number)))
     used = [0] * len(crossing)
     for route, (start, _) in zip(placed.routes, edges, strict=True):
         curves: list[tuple[Point, Point]] = []
@@ -117,11 +117,11 @@ def _cut(placed: Placement, edges: Sequence[tuple[int, int]], count: int) -> Col
             up = above - _MARGIN / 2 - lane - 4.0
             corners = [from_, (from_[0], below), (gutter, below), (gutter, up), (to[0], up), to]
             elbows.append(corners)
-        found.curves.append(curves)
-        found.elbows.append(elbows)
+        result.curves.append(curves)
+        result.elbows.append(elbows)
     depth = [end + off + _LANE * n for end, off, n in zip(ends, down, crossing, strict=False)]
-    found.height = max(depth) + (_MARGIN if max(crossing) else 0.0)
-    return found
+    result.height = max(depth) + (_MARGIN if max(crossing) else 0.0)
+    return result
 
 
 def _columns_of_ranks(tops: list[float], bottoms: list[float], count: int) -> list[int]:
@@ -141,10 +141,10 @@ def _columns_of_ranks(tops: list[float], bottoms: list[float], count: int) -> li
 def _filled(tops: list[float], bottoms: list[float], height: float) -> list[int]:
     column = 0
     start = tops[0]
-    found = []
+    columns = []
     for top, bottom in zip(tops, bottoms, strict=True):
-        if bottom - start > height and found:
+        if bottom - start > height and columns:
             column = column + 1
             start = top
-        found.append(column)
-    return found
+        columns.append(column)
+    return columns

@@ -56,10 +56,10 @@ def plain_source(descriptor: Descriptor) -> str:
 
 def sources_at_t(descriptor: Descriptor) -> set[str]:
     """The nodes that are read at the frame itself and must be there; recurrent reads are not."""
-    found = set()
+    sources = set()
     for part in descriptor.parts:
-        found |= _sources_at_t(part)
-    return found
+        sources |= _sources_at_t(part)
+    return sources
 
 
 def _sources_at_t(part: SumDescriptor) -> set[str]:

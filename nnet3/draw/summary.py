@@ -19,8 +19,8 @@ def unusual_components(components: Mapping[str, Component]) -> dict[str, str]:
     That is: numbers that are infinite or NaN; batch norm without statistics, which test mode needs,
     or in test mode already; trained parameters that are all zero.
     """
-    found = {name: _unusual(component) for name, component in components.items()}
-    return {name: told for name, told in found.items() if told}
+    remarks = {name: _unusual(component) for name, component in components.items()}
+    return {name: remark for name, remark in remarks.items() if remark}
 
 
 def _unusual(component: Component) -> str:

@@ -237,7 +237,7 @@ def _at(box: Box, side: int) -> Point:
 def _lanes(arrows: list[tuple[int, int]]) -> list[int]:
     """A lane for each arrow beside the rows, so that arrows of a lane do not overlap."""
     taken: list[list[tuple[int, int]]] = []
-    found = [0] * len(arrows)
+    lanes = [0] * len(arrows)
     for index in sorted(range(len(arrows)), key=lambda i: abs(arrows[i][0] - arrows[i][1])):
         low = min(arrows[index])
         high = max(arrows[index])
@@ -246,8 +246,8 @@ def _lanes(arrows: list[tuple[int, int]]) -> list[int]:
         if lane == len(taken):
             taken.append([])
         taken[lane].append((low, high))
-        found[index] = lane
-    return found
+        lanes[index] = lane
+    return lanes
 
 
 def _wrapped(parts: list[str]) -> list[str]:

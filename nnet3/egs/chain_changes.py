@@ -135,9 +135,9 @@ class ChainExampleMerger(ExampleMerger):
         """See `ExampleMerger`."""
         if not self.multilingual:
             return example
-        found = re.search(r"[?&]lang=([^&]*)", key[key.rfind("?") :] if "?" in key else "")
+        language = re.search(r"[?&]lang=([^&]*)", key[key.rfind("?") :] if "?" in key else "")
         first, *others = example.outputs
-        named = replace(first, name=f"output-{found[1] if found else ''}")
+        named = replace(first, name=f"output-{language[1] if language else ''}")
         return NnetChainExample(example.inputs, [named, *others])
 
     def structure(self, example: NnetChainExample) -> tuple[object, ...]:

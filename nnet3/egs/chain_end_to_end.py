@@ -50,8 +50,8 @@ def graph_supervision(graph: Fst, transitions: Transitions, frames: int) -> Supe
     least = _shortest_path(fst)
     if least > frames:
         raise ShapeError(f"the graph wants {least} frames at least, and there are {frames}")
-    made = Fst.of_arcs(fst.source(), label, fst.weight, fst.nextstate, fst.final)
-    return Supervision(1.0, 1, frames, transitions.num_pdfs, e2e_fsts=[made])
+    pdf_fst = Fst.of_arcs(fst.source(), label, fst.weight, fst.nextstate, fst.final)
+    return Supervision(1.0, 1, frames, transitions.num_pdfs, e2e_fsts=[pdf_fst])
 
 
 def _shortest_path(fst: Fst) -> float:

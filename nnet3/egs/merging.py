@@ -187,8 +187,8 @@ class ExampleMerger:
         counts = sorted(self.counts.values(), key=lambda c: c.size)
         groups = []
         for c in counts:
-            made = ",".join(f"{size}->{n}" for size, n in c.written.items())
-            groups.append(f"{c.size}={{{made},d={c.discarded}}}")
+            minibatches = ",".join(f"{size}->{n}" for size, n in c.written.items())
+            groups.append(f"{c.size}={{{minibatches},d={c.discarded}}}")
         log(
             "Merged specific eg types as follows [format:"
             " <eg-size1>={<mb-size1>-><num-minibatches1>,<mbsize2>-><num-minibatches2>.../"

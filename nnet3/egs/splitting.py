@@ -135,15 +135,15 @@ class UtteranceSplitter:
     def _all_splits(self, most: int) -> list[tuple[int, ...]]:
         """All splits whose duration is no longer than `most`, sorted."""
         principal, *others = self.options.num_frames
-        found = set()
+        splits = set()
         choices = [(), *((length,) for length in others)]
         for one, other in itertools.product(choices, choices):
             split = tuple(sorted(one + other))
             while self.duration(split) <= most:
                 if split:
-                    found.add(split)
+                    splits.add(split)
                 split = tuple(sorted((*split, principal)))
-        return sorted(found)
+        return sorted(splits)
 
     def duration(self, split: tuple[int, ...]) -> float:
         """Frames that a split covers with the overlap that is wished for."""

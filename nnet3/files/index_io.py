@@ -87,26 +87,26 @@ def _read_binary(reader: Reader, count: int) -> np.ndarray:
 def _read_long(reader: Reader, indexes: np.ndarray) -> int:
     """Read the long forms that stand here, into the first of `indexes`; how many they are."""
     most = min(len(indexes), reader.remaining() // _LONG.itemsize)
-    found = 0
+    count = 0
     window = 8
-    while found < most:
-        start = reader.offset + found * _LONG.itemsize
-        part = np.frombuffer(reader.data, _LONG, min(window, most - found), start)
+    while count < most:
+        start = reader.offset + count * _LONG.itemsize
+        part = np.frombuffer(reader.data, _LONG, min(window, most - count), start)
         others = np.flatnonzero(part["escape"] != _ESCAPE)
         length = int(others[0]) if others.size else len(part)
         part = part[:length]
         if np.any((part["a"] != 4) | (part["b"] != 4) | (part["c"] != 4)):
             raise reader.error("an Index of three integers of 4 bytes was expected here", start)
         for column, name in enumerate("ntx"):
-            indexes[found : found + length, column] = part[name]
-        found += length
+            indexes[count : count + length, column] = part[name]
+        count += length
         if others.size:
             break
         window *= 2
-    if not found:
+    if not count:
         raise reader.error("the file ends within an Index")
-    reader.offset += found * _LONG.itemsize
-    return found
+    reader.offset += count * _LONG.itemsize
+    return count
 
 
 def _read_short(reader: Reader, indexes: np.ndarray, before: np.ndarray) -> int:

@@ -37,9 +37,9 @@ def explored_context(topology: Topology, modulus: int) -> tuple[int, int]:
     window = _FIRST_WINDOW
     while window < _LAST_WINDOW:
         contexts = [_context(topology, modulus, start, window) for start in range(modulus + 1)]
-        found = [context for context in contexts if context is not None]
-        if len(found) == len(contexts):
-            return max(left for left, _ in found), max(right for _, right in found)
+        known = [context for context in contexts if context is not None]
+        if len(known) == len(contexts):
+            return max(left for left, _ in known), max(right for _, right in known)
         window *= 2
     raise ShapeError(f"the context of the network is above {window // 2} frames, or none is enough")
 
@@ -85,16 +85,16 @@ def reads_further(
                 return True  # a chunk is given the iVector at time 0 only
             furthest = max(furthest, int((abs(t - times) if back else t - times).max()))
     source, target = topology.number("input"), topology.number("output")
-    found = []
+    reads = []
     for more in (0, frames + furthest):
         before = more if back else 0
-        given = [(source, t, 0) for t in range(-left - before, frames + right + more)]
+        inputs = [(source, t, 0) for t in range(-left - before, frames + right + more)]
         if "ivector" in topology.index:
             ivector = topology.number("ivector")
             begin = -left - modulus - before
-            given += [(ivector, t, 0) for t in range(begin, frames + right + more)]
-        explorer = Explorer(topology, given, [(target, t, 0) for t in range(frames)])
-        used = {row: explorer.used(row) for row in explorer.required()[len(given) :]}
+            inputs += [(ivector, t, 0) for t in range(begin, frames + right + more)]
+        explorer = Explorer(topology, inputs, [(target, t, 0) for t in range(frames)])
+        used = {row: explorer.used(row) for row in explorer.required()[len(inputs) :]}
         rows = explorer.rows
-        found.append({rows[row]: {rows[one] for one in read} for row, read in used.items()})
-    return found[0] != found[1]
+        reads.append({rows[row]: {rows[one] for one in read} for row, read in used.items()})
+    return reads[0] != reads[1]

@@ -45,14 +45,14 @@ def _steps(topology: Topology, node: int, modulus: int) -> list[tuple[int, int]]
         if listed is None or any(x for _, _, x in listed):
             return None
         return [(source, t) for source, t, _ in listed]
-    found: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     for leaf in info.expression().leaves():
         step = linear_leaf(leaf, topology.index)
         if step is not None and not step[2] and step[0] != ivector:
-            found.append(step[:2])
+            steps.append(step[:2])
         elif ivector is None or not _is_given(leaf, ivector, topology, modulus):
             return None
-    return found
+    return steps
 
 
 def _is_given(leaf: ForwardingDescriptor, ivector: int, topology: Topology, modulus: int) -> bool:

@@ -137,9 +137,9 @@ class Graph:
                     raise ShapeError(f"request {number} lists rows of '{name}' a second time")
         if not segment.outputs:
             return True
-        found = _fill_by_times(self.topology, segment)
-        if found is not None:
-            return found
+        filled = _fill_by_times(self.topology, segment)
+        if filled is not None:
+            return filled
         if self.topology.is_recurrent:
             return _fill_by_exploring(self.topology, segment)
         return _fill_by_nodes(self.topology, segment)
@@ -304,12 +304,12 @@ def _given(segment: Segment) -> Keys:
 
 def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
     """Fills `rows` and `loops`; False where an output is missing, None where this way fails."""
-    found = TimeRows(topology, _given(segment), segment.wanted)
-    if found.state:
-        segment.times = found
-        segment.rows = found.rows
-        segment.loops = found.loops
-    return found.state
+    times = TimeRows(topology, _given(segment), segment.wanted)
+    if times.state:
+        segment.times = times
+        segment.rows = times.rows
+        segment.loops = times.loops
+    return times.state
 
 
 def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
@@ -324,8 +324,8 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
     for row in required[explorer.num_given :]:
         node, t, x = explorer.rows[row]
         listed.setdefault(node, []).append((t, x, level[row]))
-    for node, found in listed.items():
-        t, x, levels = np.array(found, np.int64).T
+    for node, places in listed.items():
+        t, x, levels = np.array(places, np.int64).T
         keys = pack_tx(t, x)
         segment.rows[node] = np.sort(keys)
         epoch = topology.epochs[node]
@@ -343,15 +343,15 @@ def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
     order = np.argsort(topology.epochs, kind="stable").tolist()
     given = _given(segment)
     outputs = segment.wanted
-    found = _closure(topology, order, outputs, given)
-    all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in found.items()}
+    reached = _closure(topology, order, outputs, given)
+    all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in reached.items()}
     computable: dict[int, np.ndarray | bool] = {}
     used: dict[int, list[np.ndarray]] = {}
     simple = True  # everything is computable, and everything is used
     for node in order:
-        if node not in found:
+        if node not in reached:
             continue
-        keys = found[node]
+        keys = reached[node]
         if not len(keys):
             computable[node] = True
             continue
@@ -379,12 +379,12 @@ def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
     if any(computable[node] is not True for node in outputs):
         return False
     if simple:
-        segment.rows = {node: keys for node, keys in found.items() if len(keys)}
+        segment.rows = {node: keys for node, keys in reached.items() if len(keys)}
         segment.num_candidates = sum(map(len, (*segment.rows.values(), *segment.given.values())))
     else:
-        segment.rows = _closure(topology, order, outputs, given, used, found)
+        segment.rows = _closure(topology, order, outputs, given, used, reached)
         if all(state is True for state in computable.values()):
-            count = sum(map(len, (*found.values(), *segment.given.values())))
+            count = sum(map(len, (*reached.values(), *segment.given.values())))
             segment.num_candidates = count
     return True
 
@@ -414,12 +414,12 @@ def _closure(
     outputs: Keys,
     given: Keys,
     used: dict[int, list[np.ndarray]] | None = None,
-    found: Keys | None = None,
+    candidates: Keys | None = None,
 ) -> Keys:
     """For every node the keys that the outputs reach, given rows left out and not followed.
 
     With `used` only candidates that are used are followed: for every node a mask for each
-    candidate, over the keys in `found`; a node that is not in `used` uses all.
+    candidate, over the keys in `candidates`; a node that is not in `used` uses all.
     """
     pending: dict[int, list[np.ndarray]] = {node: [keys] for node, keys in outputs.items()}
     reached: Keys = {}
@@ -439,7 +439,9 @@ def _closure(
             continue
         t, x = unpack_tx(keys)
         masks = used.get(node) if used is not None else None
-        where = None if masks is None or found is None else np.searchsorted(found[node], keys)
+        where = None
+        if masks is not None and candidates is not None:
+            where = np.searchsorted(candidates[node], keys)
         for i, (source, pt, px) in enumerate(topology.dependencies(node, t, x)):
             follow = keys if pt is t and px is x else pack_tx(pt, px)
             sources = source

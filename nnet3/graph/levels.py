@@ -53,28 +53,28 @@ class Levels:
             self._waiting[unit] = needed[unit]
         self._left = self._waiting.copy()  # those whose descriptors are not computed either
         self._landing: list[tuple[int, int]] = []  # whose descriptors were computed last
-        self.found: list[Found] = []
+        self.levels: list[Found] = []
         self._follow()
         self.complete = not any(self._waiting)
 
     def _follow(self) -> None:
         readers = self._loop.readers
         waiting = self._waiting
-        found = self.found
+        levels = self.levels
         level = 0
         turn = self._loop.members
-        begins: list[int] = []  # where periods may begin, in `found`
+        begins: list[int] = []  # where periods may begin, in `levels`
         attempts = 0 if self._jumping else _ATTEMPTS
         while turn or self._landing:
             done = self._ready(turn)
             turns = set[int]()
             for unit, ready in sorted(done) if len(done) > 1 else done:
                 waiting[unit] ^= ready
-                found.append((level, unit, ready))
+                levels.append((level, unit, ready))
                 turns.update(readers[unit])
             turn = sorted(turns)
-            if attempts and done and done[0][0] == found[0][1]:
-                begins.append(len(found))
+            if attempts and done and done[0][0] == levels[0][1]:
+                begins.append(len(levels))
                 if len(begins) > 2:
                     attempts -= 1
                     skipped = self._repeat(*begins[-3:])
@@ -104,14 +104,14 @@ class Levels:
     # Periods
 
     def _repeat(self, first: int, second: int, end: int) -> int:
-        """Adds what follows if the second of two periods in `found` equals the first, but for its
+        """Adds what follows if the second of two periods in `levels` equals the first, but for its
         time, and so do others that follow; returns how many levels those are.
 
         A row one period later has a level one period higher if it uses the same, one period later,
         and if that holds for what it uses. So it holds for all rows that use what the last two
         periods hold, as far as masks and needed rows repeat. All others must wait for later levels.
         """
-        before, period = self.found[first:second], self.found[second:end]
+        before, period = self.levels[first:second], self.levels[second:end]
         length = period[-1][0] - before[-1][0]
         shift = period[-1][2].bit_length() - before[-1][2].bit_length()
         if not shift or period != [
@@ -165,7 +165,7 @@ class Levels:
             last[unit] |= bits
         if any(left[unit] & ~self._blocked(unit, last) for unit in self._loop.members):
             return 0
-        self.found += added
+        self.levels += added
         self._left = left
         self._landing = landing
         self._waiting[:] = waiting

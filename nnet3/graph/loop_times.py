@@ -62,15 +62,15 @@ class LoopTimes:
             loop = of_member.get(members[-1])
             for node in loop.members if loop else members[-1:]:
                 self._compute(node)
-        found = {}
+        ran = {}
         for members, _ in reversed(topology.stages):
             loop = of_member.get(members[-1])
             if loop:
-                found[id(loop)] = self._run(loop)
+                ran[id(loop)] = self._run(loop)
             else:  # one node, or a component that reads nothing after its descriptor
                 self._follow(members[-1], self._needed[members[-1]])
-        self.runs = [found[id(loop)][0] for loop in loops]
-        self.outputs = [found[id(loop)][1] for loop in loops]
+        self.runs = [ran[id(loop)][0] for loop in loops]
+        self.outputs = [ran[id(loop)][1] for loop in loops]
 
     def _compute(self, node: int) -> None:
         """Which rows of a node can be computed, and which candidates they use."""

@@ -37,20 +37,20 @@ class OffsetRun:
 
     def readers(self, bits: int) -> int:
         """The rows that may read one of these."""
-        found = bits << max(-self.first, 0) >> max(self.first, 0)
+        reading = bits << max(-self.first, 0) >> max(self.first, 0)
         covered = 1
         while covered < self.count:
             more = min(covered, self.count - covered)
-            found |= found >> self.step * more
+            reading |= reading >> self.step * more
             covered += more
-        return found
+        return reading
 
     def read(self, rows: int) -> int:
         """What these rows may read."""
-        found = rows
+        reached = rows
         covered = 1
         while covered < self.count:
             more = min(covered, self.count - covered)
-            found |= found << self.step * more
+            reached |= reached << self.step * more
             covered += more
-        return found << max(self.first, 0) >> max(-self.first, 0)
+        return reached << max(self.first, 0) >> max(-self.first, 0)

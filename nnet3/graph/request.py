@@ -214,17 +214,17 @@ def _io(words: list[str]) -> IoSpecification:
         name, has_deriv = _flag(rest.pop(0))
         if name != "has_deriv":
             raise FormatError(f"unknown word '{name}='")
-    found: list[np.ndarray] = []
+    parts: list[np.ndarray] = []
     rows: list[list[int]] = []
     for word in rest:
         match = _INDEX.match(word)
         if match is not None:
             rows.append([int(part) for part in match.groups()])
             continue
-        found += np.array(rows, np.int64).reshape(-1, 3), parse_rows(word)
+        parts += np.array(rows, np.int64).reshape(-1, 3), parse_rows(word)
         rows = []
-    found.append(np.array(rows, np.int64).reshape(-1, 3))
-    return IoSpecification(words[1], np.concatenate(found), has_deriv)
+    parts.append(np.array(rows, np.int64).reshape(-1, 3))
+    return IoSpecification(words[1], np.concatenate(parts), has_deriv)
 
 
 def _flag(word: str) -> tuple[str, bool]:

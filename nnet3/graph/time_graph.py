@@ -167,10 +167,10 @@ class TimeRows:
 
     def _read(self, jump: _Jump, sets: list[int]) -> int:
         """For each candidate of a unit the times at which it is in `sets`."""
-        found = np.zeros(self._size, bool)
+        read = np.zeros(self._size, bool)
         for source, at, to in jump.sources:
-            found[at] = flags_of(sets[source], self._size)[to]
-        return set_of(found)
+            read[at] = flags_of(sets[source], self._size)[to]
+        return set_of(read)
 
     def _present(self, unit: int, sets: list[int]) -> list[int]:
         """For every candidate of a unit, for which rows it is in `sets`."""
@@ -297,26 +297,26 @@ class TimeRows:
         }
         if not all([loop.complete for loop in loops.values()]):
             return False
-        listed = [level for loop in loops.values() for level in loop.found]
+        listed = [level for loop in loops.values() for level in loop.levels]
         sets = {*new, *[bits for _, _, bits in listed]} - {0}
         self.sets = keys = {bits: self._keys(bits) for bits in sets}
         for unit in self.units.joined:
             new[unit - 1] = new[unit]
         self.rows = {node: keys[bits] for node, bits in enumerate(new) if bits}
         self.loops = {
-            epoch: [(level, node, keys[bits]) for level, node, bits in loop.found]
+            epoch: [(level, node, keys[bits]) for level, node, bits in loop.levels]
             for epoch, loop in loops.items()
-            if loop.found
+            if loop.levels
         }
         return True
 
     def _read_through_jumps(self, unit: int, sets: list[int]) -> int:
         """For which rows of a unit a candidate that they use is in `sets`."""
         masks = self._used.get(unit)
-        found = 0
+        reading = 0
         for number, there in enumerate(self._present(unit, sets)):
-            found |= there if masks is None else there & masks[number]
-        return found
+            reading |= there if masks is None else there & masks[number]
+        return reading
 
     @property
     def num_reached(self) -> int:
@@ -327,10 +327,10 @@ class TimeRows:
 
     def _keys(self, bits: int) -> np.ndarray:
         """The keys of a set that is not empty."""
-        found = series(bits)
-        if found is None:
+        regular = series(bits)
+        if regular is None:
             times = flags_of(bits, self._size).nonzero()[0]
             return (times + self._first << X_BITS) + (self._x + MAX_X)
-        start, step, count = found
+        start, step, count = regular
         start = (start + self._first << X_BITS) + self._x + MAX_X
         return np.arange(start, start + (count * step << X_BITS), step << X_BITS)

@@ -361,10 +361,10 @@ class Aligned:
         if asked is not None and there is not None:
             first = (asked.start + t - there.start) // there.step
             every = asked.step // there.step or 1
-            found = self.grid[first : first + (asked.count - 1) * every + 1 : every]
+            rows = self.grid[first : first + (asked.count - 1) * every + 1 : every]
         else:
-            found = self.grid[np.searchsorted(self.keys, reader.keys + (t << X_BITS))]
-        return reader.listed(found)
+            rows = self.grid[np.searchsorted(self.keys, reader.keys + (t << X_BITS))]
+        return reader.listed(rows)
 
     def listed(self, grid: np.ndarray) -> np.ndarray:
         """The entries of an array [times, sequences] in the order of the rows."""

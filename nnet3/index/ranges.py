@@ -88,18 +88,18 @@ def parse_rows(text: str, ns: np.ndarray | None = None) -> np.ndarray:
     Raises:
         RangeError: with the place in the text: what is wrong.
     """
-    found = []
+    lists = []
     offset = 0
     for part in text.split(";"):
         try:
-            found.append(as_indexes(_one_list(part, ns, offset), f"'{_cut(part)}'"))
+            lists.append(as_indexes(_one_list(part, ns, offset), f"'{_cut(part)}'"))
         except RangeError:
             raise
         except ShapeError as error:
             raise RangeError(str(error), offset) from None
-        _check_count(sum(map(len, found)), text, offset)
+        _check_count(sum(map(len, lists)), text, offset)
         offset += len(part) + 1
-    return np.concatenate(found)
+    return np.concatenate(lists)
 
 
 def _one_list(text: str, ns: np.ndarray | None, offset: int) -> np.ndarray:
@@ -169,13 +169,13 @@ def rows_of(indexes: np.ndarray) -> Iterator[Rows]:
     steps = [np.diff(columns, axis=0) for columns, _ in orders]
     begin = 0
     while begin < len(rows):
-        found = [
+        products = [
             _product(columns, step, begin) for (columns, _), step in zip(orders, steps, strict=True)
         ]
-        sizes = [np.prod([count for count, _ in axes]) for axes in found]
+        sizes = [np.prod([count for count, _ in axis_list]) for axis_list in products]
         by_time = bool(sizes[1] > sizes[0])
         texts = ["", "", ""]
-        for column, (count, step) in zip(orders[by_time][1], found[by_time], strict=True):
+        for column, (count, step) in zip(orders[by_time][1], products[by_time], strict=True):
             first = int(rows[begin, column])
             texts[column] = _range(first, first + (count - 1) * step, step)
         yield Rows(texts[0], texts[1], texts[2], by_time)

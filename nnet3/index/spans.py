@@ -25,16 +25,16 @@ class Spans:
 
     def near(self, first: int, end: int) -> list[int]:
         """Places of spans, ascending, among which are all that overlap the one given."""
-        found: list[int] = []
+        places: list[int] = []
         for level, begins in self._levels.items():
             lowest = (first >> level) - 1
             highest = (end - 1) >> level
             if highest - lowest < len(begins):
                 for begin in range(lowest, highest + 1):
-                    found += begins.get(begin, ())
+                    places += begins.get(begin, ())
             else:
-                for begin, places in begins.items():
+                for begin, here in begins.items():
                     if lowest <= begin <= highest:
-                        found += places
-        found.sort()
-        return found
+                        places += here
+        places.sort()
+        return places

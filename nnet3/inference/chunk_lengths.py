@@ -36,17 +36,17 @@ def _best(
     total: int, lengths: tuple[int, ...], factor: int, context: int
 ) -> tuple[int, tuple[int, ...]]:
     """The least cost in input frames, and the lengths that have it."""
-    found: list[tuple[int, tuple[int, ...]]] = []
+    choices: list[tuple[int, tuple[int, ...]]] = []
     for length in lengths:
         cost = length * factor + context + _START
         if length >= total:
-            found.append((cost, (length,)))
+            choices.append((cost, (length,)))
             break
         if length * 6 >= total:
             smaller = tuple(one for one in lengths if one <= length)
             rest, others = _best(total - length, smaller, factor, context)
-            found.append((cost + rest, (length, *others)))
-    return min(found)
+            choices.append((cost + rest, (length, *others)))
+    return min(choices)
 
 
 def of_programs(frames_per_chunk: int) -> int | None:

@@ -76,8 +76,8 @@ class LoopedComputer(UtteranceComputer):
         self._traced: dict[str, Any] = {}
         listener = VERBOSE.get()
         if listener is not None and listener.tells_commands:
-            found = loop_computation(topology, self.requests, looped_passes(optimize))
-            compiled, spans = lower_with_spans(found)
+            computation = loop_computation(topology, self.requests, looped_passes(optimize))
+            compiled, spans = lower_with_spans(computation)
             self._traced = {"spans": spans, "say": listener.log}
         else:
             compiled = compile_looped(

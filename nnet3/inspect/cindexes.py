@@ -88,13 +88,13 @@ class Exploration:
 
     def by_node(self, chosen: Iterable[Iterable[int]]) -> dict[int, np.ndarray]:
         """For every node its rows among the chosen ones of each group, sorted, [rows, 3]."""
-        found: dict[int, list[tuple[int, int, int]]] = {}
+        places: dict[int, list[tuple[int, int, int]]] = {}
         for group, rows in zip(self.groups, chosen, strict=True):
             listed = group.explorer.rows
             for row in rows:
                 node, t, x = listed[row]
-                found.setdefault(node, []).extend((n, t, x) for n in group.ns)
-        return {node: sorted_rows(found[node]) for node in sorted(found)}
+                places.setdefault(node, []).extend((n, t, x) for n in group.ns)
+        return {node: sorted_rows(places[node]) for node in sorted(places)}
 
 
 def sorted_rows(rows: Iterable[tuple[int, int, int]]) -> np.ndarray:
@@ -184,17 +184,17 @@ class Cindexes:
 
     def _patterns(self) -> dict[int, dict[str, list[tuple[int, int, int]]]]:
         """For every node the texts of what its rows read, each with these rows."""
-        found: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
+        by_text: dict[int, dict[str, list[tuple[int, int, int]]]] = {}
         for group, needed in zip(self._exploration.groups, self._exploration.needed, strict=True):
             by_node: dict[int, list[int]] = {}
             for row in needed:
                 by_node.setdefault(group.explorer.rows[row][0], []).append(row)
             for node, rows in by_node.items():
-                patterns = found.setdefault(node, {})
+                patterns = by_text.setdefault(node, {})
                 for row, read in zip(rows, self._texts(group.explorer, rows), strict=True):
                     _, t, x = group.explorer.rows[row]
                     patterns.setdefault(read, []).extend((n, t, x) for n in group.ns)
-        return {node: found[node] for node in sorted(found)}
+        return {node: by_text[node] for node in sorted(by_text)}
 
     def _texts(self, explorer: Explorer, rows: list[int]) -> list[str]:
         """What each of some rows of one node reads."""
@@ -219,15 +219,15 @@ class Cindexes:
 
     def to_kaldi(self) -> str:
         """As Kaldi's `ComputationGraph::Print` (with `--verbose=4`): 50 cindexes of each node."""
-        found: dict[int, list[tuple[int, int, int, int, int]]] = {}  # t, x, n, group, row
+        places: dict[int, list[tuple[int, int, int, int, int]]] = {}  # t, x, n, group, row
         for number, group in enumerate(self._exploration.groups):
             for row in self._exploration.needed[number]:
                 node, t, x = group.explorer.rows[row]
-                found.setdefault(node, []).extend((t, x, n, number, row) for n in group.ns)
+                places.setdefault(node, []).extend((t, x, n, number, row) for n in group.ns)
         lines = []
-        for node in sorted(found):
-            shown = [self._told(node, *place) for place in sorted(found[node])[:_MOST_IN_LINE]]
-            more = "..." if len(found[node]) > _MOST_IN_LINE else ""
+        for node in sorted(places):
+            shown = [self._told(node, *place) for place in sorted(places[node])[:_MOST_IN_LINE]]
+            more = "..." if len(places[node]) > _MOST_IN_LINE else ""
             lines.append("".join(f"[ {text} ] " for text in shown) + more)
         return "\n".join(lines) + "\n"
 
@@ -322,9 +322,9 @@ class Computable:
         present = sorted({node for rows in parts.values() for node in rows})
         width = max((len(nodes[node].name) for node in present), default=0)
         for node in present:
-            for word, found in parts.items():
-                if node in found:
-                    rows = format_rows(found[node])
+            for word, by_node in parts.items():
+                if node in by_node:
+                    rows = format_rows(by_node[node])
                     lines.append(f"{nodes[node].name:<{width}}  {word:<14}  {rows}")
         return "\n".join(lines)
 

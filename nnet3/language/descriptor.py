@@ -188,15 +188,15 @@ class SumDescriptor:
 
     def scales(self) -> dict[str, float]:
         """Scale of every node that is read; an error where one node has two."""
-        found: dict[str, float] = {}
+        scale_of: dict[str, float] = {}
         for leaf in self.leaves():
             for node, scale in leaf.scales():
-                if found.setdefault(node, scale) != scale:
+                if scale_of.setdefault(node, scale) != scale:
                     raise FormatError(
-                        f"descriptor '{self}' reads node '{node}' with the scales {found[node]:g}"
-                        f" and {scale:g}; only one is possible"
+                        f"descriptor '{self}' reads node '{node}' with the scales"
+                        f" {scale_of[node]:g} and {scale:g}; only one is possible"
                     )
-        return found
+        return scale_of
 
 
 @dataclass(frozen=True)

@@ -328,11 +328,11 @@ def _to_forwarding(d: GeneralDescriptor) -> ForwardingDescriptor:
         return SimpleForwardingDescriptor(d.children[0].values[0], d.values[0])
     if d.op == "Switch":
         return SwitchingForwardingDescriptor(tuple(_to_forwarding(c) for c in d.children))
-    for op, made in (
+    for op, form in (
         ("Offset", OffsetForwardingDescriptor),
         ("Round", RoundingForwardingDescriptor),
         ("ReplaceIndex", ReplaceIndexForwardingDescriptor),
     ):
         if d.op == op:
-            return made(_to_forwarding(d.children[0]), *d.values)
+            return form(_to_forwarding(d.children[0]), *d.values)
     raise FormatError(f"descriptor '{d}': {d.op} stands too deep in the expression")

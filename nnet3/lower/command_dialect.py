@@ -272,8 +272,8 @@ class _Reader:
             node = self.node(attribute(op, "node", "string"))
             indexes = attribute(op, "rows", "tensor")
             if indexes.shape != (info.rows, 3):
-                found = list(indexes.shape)
-                raise FormatError(f"indexes {found} for the {info.rows} rows of {name!r}")
+                shape = list(indexes.shape)
+                raise FormatError(f"indexes {shape} for the {info.rows} rows of {name!r}")
             info = info._replace(node=node, listed=Columns.of(indexes))
         self.computation.matrices.append(info)
 

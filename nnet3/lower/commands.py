@@ -143,13 +143,13 @@ class Lowering:
         """The sub-matrices of every matrix that is compressed, with their numbers."""
         commands = self.computation.commands
         matrix_of = self.matrix_of
-        found: dict[int, list[tuple[int, SubMatrix]]] = {
+        parts: dict[int, list[tuple[int, SubMatrix]]] = {
             matrix_of[commands[n].target]: [] for n, kind in self.marked if kind == "CompressMatrix"
         }
         for number, matrix in enumerate(matrix_of):
-            if matrix in found:
-                found[matrix].append((number, self.submatrices[number]))
-        return found
+            if matrix in parts:
+                parts[matrix].append((number, self.submatrices[number]))
+        return parts
 
     # Variables
 
@@ -224,9 +224,9 @@ class Lowering:
     def _set_role(self, role: int) -> None:
         """Set the role of the operators that follow."""
         self.role = role
-        made: list[OpNode] = []
-        _from_x("assign", role).append(made, (X, OUT))
-        self.assigned = made[0].checked  # what every copy shares
+        ops: list[OpNode] = []
+        _from_x("assign", role).append(ops, (X, OUT))
+        self.assigned = ops[0].checked  # what every copy shares
 
     def _mark(self, c: Command) -> None:
         self.appended += 1
@@ -319,17 +319,17 @@ class Lowering:
         """The component of a command, its precomputed indexes, and the rows of its output `out`."""
         indexes = self.computation.precomputed[c.precomputed]
         rows = self.submatrices[out][2]
-        found = self.components.get(c.node)
-        return found or self._component_of(c.node, indexes, rows), indexes, rows
+        component = self.components.get(c.node)
+        return component or self._component_of(c.node, indexes, rows), indexes, rows
 
     def _component_of(self, node: int, indexes: Any = None, rows: int = -1) -> _Component:
         """The component of a node that is used for the first time."""
         name = self.nodes[node].component_name
-        found = self.components_by_name.get(name)
-        if found is None:
-            found = self.components_by_name[name] = self._declare_component(node, indexes, rows)
-        self.components[node] = found
-        return found
+        component = self.components_by_name.get(name)
+        if component is None:
+            component = self.components_by_name[name] = self._declare_component(node, indexes, rows)
+        self.components[node] = component
+        return component
 
     def _declare_component(self, node: int, indexes: Any, rows: int) -> _Component:
         """Declare the variables of a component that is used for the first time."""

@@ -75,7 +75,7 @@ class MatrixLifetimes:
         self._read: list[tuple[int, int, Command]] = []  # matrix, first command that uses it, fill
         self._follow(begins, matrix_of)
         self.fills: dict[int, list[Command]] = {}
-        for _, first, fill in sorted(self._read, key=lambda found: found[0]):
+        for _, first, fill in sorted(self._read, key=lambda read: read[0]):
             self.fills.setdefault(first, []).append(fill)
 
     def _follow(self, begins: Sequence[int], matrix_of: Sequence[int]) -> None:

@@ -105,13 +105,13 @@ def _lower_with_loops(
         OpscopeError: as `Compiler`.
     """
     loops = find_loops(topology)
-    found = LoopTimes(topology, request, loops)
-    most = max([len(times) for runs in found.runs for times in runs], default=0)
+    loop_times = LoopTimes(topology, request, loops)
+    most = max([len(times) for runs in loop_times.runs for times in runs], default=0)
     if most < LONG:
         raise IrregularError(f"no more than {most} steps")
-    listed = zip(loops, found.runs, found.outputs, strict=True)
+    listed = zip(loops, loop_times.runs, loop_times.outputs, strict=True)
     runs = [
-        _run(topology, number, loop, _rows(found, times), outputs)
+        _run(topology, number, loop, _rows(loop_times, times), outputs)
         for number, (loop, times, outputs) in enumerate(listed)
         if times
     ]
@@ -127,13 +127,14 @@ def _lower_with_loops(
     return _LoopLowering(run_passes(computation, options), runs).net
 
 
-def _rows(found: LoopTimes, runs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _rows(loop: LoopTimes, runs: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """The rows of a loop, and the lengths of its sequences."""
     times = np.concatenate(runs) if runs else np.zeros(0, np.int32)
-    count = len(found.sequences)
+    count = len(loop.sequences)
     indexes = np.empty((count, len(times), 3), np.int32)
-    indexes[:, :, 0] = found.sequences[:, None]
-    indexes[:, :, 1], indexes[:, :, 2] = times, found.x
+    indexes[:, :, 0] = loop.sequences[:, None]
+    indexes[:, :, 1] = times
+    indexes[:, :, 2] = loop.x
     return indexes.reshape(-1, 3), np.tile([len(each) for each in runs], count)
 
 

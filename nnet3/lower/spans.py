@@ -43,12 +43,12 @@ def lower_with_spans(
     """The net that runs a computation, as `lower_computation` gives it, and its commands."""
     explicit = computation.explicit()
     split, places = split_composites(explicit)
-    made = Lowering(split, "computation", natural_gradient)
-    starts = [*(made.starts[place] for place in places), len(made.ops)]
+    lowering = Lowering(split, "computation", natural_gradient)
+    starts = [*(lowering.starts[place] for place in places), len(lowering.ops)]
     restored = {
-        number: made.restored[place]
+        number: lowering.restored[place]
         for number, place in enumerate(places)
-        if place in made.restored
+        if place in lowering.restored
     }
     ranges = list(pairwise(starts))
-    return made.net, CommandSpans(explicit, ranges, made.matrix_variables, restored)
+    return lowering.net, CommandSpans(explicit, ranges, lowering.matrix_variables, restored)

@@ -118,10 +118,10 @@ class _Splicer:
                 self._replace(splice, replaced)
         if not replaced:
             return self.net
-        made = self.net.copy()
-        made.vars = [*self.net.vars, *self.added]
-        made.ops = [one for number, op in enumerate(self.ops) for one in replaced.get(number, [op])]
-        return made
+        net = self.net.copy()
+        net.vars = [*self.net.vars, *self.added]
+        net.ops = [one for number, op in enumerate(self.ops) for one in replaced.get(number, [op])]
+        return net
 
     # -- what is there ---------------------------------------------------------------------------
 
@@ -169,9 +169,9 @@ class _Splicer:
             return None
         copies: dict[int, tuple[int, _Area]] = {}  # first column -> operator, where it copies from
         for number in reversed([n for n in self.touched[area.base] if n < product]):
-            found = self._copy(number, area)
-            if found is not None and self._is_free(found, copies, area):
-                copies[found.left] = number, self._source(number)
+            target = self._copy(number, area)
+            if target is not None and self._is_free(target, copies, area):
+                copies[target.left] = number, self._source(number)
             elif self._writes(number, area):
                 break
         if not copies:
@@ -212,9 +212,9 @@ class _Splicer:
         return not any(to.meets(one) for one in taken)
 
     def _source(self, number: int) -> _Area:
-        found = self._area(self.ops[number].inputs["x"][0])
-        assert found is not None, "copies are from matrices"
-        return found
+        area = self._area(self.ops[number].inputs["x"][0])
+        assert area is not None, "copies are from matrices"
+        return area
 
     def _width(self, number: int) -> int:
         source = self._source(number)
@@ -275,19 +275,19 @@ class _Splicer:
         op = self.ops[number]
         grad = op.inputs["out_grad"]
         rest = (op.role, op.device, op.source)
-        made: list[OpNode] = []
+        ops: list[OpNode] = []
         if "y_grad" in op.outputs:
             inputs = {"x": tuple(splice.parts), "out_grad": grad}
             outputs = {"w_grad": op.outputs["y_grad"]}
-            made.append(OpNode("nnet3.spliced_weight_grad", inputs, outputs, {}, *rest))
+            ops.append(OpNode("nnet3.spliced_weight_grad", inputs, outputs, {}, *rest))
         if "x_grad" not in op.outputs:
-            return {number: made}
+            return {number: ops}
         inputs = {"out_grad": grad, "w": op.inputs["y"]}
         added = self._added(number, splice)
         if added is None:
             plain = {"x": grad, "y": op.inputs["y"]}
-            made.append(OpNode("matmul", plain, {"out": op.outputs["x_grad"]}, {}, *rest))
-            return {number: made}
+            ops.append(OpNode("matmul", plain, {"out": op.outputs["x_grad"]}, {}, *rest))
+            return {number: ops}
         adds = [int(self.ops[n].type == "add") for _, n in added]
         targets = [self.ops[n].output_names()[0] for _, n in added]
         if any(adds):
@@ -298,7 +298,7 @@ class _Splicer:
         attrs = {"first": lefts, "columns": columns, "adds": adds}
         last = OpNode("nnet3.spliced_input_grad", inputs, {"x_grad": tuple(targets)}, attrs, *rest)
         numbers = [n for _, n in added]
-        return {number: made} | {n: [] for n in numbers[:-1]} | {numbers[-1]: [last]}
+        return {number: ops} | {n: [] for n in numbers[:-1]} | {numbers[-1]: [last]}
 
     def _added(self, number: int, splice: _Splice) -> list[tuple[int, int]] | None:
         """What reads the gradient of the spliced matrix: its part, and the operator that copies or
@@ -308,7 +308,7 @@ class _Splicer:
         if area is None or area != (area.base, 0, area.bottom, 0, area.right):
             return None
         lefts = [sum(splice.widths[:place]) for place in range(len(splice.widths))]
-        found: list[tuple[int, int]] = []
+        readers: list[tuple[int, int]] = []
         for user in self.touched[area.base]:
             if user < number:
                 if self._reads(user, area) or self._writes(user, area):
@@ -327,10 +327,10 @@ class _Splicer:
                 return None
             if one.type == "add" and one.inputs["x"] != one.outputs["out"]:
                 return None
-            found.append((place, user))
-        if sorted(place for place, _ in found) != list(range(len(lefts))):
+            readers.append((place, user))
+        if sorted(place for place, _ in readers) != list(range(len(lefts))):
             return None
-        return found if self._may_wait(number, [user for _, user in found], op) else None
+        return readers if self._may_wait(number, [user for _, user in readers], op) else None
 
     def _may_wait(self, number: int, users: list[int], op: OpNode) -> bool:
         """Whether the product may be done where the last of its parts is added."""
@@ -354,13 +354,13 @@ def _columns(area: _Area, copied: dict[int, int]) -> list[tuple[int, int]]:
     Args:
         copied: first column of each copy -> its columns.
     """
-    found = []
+    columns = []
     at = area.left
     for left in sorted(copied):
         if at < left:
-            found.append((at, left))
-        found.append((left, left + copied[left]))
+            columns.append((at, left))
+        columns.append((left, left + copied[left]))
         at = left + copied[left]
     if at < area.right:
-        found.append((at, area.right))
-    return found
+        columns.append((at, area.right))
+    return columns

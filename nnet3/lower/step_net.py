@@ -47,7 +47,7 @@ class LoopStep:
     ) -> None:
         self._topology = topology
         self._loop = loop
-        self._made: dict[tuple[Any, ...], str] = {}  # operators that several parts share
+        self._shared: dict[tuple[Any, ...], str] = {}  # operators that several parts share
         self._inside = set(loop.members)
         self._values: dict[int, str] = {}
         self.net = OpList(title)
@@ -79,10 +79,10 @@ class LoopStep:
     def _op(self, op_type: str, inputs: Mapping[str, Any], **attrs: Any) -> str:
         """The output of an operator, which is made once for all who want it."""
         key = op_type, repr(inputs), repr(attrs)
-        if key not in self._made:
-            out = self._made[key] = f"value@{len(self._made)}"
+        if key not in self._shared:
+            out = self._shared[key] = f"value@{len(self._shared)}"
             self.net.ops.append(make_op(op_type, inputs, {"out": out}, attrs))
-        return self._made[key]
+        return self._shared[key]
 
     def _sum(self, terms: Sequence[Term]) -> str:
         """The variable of a part of a descriptor."""
@@ -121,15 +121,15 @@ class LoopStep:
             )
         by_row = recipe.is_general
         for op in recipe.forward:
-            made = op.renamed(names)
+            step_op = op.renamed(names)
             if op.type in _PASSED_ON:
-                made = made._replace(type=COPY_OP, attrs=Attrs({}))
-            entry = lookup(made.type)
+                step_op = step_op._replace(type=COPY_OP, attrs=Attrs({}))
+            entry = lookup(step_op.type)
             if node.properties & _PERHAPS_BY_ROW:
                 by_row = by_row and not entry.random and bool(entry.rows or entry.scalar)
-            values = made.attrs.values.values()
+            values = step_op.attrs.values.values()
             by_row = by_row and not any(field_of_indexes(value) is not None for value in values)
-            self.net.ops.append(made.node(FORWARD))
+            self.net.ops.append(step_op.node(FORWARD))
         if not by_row:
             raise IrregularError(f"'{out}' does not compute row by row")
 

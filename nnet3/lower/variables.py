@@ -52,11 +52,11 @@ class Declarations:
             numbered: sub-matrices and their numbers.
             matrices: the variables of their matrices, by number.
         """
-        names, declared, made = [], self.vars, tuple.__new__  # in half the time of a call
+        names, declared, new = [], self.vars, tuple.__new__  # in half the time of a call
         for number, (matrix, row, rows, col, cols) in numbered:
             name, height, width = matrices[matrix]
             if rows != height or cols != width:
-                view = made(View, (name, row, row + rows, col, col + cols))
+                view = new(View, (name, row, row + rows, col, col + cols))
                 name = f"{name}.s{number}"
                 shape = rows, cols
                 declared.append(VarDecl(name, shape, _FLOAT, TEMPORARY, None, None, False, view))

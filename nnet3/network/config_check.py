@@ -64,7 +64,7 @@ class NetworkCheck:
 
     def __init__(self) -> None:
         self.all_components = True
-        self._found: list[tuple[int, Problem]] = []  # with the number of the line
+        self._problems: list[tuple[int, Problem]] = []  # with the number of the line
         self._lines: list[tuple[int, ConfigLine]] = []  # of nodes
         self._count = 0
         self._fills = Fills()
@@ -124,7 +124,7 @@ class NetworkCheck:
         return None
 
     def _error(self, number: int, error: OpscopeError | str) -> None:
-        self._found.append((number, Problem(ERROR, str(error))))
+        self._problems.append((number, Problem(ERROR, str(error))))
 
     def _component(self, name: str, line: ConfigLine) -> None:
         try:
@@ -141,7 +141,7 @@ class NetworkCheck:
 
     def of_lines(self) -> list[Problem]:
         """What is wrong with lines by themselves."""
-        return [problem for _, problem in self._found]
+        return [problem for _, problem in self._problems]
 
     def output_dim(self, name: str) -> int:
         """Columns of an output node; -1 where they are not known."""
@@ -186,8 +186,8 @@ class NetworkCheck:
         components = [key.removeprefix("component ") for key in self._declared if " " in key]
         if not self._broken and self.all_components and DESCRIPTOR in kinds:
             for text in unused_parts(order, components):
-                self._found.append((end, Problem(WARNING, f"{source}: {text}")))
-        if build and not any(problem.severity == ERROR for _, problem in self._found):
+                self._problems.append((end, Problem(WARNING, f"{source}: {text}")))
+        if build and not any(problem.severity == ERROR for _, problem in self._problems):
             try:
                 with warnings_to(lambda line: None):  # told above
                     told = unusual_parts(build())
@@ -195,8 +195,8 @@ class NetworkCheck:
                 self._error(end, f"{source}: {error}")
                 told = []
             for text in told:
-                self._found.append((end, Problem(WARNING, f"{source}: {text}")))
-        return [problem for _, problem in sorted(self._found, key=lambda item: item[0])]
+                self._problems.append((end, Problem(WARNING, f"{source}: {text}")))
+        return [problem for _, problem in sorted(self._problems, key=lambda item: item[0])]
 
     def _with_feeding(
         self, node: NetworkNode, feeding: dict[str, NetworkNode]
@@ -273,5 +273,5 @@ class NetworkCheck:
 
 def _meant(word: str) -> str:
     """The first word of a line that was meant by `word`; empty where none is near."""
-    found = near_names(word, ("component", *WORDS))
-    return found[0] if found else ""
+    near = near_names(word, ("component", *WORDS))
+    return near[0] if near else ""

@@ -69,10 +69,10 @@ def edit_of(line: ConfigLine) -> Edit:
     Raises:
         FormatError: it is unknown, or has missing, wrong or unknown values.
     """
-    found = directive_of(line.first_token)
-    values = read_keys(line, found.keys)
-    line.check_unused([key.name for key in found.keys])
-    return found.make(values)
+    directive = directive_of(line.first_token)
+    values = read_keys(line, directive.keys)
+    line.check_unused([key.name for key in directive.keys])
+    return directive.make(values)
 
 
 def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:

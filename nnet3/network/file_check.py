@@ -32,14 +32,14 @@ def model_problems(path: PathLike) -> list[Problem]:
     """
     check = _ModelCheck(Reader(path))
     check.run()
-    return check.found
+    return check.problems
 
 
 class _ModelCheck:
     """The parts of a file, as far as they can be understood."""
 
     def __init__(self, reader: Reader) -> None:
-        self.found: list[Problem] = []
+        self.problems: list[Problem] = []
         self._reader = reader
         self._lines = NetworkCheck()
         self._lines.all_components = self._whole = False
@@ -57,10 +57,10 @@ class _ModelCheck:
         if not begun or not self._try(self._read_lines):
             return
         damaged: list[Problem] = []
-        lines = self.found
-        self.found = damaged
+        lines = self.problems
+        self.problems = damaged
         self._try(self._read_components)
-        self.found = [*lines, *self._lines.problems(self._reader.name, None), *damaged]
+        self.problems = [*lines, *self._lines.problems(self._reader.name, None), *damaged]
         nnet = Nnet()
         nnet.components = self._components
         self._tell(*(f"{self._reader.name}: {line}" for line in not_finite(nnet)))
@@ -68,7 +68,7 @@ class _ModelCheck:
             self._try(self._read_end)
 
     def _tell(self, *messages: str) -> None:
-        self.found += [Problem(ERROR, message) for message in messages]
+        self.problems += [Problem(ERROR, message) for message in messages]
 
     def _try(self, read: Callable[[], object]) -> bool:
         """Whether a part can be read; what is wrong with it is told."""

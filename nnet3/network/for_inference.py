@@ -65,8 +65,8 @@ def nnet_of(model: Model) -> Nnet:
     Raises:
         OpscopeError: as `opened`.
     """
-    found = opened(model)
-    return found if isinstance(found, Nnet) else found.nnet
+    content = opened(model)
+    return content if isinstance(content, Nnet) else content.nnet
 
 
 def for_inference(model: Model, test_mode: bool = True, collapse: bool = True) -> Nnet:

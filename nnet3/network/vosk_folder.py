@@ -35,7 +35,7 @@ def subsampling_of(folder: str) -> int | None:
     Raises:
         FormatError: it is no number from 1 to 1000.
     """
-    found = options(os.path.join(folder, "conf", "model.conf"))
-    if _FACTOR not in found:
+    values = options(os.path.join(folder, "conf", "model.conf"))
+    if _FACTOR not in values:
         return None
-    return whole_number(found[_FACTOR], f"{folder}/conf/model.conf", 1, 1000)
+    return whole_number(values[_FACTOR], f"{folder}/conf/model.conf", 1, 1000)

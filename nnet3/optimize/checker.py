@@ -185,12 +185,12 @@ class _Checker:
         if flags & Properties.SIMPLE:
             self.want(not c.precomputed, "a simple component takes no precomputed indexes")
         else:
-            found = self.computation.precomputed[c.precomputed]
+            indexes = self.computation.precomputed[c.precomputed]
             wanted = component.indexes_type
             self.want(
-                isinstance(found, wanted),
+                isinstance(indexes, wanted),
                 f"a {component.type} takes indexes of the kind {wanted.__name__}, not"
-                f" {type(found).__name__}",
+                f" {type(indexes).__name__}",
             )
         return component, flags
 

@@ -66,11 +66,11 @@ def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[i
     """For each of these matrices that is no output: its whole and all its accesses in order."""
     commands = computation.commands
     nodes = computation.topology.nodes
-    found: dict[int, list[Use]] = {matrix: [] for matrix in matrices}
-    if not found:
+    uses_of: dict[int, list[Use]] = {matrix: [] for matrix in matrices}
+    if not uses_of:
         return
-    parts = [(s, part) for s, part in enumerate(computation.submatrices) if part[0] in found]
-    uses = {s: found[part[0]] for s, part in parts}
+    parts = [(s, part) for s, part in enumerate(computation.submatrices) if part[0] in uses_of]
+    uses = {s: uses_of[part[0]] for s, part in parts}
     for number, command in enumerate(commands):
         if command.type in _OF_TWO:
             if command.source in uses:
@@ -84,6 +84,6 @@ def _uses(computation: Computation, matrices: Iterable[int]) -> Iterator[tuple[i
                 if s in uses:
                     uses[s].append((number, mode))
     wholes = {part[0]: s for s, part in parts if computation.is_whole(s)}
-    for matrix, listed in found.items():
+    for matrix, listed in uses_of.items():
         if listed and not any(commands[n].type == "ProvideOutput" for n, _ in listed):
             yield wholes[matrix], listed

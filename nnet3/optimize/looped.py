@@ -41,10 +41,10 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
     active, live_out = _active(computation, splices)
     kinds = _kinds(computation)
     lists = [[(*kinds[m], m in live_out) for m in matrices] for matrices in active]
-    found = _first_repeat(lists[: len(splices) - reach + 1], shift)
-    if found is None:
+    repeat = _first_repeat(lists[: len(splices) - reach + 1], shift)
+    if repeat is None:
         return None
-    first, second = found
+    first, second = repeat
     pairs = [
         (a, b)
         for a, b in zip(active[first], active[second], strict=True)

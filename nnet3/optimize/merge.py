@@ -101,15 +101,15 @@ class _Merger:
             options.propagate_in_place,
             options.backprop_in_place,
         )
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         for number, c in enumerate(self.computation.commands):
             kind = c.type
             if kind == "MatrixCopy":
                 if copies:
-                    found.append((number, c.source, c.target, c.alpha == 1))
+                    candidates.append((number, c.source, c.target, c.alpha == 1))
             elif kind == "Propagate":
                 if forward and c.source and nodes[c.node].properties & FLAGS.PROPAGATE_IN_PLACE:
-                    found.append((number, c.source, c.target, False))
+                    candidates.append((number, c.source, c.target, False))
             elif (
                 kind in BACKPROPS
                 and backward
@@ -118,12 +118,12 @@ class _Merger:
                 value_in, value_out, out_deriv, in_deriv = c.deriv
                 # In place the command would write over a value that it still reads.
                 if in_deriv and not {out_deriv, in_deriv} & {value_in, value_out}:
-                    found.append((number, out_deriv, in_deriv, False))
+                    candidates.append((number, out_deriv, in_deriv, False))
             elif kind in OF_MANY:
                 self.of_many.append(number)
         if sized:
-            found = [c for c in found if sized.isdisjoint(submatrices[s][0] for s in c[1:3])]
-        return found
+            return [c for c in candidates if sized.isdisjoint(submatrices[s][0] for s in c[1:3])]
+        return candidates
 
     def round(self) -> bool:
         """Tries candidates once; whether anything was merged.
@@ -331,13 +331,13 @@ class _Merger:
         submatrices, uses, parts, whole = self.submatrices, self.uses, self.parts, self.whole
         dropped = self.dropped
         homes = set[int]()
-        made = tuple.__new__  # a third of the time of SubMatrix(...)
+        new = tuple.__new__  # a third of the time of SubMatrix(...)
         for old, (home, row, col, is_whole) in self.moves.items():
             mine = parts[old]
             for s in mine:
                 _, first, rows, begin, cols = submatrices[s]
                 place = home, row + first, rows, col + begin, cols
-                submatrices[s] = made(SubMatrix, place)
+                submatrices[s] = new(SubMatrix, place)
             if not is_whole:
                 for s in mine:
                     whole[s] = False

@@ -179,20 +179,20 @@ def compile_optimized(
         if listener is not None:
             report_compiled(listener, compiler, computation)
         computation.owns = True
-        made = computation.explicit() if options is None else optimize(computation, options)
-        made.owns = False  # a cache may hold it
+        optimized = computation.explicit() if options is None else optimize(computation, options)
+        optimized.owns = False  # a cache may hold it
         if listener is not None:
-            report_optimized(listener, made)
-        return made
+            report_optimized(listener, optimized)
+        return optimized
 
     parts = decompose(request) if shortcut else None
     if parts is not None:
         few, count = parts
         if for_two is None:
-            made = compile_whole(few)
+            optimized = compile_whole(few)
         else:
-            made = for_two.get_or_make(few.key(), lambda: compile_whole(few))
-        expanded = expand(made, count)
+            optimized = for_two.get_or_make(few.key(), lambda: compile_whole(few))
+        expanded = expand(optimized, count)
         if expanded is not None:
             return expanded
     return compile_whole(request)

@@ -73,23 +73,23 @@ def ali_to_phones(options: SimpleNamespace, model: str, source: str, output: str
         nonlocal done
         for key, ids in read_table(source, "int_vector"):
             try:
-                found = splitter.split(ids)
+                split = splitter.split(ids)
             except FormatError as error:
                 raise FormatError(f"{source}: {key}: {error}") from error
-            if not found.whole:
+            if not split.whole:
                 program.warn(f"{key}: the alignment begins or ends within a phone")
             done += 1
-            yield key, found
+            yield key, split
 
     if options.ctm_output:
         with open_output(output) as file:
-            for key, found in segments():
-                file.write(_ctm_lines(key, found, options.frame_shift).encode())
+            for key, split in segments():
+                file.write(_ctm_lines(key, split, options.frame_shift).encode())
     else:
         kind = "int_pair_vector" if options.write_lengths else "int_vector"
         with TableWriter(output, kind) as writer:
-            for key, found in segments():
-                phones, frames = found.phones, found.frames
+            for key, split in segments():
+                phones, frames = split.phones, split.frames
                 if options.write_lengths:
                     writer.write(key, np.stack((phones, frames), axis=1))
                 else:

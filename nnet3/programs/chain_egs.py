@@ -101,13 +101,13 @@ class _ChainGetter(Getter):
 
     def normalized(self, supervision: Supervision, where: str) -> Supervision:
         """The supervision with the normalization FST's weights; unchanged if that does not fit."""
-        found = normalized(supervision, self._graph) if self._graph is not None else supervision
-        if found is None:
+        weighted = normalized(supervision, self._graph) if self._graph is not None else supervision
+        if weighted is None:
             self.program.warn(
                 f"For {where}, FST was empty after composing with normalization FST. This should"
                 " be extremely rare (a few per corpus, at most)"
             )
-        return found or supervision
+        return weighted or supervision
 
 
 class _ChunkGetter(_ChainGetter):
@@ -236,8 +236,8 @@ def nnet3_chain_normalize_egs(
                 )
                 failed += 1
                 continue
-            made = NnetChainExample(example.inputs, [replace(old, supervision=supervision)])
-            writer.write(key, made)
+            weighted = NnetChainExample(example.inputs, [replace(old, supervision=supervision)])
+            writer.write(key, weighted)
             written += 1
     options.program.log(f"Added normalization to {written} egs; had errors on {failed}")
     fail_unless(written)

@@ -151,8 +151,8 @@ def _print_part(
     if part == "summary":
         click.echo(compiled.to_kaldi() if kaldi else compiled.summary())
         return
-    found = getattr(compiled, part)
-    click.echo((found.to_kaldi() if kaldi else str(found)).rstrip("\n"))
+    stage = getattr(compiled, part)
+    click.echo((stage.to_kaldi() if kaldi else str(stage)).rstrip("\n"))
 
 
 def _request(nnet: Nnet, request: str) -> ComputationRequest:

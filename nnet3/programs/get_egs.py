@@ -87,23 +87,23 @@ class Getter:
                 if key not in table:
                     self.fail(f"No targets for key {key}")
                     continue
-                found = table[key]
+                target = table[key]
                 rows = matrix.shape[0]
-                count = self.count(found)
+                count = self.count(target)
                 if count is not None and not self._match(rows, count):
                     self.fail(f"{key} has {rows} frames and {count} targets")
                     continue
                 source = self._ivectors_of(key, rows)
                 if self.ivectors is not None and source is None:
                     continue
-                matrices = {"features": matrix, "targets": found}
+                matrices = {"features": matrix, "targets": target}
                 if source is not None:
                     matrices["iVectors"] = source.matrix
                 if not self._all_finite(key, matrices):
                     continue
                 before = self.written + self.failed
                 try:
-                    for name, example in self.examples(key, matrix, make(found), source):
+                    for name, example in self.examples(key, matrix, make(target), source):
                         writer.write(name, example)
                         self.written += 1
                 except ShapeError as error:

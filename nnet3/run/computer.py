@@ -252,8 +252,8 @@ class NnetComputer:
                 set_statistic(*self._component(var.name), self._value(var.name))
 
     def _value(self, variable: str, copy: bool = True) -> np.ndarray:
-        found = self._scope.get(variable)
-        return found.numpy() if copy else to_host(found.array)
+        value = self._scope.get(variable)
+        return value.numpy() if copy else to_host(value.array)
 
     def _kind(self, variable: str) -> int | None:
         var = self._vars.get(variable)

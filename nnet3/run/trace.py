@@ -160,9 +160,9 @@ class CommandTrace:
             for submatrix, mode in self._accesses(command):
                 if mode & WRITE:
                     s = self._computation.submatrices[submatrix]
-                    found = scope.get(self._variables[s.matrix]).numpy()
+                    after = scope.get(self._variables[s.matrix]).numpy()
                     rows, cols = slice(s.row, s.row + s.rows), slice(s.col, s.col + s.cols)
-                    self._values[s.matrix][rows, cols] = found[rows, cols]
+                    self._values[s.matrix][rows, cols] = after[rows, cols]
 
 
 def root_mean_square(*arrays: np.ndarray) -> float:

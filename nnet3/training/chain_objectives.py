@@ -106,22 +106,22 @@ class ChainObjectives:
 
     def values(self, nnet: Nnet, example: NnetChainExample) -> dict[str, np.ndarray]:
         """See `Objective`."""
-        found = dict(self._graph)
-        found |= {
+        arrays = dict(self._graph)
+        arrays |= {
             f"input.{io.name}": to_dense(io.features)
             for io in example.inputs
             if not io.name.startswith("__")
         }
         for output in example.outputs:
-            arrays = supervision_arrays(output.supervision)
+            slots = supervision_arrays(output.supervision)
             weights = output.deriv_weights
             if not (self.apply_deriv_weights and len(weights)):
                 weights = np.ones(output.supervision.rows, np.float32)
-            arrays["deriv_weights"] = weights
+            slots["deriv_weights"] = weights
             if self.options.uses_posteriors:
-                arrays["posteriors"] = posteriors_of(example, output.supervision)
-            found |= {_variable(output.name, slot): array for slot, array in arrays.items()}
-        return found
+                slots["posteriors"] = posteriors_of(example, output.supervision)
+            arrays |= {_variable(output.name, slot): array for slot, array in slots.items()}
+        return arrays
 
     def outcomes(self, scope: Scope) -> Iterator[Outcome]:
         """See `Objective`."""

@@ -65,12 +65,12 @@ class NnetChainComputeProb:
                 computer.accept_input(io.name, to_dense(io.features))
         computer.run()
         for output in example.outputs:
-            found = chain_objective(
+            result = chain_objective(
                 *(self.options, self.graph, output.supervision, computer.get_output(output.name)),
                 deriv=False,
                 xent=xent,
             )
-            self._add(output.name, found.weight, found.objective, found.l2_term)
+            self._add(output.name, result.weight, result.objective, result.l2_term)
             if any(io.name == POSTERIORS for io in example.inputs):
                 kept = posteriors_of(example, output.supervision)
                 if abs(float(kept[0].sum()) - 1.0) > 0.1:  # they are logarithms
@@ -81,8 +81,8 @@ class NnetChainComputeProb:
                 )
             if xent:
                 logs = computer.get_output(output.name + XENT)
-                cross_entropy = float(np.vdot(logs, found.xent_deriv))
-                self._add(output.name + XENT, found.weight, cross_entropy)
+                cross_entropy = float(np.vdot(logs, result.xent_deriv))
+                self._add(output.name + XENT, result.weight, cross_entropy)
         if stats:
             computer.store_statistics()
 

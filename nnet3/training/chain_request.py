@@ -84,10 +84,10 @@ def posteriors_of(example: NnetChainExample, supervision: Supervision) -> np.nda
         return np.zeros((rows, pdfs), np.float32)
     if len(example.outputs) > 1:
         raise ShapeError("learning without forgetting wants examples with one output")
-    found = to_dense(held[0].features)
-    if found.shape != (rows, pdfs):
+    posteriors = to_dense(held[0].features)
+    if posteriors.shape != (rows, pdfs):
         raise ShapeError(
-            f"{POSTERIORS} of shape {list(found.shape)} for an output of {[rows, pdfs]}"
+            f"{POSTERIORS} of shape {list(posteriors.shape)} for an output of {[rows, pdfs]}"
         )
     frames, sequences = supervision.frames_per_sequence, supervision.num_sequences
-    return found.reshape(sequences, frames, pdfs).swapaxes(0, 1).reshape(rows, pdfs)
+    return posteriors.reshape(sequences, frames, pdfs).swapaxes(0, 1).reshape(rows, pdfs)

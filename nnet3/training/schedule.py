@@ -201,7 +201,7 @@ def saturation(components: Iterable[Component]) -> float:
     Raises:
         FormatError: the derivatives are beyond what these functions have.
     """
-    found: list[float] = []
+    saturations: list[float] = []
     for component in components:
         statistics: Any = component
         if component.type not in _LARGEST or statistics.count <= 0:
@@ -209,8 +209,8 @@ def saturation(components: Iterable[Component]) -> float:
         sums = np.atleast_2d(statistics.deriv_sum)
         for largest, row in zip(_LARGEST[component.type], sums, strict=True):
             if (mean := printed_mean(row / statistics.count)) is not None:
-                found.append(1.0 - mean / largest)
-    value = sum(found) / len(found) if found else 0.0
+                saturations.append(1.0 - mean / largest)
+    value = sum(saturations) / len(saturations) if saturations else 0.0
     if not 0.0 <= value <= 1.0:
         raise FormatError(f"the nonlinearities' saturation is {value:g}, which is not in 0 to 1")
     return value

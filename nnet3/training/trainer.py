@@ -399,16 +399,16 @@ class NnetTrainer:
         Raises:
             FormatError: it is not the state of such a trainer.
         """
-        found = record(state, _State, what)
-        if found.max_change.names != list(self.max_change.names):
+        saved = record(state, _State, what)
+        if saved.max_change.names != list(self.max_change.names):
             raise FormatError(f"{what}: 'max_change': 'names' are not the components of this net")
-        self.minibatches = found.minibatches
-        self._seed = found.seed
-        self._backstitch_turn = found.backstitch_turn
+        self.minibatches = saved.minibatches
+        self._seed = saved.seed
+        self._backstitch_turn = saved.backstitch_turn
         self.objectives = {
-            name: ObjectiveInfo(**vars(info)) for name, info in found.objectives.items()
+            name: ObjectiveInfo(**vars(info)) for name, info in saved.objectives.items()
         }
-        held = found.max_change
+        held = saved.max_change
         self.max_change = MaxChangeStats(
             held.names,
             held.bounds,
@@ -417,8 +417,8 @@ class NnetTrainer:
             held.applied_globally,
             held.minibatches,
         )
-        self._context.set_random_state(found.random)
-        self._statistics = set(found.statistics)
+        self._context.set_random_state(saved.random)
+        self._statistics = set(saved.statistics)
         for name, array in arrays.items():
             self._shared.var(name).set(array)
 

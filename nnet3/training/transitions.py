@@ -94,8 +94,8 @@ def output_priors(model: TransitionModel, counts: np.ndarray, floor: float) -> n
         ShapeError: nothing was counted.
     """
     transitions = model.transitions()
-    found = np.bincount(transitions.pdf[1:], counts[1:], transitions.num_pdfs)
-    if not found.sum() > 0:
+    priors = np.bincount(transitions.pdf[1:], counts[1:], transitions.num_pdfs)
+    if not priors.sum() > 0:
         raise ShapeError("there are no alignments to count outputs in")
-    found = np.maximum(found / found.sum(), floor)
-    return found / found.sum()
+    priors = np.maximum(priors / priors.sum(), floor)
+    return priors / priors.sum()

@@ -106,13 +106,13 @@ def with_common_estimates(net: OpList) -> OpList:
 
     Ranks must meet these operators in the same order.
     """
-    made = net.copy()
+    common_net = net.copy()
     common = "nnet3.precondition_ranks"
-    made.ops = [
+    common_net.ops = [
         replace(op, type=common, checked=None) if op.type == "nnet3.precondition" else op
-        for op in made.ops
+        for op in common_net.ops
     ]
-    return made
+    return common_net
 
 
 class _Pass:
@@ -169,11 +169,11 @@ class _Pass:
         deltas: list[list[str]] = []
         bounds: list[float] = []
         for name, component in updatable(self.nnet).items():
-            made = [
+            of_parts = [
                 self._delta(path, part, fields, component)
                 for path, part, fields in parts(name, component)
             ]
-            deltas.append([delta for group in made for delta in group])
+            deltas.append([delta for group in of_parts for delta in group])
             bounds.append(float(component.max_change))
         flat = [delta for group in deltas for delta in group]
         if flat:

@@ -55,7 +55,7 @@ class _TolerantNetwork(LayerNetwork):
 
     def __init__(self) -> None:
         super().__init__({})
-        self._found: list[tuple[int, Problem]] = []  # with the number of the layer
+        self._problems: list[tuple[int, Problem]] = []  # with the number of the layer
         self._wrong: set[str] = set()
         self._count = 0
 
@@ -77,7 +77,7 @@ class _TolerantNetwork(LayerNetwork):
             self._pass_over(line)
 
     def _tell(self, *errors: OpscopeError) -> None:
-        self._found += [(self._count, Problem(ERROR, str(error))) for error in errors]
+        self._problems += [(self._count, Problem(ERROR, str(error))) for error in errors]
 
     def _is_built(self, line: XconfigLine) -> bool:
         """Build the layer of a line; False where it has values that are none, or its input has
@@ -123,7 +123,7 @@ class _TolerantNetwork(LayerNetwork):
     def problems(self, source: str, last: str) -> list[Problem]:
         """All that was found, now that all lines are known; `last` is the place of the last."""
         right = [layer for layer in self.layers.values() if layer.name not in self._wrong]
-        if not self._found:
+        if not self._problems:
             try:
                 texts = self.texts(last)
             except FormatError as error:
@@ -136,11 +136,11 @@ class _TolerantNetwork(LayerNetwork):
             if layer.name not in self._wrong:
                 check = NetworkCheck()
                 _add_lines(check, layer, "component ")
-                self._found += [(number, problem) for problem in check.of_lines()]
+                self._problems += [(number, problem) for problem in check.of_lines()]
         if not any(layer.type.startswith("output") for layer in self.layers.values()):
             self._count += 1
             self._tell(FormatError(f"{last}: the last line, and there was no output layer"))
-        return [problem for _, problem in sorted(self._found, key=lambda item: item[0])]
+        return [problem for _, problem in sorted(self._problems, key=lambda item: item[0])]
 
 
 def _add_lines(check: NetworkCheck, layer: Layer, word: str) -> None:

@@ -125,10 +125,10 @@ def _prefinal(layer: Layer) -> None:
 def _statistics(layer: Layer) -> None:
     """Moving mean, standard deviation and log count over frames around, as in
     `config=mean+stddev(-99:3:9:99)`: of every third frame, once every nine frames."""
-    found = _STATISTICS.match(layer["config"])
-    if found is None:
+    match = _STATISTICS.match(layer["config"])
+    if match is None:
         layer.fail(f"config={layer['config']} is not like mean+stddev+count(-99:3:9:99)")
-    left, step, period, right = (int(number) for number in found.groups()[1:])
+    left, step, period, right = (int(number) for number in match.groups()[1:])
     left = -left
     if min(left, right) < 0 or min(step, period) < 1 or max(left, right, step, period) >= 1 << 31:
         layer.fail(f"config={layer['config']}: a context or a period of the wrong sign, or too far")
@@ -137,7 +137,7 @@ def _statistics(layer: Layer) -> None:
             f"config={layer['config']}: both contexts must be multiples of the period {period}, "
             f"and that of {step}"
         )
-    deviation, count = "stddev" in found[1], "count" in found[1]
+    deviation, count = "stddev" in match[1], "count" in match[1]
     moments = layer.input_dim * (2 if deviation else 1)
     dim = moments + count
     if "dim" in layer.given and layer["dim"] not in (dim, -1):

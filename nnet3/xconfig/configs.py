@@ -222,14 +222,14 @@ class LayerNetwork:
         if layer is None:
             known = [*self.layers, *self._existing]
             raise InputError(f"no layer before this one is named {whole!r}{nearest(whole, known)}")
-        found = layer.outputs.get(inner)
-        if found is None:
+        resolved = layer.outputs.get(inner)
+        if resolved is None:
             others = ", ".join(f"{whole}.{output}" for output in layer.outputs if output)
             hint = f"; it has {others}" if others else ""
             raise InputError(f"{layer.type} {whole!r} gives no {name!r} to other layers{hint}")
-        if found.line and all(text != found.line for _, text in layer.lines):
-            layer.line(found.line)
-        return Resolved(found.text, found.dim)
+        if resolved.line and all(text != resolved.line for _, text in layer.lines):
+            layer.line(resolved.line)
+        return Resolved(resolved.text, resolved.dim)
 
     def texts(self, last: str) -> dict[str, str]:
         """The config texts by name; `last` is the place of the last line.

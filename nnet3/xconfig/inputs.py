@@ -70,9 +70,9 @@ def resolve(text: str, previous: Sequence[str], lookup: Lookup) -> Resolved:
     """
     written = 0
 
-    def back(found: re.Match[str]) -> str:
+    def back(match: re.Match[str]) -> str:
         nonlocal written
-        name = _back(found[1].strip(), previous)
+        name = _back(match[1].strip(), previous)
         written += len(name)
         check_limit("descriptor", written, "input=")
         return name
@@ -118,11 +118,11 @@ class _Parser:
             return _offset(self._lookup(self._previous[-1]), int(word))
         if not is_valid_name(word):
             raise InputError(f"expected a descriptor, not {word!r}, in {self._text!r}")
-        found = self._lookup(word)
+        resolved = self._lookup(word)
         if self._peek() == "@":
             self.position += 1
-            found = _offset(found, int(self._integer().text))
-        return found
+            resolved = _offset(resolved, int(self._integer().text))
+        return resolved
 
     def _form(self, word: str, depth: int) -> Resolved:
         self._expect("(", word)
@@ -154,9 +154,11 @@ class _Parser:
         return word
 
     def _expect(self, token: str, word: str) -> None:
-        found = self._take(f"{token!r}")
-        if found != token:
-            raise InputError(f"expected {token!r} in {word}(...), not {found!r}, in {self._text!r}")
+        actual = self._take(f"{token!r}")
+        if actual != token:
+            raise InputError(
+                f"expected {token!r} in {word}(...), not {actual!r}, in {self._text!r}"
+            )
 
     def _integer(self, least: int | None = None) -> Resolved:
         word = self._take("an integer")
@@ -182,8 +184,8 @@ class _Parser:
         return Resolved(word, 0)
 
 
-def _offset(found: Resolved, frames: int) -> Resolved:
-    return Resolved(f"Offset({found.text}, {frames})", found.dim) if frames else found
+def _offset(resolved: Resolved, frames: int) -> Resolved:
+    return Resolved(f"Offset({resolved.text}, {frames})", resolved.dim) if frames else resolved
 
 
 def _dim(word: str, items: Sequence[Resolved]) -> int:

@@ -162,10 +162,10 @@ class Layer:
         """An error about the layer."""
         return FormatError(f"{self.place}: {self.type} {self.name!r}: {message}")
 
-    def connect(self, found: Resolved) -> None:
-        """Take `found` as the input."""
-        self.input = found.text
-        self.input_dim = found.dim
+    def connect(self, resolved: Resolved) -> None:
+        """Take `resolved` as the input."""
+        self.input = resolved.text
+        self.input_dim = resolved.dim
 
     def default_dim(self, key: str = "dim") -> int:
         """The dimension under `key`, which is that of the input unless given, or given as -1."""

@@ -76,7 +76,7 @@ def parse_line(content: str, place: str) -> XconfigLine:
         raise FormatError(f"{place}: {kind!r} cannot begin a line, a layer type does")
     if rest.count('"') % 2:
         raise FormatError(f"{place}: a double quote is not closed")
-    rest = _QUOTED.sub(lambda found: f" {found[0][1:-1].replace('=', _QUOTED_EQUALS)} ", rest)
+    rest = _QUOTED.sub(lambda quoted: f" {quoted[0][1:-1].replace('=', _QUOTED_EQUALS)} ", rest)
     keys = list(_KEY.finditer(rest))
     before = rest[: keys[0].start()] if keys else rest
     if before.strip():

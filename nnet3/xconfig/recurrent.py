@@ -113,9 +113,9 @@ def _write_row(
 
 
 def _source(layer: Layer, text: str) -> str:
-    def own(found: re.Match[str]) -> str:
-        node = f"{layer.name}.{found[2]}"
-        return node if found[1] == "." else f"IfDefined(Offset({node}, {layer['delay']}))"
+    def own(match: re.Match[str]) -> str:
+        node = f"{layer.name}.{match[2]}"
+        return node if match[1] == "." else f"IfDefined(Offset({node}, {layer['delay']}))"
 
     text = text.replace("{cell}", str(layer["cell-dim"]))
     return _OWN.sub(own, text).replace("@", layer.input)

@@ -140,15 +140,15 @@ class ComponentOps:
         if self._for_all is not None:
             return self._for_all
         key = id(indexes), rows  # it holds as long as the recipe, which keeps its indexes alive
-        found = self._uses.get(key)
-        if found is None:
+        use = self._uses.get(key)
+        if use is None:
             recipe = lower(self.component, indexes, rows, *self._wanted)
             # A recipe for certain indexes has no other use, and may be large.
             templates = _shared_templates(recipe.key()) if recipe.is_general else {}
-            found = self._uses[key] = recipe, templates
+            use = self._uses[key] = recipe, templates
             if recipe.is_general:
-                self._for_all = found
-        return found
+                self._for_all = use
+        return use
 
     def propagate(
         self,
@@ -238,10 +238,10 @@ class ComponentOps:
     def memory(self, indexes: Any = None, rows: int = -1) -> dict[str, np.ndarray]:
         """Variables that natural gradient keeps from batch to batch, with their first values."""
         recipe = self.recipe(indexes, rows)
-        found = dict(recipe.memory)
+        values = dict(recipe.memory)
         for part, _ in recipe.parts:
-            found |= part.memory
-        return self._variables(MEMORY, found)
+            values |= part.memory
+        return self._variables(MEMORY, values)
 
     def _variables(self, kind: str, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         name = self._name

@@ -150,7 +150,7 @@ def read_fields(component: FieldHolder, reader: Reader, fields: Sequence[Field])
     Raises:
         FormatError: a token that is not expected, or a bad value.
     """
-    found: dict[int, tuple[Field, tuple[Any, ...]]] = {}
+    read: dict[int, tuple[Field, tuple[Any, ...]]] = {}
     for index, field in enumerate(fields):
         token = reader.peek_token()
         used = next((f for f in (field, field.older) if f is not None and f.token == token), None)
@@ -169,11 +169,11 @@ def read_fields(component: FieldHolder, reader: Reader, fields: Sequence[Field])
             setattr(component, attr, values[i])
             if isinstance(getattr(type(component), attr, None), Averaged):
                 kept[i] = _float32(values[i])
-        found[index] = used, tuple(kept)
+        read[index] = used, tuple(kept)
     component.deviations = {}
     component.was_binary = reader.binary
     for index, field in enumerate(fields):
-        used, values = found.get(index, (None, ()))
+        used, values = read.get(index, (None, ()))
         if used is None and field.is_written_today(component):
             values = tuple(getattr(component, attr) for attr in field.attrs)
             component.deviations[index] = Deviation(None, values)

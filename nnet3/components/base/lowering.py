@@ -270,17 +270,17 @@ def _chain(
     for number, (part, names) in reversed(list(enumerate(recipe.parts))):
         mine = [name for name in left if name in part.parameters]
         left = [name for name in left if name not in part.parameters]
-        made = [*part.stats] if stats else []
+        ops = [*part.stats] if stats else []
         onward = bool(want_input or left)
         if onward or mine:
-            made += backward_ops(part, mine, onward, stats, natural)
+            ops += backward_ops(part, mine, onward, stats, natural)
         known = {deriv_of(name): deriv_of(outer) for name, outer in names.items()} | names
-        for op in made:
+        for op in ops:
             for name in op.variables():
                 if name not in known:  # an inner one gets a name of its own
                     own = name.startswith((PARAMETER, STATE, MEMORY)) or name in (EMPTY, FROZEN)
                     known[name] = name if own else f"{number}/{name}"
-        lowered += [op.renamed(known) for op in made]
+        lowered += [op.renamed(known) for op in ops]
     return lowered
 
 

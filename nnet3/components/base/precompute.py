@@ -30,14 +30,14 @@ def precompute_indexes(steps: Sequence[tuple[Component, IndexList, IndexList]]) 
     Raises:
         ShapeError: an input that the outputs depend on is not there.
     """
-    found: list[Any] = []
+    results: list[Any] = []
     by_row: dict[int, list[int]] = {}  # by the id of the component
     for number, (component, inputs, outputs) in enumerate(steps):
         if isinstance(component, RowByRow):
             by_row.setdefault(id(component), []).append(number)
-            found.append(None)
+            results.append(None)
         else:
-            found.append(component.precompute(inputs, outputs))
+            results.append(component.precompute(inputs, outputs))
     for numbers in by_row.values():
         component = steps[numbers[0]][0]
         listed = [steps[number][2].indexes for number in numbers]
@@ -47,5 +47,5 @@ def precompute_indexes(steps: Sequence[tuple[Component, IndexList, IndexList]]) 
         for number, rows in zip(numbers, listed, strict=True):
             begin = end
             end = end + len(rows)
-            found[number] = together[begin:end]
-    return found
+            results[number] = together[begin:end]
+    return results

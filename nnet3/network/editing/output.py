@@ -31,16 +31,16 @@ def new_output(nnet: Nnet, edit: NewOutput) -> str:
     if edit.size < 1:
         raise ShapeError(f"size={edit.size}: an output has at least one column")
     before = old.output_dim
-    made = old.copy()
+    new = old.copy()
     rng = np.random.default_rng(edit.seed)
     stddev = old.input_dim**-0.5 if edit.random else 0.0
     weights = normal(rng, (edit.size, old.input_dim), stddev)
-    if isinstance(made, LinearComponent):
-        made.params = weights
+    if isinstance(new, LinearComponent):
+        new.params = weights
     else:
-        made.linear_params = weights
-        made.bias_params = np.zeros(edit.size, np.float32)
-    nnet.components[last.component] = made
+        new.linear_params = weights
+        new.bias_params = np.zeros(edit.size, np.float32)
+    nnet.components[last.component] = new
     for node in chain[:-1]:
         kind = nnet.components[node.component].type
         sizes = {"dim": edit.size, "input-dim": edit.size, "output-dim": edit.size}

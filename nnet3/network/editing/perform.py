@@ -103,8 +103,8 @@ def _set_factor(nnet: Nnet, edit: edits.SetFactor) -> str:
 
 
 def _updatable(nnet: Nnet, edit: Edit) -> list[UpdatableComponent]:
-    found = matching_components(nnet, edit)
-    chosen = [component for _, component in found if isinstance(component, UpdatableComponent)]
+    matching = matching_components(nnet, edit)
+    chosen = [component for _, component in matching if isinstance(component, UpdatableComponent)]
     if not chosen and edit.must_match:
         raise FormatError("none of the components that are meant has parameters to train")
     return chosen

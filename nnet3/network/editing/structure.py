@@ -57,14 +57,14 @@ def _readers(nnet: Nnet, gone: Iterable[str]) -> dict[str, list[str]]:
     """The nodes that read some that go, by the name of what they read."""
     lost = {*gone}
     fed = {input_name(name) for name in lost}
-    found: dict[str, list[str]] = {}
+    readers: dict[str, list[str]] = {}
     for node in nnet.nodes:
         if node.name in lost or node.name in fed:
             continue
         for name in _reads(node):
             if name in lost:
-                found.setdefault(name, []).append(repr(node.name.removesuffix("_input")))
-    return found
+                readers.setdefault(name, []).append(repr(node.name.removesuffix("_input")))
+    return readers
 
 
 def _reads(node: NetworkNode) -> list[str]:
@@ -119,16 +119,16 @@ def replace(nnet: Nnet, edit: Replace) -> str:
     shared = sum(other.component == node.component for other in nnet.nodes) > 1
     name = _free(nnet, edit.name) if shared else node.component
     sizes = {"input-dim": old.input_dim, "output-dim": old.output_dim, "dim": old.input_dim}
-    made = made_component(name, edit.type, edit.settings, sizes)
-    if isinstance(made, UpdatableComponent) and isinstance(old, UpdatableComponent):
-        given = {key: getattr(made, key.replace("-", "_")) for key in _RATES & {*edit.settings}}
-        made.copy_configs(old)
-        for key, value in given.items():
-            setattr(made, key.replace("-", "_"), value)
-    nnet.components[name] = made
+    new = made_component(name, edit.type, edit.settings, sizes)
+    if isinstance(new, UpdatableComponent) and isinstance(old, UpdatableComponent):
+        rates = {key: getattr(new, key.replace("-", "_")) for key in _RATES & {*edit.settings}}
+        new.copy_configs(old)
+        for key, value in rates.items():
+            setattr(new, key.replace("-", "_"), value)
+    nnet.components[name] = new
     node.component = name
     nnet.check()
-    return f"Replaced node {edit.name}: {old.type} to {made.type}."
+    return f"Replaced node {edit.name}: {old.type} to {new.type}."
 
 
 _RATES: Final = {"learning-rate", "learning-rate-factor", "l2-regularize", "max-change"}
@@ -142,18 +142,18 @@ def made_component(
     Raises:
         FormatError: there is no such type, or a setting is wrong.
     """
-    made = new_component(type)
-    given = {key.replace("_", "-"): value for key, value in settings.items()}
-    known = {key.name for key in made.keys}
+    component = new_component(type)
+    keys = {key.replace("_", "-"): value for key, value in settings.items()}
+    known = {key.name for key in component.keys}
     wanted = {"dim"} if "dim" in known else {"input-dim", "output-dim"} & known
-    if not given.keys() & {*_FILES, "dim"} and not ("dim" in known and "input-dim" in given):
-        given = {key: sizes[key] for key in sizes if key in wanted} | given
+    if not keys.keys() & {*_FILES, "dim"} and not ("dim" in known and "input-dim" in keys):
+        keys = {key: sizes[key] for key in sizes if key in wanted} | keys
     text = f"component name={name} type={type}"
-    line = ConfigLine(text + "".join(f" {key}={_text(value)}" for key, value in given.items()))
+    line = ConfigLine(text + "".join(f" {key}={_text(value)}" for key, value in keys.items()))
     for key in ("name", "type"):
         line.get(key)  # the component itself does not ask for them
-    made.init_from_config(line, np.random.default_rng(seed))
-    return made
+    component.init_from_config(line, np.random.default_rng(seed))
+    return component
 
 
 def _text(value: Any) -> str:
@@ -166,12 +166,12 @@ def _text(value: Any) -> str:
 
 def _free(nnet: Nnet, name: str) -> str:
     """A name that no component has."""
-    found = name
+    free = name
     number = 1
-    while found in nnet.components:
+    while free in nnet.components:
         number += 1
-        found = f"{name}_{number}"
-    return found
+        free = f"{name}_{number}"
+    return free
 
 
 def insert(nnet: Nnet, edit: Insert) -> str:
@@ -192,8 +192,8 @@ def insert(nnet: Nnet, edit: Insert) -> str:
     dim = source.dim(nnet.node_dims())
     wanted = {"input-dim": dim, "output-dim": dim, "dim": dim}
     component = _free(nnet, edit.name)
-    made = made_component(component, edit.type, edit.settings, wanted, edit.seed)
-    nnet.components[component] = made
+    new = made_component(component, edit.type, edit.settings, wanted, edit.seed)
+    nnet.components[component] = new
     if edit.after:
         _point(nnet, edit.after, edit.name)
     else:
@@ -204,7 +204,7 @@ def insert(nnet: Nnet, edit: Insert) -> str:
     ]
     nnet.check()
     where = f"after {edit.after}" if edit.after else f"before {edit.before}"
-    return f"Inserted node {edit.name} ({made.type}) {where}."
+    return f"Inserted node {edit.name} ({new.type}) {where}."
 
 
 def _feed_of(nnet: Nnet, place: NetworkNode, after: bool) -> tuple[Descriptor, int]:
@@ -216,12 +216,12 @@ def _feed_of(nnet: Nnet, place: NetworkNode, after: bool) -> tuple[Descriptor, i
         return parse_descriptor(place.name), position + 1
     if place.kind == COMPONENT:
         position -= 1
-    found = nnet.nodes[position].descriptor
-    if found is None:
+    feed = nnet.nodes[position].descriptor
+    if feed is None:
         raise FormatError(
             f"{place.name!r} is no component node and no output: after= puts it there"
         )
-    return found, position
+    return feed, position
 
 
 def connect(nnet: Nnet, edit: Connect) -> str:
@@ -283,19 +283,19 @@ def _drop_input(nnet: Nnet, name: str) -> None:
 
 
 def _make_outputs(nnet: Nnet, outputs: Mapping[str, str]) -> None:
-    made: list[NetworkNode] = []
+    nodes: list[NetworkNode] = []
     for name, origin in outputs.items():
         node = shown_node(nnet, origin)
         is_output = node in nnet.outputs()
         descriptor = node.descriptor if is_output else parse_descriptor(origin)
         objective = node.objective if is_output else "linear"
-        made.append(NetworkNode(name, DESCRIPTOR, descriptor=descriptor, objective=objective))
+        nodes.append(NetworkNode(name, DESCRIPTOR, descriptor=descriptor, objective=objective))
     old = nnet.outputs()
     nnet.nodes = [node for node in nnet.nodes if node not in old]
-    for node in made:
+    for node in nodes:
         if nnet.has_node(node.name):
             raise FormatError(
                 f"there is a node {node.name!r} already{nearest(node.name, ())}: outputs have names"
                 " of their own, outputs={'output': NODE}"
             )
-    nnet.nodes += made
+    nnet.nodes += nodes

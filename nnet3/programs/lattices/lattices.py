@@ -67,14 +67,14 @@ def _first_words(name: str) -> set[str]:
     reader = open_reader(name)
     if reader.binary:
         raise FormatError(f"{name}: this is binary, but a list of keys is text")
-    found: set[str] = set()
+    keys: set[str] = set()
     while reader.offset < reader.size:
         start = reader.offset
         words = reader.read_line().split()
         if not words:
             raise reader.error("a key was expected on each line", start)
-        found.add(words[0])
-    return found
+        keys.add(words[0])
+    return keys
 
 
 @program(

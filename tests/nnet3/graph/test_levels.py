@@ -77,9 +77,9 @@ ALL = (1 << 90) - (1 << 30)
 @example(({0: [(1, 1)], 1: [(0, 0), (1, 1)]}, [ALL] * 2, {1: [ALL ^ 1 << 60, ALL]}, {0}))
 @example(({0: [(1, -1)], 1: [(0, 0), (1, -1)]}, [ALL, ALL ^ 1 << 60], {}, {1}))
 def test_levels(case):
-    found = levels(*case)
-    assert found.complete
-    assert found.found == one_by_one(*case)
+    explored = levels(*case)
+    assert explored.complete
+    assert explored.levels == one_by_one(*case)
 
 
 def test_a_long_recurrence_is_not_gone_through(monkeypatch):
@@ -90,10 +90,10 @@ def test_a_long_recurrence_is_not_gone_through(monkeypatch):
     )
     reads = {0: [(0, -3), (1, -3)], 1: [(0, 0)]}
     case = reads, [(1 << 3000) - 1] * 2, {}, {0, 1}
-    found = levels(*case)
-    assert found.complete and len(turns) < 40
-    assert found.found[:3] == [(1, 0, 7), (3, 1, 7), (5, 0, 56)]
-    assert len(found.found) == 2000 and found.found[-1] == (3999, 1, 7 << 2997)
+    explored = levels(*case)
+    assert explored.complete and len(turns) < 40
+    assert explored.levels[:3] == [(1, 0, 7), (3, 1, 7), (5, 0, 56)]
+    assert len(explored.levels) == 2000 and explored.levels[-1] == (3999, 1, 7 << 2997)
 
 
 def test_rows_that_wait_for_each_other():
