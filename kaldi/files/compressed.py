@@ -253,14 +253,14 @@ def _quartiles_of(matrix: np.ndarray, least: np.float32, span: np.float32) -> np
     rows, columns = matrix.shape
     quarter = rows // 4
     chosen = [0, quarter, 3 * quarter, rows - 1] if rows >= 5 else range(rows)
-    found = np.zeros((columns, 4), np.int32)
+    quartiles = np.zeros((columns, 4), np.int32)
     corners = np.sort(matrix, axis=0)[chosen].T
-    found[:, : corners.shape[1]] = _fractions(corners, least, span, np.dtype("u2"))
-    found[:, 0] = np.minimum(found[:, 0], 65532)
+    quartiles[:, : corners.shape[1]] = _fractions(corners, least, span, np.dtype("u2"))
+    quartiles[:, 0] = np.minimum(quartiles[:, 0], 65532)
     for place, highest in ((1, 65533), (2, 65534), (3, 65535)):
-        raised = np.maximum(found[:, place], found[:, place - 1] + 1)
-        found[:, place] = np.minimum(raised, highest)
-    return found.astype(np.uint16)
+        raised = np.maximum(quartiles[:, place], quartiles[:, place - 1] + 1)
+        quartiles[:, place] = np.minimum(raised, highest)
+    return quartiles.astype(np.uint16)
 
 
 def _corner_values(quartiles: np.ndarray, least: np.float32, span: np.float32) -> np.ndarray:

@@ -149,12 +149,12 @@ class ContextDependency:
             return {(one, other) for one in ahead for other in stay}
         place = min(open_places, key=lambda place: abs(place - self.central))
         tried = [0] if tried is None else tried
-        found: set[tuple[int, int]] = set()
+        pairs: set[tuple[int, int]] = set()
         for phone in (0, *phones):  # 0: the window goes beyond the utterance
             tried[0] += 1
             check_limit("alternatives", tried[0], "the windows of phones of the decision tree")
-            found |= self.pairs(phones, {**window, place: phone}, forward, self_loop, tried)
-        return found
+            pairs |= self.pairs(phones, {**window, place: phone}, forward, self_loop, tried)
+        return pairs
 
     @cached_property
     def asked(self) -> list[int]:
@@ -222,12 +222,12 @@ def new_transition_model(tree: ContextDependency, topology: Reader) -> Transitio
             if state.forward == _NO_PDF:
                 continue
             if is_hmm:
-                made = {(pdf,) for pdf in tree.outputs(window, state.forward)}
+                outputs = {(pdf,) for pdf in tree.outputs(window, state.forward)}
             else:
-                made = tree.pairs(phones, window, state.forward, state.self_loop, tried)
-            if not made:
+                outputs = tree.pairs(phones, window, state.forward, state.self_loop, tried)
+            if not outputs:
                 raise FormatError(f"the tree has no output for state {number} of phone {phone}")
-            rows |= {(phone, number, *pair) for pair in made}
+            rows |= {(phone, number, *pair) for pair in outputs}
     tuples = sorted(rows)
     log_probs = [0.0, *_log_probs(tuples, entry_of, entries)]
     return TransitionModel(

@@ -194,15 +194,15 @@ def _read_text_matrix(reader: TokenReader, dtype: type) -> np.ndarray:
 def bracketed(reader: TokenReader) -> tuple[int, bytes]:
     """Read `[ ... ]` and the end of the line: the offset and the bytes of the text inside."""
     if reader.peek() != "[":
-        raise reader.error(f"'[' was expected here, but this is {reader.found()}")
+        raise reader.error(f"'[' was expected here, but this is {reader.shown_token()}")
     reader.skip_space()
     start = reader.offset + 1
     end = reader.data.find(b"]", start)
     if end < 0:
         raise reader.error("the ']' of this '[' is missing")
     body = bytes(reader.data[start:end])
-    behind = bytes(reader.data[end + 1 : end + 3])
-    line_end = 2 if behind == b"\r\n" else int(behind[:1] == b"\n")
+    after = bytes(reader.data[end + 1 : end + 3])
+    line_end = 2 if after == b"\r\n" else int(after[:1] == b"\n")
     reader.offset = end + 1 + line_end
     return start, body
 

@@ -212,10 +212,10 @@ def _read_uniform(reader: Reader, rows: int) -> SparseMatrix | None:
     if rows * size > reader.remaining():
         return None
     row = np.dtype([("head", f"V{_ROW_HEADER.size}"), ("pairs", _PAIRS[4], (count,))])
-    found = np.frombuffer(reader.data, row, rows, start)
-    pairs = found["pairs"].reshape(-1)
+    records = np.frombuffer(reader.data, row, rows, start)
+    pairs = records["pairs"].reshape(-1)
     columns = pairs["index"].astype(np.int32)
-    same = (found["head"] == found["head"][0]).all()
+    same = (records["head"] == records["head"][0]).all()
     if not same or (pairs["i"] != 4).any() or (pairs["f"] != 4).any():
         return None
     if (columns < 0).any() or (columns >= dim).any():
@@ -261,5 +261,7 @@ def _named_integer(reader: Reader, name: str) -> int:
     key, _, number = token.partition("=")
     if key != name or not matrix_io.is_integer(number.encode("utf-8", "replace"), 4):
         reader.offset = start
-        raise reader.error(f"'{name}=' and an integer were expected, but this is {reader.found()}")
+        raise reader.error(
+            f"'{name}=' and an integer were expected, but this is {reader.shown_token()}"
+        )
     return int(number)

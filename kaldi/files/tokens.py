@@ -112,7 +112,7 @@ class TokenReader:
             place += f", line {line}"
         return FormatError(f"{self.name}: {message} ({place})")
 
-    def found(self) -> str:
+    def shown_token(self) -> str:
         """The beginning of the next token, for messages."""
         start = self._skip(self.offset)
         if start >= self.size:
@@ -159,7 +159,7 @@ class TokenReader:
         end = match.end()
         if not self.data[end : end + 1].isspace():
             why = "the file ends" if end >= self.size else "it is too long"
-            raise self.error(f"the token {self.found()} is not followed by a space: {why}")
+            raise self.error(f"the token {self.shown_token()} is not followed by a space: {why}")
         self.offset = end + 1
         return _text(match.group())
 
@@ -168,7 +168,7 @@ class TokenReader:
         start = self.offset
         if self.peek_token() not in tokens:
             wanted = " or ".join(tokens)
-            raise self.error(f"{wanted} was expected here, but this is {self.found()}")
+            raise self.error(f"{wanted} was expected here, but this is {self.shown_token()}")
         try:
             return self.read_token()
         except FormatError:
@@ -191,7 +191,7 @@ class TokenReader:
         """`T` or `F`."""
         value = {"T": True, "F": False}.get(self.peek())
         if value is None:
-            raise self.error(f"a flag, T or F, was expected here, but this is {self.found()}")
+            raise self.error(f"a flag, T or F, was expected here, but this is {self.shown_token()}")
         self.offset = (self.offset if self.binary else self._skip(self.offset)) + 1
         return value
 
@@ -208,7 +208,7 @@ class TokenReader:
         start = self._skip(self.offset)
         match = _INTEGER.match(self.data, start)
         if match is None:
-            raise self.error(f"an integer was expected here, but this is {self.found()}")
+            raise self.error(f"an integer was expected here, but this is {self.shown_token()}")
         value = int(match.group())
         low, high = integer_range(size, signed)
         if not low <= value <= high:
@@ -228,7 +228,7 @@ class TokenReader:
             return struct.unpack("<f" if len(data) == 4 else "<d", data)[0]
         match = _FLOAT.match(self.data, self._skip(self.offset))
         if match is None:
-            raise self.error(f"a number was expected here, but this is {self.found()}")
+            raise self.error(f"a number was expected here, but this is {self.shown_token()}")
         self.offset = match.end()
         return float(match.group())
 

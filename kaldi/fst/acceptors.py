@@ -97,14 +97,14 @@ class Matcher:
 
     def arcs(self, state: int) -> dict[int, list[tuple[np.float32, int]]]:
         """For each label the weights and next states of arcs that leave a state."""
-        found = self._known.get(state)
-        if found is None:
-            found = self._known[state] = {}
+        by_label = self._known.get(state)
+        if by_label is None:
+            by_label = self._known[state] = {}
             arcs = slice(int(self._fst.begin[state]), int(self._fst.begin[state + 1]))
             columns = self._fst.weight[arcs], self._fst.nextstate[arcs].tolist()
             for label, *rest in zip(self._fst.ilabel[arcs].tolist(), *columns, strict=True):
-                found.setdefault(label, []).append(tuple(rest))
-        return found
+                by_label.setdefault(label, []).append(tuple(rest))
+        return by_label
 
 
 def compose(fst: Fst, other: Matcher | Fst) -> Fst:
@@ -118,15 +118,15 @@ def compose(fst: Fst, other: Matcher | Fst) -> Fst:
     arcs: list[list[Arc]] = []
     for a, b in pairs:  # grows in the loop
         matching = right.arcs(b)
-        made: list[Arc] = []
+        outgoing: list[Arc] = []
         for label, weight, target in left.arcs[a]:
             for more, second in matching.get(label, ()):
                 pair = target, second
                 if pair not in number:
                     number[pair] = len(pairs)
                     pairs.append(pair)
-                made.append((label, weight + more, number[pair]))
-        arcs.append(made)
+                outgoing.append((label, weight + more, number[pair]))
+        arcs.append(outgoing)
     firsts, seconds = np.array(pairs).T
     return connect(acceptor(arcs, fst.final[firsts] + right.final[seconds]))
 
@@ -152,7 +152,7 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
                 group = reached.setdefault(label, {})
                 group[target] = min(group.get(target, INFINITY), left + weight)
         final.append(end)
-        made: list[Arc] = []
+        outgoing: list[Arc] = []
         for label in sorted(reached):
             group = reached[label]
             best = min(group.values())
@@ -169,8 +169,8 @@ def determinize(fst: Fst, most_states: int | None = None) -> Fst | None:
                     return None
                 number[key] = len(subsets)
                 subsets.append(key)
-            made.append((label, best, number[key]))
-        arcs.append(made)
+            outgoing.append((label, best, number[key]))
+        arcs.append(outgoing)
     return acceptor(arcs, final)
 
 

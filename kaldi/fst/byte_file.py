@@ -94,7 +94,7 @@ class ByteFile:
         at = self.offset
         size = len(self.data)
         data = self.data.data
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         for _ in range(count):
             length = lengths(data, at)[0] if at + 4 <= size else -1
             end = at + 4 + length
@@ -103,11 +103,11 @@ class ByteFile:
             (label,) = labels(data, end)
             if not 0 <= label <= most:
                 break
-            found[label] = str(data[at + 4 : end], "utf-8", "surrogateescape")
+            texts[label] = str(data[at + 4 : end], "utf-8", "surrogateescape")
             at = end + 8
         else:
             self.offset = at
-            return found
+            return texts
         self.offset = at
         text = self.text(what)
         (label,) = self.unpack("q", f"the label of {what}")

@@ -30,15 +30,15 @@ def remove_epsilons(fst: Fst) -> Fst:
     arcs: list[list[Arc]] = []
     for state in range(fst.states):
         weights = _weights_of_closure(states, state)
-        found: dict[tuple[int, int], np.float32] = {}
+        best: dict[tuple[int, int], np.float32] = {}
         for reached in _in_order(states, state):
-            behind = weights[reached[0]]
+            before = weights[reached[0]]
             label, weight, target = reached[1]
             key = label, target
-            found[key] = min(found.get(key, INFINITY), behind + weight)
+            best[key] = min(best.get(key, INFINITY), before + weight)
         if len(weights) > 1:
             final[state] = min(weight + fst.final[other] for other, weight in weights.items())
-        arcs.append([(label, weight, target) for (label, target), weight in found.items()])
+        arcs.append([(label, weight, target) for (label, target), weight in best.items()])
     return connect(acceptor(arcs, final, fst.start))
 
 
@@ -69,7 +69,7 @@ def _weights_of_closure(states: States, state: int) -> dict[int, np.float32]:
 def _in_order(states: States, state: int) -> list[tuple[int, Arc]]:
     """The labeled arcs of a state and, at the place of each arc of label 0, those after it; with
     each arc the state it leaves."""
-    found: list[tuple[int, Arc]] = []
+    ordered: list[tuple[int, Arc]] = []
     seen = {state}
     stack = [(state, iter(states.arcs[state]))]
     while stack:
@@ -77,11 +77,11 @@ def _in_order(states: States, state: int) -> list[tuple[int, Arc]]:
         for arc in rest:
             label, weight, target = arc
             if label:
-                found.append((current, arc))
+                ordered.append((current, arc))
             elif target not in seen and weight < INFINITY:
                 seen.add(target)
                 stack.append((target, iter(states.arcs[target])))
                 break
         else:
             stack.pop()
-    return found
+    return ordered

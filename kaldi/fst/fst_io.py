@@ -120,10 +120,10 @@ def _header_as(fst: Fst, kind: str, properties: int) -> Header:
     known = fst.header
     if known.kind == kind:
         return known
-    made = Header(kind, properties=properties, arcs=len(fst.arcs))
-    made.input_symbols = known.input_symbols
-    made.output_symbols = known.output_symbols
-    return made
+    header = Header(kind, properties=properties, arcs=len(fst.arcs))
+    header.input_symbols = known.input_symbols
+    header.output_symbols = known.output_symbols
+    return header
 
 
 def _write_vector(fst: Fst, writer: Writer) -> None:

@@ -45,7 +45,7 @@ def acceptor_properties(fst: Fst) -> int:
         and bool((counts[~final] == 1).all())
         and (not len(ends) or int(ends[0]) == fst.states - 1)
     )
-    found = {
+    properties = {
         _ACCEPTOR: True,
         **dict.fromkeys(_DETERMINISTIC, not (keys[1:] == keys[:-1]).any()),
         **dict.fromkeys(_EPSILONS, bool((label == 0).any())),
@@ -59,7 +59,7 @@ def acceptor_properties(fst: Fst) -> int:
         _STRING: is_string,
         _WEIGHTED_CYCLES: bool((weighted & in_loop).any()),
     }
-    return _EXPANDED | sum(1 << (bit if holds else bit + 1) for bit, holds in found.items())
+    return _EXPANDED | sum(1 << (bit if holds else bit + 1) for bit, holds in properties.items())
 
 
 def reachable(

@@ -112,10 +112,10 @@ def _targets(
     word = labels.astype(np.int64)
     for step in range(deepest + 1):
         wanted = target[alive] << 32 | word
-        found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        hit = keys[found] == wanted
+        place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+        hit = keys[place] == wanted
         alive = alive[hit]
-        target[alive] = nodes[found[hit]]
+        target[alive] = nodes[place[hit]]
         on_way = chain[step, owner[alive]]
         alive, on_way = alive[on_way >= 0], on_way[on_way >= 0]
         word = words[on_way].astype(np.int64)

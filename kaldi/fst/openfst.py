@@ -158,17 +158,17 @@ def _read_add_on(file: ByteFile, kind: str, fst: Fst, begin: int) -> Reachabilit
     there = file.unpack("?", "the add-on")[0]
     if not there and wanted is not None:
         raise file.error("the FST has no reachability data", begin)
-    found = None
+    reachability = None
     for of_input in (True, False) if there else ():
         known = file.unpack("?", "the add-on")[0]
         if known and wanted is not None:
             if of_input is not wanted:
                 raise file.error(f"reachability of {_side(of_input)} labels in an {kind} FST")
-            found = _read_reachability(file, fst, of_input)
+            reachability = _read_reachability(file, fst, of_input)
         elif of_input is wanted:
-            told = f"the FST has no reachability data of {_side(of_input)} labels"
-            raise file.error(told, begin)
-    return found
+            message = f"the FST has no reachability data of {_side(of_input)} labels"
+            raise file.error(message, begin)
+    return reachability
 
 
 def _read_reachability(file: ByteFile, fst: Fst, of_input: bool) -> Reachability:

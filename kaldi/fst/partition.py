@@ -37,10 +37,10 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
     count = int(member.max()) + 1
     while True:
         finer = _split(source, code, member[fst.nextstate], member, fst.states)
-        found = int(finer.max()) + 1
-        if found == count:
+        blocks = int(finer.max()) + 1
+        if blocks == count:
             break
-        member, count = finer, found
+        member, count = finer, blocks
     first = np.full(count, fst.states, np.int64)
     np.minimum.at(first, member, np.arange(fst.states))
     kept = np.sort(first)

@@ -54,8 +54,8 @@ def first_records(
     # the first reader who did not end where the next one began was the last one to be right
     last = int(np.flatnonzero(ends != np.append(upto[:-1], -1))[0])
     right = int(np.searchsorted(owner[order], last, "right"))
-    found = np.append(np.concatenate(places)[order[:right]], ends[last])
-    return offset + _WORD * found[: count + 1]
+    begins = np.append(np.concatenate(places)[order[:right]], ends[last])
+    return offset + _WORD * begins[: count + 1]
 
 
 class _Walk:

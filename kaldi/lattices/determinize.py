@@ -86,16 +86,16 @@ def determinize(lattice: PlainLattice, beam: float, options: DeterminiseOptions)
         raise OpscopeError(f"a beam of {beam} for a lattice: a number above 0 is wanted")
     asked = beam
     for left in range(_ROUNDS - 1, -1, -1):
-        found = _Determinizer(lattice, beam, options).run()
-        if not left or asked == math.inf or found.beam >= beam * options.retry_cutoff:
+        result = _Determinizer(lattice, beam, options).run()
+        if not left or asked == math.inf or result.beam >= beam * options.retry_cutoff:
             break
-        beam *= max(0.5, math.sqrt(max(found.beam, 0.0) / beam))
+        beam *= max(0.5, math.sqrt(max(result.beam, 0.0) / beam))
         lattice = pruned(lattice, beam)
-        found.complete = False
+        result.complete = False
     else:
         raise AssertionError("the last round ends the loop")
-    found.complete = found.complete and beam == asked
-    return found
+    result.complete = result.complete and beam == asked
+    return result
 
 
 class _State:
@@ -179,29 +179,27 @@ class _Determinizer:
 
     def _closed(self, elements: list[Element]) -> list[Element]:
         """What empty arcs reach from a set, those with words or ends only, sorted."""
-        found = {element[0]: element for element in elements}
-        waiting = list(found)
+        best = {element[0]: element for element in elements}
+        waiting = list(best)
         heapq.heapify(waiting)
         extended = self._strings.extended
         while waiting:
             # all ways to a state come from smaller ones, so that it is done when its turn comes
             state = heapq.heappop(waiting)
-            _, string, cost, graph = found[state]
+            _, string, cost, graph = best[state]
             for _, target, ids, more, part in self._empty[state]:
                 total = cost + more
-                known = found.get(target)
+                known = best.get(target)
                 if known is None:
                     heapq.heappush(waiting, target)
                 elif total > known[2]:
                     continue
                 new = (target, extended(string, ids), total, graph + part)
                 if known is None or self._is_better(new, known):
-                    found[target] = new
+                    best[target] = new
         final = self._lattice.final
         return [
-            found[state]
-            for state in sorted(found)
-            if self._worded[state] or final[state] is not None
+            best[state] for state in sorted(best) if self._worded[state] or final[state] is not None
         ]
 
     def _is_better(self, new: Element, known: Element) -> bool:
@@ -254,8 +252,8 @@ class _Determinizer:
     def _add_state(self, elements: list[Element], cost: float) -> int:
         """A new state; its end and the arcs that it will have, if within the beam."""
         number = len(self._states)
-        made = _State(elements, cost)
-        self._states.append(made)
+        new_state = _State(elements, cost)
+        self._states.append(new_state)
         self._minimal.setdefault(_key(elements), []).append(number)
         self._element_count += len(elements)
         end: Element | None = None
@@ -266,16 +264,16 @@ class _Determinizer:
                 if end is None or self._is_better(new, end):
                     end = new
         if end is not None and end[2] + cost <= self._cutoff:
-            made.end = end[1:]
+            new_state.end = end[1:]
             self._arc_count += 1
-        self._add_tasks(number, made)
+        self._add_tasks(number, new_state)
         return number
 
-    def _add_tasks(self, number: int, made: _State) -> None:
+    def _add_tasks(self, number: int, new_state: _State) -> None:
         rest = self._rest
         ways: dict[int, list[tuple[int, int, tuple[int, ...], float, float]]] = {}
         least: dict[int, float] = {}
-        for state, string, cost, graph in made.elements:
+        for state, string, cost, graph in new_state.elements:
             for label, target, ids, more, part in self._worded[state]:
                 whole = cost + more
                 ways.setdefault(label, []).append((target, string, ids, whole, graph + part))
@@ -283,7 +281,7 @@ class _Determinizer:
                 if whole < least.get(label, math.inf):
                     least[label] = whole
         for label in sorted(least):
-            priority = least[label] + made.cost
+            priority = least[label] + new_state.cost
             if priority <= self._cutoff:
                 elements = self._joined(ways[label])
                 heapq.heappush(self._queue, (priority, self._tasks, number, label, elements))
@@ -295,14 +293,14 @@ class _Determinizer:
         Args:
             ways: target, ids before the arc and on it, whole and graph cost after it.
         """
-        found: dict[int, Element] = {}
+        best: dict[int, Element] = {}
         for target, string, ids, cost, graph in ways:
-            known = found.get(target)
+            known = best.get(target)
             if known is None or cost <= known[2]:
                 new = (target, self._strings.extended(string, ids), cost, graph)
                 if known is None or self._is_better(new, known):
-                    found[target] = new
-        return [found[target] for target in sorted(found)]
+                    best[target] = new
+        return [best[target] for target in sorted(best)]
 
     def _make_arc(self, source: int, label: int, elements: list[Element]) -> None:
         rest, string, cost, graph = self._normalized(elements)
@@ -319,21 +317,21 @@ class _Determinizer:
         """All states, in the topological order that OpenFst finds: where ways tie, it counts."""
         order = sorted_states([[arc[1] for arc in state.arcs] for state in self._states])
         place = {state: number for number, state in enumerate(order)}
-        made = PlainLattice()
+        result = PlainLattice()
         end_ids = []
         for state in order:
             known = self._states[state]
-            here = made.add_state()
-            made.arcs[here] = [
+            here = result.add_state()
+            result.arcs[here] = [
                 (label, place[target], self._strings.ids(string), cost, graph)
                 for label, target, string, cost, graph in known.arcs
             ]
             end_ids.append(())
             if known.end is not None:
                 string, cost, graph = known.end
-                made.final[here] = (cost, graph)
+                result.final[here] = (cost, graph)
                 end_ids[here] = self._strings.ids(string)
-        return made, end_ids
+        return result, end_ids
 
 
 def _key(elements: list[Element]) -> tuple[int, ...]:

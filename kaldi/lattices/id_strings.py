@@ -26,10 +26,10 @@ class IdStrings:
         """A sequence and ids after it."""
         for number in ids:
             key = string << _SHIFT | number
-            found = self._next.get(key)
-            if found is None:
-                found = self._next[key] = self._new(string, number)
-            string = found
+            longer = self._next.get(key)
+            if longer is None:
+                longer = self._next[key] = self._new(string, number)
+            string = longer
         return string
 
     def _new(self, before: int, last: int) -> int:
@@ -45,11 +45,11 @@ class IdStrings:
 
     def ids(self, string: int, begin: int = 0) -> tuple[int, ...]:
         """The ids of a sequence, from the place `begin` on."""
-        found: list[int] = []
+        backwards: list[int] = []
         for _ in range(self._length[string] - begin):
-            found.append(self._last[string])
+            backwards.append(self._last[string])
             string = self._before[string]
-        return tuple(reversed(found))
+        return tuple(reversed(backwards))
 
     def prefix(self, first: int, second: int) -> int:
         """What both sequences begin with."""

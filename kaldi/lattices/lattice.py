@@ -118,26 +118,26 @@ def split(lattice: CompactLattice) -> CompactLattice:
 
     States keep their numbers; those between the ids of an arc come after.
     """
-    made = CompactLattice(lattice.start, [[] for _ in lattice.arcs], [None] * lattice.states)
+    plain = CompactLattice(lattice.start, [[] for _ in lattice.arcs], [None] * lattice.states)
     for state, group in enumerate(lattice.arcs):
         end = lattice.final[state]
         if end is not None:
             last, left = state, end
             for number in end.ids:
-                new = made.add_state()
-                made.arcs[last].append(Arc(0, left._replace(ids=(number,)), new))
+                new = plain.add_state()
+                plain.arcs[last].append(Arc(0, left._replace(ids=(number,)), new))
                 last, left = new, ONE
-            made.final[last] = left._replace(ids=())
+            plain.final[last] = left._replace(ids=())
         for label, weight, target in group:
             last = state
             for number in weight.ids[:-1]:
-                new = made.add_state()
-                made.arcs[last].append(Arc(label, weight._replace(ids=(number,)), new))
+                new = plain.add_state()
+                plain.arcs[last].append(Arc(label, weight._replace(ids=(number,)), new))
                 last = new
                 label = 0
                 weight = Weight(ids=weight.ids)
-            made.arcs[last].append(Arc(label, weight._replace(ids=weight.ids[-1:]), target))
-    return made
+            plain.arcs[last].append(Arc(label, weight._replace(ids=weight.ids[-1:]), target))
+    return plain
 
 
 def joined(lattice: CompactLattice) -> CompactLattice:
@@ -165,11 +165,11 @@ def joined(lattice: CompactLattice) -> CompactLattice:
         for state, group in enumerate(lattice.arcs)
     ]
     number: dict[int, int] = {}
-    made = CompactLattice()
+    compact = CompactLattice()
 
     def place(state: int) -> int:
         if state not in number:
-            number[state] = made.add_state()
+            number[state] = compact.add_state()
         return number[state]
 
     for state in reached:
@@ -184,10 +184,10 @@ def joined(lattice: CompactLattice) -> CompactLattice:
                 total = total._replace(ids=()).times(following.weight._replace(ids=()))
                 ids += following.weight.ids
                 target = following.target
-            made.arcs[here].append(Arc(label, total._replace(ids=tuple(ids)), place(target)))
-        made.final[here] = lattice.final[state]
-    made.start = number[lattice.start]
-    return top_sorted(made)
+            compact.arcs[here].append(Arc(label, total._replace(ids=tuple(ids)), place(target)))
+        compact.final[here] = lattice.final[state]
+    compact.start = number[lattice.start]
+    return top_sorted(compact)
 
 
 def _depth_first(lattice: CompactLattice) -> list[int]:

@@ -35,14 +35,14 @@ def weights_pushed(lattice: CompactLattice) -> CompactLattice:
         acoustic = weight.acoustic + cost - graph
         return Weight(single(weight.graph + graph), single(acoustic), weight.ids)
 
-    made = CompactLattice(lattice.start)
+    pushed = CompactLattice(lattice.start)
     for state, group in enumerate(lattice.arcs):
-        made.arcs.append(
+        pushed.arcs.append(
             [arc._replace(weight=moved(arc.weight, rest[arc.target], state)) for arc in group]
         )
         end = lattice.final[state]
-        made.final.append(None if end is None else moved(end, (0.0, 0.0), state))
-    return made
+        pushed.final.append(None if end is None else moved(end, (0.0, 0.0), state))
+    return pushed
 
 
 def minimized(lattice: CompactLattice, delta: float = 1 / 1024) -> CompactLattice:
@@ -96,7 +96,7 @@ def strings_pushed(lattice: CompactLattice) -> CompactLattice:
         if end is not None:
             ways.append(end.ids)
         common[state] = _prefix(ways)
-    made = CompactLattice(lattice.start)
+    pushed = CompactLattice(lattice.start)
     for state, group in enumerate(lattice.arcs):
         cut = len(common[state])
         arcs = [
@@ -105,10 +105,10 @@ def strings_pushed(lattice: CompactLattice) -> CompactLattice:
             )
             for arc in group
         ]
-        made.arcs.append(arcs)
+        pushed.arcs.append(arcs)
         end = lattice.final[state]
-        made.final.append(None if end is None else end._replace(ids=end.ids[cut:]))
-    return made
+        pushed.final.append(None if end is None else end._replace(ids=end.ids[cut:]))
+    return pushed
 
 
 def _prefix(ways: list[tuple[int, ...]]) -> tuple[int, ...]:

@@ -73,11 +73,11 @@ def without_epsilons(lattice: CompactLattice) -> CompactLattice:
         raise ShapeError("the lattice has a loop of arcs without labels")
     kept = {arc.target for group in lattice.arcs for arc in group if arc.label}
     kept.add(lattice.start)
-    made = CompactLattice(lattice.start, list(lattice.arcs), list(lattice.final))
+    result = CompactLattice(lattice.start, list(lattice.arcs), list(lattice.final))
     for state in reversed(order):
         if state in kept:
-            made.arcs[state], made.final[state] = _closed(made, state)
-    return connected(made)
+            result.arcs[state], result.final[state] = _closed(result, state)
+    return connected(result)
 
 
 def _closed(lattice: CompactLattice, source: int) -> tuple[list[Arc], Weight | None]:
@@ -87,9 +87,9 @@ def _closed(lattice: CompactLattice, source: int) -> tuple[list[Arc], Weight | N
         for label, weight, target in lattice.arcs[state]:
             if label:
                 continue
-            found = distance[state].times(weight)
-            distance[target] = distance[target].plus(found) if target in distance else found
-    found_arcs: dict[tuple[int, int], Weight] = {}
+            way = distance[state].times(weight)
+            distance[target] = distance[target].plus(way) if target in distance else way
+    weights: dict[tuple[int, int], Weight] = {}
     final: Weight | None = None
     seen: set[int] = set()
     stack = [source]
@@ -104,13 +104,13 @@ def _closed(lattice: CompactLattice, source: int) -> tuple[list[Arc], Weight | N
                 stack.append(target)
                 continue
             total = so_far.times(weight)
-            known = found_arcs.get((label, target))
-            found_arcs[label, target] = total if known is None else known.plus(total)
+            known = weights.get((label, target))
+            weights[label, target] = total if known is None else known.plus(total)
         end = lattice.final[state]
         if end is not None:
             total = so_far.times(end)
             final = total if final is None else final.plus(total)
-    arcs = [Arc(label, weight, target) for (label, target), weight in found_arcs.items()]
+    arcs = [Arc(label, weight, target) for (label, target), weight in weights.items()]
     return arcs[::-1], final
 
 
@@ -226,12 +226,12 @@ def best_path(lattice: CompactLattice) -> CompactLattice:
     while path[-1] != lattice.start:
         path.append(before[path[-1]])
     path.reverse()
-    made = CompactLattice(0)
+    linear = CompactLattice(0)
     for place, state in enumerate(path):
-        made.add_state()
+        linear.add_state()
         if place + 1 < len(path):
             ways = [arc for arc in lattice.arcs[state] if arc.target == path[place + 1]]
             arc = min(ways, key=lambda arc: arc.weight.cost)
-            made.arcs[place].append(arc._replace(target=place + 1))
-    made.final[-1] = lattice.final[last]
-    return made
+            linear.arcs[place].append(arc._replace(target=place + 1))
+    linear.final[-1] = lattice.final[last]
+    return linear

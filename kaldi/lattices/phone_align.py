@@ -71,14 +71,14 @@ class _Aligner(Unfolding[_Pending]):
         """The aligned lattice."""
         if self._lattice.start < 0:
             self.fail("Trying to word-align empty lattice.")
-            return self.made
+            return self.unfolded
         if topological_order(self._lattice) is None:
             raise ShapeError("the lattice has a loop")
         for group in self._lattice.arcs:
             for arc in group:
                 self._transitions.check(arc.weight.ids)
         self.follow(_Pending(self._lattice.start), self._follow)
-        return without_epsilons(self.made) if self._options.remove_epsilon else self.made
+        return without_epsilons(self.unfolded) if self._options.remove_epsilon else self.unfolded
 
     def _follow(self, here: int, pending: _Pending) -> None:
         count = self._phone_length(pending.ids)
@@ -93,7 +93,7 @@ class _Aligner(Unfolding[_Pending]):
                 self._check_rest(pending.ids)
                 self._put_out(here, pending, len(pending.ids))
             else:
-                self.made.final[here] = ONE
+                self.unfolded.final[here] = ONE
         keep = not self._options.replace_output_symbols
         for label, weight, target in self._lattice.arcs[pending.state]:
             words = (*pending.words, label) if label and keep else pending.words

@@ -72,24 +72,24 @@ def determinized(
         if starts is None:
             raise OpscopeError("a pass with phones needs phone_starts(model), or turn it off")
         with_phones, base = _with_phones(plain, starts)
-        found = determinize(with_phones, beam, options)
-        plain = _without_phones(found.lattice, found.end_ids, base)
-        reached = min(reached, found.beam)
-        complete = found.complete
+        result = determinize(with_phones, beam, options)
+        plain = _without_phones(result.lattice, result.end_ids, base)
+        reached = min(reached, result.beam)
+        complete = result.complete
     if options.word_determinize:
-        found = determinize(plain, beam, options)
-        plain, end_ids = found.lattice, found.end_ids
-        reached = min(reached, found.beam)
-        complete = complete and found.complete
-    made = top_sorted(to_lattice(plain, end_ids))
+        result = determinize(plain, beam, options)
+        plain, end_ids = result.lattice, result.end_ids
+        reached = min(reached, result.beam)
+        complete = complete and result.complete
+    compact = top_sorted(to_lattice(plain, end_ids))
     if options.minimize:
-        made = minimized(weights_pushed(strings_pushed(made)), options.delta)
+        compact = minimized(weights_pushed(strings_pushed(compact)), options.delta)
     if not complete and warn is not None:
         warn(
             f"the lattice was determinized with a beam of {reached:.4g} in place of {beam:g}: more"
             f" would need more than max_mem={options.max_mem} or max_arcs={options.max_arcs}"
         )
-    return Determinized(made, reached, complete)
+    return Determinized(compact, reached, complete)
 
 
 def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLattice, int]:
@@ -99,7 +99,7 @@ def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLatti
     """
     labels = [arc[0] for group in plain.arcs for arc in group]
     base = max(labels, default=0) + 1
-    behind: dict[int, list[tuple[int, int]]] = {}  # places of words whose phones need an arc
+    late: dict[int, list[tuple[int, int]]] = {}  # places of words whose phones need an arc
     phones: dict[tuple[int, int], int] = {}
     for state, group in enumerate(plain.arcs):
         for place, (label, target, ids, _, _) in enumerate(group):
@@ -111,30 +111,30 @@ def _with_phones(plain: PlainLattice, starts: Sequence[int]) -> tuple[PlainLatti
             if state and starts[number]:
                 phones[state, place] = base + starts[number]
                 if label:
-                    behind.setdefault(target, []).append((state, place))
-    made = PlainLattice()
+                    late.setdefault(target, []).append((state, place))
+    result = PlainLattice()
     number = [0] * len(plain.arcs)
     extra = {}
     for state in range(len(plain.arcs)):
-        for key in behind.get(state, ()):
-            extra[key] = made.add_state()
-        number[state] = made.add_state()
-        made.final[number[state]] = plain.final[state]
+        for key in late.get(state, ()):
+            extra[key] = result.add_state()
+        number[state] = result.add_state()
+        result.final[number[state]] = plain.final[state]
     for state, group in enumerate(plain.arcs):
         for place, (label, target, ids, cost, graph) in enumerate(group):
             here, there = number[state], number[target]
             phone = phones.get((state, place), 0)
             if phone and label:
                 between = extra[state, place]
-                made.arcs[between].append((phone, there, (), 0.0, 0.0))
+                result.arcs[between].append((phone, there, (), 0.0, 0.0))
                 there = between
-            made.arcs[here].append((label or phone, there, ids, cost, graph))
-    return made, base
+            result.arcs[here].append((label or phone, there, ids, cost, graph))
+    return result, base
 
 
 def _without_phones(plain: PlainLattice, end_ids: list[tuple[int, ...]], base: int) -> PlainLattice:
     """With words only as labels; ids of ending go to arcs to a last state."""
-    made = PlainLattice(
+    result = PlainLattice(
         [[(a[0] if a[0] < base else 0, *a[1:]) for a in group] for group in plain.arcs],
         list(plain.final),
     )
@@ -143,8 +143,8 @@ def _without_phones(plain: PlainLattice, end_ids: list[tuple[int, ...]], base: i
         end = plain.final[state]
         if ids and end is not None:
             if last < 0:
-                last = made.add_state()
-                made.final[last] = (0.0, 0.0)
-            made.arcs[state].append((0, last, ids, *end))
-            made.final[state] = None
-    return made
+                last = result.add_state()
+                result.final[last] = (0.0, 0.0)
+            result.arcs[state].append((0, last, ids, *end))
+            result.final[state] = None
+    return result

@@ -88,7 +88,7 @@ def from_raw(raw: RawLattice) -> PlainLattice:
         raise ShapeError("the lattice is empty: it has no path")
     graph = raw.graph.astype(np.float64)
     whole = graph + raw.acoustic
-    made = PlainLattice(
+    plain = PlainLattice(
         [[] for _ in range(states)],
         [(cost, cost) if cost < math.inf else None for cost in raw.final.tolist()],
     )
@@ -98,8 +98,8 @@ def from_raw(raw: RawLattice) -> PlainLattice:
     ):
         if cost < math.inf:
             ids = (number,) if number else ()
-            made.arcs[source].append((label, target, ids, cost, part))
-    return made
+            plain.arcs[source].append((label, target, ids, cost, part))
+    return plain
 
 
 def from_lattice(lattice: CompactLattice) -> PlainLattice:
@@ -129,19 +129,19 @@ def to_lattice(
     Args:
         end_ids: transition-ids of ending, for each state.
     """
-    made = CompactLattice(0 if plain.arcs else -1)
+    compact = CompactLattice(0 if plain.arcs else -1)
     for state, (group, end) in enumerate(zip(plain.arcs, plain.final, strict=True)):
         arcs = [
             Arc(label, Weight(single(graph), single(cost - graph), ids), target)
             for label, target, ids, cost, graph in group
         ]
-        made.arcs.append(arcs)
+        compact.arcs.append(arcs)
         weight = None
         if end is not None:
             ids = end_ids[state] if end_ids else ()
             weight = Weight(single(end[1]), single(end[0] - end[1]), ids)
-        made.final.append(weight)
-    return connected(made)
+        compact.final.append(weight)
+    return connected(compact)
 
 
 def pruned(plain: PlainLattice, beam: float) -> PlainLattice:
@@ -152,14 +152,14 @@ def pruned(plain: PlainLattice, beam: float) -> PlainLattice:
     most = rest[0] + beam
     begin = [math.inf] * len(plain.arcs)
     begin[0] = 0.0
-    made = PlainLattice([[] for _ in plain.arcs], list(plain.final))
+    kept = PlainLattice([[] for _ in plain.arcs], list(plain.final))
     for state, group in enumerate(plain.arcs):
         for arc in group:
             label, target, ids, cost, graph = arc
             if begin[state] + cost + rest[target] <= most:
-                made.arcs[state].append((label, target, ids, cost, graph))
+                kept.arcs[state].append((label, target, ids, cost, graph))
                 begin[target] = min(begin[target], begin[state] + cost)
         end = plain.final[state]
         if end is not None and begin[state] + end[0] > most:
-            made.final[state] = None
-    return made
+            kept.final[state] = None
+    return kept

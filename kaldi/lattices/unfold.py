@@ -29,7 +29,7 @@ class Unfolding(Generic[Pending]):
     """
 
     def __init__(self, unit: str, warn: Callable[[str], None], most: int | None = None) -> None:
-        self.made = CompactLattice()
+        self.unfolded = CompactLattice()
         self.failed = False
         self._unit = unit
         self._warn = warn
@@ -47,7 +47,7 @@ class Unfolding(Generic[Pending]):
         """The state of what is pending; a new one is to be followed."""
         number = self._number.get(pending)
         if number is None:
-            number = self._number[pending] = self.made.add_state()
+            number = self._number[pending] = self.unfolded.add_state()
             if self._most is None:
                 what = f"the states of the {self._unit}-aligned lattice"
                 check_limit("lattice", number + 1, what)
@@ -61,11 +61,11 @@ class Unfolding(Generic[Pending]):
 
     def add(self, source: int, label: int, weight: Weight, then: Pending) -> None:
         """An arc to the state of what is pending after it."""
-        self.made.arcs[source].append(Arc(label, weight, self.place(then)))
+        self.unfolded.arcs[source].append(Arc(label, weight, self.place(then)))
 
     def follow(self, first: Pending, step: Callable[[int, Pending], None]) -> None:
         """Call `step` with the state and the pending part of everything that is reached."""
-        self.made.start = self.place(first)
+        self.unfolded.start = self.place(first)
         self.follow_rest(step)
 
     def follow_rest(self, step: Callable[[int, Pending], None]) -> None:
@@ -76,7 +76,9 @@ class Unfolding(Generic[Pending]):
 
     def finished(self, labels: dict[int, int]) -> CompactLattice:
         """Without empty arcs and dead ends, and with the labels SILENCE and PARTIAL replaced."""
-        lattice = without_epsilons(connected(self.made)) if self.made.states else self.made
+        lattice = self.unfolded
+        if lattice.states:
+            lattice = without_epsilons(connected(lattice))
         return relabeled(lattice, labels)
 
 

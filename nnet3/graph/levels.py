@@ -28,7 +28,7 @@ class Levels:
             of the unit read one of these.
 
     Attributes:
-        found: (level, unit, bits), sorted. The rows of a joined descriptor are not listed: they
+        levels: (level, unit, bits), sorted. The rows of a joined descriptor are not listed: they
             stand one level before those of its component.
         complete: no rows wait for each other.
     """

@@ -18,7 +18,7 @@ from ..recognize.model import Model
 from ..recognize.transcript import Source, samples_of
 from ..search.decoder import BestPath
 from .graph import text_graph
-from .path import AlignOptions, FoundPath, NoPathError, aligned_path
+from .path import AlignedPath, AlignOptions, NoPathError, aligned_path
 from .result import AlignedPhone, AlignedWord, Alignment
 from .text import SpokenText, labels_of
 
@@ -77,10 +77,10 @@ def align(
         )
     try:
         graph = text_graph(model.graph, labels)
-        found = aligned_path(samples, rate, model, graph, options, name)
+        best = aligned_path(samples, rate, model, graph, options, name)
     except NoPathError as error:
         raise OpscopeError(_told(error, name, spoken, len(samples) / rate, options)) from None
-    return _alignment(name, len(samples) / rate, found, spoken, labels, model)
+    return _alignment(name, len(samples) / rate, best, spoken, labels, model)
 
 
 def _told(
@@ -111,26 +111,26 @@ def _told(
 def _alignment(
     name: str,
     duration: float,
-    found: FoundPath,
+    path: AlignedPath,
     text: SpokenText,
     labels: Sequence[int],
     model: Model,
 ) -> Alignment:
-    arcs = _words_of(found.best, model)
+    arcs = _words_of(path.best, model)
     phones: list[AlignedPhone] = []
     words: list[AlignedWord] = []
-    within = np.zeros(len(found.scores), bool)
+    within = np.zeros(len(path.scores), bool)
     texts = [word for word, _ in text.words()]
     if [arc.label for arc in arcs if arc.label] != list(labels):
         raise FormatError(f"{model.path}: the lexicon gives other words than the text")
     at = 0
     for label, weight, _ in arcs:
         end = at + len(weight.ids)
-        mine = _phones_of(weight.ids, at, found.scores, model)
+        mine = _phones_of(weight.ids, at, path.scores, model)
         if label:
             within[at:end] = True
             begin, until = at * model.frame_shift, end * model.frame_shift
-            confidence = _mean(found.scores[at:end])
+            confidence = _mean(path.scores[at:end])
             words.append(AlignedWord(texts[len(words)], begin, until, confidence, mine))
         phones += mine
         at = end
@@ -139,14 +139,14 @@ def _alignment(
     for line in text.lines:
         lines.append(words[done : done + len(line)])
         done += len(line)
-    confidence = _mean(found.scores[within])
+    confidence = _mean(path.scores[within])
     if confidence < _DOUBTFUL:
         _log.warning(
             "%s: the text fits the recording badly, with a confidence of %.2f: does it belong to"
             " it?",
             *(name, confidence),
         )
-    return Alignment(name, duration, lines, phones, confidence, found.log_likelihood, found.beam)
+    return Alignment(name, duration, lines, phones, confidence, path.log_likelihood, path.beam)
 
 
 def _mean(logarithms: np.ndarray) -> float:
@@ -173,13 +173,13 @@ def _words_of(best: BestPath, model: Model) -> list[Arc]:
 
 def _linear(best: BestPath) -> CompactLattice:
     """A path as a lattice."""
-    made = CompactLattice()
-    made.start = made.add_state()
+    lattice = CompactLattice()
+    lattice.start = lattice.add_state()
     words = list(zip(best.word_frames.tolist(), best.words.tolist(), strict=True))
 
     def add(label: int, ids: tuple[int, ...]) -> None:
-        target = made.add_state()
-        made.arcs[target - 1].append(Arc(label, Weight(ids=ids), target))
+        target = lattice.add_state()
+        lattice.arcs[target - 1].append(Arc(label, Weight(ids=ids), target))
 
     for frame, number in enumerate(best.transition_ids.tolist()):
         while words and words[0][0] <= frame:
@@ -187,8 +187,8 @@ def _linear(best: BestPath) -> CompactLattice:
         add(0, (number,))
     for _, label in words:
         add(label, ())
-    made.final[-1] = ONE
-    return made
+    lattice.final[-1] = ONE
+    return lattice
 
 
 def _phones_of(
@@ -196,11 +196,11 @@ def _phones_of(
 ) -> list[AlignedPhone]:
     """The phones of some transition-ids, of which the first one has the frame `first`."""
     begins = [at for at, number in enumerate(ids) if not at or model.starts[number]]
-    made: list[AlignedPhone] = []
+    phones: list[AlignedPhone] = []
     ends = [*begins[1:], len(ids)] if begins else []  # a word may have no frames
     for begin, end in zip(begins, ends, strict=True):
         text = model.phone_name(int(model.phones[ids[begin]]))
         start, stop = first + begin, first + end
         times = start * model.frame_shift, stop * model.frame_shift
-        made.append(AlignedPhone(text, *times, _mean(scores[start:stop])))
-    return made
+        phones.append(AlignedPhone(text, *times, _mean(scores[start:stop])))
+    return phones

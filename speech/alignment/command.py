@@ -58,7 +58,7 @@ class _Job:
 
     def __call__(self, item: _Item, model: Model) -> str:
         audio = read_audio(item.name) if self.table is None else _audio(self.table, item.name)
-        found = aligned(
+        alignment = aligned(
             audio,
             item.spoken(),
             model,
@@ -67,7 +67,7 @@ class _Job:
             unknown=self.unknown,
             name=item.name,
         )
-        return FORMATS[self.form](found)
+        return FORMATS[self.form](alignment)
 
 
 @cache
@@ -76,10 +76,10 @@ def _table(rspecifier: str) -> RandomAccessTable:
 
 
 def _audio(rspecifier: str, key: str) -> Audio:
-    found = _table(rspecifier).get(key)
-    if found is None:
+    audio = _table(rspecifier).get(key)
+    if audio is None:
         raise FormatError(f"{rspecifier}: there is no recording {key}")
-    return found
+    return audio
 
 
 @click.command()
@@ -188,20 +188,20 @@ def _stem(path: str) -> str:
 def _in_folder(folder: str, path: str) -> str:
     """The text of a recording in a folder."""
     paths = [os.path.join(folder, _stem(path) + ending) for ending in _TEXTS]
-    found = [each for each in paths if os.path.isfile(each)]
-    if not found:
+    present = [each for each in paths if os.path.isfile(each)]
+    if not present:
         raise FormatError(f"{path}: it has no text (looked for {' and '.join(paths)})")
-    return found[0]
+    return present[0]
 
 
 def _of_table(text: str) -> list[_Item]:
     """The entries of a file or table with a key and words in each line."""
     rspecifier = text if is_specifier(text) else f"ark:{text}"
-    found: dict[str, _Item] = {}
+    items: dict[str, _Item] = {}
     for key, words in read_table(rspecifier, "token_vector"):
-        if key in found:
+        if key in items:
             raise FormatError(f"{text}: there are two lines {key}")
-        found[key] = _Item(key, " ".join(words), f"{text}: {key}")
-    if not found:
+        items[key] = _Item(key, " ".join(words), f"{text}: {key}")
+    if not items:
         raise FormatError(f"{text}: there is no line in it")
-    return list(found.values())
+    return list(items.values())

@@ -13,27 +13,27 @@ from ..recognize.formats import rounded
 from .result import AlignedWord, Alignment
 
 
-def as_text(found: Alignment) -> str:
+def as_text(alignment: Alignment) -> str:
     """A line for each word: begin, end, confidence, word, phones."""
     return "".join(
         f"{word.start:.2f} {word.end:.2f} {word.confidence:.2f} {word.text}"
         f" {' '.join(phone.text for phone in word.phones)}".rstrip()
         + "\n"
-        for word in found.words
+        for word in alignment.words
     )
 
 
-def as_json(found: Alignment) -> str:
+def as_json(alignment: Alignment) -> str:
     """One line of JSON: an utterance for each line of the text; its words, with their phones."""
     numbers = {
-        "confidence": found.confidence,
-        "log_likelihood": found.log_likelihood,
-        "beam": found.beam,
+        "confidence": alignment.confidence,
+        "log_likelihood": alignment.log_likelihood,
+        "beam": alignment.beam,
     }
-    made = {
-        "name": found.name,
-        **rounded({"duration": found.duration}),
-        "text": found.text,
+    record = {
+        "name": alignment.name,
+        **rounded({"duration": alignment.duration}),
+        "text": alignment.text,
         **rounded(numbers),
         "utterances": [
             {
@@ -41,20 +41,20 @@ def as_json(found: Alignment) -> str:
                 "text": " ".join(word.text for word in line),
                 "words": [_word(word) for word in line],
             }
-            for line in found.lines
+            for line in alignment.lines
         ],
     }
-    return json.dumps(made, ensure_ascii=False) + "\n"
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def _word(word: AlignedWord) -> dict[str, Any]:
-    made = rounded(asdict(word))
-    made["phones"] = [rounded(asdict(phone)) for phone in word.phones]
-    return made
+    record = rounded(asdict(word))
+    record["phones"] = [rounded(asdict(phone)) for phone in word.phones]
+    return record
 
 
-def _of_transcript(form: str, found: Alignment) -> str:
-    return TRANSCRIPTS[form](found.transcript())
+def _of_transcript(form: str, alignment: Alignment) -> str:
+    return TRANSCRIPTS[form](alignment.transcript())
 
 
 FORMATS: dict[str, Callable[[Alignment], str]] = {

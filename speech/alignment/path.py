@@ -88,7 +88,7 @@ class _Listening(Decoder):
 
 
 @dataclass(frozen=True)
-class FoundPath:
+class AlignedPath:
     """The path of an alignment.
 
     Attributes:
@@ -123,7 +123,7 @@ def aligned_path(
     graph: Graph,
     options: AlignOptions,
     name: str = "audio",
-) -> FoundPath:
+) -> AlignedPath:
     """The best path that says the whole text.
 
     Args:
@@ -145,7 +145,7 @@ def aligned_path(
 
 def _searched(
     samples: np.ndarray, rate: float, model: Model, graph: Graph, beam: float
-) -> FoundPath:
+) -> AlignedPath:
     known: dict[str, Any] = {"beam": beam, "min_active": _MIN_ACTIVE, "max_active": MOST_ACTIVE}
     options = replace(model.config.search, **known)
     decoder = _Listening(graph, model.pdfs, options, outputs=model.network.output_dim)
@@ -163,4 +163,4 @@ def _searched(
     scale = options.acoustic_scale
     likelihood = -(best.graph_cost + best.acoustic_cost) / scale / frames
     phones = model.phones[best.transition_ids]
-    return FoundPath(best, scores.of(phones), likelihood, beam)
+    return AlignedPath(best, scores.of(phones), likelihood, beam)

@@ -73,13 +73,13 @@ class Alignment:
 
     def transcript(self) -> Transcript:
         """The same as recognizers tell it: an utterance for each line."""
-        found: list[Spoken] = []
+        utterances: list[Spoken] = []
         rest = list(self.phones)
         for number, line in enumerate(self.lines, 1):
             end = line[-1].end if number < len(self.lines) else float("inf")
             count = next((at for at, phone in enumerate(rest) if phone.start >= end), len(rest))
             words = [Word(word.text, word.start, word.end, word.confidence) for word in line]
             phones = [Phone(phone.text, phone.start, phone.end) for phone in rest[:count]]
-            found.append(Spoken(line[0].start, line[-1].end, words, phones))
+            utterances.append(Spoken(line[0].start, line[-1].end, words, phones))
             rest = rest[count:]
-        return Transcript(self.name, self.duration, found)
+        return Transcript(self.name, self.duration, utterances)

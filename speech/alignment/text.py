@@ -88,29 +88,29 @@ def labels_of(
             spoken in its graph; each is told with its place.
     """
     stands = _label_of_unknown(unknown, words)
-    found: list[int] = []
+    labels: list[int] = []
     missing: list[str] = []
     for word, place in text.words():
         label = words.find(word) or stands
         if not label:
             missing.append(f"{shown(word)} ({place}){_hint(word, words)}")
-        found.append(label or 0)
+        labels.append(label or 0)
     if missing:
         usual = [name for name in _UNKNOWNS if words.find(name)]
-        told = f"unknown={usual[0]!r} lets one stand for them" if usual else ""
-        raise OpscopeError(f"{text.name}: not in the model: {_some(missing)}" + _joined(told))
-    silent = set(_unspoken(found, graph))
+        advice = f"unknown={usual[0]!r} lets one stand for them" if usual else ""
+        raise OpscopeError(f"{text.name}: not in the model: {_some(missing)}" + _joined(advice))
+    silent = set(_unspoken(labels, graph))
     if silent:
         places = [
             f"{shown(word)} ({place})"
-            for label, (word, place) in zip(found, text.words(), strict=True)
+            for label, (word, place) in zip(labels, text.words(), strict=True)
             if label in silent
         ]
         raise OpscopeError(
             f"{text.name}: in the model's table of words, but without a pronunciation in its"
             f" graph: {_some(places)}"
         )
-    return found
+    return labels
 
 
 def _label_of_unknown(unknown: str | None, words: Words) -> int:

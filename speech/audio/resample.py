@@ -76,7 +76,7 @@ class Resampler:
         """Forget all samples: another signal begins."""
         self._kept = np.empty(0, np.float32)
         self._begin = 0  # number of the first kept sample
-        self._given = 0
+        self._emitted = 0
 
     def output_count(self, samples: int, flush: bool) -> int:
         """How many samples come of the first `samples` ones.
@@ -92,7 +92,7 @@ class Resampler:
         return 0 if length <= 0 else -(-length // (ticks // self.new_rate))
 
     def accept(self, samples: np.ndarray, flush: bool = False) -> np.ndarray:
-        """The new samples that can be told now: float32, [count].
+        """The new samples that can be computed now: float32, [count].
 
         Args:
             samples: float32, [any number]. flush: that these are the last; the next call begins
@@ -105,24 +105,24 @@ class Resampler:
         end = self._begin + len(kept)
         count = self.output_count(end, flush)
         if self.new_rate > _GROWTH * self.rate:
-            bytes_wanted = 8 * (count - self._given)
+            bytes_wanted = 8 * (count - self._emitted)
             check_limit("unpack", bytes_wanted, f"samples from {self.rate} to {self.new_rate} Hz")
-        made = self._made(kept, self._given, max(count, self._given))
+        new = self._resampled(kept, self._emitted, max(count, self._emitted))
         if flush:
             self.reset()
-            return made
-        self._given += len(made)
-        needed = self._first_sample(self._given)
+            return new
+        self._emitted += len(new)
+        needed = self._first_sample(self._emitted)
         cut = min(max(needed - self._begin, 0), len(kept))
         self._kept = kept[cut:].copy()
         self._begin = self._begin + cut
-        return made
+        return new
 
     def _first_sample(self, output: int) -> int:
         """The first sample that an output sample is made of."""
         return int(self._first[output % self._phases]) + output // self._phases * self._step
 
-    def _made(self, kept: np.ndarray, begin: int, end: int) -> np.ndarray:
+    def _resampled(self, kept: np.ndarray, begin: int, end: int) -> np.ndarray:
         """Output samples of a range; sums run from tap to tap, whatever the range is."""
         if end <= begin:
             return np.empty(0, np.float32)
@@ -131,9 +131,9 @@ class Resampler:
         first = self._first[phases] + numbers // self._phases * self._step - self._begin
         taps = len(self._weights)
         before = max(-int(first[0]), 0)  # zeros stand before the signal, and after it
-        behind = max(int(first[-1]) + taps - len(kept), int(first.max()) + taps - len(kept), 0)
+        after = max(int(first[-1]) + taps - len(kept), int(first.max()) + taps - len(kept), 0)
         padded = np.concatenate(
-            (np.zeros(before, np.float32), kept, np.zeros(behind, np.float32))
+            (np.zeros(before, np.float32), kept, np.zeros(after, np.float32))
         ).astype(np.float64)
         first = first + before
         total = np.zeros(len(numbers))

@@ -92,15 +92,15 @@ def read_segments(path: str | os.PathLike[str]) -> list[Segment]:
     Raises:
         FormatError: it cannot be read, or a line is none; the line is named.
     """
-    found = []
+    segments = []
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            found.append(Segment.parse(line))
+            segments.append(Segment.parse(line))
         except FormatError as error:
             raise FormatError(f"{os.fspath(path)}:{number}: {error}") from None
-    return found
+    return segments
 
 
 def segmented(

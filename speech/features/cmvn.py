@@ -117,14 +117,14 @@ class OnlineCmvnState:
             FormatError: the bytes are something else, or a frozen state, which no program writes.
         """
         reader.expect_token("<OnlineCmvnState>")
-        found = []
+        matrices = []
         for token in ("<SpeakerCmvnStats>", "<GlobalCmvnStats>", "<FrozenState>"):
             reader.expect_token(token)
-            found.append(reader.read_matrix(np.float64))
-        if found[2].size:
+            matrices.append(reader.read_matrix(np.float64))
+        if matrices[2].size:
             raise reader.error("a frozen state of CMVN, which is not read")
         reader.expect_token("</OnlineCmvnState>")
-        return cls(found[1], found[0] if found[0].size else None)
+        return cls(matrices[1], matrices[0] if matrices[0].size else None)
 
 
 def checked_stats(stats: np.ndarray, what: str) -> np.ndarray:
@@ -228,10 +228,10 @@ class OnlineCmvn:
         if not self.options.normalize_mean or not len(frames):
             return features
         with np.errstate(all="ignore"):  # what files say may overflow; then the result tells
-            made = self._terms(features, *self._shares(frames))
-        if not np.isfinite(made).all() and np.isfinite(features).all():
+            normal = self._terms(features, *self._shares(frames))
+        if not np.isfinite(normal).all() and np.isfinite(features).all():
             raise FormatError("the statistics of CMVN are too large, or of too few frames")
-        return made
+        return normal
 
     def _terms(
         self, features: np.ndarray, windows: np.ndarray, speaker: np.ndarray, shared: np.ndarray

@@ -96,8 +96,8 @@ class Features(ABC):
         """
         stream = FeatureStream(self, rate, seed, whole_file=True)
         warn_of_scale(samples)
-        made = [stream.accept(samples), stream.finish()]
-        features = np.concatenate(made)
+        parts = [stream.accept(samples), stream.finish()]
+        features = np.concatenate(parts)
         if not len(features):
             warn(
                 f"{np.size(samples)} samples are too short for a frame of"

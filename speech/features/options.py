@@ -34,7 +34,7 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
         text = read_file(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise FormatError(f"{os.fspath(path)}: no text (byte {error.start})") from None
-    found = []
+    lines = []
     for number, line in enumerate(text.split("\n"), 1):
         line = line.partition("#")[0].strip()
         place = f"{os.fspath(path)}:{number}"
@@ -43,10 +43,10 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
         if not line.startswith("--"):
             raise FormatError(f"{place}: {line[:60]!r} is no line like --name=value")
         name, equals, value = line[2:].partition("=")
-        found.append(
+        lines.append(
             (name.strip().replace("_", "-").lower(), value.strip() if equals else None, place)
         )
-    return found
+    return lines
 
 
 def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:

@@ -69,14 +69,14 @@ def sliding_cmvn(features: np.ndarray, options: SlidingCmvnOptions | None = None
         return total[end] - total[start]
 
     mean = sums(values) / counts
-    made = values - mean
+    normalized = values - mean
     if options.normalize_variance:
         variance = sums(values * values) / counts - mean * mean
         floored = np.count_nonzero(variance < _LEAST_VARIANCE, axis=1) * (counts[:, 0] > 1)
         _warn_of_floors(floored, counts[:, 0], options.max_warnings)
-        made /= np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
-        made[counts[:, 0] == 1] = 0.0
-    return made.astype(np.float32)
+        normalized /= np.sqrt(np.maximum(variance, _LEAST_VARIANCE))
+        normalized[counts[:, 0] == 1] = 0.0
+    return normalized.astype(np.float32)
 
 
 def _warn_of_floors(floored: np.ndarray, counts: np.ndarray, most: int) -> None:

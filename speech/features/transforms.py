@@ -73,5 +73,5 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     dim, columns = features.shape[1], matrix.shape[1]
     if columns not in (dim, dim + 1):
         raise ShapeError(f"a transform {list(matrix.shape)} for features of {dim} columns")
-    made = features @ np.asarray(matrix[:, :dim], np.float32).T
-    return made + np.asarray(matrix[:, dim], np.float32) if columns > dim else made
+    product = features @ np.asarray(matrix[:, :dim], np.float32).T
+    return product + np.asarray(matrix[:, dim], np.float32) if columns > dim else product

@@ -26,7 +26,7 @@ DISCOUNT = 0.5
 def phrase_labels(phrases: Iterable[str], words: Words) -> list[list[int]]:
     """The labels of the words of phrases; a warning names the words that the model lacks, which
     are left out. Phrases without any word of the model allow silence alone, as in Vosk."""
-    found = []
+    labels_of_phrases = []
     for phrase in phrases:
         labels = []
         for text in phrase.split():
@@ -35,10 +35,10 @@ def phrase_labels(phrases: Iterable[str], words: Words) -> list[list[int]]:
                 labels.append(label)
             else:
                 _log.warning("a word of the grammar is not in the model, and is left out: %s", text)
-        found.append(labels)
-    if not any(found):
+        labels_of_phrases.append(labels)
+    if not any(labels_of_phrases):
         _log.warning("the grammar has no word of the model: every result will be empty")
-    return found
+    return labels_of_phrases
 
 
 def grammar_fst(phrases: Sequence[Sequence[int]], discount: float = DISCOUNT) -> Fst:

@@ -55,13 +55,13 @@ def load(key: str) -> tuple[Graph, Words | None] | None:
     try:
         if not path.is_file():
             return None
-        found = _unpacked(ByteFile.open(path))
+        cached = _unpacked(ByteFile.open(path))
         with contextlib.suppress(OSError):
             os.utime(path)  # in use
     except (OSError, FormatError, KeyError, TypeError, ValueError) as error:
         _log.debug("%s is not used: %s", path, error)
         return None
-    return found
+    return cached
 
 
 def keep(key: str, graph: Graph, words: Words | None) -> None:

@@ -90,21 +90,21 @@ def graph_fst(file: ByteFile) -> Fst:
         FormatError: see `read_whole`; or there is no start, or a cost beyond 1e9.
     """
     begin = file.offset
-    found = read_whole(file)
-    if found.start < 0:
-        raise file.error(f"the start state {found.start} is none of {found.states}", begin)
-    for costs in (found.weight, found.final):
+    fst = read_whole(file)
+    if fst.start < 0:
+        raise file.error(f"the start state {fst.start} is none of {fst.states}", begin)
+    for costs in (fst.weight, fst.final):
         if not (np.isposinf(costs) | (np.abs(costs) <= _MOST_COST)).all():
             raise file.error(
                 f"a weight of the FST is not from {-_MOST_COST:g} to {_MOST_COST:g}", begin
             )
-    return found
+    return fst
 
 
 def _static(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
     path = files["HCLG.fst"]
-    found = read_graph_fst(path)
-    return StaticGraph.of(found), _texts(found), path
+    fst = read_graph_fst(path)
+    return StaticGraph.of(fst), _texts(fst), path
 
 
 def _composed(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
@@ -126,14 +126,14 @@ def _texts(fst: Fst) -> dict[int, str] | None:
 
 def read_labels(path: str) -> list[int]:
     """The labels of a file with one in each line."""
-    found = []
+    labels = []
     at = 0
     for number, line in enumerate(read_text(path, "replace").split("\n"), 1):
         if line.strip():
             what = f"{path}: line {number} (byte {at})"
-            found.append(whole_number(line.strip(), what, 1, _LABEL_MOST))
+            labels.append(whole_number(line.strip(), what, 1, _LABEL_MOST))
         at += len(line.encode()) + 1
-    return found
+    return labels
 
 
 def _check_words(graph: Graph, words: Words, source: str) -> None:

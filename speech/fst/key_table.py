@@ -32,7 +32,7 @@ class KeyTable:
         room = self.count + len(keys[0])
         if room > len(self.keys[0]):
             self._widen(room)
-        found = np.empty(len(keys[0]), np.int64)
+        numbers = np.empty(len(keys[0]), np.int64)
         rest: np.ndarray | slice = slice(None)
         place = self._places(*keys)
         slots = self._slots
@@ -50,13 +50,13 @@ class KeyTable:
                 self.count += len(won)
                 slots[place[won]] = new
                 at[free] = slots[place[free]]
-            found[rest] = at  # those that are wrong are written over
+            numbers[rest] = at  # those that are wrong are written over
             wrong = self.keys[0][at] != keys[0]
             for known, key in zip(self.keys[1:], keys[1:], strict=True):
                 wrong |= known[at] != key
             other = np.flatnonzero(wrong)
             if not len(other):
-                return found
+                return numbers
             rest = other if isinstance(rest, slice) else rest[other]
             keys = tuple(key[other] for key in keys)
             place = (place[other] + 1) & last

@@ -68,9 +68,9 @@ class LabelSets:
     def having(self, label: int) -> np.ndarray:
         """Whether each set has a label, [sets]."""
         inside = (self._intervals[:, 0] <= label) & (label < self._intervals[:, 1])
-        found = np.zeros(len(self._large), bool)
-        found[self._starts[inside] >> 32] = True
-        return found
+        having = np.zeros(len(self._large), bool)
+        having[self._starts[inside] >> 32] = True
+        return having
 
     def looked_up(self, sets: np.ndarray, labels: np.ndarray) -> np.ndarray:
         """The same, for sets that have bits."""
@@ -107,11 +107,11 @@ class LookAhead:
         sets = self._graph.interval_set[s1].astype(np.int64)  # int32 is a slow index
         few = self._few[sets]
         cost, only = np.empty(len(sets), np.float32), np.empty(len(sets), np.int64)
-        for where, found in (
+        for where, costs_of in (
             (np.flatnonzero(few), self._of_few),
             (np.flatnonzero(~few), self._of_many),
         ):
-            cost[where], only[where] = found(sets[where], s2[where])
+            cost[where], only[where] = costs_of(sets[where], s2[where])
         return cost, only
 
     def _of_few(self, sets: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -169,18 +169,18 @@ class LookAhead:
         first = np.full(len(sets), len(self._words))
         last = np.full(len(sets), -1)
         first[owner[::-1]], last[owner] = low[::-1], high
-        found = last >= 0
+        reached = last >= 0
         final = self._two.final[s2]
         ends = (final < np.inf) & self._ends[sets]
         with np.errstate(divide="ignore", invalid="ignore"):
             cost = (-np.log(mass)).astype(np.float32)
-        for at in np.flatnonzero(found & ~((mass > 0) & (mass < np.inf))).tolist():
+        for at in np.flatnonzero(reached & ~((mass > 0) & (mass < np.inf))).tolist():
             mine = owner == at  # costs beyond what sums can hold
             _, arcs = spread(low[mine], (high - low)[mine])
             cost[at] = self._two.arcs["weight"][arcs].min()
-        cost[~found] = np.inf
+        cost[~reached] = np.inf
         cost[ends] = np.minimum(cost, final)[ends]
-        only = np.where(found & (last - first == 1) & ~ends, first, _NONE)
+        only = np.where(reached & (last - first == 1) & ~ends, first, _NONE)
         cost[only >= 0] = 0
         return cost, only
 

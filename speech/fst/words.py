@@ -80,12 +80,12 @@ class Words:
     @cached_property
     def _labels(self) -> dict[bytes, int]:
         data = bytes(self.text)
-        found = {}
+        labels = {}
         begin = 0
         for label, end in enumerate(self.ends.tolist()):
-            found.setdefault(data[begin:end], label)
+            labels.setdefault(data[begin:end], label)
             begin = end
-        return found
+        return labels
 
     def find(self, text: str) -> int | None:
         """The label of a word; None: it is not in the table."""

@@ -37,11 +37,11 @@ class IvectorStats:
 
     def copy(self) -> IvectorStats:
         """The same, which changes alone."""
-        made = IvectorStats(len(self.linear), self.prior_offset, self.max_count)
-        made.count = self.count
-        made.linear = self.linear.copy()
-        made.quadratic = self.quadratic.copy()
-        return made
+        copied = IvectorStats(len(self.linear), self.prior_offset, self.max_count)
+        copied.count = self.count
+        copied.linear = self.linear.copy()
+        copied.quadratic = self.quadratic.copy()
+        return copied
 
     def add(
         self,
@@ -153,13 +153,13 @@ class IvectorStats:
                 f"a quadratic term of {dim_of(quadratic)} rows and a linear one of {len(linear)}",
                 start,
             )
-        made = cls(len(linear), offset, most)
-        made.count = count
-        made.linear = linear
-        made.quadratic = quadratic
+        stats = cls(len(linear), offset, most)
+        stats.count = count
+        stats.linear = linear
+        stats.quadratic = quadratic
         if not all(np.isfinite(each).all() for each in (linear, quadratic, count, offset, most)):
             raise reader.error("statistics that are not finite", start)
-        return made
+        return stats
 
 
 def conjugate_gradients(
@@ -201,9 +201,9 @@ def _exactly(matrix: np.ndarray, vector: np.ndarray, start: np.ndarray) -> np.nd
     """A solution by eigenvalues, which small ones are floored of; `start` if that is no better."""
     values, vectors = np.linalg.eigh(matrix)
     floored = np.maximum(values, max(float(values.max()) / _CONDITION, _TINY))
-    made = start + vectors @ ((vectors.T @ (vector - matrix @ start)) / floored)
+    solution = start + vectors @ ((vectors.T @ (vector - matrix @ start)) / floored)
 
     def objective(x: np.ndarray) -> float:
         return float(vector @ x - 0.5 * x @ matrix @ x)
 
-    return made if objective(made) >= objective(start) else start.copy()
+    return solution if objective(solution) >= objective(start) else start.copy()

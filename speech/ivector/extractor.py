@@ -77,10 +77,11 @@ class IvectorExtractor:
         place = reader.offset
         offset = reader.read_double()
         reader.expect_token("</IvectorExtractor>")
-        found = cls(np.stack(projections), np.stack(precisions), offset)
-        if not all(map(np.all, map(np.isfinite, (found.projections, found.precisions, offset)))):
+        extractor = cls(np.stack(projections), np.stack(precisions), offset)
+        numbers = extractor.projections, extractor.precisions, offset
+        if not all(np.isfinite(each).all() for each in numbers):
             raise reader.error("numbers of the extractor are not finite", start)
-        return found
+        return extractor
 
     @property
     def feature_dim(self) -> int:
@@ -94,16 +95,16 @@ class IvectorExtractor:
 
     def linear(self, gaussian: int) -> np.ndarray:
         """The inverse covariance times the projection: float64, [feature dim, dim]."""
-        found = self._linear.get(gaussian)
-        if found is None:
-            found = unpacked(self.precisions[gaussian]) @ self.projections[gaussian]
-            self._linear[gaussian] = found
-        return found
+        product = self._linear.get(gaussian)
+        if product is None:
+            product = unpacked(self.precisions[gaussian]) @ self.projections[gaussian]
+            self._linear[gaussian] = product
+        return product
 
     def quadratic(self, gaussian: int) -> np.ndarray:
         """The projection's transpose times `linear`: a lower triangle, float64."""
-        found = self._quadratic.get(gaussian)
-        if found is None:
-            found = packed(self.projections[gaussian].T @ self.linear(gaussian))
-            self._quadratic[gaussian] = found
-        return found
+        product = self._quadratic.get(gaussian)
+        if product is None:
+            product = packed(self.projections[gaussian].T @ self.linear(gaussian))
+            self._quadratic[gaussian] = product
+        return product

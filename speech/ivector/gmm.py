@@ -73,10 +73,10 @@ class DiagGmm:
         """
         if features.shape[1] != self.dim:
             raise ShapeError(f"features of {features.shape[1]} columns for Gaussians of {self.dim}")
-        made = features @ self.means.T
-        made += self.constants
-        made -= np.float32(0.5) * ((features * features) @ self.inverse_variances.T)
-        return made
+        loglikes = features @ self.means.T
+        loglikes += self.constants
+        loglikes -= np.float32(0.5) * ((features * features) @ self.inverse_variances.T)
+        return loglikes
 
 
 def posteriors(

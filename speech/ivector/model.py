@@ -170,9 +170,9 @@ class IvectorModel:
         Raises:
             FormatError, ShapeError: as `read`; or the config has a line that is none.
         """
-        found = read_config(_Config, path)
-        files = {name: getattr(found, name) for name in IvectorFiles.__dataclass_fields__}
-        options = {name: getattr(found, name) for name in IvectorOptions.__dataclass_fields__}
+        config = read_config(_Config, path)
+        files = {name: getattr(config, name) for name in IvectorFiles.__dataclass_fields__}
+        options = {name: getattr(config, name) for name in IvectorOptions.__dataclass_fields__}
         return cls.read(IvectorFiles(**files), IvectorOptions(**options))
 
     @classmethod

@@ -193,12 +193,12 @@ class OnlineIvector:
         self._unweighted = self._unweighted or not self._weighted
         with on_one_blas_thread():
             self._advance(until)
-        found = self._current
+        estimate = self._current
         if not options.use_most_recent_ivector:
-            found = self._history[frame // options.ivector_period]
-        made = found.astype(np.float32)
-        made[0] -= np.float32(self.model.extractor.prior_offset)
-        return made
+            estimate = self._history[frame // options.ivector_period]
+        result = estimate.astype(np.float32)
+        result[0] -= np.float32(self.model.extractor.prior_offset)
+        return result
 
     def _advance(self, until: int) -> None:
         """Count all frames up to one, and estimate where that is due."""
@@ -255,14 +255,14 @@ class OnlineIvector:
     def _normalized_frames(self, frames: np.ndarray) -> np.ndarray:
         """The same after CMVN. Each is computed once, since CMVN depends on the order."""
         new = np.array([frame for frame in frames.tolist() if frame not in self._normalized])
-        made = np.empty((0, len(self.model.transform)), np.float32)
+        normalized = np.empty((0, len(self.model.transform)), np.float32)
         if len(new):
             around = self.model.splice.neighbors(new, len(self._features))
             spliced = self._cmvn.normalized(around.ravel()).reshape(len(new), -1)
-            made = transform(spliced, self.model.transform)
+            normalized = transform(spliced, self.model.transform)
         if not self._weighted:  # no frame comes again
-            return made
-        self._normalized.update(zip(new.tolist(), made, strict=True))
+            return normalized
+        self._normalized.update(zip(new.tolist(), normalized, strict=True))
         return np.stack([self._normalized[frame] for frame in frames.tolist()])
 
     @property

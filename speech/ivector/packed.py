@@ -61,11 +61,11 @@ _PLACES: dict[int, np.ndarray] = {}
 
 def places(dim: int) -> np.ndarray:
     """Where each element of a symmetric matrix stands in its lower triangle: int64, [dim, dim]."""
-    found = _PLACES.get(dim)
-    if found is None:
+    table = _PLACES.get(dim)
+    if table is None:
         rows, columns = np.maximum(*np.indices((dim, dim))), np.minimum(*np.indices((dim, dim)))
-        found = _PLACES[dim] = rows * (rows + 1) // 2 + columns
-    return found
+        table = _PLACES[dim] = rows * (rows + 1) // 2 + columns
+    return table
 
 
 def packed(matrix: np.ndarray) -> np.ndarray:

@@ -70,8 +70,8 @@ class AlignLexicon:
 
     def lengths(self, word: int) -> tuple[int, int]:
         """The least and the largest number of phones of a word; (1, 0): it has no pronunciation."""
-        found = [len(phones) for phones in self.words.get(word, ())]
-        return (min(found), max(found)) if found else (1, 0)
+        counts = [len(phones) for phones in self.words.get(word, ())]
+        return (min(counts), max(counts)) if counts else (1, 0)
 
     def begins(self, word: int, phones: Phones) -> bool:
         """Whether a pronunciation of a word begins with phones and goes on."""

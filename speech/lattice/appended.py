@@ -60,14 +60,14 @@ class Chunk:
         """
         order = sorted_states([[arc[1] for arc in group] for group in self.arcs])
         number = {state: place for place, state in enumerate(order)}
-        made = PlainLattice()
+        lattice = PlainLattice()
         for state in order:
-            made.arcs.append(
+            lattice.arcs.append(
                 [(arc[0], number[arc[1]], arc[2], arc[3], arc[4]) for arc in self.arcs[state]]
             )
             end = self.final.get(state)
-            made.final.append(None if end is None else (end, end))
-        return made
+            lattice.final.append(None if end is None else (end, end))
+        return lattice
 
 
 class _Exit(NamedTuple):
@@ -143,19 +143,19 @@ class AppendedLattice:
             end_costs: of the final states after labels of tokens: they guide pruning, and are
                 taken off again.
         """
-        found = top_sorted(self._determinize(chunk.sorted()))
-        if not found.states:
+        piece = top_sorted(self._determinize(chunk.sorted()))
+        if not piece.states:
             self.clear()
             return
         lattice = self._lattice
-        exits = {arc.target for group in found.arcs for arc in group if arc.label >= TOKEN_LABEL}
+        exits = {arc.target for group in piece.arcs for arc in group if arc.label >= TOKEN_LABEL}
         number: dict[int, int] = {}
         first = not lattice.states
         if not first:
-            self._enter(found, number)
+            self._enter(piece, number)
         for state in self._open:
             lattice.arcs[state], lattice.final[state] = [], None
-        for state in range(0 if first else 1, found.states):
+        for state in range(0 if first else 1, piece.states):
             if state not in exits and state not in number:
                 number[state] = lattice.add_state()
                 self._forward.append(math.inf)
@@ -164,15 +164,15 @@ class AppendedLattice:
             lattice.start = number[0]
             self._forward[number[0]] = 0.0
         self._exits = []
-        for state in range(0 if first else 1, found.states):
+        for state in range(0 if first else 1, piece.states):
             if state not in exits:
-                self._take(found, state, number, end_costs)
+                self._take(piece, state, number, end_costs)
         self._open = self._reached()
 
-    def _enter(self, found: CompactLattice, number: dict[int, int]) -> None:
+    def _enter(self, piece: CompactLattice, number: dict[int, int]) -> None:
         """Number the states that a chunk is entered by, and lead arcs of earlier chunks to them."""
         lattice = self._lattice
-        for label, weight, target in found.arcs[0]:
+        for label, weight, target in piece.arcs[0]:
             state = label - STATE_LABEL
             # Two states may have become one.
             kept = number.setdefault(target, state)
@@ -193,19 +193,19 @@ class AppendedLattice:
 
     def _take(
         self,
-        found: CompactLattice,
+        piece: CompactLattice,
         state: int,
         number: dict[int, int],
         end_costs: dict[int, float],
     ) -> None:
         """Take the arcs of a state of a chunk over."""
         here = number[state]
-        self._lattice.final[here] = found.final[state]
-        for label, weight, target in found.arcs[state]:
+        self._lattice.final[here] = piece.final[state]
+        for label, weight, target in piece.arcs[state]:
             if target in number:
                 self._add(here, Arc(label, weight, number[target]))
                 continue
-            end = found.final[target]
+            end = piece.final[target]
             if end is not None:
                 weight = weight.times(end)
             graph = single(weight.graph - end_costs[label])
@@ -221,16 +221,16 @@ class AppendedLattice:
 
     def _reached(self) -> dict[int, None]:
         """The states that arcs to tokens leave, and those after them."""
-        found = dict.fromkeys(
+        states = dict.fromkeys(
             way.source for way in self._exits if self._forward[way.source] < math.inf
         )
-        waiting = list(found)
+        waiting = list(states)
         while waiting:
             for arc in self._lattice.arcs[waiting.pop()]:
-                if arc.target not in found:
-                    found[arc.target] = None
+                if arc.target not in states:
+                    states[arc.target] = None
                     waiting.append(arc.target)
-        return found
+        return states
 
     def ended(self, costs: dict[int, float] | None) -> CompactLattice:
         """The lattice as it is now, with ends at the newest tokens.
@@ -244,8 +244,8 @@ class AppendedLattice:
         for source, token, weight in self._exits:
             cost = 0.0 if costs is None else costs.get(token, math.inf)
             if cost < math.inf:
-                made = weight.times(Weight(cost))
+                end = weight.times(Weight(cost))
                 known = final[source]
-                final[source] = made if known is None else known.plus(made)
+                final[source] = end if known is None else known.plus(end)
         arcs = [list(group) for group in self._lattice.arcs]
         return connected(CompactLattice(self._lattice.start, arcs, final))

@@ -101,18 +101,18 @@ class _Decoding:
             bins, risk = self._statistics(places)
             change = 0.0
             if decode:
-                for q, found in enumerate(bins):
-                    old = next((w.confidence for w in found if w.label == places[q]), 0.0)
-                    change += old - found[0].confidence
-                    places[q] = found[0].label
+                for q, words in enumerate(bins):
+                    old = next((w.confidence for w in words if w.label == places[q]), 0.0)
+                    change += old - words[0].confidence
+                    places[q] = words[0].label
             self._words = [word for word in places if word]
             rounds += 1
             if change == 0 or rounds > _MOST_ROUNDS:
                 break
         chosen: list[TimedWord] = []
-        for label, found in zip(places, bins, strict=True):
+        for label, words in zip(places, bins, strict=True):
             if label or keep_silence:
-                chosen.append(next((w for w in found if w.label == label), found[0]))
+                chosen.append(next((w for w in words if w.label == label), words[0]))
                 _part(chosen)
         return BayesRisk(chosen, bins, risk)
 
@@ -133,18 +133,18 @@ class _Decoding:
             every.append([])
             for source, word, log in self._before[state]:
                 share = math.exp(self._forward[source] + log - self._forward[state])
-                found, ways = _behind(distance[source], word, places)
-                total = [so_far + share * more for so_far, more in zip(total, found, strict=True)]
+                after, ways = _after(distance[source], word, places)
+                total = [so_far + share * more for so_far, more in zip(total, after, strict=True)]
                 shares[-1].append(share)
                 every[-1].append(ways)
             distance.append(total)
         sums: list[dict[int, list[float]]] = [{} for _ in places]
 
         def count_in(q: int, word: int, mass: float, begin: int, end: int) -> None:
-            found = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
-            found[0] += mass
-            found[1] += begin * mass
-            found[2] += end * mass
+            entry = sums[q - 1].setdefault(word, [0.0, 0.0, 0.0])
+            entry[0] += mass
+            entry[1] += begin * mass
+            entry[2] += end * mass
 
         # of each state the places that paths onward were aligned with, and the mass of these
         onward: list[dict[int, float]] = [{} for _ in self._before]
@@ -174,20 +174,20 @@ class _Decoding:
             mass += onward[0].get(q, 0.0)
             if mass:
                 count_in(q, 0, mass, 0, 0)
-        return [_bin(found) for found in sums], distance[last][-1]
+        return [_bin(masses) for masses in sums], distance[last][-1]
 
 
 _MATCH, _SKIP, _INSERT = 1, 2, 3
 
 
-def _behind(before: list[float], word: int, places: list[int]) -> tuple[list[float], bytearray]:
+def _after(before: list[float], word: int, places: list[int]) -> tuple[list[float], bytearray]:
     """The distances after an arc, of each number of places, and how the last place was filled.
 
     Sums and comparisons are Kaldi's, in its order: where ways tie, rounding decides.
     """
     skip = 1.0 + _DELTA if word else 0.0
-    found = before[0] + skip
-    made = [found]
+    distance = before[0] + skip
+    distances = [distance]
     ways = bytearray(len(places))
     matched = before[0]
     for q, place in enumerate(places, 1):
@@ -195,24 +195,24 @@ def _behind(before: list[float], word: int, places: list[int]) -> tuple[list[flo
         matched = before[q]
         skipped = matched + skip
         if place:
-            found += 1.0
+            distance += 1.0
         if match <= skipped:
             way, least = _MATCH, match
         else:
             way, least = _SKIP, skipped
-        if least <= found:
-            found = least
+        if least <= distance:
+            distance = least
         else:
             way = _INSERT
         ways[q - 1] = way
-        made.append(found)
-    return made, ways
+        distances.append(distance)
+    return distances, ways
 
 
-def _bin(found: dict[int, list[float]]) -> list[TimedWord]:
+def _bin(masses: dict[int, list[float]]) -> list[TimedWord]:
     """Words with their posteriors and mean times, the likeliest first, then the greatest label."""
     words: list[TimedWord] = []
-    for label, (mass, begin, end) in found.items():
+    for label, (mass, begin, end) in masses.items():
         mass = single(mass)
         if mass > 0:
             words.append(TimedWord(label, single(begin / mass), single(end / mass), mass))

@@ -34,13 +34,13 @@ def n_best(lattice: CompactLattice, count: int) -> list[CompactLattice]:
     # cost of the whole path, order, cost so far, state (-1: it has ended), the arcs to it
     queue = [(rest[lattice.start], next(order), 0.0, lattice.start, _Steps(None, None))]
     taken = [0] * lattice.states
-    found: list[CompactLattice] = []
-    while queue and len(found) < count:
+    paths: list[CompactLattice] = []
+    while queue and len(paths) < count:
         total, _, cost, state, steps = heapq.heappop(queue)
         if total == math.inf:
             break
         if state < 0:
-            found.append(_path(lattice, steps))
+            paths.append(_path(lattice, steps))
             continue
         taken[state] += 1
         if taken[state] > count:
@@ -53,7 +53,7 @@ def n_best(lattice: CompactLattice, count: int) -> list[CompactLattice]:
             so_far = cost + arc.weight.cost
             item = (so_far + rest[arc.target], next(order), so_far, arc.target, steps.then(arc))
             heapq.heappush(queue, item)
-    return found
+    return paths
 
 
 class _Steps:
@@ -80,10 +80,10 @@ def _path(lattice: CompactLattice, steps: _Steps) -> CompactLattice:
             last = at.item
         at = at.before
     arcs.reverse()
-    made = CompactLattice(0)
+    path = CompactLattice(0)
     for place, arc in enumerate(arcs):
-        made.add_state()
-        made.arcs[place].append(arc._replace(target=place + 1))
-    made.add_state()
-    made.final[-1] = lattice.final[last]
-    return made
+        path.add_state()
+        path.arcs[place].append(arc._replace(target=place + 1))
+    path.add_state()
+    path.final[-1] = lattice.final[last]
+    return path

@@ -113,8 +113,8 @@ class IncrementalLattice:
             for name, cost in zip(names, self._decoder.end_costs().tolist(), strict=True)
             if cost < math.inf and name in self._labels
         }
-        made = self._appended.ended(costs)
-        return made if made.states else None
+        lattice = self._appended.ended(costs)
+        return lattice if lattice.states else None
 
     # Inside
 
@@ -175,11 +175,11 @@ class IncrementalLattice:
 
 def _states(chunk: Chunk, frame: Frame, known: dict[int, int | None]) -> list[int]:
     """The states of a frame's tokens, new ones where they have none yet."""
-    found: list[int] = []
+    states: list[int] = []
     for name in frame.names.tolist():
         state = known.get(name)
-        found.append(chunk.add_state() if state is None else state)
-    return found
+        states.append(chunk.add_state() if state is None else state)
+    return states
 
 
 def _add_links(

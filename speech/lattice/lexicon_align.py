@@ -103,18 +103,18 @@ class _Aligner:
         self._ends: list[tuple[int, _Pending]] = []
 
     def run(self) -> CompactLattice:
-        made = self.out.made
+        unfolded = self.out.unfolded
         self.out.follow(_Pending(self._lattice.start), self._step)
         for here, pending in self._ends:
             if not pending.phones and not pending.words:
-                made.final[here] = ONE
-        if all(end is None for end in made.final):
+                unfolded.final[here] = ONE
+        if all(end is None for end in unfolded.final):
             self.out.fail("the lattice ends within a word: its last word is cut off")
             self._force()
-        found = self.out.finished({SILENCE: 0, PARTIAL: self._options.partial_word_label})
-        if found.start < 0:
+        aligned = self.out.finished({SILENCE: 0, PARTIAL: self._options.partial_word_label})
+        if aligned.start < 0:
             raise ShapeError("no path of the lattice fits the lexicon")
-        return found
+        return aligned
 
     def _step(self, here: int, pending: _Pending) -> None:
         known = self._lexicon
@@ -172,12 +172,12 @@ class _Aligner:
 
     def _force(self) -> None:
         """Put out what waits at the ends, where it is not put out in another way."""
-        made = self.out.made
+        unfolded = self.out.unfolded
         for here, pending in self._ends:
-            if any(arc.label or arc.weight.ids for arc in made.arcs[here]):
+            if any(arc.label or arc.weight.ids for arc in unfolded.arcs[here]):
                 continue
             label = pending.words[0] if pending.words else PARTIAL
             ids = tuple(number for each in pending.phones for number in each)
             done = _Pending(pending.state)
             self.out.add(here, label, Weight(ids=ids), done)
-            made.final[self.out.place(done)] = ONE
+            unfolded.final[self.out.place(done)] = ONE

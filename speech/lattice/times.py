@@ -80,9 +80,9 @@ def timed_phones(lattice: CompactLattice, splitter: PhoneSplitter) -> list[Timed
     last = lattice.final[arcs[-1].target if arcs else lattice.start]
     ids = [number for arc in arcs for number in arc.weight.ids]
     ids += last.ids if last is not None else ()
-    found = splitter.split(np.array(ids, np.int64))
-    ends = np.cumsum(found.frames)
-    columns = (found.phones, ends - found.frames, ends)
+    segments = splitter.split(np.array(ids, np.int64))
+    ends = np.cumsum(segments.frames)
+    columns = (segments.phones, ends - segments.frames, ends)
     return [TimedPhone(*row) for row in zip(*(c.tolist() for c in columns), strict=True)]
 
 

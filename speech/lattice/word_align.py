@@ -84,7 +84,7 @@ class _Aligner:
             if ids or words:
                 self._force(here, pending)
             else:
-                self._out.made.final[here] = ONE
+                self._out.unfolded.final[here] = ONE
         for label, weight, target in self._lattice.arcs[state]:
             more = (*words, label) if label else words
             then = _Pending(target, ids + weight.ids, more)

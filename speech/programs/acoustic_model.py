@@ -54,14 +54,14 @@ class AcousticModel:
         network = AmNnetSimple.read_from(open_reader(name))
         reader = Reader(network.transition_model, name=name, binary=network.binary)
         model = TransitionModel.read_from(reader)
-        made = cls(name, network, TransitionIds.of(model), phone_starts(model))
+        acoustic = cls(name, network, TransitionIds.of(model), phone_starts(model))
         outputs = network.nnet.output_dim("output")
-        if outputs != made.ids.num_pdfs:
+        if outputs != acoustic.ids.num_pdfs:
             raise FormatError(
                 f"{name}: the network has {outputs} outputs, its transition model"
-                f" {made.ids.num_pdfs}"
+                f" {acoustic.ids.num_pdfs}"
             )
-        return made
+        return acoustic
 
     @cached_property
     def pdfs(self) -> np.ndarray:

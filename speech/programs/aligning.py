@@ -81,8 +81,8 @@ def nnet3_align_compiled(
     inputs = Utterances(options, features)
     waiting: list[Fst] = []
     with contextlib.ExitStack() as stack:
-        made = _Outputs(options, stack, alignments, scores)
-        aligning = _Aligning(options, acoustic, made)
+        outputs = _Outputs(options, stack, alignments, scores)
+        aligning = _Aligning(options, acoustic, outputs)
 
         def not_empty(key: str, fst: Fst) -> Fst | None:
             if 0 <= fst.start < fst.states:
@@ -91,8 +91,8 @@ def nnet3_align_compiled(
             return None
 
         absent = "No features for utterance {}"
-        found = with_graphs(inputs, graphs, features, absent, not_empty, waiting)
-        for key, matrix in computer.compute_all(found):
+        pairs = with_graphs(inputs, graphs, features, absent, not_empty, waiting)
+        for key, matrix in computer.compute_all(pairs):
             fst = with_costs(waiting.pop(0), costs, f"{graphs}: {key}")
             aligning.utterance(key, looped(fst) if options.careful else fst, matrix)
     aligning.tell(inputs.failed)
@@ -198,10 +198,10 @@ class _Outputs:
 class _Aligning:
     """Aligns utterances, and counts."""
 
-    def __init__(self, options: SimpleNamespace, model: AcousticModel, made: _Outputs) -> None:
+    def __init__(self, options: SimpleNamespace, model: AcousticModel, outputs: _Outputs) -> None:
         self._options = options
         self._model = model
-        self._made = made
+        self._outputs = outputs
         self._program = options.program
         self._scale = float(np.float32(options.acoustic_scale))
         self._done = self._failed = self._retried = self._frames = 0
@@ -222,7 +222,7 @@ class _Aligning:
             self._failed += 1
             return
         rows = loglikes[np.arange(len(loglikes)), self._model.pdfs[best.transition_ids]]
-        self._made.write(key, best, rows / np.float32(self._scale or 1))
+        self._outputs.write(key, best, rows / np.float32(self._scale or 1))
         self._likelihood -= (best.graph_cost + best.acoustic_cost) / (self._scale or 1)
         self._frames += len(loglikes)
         self._done += 1

@@ -74,8 +74,8 @@ def nnet3_latgen_faster(
     start = time.perf_counter()
     inputs = Utterances(options, features)
     with contextlib.ExitStack() as stack:
-        made = _Outputs(options, stack, lattices, words, alignments)
-        decoding = _Decoding(options, acoustic, spoken, made)
+        outputs = _Outputs(options, stack, lattices, words, alignments)
+        decoding = _Decoding(options, acoustic, spoken, outputs)
         if one is not None:
             decoder = decoding.decoder(one)
             for key, matrix in computer.compute_all(inputs):
@@ -88,8 +88,8 @@ def nnet3_latgen_faster(
                 return StaticGraph.of(checked_fst(fst, f"{graphs}: {key}"))
 
             absent = "Not decoding utterance {} because no features available."
-            found = with_graphs(inputs, graphs, features, absent, static, waiting)
-            for key, matrix in computer.compute_all(found):
+            pairs = with_graphs(inputs, graphs, features, absent, static, waiting)
+            for key, matrix in computer.compute_all(pairs):
                 graph = acoustic.checked(waiting.pop(0), f"{graphs}: {key}")
                 decoding.utterance(key, decoding.decoder(graph), matrix)
     decoding.tell(time.perf_counter() - start, inputs.failed)
@@ -125,12 +125,12 @@ class _Decoding:
     """Decodes utterances, and counts."""
 
     def __init__(
-        self, options: SimpleNamespace, model: AcousticModel, spoken: SpokenWords, made: _Outputs
+        self, options: SimpleNamespace, model: AcousticModel, spoken: SpokenWords, outputs: _Outputs
     ) -> None:
         self._options = options
         self._model = model
         self._spoken = spoken
-        self._made = made
+        self._outputs = outputs
         self._program = options.program
         self._search = search_options(options)
         self._passes = determinize_options(options)
@@ -169,19 +169,21 @@ class _Decoding:
         lattice = self._lattice(key, raw)
         if scale := float(np.float32(self._options.acoustic_scale)):
             lattice = lattice.scaled(1.0, 1.0 / scale)
-        self._made.write(key, lattice, best)
+        self._outputs.write(key, lattice, best)
         self._count(key, best)
 
     def _lattice(self, key: str, raw: RawLattice) -> CompactLattice:
         if not self._options.determinize_lattice:
             return to_lattice(from_raw(raw))
         beam, starts = self._search.lattice_beam, self._model.starts
-        found, complete = determinized_lattice(raw, beam, starts, self._passes, self._program.warn)
+        lattice, complete = determinized_lattice(
+            raw, beam, starts, self._passes, self._program.warn
+        )
         if not complete:
             self._program.warn(
                 f"Determinization finished earlier than the beam for utterance {key}"
             )
-        return found
+        return lattice
 
     def _count(self, key: str, best: BestPath) -> None:
         frames = len(best.transition_ids)

@@ -41,10 +41,10 @@ def ivector_extract_online2(
             state = AdaptationState.empty(model)
             for key in keys:
                 with errors_tell(f"{source}: {key}"):
-                    found = extraction.utterance(speaker, key, state)
-                if found is not None:
-                    writer.write(key, found[0])
-                    state = found[1]
+                    estimated = extraction.utterance(speaker, key, state)
+                if estimated is not None:
+                    writer.write(key, estimated[0])
+                    state = estimated[1]
     extraction.tell(writer.count)
 
 

@@ -95,8 +95,8 @@ def online2_wav_nnet3_latgen_faster(
         how = True, chosen_place(options.use_gpu), chosen_passes(options)
         network = LoopedComputer(acoustic.network, cut, *how)
     parts = read_parts(options, features, network)
-    found = acoustic.checked(read_graph(graph), graph)
-    decoding = _Decoding(options, acoustic, parts, found)
+    static = acoustic.checked(read_graph(graph), graph)
+    decoding = _Decoding(options, acoustic, parts, static)
     recordings = RandomAccessTable(waves, WAVE)
     with TableWriter(lattices, "compact_lattice") as writer:
         for _, keys in read_table(speakers, "token_vector"):
@@ -171,10 +171,10 @@ class _Decoding:
         self, key: str, audio: Audio, speaker: Speaker
     ) -> tuple[Speaker, CompactLattice | None]:
         """What is known of the speaker then, and the lattice; None: the utterance has failed."""
-        made = SpeakerFront(self._parts, speaker, audio.rate)
+        speaker_front = SpeakerFront(self._parts, speaker, audio.rate)
         timer = Timer()
         try:
-            self._decode(made, audio, timer)
+            self._decode(speaker_front, audio, timer)
             if not self._decoder.frames_decoded:
                 raise RunError("You cannot get a lattice if you decoded no frames.")
             self._decoder.finalize()
@@ -189,12 +189,12 @@ class _Decoding:
         lattice, _ = determinized_lattice(raw, beam, starts, self._passes, warn)
         self._count(key, lattice)
         self._program.vlog(2, self._timing.add(key, timer))
-        self._ivectors = made.ivectors
-        return made.speaker(), lattice.scaled(1.0, self._unscale)
+        self._ivectors = speaker_front.ivectors
+        return speaker_front.speaker(), lattice.scaled(1.0, self._unscale)
 
-    def _decode(self, made: SpeakerFront, audio: Audio, timer: Timer) -> None:
+    def _decode(self, speaker_front: SpeakerFront, audio: Audio, timer: Timer) -> None:
         """Follow the recording to its end, or to where the utterance is over."""
-        front, decoder, options = made.front, self._decoder, self._options
+        front, decoder, options = speaker_front.front, self._decoder, self._options
         decoder.reset()
         samples = audio.samples[0]  # of the first channel, as in Kaldi
         silence = self._weights()

@@ -162,11 +162,11 @@ def read_parts(
                 f"{options.ivector_extraction_config}: iVectors of {ivectors.feature_dim} features,"
                 f" but there are {features.dim}"
             )
-    found = ivectors.dim if ivectors is not None else -1
+    dim = ivectors.dim if ivectors is not None else -1
     wanted = network.ivector_dim or -1
-    if found != wanted:
+    if dim != wanted:
         raise FormatError(
-            f"Ivector feature dimension mismatch: got {found} but network expects {wanted} (-1:"
+            f"Ivector feature dimension mismatch: got {dim} but network expects {wanted} (-1:"
             " none; see --ivector-extraction-config)"
         )
     return OnlineParts(features, network, ivectors, cmvn, stats)

@@ -180,9 +180,9 @@ class _LogDeterminant:
         if self._none:
             return True
         values = matrix.astype(np.float64)
-        found = 0.5 * float(np.linalg.slogdet(values @ values.T)[1])
-        if not np.isfinite(found):
+        determinant = 0.5 * float(np.linalg.slogdet(values @ values.T)[1])
+        if not np.isfinite(determinant):
             return False
-        self.sum = self.sum + frames * found
+        self.sum = self.sum + frames * determinant
         self.frames = self.frames + frames
         return True

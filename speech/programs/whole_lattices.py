@@ -31,11 +31,11 @@ def determinized_lattice(
         OpscopeError: as `determinized`.
     """
     if options.word_determinize:
-        found = determinized(raw, beam, starts, options)
-        return found.lattice, found.complete
+        result = determinized(raw, beam, starts, options)
+        return result.lattice, result.complete
     if options.phone_determinize:  # Kaldi minimizes after the other pass alone
-        found = determinized(raw, beam, starts, replace(options, minimize=False))
-        return joined(top_sorted(split(found.lattice))), found.complete
+        result = determinized(raw, beam, starts, replace(options, minimize=False))
+        return joined(top_sorted(split(result.lattice))), result.complete
     warn(
         "Both --phone-determinize and --word-determinize are set to false, copying lattice without"
         " determinization."

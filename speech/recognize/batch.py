@@ -66,8 +66,8 @@ class Batch(Generic[Item]):
             How many failed.
         """
         failed = 0
-        found = zip(self._names, targets, self._results(jobs), strict=True)
-        with self._shown(found, doing) as rows:
+        results = zip(self._names, targets, self._results(jobs), strict=True)
+        with self._shown(results, doing) as rows:
             for name, target, (text, wrong) in rows:
                 if wrong:
                     failed += 1
@@ -111,14 +111,14 @@ def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[st
     """
     if folder is None:
         return [None for _ in names]
-    found: dict[str, str] = {}
+    source_of: dict[str, str] = {}
     for path in names:
         stem = os.path.splitext(os.path.basename(path))[0]
         target = os.path.join(folder, stem + ending)
-        if target in found:
-            raise click.UsageError(f"{found[target]} and {path} would both go to {target}")
-        found[target] = path
-    return list(found)
+        if target in source_of:
+            raise click.UsageError(f"{source_of[target]} and {path} would both go to {target}")
+        source_of[target] = path
+    return list(source_of)
 
 
 def _model(path: str, dither: float | None) -> Model:

@@ -37,13 +37,13 @@ class _Job:
     speakers: str | None = None
 
     def __call__(self, path: str, model: Model) -> str:
-        found = transcribed(
+        transcript = transcribed(
             path,
             model,
             channel=self.channel,
             **self.asked(),
         )
-        return FORMATS[self.form](found)
+        return FORMATS[self.form](transcript)
 
     def asked(self) -> dict[str, Any]:
         """What utterances are asked for, however their samples come."""

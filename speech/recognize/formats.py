@@ -26,16 +26,16 @@ def as_text(transcript: Transcript) -> str:
 
 def spoken_json(each: Spoken) -> dict[str, Any]:
     """An utterance as JSON's types; confidences and times are rounded."""
-    made: dict[str, Any] = {
+    record: dict[str, Any] = {
         "start": round(each.start, _DIGITS),
         "end": round(each.end, _DIGITS),
         "text": each.text,
         "words": [_word(word) for word in each.words],
     }
     if each.phones:
-        made["phones"] = [rounded(asdict(phone)) for phone in each.phones]
+        record["phones"] = [rounded(asdict(phone)) for phone in each.phones]
     if each.alternatives:
-        made["alternatives"] = [
+        record["alternatives"] = [
             {
                 "text": one.text,
                 "log_likelihood": round(one.log_likelihood, _DIGITS),
@@ -44,22 +44,22 @@ def spoken_json(each: Spoken) -> dict[str, Any]:
             for one in each.alternatives
         ]
     if each.speaker is not None:
-        made["speaker"] = {
+        record["speaker"] = {
             "frames": each.speaker.frames,
             "vector": [round(value, _SPEAKER_DIGITS) for value in each.speaker.values.tolist()],
         }
-    return made
+    return record
 
 
 def as_json(transcript: Transcript) -> str:
     """One line of JSON."""
-    made = {
+    record = {
         "name": transcript.name,
         "duration": round(transcript.duration, _DIGITS),
         "text": transcript.text,
         "utterances": [spoken_json(each) for each in transcript.utterances],
     }
-    return json.dumps(made, ensure_ascii=False) + "\n"
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
 def as_srt(transcript: Transcript) -> str:
@@ -185,10 +185,10 @@ def _text(words: Sequence[Word]) -> str:
 
 
 def _word(word: Word) -> dict[str, Any]:
-    made = rounded(asdict(word))
+    record = rounded(asdict(word))
     if word.confidence is None:
-        del made["confidence"]
-    return made
+        del record["confidence"]
+    return record
 
 
 def rounded(values: dict[str, Any]) -> dict[str, Any]:

@@ -121,8 +121,8 @@ class FrontEnd:
             return np.empty((0, self._output_dim), np.float32)
         features = np.concatenate(self._held)
         self._held = [features[:0]]
-        made = network.accept(features, self._ivector())
-        return np.concatenate((made, network.finish())) if self._finished else made
+        loglikes = network.accept(features, self._ivector())
+        return np.concatenate((loglikes, network.finish())) if self._finished else loglikes
 
     def _take(self, features: np.ndarray) -> None:
         self._count += len(features)

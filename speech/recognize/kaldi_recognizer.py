@@ -207,10 +207,10 @@ class KaldiRecognizer:
         if not self._partial_words:
             return _json({"partial": recognizer.partial_text()})
         words = recognizer.so_far().words()
-        found: dict[str, Any] = {"partial": _text(words)}
+        result: dict[str, Any] = {"partial": _text(words)}
         if words:
-            found["partial_result"] = [_word(word) for word in words]
-        return _json(found)
+            result["partial_result"] = [_word(word) for word in words]
+        return _json(result)
 
     def SrtResult(self, stream: BinaryIO, words_per_line: int = 7) -> str:
         """Subtitles of all that a stream of 16-bit samples holds; wants `SetWords(True)`.
@@ -277,17 +277,17 @@ class KaldiRecognizer:
 
 
 def _speaker(utterance: Utterance) -> dict[str, Any]:
-    found = utterance.speaker
-    if found is None:
+    speaker = utterance.speaker
+    if speaker is None:
         return {}
-    values = [round(value, _DIGITS) for value in found.values.tolist()]
-    return {"spk": values, "spk_frames": found.frames}
+    values = [round(value, _DIGITS) for value in speaker.values.tolist()]
+    return {"spk": values, "spk_frames": speaker.frames}
 
 
-def _nlsml(found: list[Alternative]) -> str:
+def _nlsml(alternatives: list[Alternative]) -> str:
     """Alternatives as XML; signs of XML in words are escaped, which Vosk leaves."""
     lines = ['<?xml version="1.0"?>', '<result grammar="default">']
-    for each in found:
+    for each in alternatives:
         text = escape(each.text)
         lines += [
             f'<interpretation grammar="default" confidence="{each.log_likelihood:.6g}">',
@@ -308,12 +308,12 @@ def _clock(seconds: float) -> str:
 def _word(word: Word) -> dict[str, Any]:
     known = {} if word.confidence is None else {"conf": round(word.confidence, _DIGITS)}
     start, end = round(word.start, _DIGITS), round(word.end, _DIGITS)
-    found = {**known, "end": end, "start": start, "word": word.text}
+    result = {**known, "end": end, "start": start, "word": word.text}
     if isinstance(word, SpelledWord):
-        found["phone_label"] = [phone.text for phone in word.phones]
-        found["phone_start"] = [round(phone.start, _DIGITS) for phone in word.phones]
-        found["phone_end"] = [round(phone.end, _DIGITS) for phone in word.phones]
-    return found
+        result["phone_label"] = [phone.text for phone in word.phones]
+        result["phone_start"] = [round(phone.start, _DIGITS) for phone in word.phones]
+        result["phone_end"] = [round(phone.end, _DIGITS) for phone in word.phones]
+    return result
 
 
 def _text(words: Sequence[Word]) -> str:
@@ -333,9 +333,13 @@ def _phrases(grammar: str) -> list[str]:
     if not isinstance(grammar, str):
         raise TypeError(f"a grammar is a text, a JSON list of phrases, not {grammar!r}")
     try:
-        found = json.loads(grammar)
+        phrases = json.loads(grammar)
     except (ValueError, RecursionError) as error:
         raise OpscopeError(f"the grammar is no JSON list of phrases: {error}") from None
-    if not isinstance(found, list) or not all(isinstance(each, str) for each in found) or not found:
+    if (
+        not isinstance(phrases, list)
+        or not all(isinstance(each, str) for each in phrases)
+        or not phrases
+    ):
         raise OpscopeError(f"the grammar is no JSON list of phrases: {grammar[:60]!r}")
-    return found
+    return phrases

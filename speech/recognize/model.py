@@ -104,7 +104,10 @@ class Model:
         *,
         dither: float | None = None,
     ) -> None:
-        self.path = _found(model_name, lang) if model_path is None else Path(path_text(model_path))
+        if model_path is None:
+            self.path = _installed(model_name, lang)
+        else:
+            self.path = Path(path_text(model_path))
         self._layout = layout = _layout_of(self.path)
         self._refuse_unknown_parts()
         self.config = (
@@ -128,9 +131,9 @@ class Model:
         self._cmvn_stats = self._statistics()
         self.ivectors = self._ivectors()
         self.boundaries = self._boundaries()
-        found = load_graph(self.path / layout.graph)
-        self.graph = found.graph
-        self.words = found.words
+        loaded = load_graph(self.path / layout.graph)
+        self.graph = loaded.graph
+        self.words = loaded.words
         if self.graph.largest > self.transitions.count:
             raise FormatError(
                 f"{self.path / layout.graph}: the graph has the input label {self.graph.largest},"
@@ -153,14 +156,14 @@ class Model:
 
     def vosk_model_find_word(self, word: str) -> int:
         """The number of a word; -1: the model lacks it."""
-        found = self.words.find(word)
-        return -1 if found is None else found
+        label = self.words.find(word)
+        return -1 if label is None else label
 
     def phone_name(self, phone: int) -> str:
         """The name of a phone, of phones.txt; its number where there is none."""
         names = self._phone_names
-        found = names[phone] if names is not None and phone < len(names) else ""
-        return found or str(phone)
+        name = names[phone] if names is not None and phone < len(names) else ""
+        return name or str(phone)
 
     @cached_property
     def _phone_names(self) -> Words | None:
@@ -188,16 +191,16 @@ class Model:
         path = self.path / self._layout.lexicon
         if not path.is_file():
             return None
-        made = AlignLexicon.read(path)
+        lexicon = AlignLexicon.read(path)
         known = frozenset(self.transitions.phone[1:])
-        for word, ways in made.words.items():
+        for word, ways in lexicon.words.items():
             for phones in ways:
                 for phone in phones:
                     if phone not in known:
                         raise FormatError(
                             f"{path}: phone {phone} of word {word} is not in the network's model"
                         )
-        return made
+        return lexicon
 
     @property
     def word_files(self) -> tuple[str, str]:
@@ -209,13 +212,13 @@ class Model:
         for name, kind in ((layout.mfcc, Mfcc), (layout.fbank, Fbank)):
             if not (self.path / name).is_file():
                 continue
-            made = features_of(kind, str(self.path / name), dither)
-            if made.dim != self.network.input_dim:
+            features = features_of(kind, str(self.path / name), dither)
+            if features.dim != self.network.input_dim:
                 raise FormatError(
-                    f"{self.path / name}: {made.dim} features, but the network of"
+                    f"{self.path / name}: {features.dim} features, but the network of"
                     f" {self.path / layout.network} takes {self.network.input_dim}"
                 )
-            return made
+            return features
         raise FormatError(
             f"{self.path}: no options of features (looked for {layout.mfcc}, {layout.fbank})"
         )
@@ -246,18 +249,18 @@ class Model:
         if not wanted:
             _log.warning("%s: the network takes no iVectors: the folder is not used", folder)
             return None
-        made = IvectorModel.from_folder(folder)
-        if made.dim != wanted:
+        ivectors = IvectorModel.from_folder(folder)
+        if ivectors.dim != wanted:
             raise FormatError(
-                f"{folder}: iVectors of {made.dim} elements, but the network of"
+                f"{folder}: iVectors of {ivectors.dim} elements, but the network of"
                 f" {self.path / self._layout.network} takes {wanted}"
             )
-        if made.feature_dim != self.features.dim:
+        if ivectors.feature_dim != self.features.dim:
             raise FormatError(
-                f"{folder}: iVectors of {made.feature_dim} features, but there are"
+                f"{folder}: iVectors of {ivectors.feature_dim} features, but there are"
                 f" {self.features.dim}"
             )
-        return made
+        return ivectors
 
     def _boundaries(self) -> WordBoundaries | None:
         path = self.path / self._layout.boundaries
@@ -266,11 +269,11 @@ class Model:
                 "%s is missing: times of words are approximate, with silences before them", path
             )
             return None
-        made = WordBoundaries.read(path)
+        boundaries = WordBoundaries.read(path)
         for phone in sorted(set(self.transitions.phone[1:])):
-            if phone >= len(made.kinds) or not made.kinds[phone]:
+            if phone >= len(boundaries.kinds) or not boundaries.kinds[phone]:
                 raise FormatError(f"{path}: phone {phone} of the network's model is missing")
-        return made
+        return boundaries
 
     def _refuse_unknown_parts(self) -> None:
         pitch = self.path / self._layout.pitch
@@ -298,7 +301,7 @@ def _layout_of(path: Path) -> _Layout:
     )
 
 
-def _found(name: str | None, lang: str | None) -> Path:
+def _installed(name: str | None, lang: str | None) -> Path:
     """The folder of a model by its name or language, among those that are installed."""
     if name is None and lang is None:
         raise OpscopeError("Model wants the path of a folder, a model_name or a lang")

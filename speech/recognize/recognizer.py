@@ -125,9 +125,9 @@ class Recognizer:
 
     def end_utterance(self) -> Utterance:
         """The utterance up to now; the next samples belong to the next one."""
-        made = self._ended()
+        utterance = self._ended()
         self.running = False
-        return made
+        return utterance
 
     def finish(self) -> Utterance:
         """The utterance up to the end of the signal; the next samples belong to another signal."""
@@ -137,10 +137,10 @@ class Recognizer:
             self._rest = self._rest[:0]
         self._front.finish()
         self._advance()
-        made = self._ended()
+        utterance = self._ended()
         self.running = False
         self._front = None
-        return made
+        return utterance
 
     def so_far(self) -> Utterance:
         """The utterance so far."""

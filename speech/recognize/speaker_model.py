@@ -94,11 +94,11 @@ class SpkModel:
             ShapeError: they are no such matrix. FormatError: the network holds NaN.
         """
         with self._computing:
-            found = xvector(self._cache, sliding_cmvn(features, _WINDOW), min_chunk_size=1)
-        assert found is not None
-        made = self._transform @ (found - self._mean)
-        norm = float(np.linalg.norm(made))
-        return made * np.float32(math.sqrt(self.dim) / norm) if norm else made
+            embedding = xvector(self._cache, sliding_cmvn(features, _WINDOW), min_chunk_size=1)
+        assert embedding is not None
+        projected = self._transform @ (embedding - self._mean)
+        norm = float(np.linalg.norm(projected))
+        return projected * np.float32(math.sqrt(self.dim) / norm) if norm else projected
 
     def stream(self, rate: float, frame_shift: float) -> SpeakerStream:
         """Frames of a signal at `rate` Hz; those of the recognizer are `frame_shift` ms apart.

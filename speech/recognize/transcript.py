@@ -122,11 +122,11 @@ def transcribe(
     step = _VOSK_BLOCK if mode == "vosk" else _BLOCK
     blocks = (samples[at : at + step] for at in range(0, len(samples), step))
     wanted = {"grammar": grammar, "alternatives": alternatives, "phones": phones}
-    found = list(recognized(blocks, model, rate, mode=mode, speakers=speakers, **wanted))
+    utterances = list(recognized(blocks, model, rate, mode=mode, speakers=speakers, **wanted))
     duration = len(samples) / rate
-    if not found:
+    if not utterances:
         _log.warning("%s: no words in %.2f seconds", name, duration)
-    return Transcript(name, duration, found)
+    return Transcript(name, duration, utterances)
 
 
 def recognized(

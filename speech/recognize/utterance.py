@@ -126,8 +126,8 @@ class Utterance:
             return cls(model, None, [], start)
         final = decoder.finalized
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
-        found = lattice.finished() if final else lattice.partial()
-        return cls(model, found, ids, start, unfinished=not final, speaker=speaker)
+        heard = lattice.finished() if final else lattice.partial()
+        return cls(model, heard, ids, start, unfinished=not final, speaker=speaker)
 
     @property
     def frames(self) -> int:
@@ -145,10 +145,10 @@ class Utterance:
             return []
         if not self._unfinished:  # Vosk leaves the costs of partial results as they are
             lattice = lattice.scaled(self._graph_scale)
-        found = minimum_bayes_risk(self._aligned(lattice))
+        risk = minimum_bayes_risk(self._aligned(lattice))
         return [
             Word(self._text(each.label), *self._times(each.begin, each.end), each.confidence)
-            for each in found.words
+            for each in risk.words
         ]
 
     def words_with_phones(self) -> list[SpelledWord]:
@@ -169,7 +169,7 @@ class Utterance:
             words=[arc.label for arc in arcs],
         )
         phones = self._phones([number for arc in arcs for number in arc.weight.ids])
-        found: list[SpelledWord] = []
+        spelled: list[SpelledWord] = []
         place = time = taken = 0
         for label, weight, _ in arcs:
             end = time + len(weight.ids)
@@ -181,9 +181,9 @@ class Utterance:
                 confidence = risk.words[2 * place - 1 if label else 2 * place].confidence
                 named = tuple(self._phone(*each) for each in phones[taken:until])
                 text = self._text(label) if label else SILENCE
-                found.append(SpelledWord(text, *self._times(time, end), confidence, named))
+                spelled.append(SpelledWord(text, *self._times(time, end), confidence, named))
             time, taken = end, until
-        return found
+        return spelled
 
     def alternatives(self, count: int) -> list[Alternative]:
         """The best paths, each with other words, the best one first."""
@@ -201,9 +201,9 @@ class Utterance:
     def _phones(self, ids: Sequence[int]) -> list[tuple[int, int, int]]:
         """The phones that transition-ids go through, each with its first frame and its end."""
         starts = self._model.starts
-        found = [(starts[number], frame) for frame, number in enumerate(ids) if starts[number]]
-        ends = [frame for _, frame in found[1:]] + [len(ids)]
-        return [(phone, begin, end) for (phone, begin), end in zip(found, ends, strict=True)]
+        begins = [(starts[number], frame) for frame, number in enumerate(ids) if starts[number]]
+        ends = [frame for _, frame in begins[1:]] + [len(ids)]
+        return [(phone, begin, end) for (phone, begin), end in zip(begins, ends, strict=True)]
 
     def _phone(self, phone: int, begin: int, end: int) -> Phone:
         return Phone(self._model.phone_name(phone), *self._times(begin, end))

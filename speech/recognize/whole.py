@@ -74,13 +74,13 @@ def whole_utterance(
     decoder.finalize()
     ids = decoder.best_path().transition_ids.tolist()
     beam, starts = search.lattice_beam, model.starts
-    found = determinized(raw_lattice(decoder), beam, starts, config.lattice, _log.warning)
+    result = determinized(raw_lattice(decoder), beam, starts, config.lattice, _log.warning)
     speaker = None
     if stream is not None:
         stream.accept(samples)
         spoken = ~np.isin(model.phones[ids], config.endpoint.silence_phones)
         speaker = stream.vector(spoken.nonzero()[0], config.network.frame_subsampling_factor)
-    return Utterance(model, found.lattice, ids, 0.0, graph_scale=1.0, speaker=speaker)
+    return Utterance(model, result.lattice, ids, 0.0, graph_scale=1.0, speaker=speaker)
 
 
 def _ivectors(model: Model) -> IvectorModel | None:

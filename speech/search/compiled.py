@@ -50,9 +50,9 @@ def _new_graph(library: Library, graph: Graph) -> Block:
         first, second = _fst(library, graph.first), _fst(library, graph.second)
         fields |= {name: np.ascontiguousarray(getattr(graph, name)) for name in _LAZY}
         fields |= {"sets": len(graph.interval_begin) - 1, "final_label": graph.final_label}
-    made = bind(library, "graph_new", first=first, second=second, **fields)
-    made.run()
-    return made
+    block = bind(library, "graph_new", first=first, second=second, **fields)
+    block.run()
+    return block
 
 
 class CompiledLoops:
@@ -69,10 +69,10 @@ class CompiledLoops:
         self._pdf = np.ascontiguousarray(pdf, np.int32)
         self._options = options
         self._library = library
-        self._made = _new_graph(library, graph)  # it keeps the arrays
+        self._block = _new_graph(library, graph)  # it keeps the arrays
         step = bind(library, "step_new")
         step.run()
-        self._graph = self._made.struct.graph
+        self._graph = self._block.struct.graph
         self._step = step.struct.step
         if not (self._graph and self._step):
             raise MemoryError("a decoding graph")
