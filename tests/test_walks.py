@@ -22,8 +22,8 @@ MOST_FILES = {
     # base/python/cached.py: properties that a fork leaves open; memory that computers share
     # base/settings.py: options are values of a run, read from the environment in one place
     "nnet3 computer": 13,
-    # run/given.py checks what callers give; plans and products as in "first run"; kept_factors.py:
-    # which weights stay packed; gemm_backends.py: the products that read them
+    # run/input_arrays.py checks what callers give; plans and products as in "first run";
+    # kept_factors.py: which weights stay packed; gemm_backends.py: the products that read them
     "nnet3 run": 42,  # caches by bytes
     "NDL to Network": 32,  # the door: opener, values, limits and roots
     "NDL net": 17,  # base/python/cached.py, caches by bytes, options

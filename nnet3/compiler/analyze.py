@@ -145,7 +145,7 @@ class Analysis:
         sized: matrices that take or hand on memory by a command of their own.
         zeroed: by matrix, the command that sets it to zero as soon as it has such memory; it is not
             listed among the accesses.
-        given, taken: matrices that the caller gives, and takes.
+        accepted, provided: matrices of AcceptInput and of ProvideOutput.
     """
 
     def __init__(self, computation: Computation, empty: bool = False):
@@ -156,8 +156,8 @@ class Analysis:
         self.of_matrix: list[list[Access]] = [[] for _ in computation.matrices]
         self.sized: set[int] = set()
         self.zeroed: dict[int, int] = {}
-        self.given: set[int] = set()
-        self.taken: set[int] = set()
+        self.accepted: set[int] = set()
+        self.provided: set[int] = set()
         self._nodes = computation.topology.nodes
         self._gaps = _with_gaps(self.commands)
         of_matrix = self.of_matrix
@@ -177,9 +177,9 @@ class Analysis:
         if kind in _NOTED:
             matrix = self.submatrices[command.target][0]
             if kind == "AcceptInput":
-                self.given.add(matrix)
+                self.accepted.add(matrix)
             elif kind == "ProvideOutput":
-                self.taken.add(matrix)
+                self.provided.add(matrix)
             elif kind != "SetConst":
                 self.sized |= {matrix, self.submatrices[command.source][0]}
             elif command.alpha == 0 and takes_memory(self.commands[number - 1], command.target):

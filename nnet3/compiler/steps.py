@@ -134,9 +134,9 @@ class NnetSteps:
         segments = [group.segments[self._segment] for group in self._graph.groups]
         for number, segment in enumerate(segments):
             self._expand(number, segment)
-        given = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
-        for node in sorted(given):
-            self._add(node, self._listed(node, given[node].indexes, False), is_input=True)
+        inputs = {topology.number(io.name): io for io in request.inputs if len(io.indexes)}
+        for node in sorted(inputs):
+            self._add(node, self._listed(node, inputs[node].indexes, False), is_input=True)
         for members, is_loop in topology.units.stages:
             epoch = topology.epochs[members[0]]
             if len(segments) == 1:
@@ -197,7 +197,7 @@ class NnetSteps:
             (segment,) = group.segments
             times = segment.times
             assert times is not None  # as the family is that of these times
-            sets = times.wanted if output else times.given
+            sets = times.wanted if output else times.available
             keys = dict(segment.outputs if output else segment.inputs)[node]
             align_listed(columns, self._family, sets[node], keys, len(group.ns))
         return columns

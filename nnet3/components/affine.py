@@ -112,10 +112,10 @@ class AffineComponent(AffineParameters):
 def check_dims(component: Component, o: SimpleNamespace) -> None:
     """Refuse dimensions of a config line that the file it names does not have."""
     for name in ("input_dim", "output_dim"):
-        given, there = getattr(o, name), getattr(component, name)
-        component.demand(
-            given in (None, there), f"{name.replace('_', '-')}={given}, but the file has {there}"
-        )
+        key = name.replace("_", "-")
+        wanted = getattr(o, name)
+        actual = getattr(component, name)
+        component.demand(wanted in (None, actual), f"{key}={wanted}, but the file has {actual}")
 
 
 class NaturalGradientAffineComponent(AffineComponent):

@@ -85,9 +85,9 @@ class CompositeComponent(UpdatableComponent):
         return flags | (_P.BACKPROP_NEEDS_OUTPUT if last & _P.STORES_STATS else _P(0))
 
     def init_from_config(self, line: ConfigLine, rng: np.random.Generator) -> None:
-        given = read_keys(line, self.keys, self.type)
-        self.max_rows_process = given.max_rows_process
-        count = given.num_components
+        settings = read_keys(line, self.keys, self.type)
+        self.max_rows_process = settings.max_rows_process
+        count = settings.num_components
         if not 0 < count <= _MOST:
             raise line.error(f"{self.type} wants a positive num-components=")
         self.components = []

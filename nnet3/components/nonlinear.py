@@ -196,13 +196,13 @@ class NonlinearComponent(KeepsDim, Component):
         self, recipe: Recipe, thresholds: tuple[float, float], slopes: str, count: str
     ) -> None:
         lower, upper = thresholds
-        given = self.self_repair_lower_threshold, self.self_repair_upper_threshold
+        own = self.self_repair_lower_threshold, self.self_repair_upper_threshold
         recipe.collect(
             "nnet3.self_repair",
             {
                 "kind": self.op_type,
-                "lower": lower if given[0] == UNSET_THRESHOLD else float(given[0]),
-                "upper": upper if given[1] == UNSET_THRESHOLD else float(given[1]),
+                "lower": lower if own[0] == UNSET_THRESHOLD else float(own[0]),
+                "upper": upper if own[1] == UNSET_THRESHOLD else float(own[1]),
                 "scale": float(self.self_repair_scale),
                 "block": int(self.block_dim),
             },

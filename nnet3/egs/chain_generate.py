@@ -51,8 +51,8 @@ def chain_examples(
         weights = chunk.weights
         if deriv_weights is not None:
             mine = np.zeros(count, np.float32)
-            given = deriv_weights[first : first + count]
-            mine[: len(given)] = given
+            known = deriv_weights[first : first + count]
+            mine[: len(known)] = known
             weights = weights * mine
         indexes = frame_indexes(count, step=factor)
         target = finish(parts.part(first, count), chunk)

@@ -35,7 +35,7 @@ class Explorer:
         rounds: how many rounds the exploration took.
     """
 
-    def __init__(self, topology: Topology, given: Iterable[Row], outputs: Iterable[Row]):
+    def __init__(self, topology: Topology, available: Iterable[Row], outputs: Iterable[Row]):
         self.topology = topology
         self.rows: list[Row] = []
         self.candidates: list[list[int]] = []
@@ -48,9 +48,9 @@ class Explorer:
         self._expanded: list[bool] = []
         self._next: list[int] = []
         self._needs_all = topology.needs_all
-        for row in given:
+        for row in available:
             self.state[self._id(*row)] = COMPUTABLE
-        self.num_given = len(self.rows)
+        self.num_available = len(self.rows)
         self.outputs = [self._id(*row) for row in outputs]
         for row in self.outputs:
             self.usable[row] = 1
@@ -206,7 +206,7 @@ class Explorer:
 
     def used(self, row: int) -> list[int]:
         """The numbers of the rows that a computable row really reads, sorted, each once."""
-        if row < self.num_given:
+        if row < self.num_available:
             return []
         node, t, _ = self.rows[row]
         if self._needs_all[node]:
@@ -217,7 +217,7 @@ class Explorer:
 
     def required(self) -> list[int]:
         """The numbers of all rows that the outputs need, and of the given ones."""
-        keep = [row < self.num_given for row in range(len(self.rows))]
+        keep = [row < self.num_available for row in range(len(self.rows))]
         stack = list(self.outputs)
         for row in stack:
             keep[row] = True
@@ -239,13 +239,13 @@ class Explorer:
         waiting: dict[int, int] = {}
         ready: list[int] = []
         for row in rows:
-            if row < self.num_given:
+            if row < self.num_available:
                 continue
             epoch = epochs[self.rows[row][0]]
             same = [
                 d
                 for d in self.used(row)
-                if d >= self.num_given and epochs[self.rows[d][0]] == epoch
+                if d >= self.num_available and epochs[self.rows[d][0]] == epoch
             ]
             waiting[row] = len(same)
             for dependency in same:
@@ -317,6 +317,6 @@ class Explorer:
         rows = [
             row
             for i, row in enumerate(self.rows)
-            if i >= self.num_given and nodes[row[0]].kind == "input"
+            if i >= self.num_available and nodes[row[0]].kind == "input"
         ]
         return sorted(rows, key=itemgetter(0, 1, 2))

@@ -48,11 +48,11 @@ def _context(topology: Topology, modulus: int, start: int, window: int) -> tuple
     """Contexts at one shift, or None where no output of the window can be computed."""
     times = range(start, start + window)
     source, target = topology.number("input"), topology.number("output")
-    given = [(source, t, 0) for t in times]
+    inputs = [(source, t, 0) for t in times]
     if "ivector" in topology.index:
         ivector = topology.number("ivector")
-        given += [(ivector, t, 0) for t in range(start - modulus, start + window)]
-    explorer = Explorer(topology, given, [(target, t, 0) for t in times])
+        inputs += [(ivector, t, 0) for t in range(start - modulus, start + window)]
+    explorer = Explorer(topology, inputs, [(target, t, 0) for t in times])
     computable = [explorer.state[row] == COMPUTABLE for row in explorer.outputs]
     if True not in computable:
         return None

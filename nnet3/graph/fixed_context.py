@@ -14,11 +14,11 @@ def fixed_context(topology: Topology, modulus: int) -> tuple[int, int] | None:
     None where that cannot be told so: loops, rows that need not be there, times that are rounded.
     An iVector may be read at a fixed or a rounded time, which is given with every window.
     """
-    given = topology.number("input"), topology.index.get("ivector")
+    inputs = topology.number("input"), topology.index.get("ivector")
     furthest: dict[int, tuple[int, int]] = {topology.number("output"): (0, 0)}
     for members, is_loop in reversed(topology.stages):
         for node in members:
-            if node not in furthest or node in given:
+            if node not in furthest or node in inputs:
                 continue
             steps = _steps(topology, node, modulus)
             if is_loop or steps is None or topology.nodes[node].kind == "input":
@@ -27,7 +27,7 @@ def fixed_context(topology: Topology, modulus: int) -> tuple[int, int] | None:
             for source, offset in steps:
                 before = furthest.get(source, (low + offset, high + offset))
                 furthest[source] = min(before[0], low + offset), max(before[1], high + offset)
-    low, high = furthest.get(given[0], (0, 0))
+    low, high = furthest.get(inputs[0], (0, 0))
     return max(-low, 0), max(high, 0)
 
 
@@ -50,12 +50,14 @@ def _steps(topology: Topology, node: int, modulus: int) -> list[tuple[int, int]]
         step = linear_leaf(leaf, topology.index)
         if step is not None and not step[2] and step[0] != ivector:
             steps.append(step[:2])
-        elif ivector is None or not _is_given(leaf, ivector, topology, modulus):
+        elif ivector is None or not _is_within_window(leaf, ivector, topology, modulus):
             return None
     return steps
 
 
-def _is_given(leaf: ForwardingDescriptor, ivector: int, topology: Topology, modulus: int) -> bool:
+def _is_within_window(
+    leaf: ForwardingDescriptor, ivector: int, topology: Topology, modulus: int
+) -> bool:
     """Whether a leaf reads the iVector at time 0, or at most `modulus` frames back."""
     if [topology.index[name] for name, _ in leaf.scales()] != [ivector]:
         return False

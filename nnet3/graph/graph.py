@@ -49,7 +49,7 @@ class Segment:
     Attributes:
         inputs, outputs: the given rows and the output rows, in the order of the request.
         known: for every node the keys that earlier segments computed or were given.
-        given, wanted: for every node the keys that this request gives and asks for, sorted.
+        input_keys, wanted: for every node the keys that this request gives and asks for, sorted.
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop its rows by level and node; the rows of a descriptor
             whose component is one unit with it (units.py) stand one level before the component's.
@@ -59,7 +59,7 @@ class Segment:
     inputs: Asked
     outputs: Asked
     known: Keys = field(default_factory=dict)
-    given: Keys = field(init=False)
+    input_keys: Keys = field(init=False)
     wanted: Keys = field(init=False)
     rows: Keys = field(default_factory=dict)
     loops: dict[int, list[Level]] = field(default_factory=dict)
@@ -68,21 +68,21 @@ class Segment:
     num_candidates: int | None = None
 
     def __post_init__(self) -> None:
-        self.given = _sorted(self.inputs)
+        self.input_keys = _sorted(self.inputs)
         self.wanted = _sorted(self.outputs)
 
     def explore(self, topology: Topology) -> Explorer:
         """The row-by-row exploration, done once."""
         if self.explorer is None:
-            given = _listed([*self.known.items(), *self.inputs])
-            self.explorer = Explorer(topology, given, _listed(self.outputs))
+            available = _listed([*self.known.items(), *self.inputs])
+            self.explorer = Explorer(topology, available, _listed(self.outputs))
         return self.explorer
 
     def count_candidates(self, topology: Topology) -> int:
         """How many rows Kaldi's builder looks at, without the rows of earlier segments."""
         times = self.times
         if times is not None and times.all_computable and not topology.is_recurrent:
-            return times.num_reached + sum(map(len, self.given.values()))
+            return times.num_reached + sum(map(len, self.input_keys.values()))
         if self.num_candidates is None:
             known = sum(map(len, self.known.values()))
             self.num_candidates = len(self.explore(topology).rows) - known
@@ -90,7 +90,9 @@ class Segment:
 
     def there(self, node: int) -> np.ndarray:
         """The keys of `node` that can be read in this segment, sorted."""
-        return _union([keys[node] for keys in (self.known, self.given, self.rows) if node in keys])
+        return _union(
+            [keys[node] for keys in (self.known, self.input_keys, self.rows) if node in keys]
+        )
 
 
 @dataclass
@@ -129,7 +131,7 @@ class Graph:
         segment = group.segments[number]
         if number:
             before = group.segments[number - 1]
-            nodes = {*before.known, *before.given, *before.rows}
+            nodes = {*before.known, *before.input_keys, *before.rows}
             segment.known = {node: before.there(node) for node in sorted(nodes)}
             for node, keys in (*segment.inputs, *segment.outputs):
                 if node in segment.known and is_among(keys, segment.known[node]).any():
@@ -148,7 +150,7 @@ class Graph:
     def num_cindexes(self) -> int:
         """How many rows there are, the given ones included."""
         return sum(
-            len(group.ns) * sum(map(len, (*segment.given.values(), *segment.rows.values())))
+            len(group.ns) * sum(map(len, (*segment.input_keys.values(), *segment.rows.values())))
             for group in self.groups
             for segment in group.segments
         )
@@ -264,7 +266,7 @@ def _check_io(topology: Topology, name: str, output: bool, seen: set[int]) -> in
 
 def _check_different(topology: Topology, segment: Segment) -> None:
     listed = dict(segment.inputs + segment.outputs)
-    for node, keys in (*segment.given.items(), *segment.wanted.items()):
+    for node, keys in (*segment.input_keys.items(), *segment.wanted.items()):
         if keys is not listed[node] and (keys[1:] == keys[:-1]).any():
             name = topology.nodes[node].name
             raise ShapeError(f"the request lists an index of '{name}' more than once")
@@ -295,16 +297,16 @@ def _union(parts: list[np.ndarray]) -> np.ndarray:
     return np.sort(np.concatenate(parts))
 
 
-def _given(segment: Segment) -> Keys:
+def _available(segment: Segment) -> Keys:
     """The keys that are there before anything is computed."""
     if not segment.known:
-        return segment.given
-    return {node: segment.there(node) for node in {*segment.known, *segment.given}}
+        return segment.input_keys
+    return {node: segment.there(node) for node in {*segment.known, *segment.input_keys}}
 
 
 def _fill_by_times(topology: Topology, segment: Segment) -> bool | None:
     """Fills `rows` and `loops`; False where an output is missing, None where this way fails."""
-    times = TimeRows(topology, _given(segment), segment.wanted)
+    times = TimeRows(topology, _available(segment), segment.wanted)
     if times.state:
         segment.times = times
         segment.rows = times.rows
@@ -321,7 +323,7 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
     level = explorer.levels(required)
     listed: dict[int, list[tuple[int, int, int]]] = {}
     joined = set(topology.units.joined)
-    for row in required[explorer.num_given :]:
+    for row in required[explorer.num_available :]:
         node, t, x = explorer.rows[row]
         listed.setdefault(node, []).append((t, x, level[row]))
     for node, places in listed.items():
@@ -341,10 +343,10 @@ def _fill_by_exploring(topology: Topology, segment: Segment) -> bool:
 def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
     """Fills `rows`, for a network without loops; False where an output is missing."""
     order = np.argsort(topology.epochs, kind="stable").tolist()
-    given = _given(segment)
+    available = _available(segment)
     outputs = segment.wanted
-    reached = _closure(topology, order, outputs, given)
-    all_keys = {node: _union([keys, given.get(node, _EMPTY)]) for node, keys in reached.items()}
+    reached = _closure(topology, order, outputs, available)
+    all_keys = {node: _union([keys, available.get(node, _EMPTY)]) for node, keys in reached.items()}
     computable: dict[int, np.ndarray | bool] = {}
     used: dict[int, list[np.ndarray]] = {}
     simple = True  # everything is computable, and everything is used
@@ -370,7 +372,7 @@ def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
         simple = simple and bool(ok.all()) and all(mask.all() for mask in used[node])
         if ok.all():
             computable[node] = True
-        elif node in given:
+        elif node in available:
             state = np.ones(len(all_keys[node]), bool)
             state[np.searchsorted(all_keys[node], keys)] = ok
             computable[node] = state
@@ -380,11 +382,13 @@ def _fill_by_nodes(topology: Topology, segment: Segment) -> bool:
         return False
     if simple:
         segment.rows = {node: keys for node, keys in reached.items() if len(keys)}
-        segment.num_candidates = sum(map(len, (*segment.rows.values(), *segment.given.values())))
+        segment.num_candidates = sum(
+            map(len, (*segment.rows.values(), *segment.input_keys.values()))
+        )
     else:
-        segment.rows = _closure(topology, order, outputs, given, used, reached)
+        segment.rows = _closure(topology, order, outputs, available, used, reached)
         if all(state is True for state in computable.values()):
-            count = sum(map(len, (*reached.values(), *segment.given.values())))
+            count = sum(map(len, (*reached.values(), *segment.input_keys.values())))
             segment.num_candidates = count
     return True
 
@@ -412,7 +416,7 @@ def _closure(
     topology: Topology,
     order: list[int],
     outputs: Keys,
-    given: Keys,
+    available: Keys,
     used: dict[int, list[np.ndarray]] | None = None,
     candidates: Keys | None = None,
 ) -> Keys:
@@ -432,8 +436,8 @@ def _closure(
             keys = distinct(np.concatenate(parts))
         elif len(keys) > 1 and not (keys[1:] > keys[:-1]).all():
             keys = distinct(keys)
-        if node in given:
-            keys = keys[~is_among(keys, given[node])]
+        if node in available:
+            keys = keys[~is_among(keys, available[node])]
         reached[node] = keys
         if topology.nodes[node].kind == "input":
             continue

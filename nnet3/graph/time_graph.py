@@ -64,26 +64,27 @@ class TimeRows:
     """The rows that outputs need, as sets of times.
 
     Args:
-        given: for every node the keys that are there.
+        available: for every node the keys that are there.
         outputs: the keys of the output nodes.
 
     Attributes:
         state: whether all outputs can be computed; None where it cannot be said here.
-        given, wanted: for every node the set of times that the request gives, and that it wants.
+        available, wanted: for every node the set of times that are there, and that the request
+            wants.
         sets: the keys of all sets in `rows` and `loops`.
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop, its rows by level and node.
         all_computable: every row that the outputs may read can be computed.
     """
 
-    def __init__(self, topology: Topology, given: Keys, outputs: Keys):
+    def __init__(self, topology: Topology, available: Keys, outputs: Keys):
         self.topology = topology
         self.units = topology.units
         self.sets: dict[int, np.ndarray] = {}
         self.rows: Keys = {}
         self.loops: dict[int, list[Level]] = {}
         self.state: bool | None = None
-        if not self._lay_out(given, outputs):
+        if not self._lay_out(available, outputs):
             return
         with suppress(_TooManyTimesError):
             self._reached = self._spread({}, {})
@@ -93,10 +94,10 @@ class TimeRows:
             if self.state and not self._use():
                 self.state = None
 
-    def _lay_out(self, given: Keys, outputs: Keys) -> bool:
+    def _lay_out(self, available: Keys, outputs: Keys) -> bool:
         """The window, and where in it each unit reads; False where x makes it too complicated."""
         topology, units = self.topology, self.units
-        listed = [keys for keys in (*given.values(), *outputs.values()) if len(keys)]
+        listed = [keys for keys in (*available.values(), *outputs.values()) if len(keys)]
         if not listed or topology.shifts_x:
             return False
         together = np.concatenate(listed)
@@ -127,7 +128,7 @@ class TimeRows:
                 if jumps is None:
                     return False
                 self._jumps[unit] = jumps
-        self.given = self._sets(given)
+        self.available = self._sets(available)
         self.wanted = self._sets(outputs)
         return True
 
@@ -188,7 +189,7 @@ class TimeRows:
         reached = self.wanted.copy()
         outside = ~self._inside
         reads = self.units.reads
-        done = [bits | outside for bits in self.given]
+        done = [bits | outside for bits in self.available]
         for members, is_loop in reversed(self.units.stages):
             again = True
             passes = 0
@@ -232,12 +233,12 @@ class TimeRows:
         units = self.units
         outside = ~self._inside
         reached = self._reached
-        given = [bits | outside for bits in self.given]
-        computable = [a | b for a, b in zip(reached, given, strict=True)]
+        available = [bits | outside for bits in self.available]
+        computable = [a | b for a, b in zip(reached, available, strict=True)]
         self._used: Masks = {}
         self._used_runs: dict[int, _UsedRun] = {}
         for node in units.inputs:
-            computable[node] = given[node]
+            computable[node] = available[node]
         for members, is_loop in units.stages:
             again = True
             while again:
@@ -245,7 +246,7 @@ class TimeRows:
                 for unit in members:
                     if not reached[unit]:
                         continue
-                    now = reached[unit] & self._allows(unit, computable) | given[unit]
+                    now = reached[unit] & self._allows(unit, computable) | available[unit]
                     if now != computable[unit]:
                         computable[unit] = now
                         again = is_loop
@@ -273,7 +274,7 @@ class TimeRows:
 
     def _use(self) -> bool:
         """Set the results; False where a row uses one outside, or rows wait for each other."""
-        new = [a & ~b for a, b in zip(self._reached, self.given, strict=True)]
+        new = [a & ~b for a, b in zip(self._reached, self.available, strict=True)]
         missing = [a & ~b for a, b in zip(new, self._computable, strict=True)]
         self.all_computable = not any(missing)
         used = self._used.items()
@@ -287,7 +288,7 @@ class TimeRows:
         )
         if not simple:
             reached = self._spread(self._used, self._used_runs)
-            new = [a & ~b for a, b in zip(reached, self.given, strict=True)]
+            new = [a & ~b for a, b in zip(reached, self.available, strict=True)]
         outside = ~self._inside
         if any(bits & outside for bits in new):
             return False
@@ -321,8 +322,8 @@ class TimeRows:
     @property
     def num_reached(self) -> int:
         """How many rows the outputs may read, without the given ones."""
-        pairs = zip(self._reached, self.given, strict=True)
-        counts = [(reached & ~given).bit_count() for reached, given in pairs]
+        pairs = zip(self._reached, self.available, strict=True)
+        counts = [(reached & ~available).bit_count() for reached, available in pairs]
         return sum(counts) + sum([counts[unit] for unit in self.units.joined])
 
     def _keys(self, bits: int) -> np.ndarray:

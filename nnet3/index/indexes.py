@@ -28,10 +28,10 @@ X_MASK = (1 << X_BITS) - 1
 def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
     """An int32 array [rows, 3]; ShapeError names what is out of the supported range."""
     try:
-        given = np.asarray(values)
-        given = given if given.size else np.zeros((0, 3), np.int64)
+        raw = np.asarray(values)
+        raw = raw if raw.size else np.zeros((0, 3), np.int64)
         with np.errstate(invalid="ignore"):  # NaN
-            array = given.astype(np.int64)
+            array = raw.astype(np.int64)
     except (TypeError, ValueError, OverflowError):
         raise ShapeError(f"{what}: each index is a row of whole numbers (n, t, x)") from None
     if array.ndim != 2 or array.shape[1] != 3:
@@ -39,12 +39,12 @@ def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
             f"{what}: each index is a row of whole numbers (n, t, x); you gave an array"
             f" {list(array.shape)}"
         )
-    if given.dtype.kind == "f" and (given != array).any():
-        row = np.flatnonzero((given != array).any(axis=1))[0]
-        shown = ", ".join(f"{part:g}" for part in given[row].tolist())
+    if raw.dtype.kind == "f" and (raw != array).any():
+        row = np.flatnonzero((raw != array).any(axis=1))[0]
+        shown = ", ".join(f"{part:g}" for part in raw[row].tolist())
         raise ShapeError(
             f"{what}: each index is a row of whole numbers (n, t, x), not ({shown}) (row {row} of"
-            f" {len(given)})"
+            f" {len(raw)})"
         )
     n, t, x = array[:, 0], array[:, 1], array[:, 2]
     wrong = (n < 0) | (n >= MAX_N) | (np.abs(x) >= MAX_X) | (np.abs(t) >= MAX_T)

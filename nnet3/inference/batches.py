@@ -181,8 +181,8 @@ class BatchComputer(ChunkComputer):
         if ends and options.extra_right_context_final >= 0:
             right = options.extra_right_context_final
         left += self.left_context
-        given = left + frames * options.frame_subsampling_factor + self.right_context + right
-        return Shape(left, given, frames)
+        input_frames = left + frames * options.frame_subsampling_factor + self.right_context + right
+        return Shape(left, input_frames, frames)
 
     @cached_property
     def _inner(self) -> Shape:

@@ -28,7 +28,7 @@ from ..index.indexes import frame_indexes
 from ..network.for_inference import Model, chosen_priors, for_inference, opened
 from ..network.model_check import refuse_diverged
 from ..optimize import OptimizeOptions
-from ..run.given import float_array
+from ..run.input_arrays import float_array
 from .chunk_lengths import KALDIS_CHUNK, chunk_lengths, rounded_up
 from .pieces import Chunk, ChunkOptions, LoopedOptions, Shape, Utterance
 from .priors import log_priors
@@ -103,10 +103,10 @@ class UtteranceComputer(ABC):
             ShapeError: features or iVectors are not as wide as the network wants them, or too few.
         """
         key = "utterance"
-        given = {"ivector": ivector, "online_ivectors": online_ivectors}
+        vectors = {"ivector": ivector, "online_ivectors": online_ivectors}
         one, online = (
             None if value is None else float_array(value, f"{key}: {name}")
-            for name, value in given.items()
+            for name, value in vectors.items()
         )
         features = float_array(features, f"{key}: features")
         utterance = Utterance(key, features, one, online, ivector_period)
@@ -212,16 +212,16 @@ class ChunkComputer(UtteranceComputer):
                 elif options.extra_right_context_final >= 0:
                     right = options.extra_right_context_final
             left += self.left_context
-            given = left + (frames - 1) * factor + 1 + self.right_context + right
-            yield Chunk(number, first, count, Shape(left, given, frames))
+            input_frames = left + (frames - 1) * factor + 1 + self.right_context + right
+            yield Chunk(number, first, count, Shape(left, input_frames, frames))
 
     def _long_chunks(self, number: int, total: int, size: int, factor: int) -> Iterator[Chunk]:
         """Chunks of lengths at which all together cost least."""
         first = 0
         context = self.left_context + self.right_context
         for length in chunk_lengths(total, size, factor, context):
-            given = self.left_context + (length - 1) * factor + 1 + self.right_context
-            shape = Shape(self.left_context, given, length)
+            input_frames = self.left_context + (length - 1) * factor + 1 + self.right_context
+            shape = Shape(self.left_context, input_frames, length)
             yield Chunk(number, first, min(length, total - first), shape)
             first += length
 
@@ -322,20 +322,20 @@ class ChunkComputer(UtteranceComputer):
                 self._cache.computer(request)
         except NotComputableError as error:
             one = waiting[chunks[0].utterance]
-            told = f"{one.key}: {len(one.features)} rows: {error}"
-            raise NotComputableError(told, error.explanation) from error
+            message = f"{one.key}: {len(one.features)} rows: {error}"
+            raise NotComputableError(message, error.explanation) from error
         frames = np.empty((size, shape.input_frames, self.input_dim), np.float32)
         frames[len(chunks) :] = 0
         for chunk, rows in zip(chunks, frames, strict=False):
             self._input(chunk, waiting[chunk.utterance].features, rows)
-        given = {"input": frames.reshape(-1, self.input_dim)}
+        inputs = {"input": frames.reshape(-1, self.input_dim)}
         if self.ivector_dim:
-            given["ivector"] = np.zeros((size, self.ivector_dim), np.float32)
-            for chunk, row in zip(chunks, given["ivector"], strict=False):
+            inputs["ivector"] = np.zeros((size, self.ivector_dim), np.float32)
+            for chunk, row in zip(chunks, inputs["ivector"], strict=False):
                 row[:] = self._ivector(chunk, waiting[chunk.utterance])
         with self._computing:
             computer = self._cache.computer(request)  # other threads may have had it dropped
-            for name, matrix in given.items():
+            for name, matrix in inputs.items():
                 computer.accept_input(name, matrix, quiet=True)
             computer.run()
             output = computer.get_output("output", copy=False)

@@ -20,14 +20,14 @@ from .pipeline import compile_request
 
 
 def run_converted(
-    net: OpList, nnet: Nnet, given: Mapping[str, np.ndarray], outputs: Sequence[str]
+    net: OpList, nnet: Nnet, inputs: Mapping[str, np.ndarray], outputs: Sequence[str]
 ) -> dict[str, np.ndarray]:
     """The outputs of a compiled request that was converted to another dtype.
 
     Args:
         net: the op list; its declared dtypes are those of the parameters.
         nnet: holds these.
-        given: inputs by name [rows, columns], in the dtype of `net`.
+        inputs: by name [rows, columns], in the dtype of `net`.
         outputs: names of output nodes.
 
     Raises:
@@ -41,7 +41,7 @@ def run_converted(
             scope.var(var.name).set(np.asarray(array, var.dtype))
         elif var.kind == STATE:
             scope.var(var.name).set(first_value(var).copy())
-    for name, array in given.items():
+    for name, array in inputs.items():
         scope.var(f"input.{name}").set(array)
     live = [f"output.{name}" for name in outputs]
     PlainNet(net, check=False).run(scope, OpContext(train=False, live_out=live))
@@ -49,7 +49,7 @@ def run_converted(
 
 
 def in_float64(
-    nnet: Nnet, request: ComputationRequest, given: Mapping[str, np.ndarray]
+    nnet: Nnet, request: ComputationRequest, inputs: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """What a network in test mode gives where every operator computes in float64.
 
@@ -57,7 +57,7 @@ def in_float64(
     what float32 rounds on the way is not in the result.
 
     Args:
-        given: inputs by name [rows, columns], as the request lists their rows.
+        inputs: by name [rows, columns], as the request lists their rows.
 
     Returns:
         The outputs by name, float64 [rows, columns].
@@ -66,5 +66,5 @@ def in_float64(
         OpscopeError: an operator has no float64; the request cannot be computed.
     """
     net = ToFloat64().apply(compile_request(nnet, request, test_mode=True))
-    wide = {name: np.asarray(array, np.float64) for name, array in given.items()}
+    wide = {name: np.asarray(array, np.float64) for name, array in inputs.items()}
     return run_converted(net, nnet, wide, [io.name for io in request.outputs])

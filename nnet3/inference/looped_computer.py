@@ -22,7 +22,7 @@ from ..cache.structure import structure
 from ..compiler.verbose import VERBOSE
 from ..lower.spans import lower_with_spans
 from ..optimize import OptimizeOptions
-from ..run.given import float_array, warn_of_nan
+from ..run.input_arrays import float_array, warn_of_nan
 from ..run.segment_computer import SegmentComputer
 from .chunks import UtteranceComputer
 from .looped import (

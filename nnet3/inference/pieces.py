@@ -12,7 +12,7 @@ import numpy as np
 from ...framework.base.errors import OpscopeError, ShapeError, check_kind
 from ...framework.base.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
-from ..run.given import warn_of_nan
+from ..run.input_arrays import warn_of_nan
 
 
 @dataclass(frozen=True)
@@ -166,11 +166,11 @@ class Utterance:
             raise ShapeError(f"{key}: the iVector must be a vector")
         if online is not None and (online.ndim != 2 or not len(online)):
             raise ShapeError(f"{key}: online iVectors must be a matrix of at least one row")
-        given = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
-        if given != ivector_dim:
+        columns = next((v.shape[-1] for v in (ivector, online) if v is not None), 0)
+        if columns != ivector_dim:
             wanted = f"an iVector of {ivector_dim} columns" if ivector_dim else "no iVector"
-            told = f"one of {given} columns" if given else "none"
-            raise ShapeError(f"{key}: the network wants {wanted}, you gave {told}")
+            actual = f"one of {columns} columns" if columns else "none"
+            raise ShapeError(f"{key}: the network wants {wanted}, you gave {actual}")
         if online is not None:
             check_kind(self.ivector_period, int, f"{key}: ivector_period")
             if self.ivector_period < 1:

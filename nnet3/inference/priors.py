@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ..run.given import float_array
+from ..run.input_arrays import float_array
 
 
 def log_priors(priors: np.ndarray | None, output_dim: int) -> np.ndarray | None:

@@ -198,7 +198,7 @@ class Cindexes:
 
     def _texts(self, explorer: Explorer, rows: list[int]) -> list[str]:
         """What each of some rows of one node reads."""
-        if rows[0] < explorer.num_given:
+        if rows[0] < explorer.num_available:
             return ["given"] * len(rows)
         nodes = self._exploration.topology.nodes
         places = [explorer.rows[row] for row in rows]
@@ -236,7 +236,7 @@ class Cindexes:
         nodes = self._exploration.topology.nodes
         explorer = self._exploration.groups[group].explorer
         told = str(Cindex(nodes[node].name, n, t, x))
-        if row < explorer.num_given:
+        if row < explorer.num_available:
             return told
         read = sorted(explorer.rows[source] for source in explorer.used(row))
         first = [str(Cindex(nodes[at].name, n, *rest)) for at, *rest in read[:_MOST_DEPENDENCIES]]
@@ -296,12 +296,12 @@ class Computable:
         state = COMPUTABLE if computable else NOT_COMPUTABLE
         return self._in_state({state}).get(number, np.zeros((0, 3), np.int32))
 
-    def _in_state(self, states: set[int], given: bool | None = None) -> dict[int, np.ndarray]:
+    def _in_state(self, states: set[int], available: bool | None = None) -> dict[int, np.ndarray]:
         chosen = [
             [
                 row
                 for row, state in enumerate(group.explorer.state)
-                if state in states and (given is None or given == (row < group.explorer.num_given))
+                if state in states and available in (None, row < group.explorer.num_available)
             ]
             for group in self._exploration.groups
         ]
@@ -311,8 +311,8 @@ class Computable:
         """For each node its rows that are given, computable, not computable, not followed."""
         nodes = self._exploration.topology.nodes
         parts = {
-            "given": self._in_state({COMPUTABLE}, given=True),
-            "computable": self._in_state({COMPUTABLE}, given=False),
+            "given": self._in_state({COMPUTABLE}, available=True),
+            "computable": self._in_state({COMPUTABLE}, available=False),
             "not computable": self._in_state({NOT_COMPUTABLE}),
             "not followed": self._in_state({UNKNOWN}),
         }

@@ -245,7 +245,7 @@ class CompiledRequest:
         except NotComputableError as error:
             return "\n".join([*lines, f"outputs    {error}"])
         segments = [group.segments[0] for group in graph.groups]
-        nodes = len({node for part in segments for node in (*part.given, *part.rows)})
+        nodes = len({node for part in segments for node in (*part.input_keys, *part.rows)})
         lines += [
             f"cindexes   {graph.num_cindexes:,} of {nodes} nodes",
             f"order      {len(self.epochs)} epochs, {len(steps)} steps",

@@ -80,8 +80,8 @@ class Phases:
             explorer = group.explorer
             level = explorer.levels(needed)
             for row in needed:
-                given = row < explorer.num_given
-                place = (0, 0) if given else (1 + epochs[explorer.rows[row][0]], level[row])
+                available = row < explorer.num_available
+                place = (0, 0) if available else (1 + epochs[explorer.rows[row][0]], level[row])
                 places.setdefault(place, [[] for _ in exploration.groups])[number].append(row)
         order = sorted(places)
         self.epochs = [epoch - 1 for epoch, _ in order]

@@ -166,13 +166,13 @@ def _segments(
 ) -> list[ComputationRequest]:
     """The requests before, between and after the loops."""
     segments = []
-    given = request.inputs
+    inputs = request.inputs
     for run in runs:
         wanted = [IoSpecification(node.name, run.indexes) for node in run.reads]
-        segments.append(ComputationRequest(given, wanted))
+        segments.append(ComputationRequest(inputs, wanted))
         names = [topology.nodes[node].name for node in run.outputs]
-        given = [IoSpecification(name, run.indexes) for name in names]
-    return [*segments, ComputationRequest(given, request.outputs)]
+        inputs = [IoSpecification(name, run.indexes) for name in names]
+    return [*segments, ComputationRequest(inputs, request.outputs)]
 
 
 class _LoopLowering(Lowering):

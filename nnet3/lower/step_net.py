@@ -52,9 +52,9 @@ class LoopStep:
         self._values: dict[int, str] = {}
         self.net = OpList(title)
         self._before = {
-            term: self._given(f"before@{n}", term) for n, term in enumerate(loop.states)
+            term: self._input(f"before@{n}", term) for n, term in enumerate(loop.states)
         }
-        self._read = {term: self._given(f"read@{n}", term) for n, term in enumerate(loop.reads)}
+        self._read = {term: self._input(f"read@{n}", term) for n, term in enumerate(loop.reads)}
         for number in loop.members:
             node = topology.nodes[number]
             if node.kind == "descriptor":
@@ -70,7 +70,7 @@ class LoopStep:
                 self._component(ops_of(number), node, self._values[number - 1])
             self._values[number] = value
 
-    def _given(self, name: str, term: Term) -> str:
+    def _input(self, name: str, term: Term) -> str:
         """A variable that a step is given."""
         shape = (-1, self._topology.nodes[term.node].dim)
         self.net.vars.append(make_var(name, shape, "float32", INPUT))

@@ -259,14 +259,14 @@ class NetworkCheck:
         if not all(name in dims for name in reader.descriptor.node_names()):
             return ""
         try:
-            given = reader.descriptor.dim(dims)
+            dim = reader.descriptor.dim(dims)
         except OpscopeError as error:
             return str(error)
         component = self._components.get(node.component)
-        if node.kind != COMPONENT or component is None or component.input_dim == given:
+        if node.kind != COMPONENT or component is None or component.input_dim == dim:
             return ""
         return (
-            f"reads {reader.descriptor} of dimension {given}, but its component"
+            f"reads {reader.descriptor} of dimension {dim}, but its component"
             f" {node.component!r} ({component.type}) wants {component.input_dim}"
         )
 

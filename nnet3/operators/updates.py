@@ -65,9 +65,9 @@ def parameter_delta_shape(s: ShapeArgs) -> None:
     specs = s.specs("param")
     for slot in ("grad", "delta"):
         if s.has(slot):
-            given = s.specs(slot)
-            s.same(f"the numbers of param and {slot}", len(specs), len(given))
-            for (shape, _), (other, _) in zip(specs, given, strict=True):
+            others = s.specs(slot)
+            s.same(f"the numbers of param and {slot}", len(specs), len(others))
+            for (shape, _), (other, _) in zip(specs, others, strict=True):
                 s.same_shape(f"param and {slot}", shape, other)
     s.set("delta_out", *specs)
 
@@ -289,7 +289,7 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
     w = k["w_out"] if k["w"].shape[0] <= k["w"].shape[1] else k["w_out"].T
     gram = k.scratch((len(w), len(w)), w.dtype)
     change = k.scratch(w.shape, w.dtype)
-    probability, given = k.attrs["probability"], k.attrs["scale"]
+    probability, scale = k.attrs["probability"], k.attrs["scale"]
 
     def step() -> None:
         if wanted is not None and not state.fetched(wanted)[0]:
@@ -300,8 +300,8 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
             return
         xp.matmul(w, w.T, out=gram)
         speed = _UPDATE_SPEED
-        square = given * given
-        if given < 0:
+        square = scale * scale
+        if scale < 0:
             trace = float(xp.trace(gram))
             twice = float((gram * gram).sum())
             if trace < 1e-15:

@@ -210,7 +210,7 @@ class _Limiter:
         idle = set()
         for number, info in enumerate(computation.matrices):
             begin, end = self.bounds[number]
-            if not info.is_deriv or number in analysis.given | analysis.taken:
+            if not info.is_deriv or number in analysis.accepted | analysis.provided:
                 continue
             uses = [
                 computation.submatrices[s]

@@ -106,7 +106,7 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
         is_read = fill.is_read(submatrices[number], mode)
         if is_read is not None:
             return is_read
-    return fill.whole[0] in analysis.taken and fill.shows_in(fill.whole)
+    return fill.whole[0] in analysis.provided and fill.shows_in(fill.whole)
 
 
 def _events(analysis: Analysis, of_many: list[int], moves: bool, zeroes: bool) -> list[Event]:

@@ -82,8 +82,8 @@ class _Merger:
             if commands[number].type == "DeallocMatrices":
                 freed = [self.submatrices[s][0] for s in commands[number].of_many()]
                 self.released |= dict.fromkeys(freed, number)
-        self.bound = self.analysis.given | self.analysis.taken
-        self.gone: set[int] = set()
+        self.bound = self.analysis.accepted | self.analysis.provided
+        self.merged: set[int] = set()
         self.dirty: dict[int, list[Access]] = {}
         self.moves: dict[int, tuple[int, int, int, bool]] = {}
         self.use_rows: dict[int, Spans] = {}
@@ -179,7 +179,7 @@ class _Merger:
             if not (whole_a and whole_b):
                 return never
             # Two arrays of the caller's cannot become one, but an input may become an output.
-            for bound in (self.analysis.given, self.analysis.taken):
+            for bound in (self.analysis.accepted, self.analysis.provided):
                 if a in bound and b in bound:
                     return never
         left, right = whole_b and self.left, whole_a and self.right
@@ -308,10 +308,10 @@ class _Merger:
         old = self.submatrices[drop][0]
         if old in self.bound:
             self.bound.add(home)
-            if old in analysis.given:
-                analysis.given.add(home)
-            if old in analysis.taken:
-                analysis.taken.add(home)
+            if old in analysis.accepted:
+                analysis.accepted.add(home)
+            if old in analysis.provided:
+                analysis.provided.add(home)
                 self.released.pop(home, None)
         if matrices[old].contiguous and not matrices[home].contiguous:
             matrices[home] = matrices[home]._replace(contiguous=True)
@@ -323,7 +323,7 @@ class _Merger:
         dirty[old] = [(number, READ_WRITE, drop)]
         if self.dirty_rows:
             self.dirty_rows.pop(old, None)
-        self.gone.add(old)
+        self.merged.add(old)
         self.moves[old] = home, kept[1], kept[3], self.whole[keep]
 
     def _move(self) -> None:
@@ -357,8 +357,8 @@ class _Merger:
         """The computation without the dropped matrices and commands."""
         computation = self.computation
         idle = {
-            "AllocMatrices": self.gone | self.analysis.given,
-            "DeallocMatrices": self.gone | self.analysis.taken,
+            "AllocMatrices": self.merged | self.analysis.accepted,
+            "DeallocMatrices": self.merged | self.analysis.provided,
         }
         for number in self.of_many:
             c = computation.commands[number]

@@ -85,7 +85,7 @@ def nnet3_chain_get_egs(
         raise FormatError("--normalization-fst-scale must be positive")
     options.targets_length_tolerance = options.supervision_length_tolerance
     getter = _ChunkGetter(options, graph)
-    getter.run(features, "supervision", supervision, output, lambda given: given)
+    getter.run(features, "supervision", supervision, output, lambda target: target)
 
 
 class _ChainGetter(Getter):

@@ -29,7 +29,7 @@ from ..inference.pieces import ChunkOptions, LoopedOptions, Utterance
 from ..inference.xvector import xvector
 from ..network.for_inference import for_inference, read_model
 from ..network.nnet import Nnet
-from ..run.given import warn_of_nan
+from ..run.input_arrays import warn_of_nan
 from ..training.example_request import example_request
 from .base.options import DEBUG, GPU, UNUSED, chosen_place, errors_tell, shown
 from .base.passes import chosen_passes, optimization_options

@@ -23,7 +23,7 @@ from ..lower.commands import MODEL_DERIVATIVE
 from ..lower.spans import CommandSpans
 from ..lower.variables import first_value
 from ..network.for_inference import Model, nnet_of
-from .given import float_array, warn_of_nan
+from .input_arrays import float_array, warn_of_nan
 from .trace import CommandTrace, root_mean_square
 
 _loading = new_rlock()
@@ -82,7 +82,7 @@ class NnetComputer:
         self._count = len(roles)
         self._middle = roles.index(BACKWARD) if BACKWARD in roles else len(roles)
         self._has_model_derivative = MODEL_DERIVATIVE in self._net.metadata
-        self._given: set[str] = set()
+        self._accepted: set[str] = set()
         self._ran_forward = self._ran_backward = False
         self._load(lambda name: name not in self._arrays.names())
         self._trace: CommandTrace | None = None
@@ -162,16 +162,16 @@ class NnetComputer:
         elif not self._ran_forward:
             raise VariableError(f"run the forward part before giving derivatives at '{name}'")
         self._scope.var(variable).set(array)
-        self._given.add(variable)
+        self._accepted.add(variable)
 
     def _checked(self, name: str, variable: str, matrix: Any) -> np.ndarray:
         """A matrix that was given, if it has the size of its variable."""
         array = float_array(matrix, f"the input '{name}'")
         rows, cols = self._vars[variable].shape or (0, 0)
         if array.shape != (rows, cols):
-            given = " x ".join(map(str, array.shape)) or "one number"
+            actual = " x ".join(map(str, array.shape)) or "one number"
             raise ShapeError(
-                f"the input '{name}' wants {rows} rows of {cols} columns, you gave {given}"
+                f"the input '{name}' wants {rows} rows of {cols} columns, you gave {actual}"
             )
         return array
 
@@ -265,5 +265,5 @@ class NnetComputer:
 
     def _demand(self, prefix: str) -> None:
         for name, var in self._vars.items():
-            if var.kind == INPUT and name.startswith(prefix) and name not in self._given:
+            if var.kind == INPUT and name.startswith(prefix) and name not in self._accepted:
                 raise VariableError(f"'{name.removeprefix(prefix)}' was not given")

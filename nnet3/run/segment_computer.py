@@ -18,7 +18,7 @@ from ..lower.spans import CommandSpans
 from ..network.for_inference import Model
 from ..operators.marks import GOTO, LABEL, SEGMENT, mark
 from .computer import NnetComputer
-from .given import warn_of_nan
+from .input_arrays import warn_of_nan
 
 
 class SegmentComputer(NnetComputer):
@@ -79,7 +79,7 @@ class SegmentComputer(NnetComputer):
             self._trace.reset()
         self._segment = 0  # whose inputs are taken next
         self._done = -1  # whose outputs are there
-        self._given = set()
+        self._accepted = set()
 
     @property
     def num_segments(self) -> int | None:
@@ -104,7 +104,7 @@ class SegmentComputer(NnetComputer):
         if not quiet:
             warn_of_nan(array, f"the input '{name}'")
         self._scope.var(variable).set(array)
-        self._given.add(variable)
+        self._accepted.add(variable)
 
     def run(self) -> None:
         """Computes the next segment.
@@ -115,9 +115,9 @@ class SegmentComputer(NnetComputer):
         self._check_not_ended()
         number = self._segment
         for name in self._wanted.get(number, ()):
-            if name not in self._given:
+            if name not in self._accepted:
                 raise VariableError(f"'{name.removeprefix('input.')}' was not given")
-        self._given.clear()
+        self._accepted.clear()
         loops = self._label is not None and number == len(self._spans) - 1
         if self._trace is not None:
             self._trace.run(self._scope)

@@ -53,10 +53,10 @@ def node_dims(nnet: Nnet) -> dict[str, int]:
 
 def check_width(io: NnetIo, dim: int) -> None:
     """Refuse a matrix that is not as wide as its node."""
-    given = io.features.shape[1]
-    if given != dim:
+    columns = io.features.shape[1]
+    if columns != dim:
         raise ShapeError(
-            f"the example's {io.name!r} has {given} columns, the node of the network {dim}"
+            f"the example's {io.name!r} has {columns} columns, the node of the network {dim}"
         )
 
 

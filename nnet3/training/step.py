@@ -68,7 +68,7 @@ class Step:
     ) -> None:
         self.net = PlainNet(net, check=False)
         self.scope = owner.lend(Scope(None, parent=shared))
-        self._given = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
+        self._input_dtypes = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
         self._traced = traced
         if traced is not None:
             from ..run.trace import CommandTrace  # few trainings tell their commands
@@ -85,9 +85,9 @@ class Step:
 
     def feed(self, values: Mapping[str, np.ndarray]) -> None:
         """Put values where the step reads them; what no operator reads is left out."""
-        for name in self._given.keys() & values.keys():
+        for name in self._input_dtypes.keys() & values.keys():
             value = values[name]
-            dtype = self._given[name]
+            dtype = self._input_dtypes[name]
             self.scope.var(name).set(value, dtype=None if value.dtype == dtype else dtype)
 
     def run(self, context: OpContext) -> None:

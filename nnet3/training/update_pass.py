@@ -134,8 +134,8 @@ class _Pass:
     # Helpers
 
     def op(self, op_type: str, inputs: Any, outputs: Any, attrs: Any, role: int) -> None:
-        given = {slot: names for slot, names in inputs.items() if names}
-        self.ops.append(make_op(op_type, given, outputs, attrs, role=role))
+        present = {slot: names for slot, names in inputs.items() if names}
+        self.ops.append(make_op(op_type, present, outputs, attrs, role=role))
 
     def declare(self, name: str, shape: Any, dtype: str, kind: int, value: Any = None) -> str:
         if name not in self.vars:
@@ -210,8 +210,8 @@ class _Pass:
         momentum = float(self.options.momentum)
         l2 = float(component.l2_regularize)
         grads = [grad_name(field) for field in fields]
-        given = all(grad in self.vars for grad in grads)
-        if not given and not momentum and not l2:
+        has_grads = all(grad in self.vars for grad in grads)
+        if not has_grads and not momentum and not l2:
             return []
         deltas = []
         for field in fields:
@@ -223,11 +223,11 @@ class _Pass:
                 self.declare(delta, shape, "float32", TEMPORARY)
             self._parameter_of[delta] = field
             deltas.append(delta)
-        for grad in grads if given else ():
+        for grad in grads if has_grads else ():
             self.make_temporary(grad)
         inputs = {
             "param": fields,
-            "grad": grads if given else [],
+            "grad": grads if has_grads else [],
             "delta": deltas if momentum else [],
             "rate": self._state(rate_name(path), (1,), part.learning_rate),
             "l2_scale": scalar_name("l2_scale"),

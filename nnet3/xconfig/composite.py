@@ -140,7 +140,7 @@ def _statistics(layer: Layer) -> None:
     deviation, count = "stddev" in match[1], "count" in match[1]
     moments = layer.input_dim * (2 if deviation else 1)
     dim = moments + count
-    if "dim" in layer.given and layer["dim"] not in (dim, -1):
+    if "dim" in layer.explicit and layer["dim"] not in (dim, -1):
         layer.fail(f"dim={layer['dim']}, but these statistics have {dim}")
     with_deviation = str(deviation).lower()
     node = layer.component(
@@ -195,7 +195,7 @@ def _attention(layer: Layer) -> None:
     heads, key, value = (layer.positive(k) for k in ("num-heads", "key-dim", "value-dim"))
     layer.positive("time-stride")
     for side in ("num-left-inputs", "num-right-inputs"):
-        if side not in layer.given:
+        if side not in layer.explicit:
             layer.fail(f"{side}= is missing")
         layer.between(side, 0)
     if layer["key-scale"] == 0.0:
@@ -203,7 +203,7 @@ def _attention(layer: Layer) -> None:
     context = layer["num-left-inputs"] + layer["num-right-inputs"] + 1
     before = heads * (key + value + key + context)  # keys, values, queries with their context part
     after = heads * (value + (context if layer["output-context"] else 0))
-    if "dim" in layer.given and layer["dim"] not in (after, -1):
+    if "dim" in layer.explicit and layer["dim"] not in (after, -1):
         layer.fail(f"dim={layer['dim']}, but this attention has {after}")
     factor = layer.written("learning-rate-factor") if layer["learning-rate-factor"] != 1.0 else ""
     dim = before

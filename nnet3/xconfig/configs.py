@@ -198,7 +198,7 @@ class LayerNetwork:
     def wrong_keys(self, layer: Layer, kind: LayerType) -> list[FormatError]:
         """An error for each key that the layer type does not have."""
         errors = []
-        for key, value in layer.given.items():
+        for key, value in layer.explicit.items():
             if key != "name" and key not in kind.options:
                 hint = nearest(key, kind.options) or f" (known: {', '.join(sorted(kind.options))})"
                 errors.append(layer.error(f"{key}={value}: no such option{hint}"))

@@ -127,7 +127,7 @@ def _check_convolution(layer: Layer, none: bool) -> None:
             )
         return
     for key in ("height-offsets", "time-offsets"):
-        if key not in layer.given:
+        if key not in layer.explicit:
             layer.fail(f"{key}= is missing")
         _check_offsets(layer, key)
     if layer["required-time-offsets"]:
@@ -310,8 +310,8 @@ def _residual2(layer: Layer) -> None:
 
 
 def _block_heights(layer: Layer) -> tuple[int, int]:
-    both = {"height-in", "height-out"} & set(layer.given)
-    if both and "height" in layer.given:
+    both = {"height-in", "height-out"} & set(layer.explicit)
+    if both and "height" in layer.explicit:
         layer.fail("height= and height-in=, height-out= exclude each other")
     if both:
         return layer.positive("height-in"), layer.positive("height-out")

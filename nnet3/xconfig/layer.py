@@ -137,7 +137,7 @@ class Layer:
         self.name = name
         self.type = line.type
         self.place = line.place
-        self.given = line.values
+        self.explicit = line.values
         self.input = ""
         self.input_dim = 0
         self.lines: list[tuple[tuple[str, ...], str]] = []
@@ -176,8 +176,8 @@ class Layer:
     def positive(self, key: str) -> Any:
         """The value of `key`, which must be given above zero."""
         if not self[key] > 0:
-            given = "must be above zero" if key in self.given else "is missing"
-            self.fail(f"{key}={self[key] if key in self.given else ''} {given}")
+            problem = "must be above zero" if key in self.explicit else "is missing"
+            self.fail(f"{key}={self[key] if key in self.explicit else ''} {problem}")
         return self[key]
 
     def between(self, key: str, least: float, most: float = math.inf, *, unset: Any = None) -> None:

@@ -104,9 +104,9 @@ class ModelConfig:
         return cls._of(_OLD_LAYOUT)
 
     @classmethod
-    def _of(cls, given: dict[str, Any]) -> ModelConfig:
+    def _of(cls, changes: dict[str, Any]) -> ModelConfig:
         values: dict[str, Any] = {each.attribute: each.default for each in _OPTIONS.values()}
-        values |= given
+        values |= changes
         return cls(
             from_values(SearchOptions, values, prune_scale=_PRUNE_SCALE),
             from_values(LoopedOptions, values),
@@ -128,8 +128,8 @@ def features_of(kind: type[_Features], config: str, dither: float | None = None)
     Raises:
         FormatError: the config is wrong.
     """
-    told = dither is not None or any(name == "dither" for name, *_ in config_lines(config))
+    is_set = dither is not None or any(name == "dither" for name, *_ in config_lines(config))
     changed = {} if dither is None else {"dither": dither}
     # Vosk allows it, whatever the file says.
     options = replace(kind(config=config).options, allow_downsample=True, **changed)
-    return kind(options, dither_still=not told)
+    return kind(options, dither_still=not is_set)

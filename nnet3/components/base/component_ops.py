@@ -87,7 +87,7 @@ def _forward_ops(recipe: Recipe, same: bool, add: bool, statistics: bool) -> lis
 
 def _backward_ops(
     recipe: Recipe,
-    given: bool,
+    want_input: bool,
     same: bool,
     trained: bool,
     add: bool,
@@ -97,10 +97,10 @@ def _backward_ops(
 ) -> list[LoweredOp]:
     """See `ComponentOps.backprop`."""
     derivs = list(recipe.parameters) if trained else []
-    lowered = backward_ops(recipe, derivs, given, statistics, natural)
+    lowered = backward_ops(recipe, derivs, want_input, statistics, natural)
     if same:
         lowered = _apart(lowered, OUT_DERIV, IN_DERIV)
-    if add and given:
+    if add and want_input:
         lowered = _adding(lowered, IN_DERIV)
     if accumulate:
         for name in derivs:
@@ -213,9 +213,9 @@ class ComponentOps:
                 Without, all are plain gradients.
         """
         recipe, templates = self._for_all or self._use(indexes, rows)
-        given = in_deriv is not None
+        want_input = in_deriv is not None
         same = in_deriv == out_deriv
-        how = given, same, trained, add, accumulate, statistics, natural
+        how = want_input, same, trained, add, accumulate, statistics, natural
         template = templates.get(how)
         if template is None:
             lowered = _backward_ops(recipe, *how)

@@ -248,11 +248,11 @@ class Averaged:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.as_read = f"_{name}_as_read"
-        self.given = f"_{name}_given"
+        self.pending = f"_{name}_pending"
 
     def __set__(self, component: Any, value: np.ndarray) -> None:
         component.__dict__[self.as_read] = _float32(value), None, 0.0
-        component.__dict__[self.given] = np.asarray(value, np.float64)
+        component.__dict__[self.pending] = np.asarray(value, np.float64)
 
     @overload
     def __get__(self, component: None, owner: type) -> Averaged: ...
@@ -278,7 +278,7 @@ class Averaged:
         """Compute the sum from the average that was set."""
         average = component.__dict__[self.as_read][0]
         count = self.count(component)
-        total = self.to_sum(component, component.__dict__.pop(self.given), count)
+        total = self.to_sum(component, component.__dict__.pop(self.pending), count)
         setattr(component, self.total, total)
         component.__dict__[self.as_read] = average, total.copy(), count
 

@@ -15,7 +15,7 @@ from ....framework.ir.op_list import OpNode
 from ....framework.ir.registry import lookup
 
 Slots = tuple[tuple[str, tuple[str, ...]], ...]
-Given = Mapping[str, "str | Sequence[str]"]
+SlotNames = Mapping[str, "str | Sequence[str]"]
 
 _INDEXES = "@INDEXES@"
 
@@ -43,12 +43,12 @@ class Attrs:
         self.values = values
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Attrs:
+    def of(cls, values: Mapping[str, Any]) -> Attrs:
         """Attributes from plain Python values."""
         try:
-            return _attrs(tuple(given), *given.values())
+            return _attrs(tuple(values), *values.values())
         except TypeError:  # lists, arrays and the like cannot be looked up
-            return cls(attr_values(given))
+            return cls(attr_values(values))
 
     @cached_property
     def _key(self) -> tuple[Any, ...]:
@@ -99,7 +99,11 @@ class LoweredOp(NamedTuple):
 
     @classmethod
     def of(
-        cls, op_type: str, inputs: Given, outputs: Given, attrs: Attrs | Mapping | None = None
+        cls,
+        op_type: str,
+        inputs: SlotNames,
+        outputs: SlotNames,
+        attrs: Attrs | Mapping | None = None,
     ) -> LoweredOp:
         """From plain Python values; `attrs` may also be those of another one."""
         if not isinstance(attrs, Attrs):
@@ -133,13 +137,13 @@ class LoweredOp(NamedTuple):
 
 
 def _renamed(slots: Slots, names: Mapping[str, str]) -> Slots:
-    return tuple([(slot, tuple([names.get(v, v) for v in given])) for slot, given in slots])
+    return tuple([(slot, tuple([names.get(v, v) for v in variables])) for slot, variables in slots])
 
 
-def _slots(given: Given) -> Slots:
+def _slots(slots: SlotNames) -> Slots:
     return tuple(
         [
             (slot, (names,) if isinstance(names, str) else tuple(names))
-            for slot, names in given.items()
+            for slot, names in slots.items()
         ]
     )

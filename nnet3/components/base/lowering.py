@@ -289,7 +289,7 @@ def _asked_for(lowered: list[LoweredOp], wanted: list[str]) -> list[LoweredOp]:
     names = {deriv_of(name) for name in wanted}
     left = []
     for op in lowered:
-        outputs = tuple([(slot, given) for slot, given in op.outputs if names & set(given)])
+        outputs = tuple([(slot, read) for slot, read in op.outputs if names & set(read)])
         if outputs:
             left.append(op._replace(outputs=outputs))
     return left
@@ -320,7 +320,7 @@ def _gradients(
         net.vars.append(make_var(name, None, None, INPUT))
     net.ops = [op.node(FORWARD) for op in lowered]
     result = build_backward(net, targets={OUT: OUT_DERIV}, wrt=list(wanted), required=False)
-    renames = {given: deriv_of(name) for name, given in result.gradients.items()}
+    renames = {gradient: deriv_of(name) for name, gradient in result.gradients.items()}
     backward = [LoweredOp.of(op.type, op.inputs, op.outputs, Attrs(op.attrs)) for op in result.ops]
     if OUT_DERIV in renames:  # the gradient passes unchanged
         del renames[OUT_DERIV]

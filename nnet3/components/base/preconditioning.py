@@ -90,8 +90,8 @@ def add_natural(
     attrs: Any = None,
 ) -> None:
     """Append an operator to those of natural gradient; slots without a variable are left out."""
-    given = {slot: names for slot, names in inputs.items() if names}
-    recipe.natural.append(LoweredOp.of(op_type, given, outputs, attrs))
+    present = {slot: names for slot, names in inputs.items() if names}
+    recipe.natural.append(LoweredOp.of(op_type, present, outputs, attrs))
 
 
 def parameter_deriv(recipe: Recipe, name: str) -> str:

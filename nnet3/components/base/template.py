@@ -57,16 +57,16 @@ class _Indexed:
 
     def complete(self, node: OpNode, indexes: Any) -> OpNode:
         """The operator with the attributes that it lacks."""
-        node.attrs = given = dict(node.attrs)
+        node.attrs = filled = dict(node.attrs)
         for name, field, _ in self._wanted:
-            given[name] = attr_value(getattr(indexes, field) if field else indexes)
+            filled[name] = attr_value(getattr(indexes, field) if field else indexes)
         first = self._first
         if first is None or not first.is_whole:
             self._first = Operator(node).node.checked
             return node
         attrs = dict(first.attrs)
         for name, _, spec in self._wanted:
-            value = given[name]
+            value = filled[name]
             if type(value) is np.ndarray and spec.is_free and spec.type == "tensor":
                 attrs[name] = value  # as the check would give it
             else:

@@ -110,7 +110,7 @@ def options_of(source: Any, prefix: str = "") -> tuple[Option, ...]:
 
 
 def from_values(
-    kind: type[Options], values: Mapping[str, Any], prefix: str = "", **given: Any
+    kind: type[Options], values: Mapping[str, Any], prefix: str = "", **overrides: Any
 ) -> Options:
     """A dataclass of options, of a namespace's values by `Option.attribute`.
 
@@ -121,9 +121,9 @@ def from_values(
     taken = {
         each.field: values[option.attribute]
         for each, option in zip(option_fields(kind), options_of(kind, prefix), strict=True)
-        if each.field not in given
+        if each.field not in overrides
     }
-    return kind(**taken, **given)
+    return kind(**taken, **overrides)
 
 
 _STANDARD = (
@@ -216,8 +216,8 @@ class KaldiCommand(click.Command):
         if late:
             return f"{late[0]} must stand before the file names"
         form = " ".join(self.files)
-        given = "1 of these is" if len(files) == 1 else f"{len(files)} of these are"
-        return f"{self.name} wants {form}, but {given} given"
+        count = "1 of these is" if len(files) == 1 else f"{len(files)} of these are"
+        return f"{self.name} wants {form}, but {count} given"
 
     def _parse(self, arguments: Sequence[str]) -> tuple[SimpleNamespace, list[str]]:
         known = self.options | _STANDARD_BY_NAME

@@ -70,5 +70,7 @@ def test_an_analysis_that_is_handed_on_is_that_of_the_result(seed):
             assert [number for number, _, _ in uses] == sorted(number for number, _, _ in uses)
             assert sorted(uses) == sorted(wanted.of_matrix[matrix])
         there = {s.matrix for s in computation.submatrices}
-        assert known.given & there == wanted.given and known.taken & there == wanted.taken
+        assert (
+            known.accepted & there == wanted.accepted and known.provided & there == wanted.provided
+        )
     assert computation.analysis is not None

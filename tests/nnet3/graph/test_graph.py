@@ -52,7 +52,7 @@ def found(graph):
     rows = [
         {node: keys.tolist() for node, keys in part.items() if len(keys)}
         for segment in graph.groups[0].segments
-        for part in (segment.given, segment.rows)
+        for part in (segment.input_keys, segment.rows)
     ]
     loops = [
         [(epoch, level, node, keys.tolist()) for level, node, keys in loop]

@@ -17,13 +17,13 @@ def float_array(values: Any, what: str) -> np.ndarray:
         ShapeError: they are no array of real numbers.
     """
     try:
-        given = np.asarray(values)
-        if given.dtype.kind in "biufO" and values is not None:
-            return np.asarray(given, np.float32)
-        told = f"you gave {type(values).__name__} ({given.dtype})"
+        array = np.asarray(values)
+        if array.dtype.kind in "biufO" and values is not None:
+            return np.asarray(array, np.float32)
+        problem = f"you gave {type(values).__name__} ({array.dtype})"
     except (TypeError, ValueError) as error:
-        told = str(error)
-    raise ShapeError(f"{what}: no array of real numbers: {told}"[:500])
+        problem = str(error)
+    raise ShapeError(f"{what}: no array of real numbers: {problem}"[:500])
 
 
 def warn_of_nan(rows: np.ndarray, what: str, first: int = 0, unit: str = "row") -> None:
