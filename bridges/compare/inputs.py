@@ -196,7 +196,7 @@ def _value(name: str) -> np.ndarray:
         raise FormatError(f"{name}: {kind.name}, no matrix or vector")
     value = table_kind(_MATRICES[kind.name]).read_value(reader)
     if not reader.at_end():
-        raise reader.error("something stands behind the value")
+        raise reader.error("something stands after the value")
     return np.asarray(value)
 
 

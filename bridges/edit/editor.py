@@ -277,7 +277,7 @@ class Editor:
             try:
                 done.append(target.perform(edit_of(line)))
             except OpscopeError as error:
-                raise (error if line.is_told_by(error) else line.error(str(error))) from error
+                raise (error if line.is_named_by(error) else line.error(str(error))) from error
         self._target = target
         self.done += done
         return self

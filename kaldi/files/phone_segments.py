@@ -80,11 +80,11 @@ class PhoneSplitter:
             # Loops after a transition that ends a phone still belong to it.
             frames = np.arange(len(ids))
             before = np.maximum.accumulate(np.where(loop, -1, frames))
-            behind = loop & (before >= 0) & final[before]
-            if np.any(behind[1:] & (state[1:] != state[:-1])):
+            after = loop & (before >= 0) & final[before]
+            if np.any(after[1:] & (state[1:] != state[:-1])):
                 raise FormatError("a self-loop follows that belongs to another state")
-            broken &= ~behind
-            ends = np.where(behind | final, np.append(~behind[1:], True), broken)
+            broken &= ~after
+            ends = np.where(after | final, np.append(~after[1:], True), broken)
         stops = np.flatnonzero(ends) + 1
         starts = np.concatenate(([0], stops[:-1]))
         whole = not broken.any() and bool(self._first[ids[starts]].all())
@@ -95,10 +95,10 @@ def _loops_last(state: np.ndarray, loop: np.ndarray) -> bool:
     """Whether self-loops stand after the transition that leaves their state."""
     changes = np.flatnonzero(state[:-1] != state[1:])
     ahead = loop[changes]
-    behind = loop[changes + 1]
-    told = np.flatnonzero(ahead | behind)
-    if len(told):
-        if ahead[told[0]] and behind[told[0]]:
+    after = loop[changes + 1]
+    looping = np.flatnonzero(ahead | after)
+    if len(looping):
+        if ahead[looping[0]] and after[looping[0]]:
             raise FormatError("two self-loops of different states follow each other")
-        return bool(ahead[told[0]])
+        return bool(ahead[looping[0]])
     return not loop[0] and bool(loop[-1])

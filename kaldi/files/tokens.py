@@ -59,7 +59,7 @@ class TokenReader:
             passed over; otherwise no header is expected.
         offset: where to begin.
         before, lines_before: bytes and line ends that stood before these bytes, where they are a
-            piece of something longer; None: nobody counted the lines.
+            piece of something longer; None: the lines were not counted.
         beyond: bytes that follow these in the file.
 
     Raises:
@@ -252,7 +252,7 @@ class TokenReader:
         if count < 0:
             raise self.error(f"{what}: a negative size")
         if self.remaining() < count <= self.remaining() + self.beyond:
-            raise CutOff(f"{self.name}: {what} end behind the bytes at hand", self.offset + count)
+            raise CutOff(f"{self.name}: {what} end after the bytes at hand", self.offset + count)
         if count > self.remaining():
             raise self.error(f"{what}: {count} bytes are wanted, but {self.remaining()} are left")
 

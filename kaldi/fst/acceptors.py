@@ -273,7 +273,7 @@ def _push(fst: Fst, order: list[int]) -> States:
         rest[state] = min([states.final[state], *ways])
     final = np.empty(fst.states, np.float32)
     for state, group in enumerate(states.arcs):
-        behind = np.float32(0) if state == fst.start else rest[state]
+        moved = np.float32(0) if state == fst.start else rest[state]
         whole = rest[state]
         pushed = []
         for label, weight, target in group:
@@ -282,7 +282,7 @@ def _push(fst: Fst, order: list[int]) -> States:
                 weight = whole + weight
             pushed.append((label, _rounded(weight, _PUSHED_STEP), target))
         states.arcs[state] = pushed
-        final[state] = states.final[state] - behind
+        final[state] = states.final[state] - moved
         if not np.isinf(final[state]):
             final[state] = _rounded(final[state], _PUSHED_STEP)
     states.final = final

@@ -24,7 +24,7 @@ ALIGNED = 4
 _ALIGNMENT = 16
 _ALIGNED_VERSION = 1
 _UNSIGNED = {"8": "<u1", "16": "<u2", "": "<u4", "64": "<u8"}  # by what the name of a type says
-# What a compact FST has of each arc; the rest is told by it: labels are the same, weights are
+# What a compact FST has of each arc; the rest follows from it: labels are the same, weights are
 # zero, and a string goes on to the next state.
 _STRINGS = {
     "string": np.dtype([("ilabel", "<i4")]),
@@ -76,8 +76,8 @@ def _const(unsigned: str) -> Read:
         wrong = np.flatnonzero(table["pos"] != begin[:-1])
         if len(wrong) or begin[-1] != header.arcs:
             place += int(wrong[0]) * state.itemsize if len(wrong) else 0
-            told = f"the arcs of the states do not follow each other to {header.arcs}"
-            raise file.error(told, place)
+            message = f"the arcs of the states do not follow each other to {header.arcs}"
+            raise file.error(message, place)
         return Fst(start, table["final"].copy(), begin, arcs, header)
 
     return read

@@ -90,8 +90,8 @@ def read_openfst(file: ByteFile) -> Fst:
     fst.header = header
     reached = header.reachability
     if reached is not None and not _is_sorted(fst, fst.ilabel if reached.of_input else fst.olabel):
-        told = f"are not sorted by {_side(reached.of_input)} label"
-        raise file.error(f"the arcs of a look-ahead FST {told}", inner)
+        problem = f"are not sorted by {_side(reached.of_input)} label"
+        raise file.error(f"the arcs of a look-ahead FST {problem}", inner)
     return fst
 
 

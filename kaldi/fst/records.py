@@ -1,6 +1,6 @@
 """Where records of differing lengths begin in a file of millions of them.
 
-Each record tells where the next one begins, so that they would be read one after the other, in
+Each record says where the next one begins, so that they would be read one after the other, in
 Python. Here many readers begin at once, at places all over the file that look like records; those
 whose way begins where the one before ends were right.
 """

@@ -75,5 +75,5 @@ class IdStrings:
             while string not in kept:
                 kept.add(string)
                 string = self._before[string]
-        gone = [key for key, string in self._next.items() if string not in kept]
-        self._free += [self._next.pop(key) for key in gone]
+        unused = [key for key, string in self._next.items() if string not in kept]
+        self._free += [self._next.pop(key) for key in unused]

@@ -69,7 +69,7 @@ def _read(reader: Reader) -> tuple[CompactLattice, bool]:
     if is_openfst(bytes(reader.data[reader.offset : reader.offset + 4])):
         return _read_binary(reader)
     if not bytes(reader.data[reader.offset : reader.offset + 1]).isspace():
-        raise reader.error("a lattice, binary or text behind a line end, was expected here")
+        raise reader.error("a lattice, binary or text after a line end, was expected here")
     return _read_text(reader)
 
 
@@ -90,8 +90,8 @@ def _read_binary(reader: Reader) -> tuple[CompactLattice, bool]:
             begin,
         )
     if header.version != _VERSION or header.flags & _HAS_SYMBOLS:
-        told = f"version {header.version}, flags {header.flags} of an FST are not read"
-        raise reader.error(told, begin)
+        message = f"version {header.version}, flags {header.flags} of an FST are not read"
+        raise reader.error(message, begin)
     size, compact = _ARC_TYPES[header.arc]
     costs = struct.Struct("<ff" if size == 4 else "<dd")
     least = costs.size + _COUNT.size + (_SIZE.size if compact else 0)
@@ -218,8 +218,8 @@ def _read_text(reader: Reader) -> tuple[CompactLattice, bool]:
         try:
             state, what, compact = _parse(words)
         except ValueError:
-            told = f"a line of a lattice, {_WANTED}, was expected here"
-            raise reader.error(told, place) from None
+            message = f"a line of a lattice, {_WANTED}, was expected here"
+            raise reader.error(message, place) from None
         if isinstance(what, Arc):
             _checked(reader, what.weight, place)
         elif what.graph != math.inf or what.acoustic != math.inf:
@@ -244,7 +244,7 @@ def _read_text(reader: Reader) -> tuple[CompactLattice, bool]:
 
 
 def _parse(words: list[str]) -> tuple[int, Arc | Weight, bool | None]:
-    """State, arc or final weight, and whether the line is of a compact lattice, if it tells.
+    """State, arc or final weight, and whether the line is of a compact lattice, if it shows that.
 
     Raises:
         ValueError: it is no line of a lattice.

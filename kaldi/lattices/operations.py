@@ -157,8 +157,8 @@ def state_times(lattice: CompactLattice) -> tuple[list[int], int]:
         if end is not None:
             lengths.add(times[state] + len(end.ids))
     if len(lengths) != 1:
-        told = f"paths of {sorted(lengths)} frames" if lengths else "no end"
-        raise ShapeError(f"the lattice has {told}: one length was expected")
+        actual = f"paths of {sorted(lengths)} frames" if lengths else "no end"
+        raise ShapeError(f"the lattice has {actual}: one length was expected")
     return times, lengths.pop()
 
 

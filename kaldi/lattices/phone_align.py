@@ -21,10 +21,10 @@ from .unfold import Unfolding
 class PhoneAlignOptions:
     """How lattices are aligned."""
 
-    reorder: bool = option(True, "Self-loops stand behind the transition that leaves their state")
+    reorder: bool = option(True, "Self-loops stand after the transition that leaves their state")
     remove_epsilon: bool = option(
         True,
-        "Join arcs without labels with those behind; an arc of words may then have several phones",
+        "Join arcs without labels with those after; an arc of words may then have several phones",
     )
     replace_output_symbols: bool = option(False, "Labels are phones in place of words")
 
@@ -43,7 +43,7 @@ def phone_aligned(
     options: PhoneAlignOptions,
     warn: Callable[[str], None],
 ) -> tuple[CompactLattice, bool]:
-    """The phone-aligned lattice, and whether it is right; what is wrong is told once.
+    """The phone-aligned lattice, and whether it is right; what is wrong is reported once.
 
     Raises:
         ShapeError: the lattice has a loop, or a transition-id that the model lacks.

@@ -52,7 +52,7 @@ def determinized(
         beam: infinity keeps everything.
         starts: from `phone_starts`, for the pass with phones.
         options: passes and limits.
-        warn: told when a limit left less than was asked for.
+        warn: called when a limit left less than was asked for.
 
     Raises:
         OpscopeError: the beam is not above 0, or a pass with phones is wanted without `starts`.

@@ -24,7 +24,7 @@ class Unfolding(Generic[Pending]):
 
     Args:
         unit: what the new lattice is aligned with, for errors.
-        warn: takes what is wrong with a lattice; only the first fault is told.
+        warn: takes what is wrong with a lattice; only the first fault is reported.
         most: states of the new lattice at most; by default those of the limit `lattice`.
     """
 

@@ -86,8 +86,8 @@ class Kind:
             reader.offset = failed
             if other is None or self.name in other[1]:
                 raise
-            told = f"a value of kind {self.name!r} was expected here, but this is {other[0]}"
-            raise reader.error(told, begin) from error
+            message = f"a value of kind {self.name!r} was expected here, but this is {other[0]}"
+            raise reader.error(message, begin) from error
 
     def part(self, value: Any, span: str) -> Any:
         """The part of `value` that `span` says.

@@ -255,8 +255,8 @@ def _check_plain(name: str, use: str) -> None:
 
 def _check_pipe(name: str, pipes: Pipes, listed: bool = False) -> None:
     if pipes is None:
-        told = switch("OPSCOPE_PIPES")
-        pipes = "files" if told == "files" else told == "1"
+        setting = switch("OPSCOPE_PIPES")
+        pipes = "files" if setting == "files" else setting == "1"
     if pipes == "files" or (pipes and not listed):
         return
     what, value, python = "this would run a command", "1", "True"

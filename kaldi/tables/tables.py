@@ -113,10 +113,10 @@ def first_kind(specifier: ReadSpecifier, pipes: Pipes = None) -> Kind | None:
     if specifier.source == "scp":
         lines = read_script(files, specifier.name)
         return files.read(lines[0].name, guess_kind, listed=True) if lines else None
-    return files.read(specifier.name, _kind_behind_key)
+    return files.read(specifier.name, _kind_after_key)
 
 
-def _kind_behind_key(reader: Reader) -> Kind | None:
+def _kind_after_key(reader: Reader) -> Kind | None:
     if reader.at_end():
         return None
     reader.read_token()
@@ -210,7 +210,7 @@ class RandomAccessTable:
         if self._specifier.sorted and self._places and key < next(reversed(self._places)):
             raise FormatError(
                 f"{self._specifier.name}: the keys are said to be sorted ('s'), but {key!r} comes "
-                f"behind {next(reversed(self._places))!r}"
+                f"after {next(reversed(self._places))!r}"
             )
         self._places[key] = place
 
@@ -451,10 +451,10 @@ def _read(file: IO[bytes], count: int, name: str) -> bytes:
 def _read_key(reader: Reader) -> str:
     """A key and the space or tab after it; a line end is left, for values that are lines."""
     key = reader.read_token()
-    behind = reader.data[reader.offset - 1 : reader.offset]
-    if behind == b"\n":
+    after = reader.data[reader.offset - 1 : reader.offset]
+    if after == b"\n":
         reader.offset -= 1
-    elif behind not in (b" ", b"\t"):
+    elif after not in (b" ", b"\t"):
         raise reader.error(f"the key {key!r} is not followed by a space")
     return key
 

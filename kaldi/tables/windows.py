@@ -18,7 +18,7 @@ from ..files.kaldi_io import Reader
 from ..files.tokens import CutOff
 
 Value = TypeVar("Value")
-_LEAST = 1 << 16  # bytes that are read for a value whose size nobody knows
+_LEAST = 1 << 16  # bytes that are read for a value of unknown size
 _GROWTH = 4
 
 

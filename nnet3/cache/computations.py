@@ -84,8 +84,8 @@ class CachingCompiler:
                 self._topology, request, self._options, self._shortcut, self._for_two
             )
 
-        told = f"whole {self.settings} {self._shortcut}"
-        return kept(lambda: self._structure, [request], told, self._topology, compiled)
+        settings = f"whole {self.settings} {self._shortcut}"
+        return kept(lambda: self._structure, [request], settings, self._topology, compiled)
 
     @cached_property
     def _structure(self) -> str:

@@ -7,7 +7,7 @@
     arrays      row numbers, and the indexes of matrices as differences of neighboring rows
 
 All of it is compressed. What a file says is checked here as far as it names something by number;
-that it is whole, a checksum tells. `lower/command_dialect.py` has the form that people read.
+a checksum shows that it is whole. `lower/command_dialect.py` has the form that people read.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class _Reader:
         sizes = np.array([int(dtype[2:]) for dtype in _DTYPES])[kinds] * rows * np.abs(columns)
         ends = np.cumsum(sizes)
         if self.at + int(sizes.sum()) != len(self.data):
-            self._refuse("the arrays have not the size that is told")
+            self._refuse("the arrays have not the size that is declared")
         return (self.at + ends - sizes).tolist()
 
     def _check(

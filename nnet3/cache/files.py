@@ -1,7 +1,7 @@
 """Compiled computations in a file, so that the next pass of training need not compile again.
 
 The file is a NetDesc in the dialect `nnet3.cache`, with an operator for each computation: its
-attributes are the text of the request and the commands, a NetDesc as bytes. It tells which
+attributes are the text of the request and the commands, a NetDesc as bytes. It says which
 structure of network and which passes it was made with, and the digest of all this. In binary it is
 Kaldi's mark of binary files and the bytes of the message, else protobuf's text.
 

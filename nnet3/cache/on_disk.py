@@ -1,6 +1,6 @@
 """Computations kept on disk for the next process, by their content.
 
-They lie beside the compiled loops, in a folder where nobody else can write (see `library_files`).
+They lie beside the compiled loops, in a folder where no other user can write (see `library_files`).
 The name of a file is a digest of all that a computation depends on: the structure of the network,
 the requests, the passes, and the code that compiles. A file that is damaged, or not ours, is as
 good as none: the computation is compiled and written again. `OPSCOPE_KEEP_COMPUTATIONS=0` leaves
@@ -46,7 +46,7 @@ _COMPILES: Final = ("index", "language", "components", "graph", "compiler", "opt
 def kept(
     structure: Callable[[], str],
     requests: Iterable[ComputationRequest],
-    settings_told: str,
+    settings: str,
     topology: Topology,
     compiled: Callable[[], Computation],
 ) -> Computation:
@@ -54,7 +54,7 @@ def kept(
 
     Args:
         structure: the digest of the network, see `structure.py`; asked for where it is needed.
-        settings_told: everything else that the computation depends on: passes, shortcut.
+        settings: everything else that the computation depends on: passes, shortcut.
         topology: of the network.
 
     Raises:
@@ -63,7 +63,7 @@ def kept(
     folder = _folder()
     if folder is None:
         return compiled()
-    key = _key(structure(), requests, settings_told)
+    key = _key(structure(), requests, settings)
     path = folder / f"{key}{_SUFFIX}"
     cached = _find(path, topology)
     if cached is not None:
@@ -82,9 +82,9 @@ def _folder() -> Path | None:
     return library_files.cache_folder() if VERBOSE.get() is None else None
 
 
-def _key(structure: str, requests: Iterable[ComputationRequest], told: str) -> str:
+def _key(structure: str, requests: Iterable[ComputationRequest], settings: str) -> str:
     digest = hashlib.sha256()
-    for text in (__version__, _code(), structure, told):
+    for text in (__version__, _code(), structure, settings):
         digest.update(text.encode() + b"\n")
     for request in requests:
         digest.update(repr(request.key()).encode() + b"\n")
@@ -94,15 +94,15 @@ def _key(structure: str, requests: Iterable[ComputationRequest], told: str) -> s
 @functools.cache
 def _code() -> str:
     """Sizes and times of the modules that compile: while these are worked on, the version stays."""
-    told: list[tuple[str, int, int]] = []
+    marks: list[tuple[str, int, int]] = []
     rooms = [Path(__file__).parents[1] / room for room in _COMPILES]
     for folder in (*rooms, Path(__file__).parents[1] / "components" / "base"):
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".py"):
                     state = entry.stat()
-                    told.append((entry.path, state.st_size, state.st_mtime_ns))
-    return repr(sorted(told))
+                    marks.append((entry.path, state.st_size, state.st_mtime_ns))
+    return repr(sorted(marks))
 
 
 def _find(path: Path, topology: Topology) -> Computation | None:

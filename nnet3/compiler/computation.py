@@ -91,7 +91,7 @@ class Computation:
         precomputed: precomputed indexes of components by number; number 0 is None.
         precomputed_from: the node and the rows of input and output of each precomputed index;
             empty where that is not known.
-        owns: nobody else holds its commands, so that a pass may change them.
+        owns: nothing else holds its commands, so that a pass may change them.
         analysis: the analysis that a pass leaves for the next; see `analyze.analyzed`.
     """
 

@@ -1,4 +1,4 @@
-"""What is told of requests that are compiled, in Kaldi's words; see `verbose.py` for the levels.
+"""Reports of requests that are compiled, in Kaldi's words; see `verbose.py` for the levels.
 
 Source: Kaldi's `nnet3/nnet-optimize.cc`, `nnet-compile.cc`, `nnet-compile-looped.cc`,
 `nnet-computation-graph.cc` and `nnet-graph.cc`.

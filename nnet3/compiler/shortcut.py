@@ -211,18 +211,18 @@ class _Expander:
         assert listed is not None
         target = self.before.submatrices[command.target]
         before = target.row % (_FEW * stride)
-        behind = -(target.row + target.rows) % (_FEW * stride)
-        if not before and not behind:
+        after = -(target.row + target.rows) % (_FEW * stride)
+        if not before and not after:
             return listed
-        nothing = np.full((max(before, behind), *listed.shape[1:]), -1, listed.dtype)
-        return np.concatenate((nothing[:before], listed, nothing[:behind]))
+        nothing = np.full((max(before, after), *listed.shape[1:]), -1, listed.dtype)
+        return np.concatenate((nothing[:before], listed, nothing[:after]))
 
     def _moved(
         self, kind: str, stride: int, listed: list[np.ndarray], sources: list[int]
     ) -> np.ndarray:
         """The lists of commands of one kind, with targets of one stride, one after the other.
 
-        Of the rows in a block those with n = 0 tell where the others are.
+        Of the rows in a block those with n = 0 show where the others are.
         """
         few = np.concatenate(listed)
         rows = few = few.reshape(len(few) // (_FEW * stride), _FEW, stride, -1)[:, :1]

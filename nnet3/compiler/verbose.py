@@ -1,7 +1,7 @@
-"""Who is told of what is compiled and computed, as with Kaldi's `--verbose`.
+"""Who hears of what is compiled and computed, as with Kaldi's `--verbose`.
 
     with telling(Verbose(level=4, log=print)):
-        ...    # requests that are compiled here are told
+        ...    # requests that are compiled here are reported
 
 Levels are Kaldi's; `reports.py` and `run.trace` have the words:
 
@@ -22,13 +22,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Verbose:
-    """Who is told, and how much.
+    """Where reports go, and how much they say.
 
     Attributes:
         level: that of Kaldi's `--verbose`.
         log: takes lines of the kind LOG, which Kaldi prints from some level on.
         vlog: takes lines of the kind VLOG with their level; None: `log` takes them.
-        debug: whether every command that is run is told, whatever the level.
+        debug: whether every command that is run is reported, whatever the level.
     """
 
     level: int
@@ -38,7 +38,7 @@ class Verbose:
 
     @property
     def tells_commands(self) -> bool:
-        """Whether every command that is run is told."""
+        """Whether every command that is run is reported."""
         return self.debug or self.level >= 5
 
     def at(self, level: int, message: str) -> None:
@@ -52,12 +52,12 @@ class Verbose:
 
 
 VERBOSE: ContextVar[Verbose | None] = ContextVar("verbose", default=None)
-"""Who is told of what is compiled and run here; None: nobody."""
+"""Where what is compiled and run here is reported; None: nowhere."""
 
 
 @contextmanager
 def telling(listener: Verbose) -> Iterator[None]:
-    """A context in which a listener is told of what is compiled and run."""
+    """A context in which a listener gets reports of what is compiled and run."""
     token = VERBOSE.set(listener)
     try:
         yield

@@ -47,7 +47,7 @@ class NormalizeComponent(Component):
         ),
         Field("<TargetRms>", FLOAT, "target_rms", default=1.0),
         Field("<AddLogStddev>", BOOL, "add_log_stddev", default=False),
-        # Early versions were nonlinear components, with statistics that nobody reads.
+        # Early versions were nonlinear components, with statistics that nothing reads.
         Field("<ValueAvg>", VECTOR, old=True),
         Field("<DerivAvg>", VECTOR, old=True),
         Field("<Count>", DOUBLE, old=True),

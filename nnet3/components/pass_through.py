@@ -33,7 +33,7 @@ class NoOpComponent(KeepsDim, Component):
 
     fields = (
         Field("<Dim>", INT, "dim"),
-        # Early versions were nonlinear components, with statistics that nobody reads.
+        # Early versions were nonlinear components, with statistics that nothing reads.
         Field("<ValueAvg>", VECTOR, old=True),
         Field("<DerivAvg>", VECTOR, old=True),
         Field("<Count>", DOUBLE, old=True),

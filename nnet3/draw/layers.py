@@ -28,7 +28,7 @@ class Row:
         role: INPUT, TRAINED, OTHER or OUTPUT, which gives the color.
         what: the component's type without `Component`, with its frames; or the kind of node.
         dims: columns, `in→out` where they differ.
-        reads: parts of the descriptor in short form; empty where the row above or an arrow tells.
+        reads: parts of the descriptor in short form; empty where the row above or an arrow has it.
         tip: its config line in full.
         sources: nodes that it reads, each once, in order.
         plain: the node that it reads as it is and no other, or "".
@@ -204,7 +204,7 @@ def _sorted(needs: Mapping[str, set[str]], strict: Mapping[str, set[str]]) -> li
 
 
 def _arrows(layers: list[Layer], feeds: Mapping[str, Descriptor]) -> list[Arrow]:
-    """The arrows between layers; rows learn what they must tell of their descriptors."""
+    """The arrows between layers; rows learn what they must show of their descriptors."""
     home = {row.name: number for number, layer in enumerate(layers) for row in layer.rows}
     arrows = []
     for target, layer in enumerate(layers):
@@ -226,7 +226,7 @@ def _arrows(layers: list[Layer], feeds: Mapping[str, Descriptor]) -> list[Arrow]
 def _tell(
     row: Row, above: str, layers: list[Layer], home: Mapping[str, int], feed: Descriptor | None
 ) -> None:
-    """Put the descriptor in the row, unless the row above, or an arrow to the first row, tells."""
+    """Put the descriptor in the row, unless the row above or an arrow to the first row has it."""
     if not row.sources or (above and row.plain == above):
         return
     if not above and row.plain and home[row.plain] != home[row.name]:

@@ -68,8 +68,8 @@ def summary_lines(
 
 def _unusual_lines(nodes: Sequence[NetworkNode], components: Mapping[str, Component]) -> list[str]:
     groups: dict[str, list[str]] = {}
-    for name, told in unusual_components(components).items():
-        groups.setdefault(told, []).append(name)
+    for name, remark in unusual_components(components).items():
+        groups.setdefault(remark, []).append(name)
     used = {node.component for node in nodes}
     feeding = {input_name(node.name) for node in nodes if node.kind == COMPONENT}
     idle = [name for name in orphan_names(nodes) if name not in feeding]
@@ -78,7 +78,7 @@ def _unusual_lines(nodes: Sequence[NetworkNode], components: Mapping[str, Compon
     spare = [name for name in components if name not in used]
     if spare:
         groups["component of no node"] = spare
-    return [f"{told}: {_listed(names)}" for told, names in groups.items()]
+    return [f"{remark}: {_listed(names)}" for remark, names in groups.items()]
 
 
 def _listed(names: Sequence[str]) -> str:

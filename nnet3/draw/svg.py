@@ -32,7 +32,7 @@ _PAD = 6.0
 _LANE = 6.0  # between arrows beside the rows of a layer
 _SMALLEST = 0.7  # scale down to which a drawing shrinks to the screen's width
 _EDGE = 14.0  # around the whole drawing
-_MOST_CHARS = 46  # of a line that tells a descriptor
+_MOST_CHARS = 46  # of a line that shows a descriptor
 _MOST_LINES = 4
 _NARROWEST = 560.0
 _LEGEND_ROW = 16.0
@@ -84,8 +84,8 @@ class _Frame:
         self.names = max(map(columns_of, names))
         self.whats = max(columns_of(row.what) for row in layer.rows)
         dims = max(columns_of(row.dims) for row in layer.rows)
-        self.told = [_wrapped(row.reads) for row in layer.rows]
-        widest = max((columns_of(line) + 2 for lines in self.told for line in lines), default=0)
+        self.texts = [_wrapped(row.reads) for row in layer.rows]
+        widest = max((columns_of(line) + 2 for lines in self.texts for line in lines), default=0)
         title = 0 if self.alone else columns_of(layer.name) + columns_of(self._size()) + 2
         text = max(self.names + self.whats + dims + 2, widest, title)
         self.lanes = _lanes(layer.inner)
@@ -93,7 +93,7 @@ class _Frame:
         self.width = self.body + _LANE * (max(self.lanes, default=-1) + 2) * bool(self.lanes)
         self.tops: list[float] = []  # of each row, its descriptor included
         top = 0.0 if self.alone else _ROW + 2
-        for lines in self.told:
+        for lines in self.texts:
             self.tops.append(top)
             top += _ROW * (len(lines) + 1)
         self.height = top
@@ -106,7 +106,7 @@ class _Frame:
 
     def middle(self, row: int) -> float:
         """The height at which arrows enter a row."""
-        return self.tops[row] + _ROW * (len(self.told[row]) + 0.5)
+        return self.tops[row] + _ROW * (len(self.texts[row]) + 0.5)
 
     def draw(self, x: float, y: float) -> list[str]:
         parts = []
@@ -117,7 +117,7 @@ class _Frame:
                 f' fill="#e8ecf2"/>{title}{escaped(self.layer.name)}</text>',
                 _text(x + self.body - _PAD, y + 12, self._size(), "#667", "end"),
             ]
-        for row, top, lines in zip(self.layer.rows, self.tops, self.told, strict=True):
+        for row, top, lines in zip(self.layer.rows, self.tops, self.texts, strict=True):
             parts += self._draw_row(row, x, y + top, lines)
         parts.append(
             f'<rect x="{x:.1f}" y="{y:.1f}" width="{self.body:.1f}" height="{self.height:.1f}"'
@@ -306,13 +306,13 @@ def _legend(drawing: Drawing, width: float) -> tuple[list[str], float]:
 
 def _notes(drawing: Drawing, rows: list[Row]) -> list[str]:
     """What the signs mean that occur."""
-    told = " ".join(part for row in rows for part in (*row.reads, row.what))
+    text = " ".join(part for row in rows for part in (*row.reads, row.what))
     inner = any(a >= b for layer in drawing.layers for a, b in layer.inner)
     notes = {
-        "a[-3,0]: frames t-3 and t of a, appended": re.search(r"\[[-\d,]+\]", told),
+        "a[-3,0]: frames t-3 and t of a, appended": re.search(r"\[[-\d,]+\]", text),
         "a, b: appended": any(len(row.reads) > 1 for row in rows),
-        "a + b: sum": " + " in told,
-        "a[t=0]: ReplaceIndex": "=" in told,
+        "a + b: sum": " + " in text,
+        "a[t=0]: ReplaceIndex": "=" in text,
         "orange: recurrent": inner or any(arrow.back for arrow in drawing.arrows),
         "red: unusual, see its tool tip": any(row.unusual for row in rows),
     }

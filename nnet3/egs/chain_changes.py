@@ -71,7 +71,7 @@ def _subsampling(output: NnetChainSupervision) -> int:
     times = output.indexes[:, 1]
     others = times[times != times[:1]]
     if not len(others) or others[0] < times[0]:
-        raise FormatError(f"the frames of {output.name!r} do not tell a subsampling factor")
+        raise FormatError(f"the frames of {output.name!r} do not show a subsampling factor")
     return int(others[0] - times[0])
 
 

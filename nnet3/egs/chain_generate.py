@@ -37,7 +37,7 @@ def chain_examples(
 
     Args:
         deriv_weights: of each output frame; missing ones at the end count as 0.
-        long_key: keys tell all of a chunk, NAME-FIRST-LEFT-FRAMES-RIGHT-v1.
+        long_key: keys describe the chunk, NAME-FIRST-LEFT-FRAMES-RIGHT-v1.
 
     Raises:
         ShapeError: the supervision cannot be cut.

@@ -39,7 +39,7 @@ class ExampleGenerationOptions:
 
     num_frames: tuple[int, ...] = (1,)
     left_context: int = option(0, "Frames of input before those with labels")
-    right_context: int = option(0, "Frames of input behind those with labels")
+    right_context: int = option(0, "Frames of input after those with labels")
     left_context_initial: int = option(-1, "If >= 0, the same at the start of an utterance")
     right_context_final: int = option(-1, "If >= 0, the same at the end of an utterance")
     num_frames_overlap: int = option(0, "Frames that neighboring examples share, about")

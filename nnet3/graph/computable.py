@@ -3,7 +3,7 @@
 Recurrent networks could be followed back for ever. Kaldi's ComputationGraphBuilder therefore works
 in breadth-first rounds, finds out early which rows cannot be computed, counts for every row how
 many rows that may still be computed want it (its usable count), and does not expand a row that
-nobody wants. The order of its queue decides how many rows it touches; this module keeps that order,
+nothing wants. The order of its queue decides how many rows it touches; this module keeps it,
 so that the numbers agree. Rows of different n never depend on each other: one exploration serves
 all n with the same pattern, see graph.py. Rows are numbered; all tables are lists by number.
 """
@@ -284,8 +284,8 @@ class Explorer:
     def explain(self, output: int, n: int, max_lines: int = 100) -> str:
         """Why an output row is not computable: Kaldi's ExplainWhyNotComputable."""
 
-        told = self._told(output, n)
-        lines = [f"*** cindex {told} is not computable for the following reason: ***"]
+        cindex = self._cindex(output, n)
+        lines = [f"*** cindex {cindex} is not computable for the following reason: ***"]
         queue = [output]
         seen = {output}
         for row in queue:  # grows while it is walked
@@ -301,13 +301,13 @@ class Explorer:
     def describe(self, row: int, n: int) -> str:
         """The state of a row of sequence n, and those of the rows it may read, as Kaldi logs it."""
         parts = [
-            f"{self._told(dependency, n)}[{STATE_NAMES[self.state[dependency]]}]"
+            f"{self._cindex(dependency, n)}[{STATE_NAMES[self.state[dependency]]}]"
             for dependency in self._dependencies[row]
         ]
         state = STATE_NAMES[self.state[row]]
-        return f"{self._told(row, n)} is {state}, dependencies: {', '.join(parts)}"
+        return f"{self._cindex(row, n)} is {state}, dependencies: {', '.join(parts)}"
 
-    def _told(self, row: int, n: int) -> str:
+    def _cindex(self, row: int, n: int) -> str:
         node, t, x = self.rows[row]
         return f"{self.topology.nodes[node].name}({n}, {t}, {x})"
 

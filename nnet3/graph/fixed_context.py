@@ -11,7 +11,7 @@ from .topology import Topology, linear_leaf
 def fixed_context(topology: Topology, modulus: int) -> tuple[int, int] | None:
     """Left and right context of `output` where all it needs are fixed offsets that must be there.
 
-    None where that cannot be told so: loops, rows that need not be there, times that are rounded.
+    None where that is not so: loops, rows that need not be there, times that are rounded.
     An iVector may be read at a fixed or a rounded time, which is given with every window.
     """
     inputs = topology.number("input"), topology.index.get("ivector")

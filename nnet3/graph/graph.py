@@ -122,9 +122,9 @@ class Graph:
         for number in range(len(requests)):
             filled = [self._fill(group, number) for group in self.groups]
             if not all(filled):
-                told, _, rows = self.explain_why_not_computable(number).partition("\n")
-                cut = told if len(told) <= _LONGEST else told[:_LONGEST] + " ..."
-                raise NotComputableError(cut, f"{told}\n{rows}")
+                reason, _, rows = self.explain_why_not_computable(number).partition("\n")
+                cut = reason if len(reason) <= _LONGEST else reason[:_LONGEST] + " ..."
+                raise NotComputableError(cut, f"{reason}\n{rows}")
 
     def _fill(self, group: Group, number: int) -> bool:
         """Finds the rows of one segment of a group; False where an output is missing."""

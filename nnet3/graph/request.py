@@ -115,7 +115,7 @@ class ComputationRequest:
         if reader.binary or reader.peek_token() == _BEGIN:
             request = _read(reader)
             if not reader.at_end():
-                raise reader.error("something stands behind the request")
+                raise reader.error("something stands after the request")
             return request
         try:
             text = bytes(reader.data[reader.offset :]).decode()

@@ -106,14 +106,14 @@ def _one_list(text: str, ns: np.ndarray | None, offset: int) -> np.ndarray:
     n_text, mark, rest = _split(text)
     if not mark and ns is None:
         raise RangeError(f"'{_cut(text)}' is no index; it is written n,t or n,t,x", offset)
-    behind = offset + (len(n_text) + 1 if mark else 0)
+    start = offset + (len(n_text) + 1 if mark else 0)
     t_text, comma, x_text = rest.partition(",")
     n = parse_range(n_text, "number n of a sequence", offset) if mark else ns
     assert n is not None
-    t = np.array([NO_TIME]) if t_text == _NONE else parse_range(t_text, "time t", behind)
+    t = np.array([NO_TIME]) if t_text == _NONE else parse_range(t_text, "time t", start)
     x = np.zeros(1, np.int64)
     if comma:
-        x = parse_range(x_text, "number x", behind + len(t_text) + 1)
+        x = parse_range(x_text, "number x", start + len(t_text) + 1)
     _check_count(len(n) * len(t) * len(x), text, offset)
     if mark == "@":
         t, x, n = (part.reshape(-1) for part in np.meshgrid(t, x, n, indexing="ij"))

@@ -175,8 +175,8 @@ def compile_looped(
 
     if structure is None:
         return lower_computation(compiled())
-    told = f"looped {passes} {sorted(passes.skip)}"
-    return lower_computation(kept(structure, requests, told, topology, compiled))
+    settings = f"looped {passes} {sorted(passes.skip)}"
+    return lower_computation(kept(structure, requests, settings, topology, compiled))
 
 
 def looped_passes(optimize: bool | OptimizeOptions) -> OptimizeOptions:

@@ -91,7 +91,7 @@ class LoopedOptions:
 
     Attributes:
         frames_per_chunk: output frames of a chunk, before subsampling; rounded up to a multiple of
-            the subsampling factor and of the network's modulus. The output lags behind the input
+            the subsampling factor and of the network's modulus. The output lags after the input
             by at most so many frames and the network's right context.
         extra_left_context_initial: copies of the first frame before it, besides those that the
             network needs.

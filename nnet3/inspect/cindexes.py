@@ -226,22 +226,22 @@ class Cindexes:
                 places.setdefault(node, []).extend((t, x, n, number, row) for n in group.ns)
         lines = []
         for node in sorted(places):
-            shown = [self._told(node, *place) for place in sorted(places[node])[:_MOST_IN_LINE]]
+            shown = [self._line(node, *place) for place in sorted(places[node])[:_MOST_IN_LINE]]
             more = "..." if len(places[node]) > _MOST_IN_LINE else ""
             lines.append("".join(f"[ {text} ] " for text in shown) + more)
         return "\n".join(lines) + "\n"
 
-    def _told(self, node: int, t: int, x: int, n: int, group: int, row: int) -> str:
+    def _line(self, node: int, t: int, x: int, n: int, group: int, row: int) -> str:
         """A row with the first of those that it reads."""
         nodes = self._exploration.topology.nodes
         explorer = self._exploration.groups[group].explorer
-        told = str(Cindex(nodes[node].name, n, t, x))
+        cindex = str(Cindex(nodes[node].name, n, t, x))
         if row < explorer.num_available:
-            return told
+            return cindex
         read = sorted(explorer.rows[source] for source in explorer.used(row))
         first = [str(Cindex(nodes[at].name, n, *rest)) for at, *rest in read[:_MOST_DEPENDENCIES]]
         more = ", ..." if len(read) > _MOST_DEPENDENCIES else ""
-        return f"{told} -> {', '.join(first)}{more}"
+        return f"{cindex} -> {', '.join(first)}{more}"
 
 
 def _read(places: tuple[tuple[int, ...], ...], by_offset: bool) -> str:

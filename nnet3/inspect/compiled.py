@@ -142,7 +142,7 @@ class CompiledRequest:
     def _needed(self) -> Exploration:
         """The exploration, where all outputs can be computed."""
         if not self._exploration.all_computable:
-            Graph(self._topology, self.request)  # tells what is missing
+            Graph(self._topology, self.request)  # its error says what is missing
         return self._exploration
 
     @cached_property
@@ -268,7 +268,7 @@ class CompiledRequest:
         """The summary, then the optimized computation in words."""
         try:
             commands = f"\n\n{self.optimized}"
-        except NotComputableError:  # of which the summary tells
+        except NotComputableError:  # which the summary reports
             commands = ""
         return f"{self.summary()}{commands}".rstrip("\n")
 

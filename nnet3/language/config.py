@@ -41,7 +41,7 @@ def is_valid_name(name: str) -> bool:
 class ConfigLine:
     """One parsed line.
 
-    Every look-up marks the key as used, so that what nobody asked for can be refused.
+    Every look-up marks the key as used, so that what nothing asked for can be refused.
 
     Args:
         text: the line, without comment.
@@ -64,7 +64,7 @@ class ConfigLine:
         """A `FormatError` about this line."""
         return FormatError(f"{self.place + ': ' if self.place else ''}{message}: {self._shown()}")
 
-    def is_told_by(self, error: Exception) -> bool:
+    def is_named_by(self, error: Exception) -> bool:
         """Whether an error shows this line already."""
         return str(error).endswith(f": {self._shown()}")
 
@@ -110,11 +110,11 @@ class ConfigLine:
         return value
 
     def unused(self) -> str:
-        """The pairs nobody asked for, `key=value key=value`."""
+        """The pairs that nothing asked for, `key=value key=value`."""
         return " ".join(f"{k}={self._values[k]}" for k in self._values if k not in self._used)
 
     def check_unused(self, known: Iterable[str] = ()) -> None:
-        """Refuse pairs that nobody asked for; `known` keys are offered as corrections.
+        """Refuse pairs that nothing asked for; `known` keys are offered as corrections.
 
         Raises:
             FormatError: there are some.
@@ -290,8 +290,8 @@ def read_keys(line: ConfigLine, keys: Sequence[Key], owner: str = "") -> SimpleN
         value = line.value(key.name, key.type)
         if value is None:
             if key.default is REQUIRED:
-                told = f"{owner} wants {key.name}=" if owner else f"{key.name}= is missing"
-                raise line.error(told + nearest(key.name, line.keys()))
+                problem = f"{owner} wants {key.name}=" if owner else f"{key.name}= is missing"
+                raise line.error(problem + nearest(key.name, line.keys()))
             value = key.default
         elif key.type == "int" and value > _FEW and _too_many(key, value):
             raise line.error(f"{key.name}={value}: {limit('columns')} columns are the limit")

@@ -216,8 +216,8 @@ class SimpleSumDescriptor(SumDescriptor):
     def dim(self, node_dims: Mapping[str, int]) -> int:
         dims = {node: node_dims[node] for node, _ in self.src.scales()}
         if len(set(dims.values())) != 1:
-            told = ", ".join(f"'{node}' has {dim}" for node, dim in dims.items())
-            raise ShapeError(f"descriptor '{self}' switches between different dimensions: {told}")
+            listed = ", ".join(f"'{node}' has {dim}" for node, dim in dims.items())
+            raise ShapeError(f"descriptor '{self}' switches between different dimensions: {listed}")
         return next(iter(dims.values()))
 
     def __str__(self) -> str:

@@ -67,7 +67,7 @@ def outputs_of(nodes: Sequence[NetworkNode]) -> list[NetworkNode]:
 
 
 def lines_of(nodes: Sequence[NetworkNode], sizes: Mapping[str, int] | None = None) -> list[str]:
-    """The config lines of nodes, as Kaldi writes them; `sizes`: the dimensions that they tell."""
+    """The config lines of nodes, as Kaldi writes them; `sizes`: the dimensions that they give."""
     lines = []
     outputs = {id(node) for node in outputs_of(nodes)}
     for before, node in zip([None, *nodes], nodes, strict=False):
@@ -326,7 +326,7 @@ def unused_parts(nodes: Sequence[NetworkNode], components: Iterable[str]) -> lis
 
 
 def warn_of_unused_parts(nodes: Sequence[NetworkNode], components: Iterable[str]) -> None:
-    """Log what `unused_parts` tells, as warnings of the logger `opscope.nnet3`."""
+    """Log what `unused_parts` lists, as warnings of the logger `opscope.nnet3`."""
     for line in unused_parts(nodes, components):
         warn(line)
 

@@ -163,7 +163,7 @@ class Lowering:
             elif kind in _IO:
                 node = self.nodes[self.computation.commands[number].node]
                 word = "output" if node.is_output else "input"
-                # A matrix may hold a value and then a derivative, so that does not tell which.
+                # A matrix may hold a value and then a derivative, so that does not show which.
                 if (kind == "AcceptInput") == node.is_output:
                     word += "_deriv"
                 name = f"{word}.{node.name}"

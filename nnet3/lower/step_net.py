@@ -25,7 +25,7 @@ from ..graph.topology import Topology
 from ..graph.topology_node import FLAGS, TopologyNode
 
 _PASSED_ON = {"nnet3.truncate_gradient", "nnet3.clip_gradient", "nnet3.scale_gradient"}
-"""Operators that copy and do something to the gradient, which nobody asks for here."""
+"""Operators that copy and do something to the gradient, which nothing asks for here."""
 
 _PERHAPS_BY_ROW = FLAGS.RANDOM | FLAGS.USES_MEMO
 """Of components that compute row by row in test mode: dropout, batch normalization."""

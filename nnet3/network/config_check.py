@@ -1,6 +1,6 @@
 """All problems of the lines of a network at once; `Nnet.from_configs` stops at the first.
 
-A line that is wrong still tells the name of its node or component, so that the lines which read it
+A line that is wrong still has the name of its node or component, so that the lines which read it
 are not called wrong as well.
 """
 
@@ -174,9 +174,9 @@ class NetworkCheck:
         dims = self._dims()
         for number, line in self._lines:
             node = self._nodes[line.require("name")]
-            told = self._mismatch(node, feeding.get(input_name(node.name)), dims)
-            if told:
-                self._error(number, line.error(told))
+            problem = self._mismatch(node, feeding.get(input_name(node.name)), dims)
+            if problem:
+                self._error(number, line.error(problem))
         order = [n for node in self._nodes.values() for n in self._with_feeding(node, feeding)]
         end = self._count + 1
         kinds = {node.kind for node in self._nodes.values()}
@@ -189,12 +189,12 @@ class NetworkCheck:
                 self._problems.append((end, Problem(WARNING, f"{source}: {text}")))
         if build and not any(problem.severity == ERROR for _, problem in self._problems):
             try:
-                with warnings_to(lambda line: None):  # told above
-                    told = unusual_parts(build())
+                with warnings_to(lambda line: None):  # reported above
+                    lines = unusual_parts(build())
             except OpscopeError as error:
                 self._error(end, f"{source}: {error}")
-                told = []
-            for text in told:
+                lines = []
+            for text in lines:
                 self._problems.append((end, Problem(WARNING, f"{source}: {text}")))
         return [problem for _, problem in sorted(self._problems, key=lambda item: item[0])]
 
@@ -211,7 +211,7 @@ class NetworkCheck:
         """Read the rest of a node's line."""
         name = line.require("name")
         if line.first_token not in WORDS or len(line.keys()) == 1:
-            self._broken.add(name)  # told of before
+            self._broken.add(name)  # reported before
             return
         try:
             fill_node(line, {**feeding, **self._nodes}, readable)
@@ -230,8 +230,8 @@ class NetworkCheck:
     def _known_component(self, number: int, line: ConfigLine, wanted: str) -> None:
         if self.all_components and f"component {wanted}" not in self._declared:
             names = (key.removeprefix("component ") for key in self._declared if " " in key)
-            told = f"there is no component {wanted!r}{nearest(wanted, names)}"
-            self._error(number, line.error(told))
+            problem = f"there is no component {wanted!r}{nearest(wanted, names)}"
+            self._error(number, line.error(problem))
 
     def _dims(self) -> dict[str, int]:
         """Columns of the nodes that a descriptor can read, as far as they are known."""

@@ -97,7 +97,7 @@ def apply_edits(nnet: Nnet, lines: Sequence[ConfigLine]) -> list[str]:
         try:
             done.append(perform(edited, edit_of(line)))
         except OpscopeError as error:
-            raise (error if line.is_told_by(error) else line.error(str(error))) from error
+            raise (error if line.is_named_by(error) else line.error(str(error))) from error
     nnet.nodes = edited.nodes
     nnet.components = edited.components
     return done

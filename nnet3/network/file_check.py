@@ -71,7 +71,7 @@ class _ModelCheck:
         self.problems += [Problem(ERROR, message) for message in messages]
 
     def _try(self, read: Callable[[], object]) -> bool:
-        """Whether a part can be read; what is wrong with it is told."""
+        """Whether a part can be read; what is wrong with it is reported."""
         try:
             read()
         except OpscopeError as error:
@@ -99,7 +99,7 @@ class _ModelCheck:
                 return
             if text.startswith("component "):
                 self._tell(
-                    f"{reader.name}:{number}: a model's components stand behind its nodes: {text!r}"
+                    f"{reader.name}:{number}: a model's components stand after its nodes: {text!r}"
                 )
             else:
                 self._lines.add(text, f"{reader.name}:{number}")
@@ -124,8 +124,8 @@ class _ModelCheck:
             if not self._go_on(_COMPONENT, begin) and not self._go_on(_END, begin):
                 return
         if len(seen) != count:
-            told = f"<NumComponents> is {count}, and there are {len(seen)}"
-            self._tell(str(reader.error(told, place)))
+            problem = f"<NumComponents> is {count}, and there are {len(seen)}"
+            self._tell(str(reader.error(problem, place)))
         reader.expect_token("</Nnet3>")
         self._lines.all_components = self._whole = True
 

@@ -52,7 +52,7 @@ def read_model_file(reader: Reader, read_nnet: Callable[[Reader], NetworkT]) -> 
     reader.expect_token("<TransitionModel>")
     end = _END.search(reader.data, reader.offset)
     if end is None:
-        raise reader.error("no </TransitionModel> with a network behind it", begin)
+        raise reader.error("no </TransitionModel> with a network after it", begin)
     transition_model = bytes(reader.data[begin : end.end()])
     reader.offset = end.end()
     nnet = read_nnet(reader)

@@ -221,7 +221,7 @@ class Nnet(ShownNnet):
         try:
             components = [line for line in lines if line.first_token == "component"]
             if components:
-                raise components[0].error("a model's components stand behind its nodes")
+                raise components[0].error("a model's components stand after its nodes")
             nnet._replace(nodes_from_lines(drop_replaced([], lines)), nnet.components)
         except OpscopeError as error:
             raise reader.error(str(error), start) from error

@@ -305,7 +305,7 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
             trace = float(xp.trace(gram))
             twice = float((gram * gram).sum())
             if trace < 1e-15:
-                return  # nobody uses the component
+                return  # nothing uses the component
             square = twice / trace
             ratio = twice * len(w) / (trace * trace)  # 1 where all rows have the same norm
             speed *= 0.25 if ratio > 1.1 else 0.5 if ratio > 1.02 else 1.0

@@ -42,12 +42,12 @@ def compress_memory(computation: Computation, options: OptimizeOptions) -> Compu
         followed = sorted({submatrices[commands[number].deriv[1]][0] for number in rectifiers})
     extra: dict[int, list[Command]] = {}  # by the command that they go before
     for whole, uses in _uses(computation, followed):
-        behind = bisect_left(uses, (marker,))
-        if not 0 < behind < len(uses):
+        later = bisect_left(uses, (marker,))
+        if not 0 < later < len(uses):
             continue
-        before = uses[behind - 1][0]
-        back = uses[behind][0]
-        alone = all(number == back and mode == READ for number, mode in uses[behind:])
+        before = uses[later - 1][0]
+        back = uses[later][0]
+        alone = all(number == back and mode == READ for number, mode in uses[later:])
         if alone and back in rectifiers:
             storage = "uint8"
             limit = 0.0

@@ -72,7 +72,7 @@ class OptimizeOptions:
             )
         if self.min_deriv_time > self.max_deriv_time:
             raise AttributeTypeError(
-                f"min_deriv_time {self.min_deriv_time} lies behind max_deriv_time"
+                f"min_deriv_time {self.min_deriv_time} lies after max_deriv_time"
                 f" {self.max_deriv_time}"
             )
 

@@ -148,7 +148,7 @@ def optimize(
             try:
                 check_computation(computation, rewrites=rewrites)
             except OpscopeError as error:
-                raise type(error)(f"behind the pass {step.name}: {error}") from None
+                raise type(error)(f"after the pass {step.name}: {error}") from None
     return computation
 
 

@@ -28,7 +28,7 @@ _PARTS = (
 @click.option("--sequences", type=int, default=1, help="Without REQUEST: how many sequences.")
 @click.option("--subsampling", type=int, default=1, help="Input frames for one output frame.")
 @click.option("--extra-left-context", type=int, default=0, help="Input frames besides the needed.")
-@click.option("--extra-right-context", type=int, default=0, help="The same behind the output.")
+@click.option("--extra-right-context", type=int, default=0, help="The same after the output.")
 @click.option("--backward", is_flag=True, help="Without REQUEST: derivatives of model and inputs.")
 @click.option("--prepare-for-test", is_flag=True, help="Test mode, and components are joined.")
 @click.option(

@@ -31,7 +31,7 @@ _LEAST_VARIANCE = 1e-20
 
 @program(
     "apply-cmvn",
-    "Normalize features by the mean, and if wanted the variance, that statistics tell of each"
+    "Normalize features by the mean, and if wanted the variance, that statistics give for each"
     " utterance, of each speaker, or of all.",
     ("<cmvn-stats>", "<feats-rspecifier>", "<feats-wspecifier>"),
     Option("utt2spk", "", "Rspecifier of the speakers of utterances; then statistics are theirs"),

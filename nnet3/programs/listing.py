@@ -107,7 +107,7 @@ def read_value(name: str) -> Any:
         return read_matrix(reader)
     value = guess_kind(reader).read_value(reader)
     if not reader.at_end():
-        raise reader.error("something stands behind the value")
+        raise reader.error("something stands after the value")
     return value
 
 
@@ -186,8 +186,8 @@ def _check_table(name: str) -> Iterator[str]:
             widths.add(shape[1])
     if len(widths) > 1:
         yield f"warning: {name}: matrices differ in their columns: {_listed(widths)}"
-    told = f", {rows} rows of {_listed(widths)} columns" if widths else ""
-    yield f"{name}: {len(seen)} entries{told}, no error"
+    size = f", {rows} rows of {_listed(widths)} columns" if widths else ""
+    yield f"{name}: {len(seen)} entries{size}, no error"
 
 
 def _suspicions(place: str, value: Any) -> Iterator[str]:

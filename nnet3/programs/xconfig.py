@@ -42,7 +42,7 @@ def nnet3_xconfig_to_config(
     """Turn layers (an xconfig) into the config files that nnet3-init reads.
 
     With --config-dir: final.config, ref.config, init.config where there is a part before a
-    fixed-affine-layer, a copy of the xconfig, and `vars`, which tells the context of the network.
+    fixed-affine-layer, a copy of the xconfig, and `vars`, which gives the context of the network.
     Without it, one config goes to stdout.
     """
     if kind_of_file(xconfig_file) == "config":

@@ -54,7 +54,7 @@ class NnetComputer:
         place: where to compute; the CPU by default.
         shared: a scope for the arrays of the network, which several computers may then share; its
             place is where they compute. By default each computer has its own.
-        spans: the commands of the net, which are told to `say` as they are run: see `CommandTrace`.
+        spans: the commands of the net, which `say` gets as they are run: see `CommandTrace`.
         say: takes lines.
         owner: of this computer and others, of which one runs at a time.
     """
@@ -94,7 +94,7 @@ class NnetComputer:
         return bound_bytes(self._net.operators, self._scope)
 
     def release(self) -> None:
-        """Let go of what is bound: nobody uses the computer any more."""
+        """Let go of what is bound: nothing uses the computer any more."""
         self._scope.dissolve()
 
     def reload(self) -> None:
@@ -196,7 +196,7 @@ class NnetComputer:
         self._ran_forward = True
 
     def _execute(self, begin: int, end: int) -> None:
-        """Run operators; where commands are told, those up to the next input or output."""
+        """Run operators; where commands are reported, those up to the next input or output."""
         if self._trace is not None:
             self._trace.run(self._scope)
         else:

@@ -1,4 +1,4 @@
-"""Runs a computation command by command and tells what each does, as Kaldi with its debug option.
+"""Runs a computation command by command and logs what each does, as Kaldi with its debug option.
 
 Source: DebugBeforeExecute and DebugAfterExecute in Kaldi's `nnet3/nnet-compute.cc`.
 """
@@ -97,7 +97,7 @@ class CommandTrace:
             self._next += 1
 
     def _tell(self, scope: Scope, command: Command, number: int, begin: float) -> None:
-        """Run a command and tell of it."""
+        """Run a command and log it."""
         written = sorted(s for s, mode in self._accesses(command) if mode & WRITE)
         submatrices = self._computation.submatrices
         matrices = sorted({submatrices[s].matrix for s in written})
@@ -106,7 +106,7 @@ class CommandTrace:
         before = self._sizes(matrices, parts)
         self._execute(scope, number)
         after = self._sizes(matrices, parts)
-        told = [
+        sizes = [
             f"{label}: {old:g}->{new:g} "
             for label, old, new in zip(labels, before, after, strict=True)
         ]
@@ -114,9 +114,9 @@ class CommandTrace:
             node = self._computation.topology.nodes[command.node]
             if node.component.is_updatable:
                 size = self._parameters(node.component_name)
-                told.append(f"{node.component_name}: {size:g}->{size:g} ")  # not updated here
+                sizes.append(f"{node.component_name}: {size:g}->{size:g} ")  # not updated here
         seconds = time.perf_counter() - begin
-        self._say(f"{self._texts[number]}\t|\t{''.join(told)}\t|\t time: {seconds:g} secs")
+        self._say(f"{self._texts[number]}\t|\t{''.join(sizes)}\t|\t time: {seconds:g} secs")
 
     def _accesses(self, command: Command) -> Any:
         return accesses(command, self._computation.topology.nodes)

@@ -170,7 +170,7 @@ def show_progress(
 
     Args:
         options: what to compute besides.
-        vlog: takes what Kaldi tells with `--verbose=1`.
+        vlog: takes what Kaldi logs with `--verbose=1`.
 
     Raises:
         ShapeError: the networks have different numbers of parameters.

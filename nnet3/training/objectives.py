@@ -49,7 +49,7 @@ class StepBuilder(Protocol):
         ...
 
     def make_temporary(self, name: str) -> None:
-        """Make a variable of the step one that operators write and nobody outside sees."""
+        """Make a variable of the step one that operators write and nothing outside reads."""
         ...
 
 

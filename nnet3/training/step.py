@@ -19,7 +19,7 @@ from ..lower.spans import CommandSpans
 
 @dataclass(frozen=True)
 class TracedParts:
-    """The parts of a step whose commands are told.
+    """The parts of a step whose commands are reported.
 
     Attributes:
         spans: of the commands, in the net of the step.
@@ -59,7 +59,7 @@ class Step:
     """A compiled training step with a scope of its own under that of the trainer.
 
     Args:
-        traced: where its commands are told as they are run.
+        traced: where its commands are reported as they are run.
         owner: of all steps, of which one runs at a time.
     """
 
@@ -71,7 +71,7 @@ class Step:
         self._input_dtypes = {var.name: var.dtype for var in net.vars if var.kind == INPUT}
         self._traced = traced
         if traced is not None:
-            from ..run.trace import CommandTrace  # few trainings tell their commands
+            from ..run.trace import CommandTrace  # few trainings report their commands
 
             self._trace = CommandTrace(self.net, traced.spans, traced.say, traced.parameters)
 
@@ -80,7 +80,7 @@ class Step:
         return bound_bytes(self.net.operators, self.scope)
 
     def release(self) -> None:
-        """Let go of what is bound: nobody uses the step any more."""
+        """Let go of what is bound: nothing uses the step any more."""
         self.scope.dissolve()
 
     def feed(self, values: Mapping[str, np.ndarray]) -> None:

@@ -151,7 +151,7 @@ class _Pass:
         return self.vars.get(name)
 
     def make_temporary(self, name: str) -> None:
-        """Make a variable of the step one that operators write and nobody outside sees."""
+        """Make a variable of the step one that operators write and nothing outside reads."""
         self.vars[name] = self.vars[name].changed(kind=TEMPORARY)
 
     def _insert_objective(self, objective: Objective) -> None:

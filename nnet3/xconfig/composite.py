@@ -190,7 +190,7 @@ def _statistics(layer: Layer) -> None:
 )
 def _attention(layer: Layer) -> None:
     """An affine transform to queries, keys and values, and attention over the frames around; the
-    type's name tells what stands before and after."""
+    type's name says what stands before and after."""
     check_nonlinearity_options(layer)
     heads, key, value = (layer.positive(k) for k in ("num-heads", "key-dim", "value-dim"))
     layer.positive("time-stride")

@@ -10,7 +10,7 @@ from .layer import FLAG, NEEDED, NEEDED_TEXT, NUMBER, Layer, layer_type
 
 _OFFSETS = re.compile(r"[+-]?\d{1,9}(,[+-]?\d{1,9})*\Z")
 
-# What a convolution's initialization and natural gradient may be told, in the order it is written.
+# Options of a convolution's initialization and natural gradient, in the order it is written.
 _TRAINED = {
     "param-stddev": NUMBER,
     "bias-stddev": NUMBER,

@@ -108,13 +108,13 @@ def layer_type(
     Args:
         names: of the types.
         options, meanings: see `LayerType`.
-        doc: what the layer computes; by default the function's docstring tells.
+        doc: what the layer computes; by default the function's docstring.
     """
 
     def register(build: Callable[[Layer], None]) -> Callable[[Layer], None]:
-        told = " ".join((doc or build.__doc__ or "").split())
+        text = " ".join((doc or build.__doc__ or "").split())
         for name in names:
-            LAYER_TYPES[name] = LayerType(name, options, build, told, meanings or {})
+            LAYER_TYPES[name] = LayerType(name, options, build, text, meanings or {})
         return build
 
     return register

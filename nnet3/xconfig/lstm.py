@@ -158,7 +158,7 @@ def _fast_lstm(layer: Layer) -> None:
     name = layer.name
     cell = layer["cell-dim"]
     layer.output(_result(layer, "m"), cell)
-    # Kaldi names this output but writes no node for it, so that nobody could use it.
+    # Kaldi names this output but writes no node for it, so that nothing could use it.
     node = f"dim-range-node name={name}.c input-node={name}.lstm_nonlin dim-offset=0 dim={cell}"
     layer.output(f"{name}.c", cell, "c", line=node)
 

@@ -1,4 +1,4 @@
-"""What the keys of xconfig layers mean; `opscope nnet3 xconfig-layers` tells it.
+"""What the keys of xconfig layers mean; `opscope nnet3 xconfig-layers` prints it.
 
 Facts from Kaldi's steps/libs/nnet3/xconfig.
 """

@@ -49,7 +49,7 @@ def align(
     Args:
         source: path of a recording, an `Audio`, or samples of one channel, [count], on the scale
             of 16-bit integers.
-        text: what is said in all of it: a string, its lines as the result tells them; or words.
+        text: what is said in all of it: a string, its lines as the result has them; or words.
         model: a model, or the path of its folder, with `word_boundary.int` or
             `align_lexicon.int` in `graph/phones`.
         rate: of samples in an array, in Hz; by default that of the model.
@@ -59,7 +59,7 @@ def align(
         name: of the recording; by default its path.
 
     Raises:
-        FormatError: the recording or the model cannot be read, or the folder does not tell where
+        FormatError: the recording or the model cannot be read, or the folder does not say where
             words begin.
         OpscopeError: words are not in the model, the text does not fit the recording, samples are
             NaN, or the sampling rate does not go with the model.
@@ -72,18 +72,18 @@ def align(
     labels = labels_of(spoken, model.words, model.graph, unknown)
     if model.boundaries is None and model.lexicon is None:
         raise FormatError(
-            f"{model.path}: nothing tells which phones words have (looked for"
+            f"{model.path}: nothing says which phones words have (looked for"
             f" {' and '.join(model.word_files)})"
         )
     try:
         graph = text_graph(model.graph, labels)
         best = aligned_path(samples, rate, model, graph, options, name)
     except NoPathError as error:
-        raise OpscopeError(_told(error, name, spoken, len(samples) / rate, options)) from None
+        raise OpscopeError(_reason(error, name, spoken, len(samples) / rate, options)) from None
     return _alignment(name, len(samples) / rate, best, spoken, labels, model)
 
 
-def _told(
+def _reason(
     error: NoPathError, name: str, text: SpokenText, seconds: float, options: AlignOptions
 ) -> str:
     """Why there is no alignment, and what helps."""
@@ -91,19 +91,19 @@ def _told(
     beams = f"beam {options.beam:g}"
     if options.retry_beam:
         beams += f" and with {options.retry_beam:g}"
-    told = f"{name}: did not reach a final state of the text, with {beams}: "
+    reason = f"{name}: did not reach a final state of the text, with {beams}: "
     if not error.frames:
-        return told + f"{seconds:.2f} s are too short for a frame"
+        return reason + f"{seconds:.2f} s are too short for a frame"
     if error.words < len(words):
         word, place = words[error.words]
-        told += (
+        reason += (
             f"the recording of {seconds:.2f} s is over before word {error.words + 1} of"
             f" {len(words)}, '{word}' ({place} of {text.name})"
         )
     else:
-        told += f"the recording of {seconds:.2f} s is over within the last word"
+        reason += f"the recording of {seconds:.2f} s is over within the last word"
     return (
-        told + "; is this the text of the whole recording? A wider retry beam helps where"
+        reason + "; is this the text of the whole recording? A wider retry beam helps where"
         " pronunciation or noise are unusual"
     )
 

@@ -163,8 +163,8 @@ def _items(audio: tuple[str, ...], text: str) -> list[_Item]:
     if os.path.isdir(text):
         return [_Item(path, _in_folder(text, path)) for path in audio]
     if not is_specifier(text) and not os.path.exists(text):
-        told = "; TEXT is a file with what is said, or - for standard input"
-        raise no_such_file(text, told)
+        advice = "; TEXT is a file with what is said, or - for standard input"
+        raise no_such_file(text, advice)
     if len(audio) == 1 and not is_specifier(text):
         return [_Item(audio[0], text)]
     known = {item.name: item for item in _of_table(text)}

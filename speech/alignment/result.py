@@ -1,4 +1,4 @@
-"""What an alignment tells: words and phones with their times, and how well they fit."""
+"""The result of an alignment: words and phones with their times, and how well they fit."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Alignment:
         return "\n".join(" ".join(word.text for word in line) for line in self.lines)
 
     def transcript(self) -> Transcript:
-        """The same as recognizers tell it: an utterance for each line."""
+        """The same as recognizers give it: an utterance for each line."""
         utterances: list[Spoken] = []
         rest = list(self.phones)
         for number, line in enumerate(self.lines, 1):

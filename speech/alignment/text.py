@@ -14,7 +14,7 @@ from ...framework.base.untrusted.values import shown
 from ..fst.graph import Graph, LookaheadGraph
 from ..fst.words import Words
 
-_MOST_TOLD = 5
+_MOST_LISTED = 5
 _UNKNOWNS = ("[unk]", "<unk>", "<UNK>", "<SPOKEN_NOISE>", "<spn>")
 _PUNCTUATION = ".,;:!?\"'()[]«»„“”‘’…-–—。、，！？"
 
@@ -85,7 +85,7 @@ def labels_of(
 
     Raises:
         OpscopeError: words are not in the model and nothing stands for them, or they are never
-            spoken in its graph; each is told with its place.
+            spoken in its graph; each is listed with its place.
     """
     stands = _label_of_unknown(unknown, words)
     labels: list[int] = []
@@ -119,8 +119,8 @@ def _label_of_unknown(unknown: str | None, words: Words) -> int:
     label = words.find(unknown)
     if not label:
         usual = [name for name in _UNKNOWNS if words.find(name)]
-        told = f"the model has {', '.join(usual)}" if usual else ""
-        raise OpscopeError(f"unknown={unknown!r} is no word of the model" + _joined(told))
+        advice = f"the model has {', '.join(usual)}" if usual else ""
+        raise OpscopeError(f"unknown={unknown!r} is no word of the model" + _joined(advice))
     return label
 
 
@@ -133,13 +133,13 @@ def _hint(word: str, words: Words) -> str:
     return ""
 
 
-def _some(told: Sequence[str]) -> str:
-    more = f" and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else ""
-    return "; ".join(told[:_MOST_TOLD]) + more
+def _some(items: Sequence[str]) -> str:
+    more = f" and {len(items) - _MOST_LISTED} more" if len(items) > _MOST_LISTED else ""
+    return "; ".join(items[:_MOST_LISTED]) + more
 
 
-def _joined(told: str) -> str:
-    return f" ({told})" if told else ""
+def _joined(note: str) -> str:
+    return f" ({note})" if note else ""
 
 
 def _unspoken(labels: Iterable[int], graph: Graph) -> list[int]:

@@ -36,19 +36,19 @@ def read_audio(path: str | os.PathLike[str]) -> Audio:
         try:
             return read_wav(Reader(data, name=name, binary=True))
         except OtherFormatError as error:
-            told = str(error)
+            problem = str(error)
     else:
-        told = f"{name}: no WAV file"
-    return _decoded(name, data, told)
+        problem = f"{name}: no WAV file"
+    return _decoded(name, data, problem)
 
 
-def _decoded(name: str, data: bytes, told: str) -> Audio:
+def _decoded(name: str, data: bytes, problem: str) -> Audio:
     """A recording that soundfile reads."""
     try:
         import soundfile
     except ImportError:
         raise FormatError(
-            f"{told}; other formats want the package soundfile (pip install opscope[speech])"
+            f"{problem}; other formats want the package soundfile (pip install opscope[speech])"
         ) from None
     parts: list[np.ndarray] = []
     try:
@@ -58,8 +58,8 @@ def _decoded(name: str, data: bytes, told: str) -> Audio:
             check_limit("unpack", int(file.frames) * channels * 4, f"{name}: the samples")
             parts = list(_blocks(name, file, max(_BLOCK // max(channels, 1), 1)))
     except (soundfile.SoundFileError, RuntimeError, ValueError, TypeError, OverflowError) as error:
-        told = str(getattr(error, "error_string", error))  # else it names an object in memory
-        raise FormatError(f"{name}: no audio that soundfile reads: {told}") from None
+        problem = str(getattr(error, "error_string", error))  # else it names an object in memory
+        raise FormatError(f"{name}: no audio that soundfile reads: {problem}") from None
     if not parts or not channels or not rate > 0:
         raise FormatError(f"{name}: a recording without samples")
     samples = np.concatenate(parts) * np.float32(_SCALE)

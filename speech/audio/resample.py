@@ -12,7 +12,7 @@ from ...framework.base.untrusted.limits import check_limit
 _ZEROS = 6  # of the sinc, on each side of its middle
 _MOST_RATE = 10_000_000  # Hz
 _MOST_WEIGHTS = 1 << 24
-_GROWTH = 16  # times as many samples that nobody asks about
+_GROWTH = 16  # times as many samples that are made without a check
 _OFFLINE = 0.99  # how near to the Nyquist frequency Kaldi's programs for whole files cut
 
 

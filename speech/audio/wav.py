@@ -1,4 +1,4 @@
-"""WAV files, read as Kaldi reads them: 16-bit PCM, also from streams that do not tell their length.
+"""WAV files, read as Kaldi reads them: 16-bit PCM, also from streams that do not say their length.
 
 Source: Kaldi's `feat/wave-reader.cc`.
 """

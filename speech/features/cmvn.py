@@ -202,18 +202,18 @@ class OnlineCmvn:
         window = self.options.cmn_window
         self._frames.append(features)
         values = features.astype(np.float64)
-        gone = np.zeros_like(values)
+        leaving = np.zeros_like(values)
         begin = first - window
         if begin + len(values) > 0:
             skip = max(-begin, 0)
-            gone[skip:] = self._frames.all[begin + skip : begin + len(values)]
+            leaving[skip:] = self._frames.all[begin + skip : begin + len(values)]
         # One sum after the other, a frame in, a frame out: no bit depends on the blocks.
         rows = 1 + self.options.normalize_variance
         steps = np.empty((2 * len(values) + 1, rows, self.dim))
         steps[0] = self._sums.all[-1]
-        steps[1::2, 0], steps[2::2, 0] = values, -gone
+        steps[1::2, 0], steps[2::2, 0] = values, -leaving
         if rows > 1:
-            steps[1::2, 1], steps[2::2, 1] = values * values, -(gone * gone)
+            steps[1::2, 1], steps[2::2, 1] = values * values, -(leaving * leaving)
         np.cumsum(steps, axis=0, out=steps)
         self._sums.append(steps[2::2])
 
@@ -227,7 +227,7 @@ class OnlineCmvn:
         features = self._frames.all[frames]
         if not self.options.normalize_mean or not len(frames):
             return features
-        with np.errstate(all="ignore"):  # what files say may overflow; then the result tells
+        with np.errstate(all="ignore"):  # what files say may overflow; then the result shows it
             normal = self._terms(features, *self._shares(frames))
         if not np.isfinite(normal).all() and np.isfinite(features).all():
             raise FormatError("the statistics of CMVN are too large, or of too few frames")

@@ -1,6 +1,6 @@
 """Decoding graphs on disk: made once, then memory-mapped by every process that searches them.
 
-A file lies in the folder of compiled loops, which nobody else may write to, so its arrays are
+A file lies in the folder of compiled loops, which no other user may write to, so its arrays are
 trusted; its key holds the path, size and time of the files that it was made of.
 """
 
@@ -42,8 +42,8 @@ _KINDS: dict[str, type[Any]] = {"static": StaticGraph, "lookahead": LookaheadGra
 
 def key_of(paths: Sequence[str]) -> str:
     """The key of what is made of files; another one when any of them is replaced or written."""
-    told = [_FORMAT, *((real_path(path), mark_of(path)) for path in paths)]
-    return hashlib.sha256(repr(told).encode()).hexdigest()[:32]
+    marks = [_FORMAT, *((real_path(path), mark_of(path)) for path in paths)]
+    return hashlib.sha256(repr(marks).encode()).hexdigest()[:32]
 
 
 def load(key: str) -> tuple[Graph, Words | None] | None:
@@ -69,14 +69,14 @@ def keep(key: str, graph: Graph, words: Words | None) -> None:
     folder = cache_folder()
     if folder is None:
         return
-    arrays, told = _packed(graph, words)
+    arrays, facts = _packed(graph, words)
     at = 0
     table = {}
     for name, array in arrays.items():
         at += -at % _ALIGNMENT
         table[name] = [array.dtype.str if array.dtype != ARC else "arc", array.size, at]
         at += array.nbytes
-    head = json.dumps({**told, "arrays": table}).encode()
+    head = json.dumps({**facts, "arrays": table}).encode()
     head += b" " * (-(len(_MAGIC) + 8 + len(head)) % _ALIGNMENT)
     try:
         _make_room(folder)
@@ -114,15 +114,15 @@ def _unpacked(file: ByteFile) -> tuple[Graph, Words | None]:
     if bytes(file.array(np.uint8, len(_MAGIC), "a graph")) != _MAGIC:
         raise file.error("no graph")
     (size,) = file.unpack("q", "the head of a graph")
-    told = json_value(bytes(file.array(np.uint8, size, "the head of a graph")).decode(), file.name)
+    facts = json_value(bytes(file.array(np.uint8, size, "the head of a graph")).decode(), file.name)
     start = file.offset
     arrays = {}
-    numbers = told["numbers"]
-    for name, (dtype, count, at) in told["arrays"].items():
+    numbers = facts["numbers"]
+    for name, (dtype, count, at) in facts["arrays"].items():
         file.offset = start + at
         arrays[name] = file.array(ARC if dtype == "arc" else dtype, count, name)
     values: dict[str, Any] = {}
-    kind = _KINDS[told["kind"]]
+    kind = _KINDS[facts["kind"]]
     for field in dataclasses.fields(kind):
         name = field.name
         if f"{name}.start" in numbers:

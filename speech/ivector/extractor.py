@@ -11,7 +11,7 @@ _MOST_DIM = 2000  # of iVectors: a matrix of so many rows and columns is made
 
 
 class IvectorExtractor:
-    """What tells iVectors from posteriors of Gaussians: a projection and a precision for each.
+    """What estimates iVectors from posteriors of Gaussians: a projection and a precision for each.
 
     What is derived of a Gaussian is computed when it is first wanted.
 

@@ -36,7 +36,7 @@ class AdaptationState:
 
     @classmethod
     def empty(cls, model: IvectorModel) -> AdaptationState:
-        """Of a speaker that nobody has heard."""
+        """Of a speaker who was not heard yet."""
         extractor = model.extractor
         most = model.options.max_count
         stats = IvectorStats(extractor.dim, extractor.prior_offset, most)

@@ -12,13 +12,13 @@ import numpy as np
 from ...framework.base.errors import OpscopeError
 
 _BACK = 100  # decoder frames whose weights may still change
-_SPOKEN = 500  # decoder frames, of which those with speech are told
+_SPOKEN = 500  # decoder frames, of which those with speech are listed
 
 
 class SilenceWeights:
     """Changes of frames' weights, by tracebacks of a decoder.
 
-    After each block, `traceback` takes the best path so far, and `changes` tells what
+    After each block, `traceback` takes the best path so far, and `changes` gives what
     `OnlineIvector.weigh` wants.
 
     Args:
@@ -51,7 +51,7 @@ class SilenceWeights:
         self._subsampling = subsampling
         self._path = np.empty(0, np.int64)  # the last traceback, and its tokens
         self._tokens = np.empty(0, np.int64)
-        self._ids = np.empty(0, np.int64)  # what weights are told by; -1 after the traceback
+        self._ids = np.empty(0, np.int64)  # what weights follow from; -1 after the traceback
         self._weights = np.empty(0, np.float32)
 
     def traceback(self, ids: np.ndarray, tokens: np.ndarray | None = None, begin: int = 0) -> None:
@@ -117,10 +117,11 @@ class SilenceWeights:
         weights = self._wanted(begin)
         moved = weights - self._weights[begin:]
         self._weights[begin:] = weights
-        told = moved != 0
-        told[-1] = True  # so that the last frame with a weight is known
-        frames = first_frame + factor * (begin + np.flatnonzero(told))[:, None] + np.arange(factor)
-        return frames.ravel(), np.repeat(moved[told], factor)
+        changed = moved != 0
+        changed[-1] = True  # so that the last frame with a weight is known
+        rows = begin + np.flatnonzero(changed)
+        frames = first_frame + factor * rows[:, None] + np.arange(factor)
+        return frames.ravel(), np.repeat(moved[changed], factor)
 
     def spoken(self, frames_ready: int, first_frame: int = 0) -> np.ndarray:
         """Frames of the decoder, of the last 500, that the traceback does not take for silence.

@@ -56,7 +56,7 @@ class IncrementalLattice:
     Args:
         decoder: `update` is to be called after each block that it was given.
         starts: from `phone_starts`. options: of determinization. chunks: when.
-        warn: told when a limit left less of a chunk than was asked for.
+        warn: called when a limit left less of a chunk than was asked for.
     """
 
     def __init__(

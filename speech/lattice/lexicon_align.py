@@ -69,7 +69,7 @@ def lexicon_aligned(
     warn: Callable[[str], None],
     options: LexiconAlignOptions | None = None,
 ) -> tuple[CompactLattice, bool]:
-    """The word-aligned lattice, and whether it is right; what is wrong is told.
+    """The word-aligned lattice, and whether it is right; what is wrong is reported.
 
     Raises:
         ShapeError: the lattice is empty or has a loop, a transition-id that the model lacks or a

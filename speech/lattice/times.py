@@ -49,7 +49,7 @@ def timed_words(
     """The words of a word-aligned lattice of one path, and its cost.
 
     Args:
-        confidence: what the words get, as a path of its own tells nothing of it.
+        confidence: what the words get, as a path of its own shows nothing of it.
         keep_silence: keep arcs without a word.
 
     Raises:

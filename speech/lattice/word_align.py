@@ -1,6 +1,6 @@
 """Lattices whose arcs are whole words: label and transition-ids belong together.
 
-Phones tell by their position in words where words begin and end. Source: Kaldi's
+The positions of phones in words show where words begin and end. Source: Kaldi's
 `lat/word-align-lattice.cc`.
 """
 
@@ -32,7 +32,7 @@ def word_aligned(
     *,
     unfinished: bool = False,
 ) -> tuple[CompactLattice, bool]:
-    """The word-aligned lattice, and whether it is right; what is wrong is told once.
+    """The word-aligned lattice, and whether it is right; what is wrong is reported once.
 
     Words that were cut off at the end, as those of an utterance that was broken off, are put out as
     far as they go, and the lattice is not right then.

@@ -44,9 +44,9 @@ class WordBoundaries:
             fields = line.decode("ascii", "replace").split()
             what = f"{os.fspath(path)}: line {number}"
             if len(fields) != 2 or fields[1] not in KINDS:
-                told = shown(" ".join(fields))
+                entry = shown(" ".join(fields))
                 raise FormatError(
-                    f"{what}: {told}: a phone and one of {', '.join(KINDS)} are wanted"
+                    f"{what}: {entry}: a phone and one of {', '.join(KINDS)} are wanted"
                 )
             phone = whole_number(fields[0], what, 1, _MOST)
             if kinds.setdefault(phone, fields[1]) != fields[1]:

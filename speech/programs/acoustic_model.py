@@ -133,7 +133,7 @@ def with_graphs(
 
     Args:
         absent: what is said of an utterance without features, with `{}` for its key.
-        made_of: makes the graph of an utterance; None where it has told why there is none.
+        made_of: makes the graph of an utterance; None where it has reported why there is none.
     """
     table = RandomAccessTable(features, "matrix")
     for key, fst in read_table(graphs, "fst"):

@@ -63,7 +63,7 @@ def nnet3_latgen_faster(
     words: str,
     alignments: str,
 ) -> None:
-    search_options(options)  # wrong values are told before anything is read
+    search_options(options)  # wrong values are refused before anything is read
     acoustic = AcousticModel.read(model)
     how = True, chosen_place(options.use_gpu), chosen_passes(options)
     with errors_tell(model):

@@ -49,7 +49,7 @@ def ivector_extract_online2(
 
 
 class _Extraction:
-    """The iVectors of utterances, and what is told of them at the end."""
+    """The iVectors of utterances, and what is logged of them at the end."""
 
     def __init__(self, options: SimpleNamespace, model: IvectorModel, source: str) -> None:
         self._options = options

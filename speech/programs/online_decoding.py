@@ -235,7 +235,7 @@ class _Decoding:
         return TracedSilence(SilenceWeights(phones, self._silence, weight, longest, factor))
 
     def _count(self, key: str, lattice: CompactLattice) -> None:
-        """Count an utterance, and tell its words."""
+        """Count an utterance, and log its words."""
         if not lattice.states:
             self._program.warn("Empty lattice.")
             return

@@ -53,7 +53,7 @@ class Speaker:
 
     @classmethod
     def unknown(cls, parts: OnlineParts) -> Speaker:
-        """One that nobody has heard."""
+        """One who was not heard yet."""
         ivector = cmvn = None
         if parts.ivectors is not None:
             ivector = AdaptationState.empty(parts.ivectors)

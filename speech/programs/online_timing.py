@@ -40,7 +40,7 @@ class TimingStats:
         self._longest_key = ""
 
     def add(self, key: str, timer: Timer) -> str:
-        """Count an utterance; returns what is to be told of it."""
+        """Count an utterance; returns what is to be logged of it."""
         seconds = timer.seconds()
         delay = seconds - timer.audio
         self._count += 1

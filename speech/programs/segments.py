@@ -17,7 +17,7 @@ from ..audio.wav import WAVE
     " that of the recording.",
     ("<wav-rspecifier>", "<segments-file>", "<wav-wspecifier>"),
     Option("min-segment-length", 0.1, "Least length of a segment, in seconds"),
-    Option("max-overshoot", 0.5, "Seconds by which a segment may end behind its recording"),
+    Option("max-overshoot", 0.5, "Seconds by which a segment may end after its recording"),
 )
 def extract_segments(options: SimpleNamespace, source: str, segments: str, output: str) -> None:
     bounds = options.min_segment_length, options.max_overshoot

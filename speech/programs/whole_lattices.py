@@ -25,7 +25,7 @@ def determinized_lattice(
     """A lattice of words, and whether it has all paths within the beam.
 
     Args:
-        starts: from `phone_starts`. warn: told when nothing is determinized.
+        starts: from `phone_starts`. warn: called when nothing is determinized.
 
     Raises:
         OpscopeError: as `determinized`.

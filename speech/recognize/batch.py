@@ -1,4 +1,4 @@
-"""Recordings one by one, or shared out among processes, and where what is told of them goes."""
+"""Recordings one by one, or shared out among processes, and where their results go."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from .model import Model
 
 Item = TypeVar("Item")
 _Row = tuple[str, str | None, tuple[str, str]]
-"""Name of a recording, where what is told of it goes, and what `_run` gives."""
+"""Name of a recording, where its result goes, and what `_run` gives."""
 Work = Callable[[Item, Model], str]
-"""What is told of a recording. It goes to other processes, so it must be picklable."""
+"""The result of a recording. It goes to other processes, so it must be picklable."""
 
 _loaded: list[Model] = []
 """The model of this process, of the workers."""
@@ -56,7 +56,7 @@ class Batch(Generic[Item]):
         doing: str,
         heading: Callable[[str], str] | None = None,
     ) -> int:
-        """Print or write what is told of each, with what is wrong on standard error.
+        """Print or write the result of each, with what is wrong on standard error.
 
         Args:
             jobs: processes. targets: see `targets_of`. doing: label of the progress bar.
@@ -89,7 +89,7 @@ class Batch(Generic[Item]):
 
     def _results(self, jobs: int) -> Iterator[tuple[str, str]]:
         """What `_run` gives for each recording, in their order."""
-        loaded = _model(*self._model)  # so that what is wrong with it is told here, once
+        loaded = _model(*self._model)  # so that what is wrong with it is reported here, once
         if jobs == 1 or len(self._items) == 1:
             yield from (_run(self._work, item, loaded) for item in self._items)
             return
@@ -104,7 +104,7 @@ class Batch(Generic[Item]):
 
 
 def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[str | None]:
-    """Where what is told of each recording goes; None: to standard output.
+    """Where the result of each recording goes; None: to standard output.
 
     Raises:
         click.UsageError: two of them would go to one file.
@@ -130,7 +130,7 @@ def _load(path: str, dither: float | None) -> None:
 
 
 def _run(work: Work[Item], item: Item, model: Model | None = None) -> tuple[str, str]:
-    """What is told of a recording, or nothing and what is wrong."""
+    """The result of a recording, or nothing and what is wrong."""
     try:
         return work(item, model or _loaded[-1]), ""
     except (OpscopeError, OSError) as error:

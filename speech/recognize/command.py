@@ -84,7 +84,7 @@ def _speaker_model(folder: str | None) -> SpkModel | None:
     "--speakers",
     type=click.Path(),
     metavar="FOLDER",
-    help="A speaker model of Vosk's: utterances tell their speaker by a vector; json.",
+    help="A speaker model of Vosk's: utterances give their speaker as a vector; json.",
 )
 @click.option(
     "--mode",
@@ -121,7 +121,7 @@ def transcribe(
     if phones and form not in ("json", "textgrid"):
         raise click.UsageError("--phones are listed in --format=json or textgrid alone")
     if speakers is not None and form != "json":
-        raise click.UsageError("--speakers are told in --format=json alone")
+        raise click.UsageError("--speakers are written in --format=json alone")
     streamed = stream or "-" in files
     if streamed and (form not in ("txt", "json") or output is not None or jobs > 1):
         raise click.UsageError("a stream goes with --format=txt or json, without -o and --jobs")
@@ -133,7 +133,7 @@ def transcribe(
         raise click.UsageError("--mode=kaldi is for whole recordings: there is no stream of them")
     chosen = -1 if channel is None else channel
     job = _Job(form, phrase or None, alternatives, phones, chosen, mode, speakers)
-    _speaker_model(speakers)  # what is wrong with it is told once
+    _speaker_model(speakers)  # what is wrong with it is reported once
     if streamed:
         _stream(Model(model, dither=dither), files, job, rate or 16000)
         return

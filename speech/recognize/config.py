@@ -66,7 +66,7 @@ class ModelConfig:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> ModelConfig:
-        """Read a `model.conf`; options that mean nothing here are told in a warning.
+        """Read a `model.conf`; a warning lists options that mean nothing here.
 
         Raises:
             FormatError: it cannot be read, names an unknown option, or a value is none.

@@ -125,7 +125,7 @@ class KaldiRecognizer:
         self._nlsml = bool(enable_nlsml)
 
     def SetSpkModel(self, spk_model: SpkModel) -> None:
-        """Let results tell the speaker: "spk", a vector, and "spk_frames", the frames of speech
+        """Let results give the speaker: "spk", a vector, and "spk_frames", the frames of speech
         that it was made of; nothing where these are fewer than 50.
 
         Raises:

@@ -92,7 +92,7 @@ class Model:
         network, features, ivectors: what computes log-likelihoods; ivectors None: there are none.
 
     Raises:
-        FormatError: a file is missing or damaged; the error tells what was looked for.
+        FormatError: a file is missing or damaged; the error says what was looked for.
         OpscopeError: the parts do not go together.
     """
 
@@ -175,7 +175,7 @@ class Model:
             name = names[phone] if phone < len(names) else ""
             if not name or name.startswith("#"):
                 _log.warning(
-                    "%s is of another model: phone %d is %s there; phones are told as numbers",
+                    "%s is of another model: phone %d is %s there; phones are given as numbers",
                     *(path, phone, f"'{name}'" if name else "missing"),
                 )
                 return None
@@ -204,7 +204,7 @@ class Model:
 
     @property
     def word_files(self) -> tuple[str, str]:
-        """The files that tell which phones words have, as paths inside of the folder."""
+        """The files that say which phones words have, as paths inside of the folder."""
         return self._layout.boundaries, self._layout.lexicon
 
     def _features(self, dither: float | None) -> Mfcc | Fbank:

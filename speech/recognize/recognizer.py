@@ -100,7 +100,7 @@ class Recognizer:
         """
         if self.running:
             raise OpscopeError("a speaker model cannot be set while an utterance is under way")
-        self._speaker_stream(speakers)  # what is wrong is told before anything changes
+        self._speaker_stream(speakers)  # what is wrong is refused before anything changes
         self._speakers = speakers
         self._decoder.reset()
         self._take(self._decoder)
@@ -262,7 +262,7 @@ class Recognizer:
         return Utterance.of(self.model, self._decoder, self._lattice, self._start_time, speaker)
 
     def _speaker(self) -> SpeakerVector | None:
-        """What tells the speaker of an utterance that is over."""
+        """The vector of the speaker of an utterance that is over."""
         front = self._front
         known = self.model.config.endpoint.silence_phones
         if self._speaking is None or front is None or not (known and self.frames_decoded):

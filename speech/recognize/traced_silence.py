@@ -1,4 +1,4 @@
-"""Weights of silence in iVectors, told by the best path of a decoder that goes on.
+"""Weights of silence in iVectors, by the best path of a decoder that goes on.
 
 Source: Kaldi's `OnlineSilenceWeighting` in `online2/online-ivector-feature.cc`.
 """

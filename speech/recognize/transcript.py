@@ -32,7 +32,7 @@ class Spoken:
 
     Attributes:
         words: with confidences. phones, alternatives: where they were asked for. speaker: what
-            tells the speaker, where a model of speakers was given and enough was said.
+            the vector of the speaker, where a model of speakers was given and enough was said.
     """
 
     start: float
@@ -109,7 +109,7 @@ def transcribe(
             `Recognizer`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
             "kaldi": the recording is one utterance and its iVector that of all of it, as in
             Kaldi's offline programs.
-        speakers: a model of speakers, or the path of its folder: utterances tell their speaker.
+        speakers: a model of speakers, or the path of its folder, for their vectors.
 
     Raises:
         FormatError: the recording or a model cannot be read.

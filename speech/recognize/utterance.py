@@ -86,10 +86,10 @@ class Utterance:
         ids: transition-ids of the best path. start: seconds before the first frame.
         unfinished: the utterance goes on, so that its last word may be a part of one.
         graph_scale: factor of graph costs, in what counts for words and alternatives.
-        speaker: what tells its speaker.
+        speaker: the vector of its speaker.
 
     Attributes:
-        start, end: in seconds. speaker: None where nobody asked, or too little was said.
+        start, end: in seconds. speaker: None where it was not asked for, or too little was said.
     """
 
     def __init__(

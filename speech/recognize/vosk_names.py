@@ -15,7 +15,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def SetLogLevel(level: int) -> None:
-    """How much is told: below 0 warnings and errors, 0 (Vosk's default) news, above it details.
+    """How much is logged: below 0 warnings and errors, 0 (Vosk's default) news, above it details.
 
     Sets the level of the logger "opscope"; where messages go is up to the program's `logging`.
     """
@@ -24,7 +24,7 @@ def SetLogLevel(level: int) -> None:
 
 
 def GpuInit() -> None:
-    """Nothing, as in Vosk's packages without CUDA: recognizers compute on the CPU; it is told."""
+    """Nothing, as in Vosk's packages without CUDA: recognizers compute on the CPU. It logs that."""
     _log.warning("GpuInit: recognizers compute on the CPU")
 
 
@@ -60,10 +60,10 @@ def _not_downloaded(what: str) -> NoReturn:
 class _Absent:
     """What Vosk has and is not here."""
 
-    told = ""
+    reason = ""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
-        raise OpscopeError(f"{type(self).__name__}: {self.told}")
+        raise OpscopeError(f"{type(self).__name__}: {self.reason}")
 
 
 class BatchModel(_Absent):
@@ -73,7 +73,7 @@ class BatchModel(_Absent):
         OpscopeError: always.
     """
 
-    told = "batches on a GPU are not there; opscope transcribe --jobs N shares files out"
+    reason = "batches on a GPU are not there; opscope transcribe --jobs N shares files out"
 
 
 class BatchRecognizer(BatchModel):
@@ -87,4 +87,4 @@ class Processor(_Absent):
         OpscopeError: always.
     """
 
-    told = "numbers and dates in words are not rewritten"
+    reason = "numbers and dates in words are not rewritten"

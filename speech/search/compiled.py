@@ -93,7 +93,7 @@ class CompiledLoops:
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
         """See `Loops`."""
         options = self._options
-        told = self._run(
+        result = self._run(
             "step_frame",
             step=self._step,
             graph=self._graph,
@@ -110,17 +110,17 @@ class CompiledLoops:
             beam_delta=options.beam_delta,
             most_tokens=options.frame_tokens,
         )
-        if told.status:
+        if result.status:
             nothing = np.empty(0, LINK)
-            return told.status, np.empty(0, np.int32), np.empty(0, TOKEN), nothing, nothing, 0.0
-        links = _copied(told.new_links, LINK, told.emitting + told.epsilons)
+            return result.status, np.empty(0, np.int32), np.empty(0, TOKEN), nothing, nothing, 0.0
+        links = _copied(result.new_links, LINK, result.emitting + result.epsilons)
         return (
             0,
-            _copied(told.new_states, np.dtype(np.int32), told.new_count),
-            _copied(told.new_tokens, TOKEN, told.new_count),
-            links[: told.emitting],
-            links[told.emitting :],
-            told.offset,
+            _copied(result.new_states, np.dtype(np.int32), result.new_count),
+            _copied(result.new_tokens, TOKEN, result.new_count),
+            links[: result.emitting],
+            links[result.emitting :],
+            result.offset,
         )
 
     def prune(
@@ -128,7 +128,7 @@ class CompiledLoops:
     ) -> tuple[np.ndarray, np.ndarray, bool]:
         """See `Loops`."""
         fresh = np.empty(len(frame.tokens), np.float32)
-        told = self._run(
+        result = self._run(
             "prune_frame",
             tokens=frame.tokens,
             count=len(frame.tokens),
@@ -142,8 +142,8 @@ class CompiledLoops:
             delta=delta,
             fresh=fresh,
         )
-        onward, links = frame.onward[: told.kept_emitting], frame.links[: told.kept_epsilons]
-        return onward, links, bool(told.changed)
+        onward, links = frame.onward[: result.kept_emitting], frame.links[: result.kept_epsilons]
+        return onward, links, bool(result.changed)
 
     def finals(self, states: np.ndarray) -> np.ndarray:
         """See `Loops`."""

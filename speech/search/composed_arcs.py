@@ -53,7 +53,7 @@ class StaticArcs:
 class ComposedArcs:
     """Arcs of composed states: those with an input label first, then the epsilons.
 
-    States have rows, as they come. Threads may share this: what one of them was told of rows
+    States have rows, as they come. Threads may share this: what one of them learned of rows
     stays true while others make more.
 
     Attributes:

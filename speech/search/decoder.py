@@ -254,8 +254,8 @@ class Decoder:
         )
         frame = self.frames_decoded if self.frames else 0
         if status in _WRONG:
-            told = _WRONG[status].format(limit=self.options.frame_tokens)
-            raise RunError(f"frame {frame}: {told}")
+            reason = _WRONG[status].format(limit=self.options.frame_tokens)
+            raise RunError(f"frame {frame}: {reason}")
         if status:
             raise MemoryError("tokens of a search")
         if not len(states):

@@ -1,8 +1,8 @@
-"""Epsilons of a frame in NumPy: tokens follow them in Kaldi's order, where order tells.
+"""Epsilons of a frame in NumPy: tokens follow them in Kaldi's order, where order counts.
 
 Costs do not depend on the order, so all tokens are followed at once until none changes. Arcs that
 helped are then gone through one by one: which token is made first, and which of equally good arcs
-a token keeps, is told by that.
+a token keeps, is decided by that.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ class Component:
             self.check()
             self.check_settings()
         except (ValueError, ShapeError, FormatError) as error:
-            told = line.is_told_by(error)  # else it may be about a file that the line names
-            raise error if told else line.error(f"{self.type}: {error}") from error
+            has_place = line.is_named_by(error)  # else it may be about a file that the line names
+            raise error if has_place else line.error(f"{self.type}: {error}") from error
 
     def configure(self, o: SimpleNamespace, rng: np.random.Generator) -> None:
         """Set attributes from the values of `keys`; by default each becomes an attribute.

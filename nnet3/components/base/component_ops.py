@@ -203,7 +203,7 @@ class ComponentOps:
         """Append operators that compute `in_deriv` and the gradient of the parameters.
 
         Args:
-            in_deriv: None where nobody needs it; may be `out_deriv` itself.
+            in_deriv: None where it is not needed; may be `out_deriv` itself.
             trained: make the gradients of the parameters.
             add: add to `in_deriv`.
             accumulate: add to the gradients of the parameters.

@@ -25,8 +25,8 @@ def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError) as error:
-        told = f"rng: want a generator of NumPy, a seed or None, not {rng!r}: {error}"
-        raise AttributeTypeError(told[:500]) from error
+        message = f"rng: want a generator of NumPy, a seed or None, not {rng!r}: {error}"
+        raise AttributeTypeError(message[:500]) from error
 
 
 def normal(

@@ -285,7 +285,7 @@ def _chain(
 
 
 def _asked_for(lowered: list[LoweredOp], wanted: list[str]) -> list[LoweredOp]:
-    """Operators without the outputs that nobody reads."""
+    """Operators without the outputs that nothing reads."""
     names = {deriv_of(name) for name in wanted}
     left = []
     for op in lowered:

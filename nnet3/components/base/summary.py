@@ -32,7 +32,7 @@ def flag(value: bool) -> str:
 
 @contextlib.contextmanager
 def singular_values(wanted: bool = True) -> Iterator[None]:
-    """Within the block, `parameter_stats` tells singular values where it tells norms."""
+    """Within the block, `parameter_stats` gives singular values where it gives norms."""
     token = _SINGULAR_VALUES.set(wanted)
     try:
         yield

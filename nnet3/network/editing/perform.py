@@ -59,7 +59,7 @@ def _rename(nnet: Nnet, edit: edits.Rename) -> str:
                 shown_node(nnet, old)
             if nnet.has_node(new):
                 raise FormatError(f"there is a node {new!r} already")
-            continue  # Kaldi's files do not tell its name, which is that of its component node
+            continue  # Kaldi's files do not have its name, which is that of its component node
         names[old] = new
         if node.kind == COMPONENT:
             names[input_name(old)] = input_name(new)

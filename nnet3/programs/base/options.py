@@ -53,9 +53,9 @@ def errors_tell(place: str) -> Iterator[None]:
     try:
         yield
     except OpscopeError as error:
-        told = type(error)(f"{place}: {error}")
-        vars(told).update(vars(error))  # such as an explanation
-        raise told from error
+        placed = type(error)(f"{place}: {error}")
+        vars(placed).update(vars(error))  # such as an explanation
+        raise placed from error
 
 
 def shown(entries: Iterable[Entry], what: str, unit: str) -> Iterable[Entry]:

@@ -85,7 +85,7 @@ class _Sums:
         dim = matrix.shape[1]
         stats = np.zeros((2, dim + 1)) if stats is None else stats
         if stats.shape[1] != dim + 1:
-            raise ShapeError(f"features of {dim} columns behind others of {stats.shape[1] - 1}")
+            raise ShapeError(f"features of {dim} columns after others of {stats.shape[1] - 1}")
         weights = np.ones(len(matrix), np.float32)
         if self._weights is not None:
             if key not in self._weights:

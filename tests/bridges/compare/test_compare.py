@@ -137,7 +137,7 @@ def test_files_of_kaldis_values(tmp_path):
     path.write_bytes(writer.getvalue())
     np.testing.assert_allclose(read_numbers(str(path)), matrix, atol=1e-2)
     path.write_bytes(writer.getvalue() + b"more")
-    with pytest.raises(opscope.FormatError, match="something stands behind the value"):
+    with pytest.raises(opscope.FormatError, match="something stands after the value"):
         read_numbers(str(path))
     writer = Writer(True)
     kind_of("int_vector").write(writer, np.arange(3, dtype=np.int32))

@@ -150,7 +150,7 @@ def test_tables(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"x", "a lattice, binary or text behind a line end"),
+        (b"x", "a lattice, binary or text after a line end"),
         (b"\n0 1 2 3 4 5\n\n", "a line of a lattice"),
         (b"\n0 1 2 3,x,4\n\n", "a line of a lattice"),
         (b"\n0 1 1 Infinity,Infinity,\n\n", "a line of a lattice"),

@@ -306,7 +306,7 @@ def test_damaged_files():
         (b"<ComponentName> relu", b"<ComponentName> a", "two components are called 'a'"),
         (b"<RectifiedLinearComponent> ", b"<RectifiedLinear> ", "unknown component"),
         (b"name=part input-node", b"name=part inputnode", "input-node= is missing"),
-        (b"input-node name=input dim=4", b"component name=x type=NoOpComponent", "behind"),
+        (b"input-node name=input dim=4", b"component name=x type=NoOpComponent", "after"),
         (b"input-node name=input dim=4", b"input-node name", "key=value"),
         (b"input-node name=input dim=4", b"input-node name=input dim=5", "dimension 17"),
     ],

@@ -123,7 +123,7 @@ def test_kaldis_files(nnet, line, binary, tmp_path):
     for end in range(20, len(data) - 2, 11):
         with pytest.raises(FormatError, match="byte"):
             ComputationRequest.read(Reader(data[:end]))
-    with pytest.raises(FormatError, match="something stands behind the request"):
+    with pytest.raises(FormatError, match="something stands after the request"):
         ComputationRequest.read(Reader(data + b"more "))
 
 

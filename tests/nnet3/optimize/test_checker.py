@@ -236,10 +236,10 @@ def test_the_pass_is_named(computation, monkeypatch):
         return result
 
     monkeypatch.setattr(passes, "PASSES", (passes.Pass("broken", broken),))
-    with pytest.raises(OpscopeError, match="behind the pass broken: command c"):
+    with pytest.raises(OpscopeError, match="after the pass broken: command c"):
         optimize(computation, check=True)
     monkeypatch.setenv("OPSCOPE_VERIFY", "1")
-    with pytest.raises(OpscopeError, match="behind the pass broken"):
+    with pytest.raises(OpscopeError, match="after the pass broken"):
         optimize(computation)
 
 

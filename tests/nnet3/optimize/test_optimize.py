@@ -413,5 +413,5 @@ def test_an_input_may_be_an_output():
 def test_options_that_make_no_sense():
     with pytest.raises(AttributeTypeError, match="want 0, 1 or 2"):
         OptimizeOptions(memory_compression_level=-1)
-    with pytest.raises(AttributeTypeError, match="min_deriv_time 3 lies behind max_deriv_time 2"):
+    with pytest.raises(AttributeTypeError, match="min_deriv_time 3 lies after max_deriv_time 2"):
         OptimizeOptions(min_deriv_time=3, max_deriv_time=2)

@@ -125,7 +125,7 @@ def test_single_values(call):
     Path("one").write_bytes(Path("one.ark").read_bytes()[2:])
     assert call("verify", "one") == "one: matrix float32[4, 3]  0 .. 11, no error\n"
     Path("one").write_bytes(Path("one.ark").read_bytes()[2:] + b"xy")
-    assert "something stands behind the value (byte 63)" in call("verify", "one", code=1)
+    assert "something stands after the value (byte 63)" in call("verify", "one", code=1)
 
 
 def test_requests_and_configs(call):

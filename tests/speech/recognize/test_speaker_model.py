@@ -128,7 +128,7 @@ def test_the_command_tells_speakers(folder: Path, tmp_path: Path) -> None:
     assert len(json.loads(streamed.output.splitlines()[-1])["speaker"]["vector"]) == DIM
     refused = run.invoke(command, asked)
     assert refused.exit_code == 2
-    assert "--speakers are told in --format=json alone" in refused.output
+    assert "--speakers are written in --format=json alone" in refused.output
 
 
 @pytest.mark.parametrize(
