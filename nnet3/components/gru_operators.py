@@ -96,7 +96,8 @@ def gru_delta(k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any) -> tu
     names |= {"d_h": grad[:, :cells], "d_c": grad[:, cells:]}
     push = ""
     if k.get("repair") is not None:
-        names["repair"], push = k["repair"], " - repair * h"
+        names["repair"] = k["repair"]
+        push = " - repair * h"
     formulas = {"delta": f"((1 - z) * d_c + d_h) * (1 - h * h){push}"}
     results = {"delta": k.scratch(names["h"].shape, out.dtype)}
     if d_z is not None:

@@ -147,7 +147,8 @@ class TdnnComponent(OnTimeGrid, UpdatableComponent):
             self.alpha_out = self.alpha_in
 
     def check(self) -> None:
-        offsets, (rows, columns) = self.time_offsets, self.linear_params.shape
+        offsets = self.time_offsets
+        rows, columns = self.linear_params.shape
         self.demand(len(offsets) > 0, "time-offsets is empty")
         self.demand(len(set(offsets)) == len(offsets), "a time offset is given twice")
         self.demand(
@@ -231,7 +232,8 @@ tdnn = operator(
 @tdnn.shape_rule
 def tdnn_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b") if s.has("b") else s.floats("x", "w")
-    cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
+    cols = s.rank("x", 2)[1]
+    units, taps = s.rank("w", 2)
     if s.has("b"):
         units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
     if cols == 0:

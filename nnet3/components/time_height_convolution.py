@@ -337,7 +337,8 @@ convolution = operator(
 def convolution_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x", "w", "b")
     attrs = s.attrs
-    cols, (units, taps) = s.rank("x", 2)[1], s.rank("w", 2)
+    cols = s.rank("x", 2)[1]
+    units, taps = s.rank("w", 2)
     units = s.same("the rows of w and the length of b", units, s.rank("b", 1)[0])
     if len(attrs["first"]) != len(attrs["height_offsets"]):
         s.fail("first and height_offsets want one number for each offset")

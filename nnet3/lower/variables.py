@@ -52,7 +52,9 @@ class Declarations:
             numbered: sub-matrices and their numbers.
             matrices: the variables of their matrices, by number.
         """
-        names, declared, new = [], self.vars, tuple.__new__  # in half the time of a call
+        names = []
+        declared = self.vars
+        new = tuple.__new__  # in half the time of a call
         for number, (matrix, row, rows, col, cols) in numbered:
             name, height, width = matrices[matrix]
             if rows != height or cols != width:

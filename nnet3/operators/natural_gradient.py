@@ -175,7 +175,9 @@ class _Preconditioner:
         self.count = k["count_out"]
         self.frozen = k.get("frozen")
         self.state = k.state
-        (rows, cols), rank, dtype = self.x.shape, len(self.w), self.x.dtype
+        rows, cols = self.x.shape
+        rank = len(self.w)
+        dtype = self.x.dtype
         self.rows = rows
         self.cols = cols
         self.rank = rank

@@ -34,7 +34,8 @@ splice_rows = operator(
 
 @splice_rows.shape_rule
 def splice_rows_shape(s: ShapeArgs) -> None:
-    (rows, cols), a = s.rank("x", 2), s.attrs
+    rows, cols = s.rank("x", 2)
+    a = s.attrs
     if a["first"]:
         last = max(a["first"]) + a["stride"] * (a["rows"] - 1)
         if rows >= 0 and a["rows"] and (min(a["first"]) < 0 or last >= rows):
@@ -155,7 +156,8 @@ scaled_parts = operator(
 
 @scaled_parts.shape_rule
 def scaled_parts_shape(s: ShapeArgs) -> None:
-    (rows, cols), dtype = s.rank("x", 2), s.floats("x")
+    rows, cols = s.rank("x", 2)
+    dtype = s.floats("x")
     for shape in s.shapes("scale"):
         s.same_shape("scale and [1]", shape, (1,))
     bias = int(s.has("b_grad"))

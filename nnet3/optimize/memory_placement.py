@@ -93,7 +93,8 @@ def _zeros_are_read(analysis: Analysis, s: int) -> bool:
     submatrices = analysis.submatrices
     whole = submatrices[s]
     uses = analysis.of_matrix[whole[0]]
-    written, cols = 0, whole[4]  # columns, from the first on
+    written = 0
+    cols = whole[4]  # columns, from the first on
     for _, mode, number in uses:
         _, _, rows, col, more = submatrices[number]
         if mode & READ or rows != whole[2] or col != written:

@@ -134,7 +134,8 @@ class CommandTrace:
 
     def _execute(self, scope: Scope, number: int) -> None:
         """Run the operators of a command, and follow what the matrices hold."""
-        command, (begin, end) = self._commands[number], self._spans.ranges[number]
+        command = self._commands[number]
+        begin, end = self._spans.ranges[number]
         if begin < end:
             self._net.run(scope, self._context, begin, end)
         if number in self._spans.restored:

@@ -63,7 +63,7 @@ def mel_bins(options: MelOptions) -> list[MelBin]:
 def apply_bins(bins: list[MelBin], spectrum: np.ndarray) -> np.ndarray:
     """Energies of the filters: [bins, frames], of a spectrum [points, frames], float32.
 
-    Sums run along the spectrum, one point after the other, so that a frame's energies do not hang
+    Sums run along the spectrum, one point after the other, so that a frame's energies do not depend
     on how many frames there are. Two frames at least are wanted: NumPy sums one alone pairwise.
     """
     energies = np.empty((len(bins), spectrum.shape[1]), np.float32)

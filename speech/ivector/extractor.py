@@ -42,7 +42,7 @@ class IvectorExtractor:
         reader.expect_token("<IvectorExtractor>")
         reader.expect_token("<w>")
         if reader.read_matrix(np.float64).size:
-            raise reader.error("an extractor whose weights hang on the iVector", start)
+            raise reader.error("an extractor whose weights depend on the iVector", start)
         reader.expect_token("<w_vec>")
         weights = reader.read_vector(np.float64)
         reader.expect_token("<M>")

@@ -302,7 +302,7 @@ def test_readers_refuse():
     data = extractor(binary=False)
     for change, part in (
         ((b"<M> 7", b"<M> 6"), "6 projections for 7 weights"),
-        ((b"<w>  [ ]", b"<w>  [\n 1 2 ]"), "weights hang on the iVector"),
+        ((b"<w>  [ ]", b"<w>  [\n 1 2 ]"), "weights depend on the iVector"),
         ((b"<IvectorOffset> 5", b"<IvectorOffset> nan"), "not finite"),
     ):
         assert change[0] in data
