@@ -99,7 +99,7 @@ def _write_header(fst: Fst, writer: Writer, header: Header) -> None:
         flags |= flag if table is not None else 0
     writer.write_raw(struct.pack("<i", MAGIC) + _text(header.kind) + _text(header.arc))
     writer.write_raw(
-        _HEADER.pack(*(_VERSION, flags, header.properties), *(fst.start, fst.states, header.arcs))
+        _HEADER.pack(_VERSION, flags, header.properties, fst.start, fst.states, header.arcs)
     )
     for table in tables:
         if table is not None:

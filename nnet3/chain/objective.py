@@ -98,7 +98,10 @@ def chain_objective(
     weight = supervision.weight
     numerator_prob, paths = numerator(supervision, output, xp)
     every = denominator(
-        *(graph, output, supervision.num_sequences, options.leaky_hmm_coefficient),
+        graph,
+        output,
+        supervision.num_sequences,
+        options.leaky_hmm_coefficient,
         posterior=deriv,
         xp=xp,
     )

@@ -112,7 +112,10 @@ def chain_kernel(k: KernelArgs) -> Call:
         supervision = supervision_of(host(_SUPERVISION), rows, pdfs)
         penalize = bool(options.out_of_range_regularize and state.host_generator.random() < 0.5)
         result = chain_objective(
-            *(options, held["graph"], supervision, output),
+            options,
+            held["graph"],
+            supervision,
+            output,
             xent=xent is not None,
             penalize=penalize,
             posteriors=k.get("posteriors"),

@@ -57,9 +57,7 @@ class RepeatedAffineComponent(AffineParameters):
     num_repeats: int
 
     own_fields = (Field("<NumRepeats>", INT, "num_repeats"), *LINEAR_FIELDS, OLD_IS_GRADIENT)
-    own_keys = _keys(
-        *("num-repeats", "input-dim", "output-dim"), count="num-repeats", bias_stddev=0.0
-    )
+    own_keys = _keys("num-repeats", "input-dim", "output-dim", count="num-repeats", bias_stddev=0.0)
     flags = SIMPLE_UPDATABLE | _P.INPUT_CONTIGUOUS | _P.OUTPUT_CONTIGUOUS
 
     @property
@@ -119,9 +117,7 @@ class BlockAffineComponent(AffineParameters):
     num_blocks: int
 
     own_fields = (Field("<NumBlocks>", INT, "num_blocks"), *LINEAR_FIELDS, OLD_IS_GRADIENT)
-    own_keys = _keys(
-        *("input-dim", "output-dim", "num-blocks"), count="num-blocks", bias_stddev=1.0
-    )
+    own_keys = _keys("input-dim", "output-dim", "num-blocks", count="num-blocks", bias_stddev=1.0)
 
     @property
     def input_dim(self) -> int:

@@ -118,7 +118,7 @@ class Topology:
     def units(self) -> Units:
         """The nodes as the search for rows sees them."""
         return Units(
-            *(self.nodes, self.inputs_of, self.steps, self.needs_all, self.stages, self.epochs)
+            self.nodes, self.inputs_of, self.steps, self.needs_all, self.stages, self.epochs
         )
 
     @cached_property
@@ -207,8 +207,15 @@ class Topology:
                 singles = [(scale, source, t) for scale, source, t, x in read if not x]
                 singles = singles if len(singles) == len(read) else None
             yield SumFacts(
-                *(part, leaves, part.dim(self.dims), part.constant()),
-                *(part.needs_all(), takes_all, scales, groups, singles),
+                part,
+                leaves,
+                part.dim(self.dims),
+                part.constant(),
+                part.needs_all(),
+                takes_all,
+                scales,
+                groups,
+                singles,
             )
 
     def combine(

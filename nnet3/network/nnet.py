@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _MOST_COMPONENTS = 100000  # as many Kaldi reads at most
 _node_facts = attrgetter(  # the facts of a node that a topology depends on
-    *("name", "kind", "dim", "descriptor", "component", "source", "dim_offset")
+    "name", "kind", "dim", "descriptor", "component", "source", "dim_offset"
 )
 
 

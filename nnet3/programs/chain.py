@@ -76,8 +76,12 @@ def nnet3_chain_train(
         options.apply_deriv_weights,
     )
     trainer = NnetTrainer(
-        *(chosen_trainer(options), nnet, chosen_place(options.use_gpu)),
-        *(options.srand & 0xFFFFFFFF, log, objective),
+        chosen_trainer(options),
+        nnet,
+        chosen_place(options.use_gpu),
+        options.srand & 0xFFFFFFFF,
+        log,
+        objective,
     )
     trained = train_pass(trainer, options, examples, "chain_example")
     write_model(nnet, output, options.binary)
@@ -106,8 +110,11 @@ def nnet3_chain_compute_prob(
     nnet = read_raw(model)
     set_test_modes(options, nnet)
     prob = NnetChainComputeProb(
-        *(nnet, _read_graph(graph, nnet), from_values(ChainOptions, vars(options))),
-        *(chosen_place(options.use_gpu), chosen_passes(options)),
+        nnet,
+        _read_graph(graph, nnet),
+        from_values(ChainOptions, vars(options)),
+        chosen_place(options.use_gpu),
+        chosen_passes(options),
     )
     in_turn(examples, prob.compute, "compute", "chain_example")
     fail_unless(prob.print_total_stats(options.program.log))
@@ -140,7 +147,7 @@ def nnet3_chain_combine(options: SimpleNamespace, fst: str, *files: str) -> None
         if store_component_stats and has_xent and not chosen.xent_regularize:
             settings = replace(chosen, xent_regularize=0.1)  # statistics of that branch, too
         return NnetChainComputeProb(
-            *(nnet, graph, settings, place), store_component_stats=store_component_stats
+            nnet, graph, settings, place, store_component_stats=store_component_stats
         )
 
     rest = (nnets.pop() if nnets else read_raw(name) for name in models)

@@ -148,7 +148,13 @@ class _ChunkGetter(_ChainGetter):
             return self.normalized(supervision, where)
 
         yield from chain_examples(
-            *(key, matrix, targets, self.splitter, finish, weights, ivectors),
+            key,
+            matrix,
+            targets,
+            self.splitter,
+            finish,
+            weights,
+            ivectors,
             compress=self.options.compress,
             long_key=self.options.long_key,
         )

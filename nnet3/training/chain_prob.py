@@ -66,7 +66,10 @@ class NnetChainComputeProb:
         computer.run()
         for output in example.outputs:
             result = chain_objective(
-                *(self.options, self.graph, output.supervision, computer.get_output(output.name)),
+                self.options,
+                self.graph,
+                output.supervision,
+                computer.get_output(output.name),
                 deriv=False,
                 xent=xent,
             )

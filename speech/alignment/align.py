@@ -144,7 +144,8 @@ def _alignment(
         _log.warning(
             "%s: the text fits the recording badly, with a confidence of %.2f: does it belong to"
             " it?",
-            *(name, confidence),
+            name,
+            confidence,
         )
     return Alignment(name, duration, lines, phones, confidence, path.log_likelihood, path.beam)
 

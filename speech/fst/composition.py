@@ -167,8 +167,13 @@ class Composition:
         over = self._graph.epsilons[states.s2[owner]] > 0
         second = second_key(word, over, kept)
         return _Part(
-            *(owner, by_first[owner], arcs["ilabel"], olabel),
-            *(weight, joined_key(after, s2), second),
+            owner,
+            by_first[owner],
+            arcs["ilabel"],
+            olabel,
+            weight,
+            joined_key(after, s2),
+            second,
         )
 
     def _shorter(self, states: States, chosen: np.ndarray, by_first: np.ndarray) -> _Part:

@@ -176,7 +176,9 @@ class Model:
             if not name or name.startswith("#"):
                 _log.warning(
                     "%s is of another model: phone %d is %s there; phones are given as numbers",
-                    *(path, phone, f"'{name}'" if name else "missing"),
+                    path,
+                    phone,
+                    f"'{name}'" if name else "missing",
                 )
                 return None
         return names

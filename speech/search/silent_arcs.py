@@ -127,7 +127,10 @@ class SilentArcs:
         useful = np.flatnonzero(cost < first_cost[target])
         entered, changed, came = _queued(
             (source[useful], target[useful], weight[useful], cost[useful]),
-            *(first_cost, last_cost, listed, cutoff),
+            first_cost,
+            last_cost,
+            listed,
+            cutoff,
         )
         self._table.visit(rows[entered])
         number = np.arange(len(rows))
