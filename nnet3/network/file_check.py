@@ -42,7 +42,8 @@ class _ModelCheck:
         self.problems: list[Problem] = []
         self._reader = reader
         self._lines = NetworkCheck()
-        self._lines.all_components = self._whole = False
+        self._lines.all_components = False
+        self._whole = False
         self._components: dict[str, Component] = {}
 
     def run(self) -> None:
@@ -127,7 +128,8 @@ class _ModelCheck:
             problem = f"<NumComponents> is {count}, and there are {len(seen)}"
             self._tell(str(reader.error(problem, place)))
         reader.expect_token("</Nnet3>")
-        self._lines.all_components = self._whole = True
+        self._lines.all_components = True
+        self._whole = True
 
     def _read_component(self, name: str) -> None:
         component = Component.read_new(self._reader)

@@ -126,21 +126,21 @@ def with_graphs(
     graphs: str,
     features: str,
     absent: str,
-    made_of: Callable[[str, Fst], _Graph | None],
+    build: Callable[[str, Fst], _Graph | None],
     waiting: list[_Graph],
 ) -> Iterator[Utterance]:
     """The utterances of a table of graphs; the graph of each is appended to `waiting`.
 
     Args:
         absent: what is said of an utterance without features, with `{}` for its key.
-        made_of: makes the graph of an utterance; None where it has reported why there is none.
+        build: makes the graph of an utterance; None where it has reported why there is none.
     """
     table = RandomAccessTable(features, "matrix")
     for key, fst in read_table(graphs, "fst"):
         matrix = table.get(key)
         if matrix is None:
             inputs.fail(absent.format(key))
-        elif (graph := made_of(key, fst)) is not None:
+        elif (graph := build(key, fst)) is not None:
             utterance = inputs.utterance(key, matrix)
             if utterance is not None:
                 waiting.append(graph)

@@ -10,7 +10,7 @@ from ...components.affine import AffineComponent, LinearComponent
 from ...components.base.initial import normal
 from ...language.nodes import COMPONENT, NetworkNode, input_name
 from ..nnet import Nnet
-from .structure import made_component
+from .structure import configured_component
 
 _FREE_OF_PARAMETERS = ("LogSoftmaxComponent", "SoftmaxComponent", "NoOpComponent")
 """Types between the affine component and the output that any dimension suits."""
@@ -44,7 +44,7 @@ def new_output(nnet: Nnet, edit: NewOutput) -> str:
     for node in chain[:-1]:
         kind = nnet.components[node.component].type
         sizes = {"dim": edit.size, "input-dim": edit.size, "output-dim": edit.size}
-        nnet.components[node.component] = made_component(node.component, kind, {}, sizes)
+        nnet.components[node.component] = configured_component(node.component, kind, {}, sizes)
     nnet.check()
     return (
         f"Made {last.component} anew: output {output.name} has {edit.size} columns, not {before}."

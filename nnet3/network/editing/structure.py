@@ -119,7 +119,7 @@ def replace(nnet: Nnet, edit: Replace) -> str:
     shared = sum(other.component == node.component for other in nnet.nodes) > 1
     name = _free(nnet, edit.name) if shared else node.component
     sizes = {"input-dim": old.input_dim, "output-dim": old.output_dim, "dim": old.input_dim}
-    new = made_component(name, edit.type, edit.settings, sizes)
+    new = configured_component(name, edit.type, edit.settings, sizes)
     if isinstance(new, UpdatableComponent) and isinstance(old, UpdatableComponent):
         rates = {key: getattr(new, key.replace("-", "_")) for key in _RATES & {*edit.settings}}
         new.copy_configs(old)
@@ -134,7 +134,7 @@ def replace(nnet: Nnet, edit: Replace) -> str:
 _RATES: Final = {"learning-rate", "learning-rate-factor", "l2-regularize", "max-change"}
 
 
-def made_component(
+def configured_component(
     name: str, type: str, settings: Mapping[str, Any], sizes: Mapping[str, int], seed: int = 0
 ) -> Component:
     """A component as a config line makes it; dimensions that the settings lack are `sizes`.
@@ -192,7 +192,7 @@ def insert(nnet: Nnet, edit: Insert) -> str:
     dim = source.dim(nnet.node_dims())
     wanted = {"input-dim": dim, "output-dim": dim, "dim": dim}
     component = _free(nnet, edit.name)
-    new = made_component(component, edit.type, edit.settings, wanted, edit.seed)
+    new = configured_component(component, edit.type, edit.settings, wanted, edit.seed)
     nnet.components[component] = new
     if edit.after:
         _point(nnet, edit.after, edit.name)
