@@ -123,7 +123,7 @@ class CompressedMatrix:
 
         Raises:
             FormatError: it is not a matrix, or holds a NaN, or an infinity where the range is to be
-                found out.
+                determined.
         """
         matrix = np.asarray(matrix, np.float32)
         if matrix.ndim != 2:

@@ -84,7 +84,7 @@ def connect(fst: Fst) -> Fst:
 
 
 class Matcher:
-    """The arcs of an acceptor by state and label, found when they are first needed.
+    """The arcs of an acceptor by state and label, listed when they are first needed.
 
     One matcher serves any number of compositions with the same acceptor.
     """

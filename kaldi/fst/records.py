@@ -19,7 +19,7 @@ _WORD = 4  # bytes; places differ by these
 def first_records(
     data: np.ndarray, offset: int, count: int, head: int, place: int, item: int
 ) -> np.ndarray:
-    """Where records begin, for as many of the first ones as are found so.
+    """Where records begin, for as many of the first ones as this way reaches.
 
     Args:
         data: the file, uint8. offset: where the first record begins. count: how many there are.

@@ -135,7 +135,7 @@ class Analysis:
 
     Args:
         computation: may change later; the analysis stays as it is.
-        empty: the commands are noted later, in order, by whom it is made for.
+        empty: the commands are noted later, in order, by those who use it.
 
     Attributes:
         commands, submatrices: of the computation, by number.

@@ -57,7 +57,7 @@ class Compiler:
         self._accepted: set[int] = set()
         self._provided: set[int] = set()
         self._commands: list[Command] = []
-        # Of the part that is being made: its inputs, the rest, its outputs.
+        # Of the part that is being compiled: its inputs, the rest, its outputs.
         self._first: list[Command] = []
         self._rest: list[Command] = []
         self._last: list[Command] = []

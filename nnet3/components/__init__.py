@@ -1,7 +1,7 @@
 """All component types of Kaldi's nnet3, a module for each family.
 
 A module holds all there is to its types: what files contain, what config lines and info texts say,
-how they compute, and their own operators. Modules of this folder are found by themselves; importing
+how they compute, and their own operators. Modules of this folder are discovered; importing
 the package registers all types and their operators. `base/` holds the code that families share.
 May import: files, config lines and indexes of nnet3.
 """

@@ -30,7 +30,7 @@ SQUARED_NORM_FLOOR = 2.0**-66
 
 class NormalizeComponent(Component):
     """Each block of `block_dim` columns of a row scaled to the root mean square `target_rms`; if
-    `add_log_stddev`, the log of the root mean square found is appended."""
+    `add_log_stddev`, the log of the root mean square is appended."""
 
     block_dim: int
     target_rms: float

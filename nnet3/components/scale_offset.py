@@ -240,7 +240,7 @@ class ScaleAndOffsetComponent(KeepsDim, UpdatableComponent):
     def precondition(self, recipe: Recipe) -> None:
         if not self.use_natural_gradient:
             return
-        (op,) = recipe.forward  # its input is found from its output, as in the plain gradient
+        (op,) = recipe.forward  # its input follows from its output, as in the plain gradient
         product = recipe.temp()
         read = dict(op.inputs)
         inputs = {"out": OUT, "grad": OUT_DERIV, "scale": read["scale"], "offset": read["offset"]}
@@ -440,7 +440,7 @@ scale_offset_terms = operator(
     "nnet3.scale_offset_terms",
     doc=(
         "The terms whose sum over rows and blocks is the gradient of the scales of"
-        " nnet3.scale_offset: terms = x * grad, with x found from out. out, grad and"
+        " nnet3.scale_offset: terms = x * grad, with x recovered from out. out, grad and"
         " terms [N, B*D]; scale, offset [D]."
     ),
     inputs=[

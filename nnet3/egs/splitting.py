@@ -1,7 +1,7 @@
 """Cutting utterances into chunks of a few allowed lengths.
 
 A split is a list of chunk lengths: any number of the principal length and at most two others. For
-each length of utterance those splits are found whose duration comes closest to it, too short
+each length of utterance those splits are chosen whose duration comes closest to it, too short
 counting twice as much as too long; one of them is drawn. Gaps or overlaps are then spread out.
 
 Source: `UtteranceSplitter` in Kaldi's `nnet3/nnet-example-utils.cc`.

@@ -53,7 +53,7 @@ class Segment:
         rows: for every node the keys that are computed.
         loops: for every epoch that is a loop its rows by level and node; the rows of a descriptor
             whose component is one unit with it (units.py) stand one level before the component's.
-        times: the same as sets of times, where it was found so.
+        times: the same as sets of times, where `TimeRows` computed it.
     """
 
     inputs: Asked

@@ -1,4 +1,4 @@
-"""The times of the steps of recurrent layers, found without going through the steps.
+"""The times of the steps of recurrent layers, computed without going through the steps.
 
 Kaldi follows a recurrence row by row. Where a loop is the same step again and again (loops.py), its
 rows can be computed where all that it reads besides itself can, and those are needed from the last

@@ -1,10 +1,10 @@
-"""The rows that a request needs, found for all times at once.
+"""The rows that a request needs, computed for all times at once.
 
 Where rows differ in time alone, the rows of a node are a set of times, and such a set is an integer
 with a bit for each time: reading at an offset is a shift, and what is computable follows from & and
 |. Sets are spread along the dependencies, within a loop of nodes again and again until nothing
 changes. Rows outside of a window of times are taken for computable. Where some row would really use
-one, nothing is said, and the graph is found another way (graph.py); mostly there is none, since
+one, nothing is said, and the graph is built another way (graph.py); mostly there is none, since
 before the first input nothing can be computed.
 """
 

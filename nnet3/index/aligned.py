@@ -1,4 +1,4 @@
-"""Rows of lists that hold the same sequences at the same times each, found by sets of times.
+"""Rows of lists that hold the same sequences at the same times each, looked up by sets of times.
 
 All n for which a request asks the same have the same times. There a list of rows is a set of times,
 an integer with a bit for each as in time_graph.py, and an order; whether one list holds what

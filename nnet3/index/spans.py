@@ -1,4 +1,4 @@
-"""Spans of numbers, found by what they overlap without looking at all of them."""
+"""Spans of numbers, looked up by what they overlap without a look at all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nnet3.compile`: one object with everything that is found on the way to a computation."""
+"""`nnet3.compile`: one object with every stage on the way to a computation."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class NetworkCheck:
             return -1
 
     def problems(self, source: str, build: Callable[[], Nnet] | None) -> list[Problem]:
-        """All that was found, now that all lines are known.
+        """All problems, now that all lines are known.
 
         Args:
             source: what the lines are of.

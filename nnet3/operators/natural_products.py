@@ -126,7 +126,7 @@ def scaled_product_kernel(k: KernelArgs) -> Call:
 
     def compute() -> None:
         if w_grad is not None:
-            assert x is not None, "w_grad is made of x"
+            assert x is not None, "w_grad is computed from x"
             xp.matmul(grad.T, x[:, : w_grad.shape[1]], out=w_grad)
             scaled(w_grad)
         if b_grad is None:

@@ -280,7 +280,7 @@ class _Merger:
     ) -> list[Access]:
         """Those of many accesses of its matrix, from `begin` to `end`, that touch a sub-matrix.
 
-        A matrix of all frames has accesses of each: they are found by rows.
+        A matrix of all frames has accesses of each: they are looked up by rows.
 
         Args:
             by_rows: where the order by rows of these lists is kept.

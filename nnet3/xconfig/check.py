@@ -121,7 +121,7 @@ class _TolerantNetwork(LayerNetwork):
         return super().find(name)
 
     def problems(self, source: str, last: str) -> list[Problem]:
-        """All that was found, now that all lines are known; `last` is the place of the last."""
+        """All problems, now that all lines are known; `last` is the place of the last."""
         right = [layer for layer in self.layers.values() if layer.name not in self._wrong]
         if not self._problems:
             try:

@@ -186,7 +186,7 @@ class Composition:
         return _Part(owner, ~by_first[owner], 0, arcs["olabel"], weight, first, 0)
 
     def _matches(self, states: States, chosen: np.ndarray, counts: np.ndarray) -> _Part:
-        """Arcs with words of both FSTs, found for each arc of the first."""
+        """Arcs with words of both FSTs, looked up for each arc of the first."""
         s1 = states.s1[chosen]
         which, place = spread(self._one.begin[s1] + self._graph.silent[s1], counts)
         owner = chosen[which]
@@ -196,7 +196,7 @@ class Composition:
         return self._pairs(states, owner[which], place[which], other)
 
     def _matches_of_words(self, states: States, chosen: np.ndarray, counts: np.ndarray) -> _Part:
-        """The same, found for each arc of the grammar."""
+        """The same, looked up for each arc of the grammar."""
         s2 = states.s2[chosen]
         skipped = np.minimum(self._graph.epsilons[s2], counts)
         which, other = spread(self._two.begin[s2] + skipped, counts - skipped)

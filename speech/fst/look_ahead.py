@@ -1,4 +1,4 @@
-"""What can come next in a composition: of many pairs of states at once, each found out once.
+"""What can come next in a composition: of many pairs of states at once, each computed once.
 
 Source: OpenFst's `lookahead-matcher.h`, `label-reachable.h`.
 """
@@ -80,7 +80,7 @@ class LabelSets:
 
 
 class LookAhead:
-    """Looks ahead in a graph, and keeps what it found by set of intervals and grammar state."""
+    """Looks ahead in a graph, and keeps the results by set of intervals and grammar state."""
 
     def __init__(self, graph: LookaheadGraph) -> None:
         self._graph = graph
@@ -119,7 +119,7 @@ class LookAhead:
         return self._summed([self._runs(np.arange(len(sets)), sets, s2)], sets, s2)
 
     def _of_many(self, sets: np.ndarray, s2: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of other sets, each found out once."""
+        """Of other sets, each computed once."""
         known = self._known
         before = self._known.count
         keys = joined_key(s2, sets)

@@ -95,7 +95,7 @@ class AppendedLattice:
         self._forward: list[float] = []  # cost of the best way to each state
         self._before: list[list[tuple[int, int]]] = []  # arcs to each state: source and place
         self._exits: list[_Exit] = []
-        # states whose arcs the next chunk makes anew, in the order in which they were found
+        # states whose arcs the next chunk makes anew, in the order in which the search reached them
         self._open: dict[int, None] = {}
 
     @property

@@ -133,7 +133,7 @@ def with_graphs(
 
     Args:
         absent: what is said of an utterance without features, with `{}` for its key.
-        build: makes the graph of an utterance; None where it has reported why there is none.
+        build: builds the graph of an utterance; None where it has reported why there is none.
     """
     table = RandomAccessTable(features, "matrix")
     for key, fst in read_table(graphs, "fst"):

@@ -114,7 +114,7 @@ class _Outputs:
         ]
 
     def write(self, key: str, lattice: CompactLattice, best: BestPath) -> None:
-        """Write what was found for an utterance."""
+        """Write the lattice, words and alignment of an utterance."""
         for writer, values in zip(self._integers, (best.words, best.transition_ids), strict=True):
             if writer is not None:
                 writer.write(key, values)
@@ -143,7 +143,7 @@ class _Decoding:
         return Decoder(graph, self._model.pdfs, self._search, outputs=outputs)
 
     def utterance(self, key: str, decoder: Decoder, loglikes: np.ndarray) -> None:
-        """Decode an utterance and write what is found."""
+        """Decode an utterance and write the result."""
         warn = self._program.warn
         try:
             with errors_tell(key):

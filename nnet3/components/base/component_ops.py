@@ -1,9 +1,10 @@
 """Operators of components for a compiler: recipes with the names of a net's variables.
 
-made, ops = [], ComponentOps(component, "tdnn1")
-ops.propagate(made, "m1", "m2", prefix="step7")
-ops.backprop(made, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", trained=True)
-net.ops += made
+lowered = []
+ops = ComponentOps(component, "tdnn1")
+ops.propagate(lowered, "m1", "m2", prefix="step7")
+ops.backprop(lowered, "m1", "m2", "m2_deriv", "m1_deriv", prefix="step7", trained=True)
+net.ops += lowered
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ class ComponentOps:
         Args:
             ops: the list.
             prefix: of the names of temporaries; those that the backward operators read again are
-                found there, so give `backprop` the same.
+                sought there, so give `backprop` the same.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
             add: add to `out`.

@@ -34,7 +34,7 @@ def low_rank(nnet: Nnet, edit: LowRank) -> str:
         if not isinstance(component, AffineComponent):
             continue
         rows, columns = component.output_dim, component.input_dim
-        # As in Kaldi, with a share the rank found last counts here.
+        # As in Kaldi, with a share the rank that was chosen last counts here.
         if edit.small_stay and min(rows, columns) <= dim or min(rows, columns) < edit.rank:
             continue
         parts = Parts.of(component.linear_params)
