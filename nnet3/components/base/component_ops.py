@@ -169,7 +169,7 @@ class ComponentOps:
         Args:
             ops: the list.
             prefix: of the names of temporaries; those that the backward operators read again are
-                sought there, so give `backprop` the same.
+                looked up there, so give `backprop` the same.
             indexes: of a component that is not simple, from `time_grid.precompute_indexes`.
             rows: of the output, where the component has no input.
             add: add to `out`.
