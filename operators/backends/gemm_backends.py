@@ -5,8 +5,8 @@
     bf16    of factors rounded to bfloat16, by AMX or AVX512-BF16; only where it is
             asked for
     packed  in the loop of a recurrent net, where there is a C compiler: packed before the loop.
-            By AMX also elsewhere, of factors that several products of a net share; and of few
-            rows with weights that stay packed from run to run
+            Elsewhere of factors that several products of a net share, by AMX or on AMD's
+            processors; and of few rows with weights that stay packed from run to run
 
 Registered beside the reference kernels "xp"; OPSCOPE_LIBRARIES chooses. They are loaded when the
 first of their kernels is bound.
@@ -39,16 +39,20 @@ def _with_blas(bind: Callable[..., Call], *products: Callable[..., Call]) -> Ker
     return lambda k: bind(k, *products)
 
 
-def _with_packing(bind: Callable[..., Call]) -> Kernel:
+def _with_packing(bind: Callable[..., Call], weights: str) -> Kernel:
     """The kernel `bind` with products of packed factors.
 
-    It declines where nothing is prepared, and outside of loops where AMX does not serve.
+    It declines where nothing is prepared, and outside of loops where another product is as good.
     """
 
     def kernel(k: KernelArgs) -> Call | None:
         prepared = k.prepared
-        if prepared is None or (not prepared.in_loop and _bf16_gemm.library() is None):
+        if prepared is None:
             return None
+        if not prepared.in_loop and _bf16_gemm.library() is None:
+            weight = k[weights]
+            if weight.ndim != 2 or not _packed_gemm.shared_pays(prepared, weight):
+                return None
         libraries = frame_of(k).plan.options.libraries
         if "mkl" in libraries and _mkl.library() is not None:
             other = _mkl.product
@@ -125,6 +129,7 @@ def _with_sums(bind: Callable[..., Call], library: str) -> Callable[..., Call]:
 
 for _op_type, _bind in _MATRICES.items():
     _both = _op_type.startswith("matmul")  # has products of stacks, too
+    _weights = "y" if _both else "w"
     _by_mkl, _by_blas, _by_packing = (
         _with_sums(_bind, _library) for _library in ("mkl", "blas", "packed")
     )
@@ -132,7 +137,7 @@ for _op_type, _bind in _MATRICES.items():
     _register(_op_type, "mkl", _mkl.kernel(_by_mkl, *_products))
     _products = _blas.product, *([_blas.stacked] if _both else [])
     _register(_op_type, "blas", _with_blas(_by_blas, *_products))
-    _register(_op_type, "packed", _with_packing(_by_packing), in_loops=True)
+    _register(_op_type, "packed", _with_packing(_by_packing, _weights), in_loops=True)
     _register(
         _op_type, "bf16", _bf16.kernel(_bind, _bf16.product, *([_bf16.stacked] if _both else []))
     )
