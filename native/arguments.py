@@ -68,9 +68,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A double; `made`: by C, as of `Whole`."""
-
-    made: bool = False
+    """A double."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,6 @@ FLAG = Whole(0, 1)
 STEP = NUMBER = Whole()
 RESULT = Whole(made=True)
 REAL = Real()
-REAL_RESULT = Real(made=True)
 ADDRESS = Address()
 MAYBE = Address(optional=True)
 

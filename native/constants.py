@@ -12,6 +12,10 @@ LEAST_BUCKETS, BUCKETS_EACH = 1000, 2
 PRECISE = 1e-9
 """A run of arcs whose part of the sum up to its end is smaller is added up arc by arc."""
 
+NO_MEMORY, MANY_STATES, NEGATIVE_LOOP, MANY_TOKENS, NO_PATH = 1, 2, 3, 4, 5
+"""Why a search fails: no memory, too many states of a graph, a loop of epsilons whose costs are
+below zero, too many tokens of a frame, or none."""
+
 
 def macros() -> dict[str, str]:
     """The text of each number, by its name."""

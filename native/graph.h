@@ -332,15 +332,8 @@ EXPORT(graph_free)(const struct graph_free *a) {
   free(g->own_arcs); free(g->tuples); free(g->own_begin); free(g->own_emitting);
   free(g->epsilon_arcs); free(g->table); free(g->work); free(g->memo); free(g);
 }
-EXPORT(graph_start)(struct graph_start *a) {
-  Graph *g = a->graph;
-  a->state = g->lazy ? state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1) : g->a.start;
-}
 /* forgets all other states and all arcs; the states get new numbers */
-EXPORT(graph_shrink)(const struct graph_shrink *a) {
-  Graph *g = a->graph;
-  int32_t *states = a->states;
-  const int64_t count = a->count;
+static void shrink_graph(Graph *g, int32_t *states, int64_t count) {
   Tuple *kept = malloc((count + 1) * sizeof(Tuple));
   if (!g->lazy || !kept) { free(kept); return; }
   for (int64_t i = 0; i < count; i++) kept[i] = g->tuples[states[i]];
@@ -350,12 +343,4 @@ EXPORT(graph_shrink)(const struct graph_shrink *a) {
   for (int64_t i = 0; i < count; i++)
     states[i] = state_of(g, kept[i].s1, kept[i].s2, kept[i].filter, kept[i].weight, kept[i].label);
   free(kept);
-}
-EXPORT(graph_finals)(const struct graph_finals *a) {
-  for (int64_t i = 0; i < a->count; i++) a->out[i] = final_of(a->graph, a->states[i]);
-}
-EXPORT(graph_sizes)(struct graph_sizes *a) {
-  const Graph *g = a->graph;
-  a->states = g->states;
-  a->arcs = g->arcs_used;
 }

@@ -1,251 +1,307 @@
-/* A search's two inner loops: one frame of token passing, and pruning of one frame.
+/* A search: the tokens of all frames so far, and the links between them.
 
-   speech/search/arrays.py does the same in NumPy; both give the same tokens and links in the same
-   order. */
-#include "graph.h"
+   speech/search/array_tokens.py does the same in NumPy; both give the same tokens and links in the
+   same order. */
+#include "token_passing.h"
 
-typedef struct { int32_t from, next; int32_t ilabel, olabel; float graph, acoustic, cost; } Try;
-typedef struct { int32_t first, last; } Bucket;
+/* What is alive at one time; see speech/search/frames.py. */
 typedef struct {
-  int32_t *states; int64_t states_room;
-  Token *tokens; int64_t tokens_room, count;
-  Link *links; int64_t links_room, emitting, epsilons;
-  int32_t *place; int64_t places;      /* the token of each state, -1 where it has none */
-  int32_t *queue; int64_t queue_room;
-  int32_t *times; int64_t times_room;  /* how often each token was put into the queue */
-  int32_t *order, *next; int64_t order_room, next_room;
-  int32_t *used; int64_t used_room;
-  Bucket *buckets; int64_t hash_size, bucket_room;
-  float *costs; int64_t costs_room;
-} Step;
+  Token *tokens; int32_t *names; Link *links, *onward;
+  int64_t count, epsilons, emitting;   /* tokens, links, links onward */
+  int64_t counted;
+  float offset;
+  int prune_links, prune_tokens;
+} Frame;
+typedef struct {
+  Graph *graph; Step step;
+  const int32_t *pdf; int64_t outputs;
+  Limits limits;
+  float lattice_beam, prune_delta;
+  int64_t prune_interval, most_arcs;
+  Frame *frames; int64_t frame_count, frame_room;
+  int32_t *states; int64_t states_room;        /* of the newest tokens */
+  float *finals; int64_t finals_room;          /* costs of ending in them, once they are final */
+  int finalized;
+  float *fresh; int64_t fresh_room;            /* scratch of pruning */
+  int32_t *places; int64_t places_room;
+} Search;
 
-static float nth(float *x, int64_t count, int64_t n) {
-  int64_t low = 0, high = count - 1;
-  while (low < high) {
-    const float pivot = x[low + (high - low) / 2];
-    int64_t i = low, j = high;
-    while (i <= j) {
-      while (x[i] < pivot) i++;
-      while (x[j] > pivot) j--;
-      if (i <= j) { const float t = x[i]; x[i] = x[j]; x[j] = t; i++; j--; }
-    }
-    if (n <= j) high = j; else if (n >= i) low = i; else break;
+static void free_frames(Search *s) {
+  for (int64_t i = 0; i < s->frame_count; i++) {
+    Frame *f = s->frames + i;
+    free(f->tokens); free(f->names); free(f->links); free(f->onward);
   }
-  return x[n];
+  s->frame_count = 0;
 }
-static int link_to(Step *s, int64_t count, Link l) {
-  if (!grow((void **)&s->links, &s->links_room, count + 1, sizeof(Link))) return 0;
-  s->links[count] = l;
-  return 1;
+static void *copy_of(const void *at, int64_t count, size_t size) {
+  void *made = malloc(count ? count * size : 1);
+  if (made && count) memcpy(made, at, count * size);
+  return made;
 }
-/* Tokens in the order of Kaldi's hash: by buckets of their states, as these were filled. */
-static int list_tokens(Step *s, const int32_t *states, int64_t count) {
-  const int64_t before = s->bucket_room;
-  int64_t filled = 0, listed = 0;
-  if (!grow((void **)&s->order, &s->order_room, count, 4)
-      || !grow((void **)&s->next, &s->next_room, count, 4)
-      || !grow((void **)&s->used, &s->used_room, count, 4)
-      || !grow((void **)&s->buckets, &s->bucket_room, s->hash_size, sizeof(Bucket))) return 0;
-  memset(s->buckets + before, -1, (s->bucket_room - before) * sizeof(Bucket));
-  for (int64_t i = 0; i < count; i++) {
-    const int64_t key = states[i] % s->hash_size;
-    Bucket *b = s->buckets + key;
-    if (b->first < 0) { b->first = (int32_t)i; s->used[filled++] = (int32_t)key; }
-    else s->next[b->last] = (int32_t)i;
-    b->last = (int32_t)i;
-    s->next[i] = -1;
+/* Gives memory that is not needed any more back. */
+static void *cut_to(void *at, int64_t count, size_t size) {
+  void *made = realloc(at, count ? count * size : 1);
+  return made ? made : at;
+}
+/* Appends the frame that the next tokens make. */
+static int advance(Search *s, const float *likelihood) {
+  Step *step = &s->step;
+  Frame *last = s->frame_count ? s->frames + s->frame_count - 1 : 0;
+  float offset;
+  const int status = step_frame(step, s->graph, &s->limits, last ? last->tokens : 0, s->states,
+                                last ? last->count : 1, likelihood, s->pdf, &offset);
+  if (status) return status;
+  if (!step->count) return NO_PATH;
+  Frame made = {.count = step->count, .epsilons = step->epsilons, .prune_links = 1,
+                .prune_tokens = 1};
+  Link *onward = copy_of(step->links, step->emitting, sizeof(Link));
+  made.tokens = copy_of(step->tokens, step->count, sizeof(Token));
+  made.links = copy_of(step->links + step->emitting, step->epsilons, sizeof(Link));
+  made.names = malloc(step->count * 4);
+  made.onward = malloc(1);
+  if (!onward || !made.tokens || !made.links || !made.names || !made.onward
+      || !grow((void **)&s->states, &s->states_room, step->count, 4)
+      || !grow((void **)&s->fresh, &s->fresh_room, step->count, 4)
+      || !grow((void **)&s->places, &s->places_room, step->count, 4)
+      || !grow((void **)&s->frames, &s->frame_room, s->frame_count + 1, sizeof(Frame))) {
+    free(onward); free(made.tokens); free(made.links); free(made.names); free(made.onward);
+    return NO_MEMORY;
   }
-  for (int64_t k = 0; k < filled; k++) {
-    Bucket *b = s->buckets + s->used[k];
-    for (int32_t i = b->first; i >= 0; i = s->next[i]) s->order[listed++] = i;
-    b->first = -1;
-  }
-  return 1;
+  for (int64_t i = 0; i < made.count; i++) made.names[i] = (int32_t)i;
+  memcpy(s->states, step->states, made.count * 4);
+  if (s->frame_count) {
+    last = s->frames + s->frame_count - 1;
+    free(last->onward);
+    last->onward = onward; last->emitting = step->emitting; last->offset = offset;
+  } else free(onward);
+  s->frames[s->frame_count++] = made;
+  return 0;
 }
-/* Puts a token into the queue if its state has epsilons; 2: it was there too often. */
-static int wait_token(Graph *g, Step *s, int32_t at, int64_t *waiting) {
-  int64_t emitting, epsilons;
-  arcs_of(g, s->states[at], &emitting, &epsilons);
-  if (g->failed) return 0;
-  if (!epsilons) return 1;
-  const int64_t before = s->times_room;
-  if (!grow((void **)&s->queue, &s->queue_room, *waiting + 1, 4)
-      || !grow((void **)&s->times, &s->times_room, at + 1, 4)) return 0;
-  memset(s->times + before, 0, (s->times_room - before) * 4);
-  s->queue[(*waiting)++] = at;
-  return ++s->times[at] > s->count + 1 ? 2 : 1;
-}
-/* The token that a try leads to, made where there is none; 2 where it is new or became better. */
-static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
-  if (t->next >= s->places) {
-    const int64_t before = s->places;
-    if (!grow((void **)&s->place, &s->places, g->states, 4)) return 0;
-    memset(s->place + before, -1, (s->places - before) * 4);
-  }
-  int32_t at = s->place[t->next];
-  if (at < 0) {
-    if (!grow((void **)&s->tokens, &s->tokens_room, s->count + 1, sizeof(Token))
-        || !grow((void **)&s->states, &s->states_room, s->count + 1, 4)) return 0;
-    at = s->place[t->next] = (int32_t)s->count++;
-    s->states[at] = t->next;
-  } else if (!(t->cost < s->tokens[at].cost)) { *token = at; return 1; }
-  s->tokens[at] = (Token){t->cost, 0, t->from, t->ilabel, t->olabel, t->graph, t->acoustic};
-  *token = at;
-  return 2;
-}
-EXPORT(step_new)(struct step_new *a) {
-  Step *s = calloc(1, sizeof(Step));
-  if (s) s->hash_size = LEAST_BUCKETS;
-  a->step = (word)s;
-}
-EXPORT(step_free)(const struct step_free *a) {
-  Step *s = a->step;
-  free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
-  free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
-  free(s->costs); free(s);
-}
-/* status 1: no memory, 2: too many states, 3: a loop of epsilons whose costs are below zero, 4: too
-   many tokens */
-EXPORT(step_frame)(struct step_frame *a) {
-  Step *s = a->step; Graph *g = a->graph;
-  const Token *old = a->tokens; const int32_t *states = a->states, *pdf = a->pdf;
-  const float *likelihood = a->likelihood, beam = a->beam, delta = a->beam_delta;
-  const int64_t count = a->count, most = a->most, least = a->least, limit = a->most_tokens;
-  int64_t emitting, epsilons, waiting = 0;
-  float cutoff = INFINITY, offset = 0;
-  a->status = 1;
-  s->count = 0; s->emitting = s->epsilons = 0;
-  if (!likelihood) {
-    Try t = {-1, states[0], 0, 0, 0, 0, 0};
-    int32_t token;
-    if (!reach_token(g, s, &t, &token)) goto end;
-    cutoff = beam;
-  } else {
-    float best = INFINITY, adaptive = beam, keep;
-    if (!grow((void **)&s->costs, &s->costs_room, count, 4)) goto end;
-    for (int64_t i = 0; i < count; i++) {
-      s->costs[i] = old[i].cost;
-      if (old[i].cost < best) best = old[i].cost;
-    }
-    keep = best + beam;
-    float tight = INFINITY, loose = INFINITY;
-    if (count > most) tight = nth(s->costs, count, most);
-    if (tight < keep) { adaptive = tight - best + delta; keep = tight; }
-    else {
-      if (count > least) loose = least == 0 ? best : nth(s->costs, count, least);
-      if (loose > keep) { adaptive = loose - best + delta; keep = loose; }
-    }
-    offset = -best;
-    if (!list_tokens(s, states, count)) goto end;
-    if (count * BUCKETS_EACH > s->hash_size) s->hash_size = count * BUCKETS_EACH;
-    for (int64_t n = -1; n < count; n++) {
-      int64_t i = 0;
-      if (n >= 0) i = s->order[n];
-      else while (old[s->order[i]].cost > best) i++;
-      if (n < 0) i = s->order[i];
-      if (!(old[i].cost <= keep)) continue;
-      const Arc *arcs = arcs_of(g, states[i], &emitting, &epsilons);
-      if (g->failed) { a->status = g->failed; goto end; }
-      for (int64_t k = 0; k < emitting; k++) {
-        const Arc *x = arcs + k;
-        if (n < 0) {           /* the best token's arcs tell about what the next tokens cost */
-          const float cost = ((x->weight + offset) - likelihood[pdf[x->ilabel]]) + best;
-          if (cost + adaptive < cutoff) cutoff = cost + adaptive;
-          continue;
-        }
-        const float acoustic = offset - likelihood[pdf[x->ilabel]];
-        const float cost = (old[i].cost + acoustic) + x->weight;
-        if (!(cost < cutoff)) continue;
-        if (cost + adaptive < cutoff) cutoff = cost + adaptive;
-        Try t = {(int32_t)i, x->nextstate, x->ilabel, x->olabel, x->weight, acoustic, cost};
-        Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
-        if (!reach_token(g, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
-        s->emitting++;
-      }
-    }
-  }
-  if (!list_tokens(s, s->states, s->count)) goto end;
-  for (int64_t n = 0, first = s->count; n < first; n++)
-    if (!wait_token(g, s, s->order[n], &waiting)) {
-      if (g->failed) a->status = g->failed;
-      goto end;
-    }
-  while (waiting) {
-    const int32_t at = s->queue[--waiting];
-    const float from = s->tokens[at].cost;
-    if (!(from < cutoff)) continue;
-    arcs_of(g, s->states[at], &emitting, &epsilons);
-    for (int64_t k = 0; k < epsilons; k++) {
-      const Arc x = g->arcs[g->begin[s->states[at]] + emitting + k];
-      const float cost = from + x.weight;
-      int32_t token;
-      if (!(cost < cutoff)) continue;
-      Try t = {at, x.nextstate, 0, x.olabel, x.weight, 0, cost};
-      const int found = reach_token(g, s, &t, &token);
-      if (!found) goto end;
-      if (found == 1) continue;
-      const int put = wait_token(g, s, token, &waiting);
-      if (put != 1) {
-        if (g->failed) a->status = g->failed;
-        else if (put == 2) a->status = 3;
-        goto end;
-      }
-      if (s->count > limit) { a->status = 4; goto end; }
-    }
-  }
-  for (int64_t i = 0; i < s->count; i++) {
-    const float cost = s->tokens[i].cost;
-    if (!(cost < cutoff)) continue;
-    const Arc *arcs = arcs_of(g, s->states[i], &emitting, &epsilons);
-    for (int64_t k = emitting; k < emitting + epsilons; k++) {
-      if (!(cost + arcs[k].weight < cutoff)) continue;
-      Link l = {(int32_t)i, s->place[arcs[k].nextstate], 0, arcs[k].olabel, arcs[k].weight, 0};
-      if (!link_to(s, s->emitting + s->epsilons, l)) goto end;
-      s->epsilons++;
-    }
-  }
-  a->status = 0;
-end:
-  for (int64_t i = 0; i < s->count; i++) s->place[s->states[i]] = -1;
-  if (s->times_room) memset(s->times, 0, s->times_room * 4);
-  a->new_count = s->count; a->emitting = s->emitting; a->epsilons = s->epsilons;
-  a->new_states = (word)s->states; a->new_tokens = (word)s->tokens; a->new_links = (word)s->links;
-  a->offset = offset;
-}
-static float link_extra(const Token *from, const Token *to, const Link *l) {
-  const float extra = to->extra + (((from->cost + l->acoustic) + l->graph) - to->cost);
+static float link_extra(const Token *from, const Token *to, float extra_to, const Link *l) {
+  const float extra = extra_to + (((from->cost + l->acoustic) + l->graph) - to->cost);
   return extra < 0 ? 0 : extra;
 }
-EXPORT(prune_frame)(struct prune_frame *a) {
-  Token *tokens = a->tokens; const int64_t count = a->count, many = a->emitting, few = a->epsilons;
-  const float *base = a->base, beam = a->beam, delta = a->delta; const Token *after = a->after;
-  Link *emitting = a->emitting_links, *epsilons = a->epsilon_links;
-  float *fresh = a->fresh;
-  a->kept_emitting = a->kept_epsilons = a->changed = 0;
-  for (int64_t i = 0; i < count; i++) fresh[i] = base[i] <= beam ? base[i] : INFINITY;
-  for (int64_t i = 0; i < many; i++) {
-    const Link l = emitting[i];
-    const float extra = link_extra(&tokens[l.from], &after[l.to], &l);
+/* Sets the extra costs of a frame's tokens, and drops its links beyond the beam.
+
+   `fresh` begins as the extra cost of ending in each token: infinite where no path ends there.
+   Returns whether a cost changed by more than `delta`. */
+static int prune_links(Search *s, int64_t number, float delta) {
+  Frame *f = s->frames + number;
+  Token *tokens = f->tokens;
+  const Token *after = number + 1 < s->frame_count ? s->frames[number + 1].tokens : 0;
+  const float beam = s->lattice_beam;
+  float *fresh = s->fresh;
+  int64_t kept = 0, kept_epsilons = 0;
+  int moved = 0;
+  for (int64_t i = 0; i < f->emitting; i++) {
+    const Link l = f->onward[i];
+    const float extra = link_extra(&tokens[l.from], &after[l.to], after[l.to].extra, &l);
     if (!(extra <= beam)) continue;
     if (extra < fresh[l.from]) fresh[l.from] = extra;
-    emitting[a->kept_emitting++] = l;
+    f->onward[kept++] = l;
   }
   for (int changed = 1; changed;) {
     changed = 0;
-    for (int64_t i = few - 1; i >= 0; i--) {
-      const Link *l = &epsilons[i];
-      Token to = tokens[l->to]; to.extra = fresh[l->to];
-      const float extra = link_extra(&tokens[l->from], &to, l);
+    for (int64_t i = f->epsilons - 1; i >= 0; i--) {
+      const Link *l = &f->links[i];
+      const float extra = link_extra(&tokens[l->from], &tokens[l->to], fresh[l->to], l);
       if (extra <= beam && extra < fresh[l->from]) { fresh[l->from] = extra; changed = 1; }
     }
   }
-  for (int64_t i = 0; i < few; i++) {
-    const Link l = epsilons[i];
-    Token to = tokens[l.to]; to.extra = fresh[l.to];
-    if (link_extra(&tokens[l.from], &to, &l) <= beam) epsilons[a->kept_epsilons++] = l;
+  for (int64_t i = 0; i < f->epsilons; i++) {
+    const Link l = f->links[i];
+    if (link_extra(&tokens[l.from], &tokens[l.to], fresh[l.to], &l) <= beam)
+      f->links[kept_epsilons++] = l;
   }
-  for (int64_t i = 0; i < count; i++) {
-    if (fabsf(fresh[i] - tokens[i].extra) > delta) a->changed = 1;
+  for (int64_t i = 0; i < f->count; i++) {
+    if (fabsf(fresh[i] - tokens[i].extra) > delta) moved = 1;
     tokens[i].extra = fresh[i];
+  }
+  if (kept + kept_epsilons < f->emitting + f->epsilons) {
+    f->prune_tokens = 1;
+    f->onward = cut_to(f->onward, kept, sizeof(Link));
+    f->links = cut_to(f->links, kept_epsilons, sizeof(Link));
+    f->emitting = kept; f->epsilons = kept_epsilons;
+  }
+  return moved;
+}
+/* The same of a frame that is not the newest one: no path ends in it. */
+static int prune_inner(Search *s, int64_t number, float delta) {
+  for (int64_t i = 0; i < s->frames[number].count; i++) s->fresh[i] = INFINITY;
+  return prune_links(s, number, delta);
+}
+/* Takes tokens that no path within the lattice beam needs out of a frame. */
+static void drop_tokens(Search *s, int64_t number) {
+  Frame *f = s->frames + number;
+  int32_t *places = s->places;
+  const int newest = number + 1 == s->frame_count;
+  int64_t kept = 0;
+  f->counted = f->count;
+  for (int64_t i = 0; i < f->count; i++) {
+    places[i] = -1;
+    if (!isfinite(f->tokens[i].extra)) continue;
+    f->tokens[kept] = f->tokens[i]; f->names[kept] = f->names[i];
+    if (newest) { s->states[kept] = s->states[i]; s->finals[kept] = s->finals[i]; }
+    places[i] = (int32_t)kept++;
+  }
+  if (kept == f->count) return;
+  f->count = kept;
+  f->tokens = cut_to(f->tokens, kept, sizeof(Token));
+  f->names = cut_to(f->names, kept, 4);
+  for (int64_t i = 0; i < kept; i++)
+    if (!f->tokens[i].ilabel && f->tokens[i].back >= 0)
+      f->tokens[i].back = places[f->tokens[i].back];
+  for (int64_t i = 0; i < f->epsilons; i++) {
+    f->links[i].from = places[f->links[i].from];
+    f->links[i].to = places[f->links[i].to];
+  }
+  for (int64_t i = 0; i < f->emitting; i++) f->onward[i].from = places[f->onward[i].from];
+  if (number) {
+    const Frame *before = f - 1;
+    for (int64_t i = 0; i < before->emitting; i++)
+      before->onward[i].to = places[before->onward[i].to];
+  }
+  if (newest) return;
+  const Frame *after = f + 1;
+  for (int64_t i = 0; i < after->count; i++)
+    if (after->tokens[i].ilabel && after->tokens[i].back >= 0)
+      after->tokens[i].back = places[after->tokens[i].back];
+}
+/* Drops links and tokens that no path within the lattice beam needs, newest frames first. */
+static void prune_active(Search *s) {
+  const int64_t last = s->frame_count - 1;
+  if (!s->frames[last].counted) s->frames[last].counted = s->frames[last].count;
+  for (int64_t number = last - 1; number >= 0; number--) {
+    Frame *f = s->frames + number;
+    if (f->prune_links) {
+      if (prune_inner(s, number, s->prune_delta) && number) f[-1].prune_links = 1;
+      f->prune_links = 0;
+    }
+    if (number + 1 < last && f[1].prune_tokens) { drop_tokens(s, number + 1); f[1].prune_tokens = 0; }
+  }
+}
+/* The cost of ending in a newest token. */
+static float ending(const Search *s, int64_t token) {
+  return s->finalized ? s->finals[token] : final_of(s->graph, s->states[token]);
+}
+static int any_ends(const Search *s) {
+  for (int64_t i = 0; i < s->frames[s->frame_count - 1].count; i++)
+    if (isfinite(ending(s, i))) return 1;
+  return 0;
+}
+EXPORT(search_new)(struct search_new *a) {
+  Search *s = calloc(1, sizeof(Search));
+  if (!s) return;
+  s->graph = a->graph; s->pdf = a->pdf; s->outputs = a->outputs;
+  s->step.hash_size = LEAST_BUCKETS;
+  s->limits = (Limits){a->beam, a->beam_delta, a->most, a->least, a->most_tokens};
+  s->lattice_beam = a->lattice_beam; s->prune_delta = a->prune_delta;
+  s->prune_interval = a->prune_interval; s->most_arcs = a->most_arcs;
+  a->search = (word)s;
+}
+EXPORT(search_free)(const struct search_free *a) {
+  Search *s = a->search;
+  free_frames(s);
+  free_step(&s->step);
+  free(s->frames); free(s->states); free(s->finals); free(s->fresh); free(s->places);
+  free(s);
+}
+EXPORT(search_start)(struct search_start *a) {
+  Search *s = a->search; Graph *g = s->graph;
+  free_frames(s);
+  s->finalized = 0;
+  a->status = NO_MEMORY;
+  if (!grow((void **)&s->states, &s->states_room, 1, 4)) return;
+  s->states[0] = g->lazy ? state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1)
+                         : (int32_t)g->a.start;
+  a->status = advance(s, 0);
+}
+/* Takes frames; those that it took are counted where it fails. */
+EXPORT(search_accept)(struct search_accept *a) {
+  Search *s = a->search;
+  for (int64_t i = 0; i < a->rows; i++) {
+    if ((s->frame_count - 1) % s->prune_interval == 0) prune_active(s);
+    if (s->graph->arcs_used > s->most_arcs)
+      shrink_graph(s->graph, s->states, s->frames[s->frame_count - 1].count);
+    a->status = advance(s, a->likelihoods + i * s->outputs);
+    if (a->status) break;
+  }
+  a->frames = s->frame_count;
+}
+EXPORT(search_prune)(const struct search_prune *a) { prune_active(a->search); }
+/* Ends the utterance: costs of ending count, and all tokens outside of the lattice go. */
+EXPORT(search_finalize)(struct search_finalize *a) {
+  Search *s = a->search;
+  const int64_t last = s->frame_count - 1, count = s->frames[last].count;
+  const Token *tokens = s->frames[last].tokens;
+  if (!grow((void **)&s->finals, &s->finals_room, count, 4)) { a->status = NO_MEMORY; return; }
+  const int ends = any_ends(s);
+  float best = INFINITY;
+  for (int64_t i = 0; i < count; i++) {
+    s->finals[i] = ending(s, i);
+    const float cost = tokens[i].cost + (ends ? s->finals[i] : 0);
+    if (cost < best) best = cost;
+  }
+  s->finalized = 1;
+  for (int64_t i = 0; i < count; i++) {
+    const float extra = (tokens[i].cost + (ends ? s->finals[i] : 0)) - best;
+    s->fresh[i] = extra <= s->lattice_beam ? extra : INFINITY;
+  }
+  prune_links(s, last, 0);
+  for (int64_t number = last - 1; number >= 0; number--) {
+    prune_inner(s, number, 0);
+    drop_tokens(s, number + 1);
+  }
+  drop_tokens(s, 0);
+}
+/* Costs of the newest tokens, and of ending in them. */
+EXPORT(search_newest)(const struct search_newest *a) {
+  const Search *s = a->search;
+  const Frame *last = s->frames + s->frame_count - 1;
+  for (int64_t i = 0; i < a->count; i++) {
+    a->costs[i] = last->tokens[i].cost;
+    a->finals[i] = ending(s, i);
+  }
+}
+/* The path that leads to a token, from its end back, up to `most` tokens of it. */
+EXPORT(search_trace)(struct search_trace *a) {
+  const Search *s = a->search;
+  int64_t number = a->frame, at = a->token, steps = 0;
+  while (at >= 0 && a->count < a->most) {
+    const Frame *f = s->frames + number;
+    const Token t = f->tokens[at];
+    if (++steps > f->count) { a->status = NEGATIVE_LOOP; break; }
+    Traced *x = a->path + a->count++;
+    *x = (Traced){(int32_t)number, t.ilabel, t.olabel, t.back, -1, t.graph, t.acoustic, 0};
+    if (t.ilabel) {
+      number--; steps = 0;
+      x->name = s->frames[number].names[t.back];
+      x->offset = s->frames[number].offset;
+    }
+    at = t.back;
+  }
+  a->frame_reached = number; a->token_reached = at;
+}
+/* How much frames hold, from `first` on. */
+EXPORT(search_sizes)(const struct search_sizes *a) {
+  const Search *s = a->search;
+  for (int64_t i = 0; i < a->rows; i++) {
+    const Frame *f = s->frames + a->first + i;
+    const int64_t sizes[] = {f->count, f->epsilons, f->emitting, f->counted};
+    memcpy(a->sizes + 4 * i, sizes, sizeof(sizes));
+  }
+}
+/* What they hold, frame by frame. */
+EXPORT(search_copy)(const struct search_copy *a) {
+  const Search *s = a->search;
+  int64_t token = 0, link = 0, onward = 0;
+  for (int64_t i = 0; i < a->rows; i++) {
+    const Frame *f = s->frames + a->first + i;
+    memcpy(a->all_tokens + token, f->tokens, f->count * sizeof(Token));
+    memcpy(a->names + token, f->names, f->count * 4);
+    memcpy(a->links + link, f->links, f->epsilons * sizeof(Link));
+    memcpy(a->onward + onward, f->onward, f->emitting * sizeof(Link));
+    token += f->count; link += f->epsilons; onward += f->emitting;
+    a->offsets[i] = f->offset;
   }
 }

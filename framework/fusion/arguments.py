@@ -282,7 +282,7 @@ class _Layout:
         fields = struct.fields.items()
         self.steps = [(n, f) for n, f in fields if isinstance(f, Step)]
         self.numbers = [(n, f) for n, f in fields if isinstance(f, Whole) and not f.made]
-        self.reals = [n for n, f in fields if isinstance(f, Real) and not f.made]
+        self.reals = [n for n, f in fields if isinstance(f, Real)]
         self.addresses = [(n, f) for n, f in fields if isinstance(f, Address)]
         self.arrays = [(n, f) for n, f in fields if isinstance(f, Array)]
         self.parts = [(n, f) for n, f in fields if isinstance(f, Inner)]

@@ -90,7 +90,7 @@ class IncrementalLattice:
             return
         self._decoder.prune()
         first = self.frames + chunks.determinize_min_chunk_size
-        counts = [frame.counted for frame in self._decoder.frames[first : decoded + 1]]
+        counts = self._decoder.token_counts(first)
         fewest = min(counts)
         if fewest <= chunks.determinize_max_active:
             last = len(counts) - 1 - counts[::-1].index(fewest)
@@ -107,7 +107,8 @@ class IncrementalLattice:
             return None
         if decoded > self.frames:
             self._append(decoded)
-        names = self._decoder.frames[-1].names.tolist()
+        (last,) = self._decoder.frames_between(decoded, decoded + 1)
+        names = last.names.tolist()
         costs = {
             self._labels[name]: cost
             for name, cost in zip(names, self._decoder.end_costs().tolist(), strict=True)
@@ -128,8 +129,8 @@ class IncrementalLattice:
             self.frames = 0
         decoder, first = self._decoder, self.frames
         chunk, entered = self._appended.begin_chunk()
-        frames = decoder.frames[first : last + 1]
-        end_costs = self._guides(last)
+        frames = decoder.frames_between(first, last + 1)
+        end_costs = self._guides(frames[-1])
         labels = self._new_labels(frames[-1], end_costs)
         states: list[list[int]] = []
         for place, frame in enumerate(frames):
@@ -155,12 +156,11 @@ class IncrementalLattice:
         self.frames = last
         self._labels = labels
 
-    def _guides(self, last: int) -> np.ndarray:
+    def _guides(self, frame: Frame) -> np.ndarray:
         """Costs of ending that guide pruning: those of ending, or what the best paths imply."""
         if self._decoder.finalized:
             return self._decoder.end_costs()
-        tokens = self._decoder.frames[last].tokens
-        return tokens["extra"] - tokens["cost"]
+        return frame.tokens["extra"] - frame.tokens["cost"]
 
     def _new_labels(self, frame: Frame, costs: np.ndarray) -> dict[int, int]:
         names = frame.names[np.isfinite(costs)].tolist()

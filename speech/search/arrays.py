@@ -1,4 +1,4 @@
-"""The inner loops of a search in NumPy, all tokens at once: what `native/search.c` does in C."""
+"""The inner loops of a search in NumPy, all tokens at once: what C does in `token_passing.h`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NOTHING = np.empty(0, LINK)
 
 
 class ArrayLoops:
-    """`Loops` in NumPy; see `CompiledLoops`, whose results are the same.
+    """The inner loops of a search over one graph.
 
     States of tokens are rows of an `ArcTable`.
     """
@@ -35,17 +35,26 @@ class ArrayLoops:
         return self._table.start()
 
     def finals(self, states: np.ndarray) -> np.ndarray:
-        """See `Loops`."""
+        """Costs of ending in states, float32."""
         return self._table.arcs.finals(states)
 
     def shrink(self, states: np.ndarray, most: int) -> np.ndarray:
-        """See `Loops`."""
+        """Forget other states' arcs if there are more than `most`; the states' new numbers."""
         return self._table.shrink(states, most)
 
     def step(
         self, states: np.ndarray, tokens: np.ndarray, likelihood: np.ndarray | None
     ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
-        """See `Loops`."""
+        """One frame: tokens passed along arcs with labels, then along epsilons.
+
+        Args:
+            states: of the tokens, int32. tokens: `TOKEN`. likelihood: float32, [pdfs]; None at the
+                start, where only epsilons are followed.
+
+        Returns:
+            0 or what went wrong; states and tokens of the frame; links to them; epsilon links among
+            them; the offset of the acoustic costs.
+        """
         if likelihood is None:
             cutoff = np.float32(self._options.beam)
             offset = np.float32(0)
@@ -148,7 +157,15 @@ class ArrayLoops:
     def prune(
         self, frame: Frame, base: np.ndarray, after: np.ndarray, beam: float, delta: float
     ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """See `Loops`."""
+        """Set the extra costs of a frame's tokens.
+
+        Args:
+            base: extra cost of ending in each token, float32; infinity: no path ends there.
+            after: the tokens of the next frame. delta: how much costs may change unseen.
+
+        Returns:
+            Links onward and epsilon links within the beam; whether a cost changed.
+        """
         most = np.float32(beam)
         tokens, onward, links = frame.tokens, frame.onward, frame.links
         fresh = np.where(base <= most, base, _INFINITY)

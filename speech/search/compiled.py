@@ -1,4 +1,4 @@
-"""The inner loops of a search in C, where there is the native library."""
+"""The tokens of a search in C, where there is the native library."""
 
 from __future__ import annotations
 
@@ -11,24 +11,15 @@ from ...framework.fusion import native
 from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
 from ..fst.graph import Graph, StaticGraph
-from .frames import LINK, NO_MEMORY, TOKEN, Frame
+from .frames import LINK, TOKEN, TRACED, Frame
 from .options import SearchOptions
 
 _MOST_STATES = (1 << 31) - 8
 
 
 def available() -> bool:
-    """Whether the loops are there in C."""
+    """Whether the search is there in C."""
     return native.load("search") is not None
-
-
-def _copied(address: int, dtype: np.dtype[Any], count: int) -> np.ndarray:
-    if not count:
-        return np.empty(0, dtype)
-    import ctypes  # noqa: PLC0415 - only compiled loops need it
-
-    size = count * dtype.itemsize
-    return np.frombuffer(ctypes.string_at(address, size), dtype).copy()
 
 
 def _fst(library: Library, fst: Any) -> Block:
@@ -55,113 +46,139 @@ def _new_graph(library: Library, graph: Graph) -> Block:
     return block
 
 
-class CompiledLoops:
-    """`Loops` in C, over a graph whose arrays it keeps.
+class CompiledTokens:
+    """`Tokens` in C, over a graph whose arrays it keeps.
 
     Args:
-        graph: to search. pdf: output of the network of each input label, int32.
+        graph: to search. pdf: output of the network of each input label, int32. outputs: how many
+            the network has. options: of pruning.
     """
 
-    def __init__(self, graph: Graph, pdf: np.ndarray, options: SearchOptions) -> None:
+    def __init__(self, graph: Graph, pdf: np.ndarray, outputs: int, options: SearchOptions) -> None:
         library = native.load("search")
         if library is None:
             raise RuntimeError("there is no native library")  # callers ask `available` first
-        self._pdf = np.ascontiguousarray(pdf, np.int32)
-        self._options = options
         self._library = library
+        self._outputs = outputs
         self._block = _new_graph(library, graph)  # it keeps the arrays
-        step = bind(library, "step_new")
-        step.run()
-        self._graph = self._block.struct.graph
-        self._step = step.struct.step
-        if not (self._graph and self._step):
+        graph_address = self._block.struct.graph
+        if not graph_address:
             raise MemoryError("a decoding graph")
-        weakref.finalize(self, _free, library, self._graph, self._step)
-
-    def _run(self, name: str, **fields: Any) -> Any:
-        """Call a function; returns its argument, with what it has written there."""
-        block = bind(self._library, name, **fields)
-        block.run()
-        return block.struct
-
-    def start(self) -> int:
-        """The start state."""
-        return self._run("graph_start", graph=self._graph).state
-
-    def step(
-        self, states: np.ndarray, tokens: np.ndarray, likelihood: np.ndarray | None
-    ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
-        """See `Loops`."""
-        options = self._options
-        result = self._run(
-            "step_frame",
-            step=self._step,
-            graph=self._graph,
-            tokens=tokens,
-            states=states,
-            count=len(tokens),
-            likelihood=likelihood,
-            outputs=0 if likelihood is None else len(likelihood),
-            pdf=self._pdf,
-            labels=len(self._pdf),
+        self._search_block = bind(
+            library,
+            "search_new",
+            graph=graph_address,
+            pdf=np.maximum(pdf, 0),  # -1 stands for that of label 0, which is not read
+            labels=len(pdf),
+            outputs=outputs,
             beam=options.beam,
             most=options.max_active,
             least=options.min_active,
             beam_delta=options.beam_delta,
             most_tokens=options.frame_tokens,
+            lattice_beam=options.lattice_beam,
+            prune_delta=options.lattice_beam * options.prune_scale,
+            prune_interval=options.prune_interval,
+            most_arcs=options.graph_arcs,
         )
-        if result.status:
-            nothing = np.empty(0, LINK)
-            return result.status, np.empty(0, np.int32), np.empty(0, TOKEN), nothing, nothing, 0.0
-        links = _copied(result.new_links, LINK, result.emitting + result.epsilons)
-        return (
-            0,
-            _copied(result.new_states, np.dtype(np.int32), result.new_count),
-            _copied(result.new_tokens, TOKEN, result.new_count),
-            links[: result.emitting],
-            links[result.emitting :],
-            result.offset,
-        )
+        self._search_block.run()
+        self._search = self._search_block.struct.search
+        weakref.finalize(self, _free, library, graph_address, self._search)
+        if not self._search:
+            raise MemoryError("tokens of a search")
+        self.count = 0
 
-    def prune(
-        self, frame: Frame, base: np.ndarray, after: np.ndarray, beam: float, delta: float
-    ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """See `Loops`."""
-        fresh = np.empty(len(frame.tokens), np.float32)
+    def _run(self, name: str, **fields: Any) -> Any:
+        """Call a function of the search; returns its argument, with what it has written there."""
+        block = bind(self._library, name, search=self._search, **fields)
+        block.run()
+        return block.struct
+
+    def start(self) -> int:
+        """See `Tokens`."""
+        status = self._run("search_start").status
+        self.count = 0 if status else 1
+        return status
+
+    def accept(self, likelihoods: np.ndarray) -> int:
+        """See `Tokens`."""
         result = self._run(
-            "prune_frame",
-            tokens=frame.tokens,
-            count=len(frame.tokens),
-            base=base,
-            after=after,
-            emitting_links=frame.onward,
-            emitting=len(frame.onward),
-            epsilon_links=frame.links,
-            epsilons=len(frame.links),
-            beam=beam,
-            delta=delta,
-            fresh=fresh,
+            "search_accept",
+            rows=len(likelihoods),
+            outputs=self._outputs,
+            likelihoods=likelihoods,
         )
-        onward, links = frame.onward[: result.kept_emitting], frame.links[: result.kept_epsilons]
-        return onward, links, bool(result.changed)
+        self.count = result.frames
+        return result.status
 
-    def finals(self, states: np.ndarray) -> np.ndarray:
-        """See `Loops`."""
-        costs = np.empty(len(states), np.float32)
-        self._run("graph_finals", graph=self._graph, states=states, count=len(states), out=costs)
-        return costs
+    def prune(self) -> None:
+        """See `Tokens`."""
+        self._run("search_prune")
 
-    def shrink(self, states: np.ndarray, most: int) -> np.ndarray:
-        """See `Loops`."""
-        if self._run("graph_sizes", graph=self._graph).arcs > most:
-            states = states.copy()
-            self._run("graph_shrink", graph=self._graph, states=states, count=len(states))
-        return states
+    def finalize(self) -> None:
+        """See `Tokens`."""
+        if self._run("search_finalize").status:
+            raise MemoryError("tokens of a search")
+
+    def newest(self) -> tuple[np.ndarray, np.ndarray]:
+        """See `Tokens`."""
+        ((count, *_),) = self.sizes(self.count - 1, self.count).tolist()
+        costs, finals = np.empty((2, count), np.float32)
+        self._run("search_newest", count=count, costs=costs, finals=finals)
+        return costs, finals
+
+    def traced(self, frame: int, token: int, most: int) -> tuple[int, np.ndarray, int, int]:
+        """See `Tokens`."""
+        path = np.empty(most, TRACED)
+        result = self._run("search_trace", frame=frame, token=token, most=most, path=path)
+        return result.status, path[: result.count], result.frame_reached, result.token_reached
+
+    def sizes(self, begin: int, end: int) -> np.ndarray:
+        """See `Tokens`."""
+        sizes = np.empty((end - begin, 4), np.int64)
+        self._run("search_sizes", first=begin, rows=end - begin, sizes=sizes)
+        return sizes
+
+    def frames(self, begin: int, end: int) -> list[Frame]:
+        """See `Tokens`."""
+        sizes = self.sizes(begin, end)
+        ends = np.concatenate([np.zeros((1, 4), np.int64), np.cumsum(sizes, axis=0)])
+        tokens, links, onward = ends[-1, :3].tolist()
+        arrays = (
+            np.empty(tokens, TOKEN),
+            np.empty(tokens, np.int32),
+            np.empty(links, LINK),
+            np.empty(onward, LINK),
+        )
+        offsets = np.empty(end - begin, np.float32)
+        names = ("all_tokens", "names", "links", "onward")
+        self._run(
+            "search_copy",
+            first=begin,
+            rows=end - begin,
+            tokens=tokens,
+            epsilons=links,
+            emitting=onward,
+            offsets=offsets,
+            **dict(zip(names, arrays, strict=True)),
+        )
+        columns = (0, 0, 1, 2)
+        parts = (
+            np.split(array, ends[1:-1, column])
+            for array, column in zip(arrays, columns, strict=True)
+        )
+        return [
+            Frame(*each, offset=offset, counted=counted)
+            for *each, offset, counted in zip(
+                *parts, offsets.tolist(), sizes[:, 3].tolist(), strict=True
+            )
+        ]
 
 
-def _free(library: Library, graph: int, step: int) -> None:
+def _free(library: Library, graph: int, search: int) -> None:
+    if search:
+        bind(library, "search_free", search=search).run()
     bind(library, "graph_free", graph=graph).run()
-    bind(library, "step_free", step=step).run()
 
 
-__all__ = ["NO_MEMORY", "CompiledLoops", "available"]
+__all__ = ["CompiledTokens", "available"]

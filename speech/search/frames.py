@@ -1,8 +1,8 @@
-"""Tokens and links of a frame as arrays, and what a search needs of its inner loops."""
+"""Tokens and links of a frame as arrays, and what holds them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +17,9 @@ same frame), and the labels and costs of the arc between them."""
 LINK = DTYPES["Link"]
 """An arc between two tokens; acoustic costs include the offset of their frame."""
 
-NO_MEMORY, MANY_STATES, NEGATIVE_LOOP, MANY_TOKENS = 1, 2, 3, 4
+TRACED = DTYPES["Traced"]
+"""A token of a path: its frame, the labels and costs of the arc to it, the token before it; this
+one's name if it is of the frame before, else -1; the offset of the acoustic cost."""
 
 
 @dataclass(eq=False)
@@ -26,68 +28,73 @@ class Frame:
 
     Attributes:
         tokens: `TOKEN`, [tokens].
-        links: epsilon links among them, `LINK`.
         names: the number that each token had when the frame was made, int32; it never changes.
+        links: epsilon links among them, `LINK`.
         onward: links to the tokens of the next frame, `LINK`; empty while there is none.
         offset: what was added to the acoustic costs of `onward`.
-        prune_links, prune_tokens: whether costs after it changed, whether tokens of it are to go.
         counted: how many tokens there were before those to go last went, and not how many are
             left: so Kaldi counts them. 0: not counted yet.
+        prune_links, prune_tokens: whether costs after it changed, whether tokens of it are to go.
     """
 
     tokens: np.ndarray
+    names: np.ndarray
     links: np.ndarray
     onward: np.ndarray
     offset: float = 0.0
+    counted: int = 0
     prune_links: bool = True
     prune_tokens: bool = True
-    counted: int = 0
-    names: np.ndarray = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.names = np.arange(len(self.tokens), dtype=np.int32)
 
 
-class Loops(Protocol):
-    """The inner loops of a search over one graph."""
+class Tokens(Protocol):
+    """The tokens of an utterance, frame by frame, and the links between them.
+
+    A search fails with a status of `native.constants`, such as `NO_PATH`; 0: it did not.
+
+    Attributes:
+        count: frames, with the one before the first log-likelihoods.
+    """
+
+    count: int
 
     def start(self) -> int:
-        """The start state."""
+        """Begin a new utterance; arcs that were composed so far are kept. Returns the status."""
         ...
 
-    def step(
-        self, states: np.ndarray, tokens: np.ndarray, likelihood: np.ndarray | None
-    ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray, np.ndarray, float]:
-        """One frame: tokens passed along arcs with labels, then along epsilons.
-
-        Args:
-            states: of the tokens, int32. tokens: `TOKEN`. likelihood: float32, [pdfs]; None at the
-                start, where only epsilons are followed.
+    def accept(self, likelihoods: np.ndarray) -> int:
+        """Follow frames, float32, [frames, pdfs], and prune now and then.
 
         Returns:
-            0 or what went wrong; states and tokens of the frame; links to them; epsilon links among
-            them; the offset of the acoustic costs.
+            The status; frames before the one that failed count.
         """
         ...
 
-    def prune(
-        self, frame: Frame, base: np.ndarray, after: np.ndarray, beam: float, delta: float
-    ) -> tuple[np.ndarray, np.ndarray, bool]:
-        """Set the extra costs of a frame's tokens.
+    def prune(self) -> None:
+        """Drop what no path within the lattice beam needs now."""
+        ...
 
-        Args:
-            base: extra cost of ending in each token, float32; infinity: no path ends there.
-            after: the tokens of the next frame. delta: how much costs may change unseen.
+    def finalize(self) -> None:
+        """End the utterance: costs of ending count, and all outside of the lattice goes."""
+        ...
+
+    def newest(self) -> tuple[np.ndarray, np.ndarray]:
+        """The costs of the newest tokens, and of ending in them, float32."""
+        ...
+
+    def traced(self, frame: int, token: int, most: int) -> tuple[int, np.ndarray, int, int]:
+        """The way back from a token.
 
         Returns:
-            Links onward and epsilon links within the beam; whether a cost changed.
+            The status; up to `most` tokens of the path, `TRACED`, its end first; frame and token
+            where it goes on, a token of -1: nowhere.
         """
         ...
 
-    def finals(self, states: np.ndarray) -> np.ndarray:
-        """Costs of ending in states, float32."""
+    def sizes(self, begin: int, end: int) -> np.ndarray:
+        """Of some frames the number of tokens, links, links onward, and `counted`: int64."""
         ...
 
-    def shrink(self, states: np.ndarray, most: int) -> np.ndarray:
-        """Forget other states' arcs if there are more than `most`; the states' new numbers."""
+    def frames(self, begin: int, end: int) -> list[Frame]:
+        """Some frames, to be read only."""
         ...

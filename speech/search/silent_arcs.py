@@ -13,8 +13,9 @@ import struct
 import numpy as np
 
 from ...kaldi.fst.arcs import runs
+from ...native.constants import MANY_TOKENS, NEGATIVE_LOOP
 from .arc_table import ArcTable, first_ones
-from .frames import LINK, MANY_TOKENS, NEGATIVE_LOOP, TOKEN
+from .frames import LINK, TOKEN
 
 _FLOAT = struct.Struct("f")
 _INFINITY = np.float32(np.inf)

@@ -74,7 +74,7 @@ def test_c_and_numpy_agree_where_states_share_buckets(seed: int, options: Search
     graph, likes = large_graph(seed), loglikes(seed)
     in_c, in_numpy = (Decoder(graph, PDFS, options, compiled_loops=each) for each in (True, False))
     assert_same_search(in_numpy, in_c, np.split(likes, [5, 6, 17]))
-    loops = in_numpy._loops
+    loops = in_numpy._tokens._loops
     assert loops._table.numbers.max() > loops._buckets
 
 

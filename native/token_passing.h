@@ -1,0 +1,215 @@
+/* One frame of token passing.
+
+   speech/search/arrays.py does the same in NumPy; both give the same tokens and links in the same
+   order. */
+#pragma once
+#include "graph.h"
+
+typedef struct { int32_t from, next; int32_t ilabel, olabel; float graph, acoustic, cost; } Try;
+typedef struct { int32_t first, last; } Bucket;
+typedef struct {
+  int32_t *states; int64_t states_room;
+  Token *tokens; int64_t tokens_room, count;
+  Link *links; int64_t links_room, emitting, epsilons;
+  int32_t *place; int64_t places;      /* the token of each state, -1 where it has none */
+  int32_t *queue; int64_t queue_room;
+  int32_t *times; int64_t times_room;  /* how often each token was put into the queue */
+  int32_t *order, *next; int64_t order_room, next_room;
+  int32_t *used; int64_t used_room;
+  Bucket *buckets; int64_t hash_size, bucket_room;
+  float *costs; int64_t costs_room;
+} Step;
+
+static void free_step(Step *s) {
+  free(s->states); free(s->tokens); free(s->links); free(s->place); free(s->queue);
+  free(s->times); free(s->order); free(s->next); free(s->used); free(s->buckets);
+  free(s->costs);
+}
+static float nth(float *x, int64_t count, int64_t n) {
+  int64_t low = 0, high = count - 1;
+  while (low < high) {
+    const float pivot = x[low + (high - low) / 2];
+    int64_t i = low, j = high;
+    while (i <= j) {
+      while (x[i] < pivot) i++;
+      while (x[j] > pivot) j--;
+      if (i <= j) { const float t = x[i]; x[i] = x[j]; x[j] = t; i++; j--; }
+    }
+    if (n <= j) high = j; else if (n >= i) low = i; else break;
+  }
+  return x[n];
+}
+static int link_to(Step *s, int64_t count, Link l) {
+  if (!grow((void **)&s->links, &s->links_room, count + 1, sizeof(Link))) return 0;
+  s->links[count] = l;
+  return 1;
+}
+/* Tokens in the order of Kaldi's hash: by buckets of their states, as these were filled. */
+static int list_tokens(Step *s, const int32_t *states, int64_t count) {
+  const int64_t before = s->bucket_room;
+  int64_t filled = 0, listed = 0;
+  if (!grow((void **)&s->order, &s->order_room, count, 4)
+      || !grow((void **)&s->next, &s->next_room, count, 4)
+      || !grow((void **)&s->used, &s->used_room, count, 4)
+      || !grow((void **)&s->buckets, &s->bucket_room, s->hash_size, sizeof(Bucket))) return 0;
+  memset(s->buckets + before, -1, (s->bucket_room - before) * sizeof(Bucket));
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t key = states[i] % s->hash_size;
+    Bucket *b = s->buckets + key;
+    if (b->first < 0) { b->first = (int32_t)i; s->used[filled++] = (int32_t)key; }
+    else s->next[b->last] = (int32_t)i;
+    b->last = (int32_t)i;
+    s->next[i] = -1;
+  }
+  for (int64_t k = 0; k < filled; k++) {
+    Bucket *b = s->buckets + s->used[k];
+    for (int32_t i = b->first; i >= 0; i = s->next[i]) s->order[listed++] = i;
+    b->first = -1;
+  }
+  return 1;
+}
+/* Puts a token into the queue if its state has epsilons; 2: it was there too often. */
+static int wait_token(Graph *g, Step *s, int32_t at, int64_t *waiting) {
+  int64_t emitting, epsilons;
+  arcs_of(g, s->states[at], &emitting, &epsilons);
+  if (g->failed) return 0;
+  if (!epsilons) return 1;
+  const int64_t before = s->times_room;
+  if (!grow((void **)&s->queue, &s->queue_room, *waiting + 1, 4)
+      || !grow((void **)&s->times, &s->times_room, at + 1, 4)) return 0;
+  memset(s->times + before, 0, (s->times_room - before) * 4);
+  s->queue[(*waiting)++] = at;
+  return ++s->times[at] > s->count + 1 ? 2 : 1;
+}
+/* The token that a try leads to, made where there is none; 2 where it is new or became better. */
+static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
+  if (t->next >= s->places) {
+    const int64_t before = s->places;
+    if (!grow((void **)&s->place, &s->places, g->states, 4)) return 0;
+    memset(s->place + before, -1, (s->places - before) * 4);
+  }
+  int32_t at = s->place[t->next];
+  if (at < 0) {
+    if (!grow((void **)&s->tokens, &s->tokens_room, s->count + 1, sizeof(Token))
+        || !grow((void **)&s->states, &s->states_room, s->count + 1, 4)) return 0;
+    at = s->place[t->next] = (int32_t)s->count++;
+    s->states[at] = t->next;
+  } else if (!(t->cost < s->tokens[at].cost)) { *token = at; return 1; }
+  s->tokens[at] = (Token){t->cost, 0, t->from, t->ilabel, t->olabel, t->graph, t->acoustic};
+  *token = at;
+  return 2;
+}
+/* How a search prunes. */
+typedef struct {
+  float beam, beam_delta;
+  int64_t most, least;         /* tokens that are followed */
+  int64_t most_tokens;         /* of a frame, before the search gives up */
+} Limits;
+
+/* Passes the tokens of a frame on; `likelihood` is 0 at the start, where epsilons alone are followed.
+   What it makes lies in `s`, and the offset of acoustic costs in *offset_found. 0, or why it failed. */
+static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
+                      const int32_t *states, int64_t count, const float *likelihood,
+                      const int32_t *pdf, float *offset_found) {
+  const float beam = limits->beam, delta = limits->beam_delta;
+  const int64_t most = limits->most, least = limits->least, limit = limits->most_tokens;
+  int status = NO_MEMORY;
+  int64_t emitting, epsilons, waiting = 0;
+  float cutoff = INFINITY, offset = 0;
+  s->count = 0; s->emitting = s->epsilons = 0;
+  if (!likelihood) {
+    Try t = {-1, states[0], 0, 0, 0, 0, 0};
+    int32_t token;
+    if (!reach_token(g, s, &t, &token)) goto end;
+    cutoff = beam;
+  } else {
+    float best = INFINITY, adaptive = beam, keep;
+    if (!grow((void **)&s->costs, &s->costs_room, count, 4)) goto end;
+    for (int64_t i = 0; i < count; i++) {
+      s->costs[i] = old[i].cost;
+      if (old[i].cost < best) best = old[i].cost;
+    }
+    keep = best + beam;
+    float tight = INFINITY, loose = INFINITY;
+    if (count > most) tight = nth(s->costs, count, most);
+    if (tight < keep) { adaptive = tight - best + delta; keep = tight; }
+    else {
+      if (count > least) loose = least == 0 ? best : nth(s->costs, count, least);
+      if (loose > keep) { adaptive = loose - best + delta; keep = loose; }
+    }
+    offset = -best;
+    if (!list_tokens(s, states, count)) goto end;
+    if (count * BUCKETS_EACH > s->hash_size) s->hash_size = count * BUCKETS_EACH;
+    for (int64_t n = -1; n < count; n++) {
+      int64_t i = 0;
+      if (n >= 0) i = s->order[n];
+      else while (old[s->order[i]].cost > best) i++;
+      if (n < 0) i = s->order[i];
+      if (!(old[i].cost <= keep)) continue;
+      const Arc *arcs = arcs_of(g, states[i], &emitting, &epsilons);
+      if (g->failed) { status = g->failed; goto end; }
+      for (int64_t k = 0; k < emitting; k++) {
+        const Arc *x = arcs + k;
+        if (n < 0) {           /* the best token's arcs tell about what the next tokens cost */
+          const float cost = ((x->weight + offset) - likelihood[pdf[x->ilabel]]) + best;
+          if (cost + adaptive < cutoff) cutoff = cost + adaptive;
+          continue;
+        }
+        const float acoustic = offset - likelihood[pdf[x->ilabel]];
+        const float cost = (old[i].cost + acoustic) + x->weight;
+        if (!(cost < cutoff)) continue;
+        if (cost + adaptive < cutoff) cutoff = cost + adaptive;
+        Try t = {(int32_t)i, x->nextstate, x->ilabel, x->olabel, x->weight, acoustic, cost};
+        Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
+        if (!reach_token(g, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
+        s->emitting++;
+      }
+    }
+  }
+  if (!list_tokens(s, s->states, s->count)) goto end;
+  for (int64_t n = 0, first = s->count; n < first; n++)
+    if (!wait_token(g, s, s->order[n], &waiting)) {
+      if (g->failed) status = g->failed;
+      goto end;
+    }
+  while (waiting) {
+    const int32_t at = s->queue[--waiting];
+    const float from = s->tokens[at].cost;
+    if (!(from < cutoff)) continue;
+    arcs_of(g, s->states[at], &emitting, &epsilons);
+    for (int64_t k = 0; k < epsilons; k++) {
+      const Arc x = g->arcs[g->begin[s->states[at]] + emitting + k];
+      const float cost = from + x.weight;
+      int32_t token;
+      if (!(cost < cutoff)) continue;
+      Try t = {at, x.nextstate, 0, x.olabel, x.weight, 0, cost};
+      const int found = reach_token(g, s, &t, &token);
+      if (!found) goto end;
+      if (found == 1) continue;
+      const int put = wait_token(g, s, token, &waiting);
+      if (put != 1) {
+        if (g->failed) status = g->failed;
+        else if (put == 2) status = NEGATIVE_LOOP;
+        goto end;
+      }
+      if (s->count > limit) { status = MANY_TOKENS; goto end; }
+    }
+  }
+  for (int64_t i = 0; i < s->count; i++) {
+    const float cost = s->tokens[i].cost;
+    if (!(cost < cutoff)) continue;
+    const Arc *arcs = arcs_of(g, s->states[i], &emitting, &epsilons);
+    for (int64_t k = emitting; k < emitting + epsilons; k++) {
+      if (!(cost + arcs[k].weight < cutoff)) continue;
+      Link l = {(int32_t)i, s->place[arcs[k].nextstate], 0, arcs[k].olabel, arcs[k].weight, 0};
+      if (!link_to(s, s->emitting + s->epsilons, l)) goto end;
+      s->epsilons++;
+    }
+  }
+  status = 0;
+end:
+  for (int64_t i = 0; i < s->count; i++) s->place[s->states[i]] = -1;
+  if (s->times_room) memset(s->times, 0, s->times_room * 4);
+  *offset_found = offset;
+  return status;
+}
