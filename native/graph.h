@@ -27,7 +27,7 @@ typedef struct {
   int64_t *own_begin; int32_t *own_emitting;
   int32_t *table; int64_t slots;
   Arc *work; int64_t work_used, work_room;
-  int failed;                  /* 1: no memory, 2: too many states */
+  int failed;                  /* NO_MEMORY or MANY_STATES */
 } Graph;
 
 static int grow(void **at, int64_t *room, int64_t wanted, size_t size) {
@@ -65,17 +65,17 @@ static int rehash(Graph *g, int64_t slots) {
 static int32_t state_of(Graph *g, int32_t s1, int32_t s2, int32_t filter, float weight,
                         int32_t label) {
   Tuple t = {s1, s2, label, filter, weight + 0.0f};
-  if (g->states * 2 >= g->slots && !rehash(g, g->slots * 2)) { g->failed = 1; return 0; }
+  if (g->states * 2 >= g->slots && !rehash(g, g->slots * 2)) { g->failed = NO_MEMORY; return 0; }
   uint64_t at = hash_of(&t) & (g->slots - 1);
   for (; g->table[at] >= 0; at = (at + 1) & (g->slots - 1))
     if (same(&g->tuples[g->table[at]], &t)) return g->table[at];
-  if (g->states >= g->most) { g->failed = 2; return 0; }
+  if (g->states >= g->most) { g->failed = MANY_STATES; return 0; }
   if (g->states >= g->room) {
     int64_t r1 = g->room, r2 = g->room, r3 = g->room, r4 = g->room;
     if (!grow((void **)&g->tuples, &r1, g->states + 1, sizeof(Tuple))
         || !grow((void **)&g->own_begin, &r2, g->states + 1, 8)
         || !grow((void **)&g->own_emitting, &r3, g->states + 1, 4)
-        || !grow((void **)&g->epsilon_arcs, &r4, g->states + 1, 4)) { g->failed = 1; return 0; }
+        || !grow((void **)&g->epsilon_arcs, &r4, g->states + 1, 4)) { g->failed = NO_MEMORY; return 0; }
     g->room = r1; g->begin = g->own_begin; g->emitting = g->own_emitting;
   }
   g->tuples[g->states] = t;
@@ -179,7 +179,7 @@ static int memo_grow(Graph *g) {
 }
 static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
   const int64_t key = (int64_t)g->interval_set[s1] << 32 | s2;
-  if (g->memos * 2 >= g->memo_slots && !memo_grow(g)) { g->failed = 1; return 0; }
+  if (g->memos * 2 >= g->memo_slots && !memo_grow(g)) { g->failed = NO_MEMORY; return 0; }
   uint64_t at = (uint64_t)key * 0x9E3779B97F4A7C15ull >> 34 & (g->memo_slots - 1);
   while (g->memo[at].key >= 0 && g->memo[at].key != key) at = (at + 1) & (g->memo_slots - 1);
   Memo *m = &g->memo[at];
@@ -194,7 +194,7 @@ static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc
 }
 static void add_arc(Graph *g, int32_t ilabel, int32_t olabel, float weight, int32_t next) {
   if (!grow((void **)&g->work, &g->work_room, g->work_used + 1, sizeof(Arc))) {
-    g->failed = 1; return;
+    g->failed = NO_MEMORY; return;
   }
   g->work[g->work_used++] = (Arc){ilabel, olabel, weight, next};
 }
@@ -278,7 +278,7 @@ static void expand(Graph *g, int64_t state) {
     }
   }
   if (!grow((void **)&g->own_arcs, &g->arcs_room, g->arcs_used + g->work_used, sizeof(Arc)))
-    g->failed = 1;
+    g->failed = NO_MEMORY;
   if (g->failed) return;
   g->arcs = g->own_arcs;
   const int64_t begin = g->arcs_used;
