@@ -177,7 +177,10 @@ static void prune_active(Search *s) {
       if (prune_inner(s, number, s->prune_delta) && number) f[-1].prune_links = 1;
       f->prune_links = 0;
     }
-    if (number + 1 < last && f[1].prune_tokens) { drop_tokens(s, number + 1); f[1].prune_tokens = 0; }
+    if (number + 1 < last && f[1].prune_tokens) {
+      drop_tokens(s, number + 1);
+      f[1].prune_tokens = 0;
+    }
   }
 }
 /* The cost of ending in a newest token. */

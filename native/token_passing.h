@@ -106,8 +106,9 @@ typedef struct {
   int64_t most_tokens;         /* of a frame, before the search gives up */
 } Limits;
 
-/* Passes the tokens of a frame on; `likelihood` is 0 at the start, where epsilons alone are followed.
-   What it makes lies in `s`, and the offset of acoustic costs in *offset_found. 0, or why it failed. */
+/* Passes the tokens of a frame on; `likelihood` is 0 at the start, where epsilons alone are
+   followed. What it makes lies in `s`, the offset of acoustic costs in *offset_found. Returns 0, or
+   why it failed. */
 static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
                       const int32_t *states, int64_t count, const float *likelihood,
                       const int32_t *pdf, float *offset_found) {

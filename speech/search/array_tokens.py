@@ -97,7 +97,7 @@ class ArrayTokens:
             if ilabel:
                 frame -= 1
                 steps = 0
-                name = self._frames[frame].names[back]
+                name = int(self._frames[frame].names[back])
                 offset = self._frames[frame].offset
             found.append((number, ilabel, olabel, back, name, graph, acoustic, offset))
             token = back

@@ -51,12 +51,12 @@ class Tokens(Protocol):
     """The tokens of an utterance, frame by frame, and the links between them.
 
     A search fails with a status of `native.constants`, such as `NO_PATH`; 0: it did not.
-
-    Attributes:
-        count: frames, with the one before the first log-likelihoods.
     """
 
-    count: int
+    @property
+    def count(self) -> int:
+        """How many frames there are, with the one before the first log-likelihoods."""
+        ...
 
     def start(self) -> int:
         """Begin a new utterance; arcs that were composed so far are kept. Returns the status."""
