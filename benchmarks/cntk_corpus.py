@@ -179,10 +179,10 @@ def check_config(path: Path, run: Run | None, folder: Path, result: Result) -> N
                 break
         supplied |= {name: _supply(name, path) for name in missing}
     if any(_PART.search(problem.text) for problem in report.errors):
-        report.found = [p for p in report.found if not _PART.search(p.text)]
+        report.recorded = [p for p in report.recorded if not _PART.search(p.text)]
         check_readers(path, report)
         result.told.append(("part", "no `command`, no section `train`: its readers were checked"))
-    for problem in report.found:
+    for problem in report.recorded:
         kind = _kind(problem)
         text = (kind, problem.text.split("\n")[0].replace(scratch, SCRATCH)[:300])
         if text not in result.told:
@@ -398,7 +398,7 @@ def check_all(folder: Path, runs: dict[Path, list[Run]], only: str) -> int:
                 check_config(path, run, folder, result)
         else:
             report = check_file(path, parse_only=True)
-            result.told = [(p.severity, p.text.split("\n")[0]) for p in report.found]
+            result.told = [(p.severity, p.text.split("\n")[0]) for p in report.recorded]
         kinds = Counter(kind for kind, _ in result.told)
         totals.update({"files": 1, **kinds})
         totals["files with errors"] += kinds[ERROR] > 0

@@ -22,7 +22,7 @@ LIBRARY = {
     "PerDimMeanVarNormalization": "(x - mean) .* invStdDev, two nodes",
     "MeanVarNorm": "normalization by `Mean` and `InvStdDev` of the whole data",
     "LogPrior": "the logarithm of the mean of labels over the whole data",
-    "CNTK2.Splice": "the node `RowStack`: inputs one behind the other along an axis",
+    "CNTK2.Splice": "the node `RowStack`: inputs one after the other along an axis",
     "CNTK2.Ceil": "-Floor (-x)",
     "CNTK2.ElementDivide": "x .* Reciprocal (y)",
     "CNTK2.Round": "Floor (x + 0.5)",

@@ -65,9 +65,9 @@ def apart_in_layouts(a: np.ndarray, b: np.ndarray, enough: float = 0.0) -> Apart
         return apart(a, b)
     best = _INFINITE
     for one, other in _layouts(a, b):
-        found = apart(one, other)
-        if found.largest < best.largest or best is _INFINITE:
-            best = found
+        candidate = apart(one, other)
+        if candidate.largest < best.largest or best is _INFINITE:
+            best = candidate
         if best.largest <= enough:
             break
     return best

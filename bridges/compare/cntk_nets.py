@@ -53,11 +53,11 @@ class CntkNetwork:
         shown = [node for node in self._below if not (node.is_input or _is_constant(node))]
         data = {name: [np.asarray(array, self.dtype)] for name, array in feed.items()}
         with options_of(self._runtime):
-            found = self._net.forward(minibatch_of(self._net.network, data), shown)
+            values = self._net.forward(minibatch_of(self._net.network, data), shown)
         layers = {}
         for node in shown:
             reads = tuple(each.name for each in node.inputs)
-            value = np.array(found[node.name].data)
+            value = np.array(values[node.name].data)
             is_output = node in self._outputs
             layers[node.name] = Layer(node.name, node.operation, value, reads, is_output)
         return Computed(layers)

@@ -72,7 +72,7 @@ def compare(
     from .comparing import compare as run
 
     try:
-        found = run(
+        comparison = run(
             file,
             other,
             inputs=_named(inputs),
@@ -87,19 +87,20 @@ def compare(
         read = [part for each in (file, other) if each for part in files_of(each)]
         for target in filter(None, (plot, page)):
             refuse_sources(target, read)
-        click.echo(str(found))
+        click.echo(str(comparison))
         if plot is not None:
-            found.plot(plot)
+            comparison.plot(plot)
         if page is not None:
             from ..view.viewing import view
 
-            view(file, numbers=found.numbers(), numbers_are="error", network=network).save(page)
+            numbers = comparison.numbers()
+            view(file, numbers=numbers, numbers_are="error", network=network).save(page)
     except OpscopeError as error:
         if click.get_current_context().find_root().params.get("debug"):
             raise
         click.echo(f"error: {error}", err=True)
         raise click.exceptions.Exit(2) from None
-    if not found.same:
+    if not comparison.same:
         raise click.exceptions.Exit(1)
 
 
@@ -109,11 +110,11 @@ def _named(inputs: tuple[str, ...]) -> dict[str, str] | str | None:
         return None
     if len(inputs) == 1 and "=" not in inputs[0]:
         return inputs[0]
-    found = {}
+    paths = {}
     for text in inputs:
         name, equals, path = text.partition("=")
-        if not equals or name in found:
-            told = "twice" if equals else "without a name"
-            raise click.BadParameter(f"{text!r}: an input {told}", param_hint="--input")
-        found[name] = path
-    return found
+        if not equals or name in paths:
+            why = "twice" if equals else "without a name"
+            raise click.BadParameter(f"{text!r}: an input {why}", param_hint="--input")
+        paths[name] = path
+    return paths

@@ -78,10 +78,10 @@ def compare(
         for given, runtime, dtype in zip((a, a if b is None else b), *pairs, strict=True)
     )
     bound = _tolerance(first, other, pairs[0]) if tolerance is None else tolerance
-    mine, theirs, told = feeds_of(first, other, inputs, rows, seed)
+    mine, theirs, summary = feeds_of(first, other, inputs, rows, seed)
     left, right = first.compute(mine), other.compute(theirs)
     titles = _titles((first, other), pairs)
-    return _compared(titles, (first, other), left, right, bound, told)
+    return _compared(titles, (first, other), left, right, bound, summary)
 
 
 def _tolerance(first: Form, other: Form, runtimes: tuple[str, str]) -> float:
@@ -103,11 +103,11 @@ def _two(given: Sequence[str] | None, what: str) -> tuple[str, str]:
 
 def _titles(forms: Sequence[Form], pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """Names of both, with runtime and dtype where they were said."""
-    found = []
+    titles = []
     for at, form in enumerate(forms):
         said = [pair[at] for pair in pairs if pair[at]]
-        found.append(f"{form.title} ({', '.join(said)})" if said else form.title)
-    return found[0], found[1]
+        titles.append(f"{form.title} ({', '.join(said)})" if said else form.title)
+    return titles[0], titles[1]
 
 
 def _compared(
@@ -116,7 +116,7 @@ def _compared(
     left: Computed,
     right: Computed,
     bound: float,
-    told: str,
+    summary: str,
 ) -> Comparison:
     alike = forms[0].kind == forms[1].kind
     pairs = match(left.layers, right.layers, alike=alike, tolerance=bound)
@@ -133,22 +133,22 @@ def _compared(
     ]
     rows = [_row(pair, others.get(pair.first.name, DIFFERS), bound) for pair in pairs]
     notes = [*left.notes, *(note for note in right.notes if note not in left.notes)]
-    return Comparison(titles, rows, (only[0], only[1]), bound, told, notes)
+    return Comparison(titles, rows, (only[0], only[1]), bound, summary, notes)
 
 
 def _row(pair: Pair, otherwise: str, bound: float) -> LayerRow:
     """A row of the table; `otherwise` is the state of a layer that is not the same."""
-    found = pair.apart
-    state = SAME if found.largest <= bound else otherwise
+    apart = pair.apart
+    state = SAME if apart.largest <= bound else otherwise
     return LayerRow(
         pair.first.name,
         pair.other.name,
         pair.first.kind,
         (pair.first.value.shape, pair.other.value.shape),
-        found.largest,
-        found.mean,
-        found.place,
-        found.values,
+        apart.largest,
+        apart.mean,
+        apart.place,
+        apart.values,
         pair.how,
         state,
     )

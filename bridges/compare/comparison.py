@@ -54,10 +54,10 @@ class LayerRow:
     def sentence(self) -> str:
         """All of it in a line."""
         shapes = " and ".join(str(list(shape)) for shape in self.shapes)
-        told = f"{self.title} ({plain(self.kind)}) {shapes}"
+        head = f"{self.title} ({plain(self.kind)}) {shapes}"
         numbers = f" at {list(self.place)}: {self.values[0]:.7g}, {self.values[1]:.7g}"
         where = numbers if self.place else ""
-        return f"{told}; error {self.error:.3g}, mean {self.mean_error:.3g}{where}"
+        return f"{head}; error {self.error:.3g}, mean {self.mean_error:.3g}{where}"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Comparison:
         titles: of both models, with runtimes and dtypes where these differ.
         rows: layers that both have, in the order of the first model.
         only: layers of the first alone, and of the other alone.
-        tolerance: an error above it counts. inputs: what was fed. notes: what else is to be told.
+        tolerance: an error above it counts. inputs: what was fed. notes: what else is to be said.
     """
 
     titles: tuple[str, str]
@@ -95,7 +95,7 @@ class Comparison:
 
     def numbers(self) -> dict[str, float]:
         """The error of each layer by its name in the first model, as `opscope.view(model,
-        numbers=...)` takes it; infinity is told as a large number."""
+        numbers=...)` takes it; infinity is written as a large number."""
         return {row.name: min(row.error, _LARGEST) for row in self.rows}
 
     def table(self) -> str:
@@ -111,8 +111,10 @@ class Comparison:
             numbers = f"{row.error:.2g}", f"{row.mean_error:.2g}"
             lines.append([row.title, *numbers, shape, by, mark])
         widths = [max(len(line[at]) for line in lines) for at in range(len(lines[0]))]
-        told = ("  ".join(f"{c:{w}}" for c, w in zip(line, widths, strict=True)) for line in lines)
-        return "\n".join(line.rstrip() for line in told)
+        padded = (
+            "  ".join(f"{c:{w}}" for c, w in zip(line, widths, strict=True)) for line in lines
+        )
+        return "\n".join(line.rstrip() for line in padded)
 
     def summary(self) -> str:
         """What was compared, and where the models part ways."""
@@ -121,10 +123,10 @@ class Comparison:
             if names:
                 lines.append(f"only in {title}: {_listed(list(map(plain, names)))}")
         lines += self.notes
-        for state, told in ((SCALED, "columns are scaled in"), (MADE_UP, "made up for later:")):
+        for state, text in ((SCALED, "columns are scaled in"), (MADE_UP, "made up for later:")):
             names = [row.title for row in self.rows if row.state == state]
             if names:
-                lines.append(f"{told} {_listed(names)}")
+                lines.append(f"{text} {_listed(names)}")
         first = self.first_divergence
         if first is None:
             lines.append(
@@ -161,17 +163,17 @@ class Comparison:
         first = self.first_divergence
         where = f"they part ways at {first.title}" if first else "no layer differs"
         folded = any(row.state in (SCALED, MADE_UP) for row in self.rows)
-        told = f"{self.inputs}; largest error of each layer; {where}"
+        text = f"{self.inputs}; largest error of each layer; {where}"
         title = " and ".join(self.titles)
-        subtitle = f"{told}; gray: folded" if folded else told
+        subtitle = f"{text}; gray: folded" if folded else text
         bars = [
             Bar(row.title, row.error, _COLORS[row.state], row.sentence(), row is first)
             for row in self.rows
         ]
-        made = svg_of(title, subtitle, bars, self.tolerance)
+        svg = svg_of(title, subtitle, bars, self.tolerance)
         if path is not None:
-            write(path, made, title, str(self))
-        return made
+            write(path, svg, title, str(self))
+        return svg
 
     def _repr_html_(self) -> str:
         return self.plot()

@@ -54,26 +54,27 @@ def feeds_of(
     values = {each.name: _drawn(_sized(each, fixed.get(each.name)), rows, seed) for each in mine}
     pairs = _paired(mine, theirs, values)
     if pairs is None:
-        told = [
-            f"{f.title} takes {_told(specs)}" for f, specs in zip((first, other), both, strict=True)
+        needs = [
+            f"{f.title} takes {_input_text(specs)}"
+            for f, specs in zip((first, other), both, strict=True)
         ]
-        raise VariableError(f"{', '.join(told)}: the same inputs are wanted")
+        raise VariableError(f"{', '.join(needs)}: the same inputs are wanted")
     taken = {to.name for _, to in pairs}
     own = [spec for spec in theirs if spec.name not in taken]  # labels, say, of one alone
     values |= {spec.name: _drawn(spec, rows, seed) for spec in own}
-    told = f"random inputs, {rows} row{'s' * (rows != 1)}, seed {seed}"
+    summary = f"random inputs, {rows} row{'s' * (rows != 1)}, seed {seed}"
     if given is not None:
         everything = [*mine, *own]
         values = _checked(given, everything, {to.name: spec.name for spec, to in pairs})
-        told = "inputs that were given"
+        summary = "inputs that were given"
         missing = [spec.name for spec in everything if spec.name not in values]
         if missing:
             raise VariableError(f"no value of {', '.join(map(repr, missing))} is given")
-    found: list[dict[str, Any]] = [{}, {}]
-    found[at] = {spec.name: _cast(values[spec.name], spec) for spec in mine}
-    found[1 - at] = {to.name: _cast(_fitted(values[spec.name], spec, to), to) for spec, to in pairs}
-    found[1 - at] |= {spec.name: _cast(values[spec.name], spec) for spec in own}
-    return found[0], found[1], told
+    feeds: list[dict[str, Any]] = [{}, {}]
+    feeds[at] = {spec.name: _cast(values[spec.name], spec) for spec in mine}
+    feeds[1 - at] = {to.name: _cast(_fitted(values[spec.name], spec, to), to) for spec, to in pairs}
+    feeds[1 - at] |= {spec.name: _cast(values[spec.name], spec) for spec in own}
+    return feeds[0], feeds[1], summary
 
 
 def _has_context(specs: Sequence[InputSpec]) -> bool:
@@ -131,7 +132,7 @@ def _checked(
     given: Given, specs: Sequence[InputSpec], other_names: Mapping[str, str]
 ) -> dict[str, np.ndarray]:
     known = {spec.name: spec for spec in specs}
-    found = {}
+    arrays = {}
     for name, value in _named(given, specs).items():
         mine = name if name in known else other_names.get(name, "")
         if not mine:
@@ -148,8 +149,8 @@ def _checked(
             raise ShapeError(
                 f"input {mine!r} is {_shape(spec.shape)}; given was {list(array.shape)}"
             )
-        found[mine] = fitted
-    return found
+        arrays[mine] = fitted
+    return arrays
 
 
 def read_numbers(path: str) -> np.ndarray:
@@ -221,11 +222,11 @@ def _paired(
     """Inputs by name, the others in order as they fit; one model may have more than the other.
     None where both have some without a partner, or one does not fit."""
     rest = {spec.name: spec for spec in theirs}
-    found = []
+    pairs = []
     left = []
     for spec in mine:
         if spec.name in rest:
-            found.append((spec, rest.pop(spec.name)))
+            pairs.append((spec, rest.pop(spec.name)))
         else:
             left.append(spec)
     alone = 0
@@ -234,10 +235,10 @@ def _paired(
         if name is None:
             alone += 1
         else:
-            found.append((spec, rest.pop(name)))
-    fit = all(_fits(values[spec.name], spec, to) for spec, to in found)
-    is_none = not found and (mine or theirs)
-    return None if (alone and rest) or is_none or not fit else found
+            pairs.append((spec, rest.pop(name)))
+    fit = all(_fits(values[spec.name], spec, to) for spec, to in pairs)
+    is_none = not pairs and (mine or theirs)
+    return None if (alone and rest) or is_none or not fit else pairs
 
 
 def _fits(array: np.ndarray, spec: InputSpec, to: InputSpec) -> bool:
@@ -245,12 +246,12 @@ def _fits(array: np.ndarray, spec: InputSpec, to: InputSpec) -> bool:
 
 
 def _fitted(array: np.ndarray, spec: InputSpec, to: InputSpec) -> np.ndarray:
-    found = _fit(array, spec, to)
-    if found is None:
+    fitted = _fit(array, spec, to)
+    if fitted is None:
         raise ShapeError(
             f"input {to.name!r} is {_shape(to.shape)}; what is fed is {list(array.shape)}"
         )
-    return found
+    return fitted
 
 
 def _fit(array: np.ndarray, spec: InputSpec, to: InputSpec) -> np.ndarray | None:
@@ -288,9 +289,9 @@ def _cast(array: np.ndarray, spec: InputSpec) -> Any:
     return Sequences(array, tuple(offsets))
 
 
-def _told(specs: Sequence[InputSpec]) -> str:
-    told = (f"{plain(spec.name)} {spec.dtype}{_shape(spec.shape)}" for spec in specs)
-    return ", ".join(told) or "nothing"
+def _input_text(specs: Sequence[InputSpec]) -> str:
+    inputs = (f"{plain(spec.name)} {spec.dtype}{_shape(spec.shape)}" for spec in specs)
+    return ", ".join(inputs) or "nothing"
 
 
 def _shape(shape: Sequence[int]) -> str:

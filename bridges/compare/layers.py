@@ -76,7 +76,7 @@ class Computed:
     """The layers of a model by name, in the order in which they are computed.
 
     Attributes:
-        notes: what else is to be told of the run, a line each.
+        notes: what else is to be said of the run, a line each.
     """
 
     layers: dict[str, Layer]

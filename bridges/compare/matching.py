@@ -52,11 +52,11 @@ class Pair:
 def type_of(kind: str) -> str:
     """The type of a layer in the words of all forms; "" for one that only some have."""
     word = kind.rpartition(".")[2].removesuffix("Component").lower()
-    found = ""
+    type_name = ""
     for name, pattern in _PATTERNS:
         if pattern.search(word):
-            found = name
-    return "log_softmax" if found == "softmax" and word.startswith("log") else found
+            type_name = name
+    return "log_softmax" if type_name == "softmax" and word.startswith("log") else type_name
 
 
 def same_graph(first: Layers, other: Layers) -> bool:
@@ -85,7 +85,7 @@ class _Matching:
         self._alike = alike
         self._apart: Callable[[np.ndarray, np.ndarray], Apart]
         self._apart = apart if alike else partial(apart_in_layouts, enough=tolerance)
-        self._found: dict[str, Pair] = {}
+        self._pairs: dict[str, Pair] = {}
         self._taken: set[str] = set()
         self._numbers = {name: number for number, name in enumerate(other)}
 
@@ -97,18 +97,18 @@ class _Matching:
         self._outputs()
         self._by_values()
         self._by_place()
-        return [self._found[name] for name in self._first if name in self._found]
+        return [self._pairs[name] for name in self._first if name in self._pairs]
 
     def _pair(self, name: str, other: str, how: str) -> None:
         one, two = self._first[name], self._other[other]
-        self._found[name] = Pair(one, two, how, self._apart(one.value, two.value))
+        self._pairs[name] = Pair(one, two, how, self._apart(one.value, two.value))
         self._taken.add(other)
 
     def _outputs(self) -> None:
         """Outputs in order, where neither has a name that the other one has."""
         ends = [
             [name for name, layer in layers.items() if layer.output and name not in gone]
-            for layers, gone in ((self._first, self._found), (self._other, self._taken))
+            for layers, gone in ((self._first, self._pairs), (self._other, self._taken))
         ]
         if len(ends[0]) == len(ends[1]):
             for name, other in zip(*ends, strict=True):
@@ -117,7 +117,7 @@ class _Matching:
 
     def _free(self) -> tuple[list[str], list[str]]:
         """Layers of both that have no partner."""
-        first = [name for name in self._first if name not in self._found]
+        first = [name for name in self._first if name not in self._pairs]
         return first, [name for name in self._other if name not in self._taken]
 
     def _by_values(self) -> None:
@@ -126,11 +126,11 @@ class _Matching:
         layers that have the name."""
         wrong = [
             name
-            for name, pair in self._found.items()
+            for name, pair in self._pairs.items()
             if not self._alike and pair.how == NAME and not self._is_same(pair.apart)
         ]
         free, rest = self._free()
-        owners = {self._found[name].other.name: name for name in wrong}
+        owners = {self._pairs[name].other.name: name for name in wrong}
         there = [name for name in (*rest, *owners) if _tells(self._other[name].value)]
         means = {name: _mean(self._other[name].value) for name in there}
         for name in [each for each in self._first if each in {*free, *wrong}]:
@@ -146,18 +146,18 @@ class _Matching:
                 if self._alike and value.shape != two.shape:
                     continue
                 if equal_in_a_layout(value, two, self._tolerance):
-                    if name in self._found:
-                        left = self._found[name].other.name
+                    if name in self._pairs:
+                        left = self._pairs[name].other.name
                         self._taken.discard(left)
                         owners.pop(left, None)
                     if other in owners:  # whose name alone is the same
-                        del self._found[owners.pop(other)]
+                        del self._pairs[owners.pop(other)]
                     self._pair(name, other, VALUES)
                     there.remove(other)
                     break
 
-    def _is_same(self, found: Apart) -> bool:
-        return found.largest <= self._tolerance
+    def _is_same(self, measured: Apart) -> bool:
+        return measured.largest <= self._tolerance
 
     def _by_place(self) -> None:
         """Layers of one type and size that stand in the same order between partners."""
@@ -167,8 +167,8 @@ class _Matching:
         after = -1
         gap_of = dict[str, int]()
         for name in order:
-            if name in self._found:
-                after = max(after, self._numbers[self._found[name].other.name])
+            if name in self._pairs:
+                after = max(after, self._numbers[self._pairs[name].other.name])
             gap_of[name] = after
         ends = sorted(set(gap_of.values()))
         for name in free:
@@ -227,17 +227,17 @@ def scaled_of(pairs: Iterable[Pair], tolerance: float) -> set[str]:
     def holds(pair: Pair, offsets: bool) -> bool:
         return scaled(pair.first.value, pair.other.value, tolerance, offsets)
 
-    found = set[str]()
+    names = set[str]()
     for name, pair in listed.items():
         if pair.first.output:
             continue
         if holds(pair, False):
-            found.add(name)
+            names.add(name)
         elif "relu" in (type_of(pair.first.kind), type_of(pair.other.kind)) and holds(pair, True):
             before = [listed[read] for read in pair.first.reads if read in listed]
             if before and all(holds(one, True) for one in before):
-                found |= {name, *(one.first.name for one in before)}
-    return found
+                names |= {name, *(one.first.name for one in before)}
+    return names
 
 
 def made_up_for(pairs: Iterable[Pair], first: Layers, tolerance: float) -> set[str]:

@@ -49,7 +49,7 @@ class Nnet3Net:
 
     def inputs(self) -> list[InputSpec]:
         """See `Form`. An iVector is one row."""
-        found = []
+        inputs = []
         for node in self.nnet.inputs():
             if node.name not in ("input", "ivector"):
                 raise VariableError(
@@ -57,8 +57,8 @@ class Nnet3Net:
                     " 'input' and 'ivector' are compared"
                 )
             rows, context = (1, (0, 0)) if node.name == "ivector" else (-1, self._context)
-            found.append(InputSpec(node.name, (rows, node.dim), self.dtype, context=context))
-        return found
+            inputs.append(InputSpec(node.name, (rows, node.dim), self.dtype, context=context))
+        return inputs
 
     def compute(self, feed: Feed) -> Computed:
         """See `Form`."""
@@ -73,27 +73,27 @@ class Nnet3Net:
         whole = ComputationRequest(request.inputs, [*request.outputs, *probes])
         given = {io.name: _fed(io, np.asarray(feed[io.name])) for io in request.inputs}
         with options_of(self._runtime):
-            found = self._run(nnet, whole, given)
+            values = self._run(nnet, whole, given)
         layers: dict[str, Layer] = {}
         for node in self.nnet.nodes:
             if node.kind == COMPONENT and node.name in rows:
                 kind = nnet.components[node.component].type
-                value = found[f"{_PROBE}{node.name}"]
+                value = values[f"{_PROBE}{node.name}"]
                 layers[node.name] = Layer(node.name, kind, value, self._reads(node.name))
-        layers["output"] = Layer("output", "Output", found["output"], self._reads("output"), True)
+        layers["output"] = Layer("output", "Output", values["output"], self._reads("output"), True)
         return Computed(layers)
 
     def _rows(self, request: ComputationRequest) -> dict[str, np.ndarray]:
         """For every component node the Indexes that the request needs."""
         steps = NnetSteps(Graph(self.nnet.topology(), request))
-        found: dict[str, list[np.ndarray]] = {}
+        indexes_of: dict[str, list[np.ndarray]] = {}
         for step in steps.steps:
             node = steps.topology.nodes[step.node]
             indexes = step.indexes[step.indexes[:, 1] > np.iinfo(np.int32).min]  # no padding
-            found.setdefault(node.name, []).append(indexes)
+            indexes_of.setdefault(node.name, []).append(indexes)
         return {
             name: np.unique(np.concatenate(parts), axis=0)  # by n, then t
-            for name, parts in found.items()
+            for name, parts in indexes_of.items()
         }
 
     def _reads(self, name: str) -> tuple[str, ...]:

@@ -92,12 +92,12 @@ def _typed_constant(node: pb.NodeProto, dtype: np.dtype) -> None:
 
 def _graphs(graphs: Iterable[pb.GraphProto]) -> list[pb.GraphProto]:
     """Graphs and those inside of their nodes."""
-    found: list[pb.GraphProto] = []
+    inner_graphs: list[pb.GraphProto] = []
     waiting = list(graphs)
     while waiting:
         graph = waiting.pop()
-        found.append(graph)
+        inner_graphs.append(graph)
         for node in graph.node:
             for attribute in node.attribute:
                 waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-    return found
+    return inner_graphs

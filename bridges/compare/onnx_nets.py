@@ -46,7 +46,7 @@ class OnnxNet:
 
     def inputs(self) -> list[InputSpec]:
         """See `Form`."""
-        found = []
+        specs = []
         for info in self._infos:
             if info.kind == "optional":
                 continue
@@ -54,15 +54,15 @@ class OnnxNet:
                 raise VariableError(f"{self.title}: input {info.name!r} has no shape or dtype")
             shape = tuple(dim if isinstance(dim, int) and dim > 0 else -1 for dim in info.shape)
             context = self._context() if info.name == "input" else (0, 0)
-            found.append(InputSpec(info.name, shape, info.dtype, context=context))
-        return found
+            specs.append(InputSpec(info.name, shape, info.dtype, context=context))
+        return specs
 
     def _context(self) -> tuple[int, int]:
         """The frames that an exported network of Kaldi's looks at, as its metadata says."""
-        told = [self._metadata.get(f"{side}_context", "") for side in ("left", "right")]
-        if self._metadata.get("model_type") != "nnet3" or not all(map(str.isdecimal, told)):
+        frames = [self._metadata.get(f"{side}_context", "") for side in ("left", "right")]
+        if self._metadata.get("model_type") != "nnet3" or not all(map(str.isdecimal, frames)):
             return 0, 0
-        left, right = (whole_number(each, f"{self.title}: context", 0) for each in told)
+        left, right = (whole_number(each, f"{self.title}: context", 0) for each in frames)
         return left, right
 
     def compute(self, feed: Feed) -> Computed:
@@ -91,11 +91,11 @@ class OnnxNet:
         title = _TITLES[self._runtime]
         model = whole_file(self._file)
         names = [info.name for info in model.graph.output]
-        found = dict(zip(names, self._session(model, names, feed, title), strict=True))
-        inner = [name for node in model.graph.node for name in node.output if name not in found]
+        values_of = dict(zip(names, self._session(model, names, feed, title), strict=True))
+        inner = [name for node in model.graph.node for name in node.output if name not in values_of]
         inner = [name for name in inner if name]
         if not inner:
-            return found
+            return values_of
         shown = pb.ModelProto()
         shown.CopyFrom(model)
         shown.graph.output.extend(pb.ValueInfoProto(name=name) for name in inner)
@@ -103,8 +103,8 @@ class OnnxNet:
             values = self._session(shown, inner, feed, title)
         except OpscopeError as error:
             notes.append(f"{self.title}: {title} does not show values inside ({error})")
-            return found
-        return found | dict(zip(inner, values, strict=True))
+            return values_of
+        return values_of | dict(zip(inner, values, strict=True))
 
     def _session(
         self, model: pb.ModelProto, names: list[str], feed: dict[str, np.ndarray], title: str
@@ -137,16 +137,16 @@ class OnnxNet:
 def _onnxruntime(data: bytes) -> Any:
     onnxruntime = importlib.import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4  # what fails is told by the exception
+    options.log_severity_level = 4  # the exception says what fails
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run
 
 
 def _captured(node: pb.NodeProto) -> list[str]:
     """What graphs inside a node read; names of their own among it match nothing outside."""
-    found: list[str] = []
+    names: list[str] = []
     for attribute in node.attribute:
         for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
             for inner in graph.node:
-                found += [*inner.input, *_captured(inner)]
-    return found
+                names += [*inner.input, *_captured(inner)]
+    return names

@@ -86,14 +86,14 @@ class OpNet:
 
     def inputs(self) -> list[InputSpec]:
         """See `Form`."""
-        found = []
+        specs = []
         for var in self._net.vars:
             if var.kind == INPUT and var.name in self._read:
                 if var.shape is None or var.dtype is None:
                     raise VariableError(f"{self.title}: input {var.name!r} has no shape or dtype")
                 spec = tuple(var.shape), np.dtype(var.dtype), var.sequence_levels
-                found.append(InputSpec(var.name, *spec))
-        return found
+                specs.append(InputSpec(var.name, *spec))
+        return specs
 
     def compute(self, feed: Feed) -> Computed:
         """See `Form`."""
@@ -103,9 +103,9 @@ class OpNet:
                 if name != EMPTY and name not in self._held:
                     kinds[name] = op.type, tuple(op.input_names())
         with options_of(self._runtime):
-            found = Predictor(self._net).predict(self._scope, feed, list(kinds), None)
+            values = Predictor(self._net).predict(self._scope, feed, list(kinds), None)
         layers = {
-            name: Layer(name, kind, plain_value(found[name]), reads, name not in self._read)
+            name: Layer(name, kind, plain_value(values[name]), reads, name not in self._read)
             for name, (kind, reads) in kinds.items()
         }
         return Computed(layers)

@@ -77,8 +77,8 @@ def open_form(given: Any, wanted: Wanted) -> Form:
 
 def _only(title: str, wanted: Wanted, allowed: tuple[str, ...], what: str) -> None:
     if wanted.runtime not in allowed:
-        told = " or ".join(filter(None, allowed))
-        raise VariableError(f"{title}: {what}, which runs in {told}, not in {wanted.runtime}")
+        runtimes = " or ".join(filter(None, allowed))
+        raise VariableError(f"{title}: {what}, which runs in {runtimes}, not in {wanted.runtime}")
 
 
 def _ours(model: Model, wanted: Wanted) -> Form:

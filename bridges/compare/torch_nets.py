@@ -52,8 +52,8 @@ class TorchFolder:
                 f"{title}: {error.name} is not installed, which runs PyTorch modules"
             ) from None
         except Exception as error:  # whatever the source raises
-            told = str(error).strip().splitlines() or [type(error).__name__]
-            raise FormatError(f"{title}: the module cannot be loaded: {told[0]}") from error
+            message = str(error).strip().splitlines() or [type(error).__name__]
+            raise FormatError(f"{title}: the module cannot be loaded: {message[0]}") from error
         self._model = self._model.to(getattr(self._torch, str(self.dtype)))
 
     def inputs(self) -> list[InputSpec]:
@@ -63,8 +63,8 @@ class TorchFolder:
             return [InputSpec(name, tuple(dims), self.dtype) for name, dims in sizes]
         context = self._config["left_context"], self._config["right_context"]
         dim, ivector = self._config["feature_dim"], self._config["ivector_dim"]
-        found = [InputSpec("input", (-1, dim), self.dtype, context=context)]
-        return found + ([InputSpec("ivector", (1, ivector), self.dtype)] if ivector else [])
+        specs = [InputSpec("input", (-1, dim), self.dtype, context=context)]
+        return specs + ([InputSpec("ivector", (1, ivector), self.dtype)] if ivector else [])
 
     def compute(self, feed: Feed) -> Computed:
         """See `Form`."""
@@ -78,14 +78,14 @@ class TorchFolder:
             def hook(module: Any, _: Any, result: Any) -> None:
                 nonlocal before
                 if isinstance(result, torch.Tensor):
-                    told = name
+                    key = name
                     number = 1
-                    while told in layers:
+                    while key in layers:
                         number += 1
-                        told = f"{name}#{number}"
+                        key = f"{name}#{number}"
                     kind = type(module).__name__
-                    layers[told] = Layer(told, kind, self._array(result), (before,))
-                    before = told
+                    layers[key] = Layer(key, kind, self._array(result), (before,))
+                    before = key
 
             return hook
 
@@ -99,8 +99,8 @@ class TorchFolder:
             with torch.no_grad():
                 result = self._model(*given)
         except Exception as error:  # whatever the module raises
-            told = str(error).strip().splitlines() or [type(error).__name__]
-            raise VariableError(f"{self.title}: the module fails: {told[0]}") from error
+            message = str(error).strip().splitlines() or [type(error).__name__]
+            raise VariableError(f"{self.title}: the module fails: {message[0]}") from error
         finally:
             for hook in hooks:
                 hook.remove()
@@ -132,27 +132,27 @@ def _config(path: str) -> dict[str, Any]:
     Raises:
         FormatError: they are not there.
     """
-    found = json_value(read_text(path), path)
-    if isinstance(found, dict) and found.get("model_type") == "cntk":
-        _check_sizes(found, path)
-        return found
+    config = json_value(read_text(path), path)
+    if isinstance(config, dict) and config.get("model_type") == "cntk":
+        _check_sizes(config, path)
+        return config
     whole = ("left_context", "right_context", "feature_dim", "ivector_dim")
-    wrong = not isinstance(found, dict) or found.get("model_type") != "nnet3"
-    if wrong or not all(isinstance(found.get(key), int) for key in whole):
+    wrong = not isinstance(config, dict) or config.get("model_type") != "nnet3"
+    if wrong or not all(isinstance(config.get(key), int) for key in whole):
         raise FormatError(f"{path}: not the config of a module that `opscope to-torch` wrote")
     for key in "components", "outputs":
-        if not isinstance(found.get(key), dict) or not (found[key] or key == "components"):
+        if not isinstance(config.get(key), dict) or not (config[key] or key == "components"):
             raise FormatError(f"{path}: {key!r} is no table of names")
-    return found
+    return config
 
 
-def _check_sizes(found: dict[str, Any], path: str) -> None:
+def _check_sizes(config: dict[str, Any], path: str) -> None:
     """Whether a config says what the module takes and gives."""
     for key in "inputs", "outputs":
-        sizes = found.get(key)
+        sizes = config.get(key)
         if not isinstance(sizes, dict) or not sizes or not all(map(_is_shape, sizes.values())):
             raise FormatError(f"{path}: {key!r} is no table of names and sizes")
-    if not isinstance(found.get("sequences"), list):
+    if not isinstance(config.get("sequences"), list):
         raise FormatError(f"{path}: 'sequences' is missing")
 
 

@@ -367,10 +367,10 @@ def check_other(path: str, original: str) -> None:
 
 
 def _names(names: Names) -> tuple[str, ...]:
-    found = (names,) if isinstance(names, str) else tuple(names)
-    if not found or not all(isinstance(name, str) and name for name in found):
+    listed = (names,) if isinstance(names, str) else tuple(names)
+    if not listed or not all(isinstance(name, str) and name for name in listed):
         raise VariableError(f"names or patterns are wanted, not {names!r}")
-    return found
+    return listed
 
 
 def _mapping(names: Mapping[str, str] | Names) -> dict[str, str]:

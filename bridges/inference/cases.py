@@ -77,10 +77,10 @@ class OwnRun:
             levels = self._inputs[name].sequence_levels
             fed[name] = Sequences.from_list([array]) if levels else array
         with np.errstate(all="ignore"):
-            found = self._predictor.predict(self.scope, fed, self.inference.outputs, None)
+            outputs = self._predictor.predict(self.scope, fed, self.inference.outputs, None)
         return {
             name: value.data if isinstance(value, Sequences) else np.asarray(value)
-            for name, value in found.items()
+            for name, value in outputs.items()
         }
 
 
@@ -94,7 +94,7 @@ def random_cases(run: NetRun, seed: int = 0, use: str = "ONNX") -> list[Case]:
     limits = id_limits(inference.operators, {n: s for n, (s, _) in inference.specs.items()})
     sequences = any(var.sequence_levels for var in inference.inputs)
     rng = np.random.default_rng(seed)
-    found: list[Case] = []
+    cases: list[Case] = []
     why: OpscopeError | None = None
     tried = (
         _OTHERS
@@ -113,16 +113,16 @@ def random_cases(run: NetRun, seed: int = 0, use: str = "ONNX") -> list[Case]:
                 if var.name in run.one_hot:
                     inputs[var.name] = _words(inputs[var.name])
             try:
-                found.append((inputs, run(inputs)))
+                cases.append((inputs, run(inputs)))
                 break
             except OpscopeError as error:
                 why = error
-    if not found:
+    if not cases:
         raise ExportError(
             f"{use}: the net runs on no random input, so that nothing can be checked; give some"
             f" that it runs on: {why}"
         )
-    return found
+    return cases
 
 
 def real_cases(run: NetRun, given: Sequence[Mapping[str, Any]]) -> list[Case]:
@@ -132,7 +132,7 @@ def real_cases(run: NetRun, given: Sequence[Mapping[str, Any]]) -> list[Case]:
         ExportError: a name or dtype that the net does not have, or the net refuses the arrays.
     """
     wanted = {var.name: var for var in run.inference.inputs}
-    found: list[Case] = []
+    cases: list[Case] = []
     for arrays in given:
         for name in sorted(set(arrays) ^ set(wanted), key=wanted.__contains__):
             what = "is missing" if name in wanted else "is no input of the net"
@@ -143,10 +143,10 @@ def real_cases(run: NetRun, given: Sequence[Mapping[str, Any]]) -> list[Case]:
             array = np.asarray(arrays[name])
             inputs[name] = array if var.dtype is None else array.astype(var.dtype, copy=False)
         try:
-            found.append((inputs, run(inputs)))
+            cases.append((inputs, run(inputs)))
         except OpscopeError as error:
             raise ExportError(f"ONNX: the inputs to check with: {error}") from error
-    return found
+    return cases
 
 
 def _random(
@@ -166,9 +166,9 @@ def _random(
 def _words(values: np.ndarray) -> np.ndarray:
     """Rows with a 1 where these have their largest element."""
     flat = values.reshape(len(values), -1)
-    found = np.zeros_like(flat)
-    found[np.arange(len(flat)), flat.argmax(axis=1)] = 1
-    return found.reshape(values.shape)
+    words = np.zeros_like(flat)
+    words[np.arange(len(flat)), flat.argmax(axis=1)] = 1
+    return words.reshape(values.shape)
 
 
 def id_limits(

@@ -84,36 +84,36 @@ class CntkRun:
         Raises:
             OpscopeError: inputs that the network cannot take.
         """
-        found = self._net.eval({n: [array] for n, array in inputs.items()}, self._roots)
+        outputs = self._net.eval({n: [array] for n, array in inputs.items()}, self._roots)
         values: dict[str, np.ndarray] = {}
-        for name, value in found.items():
+        for name, value in outputs.items():
             values[name] = np.asarray(value[0] if isinstance(value, list) else value)
         return values
 
 
 def _single(net: CntkNet) -> CntkNet:
     """The network in float32, for which runtimes have all kernels."""
-    made = CntkNet(net.network, dtype=np.float32)
+    single = CntkNet(net.network, dtype=np.float32)
     for name, node in net.network.nodes.items():
         if net.scope.find(node.name) is not None and (node.is_parameter or node.kind.precompute):
-            made.set(name, net.get(name))
-    return made
+            single.set(name, net.get(name))
+    return single
 
 
 def _roots(network: Network, outputs: Iterable[str] | None, use: str) -> list[Node]:
     if outputs is None:
-        found = [node for node in network.groups["output"] if not is_criterion(node)]
-        if not found:
+        nodes = [node for node in network.groups["output"] if not is_criterion(node)]
+        if not nodes:
             raise VariableError(f"{use}: the network has no output nodes: name those to export")
-        return found
-    found = []
+        return nodes
+    nodes = []
     for name in outputs:
         node = network.nodes.get(name)
         if node is None:
             hint = nearest(name, network.nodes)
             raise VariableError(f"{use}: the network has no node {name!r}{hint}")
-        found.append(node)
-    return found
+        nodes.append(node)
+    return nodes
 
 
 def _declared(lowered: Lowered, roots: list[Node]) -> tuple[OpList, list[str]]:

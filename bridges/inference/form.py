@@ -127,7 +127,7 @@ def _without_mask(op: Operator, walk: Rewriter) -> list[OpNode] | None:
     if op.type != "mul":
         return None
     writers = {name: walk.writer(name) for name in op.input_vars()}
-    read = [name for name, made in writers.items() if made is None or made.type != _MASK]
+    read = [name for name, writer in writers.items() if writer is None or writer.type != _MASK]
     if len(read) != 1 or len(writers) != 2:
         return None
     return [make_op(COPY_OP, {"x": read}, op.outputs, source=op.node.source)]
@@ -151,12 +151,12 @@ def _needed(ops: list[OpNode], wanted: Iterable[str]) -> list[OpNode]:
 
 def _externals(operators: Iterable[Operator]) -> set[str]:
     """Variables that are read before anything writes them."""
-    found: set[str] = set()
+    names: set[str] = set()
     written: set[str] = set()
     for op in operators:
-        found.update(name for name in reads_of(op.node) if name and name not in written)
+        names.update(name for name in reads_of(op.node) if name and name not in written)
         written.update(op.output_vars())
-    return found
+    return names
 
 
 def _results(net: OpList, forward: list[OpNode]) -> list[str]:
@@ -180,14 +180,14 @@ def _results(net: OpList, forward: list[OpNode]) -> list[str]:
         for slot, names in op.inputs.items():
             (judged if slot in _JUDGED else labels).update(names)
     read = {name for op in kept for name in op.input_vars()}
-    found: list[str] = []
+    results: list[str] = []
     for op in kept:
         for slot, names in op.outputs.items():
             if op.entry.output_slots[slot].intermediate or slot in _BESIDE.get(op.type, ()):
                 continue
-            found += [name for name in names if name != EMPTY and name not in read | persistent]
-    of_losses = [name for name in found if name in judged]
-    return of_losses or [name for name in found if name not in labels]
+            results += [name for name in names if name != EMPTY and name not in read | persistent]
+    of_losses = [name for name in results if name in judged]
+    return of_losses or [name for name in results if name not in labels]
 
 
 def _refuse_carried(
@@ -223,12 +223,12 @@ def values_of(
         VariableError: one has no value.
     """
     given = {var.name for var in inference.inputs}
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for variable in sorted(_externals(inference.operators) - given):
         if variable not in arrays:
             raise VariableError(
                 f"{use}: {variable!r} has no value: give the scope that was trained or loaded, or"
                 " run the net once"
             )
-        found[variable] = np.asarray(arrays[variable])
-    return found
+        values[variable] = np.asarray(arrays[variable])
+    return values

@@ -26,7 +26,7 @@ def forms_in(system: str, opset: int = 0) -> tuple[Idiom, ...]:
     Args:
         opset: of ONNX.
     """
-    made = list[Idiom]()
+    idioms = list[Idiom]()
     for op_type, row in table().items():
         entry = lookup(op_type)
         name = row.get(system)
@@ -40,8 +40,8 @@ def forms_in(system: str, opset: int = 0) -> tuple[Idiom, ...]:
             variables = [("var", word) for word in (*entry.input_slots, *given)]
             call = ("call", OURS + op_type, *variables)
             forms = dict.fromkeys((form, folded(form)))
-            made += [Idiom(one, call, _reads_variables, given) for one in forms]
-    return tuple(sorted(made, key=lambda one: -len(list(nodes(one.form)))))
+            idioms += [Idiom(one, call, _reads_variables, given) for one in forms]
+    return tuple(sorted(idioms, key=lambda one: -len(list(nodes(one.form)))))
 
 
 def _is_telling(form: Tree) -> bool:
@@ -51,5 +51,5 @@ def _is_telling(form: Tree) -> bool:
     return any(node[0] in ("call", "choose") for node in nodes(form))
 
 
-def _reads_variables(found: Mapping[str, Tree]) -> bool:
-    return any(map(names, found.values()))
+def _reads_variables(binding: Mapping[str, Tree]) -> bool:
+    return any(map(names, binding.values()))

@@ -92,15 +92,15 @@ class CntkModel(Model):
         needed = [node.name for node in below if node.is_input]
         chosen(self.name, feed, needed, names, known)
         data = {name: [np.asarray(array)] for name, array in feed.items()}
-        found = CntkNet(self.network).eval(data, names)
-        values = [found[self.network.find(name).name] for name in names]
+        outputs = CntkNet(self.network).eval(data, names)
+        values = [outputs[self.network.find(name).name] for name in names]
         arrays = [np.asarray(v[0] if isinstance(v, list) else v) for v in values]
         return dict(zip(names, arrays, strict=True))
 
     def copy(self) -> CntkModel:
-        made = CntkModel(copy.deepcopy(self.network), self.path, self.title, self.format)
-        made.notes = list(self.notes)
-        return made
+        copied = CntkModel(copy.deepcopy(self.network), self.path, self.title, self.format)
+        copied.notes = list(self.notes)
+        return copied
 
     def perform(self, edit: Edit) -> str:
         from ...cntk.network.editing.perform import perform
@@ -129,10 +129,10 @@ def open_model(path: str, asked: Asked) -> CntkModel:
     """
     del asked
     network, described = read_model(path)
-    found = CntkModel(network, path, os.path.basename(path), described)
+    model = CntkModel(network, path, os.path.basename(path), described)
     if "protobuf" in described:
-        found.notes.append(f"{path} is a {described}; a CNTK binary model is written")
-    return found
+        model.notes.append(f"{path} is a {described}; a CNTK binary model is written")
+    return model
 
 
 def open_script(path: str, asked: Asked) -> CntkModel:

@@ -100,9 +100,9 @@ class NetModel(Model):
     def copy(self) -> NetModel:
         if self.desc.steps:
             raise VariableError("a net of steps is edited inside of the operator that holds it")
-        made = type(self)(self.desc.copy(), self.arrays, self.path, self.title)
-        made.notes += self.notes
-        return made
+        copied = type(self)(self.desc.copy(), self.arrays, self.path, self.title)
+        copied.notes += self.notes
+        return copied
 
     def perform(self, edit: Edit) -> str:
         return op_nets.perform(self._held, edit)
@@ -125,12 +125,12 @@ def held_values(net: OpList, scope: Scope) -> dict[str, np.ndarray]:
     """
     if not isinstance(scope, Scope):
         raise VariableError(f"the values of a net are in an opscope.Scope, not in {scope!r}")
-    found = {}
+    values = {}
     for var in persistent_vars(net):
         variable = scope.find(var.name)
         if variable is not None and variable.inner is not None:
-            found[var.name] = variable.numpy()  # a copy: what is packed of the value stays
-    return found
+            values[var.name] = variable.numpy()  # a copy: what is packed of the value stays
+    return values
 
 
 class Description(NetModel):

@@ -88,9 +88,9 @@ class Nnet3Model(Model):
 
         inputs, outputs = ([port.name for port in ports] for ports in (self.inputs, self.outputs))
         if others := sorted({*inputs} - {"input", "ivector"}) or not inputs:
-            told = ", ".join(others) if isinstance(others, list) else "none"
+            listed = ", ".join(others) if isinstance(others, list) else "none"
             raise VariableError(
-                f"{self.name}: the inputs are {told}; only networks with 'input' and 'ivector' run"
+                f"{self.name}: the inputs are {listed}; only networks with 'input' and 'ivector' run"
             )
         names = chosen(self.name, feed, inputs, fetch, outputs)
         features = np.asarray(feed["input"])
@@ -141,10 +141,10 @@ class AcousticModel(Nnet3Model):
         return self.whole
 
     def copy(self) -> AcousticModel:
-        made = AcousticModel(copy.deepcopy(self.whole), self.path, self.title)
-        made._width = self._width or self.nnet.output_dim("output")
-        made._priors = self._priors
-        return made
+        copied = AcousticModel(copy.deepcopy(self.whole), self.path, self.title)
+        copied._width = self._width or self.nnet.output_dim("output")
+        copied._priors = self._priors
+        return copied
 
     def check(self) -> None:
         super().check()
@@ -173,14 +173,14 @@ def open_model(path: str, asked: Asked) -> Nnet3Model:
     title = os.path.basename(path.rstrip("/"))
     is_vosk = asked.kind == "vosk"
     reader = Reader(acoustic_model_of(path) if is_vosk else path)
-    found: Nnet3Model
+    model: Nnet3Model
     if reader.peek_token() == "<TransitionModel>":
-        found = AcousticModel(AmNnetSimple.read_from(reader), path, title)
+        model = AcousticModel(AmNnetSimple.read_from(reader), path, title)
     else:
         nnet = Nnet.read_from(reader)
-        found = Nnet3Model(nnet, path, title, binary=reader.binary)
-    found.subsampling = subsampling_of(path) if is_vosk else None
-    return found
+        model = Nnet3Model(nnet, path, title, binary=reader.binary)
+    model.subsampling = subsampling_of(path) if is_vosk else None
+    return model
 
 
 def open_config(path: str, asked: Asked) -> Nnet3Model:

@@ -90,10 +90,10 @@ class OpNet:
         """
         if name in self.names():
             raise VariableError(f"there is a variable {name!r} already")
-        made = make_var(name, value.shape, value.dtype, PARAMETER)
+        var = make_var(name, value.shape, value.dtype, PARAMETER)
         if like is not None:
-            made = made.changed(lr_factor=like.lr_factor, stop_gradient=like.stop_gradient)
-        self.net.vars.append(made)
+            var = var.changed(lr_factor=like.lr_factor, stop_gradient=like.stop_gradient)
+        self.net.vars.append(var)
         self.arrays[name] = np.ascontiguousarray(value)
         return name
 
@@ -164,7 +164,7 @@ class OpNet:
             spec = declared_spec(var) if var.kind in GIVEN else None
             if spec is not None:
                 specs[name] = spec
-        made: dict[str, VarDecl] = {}
+        by_name: dict[str, VarDecl] = {}
         for number, op in enumerate(self.net.ops):
             if op.role != FORWARD:
                 continue
@@ -177,8 +177,10 @@ class OpNet:
                     specs[name] = spec
                     kind = TEMPORARY if old is None else old.kind
                     fresh = make_var(name, spec[0], spec[1], kind)
-                    made[name] = fresh if old is None else old.changed(shape=spec[0], dtype=spec[1])
-        self.net.vars = [made.pop(var.name, var) for var in self.net.vars] + [*made.values()]
+                    by_name[name] = (
+                        fresh if old is None else old.changed(shape=spec[0], dtype=spec[1])
+                    )
+        self.net.vars = [by_name.pop(var.name, var) for var in self.net.vars] + [*by_name.values()]
 
 
 def with_inputs(op: OpNode, names: Mapping[str, str]) -> OpNode:

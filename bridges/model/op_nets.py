@@ -84,18 +84,18 @@ def _freeze(net: OpNet, edit: edits.Freeze) -> str:
 
 
 def _unfreeze(net: OpNet, edit: edits.Unfreeze) -> str:
-    found = _set_trained(net, edit.names, True)
+    report = _set_trained(net, edit.names, True)
     for name in _parameters(net, edit.names):
         if net.var(name).lr_factor == 0:
             net.declare(net.var(name).changed(lr_factor=None))
-    return found
+    return report
 
 
 def _set_trained(net: OpNet, names: tuple[str, ...], trained: bool) -> str:
-    found = _parameters(net, names)
-    for name in found:
+    parameters = _parameters(net, names)
+    for name in parameters:
         net.declare(net.var(name).changed(stop_gradient=not trained))
-    return f"{'Unfroze' if trained else 'Froze'} {len(found)} parameters."
+    return f"{'Unfroze' if trained else 'Froze'} {len(parameters)} parameters."
 
 
 def _set_factor(net: OpNet, edit: edits.SetFactor) -> str:
@@ -103,25 +103,25 @@ def _set_factor(net: OpNet, edit: edits.SetFactor) -> str:
         raise VariableError("rates below a node are for CNTK's networks; name parameters here")
     if edit.factor < 0:
         raise AttributeTypeError(f"factor={edit.factor:g} is negative")
-    found = _parameters(net, edit.names)
-    for name in found:
+    parameters = _parameters(net, edit.names)
+    for name in parameters:
         net.declare(net.var(name).changed(lr_factor=float(edit.factor)))
-    return f"Set factors of learning rates to {edit.factor:g} for {len(found)} parameters."
+    return f"Set factors of learning rates to {edit.factor:g} for {len(parameters)} parameters."
 
 
 def _set_dropout(net: OpNet, edit: edits.SetDropout) -> str:
     if not 0 <= edit.proportion <= 1:
         raise AttributeTypeError(f"proportion={edit.proportion:g} must be from 0 to 1")
-    found = matching(
+    dropouts = matching(
         [op.output_names()[0] for op in net.net.ops if op.type == "dropout"],
         edit.names,
         "result of dropout",
     )
-    for name in found:
+    for name in dropouts:
         number = net.writer(name)
         op = net.net.ops[number]
         net.net.ops[number] = op.changed(attrs={**op.attrs, "p": float(edit.proportion)})
-    return f"Set dropout proportions for {len(found)} operators."
+    return f"Set dropout proportions for {len(dropouts)} operators."
 
 
 def _low_rank(net: OpNet, edit: edits.LowRank) -> str:
@@ -130,10 +130,10 @@ def _low_rank(net: OpNet, edit: edits.LowRank) -> str:
     done = []
     for name in _parameters(net, checked(edit).names):
         value = net.arrays.get(name)
-        found = cut(edit, value) if value is not None and value.ndim == 2 else None
-        if value is None or found is None:
+        factored = cut(edit, value) if value is not None and value.ndim == 2 else None
+        if value is None or factored is None:
             continue
-        parts, rank = found
+        parts, rank = factored
         if edit.factors:
             left, right = (part.astype(value.dtype) for part in parts.factors(rank))
             _put_product(net, name, left, right)
@@ -166,15 +166,15 @@ def _put_product(net: OpNet, name: str, left: np.ndarray, right: np.ndarray) -> 
             op = net.net.ops[number]
             inner = f"{op.output_names()[0]}_svd"
             turned = {"transpose_x": op.attrs["transpose_x"]} if "transpose_x" in op.attrs else {}
-            made = make_op("matmul", {"x": op.inputs["x"], "y": first}, {"out": inner}, turned)
+            inner_op = make_op("matmul", {"x": op.inputs["x"], "y": first}, {"out": inner}, turned)
             attrs = {k: v for k, v in op.attrs.items() if k != "transpose_x"}
             outer = with_inputs(op, {name: second, op.inputs["x"][0]: inner}).changed(attrs=attrs)
-            net.net.ops[number : number + 1] = [made.changed(source=op.source), outer]
+            net.net.ops[number : number + 1] = [inner_op.changed(source=op.source), outer]
         net.drop_unused()
         return
     product = f"{name}_svd"
-    made = make_op("matmul", {"x": first, "y": second}, {"out": product})
-    net.net.ops = [made, *(with_inputs(op, {name: product}) for op in net.net.ops)]
+    product_op = make_op("matmul", {"x": first, "y": second}, {"out": product})
+    net.net.ops = [product_op, *(with_inputs(op, {name: product}) for op in net.net.ops)]
     net.drop_unused()
 
 

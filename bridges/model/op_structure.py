@@ -97,19 +97,19 @@ def _same_slots(op: OpNode, type: str, settings: Mapping[str, Any]) -> OpNode:
     inputs = op.inputs
     if not inputs.keys() <= entry.input_slots.keys() and len(op.inputs) == 1:
         inputs = {entry.inputs[0].name: next(iter(op.inputs.values()))}
-    made = make_op(type, inputs, outputs, dict(settings), source=op.source)
-    _check_type(made)
-    return made
+    new = make_op(type, inputs, outputs, dict(settings), source=op.source)
+    _check_type(new)
+    return new
 
 
 def replace(net: OpNet, edit: edits.Replace) -> str:
     """Let an operator of another type compute a variable, from the same inputs."""
     number = net.writer(edit.name)
     old = net.net.ops[number]
-    net.net.ops[number] = made = _same_slots(old, edit.type, edit.settings)
+    net.net.ops[number] = new = _same_slots(old, edit.type, edit.settings)
     net.drop_unused()
     net.settle()
-    return f"Replaced operator {edit.name}: {old.type} to {made.type}."
+    return f"Replaced operator {edit.name}: {old.type} to {new.type}."
 
 
 def insert(net: OpNet, edit: edits.Insert) -> str:
@@ -146,9 +146,9 @@ def insert(net: OpNet, edit: edits.Insert) -> str:
             is_float = one.dtype.kind == "f" and dtype is not None and dtype.kind == "f"
             name = net.parameter(f"{edit.name}.{slot}", one.astype(dtype) if is_float else one)
         slots[slot] = (net.var(name).name,)
-    made = make_op(edit.type, slots, {entry.outputs[0].name: edit.name}, dict(edit.settings))
-    _check_type(made)
-    net.net.ops.insert(position, made)
+    op = make_op(edit.type, slots, {entry.outputs[0].name: edit.name}, dict(edit.settings))
+    _check_type(op)
+    net.net.ops.insert(position, op)
     net.settle()
     where = f"after {edit.after}" if edit.after else f"before {edit.before}"
     return f"Inserted operator {edit.name} ({edit.type}) {where}."
@@ -240,8 +240,8 @@ def new_output(net: OpNet, edit: edits.NewOutput) -> str:
     rows, before = old.shape
     rng = np.random.default_rng(edit.seed)
     values = rng.normal(0, rows**-0.5, (rows, edit.size)) if edit.random else None
-    made = np.zeros((rows, edit.size)) if values is None else values
-    for parameter, value in [(weights, made), *((b, np.zeros(edit.size)) for b in biases)]:
+    new_weights = np.zeros((rows, edit.size)) if values is None else values
+    for parameter, value in [(weights, new_weights), *((b, np.zeros(edit.size)) for b in biases)]:
         others = [i for i in net.readers(parameter) if net.net.ops[i].role == FORWARD]
         if len(others) > 1:
             readers = ", ".join(net.net.ops[i].output_names()[0] for i in others)

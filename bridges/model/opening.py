@@ -68,10 +68,10 @@ def model_kind(path: str) -> str:
         return "checkpoint"
     if not (TABLE.match(path) or os.path.exists(path)):
         return "net"
-    found = kind_of(path)
-    if found and found != "net" and kind_named(found).opens:
-        return found
-    return "net" if os.path.isfile(paths_of(path)[0]) else found
+    kind = kind_of(path)
+    if kind and kind != "net" and kind_named(kind).opens:
+        return kind
+    return "net" if os.path.isfile(paths_of(path)[0]) else kind
 
 
 def _of_file(path: str, network: str, whole: bool, use: str) -> Model:
@@ -95,9 +95,9 @@ def open_saved(path: str, asked: Asked) -> Model:
     net, mark = load_marked(path)
     dialect = net.metadata.get("dialect", "")
     if not asked.whole and not os.path.exists(paths_of(path)[1]):
-        found = (Description if dialect else NetModel)(net, {}, path, title)
-        found.is_bare = True
-        return found
+        model = (Description if dialect else NetModel)(net, {}, path, title)
+        model.is_bare = True
+        return model
     if dialect:
         return _in_dialect(net, load_arrays(path, net, mark), path, title)
     if asked.whole:
@@ -112,8 +112,8 @@ def open_checkpoint(path: str, asked: Asked) -> NetModel:
         FormatError: it is damaged.
     """
     del asked
-    found = read_checkpoint(path)
-    return NetModel(found.op_list, found.values, path, os.path.basename(path))
+    checkpoint = read_checkpoint(path)
+    return NetModel(checkpoint.op_list, checkpoint.values, path, os.path.basename(path))
 
 
 def _in_dialect(net: OpList, arrays: Mapping[str, np.ndarray], path: str, title: str) -> Model:
@@ -145,11 +145,11 @@ def _of_object(given: Any, scope: Scope | None, whole: bool) -> Model:
     if isinstance(given, AmNnetSimple):
         return AcousticModel(given)
     within = getattr(given, "nnet", None) or getattr(given, "network", None)
-    for found in (given, within):
-        if isinstance(found, Nnet):
-            return Nnet3Model(found)
-        if isinstance(found, Network):
-            return CntkModel(found)
+    for candidate in (given, within):
+        if isinstance(candidate, Nnet):
+            return Nnet3Model(candidate)
+        if isinstance(candidate, Network):
+            return CntkModel(candidate)
     if isinstance(given, tuple) and len(given) == 2:  # what `load` gives: a net and its scope
         given, scope = given
     net = op_list_of(cast("HasOpList", given))

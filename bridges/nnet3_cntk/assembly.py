@@ -107,7 +107,7 @@ class Assembly:
         self._components: dict[str, Component] = {}
         self._names: set[str] = set()
         self._component_names: dict[Hashable, str] = {}
-        self._made: dict[Hashable, str] = {}
+        self._shared: dict[Hashable, str] = {}
         self._ranges: dict[str, tuple[str, int]] = {}  # dim-range node -> source, first column
         self._permuted: dict[str, tuple[Value, Sequence[int]]] = {}  # node -> source, its columns
 
@@ -148,9 +148,9 @@ class Assembly:
         middle = _middle(value)
         value = shifted(value, -middle)
         owner = key if shared else (key, value)
-        node = self._made.get((key, value))
+        node = self._shared.get((key, value))
         if node is None:
-            node = self._made[key, value] = self.name(name)
+            node = self._shared[key, value] = self.name(name)
             if owner not in self._component_names:
                 self._component_names[owner] = node
                 self._components[node] = make()
@@ -188,27 +188,27 @@ class Assembly:
 
     def columns(self, value: Value, begin: int, count: int) -> Value:
         """Some columns of a value."""
-        found = []
+        blocks = []
         first = 0
         for block in value:
             low = max(begin - first, 0)
             high = min(begin + count - first, block.dim)
             first += block.dim
             if low == 0 and high == block.dim:
-                found.append(block)
+                blocks.append(block)
             elif low < high:
                 terms = (self._range(term, low, high - low) for term in block.terms)
-                found.append(Block(tuple(terms), high - low))
-        return tuple(found)
+                blocks.append(Block(tuple(terms), high - low))
+        return tuple(blocks)
 
     def _range(self, term: Term, begin: int, count: int) -> Term:
         """A term of a dim-range-node, made where it is needed first."""
         source, before = self._ranges.get(term.node, (term.node, 0))
         begin += before
         key = ("columns", source, begin, count)
-        node = self._made.get(key)
+        node = self._shared.get(key)
         if node is None:
-            node = self._made[key] = self.name(f"{source}.columns{begin}-{begin + count - 1}")
+            node = self._shared[key] = self.name(f"{source}.columns{begin}-{begin + count - 1}")
             self._ranges[node] = source, begin
             line = f"dim-range-node name={node} input-node={source}"
             line = f"{line} dim-offset={begin} dim={count}"

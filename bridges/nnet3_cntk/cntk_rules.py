@@ -162,20 +162,20 @@ _NORM = (("Reciprocal", 0), ("Sqrt", 0), ("Clip", 2), ("Times", 1), ("ElementTim
 def _absorbed_norm(c: Conversion, node: Node) -> tuple[Node, ...]:
     """What `nnet3_rules` makes of a NormalizeComponent."""
     part, data = node.inputs
-    found = []
+    chain = []
     for operation, following in _NORM:
         if part.operation != operation:
             return ()
-        found.append(part)
+        chain.append(part)
         part = part.inputs[following]
-    _, _, clip, power, squares = found
+    _, _, clip, power, squares = chain
     constants = [*clip.inputs[:2], power.inputs[0]]
     if squares.inputs != [data, data] or not all(child in c.fixed for child in constants):
         return ()
     low, high, mean = (c.fixed[child] for child in constants)
     if low.size != 1 or low != NORM_FLOOR or high.size != 1 or high < _NO_LIMIT:
         return ()
-    return tuple(found) if mean.shape == (1, size(node)) and np.ptp(mean) == 0 else ()
+    return tuple(chain) if mean.shape == (1, size(node)) and np.ptp(mean) == 0 else ()
 
 
 ABSORBS["ElementTimes"] = _absorbed_norm

@@ -133,8 +133,8 @@ class Conversion:
             seen |= new
             waiting += new
         wanted = list(dict.fromkeys(nodes))
-        found = CntkNet(self.network).forward(Minibatch(), wanted)
-        return {node: np.asarray(found[node.name].data).transpose() for node in wanted}
+        outputs = CntkNet(self.network).forward(Minibatch(), wanted)
+        return {node: np.asarray(outputs[node.name].data).transpose() for node in wanted}
 
     def _names(
         self, order: Sequence[Node], roots: Sequence[Node]

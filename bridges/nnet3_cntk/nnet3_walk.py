@@ -206,14 +206,14 @@ class Unrolling:
         left, right = self.context[window.name]
         if (first, last) == (-left, right):
             return window
-        found = self._windows.get((name, first, last))
-        if found is None:
+        window_rows = self._windows.get((name, first, last))
+        if window_rows is None:
             frames = _frame(first) if first == last else f"{_frame(first)}_{_frame(last)}"
             begin = (first + left) * dim
             count = (last + 1 - first) * dim
-            found = self.rows(window, begin, count, f"{window.name}.{frames}")
-            self._windows[name, first, last] = found
-        return found
+            window_rows = self.rows(window, begin, count, f"{window.name}.{frames}")
+            self._windows[name, first, last] = window_rows
+        return window_rows
 
     # Values
 

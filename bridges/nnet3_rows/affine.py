@@ -29,26 +29,26 @@ def diagonal(component: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Scale and offset of every column of a component that is no more than these; else None."""
     kind, dim = component.type, component.output_dim
     one, zero = np.ones(1), np.zeros(1)
-    found: tuple[Any, Any] | None = None
+    transform: tuple[Any, Any] | None = None
     if kind == "BatchNormComponent" and component.test_mode:
-        found = batch_norm_transform(component)
+        transform = batch_norm_transform(component)
     elif kind in _SCALES:
-        found = component.scales, zero
+        transform = component.scales, zero
     elif kind == "FixedBiasComponent":
-        found = one, component.bias
+        transform = one, component.bias
     elif kind == "PerElementOffsetComponent":
-        found = one, component.offsets
+        transform = one, component.offsets
     elif kind == "ScaleAndOffsetComponent":
-        found = _away_from_zero(component.scales), component.offsets
+        transform = _away_from_zero(component.scales), component.offsets
     elif kind == "DropoutComponent" and component.test_mode:
-        found = np.array([1.0 - component.dropout_proportion], np.float32), zero
+        transform = np.array([1.0 - component.dropout_proportion], np.float32), zero
     elif kind == "BackpropTruncationComponent":
-        found = np.array([component.scale], np.float32), zero
+        transform = np.array([component.scale], np.float32), zero
     elif kind in _IDENTITIES or (kind in _RANDOM and component.test_mode):
-        found = one, zero
-    if found is None:
+        transform = one, zero
+    if transform is None:
         return None
-    scale, offset = (np.asarray(each, np.float64).reshape(-1) for each in found)
+    scale, offset = (np.asarray(each, np.float64).reshape(-1) for each in transform)
     return np.resize(scale, dim), np.resize(offset, dim)
 
 

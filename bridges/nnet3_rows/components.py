@@ -101,8 +101,8 @@ class ComponentNet:
 
     def row(self, matrix: str, number: int) -> str:
         """A row of a matrix with a number for each column, as it meets rows."""
-        found = self("slice", matrix, axes=[0], starts=[number], ends=[number + 1])
-        return self("unsqueeze", found, axes=[2]) if self.rank == 3 else found
+        row = self("slice", matrix, axes=[0], starts=[number], ends=[number + 1])
+        return self("unsqueeze", row, axes=[2]) if self.rank == 3 else row
 
     def columns_as(self, x: str, *sizes: int) -> str:
         """Rows whose columns are several axes, or are one again."""
@@ -126,8 +126,8 @@ def _lstm(n: ComponentNet, c: Any) -> Columns:
     weights = n.parameter(c, "params")
 
     def gate(x: str, cell: str, number: int) -> str:
-        found = n("sigmoid", n("add", x, n("mul", n.row(weights, number), cell)))
-        return n("mul", found, masks[number]) if masks else found
+        activation = n("sigmoid", n("add", x, n("mul", n.row(weights, number), cell)))
+        return n("mul", activation, masks[number]) if masks else activation
 
     kept = n("mul", gate(f, before, 1), before)
     new = n("mul", gate(i, before, 0), n("tanh", g))
@@ -172,17 +172,17 @@ def _simple(op_type: str, **attrs: Any) -> Callable[[ComponentNet, Any], Columns
 
 
 def _softmax(n: ComponentNet, c: Any) -> Columns:
-    found = n("softmax", *n.takes(x=c.input_dim), axis=1)
-    return {n("clip", found, minimum=SOFTMAX_FLOOR): c.output_dim}
+    softmax = n("softmax", *n.takes(x=c.input_dim), axis=1)
+    return {n("clip", softmax, minimum=SOFTMAX_FLOOR): c.output_dim}
 
 
 def _blocks(n: ComponentNet, c: Any, op_type: str) -> str:
     """Blocks of columns, as wide as the output, joined by an operator."""
     count = c.input_dim // c.output_dim
-    found, *others = n.takes(**{f"x{number}": c.output_dim for number in range(count)})
+    total, *others = n.takes(**{f"x{number}": c.output_dim for number in range(count)})
     for other in others:
-        found = n(op_type, found, other)
-    return found
+        total = n(op_type, total, other)
+    return total
 
 
 def _product(n: ComponentNet, c: Any) -> Columns:
@@ -223,8 +223,8 @@ def _blockwise(n: ComponentNet, c: Any, w: str, b: str, blocks: int) -> Columns:
         return {n("conv1d", x, n("unsqueeze", w, axes=[2]), b, groups=blocks): c.output_dim}
     width, rows = c.input_dim // blocks, c.output_dim // blocks
     w = n("reshape", w, shape=[blocks, rows, width])
-    found = n("matmul", n("reshape", x, shape=[0, blocks, 1, width]), w, transpose_y=True)
-    return {n("add", n.columns_as(found, c.output_dim), b): c.output_dim}
+    product = n("matmul", n("reshape", x, shape=[0, blocks, 1, width]), w, transpose_y=True)
+    return {n("add", n.columns_as(product, c.output_dim), b): c.output_dim}
 
 
 def _normalize(n: ComponentNet, c: Any) -> Columns:
@@ -253,7 +253,7 @@ def _pnorm(n: ComponentNet, c: Any) -> Columns:
 
 
 def _images(n: ComponentNet, x: str, sizes: Sequence[int], order: str) -> str:
-    """Columns as images [N, z, x, y], with times behind these."""
+    """Columns as images [N, z, x, y], with times last."""
     perm = [1 + order.index(axis) for axis in "zxy"]
     return n("transpose", n.columns_as(x, *sizes), perm=[0, *perm, *range(4, 2 + n.rank)])
 
@@ -288,10 +288,10 @@ def _image_pooling(n: ComponentNet, c: Any) -> Columns:
         "stride": [c.pool_z_step, c.pool_x_step, c.pool_y_step],
     }
     if n.rank == 3:
-        found = n("max_pool3d", n("transpose", images, perm=[0, 4, 1, 2, 3]), **sizes)
-        return _of_images(n, n("transpose", found, perm=[0, 2, 3, 4, 1]), c.output_dim)
-    found = n("max_pool3d", n("unsqueeze", images, axes=[1]), **sizes)
-    return _of_images(n, n("squeeze", found, axes=[1]), c.output_dim)
+        pooled = n("max_pool3d", n("transpose", images, perm=[0, 4, 1, 2, 3]), **sizes)
+        return _of_images(n, n("transpose", pooled, perm=[0, 2, 3, 4, 1]), c.output_dim)
+    pooled = n("max_pool3d", n("unsqueeze", images, axes=[1]), **sizes)
+    return _of_images(n, n("squeeze", pooled, axes=[1]), c.output_dim)
 
 
 def _attention(n: ComponentNet, c: Any) -> Columns:
@@ -350,17 +350,17 @@ def pooled_rows(c: Any, source: Any, title: str) -> ComponentNet:
 
 def _pooled(n: ComponentNet, c: Any, x: str) -> Columns:
     count, sums = n.split(_sums(n, x), [1, c.input_dim - 1])
-    found = n("div", sums, count, name="means")
+    pooled = n("div", sums, count, name="means")
     if c.output_stddevs:
         half = (c.input_dim - 1) // 2
-        mean, square = n.split(found, [half, half])
+        mean, square = n.split(pooled, [half, half])
         variance = n("sub", square, n("mul", mean, mean))
         floored = n("clip", variance, minimum=float(c.variance_floor))
-        found = n("concat", [mean, n("sqrt", floored)], axis=1)
+        pooled = n("concat", [mean, n("sqrt", floored)], axis=1)
     if c.num_log_count_features:
         logs = [n("log", count)] * c.num_log_count_features
-        found = n("concat", [*logs, found], axis=1)
-    return {found: c.output_dim}
+        pooled = n("concat", [*logs, pooled], axis=1)
+    return {pooled: c.output_dim}
 
 
 WRITTEN: Final[dict[str, Callable[[ComponentNet, Any], Columns]]] = {

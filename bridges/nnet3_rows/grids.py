@@ -50,7 +50,7 @@ class Grid:
         return None if odd or count < 0 else count
 
     def behind(self, grid: Grid, offset: int) -> int | None:
-        """How many rows lie behind that at `offset` for a grid's last row; None: there is none."""
+        """How many rows lie after that at `offset` for a grid's last row; None: there is none."""
         count, odd = divmod(self.last - grid.last - offset, self.step)
         return None if odd or count < 0 else count
 

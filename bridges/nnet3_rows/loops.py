@@ -157,14 +157,14 @@ def _lags(
         for number in order:
             node = topology.nodes[number]
             if node.kind == "dim-range":
-                found = lags.get(node.source, 0)
+                lag = lags.get(node.source, 0)
             elif node.kind == "component":
-                found = lags.get(number - 1, 0)
+                lag = lags.get(number - 1, 0)
             else:
                 listed = [term for part in parts[number] for term in part]
-                found = max(map(begins, listed), default=0)
-            changed |= found != lags[number]
-            lags[number] = found
+                lag = max(map(begins, listed), default=0)
+            changed |= lag != lags[number]
+            lags[number] = lag
         if not changed:
             return lags
     raise IrregularError("a loop reads rows of its own that are never there")

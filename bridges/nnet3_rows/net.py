@@ -96,13 +96,13 @@ class RowsNet:
     def variable(self, name: str, spec: ArraySpec | None = None) -> str:
         """A new variable, called so or nearly so."""
         name = self.title(name)
-        found = name
+        free_name = name
         count = 1
-        while found in self.specs:
+        while free_name in self.specs:
             count += 1
-            found = f"{name}_{count}"
-        self.specs[found] = spec or ((), np.dtype(F32))
-        return found
+            free_name = f"{name}_{count}"
+        self.specs[free_name] = spec or ((), np.dtype(F32))
+        return free_name
 
     def given(self, name: str, *shape: int) -> str:
         """A new variable that comes from outside, float32."""
@@ -147,11 +147,11 @@ class RowsNet:
             key = (array.dtype.str, array.shape, array.tobytes())
             if key in self._constants:
                 return self._constants[key]
-        found = self.variable(name, (array.shape, array.dtype))
-        self.arrays[found] = array
+        variable = self.variable(name, (array.shape, array.dtype))
+        self.arrays[variable] = array
         if key is not None:
-            self._constants[key] = found
-        return found
+            self._constants[key] = variable
+        return variable
 
     def vector(self, values: Any, name: str = "constant") -> str:
         """A constant with a number for each column."""
@@ -192,8 +192,8 @@ class RowsNet:
                 names[name] = self.variable(titles.get(name, name))
             self.put(op.renamed(names))
         still = all(each.still for each in given)
-        found = [Value(names[one], dim, still) for one, dim in net.outputs.items()]
-        return self.join(found, net.title).times(factor)
+        outputs = [Value(names[one], dim, still) for one, dim in net.outputs.items()]
+        return self.join(outputs, net.title).times(factor)
 
     def plain(self, value: Value) -> Value:
         """The value with scale and offset applied."""
@@ -207,9 +207,9 @@ class RowsNet:
             name = self("mul", name, self._factor(value.scale), name=f"{value.name}.scaled")
         if value.offset is not None:
             name = self("add", name, self._factor(value.offset), name=f"{value.name}.shifted")
-        made = Value(name, value.dim, value.still)
-        self._plain[id(value)] = value, made
-        return made
+        plain = Value(name, value.dim, value.still)
+        self._plain[id(value)] = value, plain
+        return plain
 
     def _factor(self, values: np.ndarray) -> str:
         same = np.all(values == values[0])
@@ -230,9 +230,9 @@ class RowsNet:
             scale = a.scale
             a = replace(a, scale=None)
             b = replace(b, scale=None)
-        made = self("add", self.name(a), self.name(b), name=name)
-        found = Value(made, a.dim, a.still and b.still, scale)
-        return self.unshifted(found.plus(offset))
+        sum_name = self("add", self.name(a), self.name(b), name=name)
+        total = Value(sum_name, a.dim, a.still and b.still, scale)
+        return self.unshifted(total.plus(offset))
 
     def unshifted(self, value: Value) -> Value:
         """The value with its offset applied, and with its scale only where that is needed."""
@@ -253,8 +253,8 @@ class RowsNet:
                 return part
             place += part.dim
         ends = {"axes": [1], "starts": [begin], "ends": [begin + size]}
-        made = self("slice", value.name, name=name or f"{value.name}.columns", **ends)
-        return value.picked(made, slice(begin, begin + size))
+        slice_name = self("slice", value.name, name=name or f"{value.name}.columns", **ends)
+        return value.picked(slice_name, slice(begin, begin + size))
 
     def split(self, parts: Sequence[Value], sizes: Sequence[int], name: str) -> list[Value]:
         """Values side by side cut into pieces of other sizes, without joining where these fit."""
@@ -273,13 +273,13 @@ class RowsNet:
         if len(sizes) == 1:
             return [value]
         titles = [f"{name}.part"] * len(sizes)
-        made = self.several("split", value.name, names=titles, axis=1, sections=sizes)
-        found = list[Value]()
+        pieces = self.several("split", value.name, names=titles, axis=1, sections=sizes)
+        values = list[Value]()
         begin = 0
-        for piece, size in zip(made, sizes, strict=True):
-            found.append(value.picked(piece, slice(begin, begin + size)))
+        for piece, size in zip(pieces, sizes, strict=True):
+            values.append(value.picked(piece, slice(begin, begin + size)))
             begin += size
-        return found
+        return values
 
     def join(self, parts: Sequence[Value], name: str) -> Value:
         """Values side by side."""
@@ -290,9 +290,9 @@ class RowsNet:
             like = next(part for part in parts if not part.still)
             parts = [self.spread(part, like) for part in parts]
         parts = [self.plain(part) for part in parts]
-        made = self("concat", [part.name for part in parts], name=f"{name}.joined", axis=1)
-        self._joined[made] = parts
-        return Value(made, sum(part.dim for part in parts), still)
+        joined = self("concat", [part.name for part in parts], name=f"{name}.joined", axis=1)
+        self._joined[joined] = parts
+        return Value(joined, sum(part.dim for part in parts), still)
 
     def parts_of(self, value: Value) -> list[Value]:
         """The values that were joined to one; itself where it is no such."""

@@ -122,7 +122,7 @@ class Plan:
         """Fill in everything for some output nodes.
 
         Raises:
-            NotExportedError: a loop is no recurrent layer, or rows hang on data.
+            NotExportedError: a loop is no recurrent layer, or rows depend on data.
         """
         try:
             for members, is_loop in self.topology.stages:
@@ -190,10 +190,10 @@ class Plan:
         if node.kind == "dim-range":
             return self.reach[node.source]
         if node.kind == "descriptor":
-            found = Reach()
+            reach = Reach()
             for part in node.expression().parts:
-                found &= self.reach_of(part)
-            return found
+                reach &= self.reach_of(part)
+            return reach
         return self._reach_of_component(node.component, node.reads, self.reach.get(number - 1))
 
     def reach_of(self, part: SumDescriptor) -> Reach:
@@ -209,10 +209,10 @@ class Plan:
             exact = first.exact and second.exact and touch
             return Reach(low, high, exact, first.still or second.still)
         assert isinstance(part, SimpleSumDescriptor)
-        found = Reach()
+        reach = Reach()
         for read in self.reads(part.src):
-            found &= self._reach_of_read(read, str(part))
-        return found
+            reach &= self._reach_of_read(read, str(part))
+        return reach
 
     def _reach_of_read(self, read: Read, text: str) -> Reach:
         source = self.reach[read.node]
@@ -249,34 +249,34 @@ class Plan:
             return Reach(low, high, component.input_period == 1 and source.exact)
         if reads.offsets is None or reads.required is None:
             raise NotExportedError(f"{component.type} reads rows by a rule of its own")
-        found = Reach()
+        reach = Reach()
         for offset, required in zip(reads.offsets, reads.required, strict=True):
             if required:
-                found &= source.behind(offset)
-        return found
+                reach &= source.behind(offset)
+        return reach
 
     def _reach_of_loop(self, loop: Loop, number: int) -> Reach:
-        found = Reach()
+        reach = Reach()
         stand_ins = loop.fallbacks if isinstance(loop, GeneralLoop) else []
         for term in loop.reads:
             if not term.optional:
                 source = self.reach[term.node]
                 if source.still:
                     raise NotExportedError("a loop reads an iVector at its own times")
-                found &= source.behind(term.offset)
+                reach &= source.behind(term.offset)
         name = self.topology.nodes[loop.members[0]].name
-        if found.low == -inf or found.high == inf:
+        if reach.low == -inf or reach.high == inf:
             raise NotExportedError(f"the loop of '{name}' has no first row")
-        if not found.exact:
+        if not reach.exact:
             raise NotExportedError(f"where the loop of '{name}' begins follows from the length")
         if not isinstance(loop, GeneralLoop):
-            return found
+            return reach
         if any(term.offset * loop.offset < 0 for term in stand_ins):
-            raise NotExportedError(f"the loop of '{name}' falls over to rows behind others")
+            raise NotExportedError(f"the loop of '{name}' falls over to rows after others")
         later = loop.lags[number] * loop.offset
         if loop.offset < 0:
-            return replace(found, low=found.low - later)
-        return replace(found, high=found.high - later)
+            return replace(reach, low=reach.low - later)
+        return replace(reach, high=reach.high - later)
 
     def _is_source(self, number: int) -> bool:
         """Whether a node is a component that reads nothing, or the descriptor before one."""
@@ -359,15 +359,15 @@ class Plan:
             wanted = Grid(first, step, grid.last + right, grid.moving or right > 0)
             return self._available(source, wanted)
         assert reads.offsets is not None and reads.required is not None
-        found: Grid | None = None
+        grid_read: Grid | None = None
         for offset in reads.offsets:
-            found = merged(found, grid.moved(offset))
-        if found is None:
+            grid_read = merged(grid_read, grid.moved(offset))
+        if grid_read is None:
             return None
-        found = found.settled(self.unit)
+        grid_read = grid_read.settled(self.unit)
         if all(reads.required):
-            return Border(found, 0, 0, False, source)
-        return self.border(source, found)
+            return Border(grid_read, 0, 0, False, source)
+        return self.border(source, grid_read)
 
     def _available(self, source: Reach, wanted: Grid) -> Border:
         """The rows of a window that are there, however few."""

@@ -146,7 +146,7 @@ class RowReader:
         return more - (wanted - older) * (grid.step // have.step)
 
     def _older(self, rows: Rows, grid: Grid, older: int) -> Value:
-        """The rows of this chunk behind those of older ones that the grid's next rows want."""
+        """The rows of this chunk after those of older ones that the grid's next rows want."""
         have, value = rows.grid, rows.value
         kept = self.kept(have, grid, older) - rows.older
         if kept < 0:
@@ -160,7 +160,7 @@ class RowReader:
         return replace(value, name=self._with_older[name])
 
     def keep(self, cache: Cache, new: str, title: str) -> str:
-        """Declare a cache; returns the new rows behind those that it holds."""
+        """Declare a cache; returns the new rows after those that it holds."""
         whole = self.net("concat", [self.cache(cache), new], axis=2, name=title)
         self.keep_last(cache, whole)
         return whole
@@ -187,13 +187,13 @@ class RowReader:
             row = (read.at - have.first) // have.step
             if self.streaming and have.moving:
                 raise NotExportedError(f"a stream cannot read time {read.at} in all its chunks")
-            found = self.net.rows(value, row, row + 1, name=f"{rows.key}.rows")
-            return replace(found, still=True)
+            row_value = self.net.rows(value, row, row + 1, name=f"{rows.key}.rows")
+            return replace(row_value, still=True)
         offset = read.offset
         if offset is not None and have.has_slice(grid, offset):
-            found = self.window(rows, grid, offset, offset, older)
+            window = self.window(rows, grid, offset, offset, older)
             stride = grid.step // have.step
-            return self.net.rows(found, 0, stride=stride, name=f"{rows.key}.every_{stride}")
+            return self.net.rows(window, 0, stride=stride, name=f"{rows.key}.every_{stride}")
         return self._gathered(rows, grid, read)
 
     def _gathered(self, rows: Rows, grid: Grid, read: Read) -> Value:
@@ -209,14 +209,16 @@ class RowReader:
             wanted = net("add", times, net("rows.periodic", times, values=moves))
         place = {"first": rows.grid.first - moved, "step": rows.grid.step}
         wanted = net("rows.numbers", wanted, None, name="rows_read", **place)
-        made = net("gather", rows.value.name, wanted, axis=2, name=f"{rows.key}.gathered")
-        found = replace(rows.value, name=made)
+        variable = net("gather", rows.value.name, wanted, axis=2, name=f"{rows.key}.gathered")
+        gathered = replace(rows.value, name=variable)
         if None not in read.offsets:
-            return found
+            return gathered
         own = np.array([offset is not None for offset in read.offsets])
         taken = net("rows.periodic", times, values=own)
-        made = net("where", taken, net.name(found), net.constant(0.0), name=f"{rows.key}.taken")
-        return Value(made, found.dim)
+        variable = net(
+            "where", taken, net.name(gathered), net.constant(0.0), name=f"{rows.key}.taken"
+        )
+        return Value(variable, gathered.dim)
 
     def padded(self, value: Value, left: int, right: int, key: str) -> Value:
         """Rows of zeros on both sides; a negative number drops rows."""

@@ -46,10 +46,10 @@ class Read:
         seen = [(grid.first + grid.step * i) % period for i in range(period)]
         if not grid.moving:
             seen = seen[: grid.rows(0)]
-        found = {self.offsets[place] for place in seen}
-        if found == {None}:
+        moves = {self.offsets[place] for place in seen}
+        if moves == {None}:
             return None
-        return Read(self.node, self.scale, (found.pop(),)) if len(found) == 1 else self
+        return Read(self.node, self.scale, (moves.pop(),)) if len(moves) == 1 else self
 
     def demand(self, grid: Grid) -> Grid:
         """The rows of the node that a grid needs; `self` is as `on` gives it."""
@@ -61,11 +61,11 @@ class Read:
         count = 2 * period if grid.moving else grid.rows(0)
         times = [grid.first + grid.step * i for i in range(count)]
         listed = [t + o for t in times if (o := self.offsets[t % period]) is not None]
-        found = of_times(listed)
+        rows = of_times(listed)
         if not grid.moving:
-            return found
+            return rows
         furthest = max(o for o in self.offsets if o is not None)
-        return Grid(found.first, found.step, grid.last + furthest)
+        return Grid(rows.first, rows.step, grid.last + furthest)
 
 
 def reads_of(leaf: ForwardingDescriptor, index: dict[str, int]) -> list[Read]:
@@ -83,12 +83,12 @@ def reads_of(leaf: ForwardingDescriptor, index: dict[str, int]) -> list[Read]:
     if np.any(x):
         raise NotExportedError(f"'{leaf}' reads rows of another x")
     scales = {index[name]: scale for name, scale in leaf.scales()}
-    found: list[Read] = []
+    reads: list[Read] = []
     for node in sorted(set(nodes.tolist())):
         here = np.flatnonzero(nodes[:period] == node)
         steady = t[here] == t[here + period]
         if steady.all() and len(set(t[here].tolist())) == 1 and len(here) == period:
-            found.append(Read(node, scales[node], at=int(t[here[0]])))
+            reads.append(Read(node, scales[node], at=int(t[here[0]])))
             continue
         if steady.any():
             raise NotExportedError(f"'{leaf}' reads fixed times for some frames only")
@@ -98,5 +98,5 @@ def reads_of(leaf: ForwardingDescriptor, index: dict[str, int]) -> list[Read]:
         shortest = next(
             p for p in range(1, period + 1) if period % p == 0 and moves[p:] == moves[:-p]
         )
-        found.append(Read(node, scales[node], tuple(moves[:shortest])))
-    return found
+        reads.append(Read(node, scales[node], tuple(moves[:shortest])))
+    return reads

@@ -82,10 +82,10 @@ class LayerRows:
 
     def rows(self, sequences: Sequence[str], names: Sequence[str]) -> list[Value]:
         """Rows of what `recurrent` gives, called so."""
-        found = self.net.several(
+        variables = self.net.several(
             "rows.of_sequences", list(sequences), self._like, names=names, **self._how
         )
-        return [Value(name, self.net.specs[name][0][1]) for name in found]
+        return [Value(name, self.net.specs[name][0][1]) for name in variables]
 
     def recurrent(
         self,

@@ -114,9 +114,9 @@ class LoopStep:
     def _join(self, parts: Sequence[tuple[str, int]]) -> str:
         if len(parts) == 1:
             return parts[0][0]
-        found = self.ops("concat", [name for name, _ in parts], axis=1)
-        self._joined[found] = list(parts)
-        return found
+        joined = self.ops("concat", [name for name, _ in parts], axis=1)
+        self._joined[joined] = list(parts)
+        return joined
 
     def _split(self, parts: Sequence[tuple[str, int]], sizes: Sequence[int]) -> list[str]:
         """Values side by side cut into pieces of other sizes, without joining where these fit."""
@@ -130,10 +130,10 @@ class LoopStep:
                 whole = self._join(parts)
                 return self.ops.split(whole, sizes) if len(sizes) > 1 else [whole]
             cuts.append((name, inside))
-        found: list[str] = []
+        pieces: list[str] = []
         for name, inside in cuts:
-            found += [name] if len(inside) == 1 else self.ops.split(name, inside)
-        return found
+            pieces += [name] if len(inside) == 1 else self.ops.split(name, inside)
+        return pieces
 
     # Descriptors
 
@@ -144,14 +144,14 @@ class LoopStep:
         """A row that is read."""
         bare = term._replace(scale=1.0)
         if not self._is_inside(term):
-            found = self._take(bare, self.dim(term.node))
+            row = self._take(bare, self.dim(term.node))
         elif term.offset:
-            found = self.states[Term(1.0, term.node, term.offset, True)]
+            row = self.states[Term(1.0, term.node, term.offset, True)]
         else:
-            found = self.members[term.node]
+            row = self.members[term.node]
         if term.scale != 1:
-            found = self.ops("scale", found, scale=float(term.scale))
-        return self._begun(term, found) if self._is_inside(term) else found
+            row = self.ops("scale", row, scale=float(term.scale))
+        return self._begun(term, row) if self._is_inside(term) else row
 
     def _begun(self, term: Term, value: str) -> str:
         """A row inside where it is there, else what stands for it."""
@@ -170,14 +170,14 @@ class LoopStep:
     def _part(self, terms: Sequence[Term], dim: int) -> str:
         """A sum of terms."""
         constant = sum(term.scale for term in terms if term.node < 0)
-        found = ""
+        total = ""
         for term in terms:
             if term.node >= 0:
                 value = self._term(term)
-                found = self.ops("add", found, value) if found else value
-        if not found:
+                total = self.ops("add", total, value) if total else value
+        if not total:
             return self._rows(np.full(dim, constant))
-        return self.ops("scale", found, bias=float(constant)) if constant else found
+        return self.ops("scale", total, bias=float(constant)) if constant else total
 
     def _rows(self, values: Any) -> str:
         """The same row for all sequences."""
@@ -200,11 +200,11 @@ class LoopStep:
         if node.kind == "dim-range":
             source = self.members[node.source]
             begin = node.dim_offset
-            found = self.piece(source, begin, node.dim)
-            if not found:
+            piece = self.piece(source, begin, node.dim)
+            if not piece:
                 end = begin + node.dim
-                found = self.ops("slice", source, axes=[1], starts=[begin], ends=[end])
-            self.members[number] = found
+                piece = self.ops("slice", source, axes=[1], starts=[begin], ends=[end])
+            self.members[number] = piece
         elif node.kind == "component" and node.component.type in AFFINE and not self.whole:
             self.members[number] = self._affine(number)
         elif node.kind == "component":
@@ -235,9 +235,9 @@ class LoopStep:
     ) -> list[tuple[str, int]]:
         """A component for values side by side; its output is that, too."""
         ops = self.ops
-        found = diagonal(c)
-        if found is not None:
-            x, (scale, offset) = self._join(parts), found
+        transform = diagonal(c)
+        if transform is not None:
+            x, (scale, offset) = self._join(parts), transform
             if (scale != 1).any():
                 x = ops("mul", x, ops.constant(scale))
             return [(ops("add", x, ops.constant(offset)) if offset.any() else x, c.output_dim)]
@@ -278,6 +278,6 @@ class LoopStep:
             total = self._take(Product(node.name, tuple(before), bias), node.dim)
             bias = None
         if inside:
-            found = self._matrix(self._join(inside), np.concatenate(own_weights, axis=1), bias)
-            total = self.ops("add", total, found) if total else found
+            product = self._matrix(self._join(inside), np.concatenate(own_weights, axis=1), bias)
+            total = self.ops("add", total, product) if total else product
         return total

@@ -116,8 +116,8 @@ class RowsWalk(ABC):
         value = self.net.plain(value)
         source = self.reader.source
         count = {"step": grid.step, "more": grid.last - grid.first + grid.step}
-        made = self.net("rows.spread", value.name, source, self.reader.end(), name=name, **count)
-        return Value(made, value.dim)
+        spread = self.net("rows.spread", value.name, source, self.reader.end(), name=name, **count)
+        return Value(spread, value.dim)
 
     def _write_inputs(self, ivector: str) -> None:
         topology, plan, net = self.topology, self.plan, self.net
@@ -152,8 +152,8 @@ class RowsWalk(ABC):
             frames = replace(frames, name=net("pad", frames.name, name="with_edges", **pads))
         if self.plan.exact_end and self.plan.unit > 1:
             ends = {"start": first, "more": grid.last + 1 + left}
-            made = net("rows.cut", frames.name, self.reader.end(), name="frames_read", **ends)
-            return replace(frames, name=made)
+            cut = net("rows.cut", frames.name, self.reader.end(), name="frames_read", **ends)
+            return replace(frames, name=cut)
         return net.rows(frames, first, min(grid.last, 0), name="frames_read")
 
     def _write_node(self, number: int) -> None:
@@ -210,14 +210,14 @@ class RowsWalk(ABC):
             a, b = self.part(part.a, grid, f"{name}.a"), self.part(part.b, grid, f"{name}.b")
             return self.net.add(a, b, name)
         assert isinstance(part, SimpleSumDescriptor)
-        found: Value | None = None
+        total: Value | None = None
         for read in self.plan.reads(part.src):
             here = read.on(grid)
             if here is not None:
                 value = self.reader.at(self.rows[here.node], grid, here).times(here.scale)
-                found = value if found is None else self.net.add(found, value, name)
-        assert found is not None
-        return found
+                total = value if total is None else self.net.add(total, value, name)
+        assert total is not None
+        return total
 
     def constant(self, values: Any, name: str) -> Value:
         """The same row for all times."""
@@ -259,8 +259,8 @@ class RowsWalk(ABC):
         if self.reader.streaming:
             raise NotExportedError("a stream does not know where Failover turns to its second part")
         there = self.reader.inside(grid, reach.low, reach.high)
-        made = self.net("where", there, self.net.name(first), self.net.name(second), name=name)
-        return Value(made, first.dim)
+        chosen = self.net("where", there, self.net.name(first), self.net.name(second), name=name)
+        return Value(chosen, first.dim)
 
     # Components that read windows of rows
 
@@ -318,8 +318,8 @@ class RowsWalk(ABC):
             f"{name}.{end}": self.reader.before(times, have.inner, offset)
             for end, offset in zip(("begin", "end"), window, strict=True)
         }
-        found = self.net.written(net, [x], ends)
-        return replace(found, name=self.narrowed(found.name))
+        pooled = self.net.written(net, [x], ends)
+        return replace(pooled, name=self.narrowed(pooled.name))
 
     def _extraction_of(self, number: int) -> int | None:
         """The extraction that a pooling reads, and nothing else, in the same periods."""

@@ -73,24 +73,24 @@ class _Reader:
 
     def __init__(
         self,
-        made: Mapping[str, Operator],
+        writers: Mapping[str, Operator],
         arrays: Mapping[str, np.ndarray],
         widths: dict[str, int],
     ) -> None:
-        self.made = made
+        self.writers = writers
         self.arrays = arrays
         self.sources = dict(widths)
         self._cuts: dict[str, tuple[str, slice]] = {}
 
     def op(self, name: str, *types: str) -> Operator | None:
         """The operator that makes a variable, if it is one of `types`; copies are seen through."""
-        found = self.made.get(self.plain(name))
-        return found if found is not None and found.type in types else None
+        op = self.writers.get(self.plain(name))
+        return op if op is not None and op.type in types else None
 
     def plain(self, name: str) -> str:
         """The variable that copies lead to."""
-        while name in self.made and self.made[name].type in _COPIES:
-            name = self.made[name].inputs["x"][0]
+        while name in self.writers and self.writers[name].type in _COPIES:
+            name = self.writers[name].inputs["x"][0]
         return name
 
     def two(self, name: str, kind: str) -> list[tuple[str, str]]:
@@ -149,7 +149,7 @@ class _Reader:
         if name in self.sources:
             width = self.sources[name]
             return _Linear({name: np.eye(width)}, np.zeros(width))
-        op = self.made.get(name)
+        op = self.writers.get(name)
         if op is None or depth > 50:
             return None
         read = getattr(self, f"_read_{op.type}", None)
@@ -157,18 +157,18 @@ class _Reader:
 
     def _constant(self, op: Operator, slot: str) -> np.ndarray | None:
         names = op.inputs.get(slot)
-        found = self.arrays.get(names[0]) if names else None
-        return None if found is None else np.asarray(found, np.float64)
+        array = self.arrays.get(names[0]) if names else None
+        return None if array is None else np.asarray(array, np.float64)
 
     def _read_affine(self, op: Operator, name: str, depth: int) -> _Linear | None:
         w = self._constant(op, "w")
         if w is None or op.attrs["num_flatten_dims"] not in (-1, 1):
             return None
-        found = self._product(op.inputs["x"][0], w, depth)
+        product = self._product(op.inputs["x"][0], w, depth)
         bias = self._constant(op, "b") if op.inputs.get("b") else np.zeros(w.shape[1])
-        if found is None or bias is None:
+        if product is None or bias is None:
             return None
-        return replace(found, bias=found.bias + bias)
+        return replace(product, bias=product.bias + bias)
 
     def _read_matmul(self, op: Operator, name: str, depth: int) -> _Linear | None:
         w = self._constant(op, "y")
@@ -227,17 +227,17 @@ class _Reader:
         x = self.linear(op.inputs["x"][0], depth)
         if x is None:
             return None
-        found = x.mapped(lambda part: part * op.attrs["scale"])
-        return replace(found, bias=found.bias + op.attrs["bias"])
+        form = x.mapped(lambda part: part * op.attrs["scale"])
+        return replace(form, bias=form.bias + op.attrs["bias"])
 
     def _read_mul(self, op: Operator, name: str, depth: int) -> _Linear | None:
         for x, y in self.two(name, "mul"):
             if y in self.arrays:
                 factor = np.asarray(self.arrays[y], np.float64).reshape(-1)
-                found = self.linear(x, depth)
-                if found is None or factor.size not in (1, found.width):
+                form = self.linear(x, depth)
+                if form is None or factor.size not in (1, form.width):
                     return None
-                return found.mapped(lambda part: part * factor)  # noqa: B023
+                return form.mapped(lambda part: part * factor)  # noqa: B023
         return None
 
     def _read_split(self, op: Operator, name: str, depth: int) -> _Linear | None:
@@ -266,15 +266,15 @@ class _Reader:
         if op.attrs["axis"] not in (1, -1) or any(part is None for part in parts):
             return None
         total = sum(part.width for part in parts if part is not None)
-        found = _Linear({}, np.zeros(total))
+        combined = _Linear({}, np.zeros(total))
         begin = 0
         for part in parts:
             assert part is not None
             place = np.zeros((part.width, total))
             place[np.arange(part.width), begin + np.arange(part.width)] = 1
-            found = found + part.mapped(lambda matrix: matrix @ place)  # noqa: B023
+            combined = combined + part.mapped(lambda matrix: matrix @ place)  # noqa: B023
             begin += part.width
-        return found
+        return combined
 
     def _read_reshape(self, op: Operator, name: str, depth: int) -> _Linear | None:
         x = self.linear(op.inputs["x"][0], depth)
@@ -337,14 +337,14 @@ def find_cell(
         if len(shape) != 2 or shape[1] < 0:
             return None
         widths[name] = shape[1]
-    made = {name: op for op in step.operators for name in op.output_vars()}
-    reader = _Reader(made, arrays, widths)
+    writers = {name: op for op in step.operators for name in op.output_vars()}
+    reader = _Reader(writers, arrays, widths)
     if len(step.memories) == 2:
         first, second = step.memories
         for state, cell in ((first, second), (second, first)):
-            found = _lstm(step, reader, state, cell)
-            if found is not None:
-                return found
+            lstm = _lstm(step, reader, state, cell)
+            if lstm is not None:
+                return lstm
     elif len(step.memories) == 1:
         return _gru(step, reader) or _rnn(step, reader)
     return None
@@ -353,7 +353,7 @@ def find_cell(
 def with_products(
     cell: Cell,
     links: Mapping[str, str],
-    made: Mapping[str, Operator],
+    writers: Mapping[str, Operator],
     arrays: Mapping[str, np.ndarray],
     widths: Mapping[str, int],
 ) -> tuple[Cell, list[str]]:
@@ -361,7 +361,8 @@ def with_products(
 
     Args:
         links: in-link -> the variable outside.
-        made, arrays, widths: outside: operators by what they make, parameters, columns of matrices.
+        writers, arrays, widths: outside: operators by what they write, parameters, columns of
+            matrices.
 
     Returns:
         The cell, and the variables outside that it reads side by side.
@@ -369,9 +370,11 @@ def with_products(
     begin = 0
     blocks = dict[str, np.ndarray]()
     bias = np.zeros(cell.w.shape[1])
-    known = {name: width for name, width in widths.items() if name not in made}
-    ends = {name: widths[name] for name in made if name in widths and not _is_product(made[name])}
-    reader = _Reader(made, arrays, {**known, **ends})
+    known = {name: width for name, width in widths.items() if name not in writers}
+    ends = {
+        name: widths[name] for name in writers if name in widths and not _is_product(writers[name])
+    }
+    reader = _Reader(writers, arrays, {**known, **ends})
     for link in cell.inputs:
         outer = links[link]
         width = widths.get(outer, -1)
@@ -411,11 +414,11 @@ def _lstm(step: StepNet, reader: _Reader, state: Any, cell: Any) -> Cell | None:
                     g = reader.gate(g_gate, "tanh")
                     right = reader.plain(before) == cell.previous
                     if right and f is not None and i is not None and g is not None:
-                        return _made_lstm(step, reader, (i, o, f, g), state, cell)
+                        return _lstm_cell(step, reader, (i, o, f, g), state, cell)
     return None
 
 
-def _made_lstm(
+def _lstm_cell(
     step: StepNet, reader: _Reader, gates: tuple[str, ...], state: Any, cell: Any
 ) -> Cell | None:
     i, o, f, g = gates
@@ -437,12 +440,17 @@ def _made_lstm(
         ):
             return None
         peepholes.append(np.diag(matrix))
-    made = _weights(reader, listed, inputs, state.previous)
-    if made is None:
+    weights = _weights(reader, listed, inputs, state.previous)
+    if weights is None:
         return None
     p = np.concatenate(peepholes[:3])[None]
     return Cell(
-        "LSTM", inputs, state.state, [state.previous, cell.previous], *made, p if p.any() else None
+        "LSTM",
+        inputs,
+        state.state,
+        [state.previous, cell.previous],
+        *weights,
+        p if p.any() else None,
     )
 
 
@@ -471,11 +479,11 @@ def _rnn(step: StepNet, reader: _Reader) -> Cell | None:
     if op is None or form is None:
         return None
     inputs = [name for name in step.inputs if name in form.parts]
-    made = _weights(reader, [form], inputs, memory.previous)
-    if made is None:
+    weights = _weights(reader, [form], inputs, memory.previous)
+    if weights is None:
         return None
     how = {"activations": [_ACTIVATIONS[op.type]]}
-    return Cell("RNN", inputs, memory.state, [memory.previous], *made, attributes=how)
+    return Cell("RNN", inputs, memory.state, [memory.previous], *weights, attributes=how)
 
 
 def _gru(step: StepNet, reader: _Reader) -> Cell | None:
@@ -512,18 +520,18 @@ def _gru_after(step: StepNet, reader: _Reader, memory: Any, z: str, n: str) -> C
             inputs = [name for name in step.inputs if _reads(name, z_form, r_form, x_form)]
             alone = memory.previous not in x_form.parts and set(h_form.parts) == {memory.previous}
             both = _Linear({**x_form.parts, **h_form.parts}, x_form.bias)
-            made = _weights(reader, [z_form, r_form, both], inputs, memory.previous)
-            if not alone or made is None:
+            weights = _weights(reader, [z_form, r_form, both], inputs, memory.previous)
+            if not alone or weights is None:
                 continue
             size = z_form.width
-            made[2][0, 5 * size :] = h_form.bias
-            return _made_gru(inputs, memory, made, after=1)
+            weights[2][0, 5 * size :] = h_form.bias
+            return _gru_cell(inputs, memory, weights, after=1)
     return None
 
 
 def _gru_before(step: StepNet, reader: _Reader, memory: Any, z: str, n: str) -> Cell | None:
     """n = x_n + (r h) w: the reset gate acts before the product."""
-    for name in list(reader.made):
+    for name in list(reader.writers):
         for r_gate, before in reader.two(name, "mul"):
             r = reader.gate(r_gate)
             if r is None or reader.plain(before) != memory.previous:
@@ -540,9 +548,9 @@ def _gru_before(step: StepNet, reader: _Reader, memory: Any, z: str, n: str) -> 
             parts = dict(n_form.parts)
             parts[memory.previous] = parts.pop(name)
             forms = [z_form, r_form, _Linear(parts, n_form.bias)]
-            made = _weights(reader, forms, inputs, memory.previous)
-            if made is not None:
-                return _made_gru(inputs, memory, made, after=0)
+            weights = _weights(reader, forms, inputs, memory.previous)
+            if weights is not None:
+                return _gru_cell(inputs, memory, weights, after=0)
     return None
 
 
@@ -550,6 +558,6 @@ def _reads(name: str, *forms: _Linear) -> bool:
     return any(name in form.parts for form in forms)
 
 
-def _made_gru(inputs: list[str], memory: Any, made: Any, after: int) -> Cell:
+def _gru_cell(inputs: list[str], memory: Any, weights: Any, after: int) -> Cell:
     how = {"linear_before_reset": after}
-    return Cell("GRU", inputs, memory.state, [memory.previous], *made, attributes=how)
+    return Cell("GRU", inputs, memory.state, [memory.previous], *weights, attributes=how)

@@ -70,9 +70,9 @@ class OnnxFile(Model):
         names = list(fetch) or outputs
         if not {*names} - {*outputs}:
             return self.network.run(feed, names)
-        found = self.network.values(feed)
-        chosen(self.path, {}, (), names, found)
-        return {name: found[name] for name in names}
+        values = self.network.values(feed)
+        chosen(self.path, {}, (), names, values)
+        return {name: values[name] for name in names}
 
     def in_operators(self, rows: int) -> Model:
         """The model as one net for inputs of these rows: the last dimension that may vary has them,

@@ -14,8 +14,8 @@ def open(files: tuple[str, ...]) -> None:
     """Tell what FILES are, by what is in them: kind, inputs, outputs, size, what is unusual.
 
     They may be models, configs and data of Kaldi's, CNTK's and HTK's, ONNX, safetensors, what
-    opscope saves, or the folder of a Vosk model. What cannot be read is told, and the others are
-    told nevertheless; the exit code is 1 then.
+    opscope saves, or the folder of a Vosk model. What cannot be read is reported, and the others
+    are described nevertheless; the exit code is 1 then.
     """
     wrong = 0
     for number, file in enumerate(files):

@@ -1,4 +1,4 @@
-"""What is told of files that hold no model: tables, FSTs, trees, HTK's files, text of data."""
+"""What is reported of files that hold no model: tables, FSTs, trees, HTK's files, text of data."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OBJECT = re.compile(rb"\0B(<[A-Za-z]\w{0,40}>) ")
 def table(info: FileInfo) -> None:
     """An archive or a script file of Kaldi's: what its first entry is, how many there are.
 
-    Of a script file only the first value is read; that it is not there is told, and no error.
+    Of a script file only the first value is read; that it is not there is reported, and no error.
     """
     from ...nnet3.programs.listing import entries
 
@@ -59,10 +59,10 @@ def table(info: FileInfo) -> None:
 def _tell_first(info: FileInfo, key: str, value: Any) -> None:
     from ...nnet3.programs.listing import describe
 
-    told = describe(value)
-    info.facts.append(("first", f"{plain(key)}: {told[:_LONGEST]}"))
-    if told.startswith(("example:", "chain example:")):
-        info.title += f" of {'chain ' if told[0] == 'c' else ''}training examples"
+    text = describe(value)
+    info.facts.append(("first", f"{plain(key)}: {text[:_LONGEST]}"))
+    if text.startswith(("example:", "chain example:")):
+        info.title += f" of {'chain ' if text[0] == 'c' else ''}training examples"
 
 
 def value(info: FileInfo) -> None:
@@ -84,8 +84,8 @@ def request(info: FileInfo) -> None:
     """A computation request."""
     from ...nnet3.programs.listing import read_request
 
-    found = read_request(info.path)
-    for name, ports in (("inputs", found.inputs), ("outputs", found.outputs)):
+    request_read = read_request(info.path)
+    for name, ports in (("inputs", request_read.inputs), ("outputs", request_read.outputs)):
         info.facts.append((name, ", ".join(f"{io.name} {len(io.indexes)} rows" for io in ports)))
 
 
@@ -101,21 +101,21 @@ def fst(info: FileInfo) -> None:
         header, _, states = read_header(ByteFile(head, info.path))
         info.version = f"{plain(header.kind)} {header.version}, arcs {plain(header.arc)}"
         if header.kind not in TYPES or header.arc != "standard":
-            told = f", {header.arcs:,} arcs" if header.arcs > 0 else ""
-            info.facts.append(("header", f"{states:,} states{told}"))
+            arcs = f", {header.arcs:,} arcs" if header.arcs > 0 else ""
+            info.facts.append(("header", f"{states:,} states{arcs}"))
             kind = f"{header.kind} with arcs {header.arc}" if header.kind in TYPES else header.kind
             info.unusual.append(f"FSTs of type {plain(kind)} are not read here")
             return
     else:
         info.version = "text"
-    found = read_fst(Reader(read_file(info.path), name=info.path, binary=False))
-    what = "acceptor" if np.array_equal(found.ilabel, found.olabel) else "transducer"
-    finals = int(np.isfinite(found.final).sum())
+    graph = read_fst(Reader(read_file(info.path), name=info.path, binary=False))
+    what = "acceptor" if np.array_equal(graph.ilabel, graph.olabel) else "transducer"
+    finals = int(np.isfinite(graph.final).sum())
     info.facts += [
-        ("size", f"{found.states:,} states ({finals:,} final), {len(found.weight):,} arcs"),
+        ("size", f"{graph.states:,} states ({finals:,} final), {len(graph.weight):,} arcs"),
         ("what", what),
     ]
-    if found.start < 0:
+    if graph.start < 0:
         info.unusual.append("no start state: it is empty")
 
 
@@ -124,10 +124,10 @@ def tree(info: FileInfo) -> None:
     from ...kaldi.files.context_dependency import ContextDependency, answers
 
     reader = Reader(info.path)
-    found = ContextDependency.read(reader)
-    leaves = answers(found.tree, {})
+    tree_read = ContextDependency.read(reader)
+    leaves = answers(tree_read.tree, {})
     info.facts += [
-        ("window", f"{found.width} phones, place {found.central}"),
+        ("window", f"{tree_read.width} phones, place {tree_read.central}"),
         ("pdfs", f"{len(leaves):,}"),
     ]
 
@@ -138,8 +138,8 @@ def topology(info: FileInfo) -> None:
 
     phones, _, entries = read_topology(Reader(info.path))
     sizes = Counter(len(states) for states in entries)
-    told = ", ".join(f"{count} of {states} states" for states, count in sorted(sizes.items()))
-    info.facts.append(("topology", f"{len(phones):,} phones; HMMs: {told}"))
+    counts = ", ".join(f"{count} of {states} states" for states, count in sorted(sizes.items()))
+    info.facts.append(("topology", f"{len(phones):,} phones; HMMs: {counts}"))
 
 
 def transition_model(info: FileInfo) -> None:
@@ -159,11 +159,11 @@ def htk_features(info: FileInfo) -> None:
     """A parameter file of HTK's."""
     from ...cntk.readers.base.htk_files import HtkFile
 
-    found = HtkFile.open(info.path)
-    seconds = found.frames * found.period * 1e-7
+    file = HtkFile.open(info.path)
+    seconds = file.frames * file.period * 1e-7
     info.facts += [
-        ("frames", f"{found.frames:,} of {found.dim} numbers, {found.kind}"),
-        ("period", f"{found.period / 1e4:g} ms, {seconds:.2f} s in all"),
+        ("frames", f"{file.frames:,} of {file.dim} numbers, {file.kind}"),
+        ("period", f"{file.period / 1e4:g} ms, {seconds:.2f} s in all"),
     ]
 
 
@@ -238,8 +238,8 @@ def ctf(info: FileInfo) -> None:
                 form = "sparse" if any(":" in word for word in words[1:]) else "dense"
                 if streams.get(words[0]) != "sparse":
                     streams[words[0]] = f"{form} {len(words) - 1}" if form == "dense" else form
-    told = ", ".join(f"{plain(name)} ({form})" for name, form in list(streams.items())[:12])
-    info.facts.append(("streams", told))
+    listed = ", ".join(f"{plain(name)} ({form})" for name, form in list(streams.items())[:12])
+    info.facts.append(("streams", listed))
     info.facts.append(("lines", f"{rows:,}" + (f" of {len(ids):,} sequences" if ids else "")))
 
 
@@ -250,8 +250,8 @@ def arrays(info: FileInfo) -> None:
     held = {"": read_array(info.path)} if info.kind == "array" else read_arrays(info.path)
     info.facts.append(("arrays", f"{len(held):,}"))
     for name in list(held)[:4]:
-        told = f"{held[name].dtype} {list(held[name].shape)}"
-        info.facts.append(("", f"{plain(name)} {told}".strip()))
+        form = f"{held[name].dtype} {list(held[name].shape)}"
+        info.facts.append(("", f"{plain(name)} {form}".strip()))
 
 
 def text_lines(info: FileInfo) -> None:

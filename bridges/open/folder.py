@@ -1,4 +1,4 @@
-"""What is told of a Vosk model's folder."""
+"""What is reported of a Vosk model's folder."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def vosk(info: FileInfo) -> None:
     info.facts.append(("beside", ", ".join(there) or "nothing to decode with"))
     settings = {**options(os.path.join(folder, "conf", "mfcc.conf"))}
     if settings:
-        told = [
+        sizes = [
             f"{name[2:]} {settings[name]}"
             for name in ("--num-ceps", "--num-mel-bins")
             if name in settings
         ]
-        info.facts.append(("features", f"MFCC {', '.join(told)}".strip()))
+        info.facts.append(("features", f"MFCC {', '.join(sizes)}".strip()))
     info.subsampling = subsampling_of(folder) or info.subsampling
     info.commands = [
         command.format(file=model)

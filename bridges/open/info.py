@@ -1,4 +1,4 @@
-"""What is told of a file: `FileInfo`, which prints as a few lines."""
+"""What is reported of a file: `FileInfo`, which prints as a few lines."""
 
 from __future__ import annotations
 
@@ -121,9 +121,9 @@ class FileInfo:
         rows += self.facts
         if self.types:
             ordered = sorted(self.types.items(), key=lambda pair: (-pair[1], pair[0]))
-            told = [f"{count} {plain(name)}" for name, count in ordered[:_MOST_TYPES]]
+            types = [f"{count} {plain(name)}" for name, count in ordered[:_MOST_TYPES]]
             more = len(ordered) - _MOST_TYPES
-            rows.append(("types", ", ".join(told) + (f" and {more} more" if more > 0 else "")))
+            rows.append(("types", ", ".join(types) + (f" and {more} more" if more > 0 else "")))
         rows += _limited("unusual", self.unusual)
         rows += [("try" if not number else "", text) for number, text in enumerate(self.commands)]
         return [f"{name:{_WIDTH}}{text}" for name, text in rows]

@@ -1,4 +1,4 @@
-"""What is told of models: Kaldi's, CNTK's, those of opscope and of ONNX."""
+"""What is reported of models: Kaldi's, CNTK's, those of opscope and of ONNX."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def _tell_acoustic(info: FileInfo, model: AmNnetSimple) -> None:
     from ...kaldi.files.kaldi_io import Reader
     from ...kaldi.files.transition_model import TransitionModel
 
-    found = TransitionModel.read_from(
+    transitions = TransitionModel.read_from(
         Reader(model.transition_model, name=info.path, binary=model.binary)
     )
-    tell_transitions(info, found)
+    tell_transitions(info, transitions)
     info.facts.append(("priors", f"{model.priors.size:,}" if model.priors.size else "none"))
     stored = model.left_context, model.right_context
     if info.context is not None and stored != info.context:
@@ -203,12 +203,12 @@ def saved(info: FileInfo) -> None:
     if info.kind == "checkpoint":
         if not info.path.endswith(SUFFIX):
             raise FormatError(f"{info.path}: a checkpoint, which must be called NAME{SUFFIX}")
-        found = read_checkpoint(info.path)
-        net, state = found.op_list, found.state
+        checkpoint = read_checkpoint(info.path)
+        net, state = checkpoint.op_list, checkpoint.state
         info.facts += [
             (name, f"{state[name]}") for name in ("epoch", "step") if type(state.get(name)) is int
         ]
-        info.unusual += not_finite(found.values)
+        info.unusual += not_finite(checkpoint.values)
     else:
         if not info.path.endswith(".pb"):
             raise FormatError(f"{info.path}: a net of opscope, which must be called NAME.pb")

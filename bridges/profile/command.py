@@ -33,7 +33,7 @@ def profile(file: str, rows: int | None, by: str, output: tuple[str, ...], netwo
     from ..view.viewing import ROWS
     from .profiling import profile as measure
 
-    found = measure(file, rows=rows or ROWS, network=network)
+    profiled = measure(file, rows=rows or ROWS, network=network)
     for path in output:
-        found.save(path)
-    click.echo(found.table(by))
+        profiled.save(path)
+    click.echo(profiled.table(by))

@@ -69,11 +69,11 @@ def _draw(lines: list[str], place: _Place, whole: float) -> list[_Place]:
     width = part.seconds / whole * _WIDTH
     if width < _NARROWEST:
         return []
-    told = f"{part.name}: {seconds_text(part.seconds)}, {part.seconds / whole:.1%}"
+    title = f"{part.name}: {seconds_text(part.seconds)}, {part.seconds / whole:.1%}"
     fitting = int((width - 6) / _CHAR)
     shown = part.name if len(part.name) <= fitting else part.name[: max(fitting - 1, 0)] + "…"
     lines.append(
-        f"<g><title>{html.escape(told)}</title>"
+        f"<g><title>{html.escape(title)}</title>"
         f'<rect x="{left:.2f}" y="{top:g}" width="{width:.2f}" height="{_HEIGHT - 1:g}"'
         f' fill="{_COLORS[color % len(_COLORS)]}" rx="1"/>'
     )

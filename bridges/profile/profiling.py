@@ -42,7 +42,7 @@ class Profile:
 
         Args:
             by: "row", "type" (operators of one type added up) or "group" (the outermost group).
-            most: lines at most; what is left out is told.
+            most: lines at most; the last one says what is left out.
 
         Raises:
             OpscopeError: `by` is none of these.

@@ -51,10 +51,10 @@ class FileKind:
 
     def function(self, column: str) -> Callable[..., Any]:
         """What `opens` or `tells` names."""
-        found = getattr(self, column)
-        if callable(found):
-            return found
-        module, _, name = found.partition(":")
+        function = getattr(self, column)
+        if callable(function):
+            return function
+        module, _, name = function.partition(":")
         return getattr(import_module(f"..{module}", __package__), name)
 
 
@@ -105,7 +105,7 @@ _ALL = (
     _network(
         "acoustic model",
         "Kaldi nnet3 acoustic model (mdl)",
-        "<TransitionModel> at its beginning, <Nnet3> behind it",
+        "<TransitionModel> at its beginning, <Nnet3> after it",
         commands=(*_NET, "opscope nnet3-am-info {file}", *_NNET3, _SCORE),
     ),
     _network(
@@ -152,7 +152,7 @@ _ALL = (
     FileKind(
         "archive",
         "Kaldi archive",
-        "keys with values behind them",
+        "keys followed by values",
         commands=(*_TEXT, "opscope convert {file} OUT.npz  # matrices and vectors"),
         family="table",
         tells="open.data_files:table",
@@ -350,18 +350,18 @@ def plugin_kinds() -> list[FileKind]:
     Raises:
         OpscopeError: one cannot be loaded, is no `FileKind`, or has the name of another kind.
     """
-    found: dict[str, FileKind] = {}
+    kinds: dict[str, FileKind] = {}
     for point in entry_points(group=GROUP):
         kind = load_plugin(point)
         if not isinstance(kind, FileKind) or kind.matches is None:
             raise OpscopeError(f"{point.value} ({GROUP}) is no FileKind with `matches`")
-        if found.setdefault(kind.name, kind) != kind or kind.name in KINDS:
+        if kinds.setdefault(kind.name, kind) != kind or kind.name in KINDS:
             raise OpscopeError(f"{point.value} ({GROUP}): there is a kind {kind.name!r} already")
-    return list(found.values())
+    return list(kinds.values())
 
 
 def kind_named(name: str) -> FileKind:
-    """The row of a kind that `kind_of` has found."""
+    """The row of a kind that `kind_of` gives."""
     if name in KINDS:
         return KINDS[name]
     return next(kind for kind in plugin_kinds() if kind.name == name)

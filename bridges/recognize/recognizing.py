@@ -43,16 +43,16 @@ def kind_of(path: str) -> str:
     if match := TABLE.match(path):
         return "script file" if match[1] == "scp" else "archive"
     if os.path.isdir(file_path(path)):
-        found = "vosk" if acoustic_model_of(path) else "torch" if _is_torch(path) else ""
-        return found or _plugged(path, b"")
+        kind = "vosk" if acoustic_model_of(path) else "torch" if _is_torch(path) else ""
+        return kind or _plugged(path, b"")
     with open_file(path) as file:
         try:
             head = file.read(_SNIFFED)
             size = os.fstat(file.fileno()).st_size
-            found = _binary(path, file, head, size) or _text(path, head) or _plugged(path, head)
+            kind = _binary(path, file, head, size) or _text(path, head) or _plugged(path, head)
         except OSError as error:
             raise FormatError(f"{path}: {error.strerror}") from error
-    return found or _NAMED.get(os.path.splitext(path)[1].lower(), "")
+    return kind or _NAMED.get(os.path.splitext(path)[1].lower(), "")
 
 
 def _plugged(path: str, head: bytes) -> str:
@@ -162,10 +162,10 @@ def _binary(path: str, file: BinaryIO, head: bytes, size: int) -> str:
         return "arrays"
     if head[:1] == b"\x08":
         named = _NAMED.get(os.path.splitext(path)[1].lower(), "")
-        if found := kind_of_message(message_fields(file, size), named):
-            return found
-    if found := _CNTK.get(format_of(head) or "", ""):
-        return found
+        if recognized := kind_of_message(message_fields(file, size), named):
+            return recognized
+    if recognized := _CNTK.get(format_of(head) or "", ""):
+        return recognized
     return "htk features" if b"\0" in head[:12] and _is_htk(path) else ""
 
 
@@ -196,9 +196,9 @@ def _text(path: str, head: bytes) -> str:
         text = head[:_MOST_TEXT].decode("utf-8", "replace")
         if suffix in SUFFIXES:
             return kind_of_text(text, suffix)
-        found = "" if suffix in _NAMED else kaldi_kind(path)
-        if found in ("request", "config", "xconfig", "value"):
-            return found
+        kind = "" if suffix in _NAMED else kaldi_kind(path)
+        if kind in ("request", "config", "xconfig", "value"):
+            return kind
         return kind_of_text(text, suffix)
-    found = kaldi_kind(path)
-    return "archive" if found == "table" else found
+    kind = kaldi_kind(path)
+    return "archive" if kind == "table" else kind

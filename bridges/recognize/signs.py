@@ -48,14 +48,14 @@ def _varint(file: BinaryIO) -> int | None:
 def message_fields(file: BinaryIO, size: int) -> dict[int, int]:
     """Field number -> wire type of the outer fields of a message, as far as they can be read."""
     file.seek(0)
-    found: dict[int, int] = {}
+    wires: dict[int, int] = {}
     for _ in range(_MOST_FIELDS):
         tag = _varint(file)
         if not tag:
             break
         number = tag >> 3
         wire = tag & 7
-        if wire not in (_VARINT, _BYTES, *_SIZES) or found.setdefault(number, wire) != wire:
+        if wire not in (_VARINT, _BYTES, *_SIZES) or wires.setdefault(number, wire) != wire:
             break
         skipped = 0
         if wire == _VARINT:
@@ -67,7 +67,7 @@ def message_fields(file: BinaryIO, size: int) -> dict[int, int]:
         if file.tell() + skipped > size:
             break
         file.seek(skipped, 1)
-    return found
+    return wires
 
 
 _NET = {1: _VARINT, 2: _BYTES, 3: _VARINT, 4: _BYTES, 5: _BYTES, 6: _BYTES, 7: _BYTES}
@@ -88,5 +88,5 @@ def kind_of_message(fields: dict[int, int], named: str) -> str:
     parts = fields.get(4) == _BYTES or fields.get(5) == _BYTES
     if fields.get(7) == _BYTES and not parts and named == "onnx":
         return "onnx"
-    told = parts or fields.get(7) == _BYTES
-    return "net" if told and fields.items() <= _NET.items() else ""
+    is_net = parts or fields.get(7) == _BYTES
+    return "net" if is_net and fields.items() <= _NET.items() else ""

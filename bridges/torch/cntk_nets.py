@@ -57,11 +57,11 @@ def _written(net: CntkNet, outputs: Sequence[str] | None) -> tuple[CntkRun, NetW
     if outputs is not None and not 0 < len(set(outputs)) == len(outputs):
         raise OpscopeError("outputs wants at least one name, each once")
     run = CntkRun(net, outputs, use="PyTorch")
-    made = {name for op in run.inference.operators for name in op.output_vars()}
+    written = {name for op in run.inference.operators for name in op.output_vars()}
     notes = [
         f"{node.name}: in training the running statistics follow with PyTorch's momentum"
         for node in net.network.order
-        if node.operation == "BatchNormalization" and node.name in made
+        if node.operation == "BatchNormalization" and node.name in written
     ]
     title = partial(_title, net.network, run.inference.outputs)
     return run, NetWriter(run.inference, run.arrays, title, notes)

@@ -28,16 +28,16 @@ def to_torch(
     into FOLDER: source, weights, config, and check.py, which shows that its outputs are ours."""
     from .to_torch import to_torch as write
 
-    made = write(
+    module = write(
         file,
         folder,
         outputs=outputs or None,
         frame_subsampling_factor=frame_subsampling_factor,
         whole=whole,
     )
-    lines = made.source.count("\n")
-    click.echo(f"{made.folder}: {lines} lines of source, {made.parameters} parameters")
-    for note in made.notes:
+    lines = module.source.count("\n")
+    click.echo(f"{module.folder}: {lines} lines of source, {module.parameters} parameters")
+    for note in module.notes:
         click.echo(f"note: {note}", err=True)
 
 

@@ -113,25 +113,27 @@ def checked_state(
     """
     path = os.path.join(os.fspath(folder), STATE_FILE)
     file = TensorFile(path)
-    told = [f"'{name}' is missing" for name in wanted if name not in file.specs]
-    told += [f"'{name}' is not known there" for name in file.specs if name not in wanted]
+    problems = [f"'{name}' is missing" for name in wanted if name not in file.specs]
+    problems += [f"'{name}' is not known there" for name in file.specs if name not in wanted]
     for name, array in wanted.items():
         if name in file.specs:
             shape, dtype = file.spec(name)
             if shape != array.shape:
-                told.append(f"'{name}' is {list(shape)}, not {list(array.shape)}")
+                problems.append(f"'{name}' is {list(shape)}, not {list(array.shape)}")
             elif dtype.kind != array.dtype.kind:
-                told.append(f"'{name}' is {dtype}, not {array.dtype}")
-    if not told:
-        found = {name: file.read(name).astype(wanted[name].dtype) for name in wanted}
-        told = [f"'{name}' is not finite" for name, a in found.items() if not np.isfinite(a).all()]
-        told += [
+                problems.append(f"'{name}' is {dtype}, not {array.dtype}")
+    if not problems:
+        arrays = {name: file.read(name).astype(wanted[name].dtype) for name in wanted}
+        problems = [
+            f"'{name}' is not finite" for name, a in arrays.items() if not np.isfinite(a).all()
+        ]
+        problems += [
             f"'{name}' has a variance below 0"
-            for name, a in found.items()
+            for name, a in arrays.items()
             if name.endswith("running_var") and (a < 0).any()
         ]
-        if not told:
-            return found
-    listed = "; ".join(told[:_MOST_NAMED])
-    more = f"; and {len(told) - _MOST_NAMED} more" if len(told) > _MOST_NAMED else ""
+        if not problems:
+            return arrays
+    listed = "; ".join(problems[:_MOST_NAMED])
+    more = f"; and {len(problems) - _MOST_NAMED} more" if len(problems) > _MOST_NAMED else ""
     raise ShapeError(f"{path} does not fit {os.fspath(original)}: {listed}{more}")

@@ -26,16 +26,16 @@ def wrapped(line: str, indent: int) -> list[str]:
     head = bare[: begin + 1]
     inside = bare[begin + 1 : end]
     tail = bare[end:]
-    found = [" " * indent + head]
+    lines = [" " * indent + head]
     members = _members(inside)
     more = "," if len(members) > 1 or bare[begin] == "[" and _lists(bare, begin) else ""
     if indent + 4 + len(inside) <= WIDTH:
-        found.append(" " * (indent + 4) + inside)
+        lines.append(" " * (indent + 4) + inside)
     else:
         for place, member in enumerate(members):
             comma = "," if place < len(members) - 1 else more
-            found += wrapped(member + comma, indent + 4)
-    return [*found, " " * indent + tail]
+            lines += wrapped(member + comma, indent + 4)
+    return [*lines, " " * indent + tail]
 
 
 def _lists(text: str, begin: int) -> bool:
@@ -61,15 +61,15 @@ def _largest(text: str) -> tuple[int, int]:
 
 def _members(inside: str) -> list[str]:
     """The members of a list: commas in brackets divide nothing."""
-    found = [""]
+    members = [""]
     depth = 0
     for c in inside:
         depth += (c in _OPEN) - (c in _CLOSE)
         if c == "," and not depth:
-            found.append("")
+            members.append("")
         else:
-            found[-1] += c
-    return [part.strip() for part in found]
+            members[-1] += c
+    return [part.strip() for part in members]
 
 
 def atom(text: str) -> str:

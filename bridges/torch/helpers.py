@@ -192,7 +192,7 @@ def check_source(arguments: Sequence[str], outputs: Sequence[str], whole: bool =
     Args:
         whole: whether what is recorded has the axis N.
     """
-    found = _CHECK.replace("@arguments@", json.dumps(list(arguments)))
-    found = found.replace("@outputs@", json.dumps(list(outputs)))
+    source = _CHECK.replace("@arguments@", json.dumps(list(arguments)))
+    source = source.replace("@outputs@", json.dumps(list(outputs)))
     axis, first = ("", "") if whole else ("[None]", "[0]")
-    return found.replace("@axis@", axis).replace("@first@", first)
+    return source.replace("@axis@", axis).replace("@first@", first)

@@ -33,13 +33,13 @@ class Names:
 
     def unique(self, name: str) -> str:
         """A name as an identifier that no other has."""
-        found = plain = self._identifier(name)
+        unique_name = plain = self._identifier(name)
         count = 1
-        while found in self._taken:
+        while unique_name in self._taken:
             count += 1
-            found = f"{plain}_{count}"
-        self._taken.add(found)
-        return found
+            unique_name = f"{plain}_{count}"
+        self._taken.add(unique_name)
+        return unique_name
 
     @staticmethod
     def _identifier(name: str) -> str:

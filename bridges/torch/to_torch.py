@@ -83,8 +83,8 @@ def to_torch(
     network = model
     name = ""
     if isinstance(model, str | os.PathLike):
-        found = model_of_file(model, _FAMILIES)
-        network, name = found.network, found.title
+        model_file = model_of_file(model, _FAMILIES)
+        network, name = model_file.network, model_file.title
     nnet3_options = (
         (frame_subsampling_factor != 1, "frame_subsampling_factor"),
         (whole, "whole"),
@@ -141,10 +141,10 @@ def model_of_file(path: PathLike, families: Sequence[str] = _OF_ORIGINALS) -> Op
     Raises:
         FormatError: it cannot be read, or holds none of these.
     """
-    found = open_model(path, whole=True, use="to write as a PyTorch module")
-    if found.family not in families:
+    model = open_model(path, whole=True, use="to write as a PyTorch module")
+    if model.family not in families:
         raise FormatError(
-            f"{found.path}: {found.what}; a network of Kaldi's (.raw, .mdl) or CNTK's (.dnn, .cmf)"
+            f"{model.path}: {model.what}; a network of Kaldi's (.raw, .mdl) or CNTK's (.dnn, .cmf)"
             f"{' or a saved net (.pb)' * ('operators' in families)} is wanted"
         )
-    return found
+    return model

@@ -99,13 +99,13 @@ def _item(
 
 def _roles(net: OpList) -> dict[str, str]:
     """Node -> the groups that it is in: feature, label, criterion, evaluation, output."""
-    found: dict[str, list[str]] = {}
+    groups_of: dict[str, list[str]] = {}
     for key in sorted(net.metadata):
         group = key.removeprefix(_PREFIX)
         if key.startswith(_PREFIX) and group != "precision":
             for name in _names(net.metadata[key]):
-                found.setdefault(name, []).append(group)
-    return {name: ", ".join(groups) for name, groups in found.items()}
+                groups_of.setdefault(name, []).append(group)
+    return {name: ", ".join(groups) for name, groups in groups_of.items()}
 
 
 def _names(text: str) -> list[str]:

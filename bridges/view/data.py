@@ -26,7 +26,7 @@ def page_data(graph: NetGraph, arrays: Mapping[str, np.ndarray]) -> dict[str, An
     """
     items, layouts = lay_out(graph)
     values = {key: number for number, key in enumerate(graph.values)}
-    told = {value.array for value in graph.values.values()} & arrays.keys()
+    shown = {value.array for value in graph.values.values()} & arrays.keys()
     return {
         "title": graph.title,
         "facts": _cut(graph.facts),
@@ -37,10 +37,10 @@ def page_data(graph: NetGraph, arrays: Mapping[str, np.ndarray]) -> dict[str, An
         "items": [_item(item, values) for item in items],
         "groups": {number: _group(layout) for number, layout in layouts.items()},
         "values": [
-            [v.name, v.type, v.kind, _cut(v.facts), v.array if v.array in told else "", v.change]
+            [v.name, v.type, v.kind, _cut(v.facts), v.array if v.array in shown else "", v.change]
             for v in graph.values.values()
         ],
-        "arrays": {key: statistics(arrays[key]) for key in sorted(told)},
+        "arrays": {key: statistics(arrays[key]) for key in sorted(shown)},
         "open": _open(layouts, {number for number, item in enumerate(items) if item.aside}),
     }
 
@@ -52,7 +52,7 @@ def _cut(facts: Facts) -> Facts:
 
 def _item(item: Item, values: Mapping[str, int]) -> dict[str, Any]:
     width, height = size_of(item)
-    found: dict[str, Any] = {
+    row: dict[str, Any] = {
         "t": item.title,
         "n": item.name,
         "k": KINDS.index(item.kind),
@@ -68,15 +68,15 @@ def _item(item: Item, values: Mapping[str, int]) -> dict[str, Any]:
         "c": item.change,
         "d": item.changes,
     }
-    found |= {key: value for key, value in listed.items() if value}
+    row |= {key: value for key, value in listed.items() if value}
     if item.time is not None:
-        found["s"] = item.time
+        row["s"] = item.time
     if item.number_shown is not None:
         finite = np.isfinite(item.number_shown)
-        found["e"] = item.number_shown if finite else str(item.number_shown)
+        row["e"] = item.number_shown if finite else str(item.number_shown)
     if item.memory is not None:
-        found["b"] = item.memory
-    return found
+        row["b"] = item.memory
+    return row
 
 
 def _slots(slots: Slots, values: Mapping[str, int]) -> list[list[Any]]:
@@ -103,7 +103,7 @@ def _link(link: Link) -> list[Any]:
 
 def _open(layouts: Mapping[int, GroupLayout], aside: set[int]) -> list[int]:
     """The groups that are open at first: level by level, as long as few items are shown."""
-    found = [0]
+    opened = [0]
     shown = len(layouts[0].members)
     level = [0]
     while level:
@@ -112,10 +112,10 @@ def _open(layouts: Mapping[int, GroupLayout], aside: set[int]) -> list[int]:
         more = sum(len(layouts[group].members) for group in inner)
         if shown + more > _FIRST_SHOWN:
             break
-        found = found + inner
+        opened = opened + inner
         shown = shown + more
         level = inner
-    return found
+    return opened
 
 
 def to_json(data: Mapping[str, Any]) -> str:

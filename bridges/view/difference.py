@@ -119,14 +119,14 @@ def _differing_arrays(
     graph: NetGraph, arrays: Arrays, old: NetGraph, old_arrays: Arrays
 ) -> dict[str, str]:
     """Values whose numbers differ between the two, and by how much."""
-    found = {}
+    differences = {}
     for key, value in graph.values.items():
         before = old.values.get(key)
         if before is None or value.array not in arrays or before.array not in old_arrays:
             continue
         a, b = arrays[value.array], old_arrays[before.array]
         if a.shape != b.shape:
-            found[key] = f"{list(b.shape)} → {list(a.shape)}"
+            differences[key] = f"{list(b.shape)} → {list(a.shape)}"
         elif (
             a.dtype.kind in "fiub"
             and b.dtype.kind in "fiub"
@@ -136,8 +136,8 @@ def _differing_arrays(
                 away = np.abs(a.astype(np.float64) - b)
             most = float(np.nanmax(away)) if not np.isnan(away).all() else float("nan")
             count = int(np.count_nonzero(away))
-            found[key] = f"{count} of {a.size} numbers differ, by at most {most:.4g}"
-        if key in found:
+            differences[key] = f"{count} of {a.size} numbers differ, by at most {most:.4g}"
+        if key in differences:
             value.change = CHANGED
-            value.facts.append(("numbers", found[key]))
-    return found
+            value.facts.append(("numbers", differences[key]))
+    return differences

@@ -55,7 +55,7 @@ class Item:
         name: of what it computes.
         kind: one of KINDS.
         lines: short texts below the title.
-        facts: attributes, source line and what else is told of it.
+        facts: attributes, source line and what else is shown of it.
         path: keys of the groups around it, the outermost first.
         reads, writes, holds: values by slot: inputs, results, parameters.
         change: ADDED, REMOVED, CHANGED or "", in a difference.

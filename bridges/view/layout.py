@@ -375,35 +375,35 @@ def _connected(order: Sequence[int], links: Sequence[Link]) -> list[list[int]]:
     for link in links:
         near[link.source].append(link.target)
         near[link.target].append(link.source)
-    found: dict[int, int] = {}
+    part_of: dict[int, int] = {}
     parts: list[list[int]] = []
     for member in order:
-        if member not in found:
+        if member not in part_of:
             parts.append([])
             waiting = [member]
             while waiting:
                 each = waiting.pop()
-                if each not in found:
-                    found[each] = len(parts) - 1
+                if each not in part_of:
+                    part_of[each] = len(parts) - 1
                     waiting += near[each]
-        parts[found[member]].append(member)
+        parts[part_of[member]].append(member)
     return parts
 
 
 def _shelved(pieces: Sequence[tuple[Layers, float]], shelf: float) -> Layers:
     """The layers of pieces side by side, shelf below shelf."""
-    found: Layers = []
+    shelved: Layers = []
     begin, x = 0, 0.0  # the first layer of the shelf, where the next piece stands
     for layers, width in pieces:
         if x and x + width > shelf:
-            begin = len(found)
+            begin = len(shelved)
             x = 0.0
         for level, layer in enumerate(layers, begin):
-            if level == len(found):
-                found.append([])
-            found[level] += [(member, round(at + x, 1)) for member, at in layer]
+            if level == len(shelved):
+                shelved.append([])
+            shelved[level] += [(member, round(at + x, 1)) for member, at in layer]
         x += width
-    return found
+    return shelved
 
 
 def _layers(placed: Placement, members: Sequence[int], links: Sequence[int]) -> Layers:

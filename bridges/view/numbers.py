@@ -21,13 +21,13 @@ def statistics(array: np.ndarray) -> dict[str, Any]:
         `mean`, `std`, `min`, `max`, `zeros` and `bins`: counts between `min` and `max`; `sample`,
         how many numbers are counted there.
     """
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "shape": list(array.shape),
         "dtype": str(array.dtype),
         "count": int(array.size),
     }
     if not array.size or array.dtype.kind not in "fiub":
-        return found
+        return facts
     flat = array.reshape(-1)
     wrong, numbers, zeros = 0, 0, 0
     shift = total = squares = 0.0  # sums are taken around the first mean, so that they are exact
@@ -50,12 +50,12 @@ def statistics(array: np.ndarray) -> dict[str, Any]:
             total += float(chunk.sum())
             squares += float(np.dot(chunk, chunk))
         numbers += chunk.size
-    found["wrong"] = wrong
+    facts["wrong"] = wrong
     if not numbers:
-        return found
+        return facts
     away = total / numbers
     variance = max(squares / numbers - away * away, 0.0) if np.isfinite(squares) else np.inf
-    found |= {
+    facts |= {
         "mean": _short(shift + away),
         "std": _short(variance**0.5),
         "min": _short(low),
@@ -63,14 +63,14 @@ def statistics(array: np.ndarray) -> dict[str, Any]:
         "zeros": zeros,
     }
     if not np.isfinite(high - low):
-        return found
+        return facts
     if high > low:
         sample = flat[:: -(-flat.size // _SAMPLE)].astype(np.float64)
         sample = sample[np.isfinite(sample)]
         places = ((sample - low) * (BINS / (high - low))).astype(np.int64)
         counts = np.bincount(np.minimum(places, BINS - 1), minlength=BINS)
-        found |= {"bins": counts.tolist(), "sample": int(sample.size)}
-    return found
+        facts |= {"bins": counts.tolist(), "sample": int(sample.size)}
+    return facts
 
 
 def _short(number: float) -> float | None:

@@ -37,9 +37,9 @@ def op_net_graph(net: OpList, title: str) -> NetGraph:
     """The graph of an op list; values that a file holds are known by the names of variables."""
     graph = NetGraph(title)
     roles = [op.role for op in net.ops]
-    told = [f"{roles.count(FORWARD)} forward"]
-    told += [f"{roles.count(r)} {name}" for r, (name, _) in _ROLES.items() if roles.count(r)]
-    graph.facts.append(("operators", ", ".join(told)))
+    counts = [f"{roles.count(FORWARD)} forward"]
+    counts += [f"{roles.count(r)} {name}" for r, (name, _) in _ROLES.items() if roles.count(r)]
+    graph.facts.append(("operators", ", ".join(counts)))
     graph.facts += [(key, net.metadata[key]) for key in sorted(net.metadata)]
     reader = _Reader(graph, {})
     reader.read(net, (), "")
@@ -129,10 +129,10 @@ class _Reader:
             for key in keys:
                 name = self.graph.values[key].name
                 if name in self.views:
-                    found = list(self.views.written(name))
+                    sources = list(self.views.written(name))
                 else:
-                    found = [(key, self.writers[key])] if key in self.writers else []
-                for value, writer in found:
+                    sources = [(key, self.writers[key])] if key in self.writers else []
+                for value, writer in sources:
                     if writer != item.key:
                         self.graph.edges.append(Edge(writer, item.key, value))
 
@@ -283,11 +283,11 @@ def _lines(main: str, declared: Mapping[str, VarDecl], item: Item, graph: NetGra
 
 def _layers(net: OpList) -> dict[int, list[str]]:
     """For each operator the names of the groups that its result's name tells."""
-    found = {}
+    folders_of = {}
     for index, op in enumerate(net.ops):
         names = [*op.outputs.get("out", ()), *op.output_names()]
         name = next((name for name in names if name != EMPTY), "")
         *folders, last = name.strip("/").split("/")
         layer = _LAYER.match(last)
-        found[index] = [*filter(None, folders), *([layer[0]] if layer else [])]
-    return found
+        folders_of[index] = [*filter(None, folders), *([layer[0]] if layer else [])]
+    return folders_of

@@ -218,11 +218,11 @@ def _nnet3_shares(graph: NetGraph, nnet: Nnet, rows: int, rng: Generator) -> Ite
     computes = [n for n, command in enumerate(commands) if command.type == "Propagate"]
     ends = [end for _, end in spans.ranges]
     for step in _run(PlainNet(lowered, check=False), scope):
-        found = {}
+        items = {}
         for operator in step.operators:
             command = bisect_right(ends, operator)
             at = min(bisect_left(computes, command), len(computes) - 1)
             name = nodes[commands[computes[at]].node].name
             if name in graph.items:
-                found[name] = graph.items[name]
-        yield from _split(step, list(found.values()))
+                items[name] = graph.items[name]
+        yield from _split(step, list(items.values()))

@@ -21,7 +21,7 @@ def cut(text: str, longest: int = _LONGEST) -> str:
 
 
 def attribute_text(value: object) -> str:
-    """An attribute as text; long lists are cut, of large arrays only dtype and shape are told."""
+    """An attribute as text; long lists are cut, of large arrays only dtype and shape are given."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, OpList):
@@ -82,7 +82,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def value_of(var: VarDecl) -> Value:
-    """What is told of a declared variable."""
+    """What is shown of a declared variable."""
     facts: Facts = []
     if var.sequence_levels:
         facts.append(("sequence levels", str(var.sequence_levels)))

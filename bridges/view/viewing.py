@@ -66,8 +66,8 @@ def graph_of(model: Model) -> NetGraph:
 def _facts(model: Model) -> Facts:
     """About the whole network."""
     bare = ", without parameters" if model.is_bare else ""
-    found = [("file", f"{model.title}{bare}")] if model.path else []
-    return found + [
+    facts = [("file", f"{model.title}{bare}")] if model.path else []
+    return facts + [
         (name, count_text(value) if isinstance(value, int) else value)
         for name, value in model.facts
     ]

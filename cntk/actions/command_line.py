@@ -49,5 +49,5 @@ def _check_named(arguments: Sequence[str]) -> None:
 def is_redesigned(arguments: Sequence[str]) -> bool:
     """Whether the config file of a command line is one of the redesigned language."""
     files = [word[11:] for word in arguments if word.lower().startswith("configfile=")]
-    found = len(files) == 1 and files[0].endswith(".bs")
-    return found and experiment.is_redesigned(read_source(find_file(files[0])))
+    bare_script = len(files) == 1 and files[0].endswith(".bs")
+    return bare_script and experiment.is_redesigned(read_source(find_file(files[0])))

@@ -54,7 +54,7 @@ class Run:
 
 def place_of(section: ConfigParameters, say: Say = to_stderr) -> Place:
     """Where `deviceId` says to run: -1 or "cpu", a GPU's number, "gpu" for the first one, "auto"
-    for a GPU if there is one; `say` is told where there is none.
+    for a GPU if there is one; where there is none, `say` gets a line that says so.
 
     Raises:
         FormatError: it says something else. DeviceError: there is no such GPU.

@@ -81,8 +81,8 @@ class _Files:
         self._write(network, Path(section.string("outputModelPath")))
 
     def _read(self, path: Path) -> Network:
-        made = self._models.get(real_path(path))
-        network = deepcopy(made) if made else open_model(path, validate=False).network
+        kept = self._models.get(real_path(path))
+        network = deepcopy(kept) if kept else open_model(path, validate=False).network
         before = deepcopy(network)
         before.validate()
         self._before[id(network)] = network, before

@@ -38,8 +38,8 @@ def run_experiment(
     Raises:
         OpscopeError: something is wrong in the file, or an action fails.
     """
-    told: list[str] = []
-    experiment = load_experiment(arguments, told.append)
+    lines: list[str] = []
+    experiment = load_experiment(arguments, lines.append)
     with ExitStack() as stack:
         if run is None:
             here = stack.enter_context(launched(communicator))
@@ -53,7 +53,7 @@ def run_experiment(
             if path:
                 run.say = stack.enter_context(log_file(path))
         stack.enter_context(warnings_to(run.say))
-        for text in told:
+        for text in lines:
             run.say(f"WARNING: {text}\n")
         _run(experiment, run)
         done = experiment.settings.get("doneFile", "")

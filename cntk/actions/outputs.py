@@ -207,8 +207,8 @@ def _to_files(
             file.write(form.prologue.encode())
         computed = _computed(net, nodes, coming, gradients)
         for number, (minibatch, bound) in enumerate(computed):
-            found = [*map(bound.value, nodes), *map(bound.gradient, gradients)]
-            for name, value, file, writer in zip(names, found, files, writers, strict=True):
+            values = [*map(bound.value, nodes), *map(bound.gradient, gradients)]
+            for name, value, file, writer in zip(names, values, files, writers, strict=True):
                 if value is not None:
                     file.write(writer.text(value, number).encode())
                 else:

@@ -61,10 +61,10 @@ def _start(run: Run, section: ConfigParameters, files: ModelFiles) -> int:
     start = files.start(section.bool("makeMode", True))
     if run.communicator is None:
         return start
-    found = np.array([start])
+    agreed = np.array([start])
     run.communicator.operator = "the start of a training"
-    run.communicator.broadcast(found)
-    return int(found[0])
+    run.communicator.broadcast(agreed)
+    return int(agreed[0])
 
 
 def sgd_section(section: ConfigParameters) -> ConfigParameters:

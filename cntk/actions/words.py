@@ -184,13 +184,13 @@ def class_numbers(counts: Iterable[float], classes: int) -> list[int]:
     total = sum(roots)
     done = 0.0
     number = 0
-    found = []
+    numbers = []
     for root in roots:
         done = min(done + root / total, 1.0)
         if done > (number + 1) / classes and number < classes:
             number += 1
-        found.append(number)
-    return found
+        numbers.append(number)
+    return numbers
 
 
 def _up_to_date(paths: Iterable[str], source: str) -> bool:
@@ -255,12 +255,12 @@ def label_files(
 
 def _mapping_files(part: ConfigParameters) -> dict[str, str]:
     """The label sections of a reader, and the files of their mappings."""
-    found = {}
+    files = {}
     for name in part:
         if part.is_section(name):
             inner = part.section(name)
             if inner.has("labelMappingFile"):
-                found[name] = inner.string("labelMappingFile")
+                files[name] = inner.string("labelMappingFile")
             elif inner.has("labelDim") and part.has("labelMappingFile"):
-                found[name] = part.string("labelMappingFile")
-    return found
+                files[name] = part.string("labelMappingFile")
+    return files

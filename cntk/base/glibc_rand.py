@@ -1,4 +1,4 @@
-"""The generator behind C's `rand` in the GNU library, and the integers that CNTK makes from it.
+"""The generator of C's `rand` in the GNU library, and the integers that CNTK makes from it.
 
 Every number is the sum, modulo 2**32, of those 3 and 31 places before it, less its lowest bit.
 Source: glibc's `stdlib/random_r.c` (additive feedback, degree 31); CNTK's

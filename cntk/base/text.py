@@ -43,10 +43,10 @@ class Source:
     def _starts(self) -> list[int]:
         """Offset of the first character of every line."""
         starts = [0]
-        found = self.text.find("\n")
-        while found >= 0:
-            starts.append(found + 1)
-            found = self.text.find("\n", found + 1)
+        newline = self.text.find("\n")
+        while newline >= 0:
+            starts.append(newline + 1)
+            newline = self.text.find("\n", newline + 1)
         return starts
 
     def locate(self, offset: int) -> Location:

@@ -98,8 +98,8 @@ def _identifier(expression: syntax.Identifier) -> Code:
         while record is not None:
             members = record.members
             if name in members:
-                found = members[name]
-                return found.force() if found.__class__ is Thunk else found
+                value = members[name]
+                return value.force() if value.__class__ is Thunk else value
             record = record.parent
         # Names with `_` in front are the library's own business.
         hint = nearest(name, (n for n in scope.visible() if n[:1] != "_" or name[:1] == "_"))
@@ -112,9 +112,9 @@ def _raw(scope: Record, name: str) -> Value:
     """What a name stands for, perhaps not computed yet; the class Thunk itself if nothing."""
     record: Record | None = scope
     while record is not None:
-        found = record.members.get(name, Thunk)
-        if found is not Thunk:
-            return found
+        value = record.members.get(name, Thunk)
+        if value is not Thunk:
+            return value
         record = record.parent
     return Thunk
 

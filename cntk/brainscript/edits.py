@@ -64,23 +64,23 @@ def changed(code: Code, scope: Record, path: Path, changes: Changes, where: Any)
     return changed_value(code(scope, path), path, changes, where)
 
 
-def changed_member(found: Value, path: Path, changes: Changes, where: Expression) -> Value:
+def changed_member(value: Value, path: Path, changes: Changes, where: Expression) -> Value:
     """The value that a name stands for, with changes in it."""
-    if not isinstance(found, Thunk):
-        return changed_value(found, path, changes, where)
-    old, before = change_of(found) or (found, ())
-    waiting = found.scope.session.waiting
-    if found.running:
-        return found.force()  # tells of the circle
+    if not isinstance(value, Thunk):
+        return changed_value(value, path, changes, where)
+    old, before = change_of(value) or (value, ())
+    waiting = value.scope.session.waiting
+    if value.running:
+        return value.force()  # tells of the circle
     if len(waiting) >= MAX_DEPTH:
         raise LimitFailure(f"more than {MAX_DEPTH} values need each other", where)
-    found.running = True
-    waiting.append(found)
+    value.running = True
+    waiting.append(value)
     try:
         return changed(old.code, old.scope, path, before + changes, where)
     finally:
         waiting.pop()
-        found.running = False
+        value.running = False
 
 
 def changed_value(value: Value, path: Path, changes: Changes, where: Any) -> Value:

@@ -283,18 +283,18 @@ def _experiment(program: Instance, models: _Models) -> Experiment:
             )
         name = _action_name(record, action) or f"action{number + 1}"
         try:
-            made = _ACTIONS[action.type](name, action)
-            models.add(made)
-            actions.append(made)
+            model = _ACTIONS[action.type](name, action)
+            models.add(model)
+            actions.append(model)
         except _NotYet:
             actions.append(LaterAction(name, partial(_evaluated, name, action, models)))
             models.open = True
     settings = {}
     for setting in TOP_CLASSES["CNTK"].settings.values():
         if setting.kind in PLAIN:
-            found = find_setting(record, setting)
-            if found is not None:
-                settings[setting.name] = found[0]
+            entry = find_setting(record, setting)
+            if entry is not None:
+                settings[setting.name] = entry[0]
     return Experiment(tuple(actions), settings)
 
 

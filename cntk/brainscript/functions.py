@@ -1,4 +1,4 @@
-"""The classes behind BrainScript's functions on strings, numbers and values.
+"""The classes of BrainScript's functions on strings, numbers and values.
 
 `Format (x, '.2')` is `new StringFunction [ what = 'Format' ; arg = x ; how = '.2' ]`.
 

@@ -315,7 +315,7 @@ class ClonedFunction(Function):
         copies: dict[Node, Node] = {}
         for node, argument in zip(self._inputs, arguments, strict=True):
             copies[node] = node_list(force(argument), self._record, "inputNodes")[0]
-        made = []
+        copied = []
         for node in self._nodes:
             if node not in copies:
                 name = path_text((path, "." + node.name))
@@ -325,8 +325,8 @@ class ClonedFunction(Function):
                     copy.learning_rate = 0.0
                     copy.attributes["learningRateMultiplier"] = 0.0
                 copies[node] = copy
-                made.append(copy)
-        for copy in made:
+                copied.append(copy)
+        for copy in copied:
             copy.inputs = [copies.get(node, node) for node in copy.inputs]
         results = {name: copies.get(node, node) for name, node in self._outputs.items()}
         if self._single:
@@ -336,17 +336,17 @@ class ClonedFunction(Function):
 
 def all_below(session: Session, roots: Iterable[Node]) -> dict[Node, None]:
     """The roots and all nodes that they need, in the order of a depth-first search."""
-    found: dict[Node, None] = {}
+    nodes: dict[Node, None] = {}
     stack = list(roots)
     while stack:
         node = stack.pop()
-        if node in found:
+        if node in nodes:
             continue
-        found[node] = None
+        nodes[node] = None
         if not node.inputs:
             attach_late(session, node)
         stack.extend(i for i in node.inputs if i is not None)
-    return found
+    return nodes
 
 
 def clone_function(record: Record, path: Path, where: Expression) -> ClonedFunction:

@@ -62,8 +62,8 @@ def _kind_of(value: Expression) -> str:
         value = value.body
     if not isinstance(value, New) or value.type not in ("NodeFunction", "ComputationNode"):
         return ""
-    made = value.argument.members if isinstance(value.argument, RecordText) else ()
-    kind = next((m.value for m in made if m.name == "operation"), None)
+    members = value.argument.members if isinstance(value.argument, RecordText) else ()
+    kind = next((m.value for m in members if m.name == "operation"), None)
     return f"A node of the kind {kind.value}." if isinstance(kind, String) else ""
 
 

@@ -134,9 +134,9 @@ class Record:
         """The value of a name here or in the scopes around."""
         record: Record | None = self
         while record is not None:
-            found = record.members.get(name, Thunk)
-            if found is not Thunk:
-                return found.force() if found.__class__ is Thunk else found
+            value = record.members.get(name, Thunk)
+            if value is not Thunk:
+                return value.force() if value.__class__ is Thunk else value
             record = record.parent
         return default
 
@@ -155,10 +155,10 @@ class Record:
         """Where the value of a name was written, or else the record."""
         record: Record | None = self
         while record is not None:
-            found = record.members.get(name)
-            if found is not None:
-                if found.__class__ is Thunk:
-                    return found.expression.location
+            value = record.members.get(name)
+            if value is not None:
+                if value.__class__ is Thunk:
+                    return value.expression.location
                 break
             record = record.parent
         return self.expression.location if self.expression is not None else None

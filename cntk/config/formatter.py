@@ -53,16 +53,16 @@ def _lines(text: str, name: str) -> tuple[list[str], list[int | None]]:
     leading, own = True, 0  # of the line: whether only closing brackets came, and its depth
     inside = False
     position = 0
-    for found in _PARTS.finditer(text):
-        kind = found.lastgroup
-        blank = not text[position : found.start()].strip()
-        position = found.end()
+    for match in _PARTS.finditer(text):
+        kind = match.lastgroup
+        blank = not text[position : match.start()].strip()
+        position = match.end()
         leading = leading and blank
         if kind == "close":
             depth -= 1
             if depth < 0:
-                place = Source(name, text).locate(found.start())
-                raise located(FormatError, f"{found.group()} closes nothing", place)
+                place = Source(name, text).locate(match.start())
+                raise located(FormatError, f"{match.group()} closes nothing", place)
             if leading:
                 own = depth
             continue
@@ -70,7 +70,7 @@ def _lines(text: str, name: str) -> tuple[list[str], list[int | None]]:
             depth += 1
         if kind != "end":
             leading = False
-        for _ in range(found.group().count("\n")):
+        for _ in range(match.group().count("\n")):
             depths.append(None if inside else own)
             own = depth
             leading = True

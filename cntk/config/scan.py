@@ -41,9 +41,9 @@ def bracketed(items: list[str], brackets: str = "()") -> str:
 
 def skip_blanks(string: str, start: int) -> int:
     """The offset of the first character from `start` on that is no space and no tab."""
-    found = _BLANKS.match(string, start)
-    assert found is not None  # it matches nothing, too
-    return found.end()
+    match = _BLANKS.match(string, start)
+    assert match is not None  # it matches nothing, too
+    return match.end()
 
 
 def closing(text: Text, start: int) -> int:
@@ -64,35 +64,35 @@ def closing(text: Text, start: int) -> int:
     end = known.get(text.shift + start, -1) - text.shift
     if start < end < len(string):
         return end
-    found_pairs: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     stack = [start]
     position = start + 1
-    while found := _BRACKETS.search(string, position):
-        position, bracket = found.end(), found.group()
+    while match := _BRACKETS.search(string, position):
+        position, bracket = match.end(), match.group()
         if bracket == '"':
             end = string.find('"', position)
             if end < 0:
-                raise _unclosed(text, found.start())
+                raise _unclosed(text, match.start())
             position = end + 1
         elif bracket in OPEN:
-            stack.append(found.start())
+            stack.append(match.start())
             if len(stack) > LIMIT:
                 raise located(
                     FormatError,
                     f"more than {LIMIT} brackets inside one another",
-                    text.locate(found.start()),
+                    text.locate(match.start()),
                 )
         elif bracket == CLOSE[string[stack[-1]]]:
-            found_pairs.append((text.shift + stack.pop(), text.shift + found.start()))
+            pairs.append((text.shift + stack.pop(), text.shift + match.start()))
             if not stack:
-                known.update(found_pairs)
-                return found.start()
+                known.update(pairs)
+                return match.start()
         else:
             wanted = CLOSE[string[stack[-1]]]
             raise located(
                 FormatError,
                 f"unmatched bracket found in parameters: {bracket} where {wanted} is needed",
-                text.locate(found.start()),
+                text.locate(match.start()),
                 [(f"{string[stack[-1]]} was opened at", text.locate(stack[-1]))],
             )
     raise _unclosed(text, stack[-1])
@@ -135,9 +135,9 @@ def records(text: Text, separator: str = ";") -> Iterator[tuple[int, int]]:
             begin, end = (start + 1, close) if quoted else (start, close + 1)
             after = close + 1
         else:
-            found = stop.search(string, start, limit)
-            end = found.start() if found else limit
-            if found and found.group() in CLOSE:
+            match = stop.search(string, start, limit)
+            end = match.start() if match else limit
+            if match and match.group() in CLOSE:
                 end = closing(text, end) + 1
             begin, after = start, end
         if end > begin:
@@ -152,8 +152,8 @@ def records(text: Text, separator: str = ";") -> Iterator[tuple[int, int]]:
 
 def key_end(string: str, start: int, end: int) -> int:
     """The offset of the first `=` or opening bracket in a record, or `end`."""
-    found = _BRACKET_OR_EQUALS.search(string, start, end)
-    return found.start() if found else end
+    match = _BRACKET_OR_EQUALS.search(string, start, end)
+    return match.start() if match else end
 
 
 def strip_comment(line: Text) -> Text:
@@ -202,9 +202,9 @@ def strip_comments(text: Text) -> Text:
         FormatError: there is a NUL character in it, which no name of a file can hold.
     """
     refuse_nul(text)
-    found = []
+    pieces = []
     for line in lines(text):
         line = strip_comment(line)
         if line.string:
-            found += [line, "\n"]
-    return join(found)
+            pieces += [line, "\n"]
+    return join(pieces)

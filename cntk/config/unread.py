@@ -55,7 +55,7 @@ class _Unread:
         self.config = config
         self.record = config.record
         self.used = {name.lower() for name in names_used(config.text.string)}
-        self.told: set[tuple[str, str]] = set()
+        self.reported: set[tuple[str, str]] = set()
 
     def warnings(self) -> Iterator[OpscopeError]:
         for path, section in list(self.record.sections.items()):
@@ -81,9 +81,9 @@ class _Unread:
         if reason is None:
             return self._unknown(path, section, name, [*asked.values(), *reasons])
         off = section.has_value(name) and section.raw(name).string.strip().lower() in _OFF
-        if (lower, reason) in self.told or (off and lower in UNUSED):
+        if (lower, reason) in self.reported or (off and lower in UNUSED):
             return ""
-        self.told.add((lower, reason))
+        self.reported.add((lower, reason))
         return f"{full} is not used: {reason}"
 
     def _unknown(self, path: str, section: Section, name: str, known: list[str]) -> str:
@@ -99,8 +99,7 @@ class _Unread:
 
     def _top(self, full: str, section: Section, name: str, known: list[str]) -> str:
         if section.is_section(name):
-            told = f"{full} is not used: no command names this section"
-            return "" if self.record.left else told
+            return "" if self.record.left else f"{full} is not used: no command names this section"
         spelt = {word.lower(): word for word in known}
         near = get_close_matches(name.lower(), spelt, n=1, cutoff=_NEAR)
         if near:

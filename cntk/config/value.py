@@ -96,9 +96,9 @@ class ConfigValue:
     def string(self) -> str:
         """The value as a string. `[ a=b c=d ]` is one parameter in CNTK, whose value is "b c=d":
         blanks separate nothing. That is warned of, once for each place of a config."""
-        if (found := _SWALLOWED.match(self.text.string)) and not self._quoted:
+        if (match := _SWALLOWED.match(self.text.string)) and not self._quoted:
             self._warn(
-                f"blanks separate nothing: the value is {self._shown!r}, and {found[1]} is no"
+                f"blanks separate nothing: the value is {self._shown!r}, and {match[1]} is no"
                 " parameter; write ';' before it, or quotes around the value"
             )
         return self.text.string
@@ -163,14 +163,14 @@ class ConfigValue:
         `{ a b c*3 }`, which CNTK's manual shows, is one element, "a b c", three times in CNTK:
         blanks separate nothing. That is warned of, once for each place of a config.
         """
-        found = ConfigArray(self, separator, repeat)
+        array = ConfigArray(self, separator, repeat)
         string = self.text.string
         if string[:1] in ("{", "(", "[") and _BLANK_SEPARATED.fullmatch(string):
             self._warn(
-                f"blanks separate nothing: the array has {len(found)} elements {str(found[0])!r};"
+                f"blanks separate nothing: the array has {len(array)} elements {str(array[0])!r};"
                 f" write {separator.join(string[1:-1].split())!r} for one element for each word"
             )
-        return found
+        return array
 
     def _warn(self, message: str) -> None:
         """Log a warning with the place, unless the config was warned of that already."""

@@ -35,7 +35,7 @@ def resolve(text: Text, section: Section, unknown: bool = False) -> Text:
 
 def names_used(string: str) -> list[str]:
     """The names in the `$name$` of a text."""
-    return [found.group(1) for found in _VARIABLE.finditer(string) if found.group(1)]
+    return [match.group(1) for match in _VARIABLE.finditer(string) if match.group(1)]
 
 
 class _Resolver:
@@ -59,13 +59,13 @@ class _Resolver:
         line = strip_comment(line)
         pieces: list[Text | str] = []
         done = 0
-        for found in _VARIABLE.finditer(line.string):
-            name = found.group(1)
+        for match in _VARIABLE.finditer(line.string):
+            name = match.group(1)
             if name is None:
                 continue
-            value = self.value(name, line, found.start(), section)
-            pieces += [line.cut(done, found.start()), value]
-            done = found.end()
+            value = self.value(name, line, match.start(), section)
+            pieces += [line.cut(done, match.start()), value]
+            done = match.end()
             self.check_size(len(value), line, section)
         if not pieces:
             return line

@@ -39,10 +39,10 @@ def find_tables(pattern: str) -> list[str]:
     Raises:
         FormatError: there is none.
     """
-    found = sorted(glob(os.path.expanduser(pattern)))
-    if not found:
+    paths = sorted(glob(os.path.expanduser(pattern)))
+    if not paths:
         raise FormatError(f"{pattern}: there is no such table of lattices")
-    return found
+    return paths
 
 
 class LatticeArchive:
@@ -144,7 +144,7 @@ def _entries(table: PathLike) -> Iterator[tuple[str, str, str, int]]:
 
 
 def _numbers(path: str, text: str, hmms: Hmms) -> np.ndarray:
-    found: list[int] = []
+    numbers: list[int] = []
     linked = False
     for line, name in enumerate(text.splitlines(), 1):
         symbol, space, other = name.strip().partition(" ")
@@ -157,8 +157,8 @@ def _numbers(path: str, text: str, hmms: Hmms) -> np.ndarray:
         if not space:
             if linked:
                 raise FormatError(f"{path}:{line}: a phone behind those that stand for others")
-            found.append(hmms.numbers[symbol])
+            numbers.append(hmms.numbers[symbol])
         elif hmms.numbers[symbol] != hmms.numbers[other.strip()]:
             raise FormatError(f"{path}:{line}: {symbol!r} and {other.strip()!r} are not the same")
         linked = linked or bool(space)
-    return np.array(found, np.int64)
+    return np.array(numbers, np.int64)

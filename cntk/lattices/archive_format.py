@@ -69,21 +69,21 @@ class _Source:
         return np.frombuffer(self.file.read(count * dtype.itemsize), dtype)
 
     def tag(self, *wanted: str) -> str:
-        found = self.take("u1", 4, "bytes of a tag").tobytes()
-        if found.decode("latin-1") not in wanted:
+        raw = self.take("u1", 4, "bytes of a tag").tobytes()
+        if raw.decode("latin-1") not in wanted:
             names = " or ".join(repr(tag) for tag in wanted)
-            raise FormatError(f"{self.place(4)}{names} was expected, not {found!r}")
-        return found.decode("latin-1")
+            raise FormatError(f"{self.place(4)}{names} was expected, not {raw!r}")
+        return raw.decode("latin-1")
 
     def number(self, tag: str) -> int:
         self.tag(tag)
         return int(self.take("<u4", 1, "number")[0])
 
     def table(self, tag: str, dtype: np.dtype | str, count: int | None, what: str) -> np.ndarray:
-        found = self.number(tag)
-        if count is not None and found != count:
-            raise FormatError(f"{self.place(4)}{found} {what}; the header tells of {count}")
-        return self.take(dtype, found, what)
+        size = self.number(tag)
+        if count is not None and size != count:
+            raise FormatError(f"{self.place(4)}{size} {what}; the header tells of {count}")
+        return self.take(dtype, size, what)
 
 
 def read_lattice(

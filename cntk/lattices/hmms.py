@@ -109,7 +109,7 @@ class Hmms:
 
 def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
     """Log probabilities, [states + 1, states + 1], by name."""
-    found: dict[str, np.ndarray] = {}
+    transitions: dict[str, np.ndarray] = {}
     for place, words in _lines(path):
         try:
             count = int(words[1])
@@ -126,8 +126,8 @@ def _read_transitions(path: PathLike) -> dict[str, np.ndarray]:
             raise FormatError(f"{place}a probability is at most 1, not {values.max():g}")
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.where(values > _LEAST, np.log(np.maximum(values, 0)), -np.inf)
-        found[words[0]] = logs.reshape(count + 1, count + 1)
-    return found
+        transitions[words[0]] = logs.reshape(count + 1, count + 1)
+    return transitions
 
 
 def _lines(path: PathLike) -> Iterator[tuple[str, list[str]]]:

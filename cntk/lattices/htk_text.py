@@ -104,7 +104,7 @@ class _Reader:
         self._units.append(units)
 
     def _phones(self, place: str, text: str) -> list[tuple[int, int]]:
-        found = []
+        phones = []
         if not (text.startswith(":") and text.endswith(":")):
             raise FormatError(f"{place}':phone,seconds:...:' was expected, but this is {text!r}")
         for entry in filter(None, text.split(":")):
@@ -115,15 +115,15 @@ class _Reader:
                 hint = nearest(name, self._hmms.names[:1000])
                 raise FormatError(f"{place}there is no phone {name!r}{hint}")
             count = self._frame(place, _float(place, {"d": seconds.partition(",")[0]}, "d"))
-            found.append((self._hmms.numbers[name], count))
-        return found
+            phones.append((self._hmms.numbers[name], count))
+        return phones
 
     def lattice(self) -> Lattice:
-        found = len(self._times), len(self._edges)
-        if self._sizes != found or not self._times:
+        sizes = len(self._times), len(self._edges)
+        if self._sizes != sizes or not self._times:
             wanted = "no line N= L=" if self._sizes is None else "{} and {}".format(*self._sizes)
             raise FormatError(
-                f"{self._path}: {found[0]} nodes and {found[1]} edges; expected: {wanted}"
+                f"{self._path}: {sizes[0]} nodes and {sizes[1]} edges; expected: {wanted}"
             )
         acoustic, language = np.array(self._scores, np.float64).reshape(-1, 2).T
         units = [unit for edge in self._units for unit in edge]

@@ -361,17 +361,17 @@ def _set_node_inputs(session: Session, command: Command) -> None:
         )
     inputs: list[str] = []
     for parameter in command.parameters[1:]:
-        other, found = session.names(parameter)
+        other, sources = session.names(parameter)
         if other is not model:
             raise _different(command, "SetNodeInputs()")
-        if len(found) != 1:
+        if len(sources) != 1:
             raise located(
                 VariableError,
                 "SetNodeInputs() each input node should be translated to one node name. "
                 f"{parameter} is translated to multiple node names.",
                 parameter.locate(),
             )
-        inputs += found
+        inputs += sources
     session.perform(model, Connect(names[0], tuple(inputs)))
 
 

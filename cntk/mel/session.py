@@ -97,15 +97,15 @@ class Session:
         Raises:
             VariableError: there is none.
         """
-        found = self.models.get(name.string.lower())
-        if found is None:
+        named = self.models.get(name.string.lower())
+        if named is None:
             known = [model.name for model in self.models.values()]
             raise located(
                 VariableError,
                 f"Model {name} does not exist{nearest(name.string, known)}",
                 name.locate(),
             )
-        return found
+        return named
 
     def load(self, file: Text) -> Network:
         """The network of a model file, not validated.
@@ -191,9 +191,9 @@ class Session:
         """
         string = symbol.string
         end = min((i for i in (string.find("."), string.find("*")) if i >= 0), default=len(string))
-        found = self.models.get(string[:end].lower())
-        if found is not None:
-            return found, string[end + 1 :] or "*"
+        model = self.models.get(string[:end].lower())
+        if model is not None:
+            return model, string[end + 1 :] or "*"
         if self.default is None:
             raise located(
                 VariableError,

@@ -152,14 +152,14 @@ def _finite(reader: BinaryReader, what: str) -> float:
 
 
 def _read_states(reader: BinaryReader) -> LearnerStates:
-    found = LearnerStates([], [])
+    states = LearnerStates([], [])
     reader.marker("BGradient")
     while not reader.try_marker("EGradient"):
-        found.gradients.append(reader.matrix())
+        states.gradients.append(reader.matrix())
     if reader.try_marker("BCount"):
-        found.counts.extend(_finite(reader, "count") for _ in found.gradients)
+        states.counts.extend(_finite(reader, "count") for _ in states.gradients)
         reader.marker("ECount")
-    return found
+    return states
 
 
 def _write_states(writer: BinaryWriter, states: LearnerStates) -> None:

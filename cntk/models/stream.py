@@ -53,7 +53,7 @@ class BinaryReader:
         self.data = data
         self.name = name
         self.offset = 0
-        self._made = 0  # elements of sparse matrices
+        self._expanded = 0  # elements that sparse matrices were expanded to
 
     def error(self, message: str, offset: int | None = None) -> FormatError:
         at = self.offset if offset is None else offset
@@ -197,11 +197,11 @@ class BinaryReader:
             raise self.error(f"sparse matrix format {layout} is not known", start)
         self._check_size(rows, columns, start)
         major, minor = (columns, rows) if layout == _CSC else (rows, columns)
-        self._made += rows * columns
-        if self._made > _DENSEST * len(self.data):
+        self._expanded += rows * columns
+        if self._expanded > _DENSEST * len(self.data):
             raise self.error(f"a sparse matrix of {rows} x {columns}", start)
         what = f"{self.name}: byte {start}: the elements of sparse matrices"
-        check_limit("fill", self._made * dtype.itemsize, what)
+        check_limit("fill", self._expanded * dtype.itemsize, what)
         result = np.zeros((rows, columns), dtype.newbyteorder("="), order="F")
         if not filled:
             return result

@@ -142,14 +142,14 @@ def _decode(value: pb.DictionaryValue, depth: int = 0) -> Any:
     field = value.WhichOneof("value")
     if field is None:
         return None
-    found = getattr(value, field)
+    content = getattr(value, field)
     if field == "vector_value":
-        return [_decode(item, depth + 1) for item in found.value]
+        return [_decode(item, depth + 1) for item in content.value]
     if field == "dictionary_value":
-        return _dictionary(found, depth + 1)
+        return _dictionary(content, depth + 1)
     if field == "nd_shape_value":
-        return tuple(found.shape_dim)
-    return found
+        return tuple(content.shape_dim)
+    return content
 
 
 def _dictionary(message: pb.Dictionary, depth: int = 0) -> dict[str, Any]:
@@ -205,8 +205,8 @@ class _Reader:
         self._count_names(model["inputs"])
         for variable in model["inputs"]:
             self._variable(variable)
-        made = [(self._function(f), f) for f in self.functions]
-        for node, function in made:
+        nodes = [(self._function(f), f) for f in self.functions]
+        for node, function in nodes:
             if node is not None:
                 self._connect(node, function)
         for node in self._outputs(model["root"]):

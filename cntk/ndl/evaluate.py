@@ -469,10 +469,10 @@ class Evaluator:
         try:
             yield
         except OpscopeError as error:
-            found = self._scopes.get(id(getattr(error, "location", None)))
-            if found is None or found[1].macro is None:
+            origin = self._scopes.get(id(getattr(error, "location", None)))
+            if origin is None or origin[1].macro is None:
                 raise
-            raise extended(error, found[1].chain()) from None
+            raise extended(error, origin[1].chain()) from None
 
     def _error(
         self,

@@ -130,9 +130,9 @@ def _expression(text: Text, depth: int) -> Expression:
     """A word, an array, or a call."""
     if opens(text.string, 0) and text.string[0] != '"':
         _check_depth(depth, text)
-        found = _parameters(text, depth + 1)
+        parameters = _parameters(text, depth + 1)
         items: list[Expression] = []
-        for item in found:
+        for item in parameters:
             if isinstance(item, Option):
                 raise located(FormatError, "an array has no named values", item.name.locate())
             items.append(item)

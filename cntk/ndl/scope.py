@@ -100,9 +100,9 @@ class Scope:
             return None
         followed = {} if followed is None else followed
         _note(symbol, followed)
-        found = _reduce(symbol.value, symbol.scope, followed)
-        if isinstance(found, Instance) and found.inner is not None:
-            return found.inner.find(rest, followed)
+        reduced = _reduce(symbol.value, symbol.scope, followed)
+        if isinstance(reduced, Instance) and reduced.inner is not None:
+            return reduced.inner.find(rest, followed)
         return None
 
 
@@ -169,12 +169,12 @@ def plain(value: Value, parameter: Expression, scope: Scope) -> Any:
             place(parameter),
             scope.chain(),
         )
-    found, where = value
-    if isinstance(found, Array):
-        return [plain(reduce(item, where), item, where) for item in found.items]
-    number = found.number
+    constant, where = value
+    if isinstance(constant, Array):
+        return [plain(reduce(item, where), item, where) for item in constant.items]
+    number = constant.number
     if number is None:
-        return found.string
+        return constant.string
     return int(number) if number == number // 1 and abs(number) < 2**63 else number
 
 

@@ -224,8 +224,8 @@ def _add_node(
 def _location(source: SourceLocation | None, sources: dict[str, Source]) -> Location | None:
     if source is None or not source.file:
         return None
-    found = sources.setdefault(source.file, Source(source.file, ""))
-    return Location(found, source.line, source.column)
+    text = sources.setdefault(source.file, Source(source.file, ""))
+    return Location(text, source.line, source.column)
 
 
 def parameter_arrays(network: Network) -> dict[str, np.ndarray]:

@@ -63,7 +63,7 @@ class NodeGraph:
 
         All nodes are made before one is filled, so that a chain of them is not as many calls deep.
         """
-        made = memo[id(self)] = type(self).__new__(type(self))
+        copy = memo[id(self)] = type(self).__new__(type(self))
         for node in self.nodes.values():
             memo[id(node)] = Node.__new__(Node)
             memo[id(node.kind)], memo[id(node.location)] = node.kind, node.location
@@ -71,8 +71,8 @@ class NodeGraph:
             for part in Node.__slots__[1:]:  # all but the list of weak references
                 setattr(memo[id(node)], part, deepcopy(getattr(node, part), memo))
         for name, part in vars(self).items():
-            setattr(made, name, deepcopy(part, memo))
-        return made
+            setattr(copy, name, deepcopy(part, memo))
+        return copy
 
     def add(
         self,

@@ -50,11 +50,11 @@ Found = Iterator[tuple[Node, OpscopeError]]  # what is wrong with which node
 def _set_axes(network: NodeGraph, names: AxisNames) -> Found:
     """Axes of inputs; all other nodes get theirs while rules run."""
     default = DynamicAxis(names.unique(DEFAULT_AXIS))
-    made: dict[int, DynamicAxis] = {}
+    axes: dict[int, DynamicAxis] = {}
     for node in network.nodes.values():
         node.axis = None
         if node.operation == "DynamicAxis":
-            made[id(node)] = node.axis = DynamicAxis(names.unique(node.name), node)
+            axes[id(node)] = node.axis = DynamicAxis(names.unique(node.name), node)
     for node in network.nodes.values():
         if not node.is_input:
             continue
@@ -67,7 +67,7 @@ def _set_axes(network: NodeGraph, names: AxisNames) -> Found:
         except VariableError as error:
             yield node, node.error(f"dynamicAxis: {error}", VariableError)
             continue
-        node.axis = made.get(id(axis))
+        node.axis = axes.get(id(axis))
         if node.axis is None:
             what = f"{axis.name} ({axis.operation})"
             yield node, node.error(f"dynamicAxis must be a DynamicAxis node, not {what}")

@@ -48,7 +48,7 @@ def align(
     place[order] = np.arange(len(order))
     chosen = chosen[order]
     which = place[which.reshape(-1)]
-    scores, found = _paths(
+    scores, paths = _paths(
         likelihoods,
         rows[chosen],
         frames[chosen],
@@ -56,7 +56,7 @@ def align(
         transitions[phones[chosen]],
     )
     begin = offsets_of(frames[chosen])[:-1]
-    return Aligned(scores[which], found[runs(begin[which], frames)])
+    return Aligned(scores[which], paths[runs(begin[which], frames)])
 
 
 def _paths(
@@ -91,10 +91,10 @@ def _paths(
     at = base + ends.argmax(1)
     flat = states.ravel()
     begin = offsets_of(frames)[:-1]
-    found = np.empty(int(frames.sum()), np.int64)
+    best = np.empty(int(frames.sum()), np.int64)
     for t in range(steps - 1, -1, -1):
         n = int(counts[t])
-        found[begin[:n] + t] = flat[at[:n]]
+        best[begin[:n] + t] = flat[at[:n]]
         if t:
             at[:n] = base[:n] + back[t - 1][at[:n]]
-    return scores, found
+    return scores, best

@@ -124,14 +124,14 @@ def classification_error_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     top = k.attrs["top"]
     wanted = k.scratch((len(x),), np.int64)
-    found = k.scratch((len(x),), np.int64)
+    predicted = k.scratch((len(x),), np.int64)
     numbers = xp.arange(len(x))
 
     def run() -> None:
         xp.argmax(label, 1, out=wanted)
         if top == 1:
-            xp.argmax(x, 1, out=found)
-            out[0] = (wanted != found).sum()
+            xp.argmax(x, 1, out=predicted)
+            out[0] = (wanted != predicted).sum()
             return
         # Elements before a class in the order of CNTK's partial sort: larger ones.
         picked = x[numbers, wanted][:, None]

@@ -69,22 +69,22 @@ def _paths(
     number = label.argmax(1)
     marked = label.max(1, initial=0) == _BEGINS
     spans = [(a, b) for a, b in zip(offsets[:-1], offsets[1:], strict=True) if a < b]
-    found = []
+    sequences = []
     for begin, end in spans:
         own = number[begin:end]
         starts = marked[begin:end]
         if not starts.any():
             starts = np.append(True, own[1:] != own[:-1])
         at = np.flatnonzero(starts & (own != blank))
-        found.append((own[at], np.append(at[1:], end - begin)))
+        sequences.append((own[at], np.append(at[1:], end - begin)))
     lengths = np.array([end - begin for begin, end in spans], np.int64)
     steps = np.arange(int(lengths.max(initial=0)))
     first = np.array([begin for begin, _ in spans], np.int64)
     rows = first[:, None] + np.minimum(steps, lengths[:, None] - 1)
-    states = np.array([2 * len(labels) + 1 for labels, _ in found], np.int64)
+    states = np.array([2 * len(labels) + 1 for labels, _ in sequences], np.int64)
     symbols = np.full((len(spans), int(states.max(initial=1))), blank)
     last = np.full(symbols.shape, len(steps))
-    for place, (labels, ends) in enumerate(found):
+    for place, (labels, ends) in enumerate(sequences):
         symbols[place, 1 : 2 * len(labels) : 2] = labels
         if delay >= 0:
             last[place, 1 : 2 * len(labels) : 2] = ends + delay

@@ -156,19 +156,19 @@ def crf_kernel(k: KernelArgs) -> Call:
             by_x[steps.rows] = share - chosen
         if by_pairs is None:
             return
-        found = xp.zeros(links.shape)
+        grad = xp.zeros(links.shape)
         peak = links.max()
         for now, last in steps.pairs():
             edge = before[last].max(1, keepdims=True)
             left = xp.exp(before[last] - edge)
             right = xp.exp(scores[now] + after[now] + edge + peak - sums[now][:, None])
-            found += left.T @ right
-        found *= xp.exp(links - peak)
-        xp.add.at(found, firsts, share[steps.first])
-        xp.add.at(found, (firsts, firsts), -1)
+            grad += left.T @ right
+        grad *= xp.exp(links - peak)
+        xp.add.at(grad, firsts, share[steps.first])
+        xp.add.at(grad, (firsts, firsts), -1)
         for now, last in steps.pairs():
-            xp.add.at(found, (numbers[last], numbers[now]), -1)
-        by_pairs[...] = found
+            xp.add.at(grad, (numbers[last], numbers[now]), -1)
+        by_pairs[...] = grad
 
     return run
 
@@ -224,7 +224,7 @@ def best_path_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         numbers = _label_numbers(k, label)[steps.rows]
         scores = x[steps.rows]
-        found = numbers.copy()
+        labels = numbers.copy()
         best.fill(-xp.inf)
         firsts = numbers[steps.first]
         places = xp.arange(len(firsts))
@@ -234,9 +234,9 @@ def best_path_kernel(k: KernelArgs) -> Call:
             xp.argmax(through, 1, out=source[now])
             best[now] = through.max(1) + scores[now]
         for now, last in reversed(steps.pairs()):
-            found[last] = source[now][xp.arange(now.stop - now.start), found[now]]
+            labels[last] = source[now][xp.arange(now.stop - now.start), labels[now]]
         out.fill(0)
-        out[steps.rows, found] = 1
+        out[steps.rows, labels] = 1
 
     return run
 

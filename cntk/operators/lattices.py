@@ -41,7 +41,7 @@ lattice_criterion = operator(
         Slot("first_units", "first phone of each edge, int64 [E + 1]"),
         Slot("units", "phone and frames, edge after edge, int64 [K, 2]"),
         Slot("reference", "phone, first row, frames of the reference, int64 [R, 3]"),
-        Slot("states", "states of each phone, -1 behind the last, int64 [P, M]"),
+        Slot("states", "states of each phone, -1 after the last, int64 [P, M]"),
         Slot(
             "transitions",
             "log probabilities from the entry and each state to each state and the exit, float64"
@@ -149,14 +149,14 @@ class _Paths:
         phones, first_row = np.append(phones, said), np.append(rows, row)
         counts = np.append(frames, length)
         if (first_row + counts).max(initial=0) > len(scores):
-            raise RunError(k.describe(f"a phone of a lattice ends behind row {len(scores)}"))
+            raise RunError(k.describe(f"a phone of a lattice ends after row {len(scores)}"))
         hmms = arrays["states"], arrays["transitions"]
-        found = align(scores, phones, first_row, counts, *hmms)
-        self.acoustic = np.bincount(edge, found.scores[: len(edge)], len(self.edges))
+        aligned = align(scores, phones, first_row, counts, *hmms)
+        self.acoustic = np.bincount(edge, aligned.scores[: len(edge)], len(self.edges))
         self.rows = runs(rows, frames)
         self.edge_of_row = np.repeat(edge, frames)
-        self.states, reference = np.split(found.states, [len(self.rows)])
-        there = np.repeat(np.isfinite(found.scores[len(edge) :]), length)
+        self.states, reference = np.split(aligned.states, [len(self.rows)])
+        there = np.repeat(np.isfinite(aligned.scores[len(edge) :]), length)
         self.said = runs(row, length)[there], reference[there]
 
     def per_edge(self, frames: np.ndarray) -> np.ndarray:

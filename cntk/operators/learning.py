@@ -115,8 +115,10 @@ def find_learner(name: str) -> Learner | None:
     if learner is None:
         return None
     if not isinstance(learner, Learner):
-        found = type(learner).__name__
-        raise OpscopeError(f"{PLUGINS.owner(name)} is an object of the class {found}, no Learner")
+        class_name = type(learner).__name__
+        raise OpscopeError(
+            f"{PLUGINS.owner(name)} is an object of the class {class_name}, no Learner"
+        )
     if _MADE.get(learner.type) is not learner:
         if learner.type in _MADE:  # that of a name which was removed and added anew
             unregister(learner.type)

@@ -125,8 +125,8 @@ def lambda_rank_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         ranking = _ranking(k)
         ideal = ranking.ideal
-        found = ranking.sums(ranking.gain / np.log(2.0 + ranking.rank))
-        share = np.divide(found, ideal, out=np.zeros_like(found), where=ideal != 0)
+        gain = ranking.sums(ranking.gain / np.log(2.0 + ranking.rank))
+        share = np.divide(gain, ideal, out=np.zeros_like(gain), where=ideal != 0)
         out[0] = (1 - share.mean()) * 100 * len(ranking.score)
         if slope is not None:
             slope[:, 0] = xp.asarray(ranking.slopes(), slope.dtype)
@@ -162,8 +162,8 @@ def first_gain_kernel(k: KernelArgs) -> Call:
     def run() -> None:
         ranking = _ranking(k)
         best = ranking.gain[ranking.begin]
-        found = ranking.gain[ranking.rank == 0]
-        share = np.divide(found, best, out=np.zeros_like(found), where=best != 0)
+        gain = ranking.gain[ranking.rank == 0]
+        share = np.divide(gain, best, out=np.zeros_like(gain), where=best != 0)
         out[0] = share.mean() * 100 * len(ranking.score)
 
     return run

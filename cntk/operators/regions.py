@@ -64,9 +64,9 @@ def _largest(xp: Any, take: Any, first: Any, end: Any, size: int) -> tuple[Any, 
     where = xp.broadcast_to(number[..., None, None], best.shape).copy()
     for shift in range(1, int((end - first).max())):
         number = xp.minimum(first + shift, size - 1)
-        found = take(number)
-        better = (found > best) & (first + shift < end)[..., None, None]
-        xp.copyto(best, found, where=better)
+        values = take(number)
+        better = (values > best) & (first + shift < end)[..., None, None]
+        xp.copyto(best, values, where=better)
         xp.copyto(where, number[..., None, None], where=better)
     return best, where
 

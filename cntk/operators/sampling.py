@@ -45,20 +45,20 @@ class Stream:
     def uniform(self, count: int, dtype: np.dtype, bound: float = 1.0) -> np.ndarray:
         """Numbers from 0 to `bound`; numbers that rounding makes `bound` are skipped."""
         self.drawn += count
-        found = self._scaled(count, dtype, bound)
-        good = found < bound
+        draws = self._scaled(count, dtype, bound)
+        good = draws < bound
         while not good.all():
-            found = found[good]
-            found = np.concatenate([found, self._scaled(count - len(found), dtype, bound)])
-            good = found < bound
-        return found
+            draws = draws[good]
+            draws = np.concatenate([draws, self._scaled(count - len(draws), dtype, bound)])
+            good = draws < bound
+        return draws
 
     def _scaled(self, count: int, dtype: np.dtype, bound: float) -> np.ndarray:
-        found = self._random.draw(count).astype(dtype)
-        found *= dtype.type(1 / _WHOLE)
+        draws = self._random.draw(count).astype(dtype)
+        draws *= dtype.type(1 / _WHOLE)
         if bound != 1:
-            found *= dtype.type(bound)
-        return found
+            draws *= dtype.type(bound)
+        return draws
 
 
 _STREAMS: WeakKeyDictionary[Any, dict[str, Stream]] = WeakKeyDictionary()
@@ -70,10 +70,10 @@ def _stream(k: KernelArgs) -> Stream:
     seed, drawn = int(k["seed"][0]), int(k["drawn"][0])
     name = k.op.outputs["drawn_out"][0]
     streams = _STREAMS.setdefault(k.frame.scope.get(name).scope, {})
-    found = streams.get(name)
-    if found is None or (found.seed, found.drawn) != (seed, drawn):
-        found = streams[name] = Stream(seed, drawn)
-    return found
+    stream = streams.get(name)
+    if stream is None or (stream.seed, stream.drawn) != (seed, drawn):
+        stream = streams[name] = Stream(seed, drawn)
+    return stream
 
 
 # -- dropout -------------------------------------------------------------------------------------
@@ -135,8 +135,8 @@ def dropout_mask_kernel(k: KernelArgs) -> Call:
             drawn[0] = stream.drawn
         else:
             place = [int(k[slot][0]) % 2**64 for slot in ("seed", "drawn")]
-            found = random_generator(k.frame.place, place).random(out.shape, dtype=np.float32)
-            k.xp.multiply(found > np.float32(p), real(1 / (1 - p)), out=out)
+            draws = random_generator(k.frame.place, place).random(out.shape, dtype=np.float32)
+            k.xp.multiply(draws > np.float32(p), real(1 / (1 - p)), out=out)
             k.xp.add(drawn, out.size, drawn)
 
     return in_order(load, run)
@@ -146,16 +146,16 @@ def _fill(k: KernelArgs, stream: Stream, rate: Any, columns: Any) -> None:
     out = k["out"]
     factor = out.dtype.type(1 / (1 - float(k["rate"][0])))
     if columns is None:
-        found = stream.uniform(out.size, out.dtype).reshape(out.shape)
+        draws = stream.uniform(out.size, out.dtype).reshape(out.shape)
     else:
         slots, steps = k["grid"].tolist()
         if k.attrs["reverse"]:
             step, slot = np.divmod(columns, max(slots, 1))
             columns = (steps - 1 - step) * slots + slot
         width = out.size // max(len(out), 1)
-        found = stream.uniform(slots * steps * width, out.dtype)
-        found = found.reshape(slots * steps, *out.shape[1:])[columns]
-    np.multiply(found > rate, factor, out=out)
+        draws = stream.uniform(slots * steps * width, out.dtype)
+        draws = draws.reshape(slots * steps, *out.shape[1:])[columns]
+    np.multiply(draws > rate, factor, out=out)
 
 
 # -- classes -------------------------------------------------------------------------------------
@@ -208,9 +208,9 @@ def random_sample_kernel(k: KernelArgs) -> Call:
         possible = int(np.count_nonzero(host))
         if possible < (1 if k.attrs["duplicates"] else count):
             raise RunError(k.describe(f"{count} of {possible} classes with a weight are wanted"))
-        found = draw(stream, np.cumsum(host, dtype=np.float64), count)
+        drawn_classes = draw(stream, np.cumsum(host, dtype=np.float64), count)
         drawn[0] = stream.drawn
-        indices[...] = k.xp.asarray(found)
+        indices[...] = k.xp.asarray(drawn_classes)
 
     return in_order(copying(k.xp, k["drawn"], drawn), *ones, run)
 
@@ -224,11 +224,11 @@ def _any_classes(stream: Stream, sums: np.ndarray, count: int) -> np.ndarray:
 
 def _different_classes(stream: Stream, sums: np.ndarray, count: int) -> np.ndarray:
     """As one draw after the other: no round can find more than are missing."""
-    found = np.empty(0, np.int64)
-    while len(found) < count:
-        found = np.append(found, _any_classes(stream, sums, count - len(found)))
-        found = found[np.sort(np.unique(found, return_index=True)[1])]
-    return found
+    classes = np.empty(0, np.int64)
+    while len(classes) < count:
+        classes = np.append(classes, _any_classes(stream, sums, count - len(classes)))
+        classes = classes[np.sort(np.unique(classes, return_index=True)[1])]
+    return classes
 
 
 inclusion_frequency = operator(
@@ -278,10 +278,10 @@ def inclusion_frequency_kernel(k: KernelArgs) -> Call:
         host = to_host(weights).astype(np.float64)
         p = host / host.sum()
         if k.attrs["duplicates"]:
-            found = count * p
+            frequency = count * p
         else:
             logs = np.log1p(-np.minimum(p, 1 - 1e-12))
-            found = -np.expm1(_draws_needed(p, count) * logs)
-        out[...] = k.xp.asarray(found, out.dtype)
+            frequency = -np.expm1(_draws_needed(p, count) * logs)
+        out[...] = k.xp.asarray(frequency, out.dtype)
 
     return run

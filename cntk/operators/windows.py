@@ -29,18 +29,18 @@ WINDOW = (
 def table(attrs: dict[str, Any]) -> np.ndarray:
     """Numbers of elements [windows, elements of a window], int64; -1: padding."""
     shape = attrs["shape"]
-    found = np.zeros((1, 1), np.int64)
+    numbers = np.zeros((1, 1), np.int64)
     for size, kernel, stride, lower, count in zip(
         *(attrs[name] for name in ("shape", "kernel", "stride", "lower", "counts")), strict=True
     ):
         place = np.arange(count)[:, None] * stride - lower + np.arange(kernel)
         place[(place < 0) | (place >= size)] = -1
-        windows, elements = found.shape
-        both = found[:, None, :, None] * size + place[None, :, None, :]
-        both[(found[:, None, :, None] < 0) | (place[None, :, None, :] < 0)] = -1
-        found = both.reshape(windows * count, elements * kernel)
+        windows, elements = numbers.shape
+        both = numbers[:, None, :, None] * size + place[None, :, None, :]
+        both[(numbers[:, None, :, None] < 0) | (place[None, :, None, :] < 0)] = -1
+        numbers = both.reshape(windows * count, elements * kernel)
     assert len(shape) > 0
-    return found
+    return numbers
 
 
 def _counts(attrs: dict[str, Any]) -> tuple[int, int, int]:

@@ -55,9 +55,9 @@ def _join(communicator: Communicator, mean: Variable, count: Variable) -> None:
 
 def _above(net: OpList, names: Sequence[str]) -> OpList:
     """The operators between the means of accumulators and some variables."""
-    found = net.copy()
-    found.ops = [op for op in net.ops if op.type != _MEAN]
-    return prune(found, names)
+    above = net.copy()
+    above.ops = [op for op in net.ops if op.type != _MEAN]
+    return prune(above, names)
 
 
 def take_main_statistics(communicator: Communicator, net: CntkNet) -> None:

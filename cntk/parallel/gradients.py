@@ -85,8 +85,8 @@ class GradientExchange:
     def feed(self, gradients: Mapping[str, np.ndarray]) -> None:
         """Take the gradients of this rank's samples, by variable; zeros for those without."""
         for one in self.learning:
-            found = gradients.get(one.gradient)
-            value = np.zeros(one.shape, self._dtype) if found is None else found
+            grad = gradients.get(one.gradient)
+            value = np.zeros(one.shape, self._dtype) if grad is None else grad
             self._scope.var(one.gradient).set(value.reshape(one.shape))
 
     def send(self, context: OpContext) -> None:

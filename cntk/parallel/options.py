@@ -86,7 +86,7 @@ class ParallelOptions:
         if section.has("distributedMBReading"):
             shares = section.bool("distributedMBReading", False)
         whole = 64 if sgd.string("precision", "float").lower() == "double" else 32
-        found = cls(
+        options = cls(
             method,
             first,
             shares,
@@ -97,12 +97,12 @@ class ParallelOptions:
         for other, its in _SECTIONS.items():
             section.only_if(method == other, f"parallelizationMethod is {name or NONE}", its)
         if name is None or not section.has(name):
-            return found._with_block(None, method)
+            return options._with_block(None, method)
         part = section.section(name)
         if method == GRADIENTS:
-            return found._with_gradients(part, whole)
-        found = found._with_block(part, method)
-        return found._with_momentum(part) if method == BLOCKS else found
+            return options._with_gradients(part, whole)
+        options = options._with_block(part, method)
+        return options._with_momentum(part) if method == BLOCKS else options
 
     def _with_gradients(self, part: ConfigParameters, whole: int) -> ParallelOptions:
         bits = part.array("gradientBits", str(whole)).ints()

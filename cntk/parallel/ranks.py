@@ -109,10 +109,10 @@ class Ranks:
         """
         wanted = self.options.distributed
         wanted = together and (not reader.legacy if wanted is None else wanted)
-        found = wanted and reader.take_share(self.rank, self.count)
-        if not found:
+        divided = wanted and reader.take_share(self.rank, self.count)
+        if not divided:
             reader.take_share(0, 1)
-        return found
+        return divided
 
     # -- exchanges -------------------------------------------------------------------------------
 
@@ -125,10 +125,13 @@ class Ranks:
         array = np.array(flat)
         self.communicator.operator = "the sums of a minibatch"
         self.communicator.all_reduce(array)
-        found = array.tolist()
-        pairs = zip(found[3::2], found[4::2], strict=True)
+        numbers = array.tolist()
+        pairs = zip(numbers[3::2], numbers[4::2], strict=True)
         return Sums(
-            int(found[0]), int(found[1]), int(found[2]), [(value, int(n)) for value, n in pairs]
+            int(numbers[0]),
+            int(numbers[1]),
+            int(numbers[2]),
+            [(value, int(n)) for value, n in pairs],
         )
 
     def any_ended(self, ended: bool) -> bool:

@@ -19,8 +19,8 @@ from .ranks import Ranks
 
 def saved_changes(scope: Scope, parameters: Sequence[Node]) -> list[np.ndarray]:
     """The last change of each parameter by block momentum, as a row; empty where there was none."""
-    found = [scope.find(block_states(node.name)[1]) for node in parameters]
-    return [var.numpy().reshape(1, -1).copy() for var in found if var is not None]
+    states = [scope.find(block_states(node.name)[1]) for node in parameters]
+    return [var.numpy().reshape(1, -1).copy() for var in states if var is not None]
 
 
 def take_changes(scope: Scope, parameters: Sequence[Node], saved: Sequence[np.ndarray]) -> None:

@@ -125,7 +125,7 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
     """Print what is wrong with files; exit with code 1 after errors, 3 after warnings alone."""
     from .check import ERROR, check_file
 
-    found: set[str] = set()
+    severities: set[str] = set()
     for file in files:
         report = check_file(file, parse_only, extra)
         for severity, text in report.problems:
@@ -135,9 +135,9 @@ def check_files(files: Sequence[str], parse_only: bool = False, extra: Sequence[
             for name, network in report.networks.items()
         ]
         click.echo(f"{file}: {'; '.join(built) or 'read'}, {len(report.problems)} problems")
-        found.update(severity for severity, _ in report.problems)
-    if found:
-        raise click.exceptions.Exit(1 if ERROR in found else _WARNED)
+        severities.update(severity for severity, _ in report.problems)
+    if severities:
+        raise click.exceptions.Exit(1 if ERROR in severities else _WARNED)
 
 
 @cntk.command()

@@ -61,13 +61,13 @@ def _networks_of_config(path: str, extra: Sequence[str]) -> dict[str, Network]:
     config = parse_command_line([f"configFile={path}", *extra])
     listed = commands(config) if "command" in config else []
     seeds = Seeds()
-    found = {}
+    networks = {}
     for command in listed:
         section = command.parameters
         if builder_of(section) is not None and _BUILDING & set(command.actions):
             built = build_section_network(section, seeds, say=lambda line: None)
-            found[command.name] = built.network
-    return found
+            networks[command.name] = built.network
+    return networks
 
 
 def listing(path: str, kind: str) -> Iterator[str]:

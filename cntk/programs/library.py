@@ -83,7 +83,7 @@ def _parameters(name: str, values: dict[str, Member]) -> str:
         words = [*names.split(), *map(_default, defaults), 'tag = ""']
         return f" ({', '.join(words)})"
     if isinstance(value, New) and value.type == "Overload":
-        return " or".join(_parameters(found, values) for found in _overloaded(value))
+        return " or".join(_parameters(name, values) for name in _overloaded(value))
     if not isinstance(value, Lambda):
         return ""
     text = member.source.text[member.at + len(member.name) :].lstrip()
@@ -117,8 +117,8 @@ def _operation(name: str, value: Expression, values: dict[str, Member]) -> str:
         if value.type == "Overload":
             first = _overloaded(value)[0]
             return _operation(first, values[first].value, values)
-        made = value.type in ("NodeFunction", "ComputationNode")
-        return _string(_settings(value), "operation") if made else ""
+        is_node = value.type in ("NodeFunction", "ComputationNode")
+        return _string(_settings(value), "operation") if is_node else ""
     if not isinstance(value, Identifier | Access):
         return ""
     within = name.rpartition(".")[0]

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from ...framework.base.errors import UnknownOperatorError, nearest
 from ...framework.ir.registry import operator_types
 from ..lower.table import TABLE
-from ..network.catalog import kind, load_plugins, ndl_function
+from ..network.catalog import kind as find_kind
+from ..network.catalog import load_plugins, ndl_function
 from ..network.nodes.attributes import REQUIRED, AttributeSpec
 from ..network.nodes.kind import KINDS
 from ..network.nodes.node import Kind, NdlFunction
@@ -33,8 +34,8 @@ def node_families() -> dict[str, list[Kind]]:
     """All kinds, plugged-in ones too, by the module that computes them."""
     load_plugins()
     families: dict[str, list[Kind]] = {}
-    for found in sorted(dict.fromkeys(KINDS.values()), key=lambda one: one.operation.lower()):
-        families.setdefault(_family(found), []).append(found)
+    for kind in sorted(dict.fromkeys(KINDS.values()), key=lambda one: one.operation.lower()):
+        families.setdefault(_family(kind), []).append(kind)
     return dict(sorted(families.items()))
 
 
@@ -50,7 +51,7 @@ def find(name: str) -> Kind | LibraryFunction:
         return KINDS[name]
     function = ndl_function(name)
     if function is not None:
-        return kind(function.operation)
+        return find_kind(function.operation)
     library = library_functions()
     if name in library:
         return KINDS.get(library[name].operation) or library[name]
@@ -59,22 +60,22 @@ def find(name: str) -> Kind | LibraryFunction:
     )
 
 
-def head_of(found: Kind) -> str:
+def head_of(kind: Kind) -> str:
     """The operation with its inputs: `Times (left, right)`."""
-    return f"{found.operation} ({', '.join(found.reads)})"
+    return f"{kind.operation} ({', '.join(kind.reads)})"
 
 
-def attribute_rows(found: Kind) -> list[Row]:
+def attribute_rows(kind: Kind) -> list[Row]:
     """The attributes of a kind."""
-    return [_row(name, spec) for name, spec in found.attributes.items()]
+    return [_row(name, spec) for name, spec in kind.attributes.items()]
 
 
-def option_rows(found: Kind, function: NdlFunction) -> list[Row]:
+def option_rows(kind: Kind, function: NdlFunction) -> list[Row]:
     """The options of a function of NDL; one that is an attribute has its words."""
     rows = []
     for name, spec in function.options.items():
         row = _row(name, spec)
-        own = found.attributes.get(name)
+        own = kind.attributes.get(name)
         rows.append(row if row.doc or own is None else row._replace(doc=own.doc))
     return rows
 
@@ -87,19 +88,19 @@ def ndl_usage(function: NdlFunction) -> str:
 
 def brainscript_usages(operation: str) -> list[str]:
     """How BrainScript calls the functions that make a node of an operation."""
-    found = KINDS[operation]
+    kind = KINDS[operation]
     functions = library_functions().values()
-    return [f.usage for f in functions if KINDS.get(f.operation) is found]
+    return [f.usage for f in functions if KINDS.get(f.operation) is kind]
 
 
 def operators_of(operation: str) -> list[str]:
     """The operators that nodes of an operation become, as the function that lowers them names
     them; those of parts that it shares with others are among them."""
     function = TABLE.get(operation)
-    found: set[str] = set()
+    words: set[str] = set()
     if function is not None:
-        _named(function, operation, found, set())
-    return sorted(found & set(operator_types()))
+        _named(function, operation, words, set())
+    return sorted(words & set(operator_types()))
 
 
 def describe_name(name: str) -> Iterator[str]:
@@ -108,42 +109,41 @@ def describe_name(name: str) -> Iterator[str]:
     Raises:
         UnknownOperatorError: nothing has this name; with the nearest names.
     """
-    found = find(name)
-    return _function_lines(found) if isinstance(found, LibraryFunction) else _kind_lines(found)
+    named = find(name)
+    return _function_lines(named) if isinstance(named, LibraryFunction) else _kind_lines(named)
 
 
-def _function_lines(found: LibraryFunction) -> Iterator[str]:
-    yield from _wrapped(found.usage, "  ")
+def _function_lines(function: LibraryFunction) -> Iterator[str]:
+    yield from _wrapped(function.usage, "  ")
     yield ""
-    made = (
-        f"A function of BrainScript's library, in {found.file}, that makes several nodes or none."
-    )
-    yield from _wrapped(f"{made} {found.doc}", "")
+    where = f"BrainScript's library, in {function.file}"
+    text = f"A function of {where}, that makes several nodes or none. {function.doc}"
+    yield from _wrapped(text, "")
 
 
-def _kind_lines(found: Kind) -> Iterator[str]:
-    yield head_of(found)
+def _kind_lines(kind: Kind) -> Iterator[str]:
+    yield head_of(kind)
     yield ""
-    yield from textwrap.wrap(found.doc or "It has no words of its own.", _WIDTH)
+    yield from textwrap.wrap(kind.doc or "It has no words of its own.", _WIDTH)
     yield ""
-    if found.aliases:
-        yield f"Older names: {', '.join(found.aliases)}"
-    for function in found.ndl:
+    if kind.aliases:
+        yield f"Older names: {', '.join(kind.aliases)}"
+    for function in kind.ndl:
         usage = ndl_usage(function)
         others = [name for name in function.names if not usage.startswith(f"{name}(")]
         also = f"   also {', '.join(others)}" if others else ""
         yield from _wrapped(f"NDL: {usage}{also}", "  ")
-    for usage in brainscript_usages(found.operation):
+    for usage in brainscript_usages(kind.operation):
         yield from _wrapped(f"BrainScript: {usage}", "  ")
-    operators = operators_of(found.operation)
+    operators = operators_of(kind.operation)
     if operators:
         yield from _wrapped(f"Operators: {', '.join(operators)}", "  ")
-    if found.attributes:
+    if kind.attributes:
         yield ""
         yield "Attributes:"
-        yield from _table(attribute_rows(found))
-    for function in found.ndl:
-        rows = option_rows(found, function)
+        yield from _table(attribute_rows(kind))
+    for function in kind.ndl:
+        rows = option_rows(kind, function)
         if rows:
             yield ""
             yield f"Options of {function.name} in NDL:"
@@ -165,10 +165,10 @@ def _shown(value: object) -> str:
     return str(value) if value not in ("", None) else "none"
 
 
-def _family(found: Kind) -> str:
+def _family(kind: Kind) -> str:
     """The module of `lower/kinds` that computes a kind, or that of another package."""
-    function = TABLE.get(found.operation)
-    module = found.rule.__module__ if function is None else function.__module__
+    function = TABLE.get(kind.operation)
+    module = kind.rule.__module__ if function is None else function.__module__
     own = module.startswith(f"{_PACKAGE}.")
     return module.rpartition(".")[2] if own else module
 
@@ -176,12 +176,12 @@ def _family(found: Kind) -> str:
 def list_kinds() -> Iterator[str]:
     """The families, and a line for each kind."""
     families = node_families()
-    width = max(len(found.operation) for kinds in families.values() for found in kinds)
+    width = max(len(kind.operation) for kinds in families.values() for kind in kinds)
     for family, kinds in families.items():
         yield family
-        for found in kinds:
-            told = textwrap.shorten(found.doc, _WIDTH - 4 - width, placeholder=" ...")
-            yield f"  {found.operation:{width}}  {told}"
+        for kind in kinds:
+            doc = textwrap.shorten(kind.doc, _WIDTH - 4 - width, placeholder=" ...")
+            yield f"  {kind.operation:{width}}  {doc}"
 
 
 def _table(rows: list[Row]) -> Iterator[str]:
@@ -196,14 +196,14 @@ def _wrapped(text: str, indent: str) -> list[str]:
     return textwrap.wrap(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False)
 
 
-def _named(function: FunctionType, operation: str, found: set[str], seen: set[object]) -> None:
+def _named(function: FunctionType, operation: str, words: set[str], seen: set[object]) -> None:
     """Collect the strings that a function and those of its module that it calls hold; of a table by
     operation the entry of this one."""
     if function in seen:
         return
     seen.add(function)
     for code in _codes(function.__code__):
-        found.update(text for text in code.co_consts if isinstance(text, str))
+        words.update(text for text in code.co_consts if isinstance(text, str))
         for name in code.co_names:
             value = function.__globals__.get(name)
             if isinstance(value, Mapping):
@@ -211,9 +211,9 @@ def _named(function: FunctionType, operation: str, found: set[str], seen: set[ob
                     chosen = [value[operation]]
                 else:  # of other operations, or by something else than an operation
                     chosen = [] if value.keys() <= KINDS.keys() else list(value.values())
-                found.update(text for text in chosen if isinstance(text, str))
+                words.update(text for text in chosen if isinstance(text, str))
             elif isinstance(value, FunctionType) and value.__module__ == function.__module__:
-                _named(value, operation, found, seen)
+                _named(value, operation, words, seen)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:

@@ -78,20 +78,24 @@ class Catalog(Generic[T]):
         if maker is None:
             message = f"there is no {self.plugins.what} {name!r}{nearest(name, self.names())}"
             raise value.error(message, needed=True)
-        return Opening(partial(self._made, self.plugins.owner(name), maker, config), foreign=True)
+        return Opening(
+            partial(self._instance, self.plugins.owner(name), maker, config), foreign=True
+        )
 
-    def _made(self, owner: str, maker: Maker[T], config: ConfigParameters) -> T:
-        made = call_plugin(owner, maker, config)
-        if not isinstance(made, self._base):
-            found = type(made).__name__
+    def _instance(self, owner: str, maker: Maker[T], config: ConfigParameters) -> T:
+        instance = call_plugin(owner, maker, config)
+        if not isinstance(instance, self._base):
+            class_name = type(instance).__name__
             wanted = self._base.__name__
-            raise RunError(f"{owner} gave an object of the class {found}, which is no {wanted}")
+            raise RunError(
+                f"{owner} gave an object of the class {class_name}, which is no {wanted}"
+            )
         for name in self._base.__annotations__:
-            part = call_plugin(owner, getattr, made, name, None)
+            part = call_plugin(owner, getattr, instance, name, None)
             if part is None or isinstance(part, str):
                 held = "no attribute" if part is None else "a text, no list, as"
-                raise RunError(f"{owner}: {type(made).__name__} has {held} {name!r}")
-        return made
+                raise RunError(f"{owner}: {type(instance).__name__} has {held} {name!r}")
+        return instance
 
 
 READERS: Catalog[DataReader] = Catalog(

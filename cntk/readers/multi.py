@@ -74,17 +74,17 @@ class MultiReader(DataReader):
         Raises:
             RunError: the readers have different numbers of sequences side by side.
         """
-        found: list[Minibatch] = []
+        parts: list[Minibatch] = []
         for minibatch in [next(epoch, None) for epoch in self._epochs]:
             if minibatch is None:
                 return None
-            found.append(minibatch)
+            parts.append(minibatch)
         self._same("parallel_sequences")
-        first = found[0]
-        streams = {name: samples for one in found for name, samples in one.streams.items()}
-        layouts = {name: layout for one in found for name, layout in one.layouts.items()}
-        last = any(one.end_of_epoch for one in found)
-        lattices = next((one.lattices for one in found if one.lattices is not None), None)
+        first = parts[0]
+        streams = {name: samples for one in parts for name, samples in one.streams.items()}
+        layouts = {name: layout for one in parts for name, layout in one.layouts.items()}
+        last = any(one.end_of_epoch for one in parts)
+        lattices = next((one.lattices for one in parts if one.lattices is not None), None)
         return Minibatch(streams, layouts, first.sequences, last, lattices)
 
     def data_end(self) -> bool:

@@ -362,11 +362,11 @@ class CntkNet:
         if target is not None and target not in wanted:
             wanted.append(target)
         known_by = (tuple(wanted), target, key, carried, tuple(extra_gradients))
-        found = self._bound_nets.get(known_by)
-        if found is None:
-            found = self._make(wanted, target, extend, carried, extra_gradients, self.watcher)
-            self._bound_nets[known_by] = found
-        return found
+        bound = self._bound_nets.get(known_by)
+        if bound is None:
+            bound = self._make(wanted, target, extend, carried, extra_gradients, self.watcher)
+            self._bound_nets[known_by] = bound
+        return bound
 
     def _node(self, node: Node | str) -> Node:
         return node if isinstance(node, Node) else self.network.find(node)
@@ -390,32 +390,32 @@ class CntkNet:
         for name, (shape, dtype, value) in lowered.states.items():
             if self.scope.find(name) is None:
                 self.scope.var(name).set(np.full(shape, value, dtype))
-        made = lowered.op_list.copy()
+        net = lowered.op_list.copy()
         gradients = {}
         further = {}
         if target is not None:
             by = {node: lowered.values[node] for node in extra_gradients if node in lowered.values}
             learning = [
-                var.name for var in made.vars if var.kind == PARAMETER and not var.stop_gradient
+                var.name for var in net.vars if var.kind == PARAMETER and not var.stop_gradient
             ]
             asked = set(by.values())
-            made.vars = [
-                var.changed(stop_gradient=False) if var.name in asked else var for var in made.vars
+            net.vars = [
+                var.changed(stop_gradient=False) if var.name in asked else var for var in net.vars
             ]
             result = build_backward(
-                made, targets=lowered.values[target], wrt=[*learning, *by.values()]
+                net, targets=lowered.values[target], wrt=[*learning, *by.values()]
             )
-            found = result.gradients
-            gradients = {name: found[name] for name in learning if name in found}
-            further = {node: found[name] for node, name in by.items() if name in found}
-            declared = {var.name for var in made.vars}
-            made.vars += [var for var in result.vars if var.name not in declared]
-            made.ops += result.ops
+            grads = result.gradients
+            gradients = {name: grads[name] for name in learning if name in grads}
+            further = {node: grads[name] for node, name in by.items() if name in grads}
+            declared = {var.name for var in net.vars}
+            net.vars += [var for var in result.vars if var.name not in declared]
+            net.ops += result.ops
         if extend is not None:
-            made = extend(made)
+            net = extend(net)
         computed = {*gradients.values(), *further.values()}
         live_out = {lowered.values[node] for node in wanted} | computed
-        written = {name for op in made.ops for name in op.output_names()}
+        written = {name for op in net.ops for name in op.output_names()}
         live_out |= written.intersection(map(rows_name, computed))  # of sparse gradients
         for delayed in lowered.delays:
             live_out.update((lowered.values[delayed.node.inputs[0]], *delayed.before))
@@ -427,7 +427,7 @@ class CntkNet:
         return BoundNet(
             scope or self.scope,
             lowered,
-            PlainNet(made, check=False),
+            PlainNet(net, check=False),
             gradients,
             frozenset(live_out),
             conditions,
@@ -477,10 +477,10 @@ class CntkNet:
         self, minibatch: Minibatch, nodes: Iterable[Node | str], *, train: bool = False
     ) -> dict[str, NodeValue]:
         """The values of some nodes, by name."""
-        found = [self._node(node) for node in nodes]
-        bound = self.bound_net(found, carried=goes_on(minibatch))
+        targets = [self._node(node) for node in nodes]
+        bound = self.bound_net(targets, carried=goes_on(minibatch))
         bound.run(minibatch, self._context(train))
-        return {node.name: bound.value(node) for node in found}
+        return {node.name: bound.value(node) for node in targets}
 
     def forward_backward(
         self,

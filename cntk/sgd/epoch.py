@@ -183,11 +183,11 @@ class EpochRunner:
                     self.prepare(own)
                 carried = carried or goes_on(own)
             if sums:
-                found = self._together(own, step, minibatch is not None, carried)
-                if found is None:
+                result = self._together(own, step, minibatch is not None, carried)
+                if result is None:
                     break
-                progress.add([found.values])
-                used += found.samples
+                progress.add([result.values])
+                used += result.samples
             elif own is not None:
                 values, true = self._alone(own, step, carried)
                 progress.add(values)
@@ -222,7 +222,7 @@ class EpochRunner:
     ) -> Sums | None:
         """Train on the minibatch of all ranks, of which this one has a part or nothing; None where
         all have come to the end. With `useBufferedAsyncGradientAggregation` the sums, and what is
-        told, are those of the minibatch before."""
+        printed, are those of the minibatch before."""
         ranks, exchange = self.ranks, self._exchange
         assert ranks is not None and exchange is not None
         values = _nothing(step)
@@ -297,7 +297,7 @@ class EpochRunner:
     def _dense(self, sums: dict[str, list[np.ndarray]]) -> dict[str, np.ndarray]:
         """The gradients of a minibatch; rows of sparse ones become whole arrays."""
         assert self._exchange is not None
-        found = {}
+        values = {}
         for one in self._exchange.learning:
             arrays = sums.get(one.gradient)
             rows = sums.get(rows_name(one.gradient))
@@ -308,8 +308,8 @@ class EpochRunner:
                 value = np.zeros(one.shape, self.net.dtype)
                 places, given = np.concatenate(rows), np.concatenate(arrays)
                 np.add.at(value, places[places >= 0], given[places >= 0])
-            found[one.gradient] = value
-        return found
+            values[one.gradient] = value
+        return values
 
     def _blocks(self) -> Blocks:
         """The blocks of an epoch in which ranks train apart."""
@@ -348,13 +348,13 @@ class EpochRunner:
     def _in_parts(self, bound: BoundNet, minibatch: Minibatch, step: _Step) -> list[_Values]:
         """Run the parts of a minibatch, then update once with the sums of their gradients."""
         sums: dict[str, list[np.ndarray]] = {}
-        found = self._compute_parts(bound, minibatch, step, sums)
+        values = self._compute_parts(bound, minibatch, step, sums)
         if step.learns:
             for name, arrays in sums.items():
                 whole = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
                 self.net.scope.var(name).set(whole)
             self._updates_alone(sums).run(self.net.scope, step.context)
-        return found
+        return values
 
     def _compute_parts(
         self,
@@ -364,14 +364,14 @@ class EpochRunner:
         sums: dict[str, list[np.ndarray]],
     ) -> list[_Values]:
         """Run the parts of a minibatch and add up their gradients in `sums`."""
-        found = []
+        values = []
         for part in sub_minibatches(minibatch, step.parts):
             bound.run(part, step.context)
             samples = samples_of(self.net.network, part)
-            found.append(list(measured(bound, step.nodes, samples)))
+            values.append(list(measured(bound, step.nodes, samples)))
             for grad in bound.gradients.values() if step.learns else ():
                 self._collect(sums, grad)
-        return found
+        return values
 
     def _collect(self, sums: dict[str, list[np.ndarray]], grad: str) -> None:
         """Add a gradient to the sums, or append the rows of a sparse one."""

@@ -91,13 +91,13 @@ class Evaluator:
             bound = self.net.bound_net(nodes, carried=carried)
             for part in sub_minibatches(minibatch, count):
                 bound.run(part)
-                found = measured(bound, nodes, samples_of(network, part))
+                values = measured(bound, nodes, samples_of(network, part))
                 totals = [
                     Total(value, 1)
                     if accumulates
                     else Total(old.value + value, old.samples + samples)
                     for old, (value, samples), accumulates in zip(
-                        totals, found, accumulate, strict=True
+                        totals, values, accumulate, strict=True
                     )
                 ]
             run += 1
@@ -107,10 +107,10 @@ class Evaluator:
         if shown_at < run:
             self._show(nodes, totals, shown, shown_at + 1, run)
         if ranks is not None:
-            found = ranks.add_up(bool(run), 0, 0, totals)
-            totals = [Total(*pair) for pair in found.values]
+            sums = ranks.add_up(bool(run), 0, 0, totals)
+            totals = [Total(*pair) for pair in sums.values]
             ranks.divide(reader, False)
-            run = max(run, int(found.reading > 0))
+            run = max(run, int(sums.reading > 0))
             if run and any(accumulate):
                 totals = with_accumulated(ranks.communicator, self.net, nodes, totals)
         if not run:
@@ -129,13 +129,13 @@ class Evaluator:
 
 
 def _line(nodes: Sequence[Node], totals: Sequence[Total], *, perplexity: bool = False) -> str:
-    found = []
+    parts = []
     for node, total in zip(nodes, totals, strict=True):
-        found.append(total.text(node.name))
+        parts.append(total.text(node.name))
         if perplexity and node.operation in PERPLEXITY:
             value = math.exp(total.average) if total.average < 700 else math.inf
-            found.append(f"perplexity = {value:.8f}")
-    return "; ".join(found)
+            parts.append(f"perplexity = {value:.8f}")
+    return "; ".join(parts)
 
 
 def evaluation_nodes(network: Network, names: Sequence[str] = ()) -> list[Node]:

@@ -82,7 +82,7 @@ class GradientCheck:
         """The difference quotient for one element of a parameter, in CNTK's order of elements."""
         saved = self.net.scope.numpy(node.name).copy()
         bound = self.net.bound_net([self.criterion])
-        found = []
+        losses = []
         for step in (_STEP, -_STEP):
             moved = saved.copy()
             moved.reshape(-1)[place] += step
@@ -90,9 +90,9 @@ class GradientCheck:
             for name, position in drawn.items():
                 self.net.scope.var(name).set(position)
             bound.run(minibatch, OpContext(train=True))
-            found.append(float(bound.value(self.criterion).data.sum()))
+            losses.append(float(bound.value(self.criterion).data.sum()))
         self.net.scope.var(node.name).set(saved)
-        return (found[0] - found[1]) / (2 * _STEP)
+        return (losses[0] - losses[1]) / (2 * _STEP)
 
 
 def _agree(first: float, second: float, digits: int) -> bool:

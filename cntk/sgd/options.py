@@ -321,13 +321,13 @@ def _learner(section: ConfigParameters) -> tuple[str, dict[str, Any]]:
     section.only_if(learner == "momentum_sgd", f"the learner is {learner}", "useNAG")
     if learner == "momentum_sgd" and section.bool("useNAG", False):
         return "nesterov", {}
-    found = plugged | {
+    attrs = plugged | {
         attribute: section.float(parameter, default)
         for attribute, (parameter, default) in _ATTRIBUTES.get(learner, {}).items()
     }
     if scaled:
-        found["average"] = section.bool("normWithAveMultiplier", True)
-    return learner, found
+        attrs["average"] = section.bool("normWithAveMultiplier", True)
+    return learner, attrs
 
 
 def _adjust(section: ConfigParameters, sizes: ArgVector[int]) -> AutoAdjust:

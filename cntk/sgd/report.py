@@ -52,15 +52,15 @@ class Totals:
         self._values = [self._type(0)] * count
         self._samples = [0] * count
 
-    def add(self, found: Iterable[tuple[float, int]], accumulated: Sequence[bool]) -> None:
+    def add(self, values: Iterable[tuple[float, int]], accumulated: Sequence[bool]) -> None:
         """Add the values of a minibatch.
 
         Args:
-            found: value and number of samples of each node.
+            values: value and number of samples of each node.
             accumulated: whether a node has added up its values itself: then its last value counts,
                 as one sample.
         """
-        for number, (value, samples) in enumerate(found):
+        for number, (value, samples) in enumerate(values):
             if not samples:
                 continue
             if accumulated[number]:

@@ -75,12 +75,12 @@ def search_rate(trials: Trials, epoch: int, largest: float, previous: float) -> 
     base = max(share * before + (1 - share) * base, base)
     while True:
         rate *= _GOLDEN
-        found = trials.run(epoch, rate, size, "AdaptiveLearnRateSearch:").average
-        worse = math.isnan(found) or found > base
-        if not worse or (not math.isnan(found) and rate <= options.min_rate * 0.3):
+        average = trials.run(epoch, rate, size, "AdaptiveLearnRateSearch:").average
+        worse = math.isnan(average) or average > base
+        if not worse or (not math.isnan(average) and rate <= options.min_rate * 0.3):
             break
     if epoch < options.adjust.fine_epochs:
-        rate = _between(trials, epoch, 0.01 / size, rate, found)
+        rate = _between(trials, epoch, 0.01 / size, rate, average)
     trials.runner.say(
         f" SearchForBestLearnRate Epoch[{epoch + 1}]: Best learningRatePerSample = "
         f"{general(rate, 10)}, baseCriterion={general(base, 10)}\n"

@@ -219,7 +219,7 @@ class _Builder:
 def learning_parameters(network: Network, criterion: Node) -> list[Node]:
     """The parameters that learn below a criterion, by name; not those below statistics that have
     been computed."""
-    found: set[Node] = set()
+    parameters: set[Node] = set()
     seen: set[Node] = set()
     waiting = [criterion]
     while waiting:
@@ -229,10 +229,10 @@ def learning_parameters(network: Network, criterion: Node) -> list[Node]:
         seen.add(node)
         if node.is_parameter:
             if node.learning_rate != 0:
-                found.add(node)
+                parameters.add(node)
         elif not (node.kind.precompute and node.attributes.get("hasComputed")):
             waiting += [child for child in node.inputs if child is not None]
-    return sorted(found, key=lambda node: node.name)
+    return sorted(parameters, key=lambda node: node.name)
 
 
 def without_penalty(network: Network) -> frozenset[Node]:

@@ -45,7 +45,7 @@ class Check:
         runtime: what ran it, "" for nothing.
         cases: how many inputs were tried.
         nodes: of the graph, those of sub-graphs not counted.
-        note: what else is to be told.
+        note: what else is to be said.
     """
 
     error: float
@@ -122,13 +122,13 @@ def check_export(
         if unknown:
             raise ExportError(f"ONNX: the graph has no output {', '.join(map(repr, unknown))}")
         try:
-            found = run(names, dict(inputs))
+            outputs = run(names, dict(inputs))
         except Exception as error:  # whatever a runtime raises
             shapes = ", ".join(f"{k} {list(v.shape)}" for k, v in inputs.items())
             raise ExportError(
                 f"ONNX: {runtime_name()} fails on {where} ({shapes}): {complaint(error)}"
             ) from error
-        for name, value in zip(names, found, strict=True):
+        for name, value in zip(names, outputs, strict=True):
             worst = max(worst, _compare(name, value, expected[name], bound, where))
     return worst
 
@@ -159,37 +159,37 @@ def write_checked(
     return Check(error, runtime, len(cases), len(graph.message.node))
 
 
-def error_of(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
-    """The error of each element: `|found - expected| / max(1, |expected|)`.
+def error_of(actual: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """The error of each element: `|actual - expected| / max(1, |expected|)`.
 
     So it is an absolute one for values below 1 and a relative one above. Equal infinities and two
     NaNs have none; any other one of either is infinitely wrong.
     """
     wide = np.result_type(expected.dtype, np.float64)
-    first, second = found.astype(wide), expected.astype(wide)
+    first, second = actual.astype(wide), expected.astype(wide)
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.abs(first - second) / np.maximum(1.0, np.abs(second))
     same = (first == second) | (np.isnan(first) & np.isnan(second))
     return np.where(same, 0.0, np.where(np.isnan(error), math.inf, error))
 
 
-def _compare(name: str, found: Any, expected: Any, bound: float, where: str) -> float:
-    found, expected = np.asarray(found), np.asarray(expected)
-    if found.shape != expected.shape or found.dtype != expected.dtype:
+def _compare(name: str, actual: Any, expected: Any, bound: float, where: str) -> float:
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise ExportError(
-            f"ONNX: output {name!r} is {found.dtype} {list(found.shape)} in {runtime_name()},"
+            f"ONNX: output {name!r} is {actual.dtype} {list(actual.shape)} in {runtime_name()},"
             f" here it is {expected.dtype} {list(expected.shape)} ({where})"
         )
     if not expected.size:
         return 0.0
-    errors = error_of(found, expected)
+    errors = error_of(actual, expected)
     worst = float(errors.max())
     if worst <= bound:
         return worst
     at = tuple(int(i) for i in np.unravel_index(int(errors.argmax()), errors.shape))
     wrong = int((errors > bound).sum())
     raise DiffersError(
-        f"ONNX: output {name!r}{list(at)} is {_shown(found[at])} in {runtime_name()}, here"
+        f"ONNX: output {name!r}{list(at)} is {_shown(actual[at])} in {runtime_name()}, here"
         f" it is {_shown(expected[at])}: an error of {worst:.3g}, at most {bound:g} is allowed"
         f" ({wrong} of {errors.size} values differ so much; {where})"
     )

@@ -61,7 +61,7 @@ class Values:
         arrays: parameters and states.
         around: those of the net that this one is a step of; its variables are seen here.
         prefix: of the names of values: those of a step net differ from those around it.
-        made: the operator that makes each variable, so far.
+        writers: the operator that writes each variable, so far.
         side_by_side: whether loops take and give [T, N, ...], N sequences of one length.
         cells: of these, those that are an operator of ONNX, by what they make: it, and what it
             reads.
@@ -77,16 +77,16 @@ class Values:
     refused: list[str] = field(default_factory=list)
     broken: set[str] = field(default_factory=set)
     prefix: str = ""
-    made: dict[str, Operator] = field(default_factory=dict)
+    writers: dict[str, Operator] = field(default_factory=dict)
     side_by_side: bool = False
     cells: Mapping[str, tuple[Cell, str]] = field(default_factory=dict)
     sizes: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def name_of(self, variable: str) -> str:
         """The value of a variable; a parameter becomes an initializer when it is first read."""
-        found = self.names.get(variable)
-        if found is not None:
-            return found
+        known = self.names.get(variable)
+        if known is not None:
+            return known
         if variable in self.arrays:
             array = self.arrays[variable]
             name = self.graph.unique(variable)
@@ -104,10 +104,10 @@ class Values:
         return None if self.around is None else self.around.array_of(variable)
 
     def spec_of(self, variable: str) -> ArraySpec | None:
-        found = self.specs.get(variable)
-        if found is None and self.around is not None:
+        spec = self.specs.get(variable)
+        if spec is None and self.around is not None:
             return self.around.spec_of(variable)
-        return found
+        return spec
 
 
 class Emission(Reading):
@@ -144,17 +144,17 @@ class Emission(Reading):
     def _label(self) -> str:
         return self.values.prefix + next(iter(self.op.output_vars()), self.op.type)
 
-    def set(self, slot: str, *found: str) -> None:
+    def set(self, slot: str, *values: str) -> None:
         """Say which values the variables of an output slot have."""
-        for variable, value in zip(self.op.outputs.get(slot, ()), found, strict=False):
+        for variable, value in zip(self.op.outputs.get(slot, ()), values, strict=False):
             self.values.names[variable] = self._named(variable, value)
 
-    def set_one(self, slot: str, number: int, found: str) -> None:
+    def set_one(self, slot: str, number: int, value: str) -> None:
         """Say which value the variable at a place of an output slot has."""
         variables = self.op.outputs.get(slot, ())
         if number < len(variables):
             variable = variables[number]
-            self.values.names[variable] = self._named(variable, found)
+            self.values.names[variable] = self._named(variable, value)
 
     def _named(self, variable: str, value: str) -> str:
         """A value that a node of this operator makes, called as the variable is."""

@@ -198,8 +198,8 @@ def _judged(
         raise error from None
     pairs = zip(cases, wide, strict=True)
     ours = max(error_of(case[1]["output"], best[1]["output"]).max() for case, best in pairs)
-    told = f"compared with our float64, from which our float32, like Kaldi's, is {ours:.3g} away"
-    return replace(check, note="; ".join(filter(None, (told, check.note))))
+    note = f"compared with our float64, from which our float32, like Kaldi's, is {ours:.3g} away"
+    return replace(check, note="; ".join(filter(None, (note, check.note))))
 
 
 def _run_of(net: Any, scope: Scope | None, export: Export) -> NetRun:
@@ -224,11 +224,11 @@ def _around(net: OpList, scope: Scope) -> OpList:
     inner = {var.name: var for step in net.steps for var in step.net.vars}
     links = {link.outer: link.inner for step in net.steps for link in step.in_links}
     memories = {m.boot: m.previous for step in net.steps for m in step.memories}
-    made = OpList(net.name, ops=[node], metadata=dict(net.metadata))
+    net_around = OpList(net.name, ops=[node], metadata=dict(net.metadata))
     for name in dict.fromkeys(node.input_names()):
         held = scope.find(name)
         if name not in links and held is not None and held.inner is not None:
-            made.vars.append(make_var(name, held.inner.shape, held.inner.dtype, PARAMETER))
+            net_around.vars.append(make_var(name, held.inner.shape, held.inner.dtype, PARAMETER))
             continue
         var = inner.get(links.get(name) or memories.get(name) or name)
         if var is None or var.shape is None or var.dtype is None:
@@ -237,11 +237,11 @@ def _around(net: OpList, scope: Scope) -> OpList:
                 " its inner variable in the step net"
             )
         declared = make_var(name, var.shape, var.dtype, INPUT)
-        made.vars.append(declared.changed(sequence_levels=int(name in links)))
+        net_around.vars.append(declared.changed(sequence_levels=int(name in links)))
     outputs = [link.outer for step in net.steps for link in step.out_links]
     written = dict.fromkeys(name for name in node.output_names() if name)
-    made.vars += [make_var(n, None, None, OUTPUT if n in outputs else 0) for n in written]
-    return made
+    net_around.vars += [make_var(n, None, None, OUTPUT if n in outputs else 0) for n in written]
+    return net_around
 
 
 def _written(path: PathLike, run: NetRun, export: Export) -> Check:

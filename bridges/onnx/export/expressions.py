@@ -98,11 +98,11 @@ class _Printer:
     def print(self, tree: Tree, is_truth: bool) -> str:
         """The value of an expression; what reads no input is as large as the first one."""
         whole = simplified(tree, forms_in("onnx", self._e.graph.opset) + _IDIOMS)
-        found = (self._truth if is_truth else self._number)(fold(whole, self._part))
+        value = (self._truth if is_truth else self._number)(fold(whole, self._part))
         if whole[0] != "num":
-            return found
+            return value
         return self._node(
-            "Expand", found, self._node("Shape", next(iter(self._values.values())).value)
+            "Expand", value, self._node("Shape", next(iter(self._values.values())).value)
         )
 
     def _node(self, op_type: str, *inputs: str | None, **attributes: Any) -> str:
@@ -192,9 +192,9 @@ def print_expressions(e: Emission) -> None:
     values = {name: _read(e, variable) for name, variable in operands(e.op).items()}
     for slot, tree in trees.items():
         is_truth = bool(outputs.get(slot)) and e.dtype(slot) == np.bool_
-        found = _Printer(e, values, dtype).print(tree, is_truth)
-        e.set(slot, found)
-        values[slot] = next((_read(e, name) for name in outputs.get(slot, ())), _Part(found))
+        value = _Printer(e, values, dtype).print(tree, is_truth)
+        e.set(slot, value)
+        values[slot] = next((_read(e, name) for name in outputs.get(slot, ())), _Part(value))
 
 
 def _read(e: Emission, variable: str) -> _Part:

@@ -101,16 +101,16 @@ def _ranges(
         run = runner(graph, validate=False)  # ranks of inner values are not declared
     finally:
         del outputs[len(had) :]
-    found = dict.fromkeys(values, (0.0, 0.0))
+    ranges = dict.fromkeys(values, (0.0, 0.0))
     for given, _ in cases:
         arrays = dict(zip(inner, run(inner, dict(given)) if inner else [], strict=True))
         arrays.update({name: given[name] for name in values if name in given})
         arrays.update({name: graph.arrays[name] for name in values if name in graph.arrays})
         for name, array in arrays.items():
             if array.size:
-                low, high = found[name]
-                found[name] = min(low, float(array.min())), max(high, float(array.max()))
-    return found
+                low, high = ranges[name]
+                ranges[name] = min(low, float(array.min())), max(high, float(array.max()))
+    return ranges
 
 
 def _quantize(
@@ -152,8 +152,8 @@ def _report(graph: Graph, cases: Sequence[Case], products: int, left: int) -> In
     same = 0
     rows = 0
     for inputs, wanted in cases:
-        found: list[Any] = run(names, dict(inputs))
-        for name, value in zip(names, found, strict=True):
+        outputs: list[Any] = run(names, dict(inputs))
+        for name, value in zip(names, outputs, strict=True):
             own = np.asarray(wanted[name])
             if not own.size or own.dtype.kind != "f":
                 continue

@@ -69,10 +69,10 @@ def folded(values: Values, operators: Iterable[Operator]) -> list[Operator]:
         entry = op.entry
         if reads and all(name in values.arrays for name in reads) and not entry.random:
             most = sum(values.arrays[name].nbytes for name in reads)
-            found = _computed(op, {name: values.arrays[name] for name in reads})
-            if found and sum(array.nbytes for array in found.values()) <= most:
-                values.arrays.update(found)
-                values.specs.update({n: (a.shape, a.dtype) for n, a in found.items()})
+            constants = _computed(op, {name: values.arrays[name] for name in reads})
+            if constants and sum(array.nbytes for array in constants.values()) <= most:
+                values.arrays.update(constants)
+                values.specs.update({n: (a.shape, a.dtype) for n, a in constants.items()})
                 continue
         left.append(op)
     return left
@@ -88,10 +88,10 @@ def _computed(op: Operator, arrays: Mapping[str, np.ndarray]) -> dict[str, np.nd
     for name, array in arrays.items():
         scope.var(name).set(array)
     try:
-        found = Predictor(net).predict(scope, {}, wanted, None)
+        values = Predictor(net).predict(scope, {}, wanted, None)
     except OpscopeError:
         return {}
-    return {name: value for name, value in found.items() if isinstance(value, np.ndarray)}
+    return {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
 
 
 def _declared(var: VarDecl, steps: str | None) -> tuple[np.dtype, list[int | str]]:
@@ -119,7 +119,7 @@ def _put_output(values: Values, name: str) -> None:
         raise ExportError(f"ONNX: the output {name!r} is computed in training alone") from None
     inputs = {info.name for info in values.graph.message.input}
     if value != name:
-        copies = [name] if name not in inputs and not _is_made(values, name) else None
+        copies = [name] if name not in inputs and not _is_computed(values, name) else None
         value = values.graph.node("Identity", [value], name, outputs=copies or 1)
     if value != name:
         raise ExportError(f"ONNX: the name of the output {name!r} is taken by another value")
@@ -131,6 +131,6 @@ def _put_output(values: Values, name: str) -> None:
     values.graph.output(name, dtype, dims)
 
 
-def _is_made(values: Values, name: str) -> bool:
+def _is_computed(values: Values, name: str) -> bool:
     nodes = values.graph.message.node
     return name in values.graph.arrays or any(name in node.output for node in nodes)

@@ -177,11 +177,11 @@ def _in_double(
             given["input"] = features[np.clip(io.indexes[:, 1], 0, len(features) - 1)]
         elif ivector is not None:
             given[io.name] = ivector[None]
-    found = in_float64(nnet, request, given)["output"]
-    priors = log_priors(chosen_priors(options.priors, network), found.shape[1])
+    outputs = in_float64(nnet, request, given)["output"]
+    priors = log_priors(chosen_priors(options.priors, network), outputs.shape[1])
     if priors is not None and not options.whole:
-        found = found - priors
-    return (found * (1.0 if options.whole else options.acoustic_scale)).astype(np.float32)
+        outputs = outputs - priors
+    return (outputs * (1.0 if options.whole else options.acoustic_scale)).astype(np.float32)
 
 
 def _row(vector: np.ndarray | None) -> np.ndarray:
@@ -205,15 +205,15 @@ def _utterance(values: Values, inputs: Inputs) -> tuple[np.ndarray, np.ndarray |
     if unknown or missing:
         shown = ", ".join(map(repr, unknown or missing))
         wanted = " and ".join(map(repr, (*moving, *still)))
-        told = f"{shown} is {'none' if unknown else 'missing'}"
-        raise OpscopeError(f"inputs of this nnet3 network are {wanted}; {told}")
+        problem = f"{shown} is {'none' if unknown else 'missing'}"
+        raise OpscopeError(f"inputs of this nnet3 network are {wanted}; {problem}")
     if lacking := [name for name in still if name not in values]:
         what = "an iVector" if lacking == ["ivector"] else "one row for all frames"
         raise ShapeError(f"the network reads {what}; give {lacking[0]!r} with the inputs")
     arrays = {name: _rows(name, values[name]) for name in moving}
     if len({len(array) for array in arrays.values()}) > 1:
-        told = ", ".join(f"{name!r} {len(array)}" for name, array in arrays.items())
-        raise ShapeError(f"inputs have different numbers of frames: {told}")
+        counts = ", ".join(f"{name!r} {len(array)}" for name, array in arrays.items())
+        raise ShapeError(f"inputs have different numbers of frames: {counts}")
     arrays |= {name: np.asarray(values[name], np.float32).reshape(-1) for name in still}
     return inputs.joined(arrays)
 
@@ -229,11 +229,11 @@ def _rows(name: str, value: np.ndarray) -> np.ndarray:
 
 def _inputs(features: np.ndarray, ivector: Any, inputs: Inputs, read: set[str]) -> Values:
     """What the graph takes, each input by its name, with an axis of sequences."""
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for names, array in ((inputs.moving, features), (inputs.still, ivector)):
         begin = 0
         for name, dim in names:
             part = np.ascontiguousarray(array[None, ..., begin : begin + dim])
-            found[plain_name(name)] = part
+            values[plain_name(name)] = part
             begin += dim
-    return {name: value for name, value in found.items() if name in read}
+    return {name: value for name, value in values.items() if name in read}

@@ -19,7 +19,7 @@ def emit_operators(values: Values, operators: Iterable[Operator]) -> None:
     """Emit operators in their order; what cannot be exported is noted in `values.refused`."""
     for op in operators:
         outputs = set(op.output_vars())
-        values.made.update(dict.fromkeys(outputs, op))
+        values.writers.update(dict.fromkeys(outputs, op))
         if any(name in values.broken for name in op.input_vars()):
             values.broken |= outputs
             continue

@@ -53,13 +53,13 @@ class Graph:
     def unique(self, name: str) -> str:
         """`name`, or with a number after it where a value has that name; empty ones get one."""
         name = name or "value"
-        found = name
+        free_name = name
         number = 1
-        while found in self._names:
+        while free_name in self._names:
             number += 1
-            found = f"{name}_{number}"
-        self._names.add(found)
-        return found
+            free_name = f"{name}_{number}"
+        self._names.add(free_name)
+        return free_name
 
     def input(self, name: str, dtype: Any, dims: Sequence[int | str]) -> str:
         """Declare an input.
@@ -188,12 +188,12 @@ class Graph:
 
 def _names_read(node: Any) -> set[str]:
     """What a node reads, in the graphs inside it too."""
-    found = set(node.input)
+    names = set(node.input)
     for attribute in node.attribute:
         if attribute.HasField("g"):
-            found.update(name for inner in attribute.g.node for name in _names_read(inner))
-            found.update(info.name for info in attribute.g.output)
-    return found
+            names.update(name for inner in attribute.g.node for name in _names_read(inner))
+            names.update(info.name for info in attribute.g.output)
+    return names
 
 
 def _value_info(name: str, dtype: Any, dims: Sequence[int | str] | None) -> pb.ValueInfoProto:
@@ -216,41 +216,41 @@ def attribute(name: str, value: Any) -> pb.AttributeProto:
         FormatError: there is no kind for it.
     """
     kinds = pb.AttributeProto
-    made = pb.AttributeProto(name=name)
+    message = pb.AttributeProto(name=name)
     if isinstance(value, Graph):
-        made.type = kinds.GRAPH
-        made.g.CopyFrom(value.message)
+        message.type = kinds.GRAPH
+        message.g.CopyFrom(value.message)
     elif isinstance(value, np.ndarray):
-        made.type = kinds.TENSOR
-        made.t.CopyFrom(from_array(value))
+        message.type = kinds.TENSOR
+        message.t.CopyFrom(from_array(value))
     elif isinstance(value, str):
-        made.type = kinds.STRING
-        made.s = value.encode()
+        message.type = kinds.STRING
+        message.s = value.encode()
     elif isinstance(value, (bool, int, np.integer)):
-        made.type = kinds.INT
-        made.i = int(value)
+        message.type = kinds.INT
+        message.i = int(value)
     elif isinstance(value, (float, np.floating)):
-        made.type = kinds.FLOAT
-        made.f = float(value)
+        message.type = kinds.FLOAT
+        message.f = float(value)
     elif isinstance(value, (list, tuple)):
-        _put_list(made, value)
+        _put_list(message, value)
     else:
         raise FormatError(f"ONNX: attribute {name!r} cannot be {value!r}")
-    return made
+    return message
 
 
-def _put_list(made: pb.AttributeProto, values: Sequence[Any]) -> None:
+def _put_list(message: pb.AttributeProto, values: Sequence[Any]) -> None:
     if all(isinstance(value, (int, np.integer)) for value in values):
-        made.type = pb.AttributeProto.INTS
-        made.ints.extend(int(value) for value in values)
+        message.type = pb.AttributeProto.INTS
+        message.ints.extend(int(value) for value in values)
     elif all(isinstance(value, (int, float, np.number)) for value in values):
-        made.type = pb.AttributeProto.FLOATS
-        made.floats.extend(float(value) for value in values)
+        message.type = pb.AttributeProto.FLOATS
+        message.floats.extend(float(value) for value in values)
     elif all(isinstance(value, str) for value in values):
-        made.type = pb.AttributeProto.STRINGS
-        made.strings.extend(value.encode() for value in values)
+        message.type = pb.AttributeProto.STRINGS
+        message.strings.extend(value.encode() for value in values)
     else:
-        raise FormatError(f"ONNX: attribute {made.name!r} cannot be {values!r}")
+        raise FormatError(f"ONNX: attribute {message.name!r} cannot be {values!r}")
 
 
 def plain_name(text: str) -> str:

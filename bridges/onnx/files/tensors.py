@@ -170,12 +170,12 @@ def _unpacked(data: np.ndarray, dtype: np.dtype, count: int) -> np.ndarray:
 
 def _external(tensor: pb.TensorProto, folder: str, wanted: int, what: str) -> bytes:
     """A range of a file beside the model."""
-    told = {entry.key: entry.value for entry in tensor.external_data}
-    location = told.get("location", "")
+    fields = {entry.key: entry.value for entry in tensor.external_data}
+    location = fields.get("location", "")
     if not location:
         raise FormatError(f"{what}: its data is said to be external, without a location")
-    offset = whole_number(told.get("offset", "0"), f"{what}: offset", 0, 1 << 62)
-    length = whole_number(told.get("length", str(wanted)), f"{what}: length", 0, 1 << 62)
+    offset = whole_number(fields.get("offset", "0"), f"{what}: offset", 0, 1 << 62)
+    length = whole_number(fields.get("length", str(wanted)), f"{what}: length", 0, 1 << 62)
     in_range(length, f"{what}: length of its external data", wanted, wanted)
     if os.path.isabs(location):
         raise FormatError(f"{what}: its data lies in {shown(location)}, outside of the folder")

@@ -108,12 +108,12 @@ def nnet3_graph(
     while True:  # again where it turns out that the exact end matters
         plan = Plan(topology, request.unit, request.left, request.right, whole, exact_end=exact)
         plan.make([topology.number(each) for each in request.outputs])
-        walk, found = _lowered(plan, request, streaming)
+        walk, variables = _lowered(plan, request, streaming)
         if plan.exact_end == exact:
             break
         exact = plan.exact_end
     graph = Graph(name, opset)
-    _written(graph, request, walk, found)
+    _written(graph, request, walk, variables)
     _describe(graph, request, given, walk.reader, streaming)
     graph.drop_unread()
     return graph
@@ -123,8 +123,8 @@ def _context(nnet: Nnet) -> tuple[int, int]:
     try:
         return nnet.context()
     except ShapeError as error:
-        told = f"{error}; a network that gives one row for all frames wants whole=True"
-        raise NotExportedError(told) from None
+        message = f"{error}; a network that gives one row for all frames wants whole=True"
+        raise NotExportedError(message) from None
 
 
 def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ...]:
@@ -145,28 +145,28 @@ def _outputs(topology: Topology, outputs: Iterable[str] | None) -> tuple[str, ..
 def _refuse_all(topology: Topology, outputs: Sequence[str]) -> None:
     """Name everything that has no form in ONNX at once."""
     needed = needed_by(topology, [topology.number(each) for each in outputs])
-    told: list[str] = []
+    reasons: list[str] = []
     for number in sorted(needed):
         node = topology.nodes[number]
         if node.kind == "component":
             reason = why_not(node.component, node.reads.offsets == ())
             if reason:
-                told.append(f"'{node.name}': {reason}")
-    if told:
-        raise NotExportedError("the network cannot be exported: " + "; ".join(told))
+                reasons.append(f"'{node.name}': {reason}")
+    if reasons:
+        raise NotExportedError("the network cannot be exported: " + "; ".join(reasons))
 
 
 def _lowered(plan: Plan, request: _Request, streaming: bool) -> tuple[OnnxWalk, dict[str, str]]:
     """The operators of a network, and the variables of its outputs."""
     topology = plan.topology
     net = RowsNet(plain_name)
-    found = {each: net.variable(each) for each in request.outputs}
+    variables = {each: net.variable(each) for each in request.outputs}
     features = _given(net, request.inputs.moving, [-1, -1])
     ivector = "ivector" in topology.index and topology.number("ivector") in plan.grids
     ivectors = _given(net, request.inputs.still, [-1]) if ivector else ""
     walk = OnnxWalk(plan, net, features, streaming)
     walk.write(ivectors)
-    for each, variable in found.items():
+    for each, variable in variables.items():
         value = walk.output(each)
         if each == "output":
             value = value if request.logs is None else value.plus(-request.logs)
@@ -174,7 +174,7 @@ def _lowered(plan: Plan, request: _Request, streaming: bool) -> tuple[OnnxWalk, 
         net.put(
             make_op("transpose", {"x": net.name(value)}, {"out": variable}, {"perm": [0, 2, 1]})
         )
-    return walk, found
+    return walk, variables
 
 
 def _given(net: RowsNet, names: Sequence[tuple[str, int]], dims: Sequence[int]) -> str:
@@ -218,7 +218,7 @@ def _describe(
     `model_type` to `feat_dim` have the names and meanings of sherpa-onnx, which reads them of its
     models: features of samples as 16 bit integers have them, and that nothing normalizes.
     """
-    told = {
+    metadata = {
         "model_type": "nnet3",
         "comment": "Kaldi nnet3 network",
         "version": "1",
@@ -237,17 +237,17 @@ def _describe(
         "priors_subtracted": int(request.logs is not None),
     }
     if not request.inputs.are_usual:
-        told["inputs"] = json.dumps([request.inputs.moving, request.inputs.still])
+        metadata["inputs"] = json.dumps([request.inputs.moving, request.inputs.still])
     if "output" in request.outputs:
-        told["vocab_size"] = request.nnet.output_dim("output")
+        metadata["vocab_size"] = request.nnet.output_dim("output")
     if isinstance(model, AmNnetSimple) and model.priors.size:
-        told["priors"] = json.dumps([float(value) for value in model.priors.astype(F32)])
+        metadata["priors"] = json.dumps([float(value) for value in model.priors.astype(F32)])
     if streaming:
-        told["edge_frames"] = json.dumps(list(reader.edges))
-        told["caches"] = json.dumps(
+        metadata["edge_frames"] = json.dumps(list(reader.edges))
+        metadata["caches"] = json.dumps(
             {
                 cache.name: [cache.columns, cache.rows, cache.first, cache.kind, cache.begin]
                 for cache in reader.caches.values()
             }
         )
-    graph.metadata |= {key: str(value) for key, value in told.items()}
+    graph.metadata |= {key: str(value) for key, value in metadata.items()}

@@ -92,13 +92,13 @@ class FoldedWalk(RowsWalk):
     def _applied(self, c: Any, parts: list[Value], name: str) -> Value:
         """The output of a component for values side by side, its input."""
         net = self.net
-        found = diagonal(c)
+        transform = diagonal(c)
         if c.type == "CompositeComponent":
             for place, part in enumerate(c.components):
                 parts = [self._applied(part, parts, f"{name}.{place}")]
             return parts[0]
-        if found is not None:
-            return net.join(parts, name).times(found[0]).plus(found[1])
+        if transform is not None:
+            return net.join(parts, name).times(transform[0]).plus(transform[1])
         if c.type in WRITTEN:
             written = component_net(c, name, 3)
             return net.written(written, net.split(parts, list(written.inputs.values()), name))
@@ -155,7 +155,7 @@ class FoldedWalk(RowsWalk):
     ) -> tuple[Rows, Read]:
         """Rows that an affine component reads, and where."""
         if isinstance(part, SimpleSumDescriptor):
-            reads = [found for read in self.plan.reads(part.src) if (found := read.on(grid))]
+            reads = [narrowed for read in self.plan.reads(part.src) if (narrowed := read.on(grid))]
             if len(reads) == 1 and reads[0].offset is not None:
                 return self.rows[reads[0].node], reads[0]
         name = f"{self.topology.nodes[number].name}.input.{place}"
@@ -179,8 +179,8 @@ class FoldedWalk(RowsWalk):
             last = reader
         for node, reader in reversed(chain):
             have, wanted = self.plan.grids[node], self.plan.grids[reader]
-            found = self.reader.kept(have, wanted, known[reader])
-            known[node] = found if 0 < found <= _MOST_AGAIN else 0
+            kept = self.reader.kept(have, wanted, known[reader])
+            known[node] = kept if 0 < kept <= _MOST_AGAIN else 0
         return known[number]
 
     def _affine_reader(self, number: int) -> int | None:
@@ -214,8 +214,8 @@ class FoldedWalk(RowsWalk):
         total: Value | None = None
         for rows, listed in work:
             given = bias if has_bias and total is None else None
-            found = self._write_group(rows, listed, grid, given, taps)
-            total = found if total is None else self.net.add(total, found, taps.name)
+            part = self._write_group(rows, listed, grid, given, taps)
+            total = part if total is None else self.net.add(total, part, taps.name)
         assert total is not None
         return total
 
@@ -233,9 +233,9 @@ class FoldedWalk(RowsWalk):
             total: Value | None = None
             for offset in offsets:
                 value = self.reader.at(rows, grid, Read(-1, 1.0, (offset,)), taps.older)
-                found = self.matrix(value, listed[offset], bias, name)
+                product = self.matrix(value, listed[offset], bias, name)
                 bias = None
-                total = found if total is None else net.add(total, found, name)
+                total = product if total is None else net.add(total, product, name)
             assert total is not None
             return total
         value = self.reader.window(rows, grid, offsets[0], offsets[-1], taps.older)
@@ -283,10 +283,12 @@ class FoldedWalk(RowsWalk):
             "stride": [stride, grid.step // rows.grid.step if grid.moving else 1],
             "dilation": [1, step // rows.grid.step],
         }
-        made = net("conv2d", images, *given, name=name, **how)
+        images_out = net("conv2d", images, *given, name=name, **how)
         if (c.height_in - lowest + below - size[0]) // stride + 1 > c.height_out:
-            made = net("slice", made, axes=[2], starts=[0], ends=[c.height_out], name=name)
-        turned = net("transpose", made, perm=[0, 2, 1, 3], name=name)
+            images_out = net(
+                "slice", images_out, axes=[2], starts=[0], ends=[c.height_out], name=name
+            )
+        turned = net("transpose", images_out, perm=[0, 2, 1, 3], name=name)
         flat = net("reshape", turned, shape=[0, c.output_dim, -1], name=name)
         return Value(flat, c.output_dim, x.still)
 

@@ -1,6 +1,6 @@
-"""Scales and offsets behind a ReLU, moved in front of it.
+"""Scales and offsets after a ReLU, moved in front of it.
 
-For s > 0 is s max(a, 0) + o = max(s a + o, o), exactly. So batch normalization behind
+For s > 0 is s max(a, 0) + o = max(s a + o, o), exactly. So batch normalization after
 `relu(W x + b)` costs nothing: its scales go into W and b, its offsets into the biases of what reads
 it, or into b and a `Max` that stands for the ReLU.
 
@@ -50,24 +50,24 @@ class Folding:
         relu = self.only_reader(number)
         if relu is None or nodes[relu].component.type != "RectifiedLinearComponent":
             return
-        behind = self.only_reader(relu)
-        found = None if behind is None else diagonal(nodes[behind].component)
-        if behind is None or found is None or not (found[0] > 0).all():
+        norm = self.only_reader(relu)
+        transform = None if norm is None else diagonal(nodes[norm].component)
+        if norm is None or transform is None or not (transform[0] > 0).all():
             return
-        last = self._copy_of(behind)
+        last = self._copy_of(norm)
         scale = self._bypass(last)
-        self._scales[number] = found[0] / scale
-        self._left[behind] = scale
+        self._scales[number] = transform[0] / scale
+        self._left[norm] = scale
         reader = self.only_reader(last)
-        if found[1].any() and (reader is None or nodes[reader].component.type not in SPLICED):
-            self._floors[relu] = self._shifts[number] = found[1] / scale
-            self._shifted.add(behind)
+        if transform[1].any() and (reader is None or nodes[reader].component.type not in SPLICED):
+            self._floors[relu] = self._shifts[number] = transform[1] / scale
+            self._shifted.add(norm)
 
     def _copy_of(self, number: int) -> int:
-        """The last of the components that do nothing behind a node."""
+        """The last of the components that do nothing after a node."""
         while (reader := self.only_reader(number)) is not None:
-            found = diagonal(self._topology.nodes[reader].component)
-            if found is None or (found[0] != 1).any() or found[1].any():
+            transform = diagonal(self._topology.nodes[reader].component)
+            if transform is None or (transform[0] != 1).any() or transform[1].any():
                 break
             number = reader
         return number
@@ -81,9 +81,9 @@ class Folding:
         after = readers[0] + 1
         if node.kind != "descriptor" or node.is_output or len(node.expression().parts) != 1:
             return 1.0
-        found = diagonal(self._topology.nodes[after].component)
+        transform = diagonal(self._topology.nodes[after].component)
         (part,) = node.expression().parts
-        plain = found is not None and (found[0] == 1).all() and not found[1].any()
+        plain = transform is not None and (transform[0] == 1).all() and not transform[1].any()
         if not plain or not isinstance(part, BinarySumDescriptor) or part.op != "Sum":
             return 1.0
         name = self._topology.nodes[number].name

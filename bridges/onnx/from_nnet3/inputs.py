@@ -54,23 +54,23 @@ def joined_inputs(nnet: Nnet) -> tuple[Nnet, Inputs]:
     names = {name for name, _ in listed}
     usual = MOVING in names and names <= {MOVING, STILL}
     still = names & {STILL} if usual else _still(nnet, names)
-    found = Inputs(
+    inputs = Inputs(
         tuple(each for each in listed if each[0] not in still),
         tuple(each for each in listed if each[0] in still),
     )
     if usual:
-        return nnet, found
-    if not found.moving:
+        return nnet, inputs
+    if not inputs.moving:
         raise OpscopeError("the network has no input with a row for each frame")
     used = {node.name for node in nnet.nodes}
     renamed = {name: _free(name, used) for name in (MOVING, STILL) if name in used}
-    made = Nnet()
-    made.components = dict(nnet.components)
+    joined = Nnet()
+    joined.components = dict(nnet.components)
     ranges: dict[str, NetworkNode] = {}
-    for whole, parts in ((MOVING, found.moving), (STILL, found.still)):
+    for whole, parts in ((MOVING, inputs.moving), (STILL, inputs.still)):
         dims = [dim for _, dim in parts]
         if parts:
-            made.nodes.append(NetworkNode(whole, INPUT, dim=sum(dims)))
+            joined.nodes.append(NetworkNode(whole, INPUT, dim=sum(dims)))
         for (name, dim), end in zip(parts, accumulate(dims), strict=True):
             own = renamed.get(name, name)
             place = {"source": whole, "dim_offset": end - dim}
@@ -81,15 +81,15 @@ def joined_inputs(nnet: Nnet) -> tuple[Nnet, Inputs]:
             node.descriptor = node.descriptor.renamed(renamed)
         if node.kind == DIM_RANGE and node.name not in {each.name for each in ranges.values()}:
             node.source = renamed.get(node.source, node.source)
-        made.nodes.append(node)
-    return made, found
+        joined.nodes.append(node)
+    return joined, inputs
 
 
 def _free(name: str, used: set[str]) -> str:
-    found = f"{name}.own"
-    while found in used:
-        found += "_"
-    return found
+    free = f"{name}.own"
+    while free in used:
+        free += "_"
+    return free
 
 
 def _still(nnet: Nnet, names: set[str]) -> set[str]:

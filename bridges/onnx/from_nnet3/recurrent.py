@@ -97,9 +97,9 @@ class OnnxWalk(FoldedWalk):
         }
         finals = cell.memories[1:] if streaming else []
         outputs = {cell.output: f"{name}.steps"}
-        made, last = layer.recurrent(step, ops, arrays, given, outputs, boots, finals)
-        self.cells[made[0]] = cell, x
-        (rows,) = layer.rows(made, [name])
+        sequences, last = layer.recurrent(step, ops, arrays, given, outputs, boots, finals)
+        self.cells[sequences[0]] = cell, x
+        (rows,) = layer.rows(sequences, [name])
         if streaming:
             self._keep(layer, kept[0], rows)
             for state, node in zip(finals, kept[1:], strict=True):
@@ -116,11 +116,11 @@ class OnnxWalk(FoldedWalk):
         Where others read columns of a member alone, these column ranges stand for it. None:
         something else is read, too.
         """
-        found = list[int]()
+        copies = list[int]()
         for number in wanted:
             value = step.members[number]
             if value == output:
-                found.append(number)
+                copies.append(number)
                 continue
             for reader in self.topology.readers_of[number]:
                 if reader in step.loop.members or reader not in self.plan.grids:
@@ -130,8 +130,8 @@ class OnnxWalk(FoldedWalk):
                     return None
                 if step.piece(value, node.dim_offset, node.dim) != output:
                     return None
-                found.append(reader)
-        return found
+                copies.append(reader)
+        return copies
 
     def _write_scan(self, loop: Loop, wanted: Iterable[int]) -> None:
         layer = LayerRows(self, loop)
@@ -153,10 +153,10 @@ class OnnxWalk(FoldedWalk):
         if wide:
             boots = {state: net("cast", each, dtype=dtype) for state, each in boots.items()}
         given = dict(zip(step.taken, taken, strict=True))
-        made, _ = layer.recurrent(step, ops, arrays, given, outputs, boots)
+        sequences, _ = layer.recurrent(step, ops, arrays, given, outputs, boots)
         if wide:
-            made = [net("cast", each, dtype="float32") for each in made]
-        rows = layer.rows(made, list(map(step.name, numbers)))
+            sequences = [net("cast", each, dtype="float32") for each in sequences]
+        rows = layer.rows(sequences, list(map(step.name, numbers)))
         of_output = dict(zip(outputs, rows, strict=True))
         for number in numbers:
             value = of_output[step.members[number]]
@@ -180,8 +180,8 @@ class OnnxWalk(FoldedWalk):
         bias = read.bias
         for term, weights in read.reads:
             value = layer.moving(layer.outside(term)).times(term.scale)
-            found = self.matrix(value, weights, bias, f"{read.name}.outside")
-            total = found if total is None else self.net.add(total, found, read.name)
+            part = self.matrix(value, weights, bias, f"{read.name}.outside")
+            total = part if total is None else self.net.add(total, part, read.name)
             bias = None
         assert total is not None
         return total
@@ -216,10 +216,10 @@ def _cell(step: LoopStep, ops: list[OpNode], arrays: dict[str, np.ndarray]) -> C
     decl = step_decl(step, ops, arrays)
     decl.in_links = [Link(name, name) for name in step.taken]
     net = StepNet(OpList(step.ops.title, RECURRENT, steps=[decl]))
-    found = find_cell(net, arrays, step.specs)
+    cell = find_cell(net, arrays, step.specs)
     # A plain RNN stays a Scan, whose steps compute in float64: its errors grow.
-    if found is None or found.type == "RNN":
+    if cell is None or cell.type == "RNN":
         return None
     read = [arrays[link.inner] for link in decl.static_links]
     weights = sum(array.size for array in read if array.ndim == 2)
-    return found if found.w.size + found.r.size <= _FULL * weights else None
+    return cell if cell.w.size + cell.r.size <= _FULL * weights else None

@@ -69,7 +69,7 @@ class Stream:
 
         Args:
             features: [N, frames, dim] or [frames, dim], the first `ahead` frames at least, or all
-                there are; a stream's first chunk begins with the frame behind these.
+                there are; a stream's first chunk begins with the frame after these.
 
         Returns:
             By name: [N, columns, rows]. Zeros, and for what is kept of the input the first frame
@@ -81,14 +81,14 @@ class Stream:
             raise ShapeError("a stream wants a first frame")
         times = np.clip(np.arange(-self.before, self.ahead), 0, features.shape[1] - 1)
         edges = np.ascontiguousarray(features[:, times].swapaxes(1, 2))
-        found = {}
+        caches = {}
         for name, (columns, _, first, kind, begin) in self.caches.items():
             zeros = np.zeros((len(features), columns, first), F32)
-            found[name] = edges[:, begin : begin + columns] if kind == "edges" else zeros
-        return found
+            caches[name] = edges[:, begin : begin + columns] if kind == "edges" else zeros
+        return caches
 
     def chunks(self, features: np.ndarray, size: int) -> Iterator[np.ndarray]:
-        """The chunks of a whole utterance, behind its first `ahead` frames.
+        """The chunks of a whole utterance, after its first `ahead` frames.
 
         Args:
             features: [N, frames, dim] or [frames, dim].

@@ -107,7 +107,7 @@ class AtOnce:
             outputs = {entry.outputs[0].name: [f"out{k}" for k in range(outs)]}
         else:
             outputs = {slot: [slot] for slot in outs}
-        made = [name for names in outputs.values() for name in names]
+        written = [name for names in outputs.values() for name in names]
         outputs |= {slot: [slot] for slot in into or {}}
         op = Operator(make_op(op_type, inputs, outputs, attrs))
         specs: dict[str, ArraySpec] = {n: (a.shape, a.dtype) for n, a in arrays.items()}
@@ -117,7 +117,7 @@ class AtOnce:
         arrays |= {name: np.empty(*spec) for name, spec in results.items()}
         call = bind_operator(op, arrays, specs, self._engine.frame, current().libraries)
         _run(call, op, specs)
-        values = [known(arrays[name]) for name in made]
+        values = [known(arrays[name]) for name in written]
         return values[0] if len(values) == 1 and outs in (1, ("out",)) else values
 
     def _check_room(self, results: Mapping[str, ArraySpec]) -> None:

@@ -287,8 +287,8 @@ def failed(where: str, node: Node, rule: Callable[..., Any], error: Exception) -
     """The error of a node whose rule raised what is no error of this package."""
     rule = getattr(rule, "func", rule)  # of a partial function
     name = f"{rule.__module__.removeprefix('opscope.')}.{rule.__qualname__}"
-    told = f"{type(error).__name__}: {error}"
-    return RunError(f"{where}: {node.title()}: its rule {name} failed: {told}")
+    message = f"{type(error).__name__}: {error}"
+    return RunError(f"{where}: {node.title()}: its rule {name} failed: {message}")
 
 
 def kind_of(node: Node) -> Kind | None:

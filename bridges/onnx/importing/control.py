@@ -55,8 +55,8 @@ def _loop(
     step = 0
     with engine.loops.loop(args):
         while goes_on and step < most:
-            made = rounds.run([np.array(step), np.array(True)], [], 1)
-            goes_on = bool(np.asarray(made[0]).reshape(-1)[0])
+            results = rounds.run([np.array(step), np.array(True)], [], 1)
+            goes_on = bool(np.asarray(results[0]).reshape(-1)[0])
             step += 1
         return [*rounds.state, *(_stacked(values) for values in rounds.scanned)]
 
@@ -92,15 +92,15 @@ class _Rounds:
         """
         loops = self._engine.loops
         loops.count()
-        made = self._engine.run_graph(self._body, [*first, *self.state, *last], self._env)
-        self.state = made[lead : lead + len(self.state)]
-        collected = made[lead + len(self.state) :]
+        results = self._engine.run_graph(self._body, [*first, *self.state, *last], self._env)
+        self.state = results[lead : lead + len(self.state)]
+        collected = results[lead + len(self.state) :]
         for values, value in zip(self.scanned, collected, strict=True):
             values.append(value)
         carried = held_bytes(self.state)
         loops.hold(carried - self._carried + held_bytes(collected))
         self._carried = carried
-        return made
+        return results
 
 
 def _stacked(values: list[Any], axis: int = 0) -> np.ndarray:

@@ -74,11 +74,11 @@ class Engine(Store):
 
     def body(self, graph: Graph) -> Body:
         """What runs a graph inside a node."""
-        found = self._bodies.get(id(graph))
-        if found is None:
-            found = graph, Body(self, graph.nodes, graph.outputs, may_promote=False)
-            self._bodies[id(graph)] = found
-        return found[1]
+        body = self._bodies.get(id(graph))
+        if body is None:
+            body = graph, Body(self, graph.nodes, graph.outputs, may_promote=False)
+            self._bodies[id(graph)] = body
+        return body[1]
 
     def run_graph(self, graph: Graph, inputs: Sequence[Any], env: Mapping[str, Any]) -> list[Any]:
         """The outputs of a graph inside a node, for its inputs and the values around it."""
@@ -95,7 +95,7 @@ class Engine(Store):
         attributes = Attributes(node, self.where)
         kind = kind_of(node)
         rule: Callable[..., Any] = run_control
-        made: Any = None
+        outputs: Any = None
         args = [self.value(name, env) if name else None for name in node.inputs]
         dtypes = [a.dtype if isinstance(a, np.ndarray) else None for a in args]
         try:
@@ -103,20 +103,20 @@ class Engine(Store):
                 raise FormatError(wrong)
             written = self.written_out(node)
             if node.op in CONTROL and not node.domain:
-                made = run_control(self, attributes, args, env)
+                outputs = run_control(self, attributes, args, env)
             elif written is not None:
                 values = {name: self.value(name, env) for name in node.reads()}
-                made = tuple(Body(self, written, node.outputs, may_promote=False).run(values))
+                outputs = tuple(Body(self, written, node.outputs, may_promote=False).run(values))
             elif kind is not None:
                 if kind.lower is not None:
                     rule = kind.lower
-                    made = self._by_rule(node, rule, args)
-                if made is None and kind.evaluate is not None:
+                    outputs = self._by_rule(node, rule, args)
+                if outputs is None and kind.evaluate is not None:
                     rule = kind.evaluate
                     given = (self.generator, *args) if kind.is_random else args
                     with np.errstate(all="ignore"):
-                        made = kind.evaluate(attributes, *given)
-            if made is None:
+                        outputs = kind.evaluate(attributes, *given)
+            if outputs is None:
                 kinds = ", ".join(str(getattr(a, "dtype", type(a).__name__)) for a in args)
                 raise RunError(f"not supported for inputs of {kinds}")
         except OpscopeError as error:
@@ -125,7 +125,7 @@ class Engine(Store):
             raise RunError(f"{self.where}: {node.title()}: {error}") from error
         except Exception as error:  # NumPy's, of shapes and values that do not fit, or a mistake
             raise failed(self.where, node, rule, error) from error
-        results = list(made) if isinstance(made, tuple) else [made]
+        results = list(outputs) if isinstance(outputs, tuple) else [outputs]
         return [np.asarray(r) if isinstance(r, np.generic) else r for r in results]
 
     def _by_rule(
@@ -138,10 +138,10 @@ class Engine(Store):
             given, back = as_held(node, args)
             values = [None if array is None else known(array) for array in given]
             with np.errstate(all="ignore"):
-                made = rule(Call(node, self.where, values, AtOnce(node, given, self)))
+                outputs = rule(Call(node, self.where, values, AtOnce(node, given, self)))
         except NotHere:
             return None
-        results = made if isinstance(made, (list, tuple)) else [made]
+        results = outputs if isinstance(outputs, (list, tuple)) else [outputs]
         return tuple(back([None if value is None else value.array for value in results]))
 
 
@@ -155,12 +155,12 @@ class _Ready:
         self._net = None
         self._scope = None
         if stage.net.ops or stage.fetches:
-            made = {name for op in stage.net.ops for name in op.output_names()}
+            written = {name for op in stage.net.ops for name in op.output_names()}
             self._net = PlainNet(stage.net, check=False)
             self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
             for name, array in stage.constants.items():
                 self._scope.var(name).share(array, constant=True)
-            live = [name for name in stage.fetches.values() if name in made]
+            live = [name for name in stage.fetches.values() if name in written]
             self._context = OpContext(train=False, live_out=live)
 
     def nbytes(self) -> int:
@@ -200,7 +200,7 @@ class _Part:
         self.ready: BoundedCache[Any, _Ready] = BoundedCache(
             _MOST_STAGES, _Ready.nbytes, _Ready.release
         )
-        self.made = 0
+        self.builds = 0
 
 
 class Body:
@@ -243,9 +243,9 @@ class Body:
                 engine.loops.refuse(makes)
             ready.run(env)
             for node in ready.stage.host:
-                for name, made in zip(node.outputs, engine.evaluate(node, env), strict=False):
+                for name, value in zip(node.outputs, engine.evaluate(node, env), strict=False):
                     if name:
-                        env[name] = made
+                        env[name] = value
             if ready.next is part:
                 raise RunError(f"{engine.where}: no progress")
             part = ready.next
@@ -255,10 +255,10 @@ class Body:
     def _ready(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> _Ready:
         while True:
             key = tuple(_signature(name, env, part.by_value) for name in part.reads if name in env)
-            found = part.ready.get(key)
-            if found is None:
+            ready = part.ready.get(key)
+            if ready is None:
                 try:
-                    found = _Ready(self._engine, self._lower(part, env, may_promote))
+                    ready = _Ready(self._engine, self._lower(part, env, may_promote))
                 except Promote as error:
                     new = error.names - part.by_value
                     if not new:
@@ -271,11 +271,11 @@ class Body:
                             ) from None
                     part.by_value |= new
                     continue
-                part.ready.add(key, found)
-            return found
+                part.ready.add(key, ready)
+            return ready
 
     def _lower(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> Stage:
-        part.made += 1
+        part.builds += 1
         return lower_part(
             self._engine,
             part.nodes,
@@ -284,7 +284,7 @@ class Body:
             env,
             self._outputs,
             may_promote,
-            is_one_of_many=part.made > _MANY_STAGES,
+            is_one_of_many=part.builds > _MANY_STAGES,
         )
 
 

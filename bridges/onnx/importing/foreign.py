@@ -60,16 +60,16 @@ def as_held(
         if node.op not in _ROUND and any(int(a.max(initial=0)) >> 63 for a in foreign):
             raise NotHere
         given = [arg.astype(_WIDE) if is_foreign(arg) else arg for arg in args]
-        restore = lambda made: made.astype(dtype)  # noqa: E731
+        restore = lambda array: array.astype(dtype)  # noqa: E731
     else:
         raise NotHere
     like = args[_LIKE.get(node.op, 0)]
     last = _COUNTED.get(node.op, len(node.outputs)) if is_foreign(like) else 0
 
-    def back(made: Sequence[Any]) -> list[Any]:
+    def back(arrays: Sequence[Any]) -> list[Any]:
         return [
             np.asarray(restore(one)) if k < last and one is not None and one.dtype == _WIDE else one
-            for k, one in enumerate(made)
+            for k, one in enumerate(arrays)
         ]
 
     return given, back

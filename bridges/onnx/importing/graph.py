@@ -28,7 +28,7 @@ class Node:
 
     Attributes:
         op: its type. domain: "" for the standard one. version: of the operator set.
-        name: as told to people.
+        name: as messages give it.
         inputs, outputs: names of values, unique in the model; "" for one that is left out.
         attrs: name -> number, text, array, list of these, or `Graph`.
         captures: values around a graph among the attributes that it reads.
@@ -210,12 +210,12 @@ class _Reader:
         env[name] = self._unique(name)
 
     def _unique(self, name: str) -> str:
-        found = name
-        while found in self._names:
+        free_name = name
+        while free_name in self._names:
             self._numbers[name] = self._numbers.get(name, 1) + 1
-            found = f"{name}~{self._numbers[name]}"
-        self._names.add(found)
-        return found
+            free_name = f"{name}~{self._numbers[name]}"
+        self._names.add(free_name)
+        return free_name
 
     def _nodes(
         self,
@@ -227,7 +227,7 @@ class _Reader:
         depth: int,
         own: dict[str, Any],
     ) -> list[Node]:
-        made: list[Node] = []
+        nodes: list[Node] = []
         protos = list(protos)
         later = {name for proto in protos for name in proto.output if name}
         for number, proto in enumerate(protos):
@@ -250,7 +250,7 @@ class _Reader:
             attrs = self._attributes(proto, attributes, place)
             function = self._functions.get(key)
             if function is not None:
-                made += self._call(function, proto, attrs, env, own, place, depth)
+                nodes += self._call(function, proto, attrs, env, own, place, depth)
                 continue
             version = opsets.get(key[0])
             if version is None:
@@ -280,18 +280,18 @@ class _Reader:
                 if isinstance(graph, Graph)
                 for capture in graph.captures
             )
-            made.append(
+            nodes.append(
                 Node(key[1], key[0], version, name, inputs, outputs, values, tuple(captures))
             )
-        return made
+        return nodes
 
     def _attributes(
         self, proto: pb.NodeProto, around: Mapping[str, pb.AttributeProto], place: str
     ) -> dict[str, pb.AttributeProto]:
         """The attributes of a node; those that name one of the function around it are replaced."""
-        found: dict[str, pb.AttributeProto] = {}
+        attributes_by_name: dict[str, pb.AttributeProto] = {}
         for attribute in proto.attribute:
-            if attribute.name in found:
+            if attribute.name in attributes_by_name:
                 raise FormatError(f"{place}: attribute {shown(attribute.name)} is given twice")
             if attribute.ref_attr_name:
                 given = around.get(attribute.ref_attr_name)
@@ -301,8 +301,8 @@ class _Reader:
                 named.CopyFrom(given)
                 named.name = attribute.name
                 attribute = named
-            found[attribute.name] = attribute
-        return found
+            attributes_by_name[attribute.name] = attribute
+        return attributes_by_name
 
     def _call(
         self,

@@ -82,9 +82,9 @@ class ImportedModel:
                 raise VariableError(
                     f"{self.path}: the model has no output {name!r}{nearest(name, names)}"
                 )
-        made = self._ran(self._body, feed)
-        found = dict(zip(names, made, strict=True))
-        return found if fetch is None else {name: found[name] for name in fetch}
+        results = self._ran(self._body, feed)
+        outputs = dict(zip(names, results, strict=True))
+        return outputs if fetch is None else {name: outputs[name] for name in fetch}
 
     def values(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         """The values of all nodes of the outer graph by name, outputs among them.
@@ -93,12 +93,12 @@ class ImportedModel:
             OpscopeError: as `run`.
         """
         nodes = self._model.graph.nodes
-        made = [name for node in nodes for name in node.outputs if name]
-        names = list(dict.fromkeys([*made, *self._model.graph.outputs]))
+        written = [name for node in nodes for name in node.outputs if name]
+        names = list(dict.fromkeys([*written, *self._model.graph.outputs]))
         body = Body(self._engine, nodes, names, may_promote=True)
-        found = dict(zip(names, self._ran(body, feed), strict=True))
+        values = dict(zip(names, self._ran(body, feed), strict=True))
         outputs = zip(self.outputs, self._model.graph.outputs, strict=True)
-        return found | {info.name: found[name] for info, name in outputs}
+        return values | {info.name: values[name] for info, name in outputs}
 
     def op_list(self, inputs: Given | None = None) -> OpList:
         """The model as one net, to be trained, edited and saved.

@@ -65,15 +65,15 @@ def model_of(file: ModelFile) -> OnnxModel:
 
 def refused(graph: Graph) -> list[str]:
     """The operators of a graph, and of graphs inside it, that are not known here."""
-    found = []
+    reasons = []
     for node in graph.nodes:
         if (node.domain, node.op) not in KINDS and (node.domain or node.op not in CONTROL):
-            found.append(_why(node))
+            reasons.append(_why(node))
         for value in node.attrs.values():
             for inner in value if isinstance(value, list) else [value]:
                 if isinstance(inner, Graph):
-                    found += refused(inner)
-    return found
+                    reasons += refused(inner)
+    return reasons
 
 
 def _why(node: Node) -> str:

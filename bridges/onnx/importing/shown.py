@@ -13,7 +13,7 @@ from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from .graph import Graph, InputInfo, Model
 
 DIALECT = "onnx"
-_FEW = 8  # whole numbers that are told where they are read
+_FEW = 8  # whole numbers that are shown where they are read
 
 
 def shown_model(model: Model) -> tuple[OpList, dict[str, np.ndarray]]:
@@ -50,7 +50,7 @@ def _shape(info: InputInfo) -> tuple[int, ...] | None:
 
 
 def _net(graph: Graph, numbers: Mapping[str, Any]) -> OpList:
-    """A graph's nodes; what is left out keeps its place, and numbers are told beside attributes."""
+    """A graph's nodes; what is left out keeps its place, numbers are shown beside attributes."""
     net = OpList()
     for node in graph.nodes:
         attrs = {
@@ -63,7 +63,7 @@ def _net(graph: Graph, numbers: Mapping[str, Any]) -> OpList:
             if name in numbers:
                 attrs[f"input {place}"] = numbers[name]
         given = tuple(EMPTY if name in numbers else name or EMPTY for name in node.inputs)
-        made = tuple(name or EMPTY for name in node.outputs)
+        outs = tuple(name or EMPTY for name in node.outputs)
         kind = f"{node.domain}.{node.op}" if node.domain else node.op
-        net.ops.append(OpNode(kind, {"inputs": given}, {"out": made}, attrs))
+        net.ops.append(OpNode(kind, {"inputs": given}, {"out": outs}, attrs))
     return net

@@ -166,12 +166,12 @@ class Lowering:
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
         self._ops: list[OpNode] = []
-        self._made_by: dict[str, int] = {}
+        self._writers: dict[str, int] = {}
         self._rest: list[tuple[Node, bool]] = []
         self._waiting: set[str] = set()
         self._cuts: dict[str, Node] = {}
         self._prefix = ""
-        self._made = 0
+        self._numbered = 0
         self._rounds = 0
         self.stage = Stage(OpList())
         for name, (shape, dtype) in specs.items():
@@ -190,12 +190,12 @@ class Lowering:
     # -- variables -----------------------------------------------------------------------------
 
     def _free(self, name: str) -> str:
-        found = name or "value"
+        free_name = name or "value"
         number = 1
-        while found in self._specs:
+        while free_name in self._specs:
             number += 1
-            found = f"{name}/{number}"
-        return found
+            free_name = f"{name}/{number}"
+        return free_name
 
     def _declare(self, var: VarDecl) -> None:
         self._declared[var.name] = var
@@ -219,24 +219,24 @@ class Lowering:
         return value.name
 
     def _find(self, name: str) -> Value | None:
-        found = self._values.get(name)
-        if found is not None:
-            return found
+        value = self._values.get(name)
+        if value is not None:
+            return value
         store = self._store
         if name in store.constants:
             array = store.constants[name]
             label = name if store.labeled else ""
-            found = Value("", array.shape, array.dtype, array, label=label)
+            value = Value("", array.shape, array.dtype, array, label=label)
         elif name in store.parameters:
             array = store.current(name)
-            found = Value(name, array.shape, array.dtype, array, is_parameter=True)
+            value = Value(name, array.shape, array.dtype, array, is_parameter=True)
             if name not in self._declared:
                 still = name in store.states
                 kind = STATE if still else PARAMETER
                 self._declare(make_var(name, array.shape, array.dtype, kind, stop_gradient=still))
-        if found is not None:
-            self._values[name] = found
-        return found
+        if value is not None:
+            self._values[name] = value
+        return value
 
     def emit(
         self,
@@ -265,33 +265,33 @@ class Lowering:
         outputs: dict[str, list[str]] = {}
         for slot, count in slots:
             for _ in range(count):
-                self._made += 1
-                names.append(self._free(f"{self._prefix}/{self._made}"))
+                self._numbered += 1
+                names.append(self._free(f"{self._prefix}/{self._numbered}"))
                 outputs.setdefault(slot, []).append(names[-1])
         for slot, value in (into or {}).items():
             outputs[slot] = [self.variable(value)]
         if self._unroll:  # gradients read what operators note beside their results
             for slot in entry.outputs:
                 if slot.intermediate and slot.name not in outputs:
-                    self._made += 1
-                    outputs[slot.name] = [self._free(f"{self._prefix}/{self._made}")]
+                    self._numbered += 1
+                    outputs[slot.name] = [self._free(f"{self._prefix}/{self._numbered}")]
         node = make_op(op_type, inputs, outputs, attrs)
         operator = Operator(node, len(self._ops))
         results = infer_one(operator, self._specs, self._declared)
         roots = None
         if read and all(value.roots is not None or value.array is not None for value in read):
             roots = frozenset[str]().union(*(v.roots for v in read if v.roots))
-        made = []
+        produced = []
         written = {value.name for value in (into or {}).values()}
         for name in results:
             if name in written:
                 continue
             self._specs[name] = results[name]
-            self._made_by[name] = len(self._ops)
+            self._writers[name] = len(self._ops)
         for name in names:
-            made.append(Value(name, results[name][0], results[name][1], roots=roots))
+            produced.append(Value(name, results[name][0], results[name][1], roots=roots))
         self._ops.append(node)
-        return made[0] if len(made) == 1 and outs in (1, ("out",)) else made
+        return produced[0] if len(produced) == 1 and outs in (1, ("out",)) else produced
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -355,18 +355,18 @@ class Lowering:
             self._call(node, inputs)
             if known:
                 self._note_arrays(node, values)
-        if node.op == "DequantizeLinear" and (made := self._values.get(node.outputs[0])):
-            made.dequantized = Call(node, self._store.where, inputs, self)
+        if node.op == "DequantizeLinear" and (source := self._values.get(node.outputs[0])):
+            source.dequantized = Call(node, self._store.where, inputs, self)
         return None
 
     def _note_arrays(self, node: Node, values: Mapping[str, Value | None]) -> None:
         """What small parameters give has a value as they have: factors of Resize, put together."""
         arrays = {name: value.array for name, value in values.items() if value is not None}
-        made = [self._values.get(name) for name in node.outputs]
+        outputs = [self._values.get(name) for name in node.outputs]
         small = all(array is not None and array.size <= _SMALL for array in arrays.values())
-        if not small or all(value is None or value.array is not None for value in made):
+        if not small or all(value is None or value.array is not None for value in outputs):
             return
-        for value, array in zip(made, self._store.evaluate(node, arrays), strict=False):
+        for value, array in zip(outputs, self._store.evaluate(node, arrays), strict=False):
             if value is not None and value.array is None and isinstance(array, np.ndarray):
                 value.array = array
                 value.is_parameter = True
@@ -377,11 +377,11 @@ class Lowering:
         self._check_types(node, inputs)
         before = len(self._ops)
         self._prefix = next((name for name in node.outputs if name), node.name)
-        self._made = 0
+        self._numbered = 0
         if any(value and value.dtype not in DTYPES for value in inputs):
             return self._defer(node, host=True)
         try:
-            made = kind.lower(Call(node, self._store.where, inputs, self))
+            outputs = kind.lower(Call(node, self._store.where, inputs, self))
         except NeedsValue as error:
             self._undo(before)
             value = error.value
@@ -400,7 +400,7 @@ class Lowering:
             raise RunError(f"{self._store.where}: {node.title()}: {error}") from error
         except Exception as error:  # a mistake in the rule, which the host must not hide
             raise failed(self._store.where, node, kind.lower, error) from error
-        results = list(made) if isinstance(made, (list, tuple)) else [made]
+        results = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
         for name, value in zip(node.outputs, results, strict=False):
             if name and value is not None:
                 self._values[name] = self._named(value, name)
@@ -424,15 +424,15 @@ class Lowering:
 
     def _named(self, value: Value, name: str) -> Value:
         """The value under the node's own name where an operator of this node has made it."""
-        made = self._made_by.get(value.name)
+        writer = self._writers.get(value.name)
         free = name not in self._specs
-        if made is None or not value.name.startswith(f"{self._prefix}/") or not free:
+        if writer is None or not value.name.startswith(f"{self._prefix}/") or not free:
             return value
         change = {value.name: name}
-        for number in range(made, len(self._ops)):
+        for number in range(writer, len(self._ops)):
             self._ops[number] = self._ops[number].renamed(change)
         self._specs[name] = self._specs.pop(value.name)
-        self._made_by[name] = made
+        self._writers[name] = writer
         value.name = name
         return value
 
@@ -440,15 +440,15 @@ class Lowering:
         arrays = {name: value.array for name, value in values.items() if value is not None}
         with self._fills:  # what is computed beforehand is there as long as the stage
             results = self._store.evaluate(node, arrays)
-        for name, made in zip(node.outputs, results, strict=False):
+        for name, result in zip(node.outputs, results, strict=False):
             if name:
-                self._put(name, made)
+                self._put(name, result)
 
-    def _put(self, name: str, made: Any) -> None:
-        if isinstance(made, np.ndarray):
-            self._values[name] = Value("", made.shape, made.dtype, made)
+    def _put(self, name: str, value: Any) -> None:
+        if isinstance(value, np.ndarray):
+            self._values[name] = Value("", value.shape, value.dtype, value)
         else:
-            self.stage.folded[name] = made
+            self.stage.folded[name] = value
             self._foreign.add(name)
 
     # -- graphs inside ---------------------------------------------------------------------------

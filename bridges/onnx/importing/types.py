@@ -29,8 +29,8 @@ def mixed_types(node: Node, dtypes: Sequence[np.dtype | None]) -> str:
         dtypes: of the inputs; None where one is left out, or is no tensor.
     """
     places = () if node.domain else _PLACES.get(node.op, ())
-    found = [dtypes[place] for place in places if place < len(dtypes)]
-    kinds = list(dict.fromkeys(str(dtype) for dtype in found if dtype is not None))
+    present = [dtypes[place] for place in places if place < len(dtypes)]
+    kinds = list(dict.fromkeys(str(dtype) for dtype in present if dtype is not None))
     return f"inputs of one type are wanted, these are {' and '.join(kinds)}" * (len(kinds) > 1)
 
 

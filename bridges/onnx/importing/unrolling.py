@@ -45,20 +45,20 @@ def _loop(
         rounds = 0
     if not 0 < rounds * len(body.nodes) <= _MOST_NODES:
         return None
-    made: list[Node] = []
+    nodes: list[Node] = []
     label = _label(node)
     state = list(node.inputs[2:])
     scanned: list[list[str]] = [[] for _ in body.outputs[1 + len(state) :]]
     for step in range(rounds):
-        first = [_constant(made, f"{label}@{step}/{k}", v) for k, v in enumerate((step, True))]
+        first = [_constant(nodes, f"{label}@{step}/{k}", v) for k, v in enumerate((step, True))]
         inner = instantiated(
             body, dict(zip(body.inputs, [*first, *state], strict=True)), f"@{label}@{step}"
         )
-        made += inner.nodes
+        nodes += inner.nodes
         state = list(inner.outputs[1 : 1 + len(state)])
         for names, name in zip(scanned, inner.outputs[1 + len(state) :], strict=True):
             names.append(name)
-    return made + _ends(node, state, scanned, [0] * len(scanned))
+    return nodes + _ends(node, state, scanned, [0] * len(scanned))
 
 
 def _label(node: Node) -> str:
@@ -94,7 +94,7 @@ def _scan(
     steps = first.shape[in_axes[0]]
     if not 0 < steps <= (_MOST_NODES // len(body.nodes) if most is None else most):
         return None
-    made: list[Node] = []
+    nodes: list[Node] = []
     label = _label(node)
     state = list(node.inputs[:states])
     scanned: list[list[str]] = [[] for _ in range(outs)]
@@ -104,37 +104,37 @@ def _scan(
             part = f"{label}@{step}/{number}"
             place = {"axis": axis, "at": steps - 1 - step if back else step}
             source = (node.inputs[states + number],)
-            made.append(Node("Row", "", 16, part, source, (part,), place, kind=Kind(lower=_row)))
+            nodes.append(Node("Row", "", 16, part, source, (part,), place, kind=Kind(lower=_row)))
             parts.append(part)
         inputs = dict(zip(body.inputs, [*state, *parts], strict=True))
         inner = instantiated(body, inputs, f"@{label}@{step}")
-        made += inner.nodes
+        nodes += inner.nodes
         state = list(inner.outputs[:states])
         for names, name in zip(scanned, inner.outputs[states:], strict=True):
             names.append(name)
     ordered = [
         names[::-1] if back else names for names, back in zip(scanned, out_back, strict=True)
     ]
-    return made + _ends(node, state, ordered, out_axes)
+    return nodes + _ends(node, state, ordered, out_axes)
 
 
-def _constant(made: list[Node], name: str, value: Any) -> str:
-    made.append(Node("Constant", "", 13, name, (), (name,), {"value": np.array(value)}))
+def _constant(nodes: list[Node], name: str, value: Any) -> str:
+    nodes.append(Node("Constant", "", 13, name, (), (name,), {"value": np.array(value)}))
     return name
 
 
 def _ends(node: Node, state: list[str], scanned: list[list[str]], axes: list[int]) -> list[Node]:
     """The outputs: last states, and what was scanned side by side."""
-    made: list[Node] = []
+    nodes: list[Node] = []
     for name, out in zip(state, node.outputs, strict=False):
         if out:
-            made.append(Node("Identity", "", 13, out, (name,), (out,), {}))
+            nodes.append(Node("Identity", "", 13, out, (name,), (out,), {}))
     for names, axis, out in zip(scanned, axes, node.outputs[len(state) :], strict=False):
         if out:
             place = {"axis": axis}
             kind = Kind(lower=_stack)
-            made.append(Node("Stack", "", 16, out, tuple(names), (out,), place, kind=kind))
-    return made
+            nodes.append(Node("Stack", "", 16, out, tuple(names), (out,), place, kind=kind))
+    return nodes
 
 
 def _row(n: Call) -> Value:

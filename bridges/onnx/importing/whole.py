@@ -119,7 +119,7 @@ def _built(model: Model, engine: Engine, stage: Stage, name: str) -> OpList:
     variables = {
         name: v if v.name == name else v.changed(name=name) for name, v in variables.items()
     }
-    made = {out for op in ops for out in op.output_names()}
+    written = {out for op in ops for out in op.output_names()}
     for info, value in zip(model.outputs, model.graph.outputs, strict=True):
         source = stage.fetches.get(value, value)
         source = renamed.get(source, source)
@@ -130,7 +130,7 @@ def _built(model: Model, engine: Engine, stage: Stage, name: str) -> OpList:
             array = np.asarray(folded)
             ops.append(make_op("constant", {}, {"out": info.name}, {"value": array}))
             variables[info.name] = make_var(info.name, array.shape, array.dtype, OUTPUT)
-        elif source in made and source == info.name:
+        elif source in written and source == info.name:
             variables[source] = variables[source].changed(kind=OUTPUT)
         else:
             spec = variables[source]
@@ -145,15 +145,15 @@ def _place_constants(engine: Engine, stage: Stage) -> dict[str, str]:
     scope = engine.scope
     taken = {op_name for op in stage.net.ops for op_name in op.output_names()}
     for name, array in stage.constants.items():
-        found = name
+        free_name = name
         number = 1
-        while not _is_free(scope, found, array) or (found != name and found in taken):
+        while not _is_free(scope, free_name, array) or (free_name != name and free_name in taken):
             number += 1
-            found = f"{name}/{number}"
-        if found not in scope:
-            scope.var(found).set(array)
-        if found != name:
-            renamed[name] = found
+            free_name = f"{name}/{number}"
+        if free_name not in scope:
+            scope.var(free_name).set(array)
+        if free_name != name:
+            renamed[name] = free_name
     return renamed
 
 
@@ -194,11 +194,11 @@ def _free_op(path: str, two: OpNode, three: OpNode, shapes: Sequence[_Shapes]) -
     if same and two.type in ("reshape", "expand"):
         pairs = list(zip(two.attrs["shape"], three.attrs["shape"], strict=True))
         source = next(iter(two.input_names()))
-        given = list(zip(*(found[source] or () for found in shapes), strict=True))
-        found = _free_reshape if two.type == "reshape" else _free_expand
-        made = found(two, given, pairs)
-        if made is not None:
-            return made
+        given = list(zip(*(shapes_of[source] or () for shapes_of in shapes), strict=True))
+        rule = _free_reshape if two.type == "reshape" else _free_expand
+        freed = rule(two, given, pairs)
+        if freed is not None:
+            return freed
     out = next(iter(two.output_names()), "")
     raise ShapeError(
         f"{path}: the first dimension, or another, cannot vary: it is part of the operator"

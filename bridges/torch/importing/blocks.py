@@ -44,11 +44,11 @@ def _inline(module: Any, block: Any) -> None:
     inner = _graph_of(module, block)
     values = dict(zip((n for n in inner.nodes if n.op == "placeholder"), given, strict=True))
     with graph.inserting_before(block):
-        made = graph.graph_copy(inner, values)
+        outputs = graph.graph_copy(inner, values)
         if not enabled:
-            made = [value if value in given else _detached(graph, value) for value in made]
+            outputs = [value if value in given else _detached(graph, value) for value in outputs]
     for user in list(block.users):
-        user.replace_all_uses_with(made[user.args[1]])
+        user.replace_all_uses_with(outputs[user.args[1]])
         graph.erase_node(user)
     graph.erase_node(block)
     graph.erase_node(holder)

@@ -68,9 +68,9 @@ class Aten:
     @property
     def ours(self) -> Name:
         """Our operator of this name; see operators/names.py."""
-        found = names_in("torch")[self.name]
+        names = names_in("torch")[self.name]
         return next(
-            (one for one in found if all(self.get(k) == v for k, v in one.fixed.items())), found[0]
+            (one for one in names if all(self.get(k) == v for k, v in one.fixed.items())), names[0]
         )
 
     def has(self, name: str) -> bool:

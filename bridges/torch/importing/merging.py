@@ -28,7 +28,7 @@ class Merged:
 
 def merged_rows(graph: Any) -> dict[Any, Merged]:
     """The views that only undo another one before a linear layer, by node."""
-    found = {}
+    merged = {}
     for node in graph.nodes:
         linear = node.args[0] if _calls(node, *_VIEWS) else None
         if linear is None or not _calls(linear, "linear") or len(linear.users) != 1:
@@ -41,8 +41,8 @@ def merged_rows(graph: Any) -> dict[Any, Merged]:
             continue
         width = before.meta["val"].shape[-1]
         if isinstance(width, int):
-            found[node] = Merged(source, linear, (*node.args[1][:-1], width))
-    return found
+            merged[node] = Merged(source, linear, (*node.args[1][:-1], width))
+    return merged
 
 
 def _calls(node: Any, *names: str) -> bool:

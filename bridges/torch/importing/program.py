@@ -160,7 +160,7 @@ def from_torch(program: Any) -> TorchProgram:
         program = _decomposed(program, missing)
         missing = unknown(program)
     if missing:
-        raise FormatError(f"{WHERE}: not supported:\n  {_told(missing)}")
+        raise FormatError(f"{WHERE}: not supported:\n  {_listed(missing)}")
     return TorchProgram(Reader(program).read())
 
 
@@ -175,7 +175,7 @@ def _decomposed(program: Any, nodes: list[Any]) -> Any:
     return program.run_decompositions(chosen) if chosen else program
 
 
-def _told(nodes: list[Any]) -> str:
+def _listed(nodes: list[Any]) -> str:
     lines = []
     for node in nodes:
         full = name_of(node)[2] if node.op == "call_function" else f"{node.op} {node.target}"

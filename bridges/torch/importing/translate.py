@@ -88,17 +88,17 @@ def name_of(node: Any) -> tuple[str, str, str]:
 
 def unknown(program: Any) -> list[Any]:
     """The nodes whose operators have no rule here."""
-    found = []
+    nodes = []
     for node in program.graph.nodes:
         if node.op == "call_module" or node.op == "get_attr":
-            found.append(node)
+            nodes.append(node)
         elif node.op == "call_function":
             domain, name, _ = name_of(node)
             plain = name.removesuffix("_") if is_operator(node) and _mutates(node) else name
             known = {(domain, name), (domain, plain)} & RULES.keys()
             if not known and name not in _VIEWS and not name.startswith(_CHECKS):
-                found.append(node)
-    return found
+                nodes.append(node)
+    return nodes
 
 
 def _mutates(node: Any) -> bool:
@@ -144,7 +144,7 @@ class Reader:
     def __init__(self, program: Any) -> None:
         self.program = program
         self.arrays: dict[str, np.ndarray] = {}
-        self.found = Program(
+        self.imported = Program(
             Model(WHERE, Graph((), (), []), self.arrays, [], [], 0), set(), set(), {}, {}
         )
         self._env: dict[Any, Any] = {}
@@ -159,13 +159,13 @@ class Reader:
             if node.op == "call_function":
                 self._call(node)
         outputs, infos = self._outputs()
-        model = self.found.model
+        model = self.imported.model
         model.graph = Graph(tuple(inputs), tuple(outputs), self._nodes)
         model.outputs = infos
         for symbol, limits in self.program.range_constraints.items():
             upper = float(limits.upper) if str(limits.upper).lstrip("-").isdigit() else np.inf
-            self.found.ranges[symbol] = (int(limits.lower), upper)
-        return self.found
+            self.imported.ranges[symbol] = (int(limits.lower), upper)
+        return self.imported
 
     # -- inputs and parameters -------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class Reader:
             tensor = program.constants[name]
         key = tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
         if kind == "PARAMETER" and key[0] and key in shared:
-            self.found.names[name] = shared[key]
+            self.imported.names[name] = shared[key]
             return shared[key]
         shared[key] = name
         self._names.add(name)
@@ -206,13 +206,13 @@ class Reader:
         except ShapeError as error:
             raise FormatError(f"{WHERE}: {name!r}: {error}") from None
         if kind == "PARAMETER":
-            (self.found.trained if tensor.requires_grad else self.found.states).add(name)
+            (self.imported.trained if tensor.requires_grad else self.imported.states).add(name)
         elif (
             kind == "BUFFER"
             and self.arrays[name].dtype.kind in "fV"
             and name in (program.state_dict)
         ):
-            self.found.states.add(name)
+            self.imported.states.add(name)
         return name
 
     def _user_input(self, node: Any) -> str:
@@ -223,10 +223,10 @@ class Reader:
             info = InputInfo(name, np.dtype(np.int64), ())
         else:
             dims = tuple(_dim(dim) for dim in value.shape)
-            self.found.dims[name] = dims
+            self.imported.dims[name] = dims
             shape = tuple(dim if isinstance(dim, int) else str(dim) for dim in dims)
             info = InputInfo(name, dtype_of(value.dtype), shape)
-        self.found.model.inputs.append(info)
+        self.imported.model.inputs.append(info)
         return name
 
     def _free(self, name: str) -> str:
@@ -330,15 +330,15 @@ class Reader:
         """All arguments of a call by the names of its schema."""
         if not is_operator(node):
             return {f"arg{k}": value for k, value in enumerate(node.args)}
-        found: dict[str, Any] = {}
+        arguments: dict[str, Any] = {}
         for k, argument in enumerate(node.target._schema.arguments):
             if k < len(node.args):
-                found[argument.name] = node.args[k]
+                arguments[argument.name] = node.args[k]
             elif argument.name in node.kwargs:
-                found[argument.name] = node.kwargs[argument.name]
+                arguments[argument.name] = node.kwargs[argument.name]
             else:
-                found[argument.name] = argument.default_value
-        return found
+                arguments[argument.name] = argument.default_value
+        return arguments
 
     def _template(self, value: Any, inputs: list[str]) -> Any:
         """An argument: numbers and texts as they are, results of nodes as `Ref`."""
@@ -348,10 +348,10 @@ class Reader:
         if isinstance(value, (list, tuple)):
             return [self._template(one, inputs) for one in value]
         if hasattr(value, "op") and hasattr(value, "meta"):  # a node
-            made = self._env[value]
-            if not isinstance(made, str):
-                return made
-            inputs.append(made)
+            name = self._env[value]
+            if not isinstance(name, str):
+                return name
+            inputs.append(name)
             return Ref(len(inputs) - 1, _is_size(value.meta.get("val")))
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
@@ -419,9 +419,9 @@ def _labels(spec: Any, path: str) -> list[str]:
     if not children:
         return [path]
     keys = spec.context if getattr(spec.type, "__name__", "") == "dict" else None
-    found = []
+    labels = []
     for k, child in enumerate(children):
         part = str(keys[k]) if keys is not None else str(k)
         top = part if keys is not None else f"_{part}"
-        found += _labels(child, f"{path}.{part}" if path else top)
-    return found
+        labels += _labels(child, f"{path}.{part}" if path else top)
+    return labels

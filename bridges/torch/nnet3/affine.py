@@ -22,13 +22,13 @@ def window_of(w: RowsWalk, number: int, grid: Grid) -> tuple[Value, Shape] | Non
     that several nodes use has one module, for which these put their inputs together.
     """
     nodes = w.topology.nodes
-    found = _taps(w, number)
+    taps = _taps(w, number)
     name = nodes[number].component_name
     users = [each for each in w.plan.grids if nodes[each].kind == "component"]
-    if found is None or [nodes[each].component_name for each in users].count(name) > 1:
+    if taps is None or [nodes[each].component_name for each in users].count(name) > 1:
         return None
-    rows = w.rows[found[0]]
-    moves = found[1]
+    rows = w.rows[taps[0]]
+    moves = taps[1]
     if len(moves) == 1 or rows.value.still or not (rows.grid.moving and grid.moving):
         return None
     have = rows.grid

@@ -109,8 +109,8 @@ class TorchWalk(RowsWalk):
         call = layer.call.replace("{m}", module)
         if call == "{x}":
             return x
-        made = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
-        return Value(made, dim, x.still)
+        variable = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
+        return Value(variable, dim, x.still)
 
     # What components become
 
@@ -125,8 +125,8 @@ class TorchWalk(RowsWalk):
         count = {"step": grid.step, "more": grid.last - grid.first + grid.step}
         ones = self.constant(np.ones(node.dim), "ones").name
         end = self.reader.end()
-        made = self.net("rows.spread", ones, self.reader.source, end, name="ones", **count)
-        x = Value(made, node.dim)
+        spread = self.net("rows.spread", ones, self.reader.source, end, name="ones", **count)
+        x = Value(spread, node.dim)
         return self.applied(layer, self.member(node, layer), x, node.dim, node.name)
 
     def affine(self, number: int, component: Any, grid: Grid) -> Value:
@@ -185,26 +185,28 @@ class TorchWalk(RowsWalk):
                 x = layer.moving(self.net.join(parts, read.name))
                 dim = step.ops.inputs[name]
                 call = f"{read.module}.inputs({{x}})"
-                made = self.net("rows.layer", [self.net.name(x)], name=name, call=call, columns=dim)
-                values.append(Value(made, dim))
+                variable = self.net(
+                    "rows.layer", [self.net.name(x)], name=name, call=call, columns=dim
+                )
+                values.append(Value(variable, dim))
             else:
                 assert isinstance(read, Term)
                 values.append(layer.moving(layer.outside(read)))
         given = dict(zip(step.taken, layer.sequences(values), strict=True))
         outputs = {step.members[number]: f"{step.name(number)}.steps" for number in numbers}
-        made, _ = layer.recurrent(step, step.ops.ops, step.ops.arrays, given, outputs, {})
-        rows = layer.rows(made, [step.name(number) for number in numbers])
+        sequences, _ = layer.recurrent(step, step.ops.ops, step.ops.arrays, given, outputs, {})
+        rows = layer.rows(sequences, [step.name(number) for number in numbers])
         for number, value in zip(numbers, rows, strict=True):
             self.set(number, value)
 
     def _sum(self, layer: LayerRows, terms: Sequence[Any]) -> Value:
         """Terms that read outside alone, for all times."""
-        found: Value | None = None
+        total: Value | None = None
         for term in terms:
             value = layer.outside(term).times(term.scale)
-            found = value if found is None else self.net.add(found, value, layer.title)
-        assert found is not None
-        return found
+            total = value if total is None else self.net.add(total, value, layer.title)
+        assert total is not None
+        return total
 
     # The text
 
@@ -224,10 +226,10 @@ class TorchWalk(RowsWalk):
         write_operators(values, net.ops)
         if module.refused:
             raise NotInTorchError("; ".join(module.refused))
-        found = {name: values.text(variable) for name, variable in self.results.items()}
-        text = next(iter(found.values()))
-        if len(found) > 1:
-            text = f"{{{', '.join(f'{name!r}: {text}' for name, text in found.items())}}}"
+        texts = {name: values.text(variable) for name, variable in self.results.items()}
+        text = next(iter(texts.values()))
+        if len(texts) > 1:
+            text = f"{{{', '.join(f'{name!r}: {text}' for name, text in texts.items())}}}"
         values.lines.append(Lines(("return",), [f"return {text}"]))
         nodes = {values.names.get(rows.value.name) for rows in self.rows.values()}
         inner = {name for lines in values.lines for name in lines.targets} - nodes
@@ -286,13 +288,13 @@ def refuse_unknown(topology: Topology, outputs: Sequence[str]) -> None:
     Raises:
         NotInTorchError: there are some; all are named.
     """
-    told: list[str] = []
+    problems: list[str] = []
     for number in sorted(needed_by(topology, [topology.number(name) for name in outputs])):
         node = topology.nodes[number]
         if node.kind == "input" and node.name not in ("input", "ivector"):
-            told.append(f"input '{node.name}': only 'input' and 'ivector' are known")
+            problems.append(f"input '{node.name}': only 'input' and 'ivector' are known")
         elif node.kind == "component" and node.component.type not in AT_SEVERAL_TIMES:
             if reason := why_not(node.component):
-                told.append(f"'{node.name}': {reason}")
-    if told:
-        raise NotInTorchError("the network has no form in PyTorch: " + "; ".join(told))
+                problems.append(f"'{node.name}': {reason}")
+    if problems:
+        raise NotInTorchError("the network has no form in PyTorch: " + "; ".join(problems))

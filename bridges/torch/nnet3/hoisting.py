@@ -54,11 +54,11 @@ def hoisted(nnet: Nnet) -> Nnet:
                 lines.append(f"{line} input={whole}")
     if not lines:
         return nnet
-    found = Nnet()
-    found.components = dict(nnet.components)
-    found.nodes = list(nnet.nodes)
-    found.add_config(split_lines("\n".join(lines)), np.random.default_rng(0))
-    return found
+    new = Nnet()
+    new.components = dict(nnet.components)
+    new.nodes = list(nnet.nodes)
+    new.add_config(split_lines("\n".join(lines)), np.random.default_rng(0))
+    return new
 
 
 def _is_moved(part: SumDescriptor, inside: set[str]) -> bool:

@@ -23,7 +23,7 @@ class Layer:
         arrays: the module's state by the names of its tensors.
         store: puts changed tensors into a component; called with all of `arrays`' names.
         trained: whether its parameters are trained.
-        frozen: parts of a trained module that are not, as what stands behind its name.
+        frozen: parts of a trained module that are not, as what follows its name.
         helper: the class of the sources that `make` needs.
         note: what the module does not do as the component does.
         over_time: whether it wants [N, columns, T]; else [N, columns] serves as well.
@@ -40,7 +40,7 @@ class Layer:
     over_time: bool = False
 
     def not_trained(self) -> tuple[str, ...]:
-        """What stands behind the module's name where parameters are not trained."""
+        """What follows the module's name where parameters are not trained."""
         return ("",) if self.arrays and not self.trained else self.frozen
 
 

@@ -70,8 +70,8 @@ class TorchStep(LoopStep):
                 parts = self._written(net, parts)
             else:
                 x = self._join(parts)
-                found = self._called(node.name, layer, module, x, c.output_dim)
-                parts = [(found, c.output_dim)]
+                called = self._called(node.name, layer, module, x, c.output_dim)
+                parts = [(called, c.output_dim)]
         return parts
 
     def _affine(self, number: int) -> str:

@@ -90,11 +90,11 @@ NAMES: Final = tuple(SOURCES)
 
 def with_what_they_use(names: Iterable[str]) -> set[str]:
     """The names of sources, and those that these use."""
-    found: set[str] = set()
+    needed: set[str] = set()
     queue = [each for name in names for each in name.split()]
     while queue:
         name = queue.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             queue += [other for other in SOURCES if f"{other}(" in SOURCES[name] and other != name]
-    return found
+    return needed

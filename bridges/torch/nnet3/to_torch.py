@@ -59,9 +59,9 @@ def nnet3_to_torch(
     check = check_source(arguments, list(written.outputs))
     if any(getattr(c, "output_stddevs", False) for c in nnet.components.values()):
         check = check.replace("BOUND = 1e-5", f"{_DEVIATIONS}\nBOUND = 2e-3")
-    made = TorchModel(os.fspath(folder), source, config, count, tuple(written.notes))
-    write_folder(made, check, state, _recorded(nnet, written))
-    return made
+    model = TorchModel(os.fspath(folder), source, config, count, tuple(written.notes))
+    write_folder(model, check, state, _recorded(nnet, written))
+    return model
 
 
 def forward_of(
@@ -112,11 +112,11 @@ def source_of(written: TorchWalk, nnet: Nnet, name: str, count: int) -> str:
     for component, layer in written.layers.items():
         attribute = written.attributes[component]
         line = f"self.{attribute} = {layer.make}"
-        told = f"  # {plain_text(component)}" if component != attribute else ""
-        if len(line) + len(told) <= WIDTH - 8:
-            modules.append(line + told)
+        comment = f"  # {plain_text(component)}" if component != attribute else ""
+        if len(line) + len(comment) <= WIDTH - 8:
+            modules.append(line + comment)
         else:
-            modules += [told.strip()] if told else []
+            modules += [comment.strip()] if comment else []
             modules.append(line)
         modules += [f"self.{attribute}{part}.requires_grad_(False)" for part in layer.not_trained()]
     ivector = len(written.arguments) > 1
@@ -132,7 +132,7 @@ def source_of(written: TorchWalk, nnet: Nnet, name: str, count: int) -> str:
     edges = "Nothing is repeated at the ends"
     if not written.plan.whole:
         edges = "The first and the last frame are repeated as far as the\n    context reaches, "
-        edges += f"{left} frames before and {right} behind"
+        edges += f"{left} frames before and {right} after"
     return model_source(
         title=f"The network of {plain_text(name)} as a PyTorch module."
         if name
@@ -186,7 +186,7 @@ def _recorded(nnet: Nnet, written: TorchWalk) -> dict[str, np.ndarray]:
         OpscopeError: the network wants more frames than the longest case has.
     """
     rng = np.random.default_rng(0)
-    found = dict[str, np.ndarray]()
+    recorded: dict[str, np.ndarray] = {}
     dim = nnet.input_dim("ivector") if "ivector" in nnet.topology().index else 0
     cases = 0
     for frames in _WHOLE if written.plan.whole else _LENGTHS:
@@ -201,13 +201,13 @@ def _recorded(nnet: Nnet, written: TorchWalk) -> dict[str, np.ndarray]:
             if not written.plan.whole:
                 raise
             continue  # fewer frames than the network's window
-        found |= outputs | {f"{cases}.input": features}
+        recorded |= outputs | {f"{cases}.input": features}
         if ivector is not None and len(written.arguments) > 1:
-            found[f"{cases}.ivector"] = ivector
+            recorded[f"{cases}.ivector"] = ivector
         cases += 1
     if not cases:
         raise OpscopeError(f"the network wants more than {_WHOLE[-1]} frames")
-    return found
+    return recorded
 
 
 def _computed(

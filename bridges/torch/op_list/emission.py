@@ -132,17 +132,17 @@ class Module:
 
     def parameter(self, variable: str) -> str:
         """The text of a parameter or state that no layer has taken."""
-        found = self.plain.get(variable)
-        if found is None:
+        attribute = self.plain.get(variable)
+        if attribute is None:
             array = np.asarray(self.arrays[variable])
             origin = self.origins.get(variable, variable)
             make = ""
             if origin in self.trained and is_float(array.dtype):
                 dtype = "" if array.dtype == np.float32 else f", dtype={dtype_text(array.dtype)}"
                 make = f"nn.Parameter(torch.zeros({list(array.shape)}{dtype}))"
-            found = self.add(Layer(origin, make, {"": array}, {"": origin}))
-            self.plain[variable] = found
-        return found
+            attribute = self.add(Layer(origin, make, {"": array}, {"": origin}))
+            self.plain[variable] = attribute
+        return attribute
 
 
 @dataclass
@@ -173,9 +173,9 @@ class Values:
 
     def text(self, variable: str) -> str:
         """The text of a variable's value."""
-        found = self.names.get(variable)
-        if found is not None:
-            return found
+        text = self.names.get(variable)
+        if text is not None:
+            return text
         if variable in self.parameters:
             return self.module.parameter(self.parameters[variable])
         if variable in self.sums:
@@ -267,10 +267,10 @@ class Emission(Reading):
         Raises:
             RefusedError: the variable is no sequence.
         """
-        found = self.values.steps.get(self.op.inputs[slot][number])
-        if found is None:
+        steps = self.values.steps.get(self.op.inputs[slot][number])
+        if steps is None:
             self.refuse(f"its {slot} holds no sequences")
-        return found
+        return steps
 
     def sequences(self, slot: str = "x", number: int = 0) -> str:
         """The value of an input slot as [N, T, ...]."""
@@ -318,8 +318,8 @@ class Emission(Reading):
 
     def take(self, *names: str) -> Any:
         """Names of values before lines that compute them: `write` adds these."""
-        found = [self.module.names.unique(name) for name in names]
-        return found[0] if len(found) == 1 else found
+        taken = [self.module.names.unique(name) for name in names]
+        return taken[0] if len(taken) == 1 else taken
 
     def helper(self, name: str) -> str:
         """A function or class of `sources`."""
@@ -451,15 +451,15 @@ def nested(lines: Sequence[Lines], names: set[str], most: int) -> list[Lines]:
         expression = one.text[0].removeprefix(f"{name} = ")
         for later in lines[place + 1 :]:
             for number, text in enumerate(later.text):
-                found = re.search(rf"\b{name}\b", text)
-                if found is None:
+                match = re.search(rf"\b{name}\b", text)
+                if match is None:
                     continue
-                whole = re.fullmatch(r".*[(\[,=] ?", text[: found.start()]) is not None
-                whole = whole and re.match(r"$|[)\],]", text[found.end() :]) is not None
+                whole = re.fullmatch(r".*[(\[,=] ?", text[: match.start()]) is not None
+                whole = whole and re.match(r"$|[)\],]", text[match.end() :]) is not None
                 given = expression if whole else atom(expression)
-                made = text[: found.start()] + given + text[found.end() :]
-                if len(made) > most:
+                replaced = text[: match.start()] + given + text[match.end() :]
+                if len(replaced) > most:
                     kept.append(one)
                 else:
-                    later.text[number] = made
+                    later.text[number] = replaced
     return kept

@@ -103,10 +103,10 @@ class Printer:
             tree: with numbers in place of attributes, and what follows from these done.
             is_condition: whether booleans are wanted.
         """
-        found = fold(simplified(tree, forms_in("torch") + _IDIOMS), self._part)
-        if found.is_number:
-            return f"torch.full_like({self._like}, {found.text})"
-        return (self._condition if is_condition else self._value)(found).text
+        printed = fold(simplified(tree, forms_in("torch") + _IDIOMS), self._part)
+        if printed.is_number:
+            return f"torch.full_like({self._like}, {printed.text})"
+        return (self._condition if is_condition else self._value)(printed).text
 
     def _number(self, value: float) -> Text:
         text = number_text(value, self._is_float)

@@ -63,10 +63,10 @@ def _part(op: Operator, rank: int) -> tuple[slice, ...]:
     axes, starts = op.attrs["axes"], op.attrs["starts"]
     ends = op.attrs["ends"] or [None] * len(axes)
     steps = op.attrs["steps"] or [1] * len(axes)
-    found = [slice(None)] * rank
+    slices = [slice(None)] * rank
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        found[axis] = slice(start, end, step)
-    return tuple(found)
+        slices[axis] = slice(start, end, step)
+    return tuple(slices)
 
 
 def _view(values: Values, op: Operator) -> np.ndarray | None:
@@ -112,14 +112,16 @@ def with_biases(
     reads = Counter(wanted)
     for op in operators:
         reads.update(op.input_vars())
-    made = {op.outputs["out"][0]: op for op in operators if op.type in ("matmul", *_CONVOLUTIONS)}
+    products = {
+        op.outputs["out"][0]: op for op in operators if op.type in ("matmul", *_CONVOLUTIONS)
+    }
     taken: dict[str, Operator] = {}  # by the variable of the sum
     gone: set[int] = set()
     for op in operators:
         if op.type != "add":
             continue
         for first, second in (("x", "y"), ("y", "x")):
-            product = made.get(op.inputs[first][0])
+            product = products.get(op.inputs[first][0])
             if product is None or reads[op.inputs[first][0]] != 1:
                 continue
             joined = _with_bias(values, product, op, op.inputs[second][0])
@@ -147,11 +149,11 @@ def _with_bias(values: Values, product: Operator, total: Operator, bias: str) ->
             return None
         if turned:
             slots["w"] = (values.hold(f"{weight}@TURNED", weight, w.T),)
-        made = make_op("affine", slots, total.outputs, source=total.node.source)
+        node = make_op("affine", slots, total.outputs, source=total.node.source)
     else:
         if b.shape != (w.shape[0], *[1] * (w.ndim - 2)):
             return None
         if b.ndim > 1:
             slots["b"] = (values.hold(f"{bias}@FLAT", bias, b.reshape(-1)),)
-        made = make_op(product.type, slots, total.outputs, product.attrs, source=total.node.source)
-    return Operator(made, total.index)
+        node = make_op(product.type, slots, total.outputs, product.attrs, source=total.node.source)
+    return Operator(node, total.index)

@@ -83,18 +83,18 @@ def write_module(
     config = written.config(name, count, kind)
     source = written.source(name, count, returns=kind in RETURNING)
     check = check_source(list(written.arguments), written.form.outputs, whole=True)
-    made = TorchModel(os.fspath(folder), source, config, count, tuple(written.module.notes))
+    model = TorchModel(os.fspath(folder), source, config, count, tuple(written.module.notes))
     recorded: dict[str, np.ndarray] = {}
-    for number, (inputs, found) in enumerate(cases):
+    for number, (inputs, outputs) in enumerate(cases):
         for argument, var in written.arguments.items():
             array = inputs[var.name]
             recorded[f"{number}.{argument}"] = array[None] if var.sequence_levels else array
         for output in written.form.outputs:
-            value = found[output]
+            value = outputs[output]
             whole = value[None] if output in written.values.steps else value
             recorded[f"{number}.output.{output}"] = whole
-    write_folder(made, check, state, recorded)
-    return made
+    write_folder(model, check, state, recorded)
+    return model
 
 
 class NetWriter:
@@ -169,12 +169,12 @@ class NetWriter:
             self.values.names[var.name] = rows
 
     def _lines(self) -> list[str]:
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         for output in self.form.outputs:
             text = self.values.text(output)
             steps = self.values.steps.get(output)
-            found[output] = text if steps is None else f"{text}.unflatten(0, (-1, {steps}))"
-        result = Lines(("return",), [_given(found)])
+            texts[output] = text if steps is None else f"{text}.unflatten(0, (-1, {steps}))"
+        result = Lines(("return",), [_given(texts)])
         self.values.lines.append(result)
         return read_lines(self.values, ["return"])
 
@@ -192,7 +192,7 @@ class NetWriter:
         Raises:
             ShapeError: a tensor changed that no parameter of the net holds.
         """
-        found: dict[str, np.ndarray] = {}
+        changed: dict[str, np.ndarray] = {}
         for attribute, layer in self.layers.items():
             for name, array in layer.tensors.items():
                 key = f"{attribute}.{name}" if name else attribute
@@ -203,15 +203,15 @@ class NetWriter:
                 if held is None or not np.shares_memory(held, array):
                     raise ShapeError(f"'{key}' was trained, and no parameter of the net holds it")
                 array[...] = state[key]
-                found[variable] = held
-        return found
+                changed[variable] = held
+        return changed
 
     def source(self, name: str, count: int, returns: bool = False) -> str:
         """The text of `model.py`."""
         modules = [
             line
             for attribute, layer in self.layers.items()
-            for line in _made(attribute, layer, self.module.frozen)
+            for line in _construction(attribute, layer, self.module.frozen)
         ]
         takes = ", ".join(f"{arg} {self._shown(var.name)}" for arg, var in self.arguments.items())
         gives = ", ".join(f"{plain_text(one)} {self._shown(one)}" for one in self.form.outputs)
@@ -267,11 +267,11 @@ class NetWriter:
         }
 
 
-def _given(found: Mapping[str, str]) -> str:
+def _given(texts: Mapping[str, str]) -> str:
     """The last line: a value, or a dict of several."""
-    if len(found) == 1:
-        return f"return {next(iter(found.values()))}"
-    return f"return {{{', '.join(f'{name!r}: {text}' for name, text in found.items())}}}"
+    if len(texts) == 1:
+        return f"return {next(iter(texts.values()))}"
+    return f"return {{{', '.join(f'{name!r}: {text}' for name, text in texts.items())}}}"
 
 
 def _attributes(text: str) -> list[str]:
@@ -280,14 +280,14 @@ def _attributes(text: str) -> list[str]:
 
 
 def _words(text: str) -> list[str]:
-    found: list[str] = []
+    words: list[str] = []
     for part in text.split("self.")[1:]:
         end = next((k for k, c in enumerate(part) if not (c.isalnum() or c == "_")), len(part))
-        found.append(part[:end])
-    return found
+        words.append(part[:end])
+    return words
 
 
-def _made(attribute: str, layer: Layer, frozen: Collection[str]) -> list[str]:
+def _construction(attribute: str, layer: Layer, frozen: Collection[str]) -> list[str]:
     """The lines that make a layer."""
     shown = "" if layer.name == attribute else f"  # {plain_text(layer.name)}"
     line = f"self.{attribute} = {layer.make}"
@@ -310,7 +310,7 @@ def _wrapped(lines: Iterable[str], indent: int) -> str:
 
 def _uses(operators: Sequence[Operator]) -> Counter[str]:
     """Variable -> how many slots read it; a static link counts as what the step net reads."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     outside = {name: name for op in operators for name in op.input_vars()}
     waiting = [(list(operators), outside)]
     while waiting:
@@ -318,10 +318,10 @@ def _uses(operators: Sequence[Operator]) -> Counter[str]:
         for op in (expanded(op) if op.type in RECURRENT_LAYERS else op for op in ops):
             for slot, given in op.inputs.items():
                 if op.type != "recurrent" or slot != "static":
-                    found.update(names[one] for one in given if one in names)
+                    counts.update(names[one] for one in given if one in names)
             if op.type == "recurrent":
                 step = step_net(op.attrs["net"])
                 links = zip(step.statics, op.inputs.get("static", ()), strict=True)
                 inner = {name: names[outer] for name, outer in links if outer in names}
                 waiting.append((list(step.operators), inner))
-    return found
+    return counts

@@ -96,10 +96,10 @@ def _training(
                 files = ModelFiles(Path(path), options.epochs)
                 with checker.report.collected():
                     refuse_overwriting(section.section(name), files.there().values())
-    _made(checker, path, network)
+    _written(checker, path, network)
 
 
-def _made(checker: Checker, path: str | Path, network: Network | None) -> None:
+def _written(checker: Checker, path: str | Path, network: Network | None) -> None:
     """Keep the model that a command would write, for those after it."""
     if path and network is not None:
         checker.models.store(path, network)
@@ -145,11 +145,11 @@ def cross_validate(checker: Checker, section: ConfigParameters, name: str) -> No
     """Check the evaluation of the models of several epochs."""
     checker.common(section)
     checker.read(section, lambda: EvalOptions.of(section))
-    found = checker.read(section, lambda: models_to_compare(section))
+    compared = checker.read(section, lambda: models_to_compare(section))
     names = _names(checker, section, "evalNodeNames")
     network = None
-    if found is not None:
-        path, numbers, _ = found
+    if compared is not None:
+        path, numbers, _ = compared
         there = any(number in numbers for number in models_of_epochs(path))
         network = None if there else checker.model(section, "modelPath")
     _evaluation(checker, section, network, names)
@@ -162,7 +162,7 @@ def statistics_of(checker: Checker, section: ConfigParameters, name: str) -> Non
     network = checker.network(section)
     _evaluation(checker, section, network, _names(checker, section, "evalNodeNames"))
     if options is not None:
-        _made(checker, options.path, network)
+        _written(checker, options.path, network)
 
 
 def write(checker: Checker, section: ConfigParameters, name: str) -> None:
@@ -202,7 +202,7 @@ def edit(checker: Checker, section: ConfigParameters, name: str) -> None:
         path = checker.read(section, lambda: section.string("outputModelPath"))
         checker.read(section, lambda: section.bool("makeMode", True))
         network = checker.built(section, name)
-        _made(checker, path or "", network)
+        _written(checker, path or "", network)
         return
     section.find("ndlMacros")
     if not checker.read(section, lambda: section.string("editPath")) or not checker.build:
@@ -248,7 +248,7 @@ def decompose(checker: Checker, section: ConfigParameters, name: str) -> None:
     if all(checker.file(value) for value in section.files("SVDConfig") if not options.pattern):
         checker.read(section, options.groups)
     network = checker.model(section, "modelPath")
-    _made(checker, options.path, network)
+    _written(checker, options.path, network)
 
 
 def drawing(checker: Checker, section: ConfigParameters, name: str) -> None:
@@ -270,9 +270,9 @@ def word_classes(checker: Checker, section: ConfigParameters, name: str) -> None
 def label_map(checker: Checker, section: ConfigParameters, name: str) -> None:
     """Check the making of a list of labels."""
     checker.read(section, lambda: section.int("traceLevel", 0))
-    found = checker.read(section, lambda: words.label_files(section))
-    if found is not None:
-        part = found[0]
+    files = checker.read(section, lambda: words.label_files(section))
+    if files is not None:
+        part = files[0]
         part.insert("allowMapCreation", "true")
         checker.read(part, lambda: part.string("readerType", ""))
         checker.reader(section.section(section.string("section")), None)

@@ -61,12 +61,12 @@ class Checker:
 
     def read(self, section: ConfigParameters, reading: Callable[[], T]) -> T | None:
         """The result of a reading that goes on after errors; None where nothing came of it."""
-        found, problems = section.record.lenient(reading)
+        value, problems = section.record.lenient(reading)
         for error in problems:
             self.report.add_error(error)
-        if found is None:
+        if value is None:
             section.record.leave(section.path)
-        return found
+        return value
 
     def part(self, section: ConfigParameters, name: str) -> ConfigParameters | None:
         """The section of a name; None where it is missing, which is reported."""
@@ -94,13 +94,13 @@ class Checker:
     # -- files
 
     def file(self, value: ConfigValue) -> bool:
-        """Whether the file that a value names is there; told if not."""
+        """Whether the file that a value names is there; reported if not."""
         path = str(value)
         if os.path.exists(path):
             return True
         beside = [Path(folder) / path for folder in _folders(value)]
-        found = next((str(other) for other in beside if os.path.isfile(other)), "")
-        hint = f"; there is {found}, for a run in another folder" if found else ""
+        other_file = next((str(other) for other in beside if os.path.isfile(other)), "")
+        hint = f"; there is {other_file}, for a run in another folder" if other_file else ""
         error = value.error(f"error opening file '{path[:200]}': No such file or directory{hint}")
         self.report.add_error(error, file=os.path.abspath(path.replace("\0", "?")))
         return False
@@ -112,12 +112,12 @@ class Checker:
     ) -> Network | None:
         """The network of a builder, or else that of `modelPath`; `names` become its outputs."""
         if builder_of(section) is not None:
-            found = self.built(section)
+            network = self.built(section)
         else:
-            found = self.model(section, "modelPath")
-        if found is not None and names:
-            self._set_outputs(found, names)
-        return found
+            network = self.model(section, "modelPath")
+        if network is not None and names:
+            self._set_outputs(network, names)
+        return network
 
     def built(self, section: ConfigParameters, command: str = "") -> Network | None:
         """The network of a builder; `command` is the name to report it by."""
@@ -135,12 +135,12 @@ class Checker:
             return None
         with self.report.collected():
             load = self._loader(section)
-            made = build_section_network(section, self.seeds, load, say=lambda line: None)
-            for warning in made.warnings:
+            built = build_section_network(section, self.seeds, load, say=lambda line: None)
+            for warning in built.warnings:
                 self.report.add(WARNING, warning)
             if command:
-                self.report.networks[command] = made.network
-            return made.network
+                self.report.networks[command] = built.network
+            return built.network
         section.record.leave(f"{section.path}:{builder}")
         return None
 
@@ -160,20 +160,20 @@ class Checker:
 
     def model(self, section: ConfigParameters, name: str) -> Network | None:
         """The network of the model file that a parameter names."""
-        found = self.read(section, lambda: section.string(name))
+        name_or_path = self.read(section, lambda: section.string(name))
         value = section.find(name)
-        if not found or value is None or not self.build:
+        if not name_or_path or value is None or not self.build:
             return None
-        known = self.models.find(found)
+        known = self.models.find(name_or_path)
         if known is not None:
             with self.report.collected():
                 known.validate()
                 return known
             return None
-        if self.models.is_expected(found) or not self.file(value):
+        if self.models.is_expected(name_or_path) or not self.file(value):
             return None
         try:
-            return open_model(found, precision_of(section)).network
+            return open_model(name_or_path, precision_of(section)).network
         except OpscopeError as error:
             self.report.add_error(error if is_located(error) else value.error(str(error)))
             return None
@@ -309,18 +309,18 @@ def inputs_of(nodes: Sequence[Node], precompute: bool) -> list[Node]:
     """The inputs that some nodes need; `precompute`: and those of statistics below them."""
     if precompute:
         return [node for node in depth_first(nodes) if node.is_input]
-    found: list[Node] = []
+    inputs: list[Node] = []
     seen = set(nodes)
     left = list(nodes)
     while left:
         node = left.pop()
         if node.is_input:
-            found.append(node)
+            inputs.append(node)
         for child in node.inputs if not node.kind.precompute else ():
             if child is not None and child not in seen:
                 seen.add(child)
                 left.append(child)
-    return sorted(found, key=lambda node: node.name)
+    return sorted(inputs, key=lambda node: node.name)
 
 
 def _folders(value: ConfigValue) -> list[Path]:

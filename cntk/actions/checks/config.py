@@ -98,7 +98,9 @@ def _check(checker: Checker, command: Command, action: str) -> None:
     with checker.report.collected():
         check(checker, command.parameters, command.name)
         return
-    with checker.report.collected():  # those after it need not be told that its model is not there
+    with (
+        checker.report.collected()
+    ):  # that its model is missing is not reported again for those after it
         _expect(checker, command.parameters)
 
 

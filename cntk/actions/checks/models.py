@@ -44,10 +44,10 @@ class Models:
     def started(self, name: str | Path) -> Network | None:
         """A copy of the model of an epoch that is there already, where a training would go on."""
         key = _key(name)
-        found = [other for other in self._networks if _EPOCH.sub("", other) == key != other]
-        if not found:
+        earlier = [other for other in self._networks if _EPOCH.sub("", other) == key != other]
+        if not earlier:
             return None
-        network = copy_of(self._networks[max(found)])
+        network = copy_of(self._networks[max(earlier)])
         network.validate()
         return network
 

@@ -41,20 +41,20 @@ class Report:
     """The problems and networks of one file.
 
     Attributes:
-        found: the problems, as they were found.
+        recorded: the problems, in the order in which they were found.
         networks: the networks that were built, by the names of their sections.
     """
 
-    found: list[Problem] = field(default_factory=list)
+    recorded: list[Problem] = field(default_factory=list)
     networks: dict[str, Network] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)  # parameters
-    _told: set[str] = field(default_factory=set)  # texts, first lines and absent files
+    _reported: set[str] = field(default_factory=set)  # texts, first lines and absent files
 
     @property
     def problems(self) -> list[tuple[str, str]]:
         """Pairs of severity and text, in the order of their places: file by file, line by line."""
         sources: dict[str, int] = {}
-        for problem in self.found:
+        for problem in self.recorded:
             if problem.location is not None:
                 sources.setdefault(problem.location.source.name, len(sources))
 
@@ -64,17 +64,17 @@ class Report:
                 return len(sources), 0, 0
             return sources[at.source.name], at.line, at.column
 
-        return [(problem.severity, problem.text) for problem in sorted(self.found, key=place)]
+        return [(problem.severity, problem.text) for problem in sorted(self.recorded, key=place)]
 
     @property
     def errors(self) -> list[Problem]:
         """What stops a run."""
-        return [problem for problem in self.found if problem.severity == ERROR]
+        return [problem for problem in self.recorded if problem.severity == ERROR]
 
     @property
     def is_full(self) -> bool:
         """Whether so much is wrong that a reading which goes on after errors had better end."""
-        return len(self.found) >= MOST_ERRORS
+        return len(self.recorded) >= MOST_ERRORS
 
     @contextmanager
     def collected(self) -> Iterator[None]:
@@ -107,8 +107,8 @@ class Report:
     ) -> None:
         """Add a problem, unless it is there: the same text, place or absent file."""
         line = text.split("\n", 1)[0]
-        told = {f"text {text}", f"file {file}"} if file else {f"text {text}"}
-        if not told.isdisjoint(self._told) or (location and f"line {line}" in self._told):
+        keys = {f"text {text}", f"file {file}"} if file else {f"text {text}"}
+        if not keys.isdisjoint(self._reported) or (location and f"line {line}" in self._reported):
             return
-        self._told |= {*told, f"line {line}"}
-        self.found.append(Problem(severity, text, location, file))
+        self._reported |= {*keys, f"line {line}"}
+        self.recorded.append(Problem(severity, text, location, file))

@@ -84,7 +84,7 @@ def check_ndl(path: Path, parse_only: bool, extra: Sequence[str], report: Report
     text = read_config_text(path)
     scripts: list[Script] = []
     _keep_all(lambda errors: scripts.extend(parse_ndl_file(text, path.name, errors)), report)
-    if parse_only or report.found:
+    if parse_only or report.recorded:
         return
     scripts = parse_ndl_file(resolve(text, config), path.name)
     evaluator = Evaluator(Network(stem_of(path)))
@@ -126,9 +126,9 @@ def check_commands(text: Text, name: str, report: Report) -> None:
 
 
 def _statements(text: Text, name: str, report: Report) -> list[MelStatement]:
-    found: list[MelStatement] = []
-    _keep_all(lambda errors: found.extend(parse_mel_file(text, name, errors)[1]), report)
-    return found
+    statements: list[MelStatement] = []
+    _keep_all(lambda errors: statements.extend(parse_mel_file(text, name, errors)[1]), report)
+    return statements
 
 
 def check_brainscript(path: Path, report: Report, parse_only: bool = False) -> None:

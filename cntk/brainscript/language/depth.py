@@ -17,7 +17,7 @@ from ....framework.base.python.cached import new_lock
 MAX_NESTING = 2_000  # levels of one expression in the text
 MAX_OPERATORS = 4_000  # in a row, such as a + b + c
 MAX_DEPTH = 20_000  # values being computed at one time, each one needed by the one before
-MAX_ERRORS = 50  # told of one text
+MAX_ERRORS = 50  # reported of one text
 MAX_SHOWN = 200  # records and arrays in one another, of a value to print or to give to a node
 
 _CALLS = 400_000  # nested Python calls while something deep runs

@@ -238,11 +238,11 @@ def _copied(root: Node, memo: dict[int, Any]) -> Node:
             nodes.append(value)
             stack.extend(getattr(value, name) for name in _fields(type(value)))
     for node in nodes:
-        made = memo[id(node)]
-        made.source = node.source
-        made.at = node.at
+        copy = memo[id(node)]
+        copy.source = node.source
+        copy.at = node.at
         for name in _fields(type(node)):
-            setattr(made, name, _in_copy(getattr(node, name), memo))
+            setattr(copy, name, _in_copy(getattr(node, name), memo))
     return memo[id(root)]
 
 

@@ -274,7 +274,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
         "A network and the file that it is saved in.",
         _table(
             """
-            modelPath | path | required | the file; those of epochs have their number behind
+            modelPath | path | required | the file; those of epochs end in their number
             network | network | required |
             """
         ),

@@ -27,15 +27,15 @@ def find_setting(record: Record, setting: Setting) -> tuple[Value, Location | No
     Raises:
         Failure: a plain setting holds something else.
     """
-    name, found = _own(record, setting)
+    name, value = _own(record, setting)
     place = record.place(name)
-    if found is None:
+    if value is None:
         name = setting.name
-        found = _around(record.parent, setting)
-        if found is None:
+        value = _around(record.parent, setting)
+        if value is None:
             return None
-        place = found.expression.location if isinstance(found, Thunk) else None
-    return _checked(setting, name, force(found), place), place
+        place = value.expression.location if isinstance(value, Thunk) else None
+    return _checked(setting, name, force(value), place), place
 
 
 def setting_value(record: Record, name: str, default: Value = None) -> Value:
@@ -45,9 +45,9 @@ def setting_value(record: Record, name: str, default: Value = None) -> Value:
         Failure: it is required and is given nowhere, or a plain one holds something else.
     """
     setting = TOP_CLASSES[record.owner].settings[name.lower()]
-    found = find_setting(record, setting)
-    if found is not None:
-        return found[0]
+    entry = find_setting(record, setting)
+    if entry is not None:
+        return entry[0]
     if setting.default == REQUIRED:
         near = nearest(name, record.members)
         message = f"{record.owner} needs the parameter {name!r}, which is not found{near}"
@@ -59,21 +59,21 @@ def _own(record: Record, setting: Setting) -> tuple[str, Value]:
     if setting.name in record.members:
         return setting.name, record.members[setting.name]
     lower = setting.name.lower()
-    for name, found in record.members.items():
+    for name, value in record.members.items():
         if name.lower() == lower:
-            return name, found
+            return name, value
     return setting.name, None
 
 
 def _around(scope: Record | None, setting: Setting) -> Value:
     """What a name stands for in the user's text around an object."""
     while scope is not None:
-        found = scope.members.get(setting.name)
-        if found is not None:
-            if isinstance(found, Thunk) and isinstance(found.expression.source, LibrarySource):
+        value = scope.members.get(setting.name)
+        if value is not None:
+            if isinstance(value, Thunk) and isinstance(value.expression.source, LibrarySource):
                 return None
-            if not (isinstance(found, Thunk) and isinstance(found.expression, Lambda)):
-                return found
+            if not (isinstance(value, Thunk) and isinstance(value.expression, Lambda)):
+                return value
         scope = scope.parent
     return None
 

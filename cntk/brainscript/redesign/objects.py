@@ -109,7 +109,7 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
     if isinstance(source, Node):
         replaced[network.find("features")] = source
     if own:
-        made = {node for group in ("criterion", "evaluation") for node in network.groups[group]}
+        standard = {node for group in ("criterion", "evaluation") for node in network.groups[group]}
         output = record.own("output")
         if isinstance(output, Node):
             replaced[output] = network.find("HLast")
@@ -119,7 +119,7 @@ def simple_network(record: Record, path: Path, where: Expression) -> Network:
         for name, node in zip(names, own, strict=False):
             node.name = name
             node.tags.append("criterion" if name == names[0] else "evaluation")
-        roots = [*own, *(n for n in network.nodes.values() if n not in made)]
+        roots = [*own, *(n for n in network.nodes.values() if n not in standard)]
     else:
         roots = list(network.nodes.values())
     for group, nodes in network.groups.items():
@@ -149,7 +149,7 @@ def _flag(record: Record, name: str, default: bool) -> bool:
 
 
 def edited_model(record: Record, path: Path, where: Expression) -> Network:
-    """The constructor behind `EditModel (model, edits)`: a copy of a model with the nodes of the
+    """The constructor of `EditModel (model, edits)`: a copy of a model with the nodes of the
     record `edits` added, named as they are there. Where the model has a node of that name, all its
     users use the new one."""
     session = record.session
@@ -251,12 +251,12 @@ def _text(record: Record, name: str) -> str:
 def _formatted(text: str, value: Value, record: Record) -> str:
     """`value` as sprintf writes it: `text` has one `%`."""
     place = record.place("format")
-    found = [match for match in _PRINTF.finditer(text) if match.group(2)]
+    conversions = [match for match in _PRINTF.finditer(text) if match.group(2)]
     percents = text.replace("%%", "").count("%")
-    if len(found) != 1 or percents != 1:
+    if len(conversions) != 1 or percents != 1:
         message = f"a format is a text with one % of sprintf, such as '%.2f', not {text[:40]!r}"
         raise Failure(message, place)
-    how, kind = found[0].groups()
+    how, kind = conversions[0].groups()
     if kind == "s":
         shown = f"%{how}s" % show(value, record.session)
     elif not isinstance(value, float):
@@ -268,7 +268,7 @@ def _formatted(text: str, value: Value, record: Record) -> str:
         shown = f"%{how}{kind.replace('u', 'd')}" % int(value)
     else:
         shown = f"%{how}{kind}" % value
-    start, end = found[0].span()
+    start, end = conversions[0].span()
     return text[:start].replace("%%", "%") + shown + text[end:].replace("%%", "%")
 
 

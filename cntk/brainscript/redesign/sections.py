@@ -103,9 +103,9 @@ def _settings(record: Record) -> Iterator[Text | str]:
             yield "]\n"
         if setting.kind not in PLAIN:
             continue
-        found = find_setting(record, setting)
-        if found is not None:
-            value, place = found
+        entry = find_setting(record, setting)
+        if entry is not None:
+            value, place = entry
             items = ":".join(_plain(item, place) for item in flatten(value))
             if setting.name.lower() in UNUSED:
                 continue  # the table of its class says so
@@ -240,9 +240,9 @@ def object_of(record: Record, name: str, *types: str) -> Instance:
         scope = record.parent
         while scope is not None and name not in scope.members:
             scope = scope.parent
-        found = scope.members[name] if scope is not None else None
-        if not (isinstance(found, Thunk) and isinstance(found.expression.source, LibrarySource)):
-            value = force(found)
+        member = scope.members[name] if scope is not None else None
+        if not (isinstance(member, Thunk) and isinstance(member.expression.source, LibrarySource)):
+            value = force(member)
     if not isinstance(value, Instance) or value.type not in types:
         raise Failure(
             f"{name!r} must be a {' or '.join(types)}"

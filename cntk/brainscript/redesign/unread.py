@@ -46,8 +46,8 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
 
 def _is_known(name: str, owner: str) -> bool:
     """Whether a class reads a member, or says itself which it does not know."""
-    found = CLASSES.get(owner)
-    return found is not None and (found.open or name.lower() in found.settings)
+    spec = CLASSES.get(owner)
+    return spec is not None and (spec.open or name.lower() in spec.settings)
 
 
 def _walk(text: Expression) -> tuple[dict[int, Member], set[str], set[int]]:

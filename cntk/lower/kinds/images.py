@@ -316,8 +316,8 @@ def lower_batch_normalization(e: Emitter, node: Node) -> str:
     attrs = {"epsilon": node.attributes["epsilon"]}
     if e.inference:
         inputs = {slot: e.shaped(child, (features,)) for slot, child in reads.items()}
-        made = ("out", "saved_mean", "saved_inv_std")
-        out = e.op("batch_norm", {"x": x, **inputs}, attrs, out=made)
+        outputs = ("out", "saved_mean", "saved_inv_std")
+        out = e.op("batch_norm", {"x": x, **inputs}, attrs, out=outputs)
     else:
         out = _trained_norm(e, node, x, reads, attrs)
     return out if shape == dims(node) else e.reshape(out, (0, *dims(node)))

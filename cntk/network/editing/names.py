@@ -19,15 +19,15 @@ def nodes_of(network: Network, edit: Edit, names: Sequence[str]) -> list[Node]:
     Raises:
         VariableError: a name or pattern means none.
     """
-    found: dict[int, Node] = {}
+    nodes: dict[int, Node] = {}
     for name in names:
         some = [network.find(name)] if name in network else []
         if not some and "*" in name:
             some = [node for node in network.sorted_nodes() if name_matches(node.name, name)]
         if not some and edit.must_match:
             raise VariableError(no_match(name, network.nodes, "node"))
-        found.update((id(node), node) for node in some)
-    return list(found.values())
+        nodes.update((id(node), node) for node in some)
+    return list(nodes.values())
 
 
 def parameters_of(network: Network, edit: Edit, names: Sequence[str]) -> list[Node]:
@@ -36,11 +36,11 @@ def parameters_of(network: Network, edit: Edit, names: Sequence[str]) -> list[No
     Raises:
         VariableError: a name or pattern means no node, or there are no parameters among them.
     """
-    found = [node for node in nodes_of(network, edit, names) if node.is_parameter]
-    if not found and edit.must_match:
+    parameters = [node for node in nodes_of(network, edit, names) if node.is_parameter]
+    if not parameters and edit.must_match:
         known = (node.name for node in network.nodes.values() if node.is_parameter)
         raise VariableError(no_match(names[0] if names else "", known, "parameter"))
-    return found
+    return parameters
 
 
 def new_parameter(network: Network, name: str, value: np.ndarray, rate: float = 1.0) -> Node:

@@ -37,8 +37,8 @@ def _rename(network: Network, edit: edits.Rename) -> str:
         pairs = network.copied_names(edit.old, network, edit.new)
     else:
         names = [node.name for node in network.sorted_nodes()]
-        found = renamed_pairs(names, edit.old, edit.new, "node")
-        pairs = [(network.find(old), new) for old, new in found]
+        renames = renamed_pairs(names, edit.old, edit.new, "node")
+        pairs = [(network.find(old), new) for old, new in renames]
     network.rename_all(pairs)
     return f"Renamed {len(pairs)} nodes {edit.old} to {edit.new}."
 
@@ -62,8 +62,8 @@ def _set_factor(network: Network, edit: edits.SetFactor) -> str:
 def _freeze(network: Network, edit: edits.Freeze) -> str:
     """Statistics of batch normalization are used as they are."""
     named = {network.find(name) for name in edit.names if name in network}
-    found = nodes_of(network, edit, edit.names)
-    chosen = [node for node in found if node in named or _can_freeze(node)]
+    nodes = nodes_of(network, edit, edit.names)
+    chosen = [node for node in nodes if node in named or _can_freeze(node)]
     if not chosen and edit.must_match:
         raise VariableError(f"none of {', '.join(edit.names)} is a parameter")
     for node in chosen:

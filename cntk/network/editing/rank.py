@@ -20,10 +20,10 @@ def low_rank(network: Network, edit: LowRank) -> str:
     for node in parameters_of(network, checked(edit), edit.names):
         if node.value is None or min(rules.matrix(node)) < 2:
             continue
-        found = cut(edit, matrix_of(node))
-        if found is None:
+        factored = cut(edit, matrix_of(node))
+        if factored is None:
             continue
-        parts, rank = found
+        parts, rank = factored
         if edit.factors:
             left, right = parts.factors(rank)
             _check_place(network, node)

@@ -79,11 +79,11 @@ def replace(network: Network, edit: Replace) -> str:
     """Put a node of another operation in the place of one, with the same inputs."""
     old = network.find(edit.name)
     kind = find_kind(edit.type)
-    made = Node(old.name, kind, old.inputs, kind.complete(edit.settings), old.location, old.tags)
-    network.check_count(made)
+    new = Node(old.name, kind, old.inputs, kind.complete(edit.settings), old.location, old.tags)
+    network.check_count(new)
     before = old.operation
-    network.replace(old, made)
-    return f"Replaced node {old.name}: {before} to {made.operation}."
+    network.replace(old, new)
+    return f"Replaced node {old.name}: {before} to {new.operation}."
 
 
 def insert(network: Network, edit: Insert) -> str:
@@ -97,14 +97,14 @@ def insert(network: Network, edit: Insert) -> str:
         raise VariableError("inputs= of a node of CNTK is a list, in the order of its inputs")
     readers = [node for node in network.nodes.values() if source in node.inputs]
     inputs = [_given(network, edit.name, i, one) for i, one in enumerate(edit.inputs)] or [source]
-    made = network.add(edit.type, edit.name, inputs, attributes=edit.settings)
+    added = network.add(edit.type, edit.name, inputs, attributes=edit.settings)
     for reader in readers if edit.after else [place]:
-        reader.connect([made if child is source else child for child in reader.inputs])
+        reader.connect([added if child is source else child for child in reader.inputs])
     if edit.after and place in network.groups["output"]:
         network.remove_from_group("output", place)
-        network.add_to_group("output", made)
+        network.add_to_group("output", added)
     where = f"after {edit.after}" if edit.after else f"before {edit.before}"
-    return f"Inserted node {edit.name} ({made.operation}) {where}."
+    return f"Inserted node {edit.name} ({added.operation}) {where}."
 
 
 def _given(network: Network, name: str, number: int, one: Given) -> Node:
@@ -140,15 +140,15 @@ def cut(network: Network, edit: Cut) -> str:
         if node.axis is None:
             raise node.error("it has no samples, so it cannot become an input", VariableError)
         kind = find_kind("InputValue")
-        made = Node(node.name, kind, (), kind.complete({"shape": shape}), node.location)
+        source = Node(node.name, kind, (), kind.complete({"shape": shape}), node.location)
         axis = node.axis.origin
         if axis is not None:
-            made.attributes["dynamicAxis"] = axis.name
-        network.replace(node, made, keep_inputs=False)
-        network.replace_in_groups(lambda group, it=made: [one for one in group if one is not it])
-        network.add_to_group("feature", made)
+            source.attributes["dynamicAxis"] = axis.name
+        network.replace(node, source, keep_inputs=False)
+        network.replace_in_groups(lambda group, it=source: [one for one in group if one is not it])
+        network.add_to_group("feature", source)
         if name != origin:
-            network.rename(made, name)
+            network.rename(source, name)
     if edit.outputs:
         nodes = [network.find(origin) for origin in edit.outputs.values()]
         for group in _GOALS:

@@ -27,7 +27,7 @@ _GEOMETRY = {
         "dims", (0,), doc="padding in front of each axis, where dimPadding is false"
     ),
     "dimPadUpper": AttributeSpec(
-        "dims", (0,), doc="padding behind each axis, where dimPadding is false"
+        "dims", (0,), doc="padding at the end of each axis, where dimPadding is false"
     ),
     "imageLayout": IMAGE_LAYOUT,
 }
@@ -118,7 +118,7 @@ register(
         reads=("weight", "x"),
         doc=(
             "Convolution with kernels over any axes, or with `transpose` its gradient"
-            " (deconvolution). `weight` has an axis for the maps behind those of the"
+            " (deconvolution). `weight` has an axis for the maps after those of the"
             " kernel; the older form takes a matrix [maps x kernel] and images [W x H"
             " x C]."
         ),

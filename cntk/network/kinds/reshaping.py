@@ -186,7 +186,7 @@ standard(
             "int", 0, doc="first axis that is replaced, from 1; 0: the first"
         ),
         "endAxis": AttributeSpec(
-            "int", 0, doc="the axis behind the last that is replaced; 0: the end"
+            "int", 0, doc="the axis after the last that is replaced; 0: the end"
         ),
     },
     file_fields=(
@@ -261,7 +261,7 @@ register(
                 "int", doc="first element, from 0; below 0: counted from the end"
             ),
             "endIndex": AttributeSpec(
-                "int", doc="behind the last element; 0 and below: counted from the end"
+                "int", doc="after the last element; 0 and below: counted from the end"
             ),
             "axis": AttributeSpec("int", 1, doc="from 1 on"),
         },
@@ -309,7 +309,7 @@ standard(
     attributes={"axis": AttributeSpec("int", 1, doc="from 1 on")},
     file_fields=(FileField("axis", "int32", 3, 1),),
     reads="x ...",
-    doc="All inputs one behind the other along an axis; `Splice` in BrainScript.",
+    doc="All inputs one after the other along an axis; `Splice` in BrainScript.",
 )
 standard(
     "ReduceElements",
@@ -361,7 +361,7 @@ register(
                 (2, 4),
                 nodes=_crop_nodes,
                 attributes=_crop,
-                usage="Crop(input, like), with offsets or with two equivalent nodes behind",
+                usage="Crop(input, like), with offsets or with two equivalent nodes at the end",
             ),
         ),
         reads=("x", "like", "equivalent", "equivalentOfLike"),

@@ -147,7 +147,7 @@ for _operation, _aliases, _direction, _doc in (
         (),
         -1,
         (
-            "x of `timeStep` steps later; behind the end of the sequence as with"
+            "x of `timeStep` steps later; after the end of the sequence as with"
             " `PastValue`. Loops run through it."
         ),
     ),

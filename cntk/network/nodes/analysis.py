@@ -179,14 +179,14 @@ def dependents(nodes: Iterable[Node], wrong: Iterable[Node]) -> set[int]:
     for node in nodes:
         for child in node.inputs:
             readers.setdefault(id(child), []).append(node)
-    found = {id(node) for node in wrong}
-    waiting = list(found)
+    reached = {id(node) for node in wrong}
+    waiting = list(reached)
     while waiting:
         for node in readers.get(waiting.pop(), ()):
-            if id(node) not in found:
-                found.add(id(node))
+            if id(node) not in reached:
+                reached.add(id(node))
                 waiting.append(id(node))
-    return found
+    return reached
 
 
 def evaluation_order(starts: Sequence[Node], loops: Sequence[Loop]) -> list[Node]:

@@ -63,15 +63,15 @@ def _names(chunk: ChunkInfo, first: int, numeric: bool) -> Sequence[str]:
         return [str(first + place) for place in range(len(chunk.lengths))]
     if not numeric:
         return chunk.keys
-    found = []
+    names = []
     for name in chunk.keys:
         digits = _DIGITS.match(name)
         if digits is None:
             raise FormatError(
                 f"the name {name!r} of a sequence is no number (useNumericSequenceKeys = true)"
             )
-        found.append(digits[1] or "0")
-    return found
+        names.append(digits[1] or "0")
+    return names
 
 
 def _is_whole(chunk: ChunkInfo, places: np.ndarray) -> bool:
@@ -116,10 +116,10 @@ class Bundler(Deserializer):
         for number, chunk in enumerate(self._first.chunks):
             names = _names(chunk, begin, numeric)
             begin += len(names)
-            found = [index.find(names) for index in self._others]
-            there = np.all([numbers >= 0 for numbers in found], axis=0)
+            indices = [index.find(names) for index in self._others]
+            there = np.all([numbers >= 0 for numbers in indices], axis=0)
             lengths = chunk.lengths.copy()
-            for index, numbers, single in zip(self._others, found, self._expanded, strict=True):
+            for index, numbers, single in zip(self._others, indices, self._expanded, strict=True):
                 theirs = index.lengths[numbers]
                 if single:
                     there &= theirs == 1
@@ -135,7 +135,7 @@ class Bundler(Deserializer):
             self.chunks.append(
                 ChunkInfo(lengths[matched], [keys[place] for place in matched.tolist()])
             )
-            self._parts.append((number, matched, [numbers[matched] for numbers in found]))
+            self._parts.append((number, matched, [numbers[matched] for numbers in indices]))
         if missing or not self.chunks:
             shown = ", ".join(missing[:_SHOWN])
             text = f"{len(missing)} of {begin} sequences have no match in all inputs: {shown}"
@@ -156,16 +156,16 @@ class Bundler(Deserializer):
     def read_chunk(self, number: int) -> list[Samples]:
         """See `Deserializer.read_chunk`."""
         original, matched, others = self._parts[number]
-        found = self._first.read_chunk(original)
+        parts = self._first.read_chunk(original)
         if not _is_whole(self._first.chunks[original], matched):
-            found = [samples.take(matched) for samples in found]
-        lengths, begin = found[0].lengths, found[0].begin
+            parts = [samples.take(matched) for samples in parts]
+        lengths, begin = parts[0].lengths, parts[0].begin
         for index, numbers, single in zip(self._others, others, self._expanded, strict=True):
             theirs = index.read(numbers)
             if single:
                 theirs = [Samples(begin, np.repeat(s.values, lengths, axis=0)) for s in theirs]
-            found = [*found, *theirs]
-        return found
+            parts = [*parts, *theirs]
+        return parts
 
 
 class SingleSamples(Deserializer):

@@ -93,7 +93,7 @@ def parse_path(text: str, place: str = "") -> HtkPath:
     first, last = int(match["first"]), int(match["last"])
     if first > last:
         raise FormatError(
-            f"{place}the first frame {first} is behind the last one, {last}: {shown(text)}"
+            f"{place}the first frame {first} is after the last one, {last}: {shown(text)}"
         )
     return HtkPath(_without_extension(name), match["path"], first, last)
 
@@ -113,12 +113,12 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
     text = read_text(path)
     folder = str(PurePosixPath(str(path)).parent)
     before = prefix.replace("\\", "/").rstrip("/")
-    found = []
+    entries = []
     confinement = current()
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        if len(found) == most:
+        if len(entries) == most:
             break
         if before:
             name, equals, rest = line.strip().partition("=")
@@ -128,8 +128,8 @@ def read_script(path: PathLike, prefix: str = "", most: int | None = None) -> li
         entry = replace(parse_path(line, f"{path}:{number}: "), line=number)
         if confinement is not None:
             confinement.check(entry.path, f"{path}:{number}")
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries
 
 
 def _without_extension(name: str) -> str:
@@ -217,10 +217,10 @@ class HtkFile:
     def _check(self, raw: np.ndarray, place: int) -> None:
         words = np.dtype("u2").newbyteorder(self._dtype.byteorder)
         with _opened(self.path) as file:
-            found = np.fromfile(file, words, 1, offset=place)
+            checksum = np.fromfile(file, words, 1, offset=place)
         wanted = _checksum(raw.view(words), self._sum or 0)
-        if not len(found) or found[0] != wanted:
-            what = f"is {found[0]}" if len(found) else "is missing"
+        if not len(checksum) or checksum[0] != wanted:
+            what = f"is {checksum[0]}" if len(checksum) else "is missing"
             raise FormatError(
                 f"{self.path}: the checksum {what} (byte {place}), that of the frames is {wanted}:"
                 " the file is damaged"

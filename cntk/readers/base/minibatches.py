@@ -62,45 +62,45 @@ def _each(
 ) -> Iterator[Minibatch]:
     number = 0
     own = type(reader).__module__.startswith(_PACKAGE)  # whose tests check what it gives
-    while (found := call_plugin(owner, reader.get_minibatch)) is not None:
+    while (minibatch := call_plugin(owner, reader.get_minibatch)) is not None:
         number += 1
         where = f"{owner}: minibatch {number} of epoch {epoch + 1}"
-        if not isinstance(found, Minibatch):
-            raise RunError(f"{where} is a {type(found).__name__}, not a Minibatch or None")
-        reader.last = found if own else _checked(where, found, streams)
+        if not isinstance(minibatch, Minibatch):
+            raise RunError(f"{where} is a {type(minibatch).__name__}, not a Minibatch or None")
+        reader.last = minibatch if own else _checked(where, minibatch, streams)
         yield reader.last
 
 
-def _checked(where: str, found: Minibatch, streams: Mapping[str, Stream]) -> Minibatch:
-    for what, given in (("streams", found.streams), ("layouts", found.layouts)):
+def _checked(where: str, minibatch: Minibatch, streams: Mapping[str, Stream]) -> Minibatch:
+    for what, given in (("streams", minibatch.streams), ("layouts", minibatch.layouts)):
         if not isinstance(given, Mapping):
             raise RunError(f"{where}: its {what} are a {type(given).__name__}, not a dict by name")
         for name in given:
             if name not in streams:
                 raise RunError(f"{where} has {what} called {name!r}{nearest(name, streams)}")
     for name in streams:
-        if name not in found.streams:
+        if name not in minibatch.streams:
             raise RunError(f"{where}: the stream {name!r} is missing")
-    for name, samples in found.streams.items():
+    for name, samples in minibatch.streams.items():
         check_samples(f"{where}: the stream {name!r}", samples, streams[name])
-    for name, layout in found.layouts.items():
-        _check_layout(f"{where}: the layout of {name!r}", layout, found.streams[name].lengths)
-    if not any(len(samples.lengths) for samples in found.streams.values()):
+    for name, layout in minibatch.layouts.items():
+        _check_layout(f"{where}: the layout of {name!r}", layout, minibatch.streams[name].lengths)
+    if not any(len(samples.lengths) for samples in minibatch.streams.values()):
         raise RunError(f"{where} is empty: where an epoch ends, get_minibatch gives None")
-    if found.streams.keys() <= found.layouts.keys():
-        return found
-    return replace(found, layouts=_derived(found))
+    if minibatch.streams.keys() <= minibatch.layouts.keys():
+        return minibatch
+    return replace(minibatch, layouts=_derived(minibatch))
 
 
-def _derived(found: Minibatch) -> dict[str, Layout]:
+def _derived(minibatch: Minibatch) -> dict[str, Layout]:
     """The layouts of all streams."""
-    layouts = dict(found.layouts)
-    for name in found.streams.keys() - layouts.keys():
-        lengths = found.streams[name].lengths
+    layouts = dict(minibatch.layouts)
+    for name in minibatch.streams.keys() - layouts.keys():
+        lengths = minibatch.streams[name].lengths
         alike = (
             layout
             for other, layout in layouts.items()
-            if np.array_equal(found.streams[other].lengths, lengths)
+            if np.array_equal(minibatch.streams[other].lengths, lengths)
         )
         layout = next(alike, None)
         layouts[name] = packed(lengths) if layout is None else layout

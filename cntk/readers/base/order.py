@@ -177,34 +177,34 @@ class FileOrder(Enumerator):
             self._open(self._chunk + 1)
 
     def _next(self, most: int) -> np.ndarray:
-        found: list[tuple[int, int]] = []
+        sequences: list[tuple[int, int]] = []
         taken = 0
         while taken < most:
             length = self._lengths[self._number]
-            if found and taken + length > most:
+            if sequences and taken + length > most:
                 break
-            found.append((self._chunk, self._number))
+            sequences.append((self._chunk, self._number))
             taken += length
             self._advance()
         self.position += taken
-        return np.array(found, np.int64)
+        return np.array(sequences, np.int64)
 
     def _next_share(self, most: int, own: int) -> np.ndarray:
         """See `Enumerator._next_share`: sequences go to the ranks in turn."""
-        found: list[tuple[int, int]] = []
+        sequences: list[tuple[int, int]] = []
         over = taken = 0
         while over < most and taken < own:
             length = self._lengths[self._number]
-            if found and (over + length > most or taken + length > own):
+            if sequences and (over + length > most or taken + length > own):
                 break
             if self._count % self.ranks == self.rank:
-                found.append((self._chunk, self._number))
+                sequences.append((self._chunk, self._number))
                 taken += length
             over += length
             self._count += 1
             self._advance()
         self.position += over
-        return np.array(found, np.int64).reshape(-1, 2)
+        return np.array(sequences, np.int64).reshape(-1, 2)
 
     def _needed(self) -> set[int]:
         return {self._chunk}

@@ -107,7 +107,7 @@ class _Sections:
 
     def _inside(self, at: int, head: np.void, depth: int) -> list[Section]:
         last = at
-        found = []
+        sections = []
         for place in head["places"][: int(head["inside"])].tolist():
             # Each is after the one before, so that none can hold itself.
             if not last < place < self._size or depth == _DEEPEST:
@@ -115,9 +115,9 @@ class _Sections:
             if place in self._seen:
                 raise self._error(at + 272, f"the section at byte {place} is in two others")
             self._seen.add(place)
-            found.append(self._section(place, depth + 1))
+            sections.append(self._section(place, depth + 1))
             last = place
-        return found
+        return sections
 
     def _values(self, begin: int, size: int, name: str) -> np.ndarray:
         """The bytes of a section."""

@@ -50,13 +50,13 @@ def enumerator(
 
 def sections_with(config: ConfigParameters, *names: str) -> list[tuple[str, ConfigParameters]]:
     """The sections inside, sorted by name, that have one of these parameters themselves."""
-    found = []
+    sections = []
     for name in config.names():
         if not config.is_section(name):
             continue
         if any(config.peek(name).holds(wanted) for wanted in names):
-            found.append((name, config.section(name)))
-    return found
+            sections.append((name, config.section(name)))
+    return sections
 
 
 _LABEL_KEYS = ("labelMappingFile", "labelDim", "labelType")
@@ -99,7 +99,7 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
 
     Files that are named in a list (scpFile) count, too; other values do not.
     """
-    found: dict[Path, str] = {}
+    files: dict[Path, str] = {}
     for name in config.names():
         if not config.has_value(name):
             continue
@@ -108,14 +108,14 @@ def named_files(config: ConfigParameters) -> dict[Path, str]:
         if text[:1] in ("[", "{", "("):
             for part in value.array() if text[0] == "(" else [value]:
                 if str(part).startswith(("[", "{")):
-                    found |= named_files(ConfigParameters.of(part))
+                    files |= named_files(ConfigParameters.of(part))
             continue
         if os.path.isfile(text):
-            found[Path(text).resolve()] = value.path
+            files[Path(text).resolve()] = value.path
             if name.lower() == "scpfile":
                 for entry in read_script(text, config.string("prefixPathInSCP", "")):
-                    found[_resolved(entry.path)] = f"{value.path} ({text})"
-    return found
+                    files[_resolved(entry.path)] = f"{value.path} ({text})"
+    return files
 
 
 def _resolved(path: str) -> Path:

@@ -34,16 +34,16 @@ class Classes:
     end: np.ndarray
 
     @classmethod
-    def made(cls, path: PathLike, of: list[int]) -> Classes:
+    def from_numbers(cls, path: PathLike, numbers: list[int]) -> Classes:
         """From the class of each word.
 
         Raises:
             FormatError: a class comes after a higher one, or is negative.
         """
-        array = np.array(of, np.int64)
+        array = np.array(numbers, np.int64)
         if len(array) and (array.min() < 0 or np.any(np.diff(array) < 0)):
             word = int(np.argmax(np.diff(array, prepend=0) < 0))
-            raise FormatError(f"{path}: word {word} has class {of[word]}; classes must ascend")
+            raise FormatError(f"{path}: word {word} has class {numbers[word]}; classes must ascend")
         left, right = (np.searchsorted(array, array, side=side) for side in ("left", "right"))
         return cls(array, left, right)
 
@@ -84,14 +84,14 @@ class Vocabulary:
                 (file and line) is put before the message.
         """
         get = self.numbers.get
-        found = [get(word, self._unknown) for word in words]
-        if None in found:
-            word = words[found.index(None)]
+        numbers = [get(word, self._unknown) for word in words]
+        if None in numbers:
+            word = words[numbers.index(None)]
             raise FormatError(
                 f"{place}: the word {shown(word)} is not in {self.path}, and neither is "
                 f"{self.unknown!r}{nearest(word, self.numbers)}"
             )
-        return cast("list[int]", found)
+        return cast("list[int]", numbers)
 
     def mapped(self, mapping: Mapping[str, str]) -> Vocabulary:
         """With the number of another word for each; words without another one are unknown.
@@ -119,17 +119,17 @@ def read_lines(path: PathLike) -> list[str]:
 
 def _records(path: PathLike, least: int) -> list[tuple[int, list[str]]]:
     """Number and words of each line up to the first blank one."""
-    found = []
+    records = []
     for number, line in enumerate(read_lines(path), 1):
         words = line.split()
         if not words:
             break
         if len(words) < least:
             raise FormatError(f"{path}:{number}: {least} columns were expected, not {shown(line)}")
-        found.append((number, words))
-    if not found:
+        records.append((number, words))
+    if not records:
         raise FormatError(f"{path}: the list is empty")
-    return found
+    return records
 
 
 def _number(path: PathLike, line: int, word: str) -> int:
@@ -162,7 +162,7 @@ def read_words_with_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, C
     records = _records(path, 2)
     classes = [_number(path, line, words[1]) for line, words in records]
     numbers = {words[0]: place for place, (_, words) in enumerate(records)}
-    return Vocabulary(path, numbers, unknown, len(records)), Classes.made(path, classes)
+    return Vocabulary(path, numbers, unknown, len(records)), Classes.from_numbers(path, classes)
 
 
 def read_word_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, Classes, np.ndarray]:
@@ -187,7 +187,8 @@ def read_word_classes(path: PathLike, unknown: str) -> tuple[Vocabulary, Classes
         counts[number] = _number(path, line, words[1])
         classes[number] = _number(path, line, words[3])
         numbers[words[2]] = number
-    return Vocabulary(path, numbers, unknown, len(records)), Classes.made(path, classes), counts
+    vocabulary = Vocabulary(path, numbers, unknown, len(records))
+    return vocabulary, Classes.from_numbers(path, classes), counts
 
 
 def read_word_map(path: PathLike) -> dict[str, str]:

@@ -56,18 +56,18 @@ def cached(paths: list[str], *, partial: bool, ahead: bool) -> DataReader:
     names: dict[str, dict[int, str]] = {}
     for path in paths:
         for section in read_sections(path):
-            found = _stream(path, section, names)
-            if found is None:
+            stream_data = _stream(path, section, names)
+            if stream_data is None:
                 continue
-            if found[0].name in [stream.name for stream in streams]:
-                raise FormatError(f"{path}: the section {found[0].name!r} is there already")
-            if data and len(found[1].begin) != len(data[0].begin):
+            if stream_data[0].name in [stream.name for stream in streams]:
+                raise FormatError(f"{path}: the section {stream_data[0].name!r} is there already")
+            if data and len(stream_data[1].begin) != len(data[0].begin):
                 raise FormatError(
-                    f"{path}: {found[0].name!r} has {len(found[1].begin) - 1} records, "
+                    f"{path}: {stream_data[0].name!r} has {len(stream_data[1].begin) - 1} records, "
                     f"{streams[0].name!r} {len(data[0].begin) - 1}"
                 )
-            streams.append(found[0])
-            data.append(found[1])
+            streams.append(stream_data[0])
+            data.append(stream_data[1])
     if not streams or len(data[0].begin) < 2:
         raise FormatError(f"{', '.join(paths)}: there are no records")
     packer = TableMinibatches(streams, data, 0, partial=partial)

@@ -248,10 +248,10 @@ class Utterances(Deserializer):
         begin = self._begin[low : high + 1]
         offsets = begin - begin[0]
         sequences = np.arange(offsets[-1] + 1) if self._frame_mode else offsets
-        found = [self._read(part, low, offsets, sequences) for part in self._features]
+        samples = [self._read(part, low, offsets, sequences) for part in self._features]
         for part, states in zip(self._labels, self._states, strict=True):
-            found.append(_labeled(part, sequences, states[begin[0] : begin[-1]]))
-        return found
+            samples.append(_labeled(part, sequences, states[begin[0] : begin[-1]]))
+        return samples
 
     def _read(
         self, part: Features, low: int, offsets: np.ndarray, sequences: np.ndarray

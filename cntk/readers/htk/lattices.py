@@ -89,10 +89,10 @@ def phones_of(
 ) -> dict[str, np.ndarray]:
     """The spoken phones of each utterance, where the first label files have phones of `hmms`."""
     section = _labels(config)
-    found: dict[str, np.ndarray] = {}
+    phones: dict[str, np.ndarray] = {}
     for path in mlf_files(section) if section is not None else ():
-        found |= read_phones(path, hmms.numbers, wanted)
-    return found
+        phones |= read_phones(path, hmms.numbers, wanted)
+    return phones
 
 
 class LatticePacker(Packer):

@@ -108,7 +108,7 @@ def read_mlf(
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
-    found: dict[str, np.ndarray] = {}
+    frames_of: dict[str, np.ndarray] = {}
     described = 0
     for block in _blocks(path, wanted):
         start, stop = block.times(frame)
@@ -119,12 +119,12 @@ def read_mlf(
         frames = np.repeat(numbers, stop - start)
         bounds = np.append(0, np.cumsum(stop - start))[block.first]
         for at, name in enumerate(block.names):
-            if name in found:
+            if name in frames_of:
                 raise FormatError(
                     f"{path}:{block.titles[at]}: the utterance {name!r} is there already"
                 )
-            found[name] = frames[bounds[at] : bounds[at + 1]]
-    return found
+            frames_of[name] = frames[bounds[at] : bounds[at + 1]]
+    return frames_of
 
 
 def read_phones(
@@ -143,7 +143,7 @@ def read_phones(
     Raises:
         FormatError: a time is not as it should be.
     """
-    found: dict[str, np.ndarray] = {}
+    segments: dict[str, np.ndarray] = {}
     for block in _blocks(path, wanted):
         start, stop = block.times(FRAME)
         said = block.column(_PHONE)
@@ -160,8 +160,8 @@ def read_phones(
                 _log.debug("%s: the phone %s of %s is not known", path, unknown, name)
                 continue
             ends = np.append(start[own[1:]], stop[block.first[number + 1] - 1])
-            found[name] = np.column_stack([kinds, ends - start[own]])
-    return found
+            segments[name] = np.column_stack([kinds, ends - start[own]])
+    return segments
 
 
 _BLOCK = 1 << 16  # labels that are taken together
@@ -279,9 +279,9 @@ def _blocks(path: PathLike, wanted: Collection[str] | None) -> Iterator[_Block]:
                     if title == HEADER:
                         title = ""
                         continue
-                    found = _name(path, title, number)
-                    taken = found is not None and (wanted is None or found in wanted)
-                    name = found or ""
+                    utterance = _name(path, title, number)
+                    taken = utterance is not None and (wanted is None or utterance in wanted)
+                    name = utterance or ""
                 elif words == ["."]:
                     title = ""
                     if taken:

@@ -148,11 +148,11 @@ class LabelOptions:
         numbers = None if names is None else {state: at for at, state in enumerate(names)}
         states: dict[str, np.ndarray] = {}
         for path in mlf_files(self.part):
-            found = read_mlf(path, numbers, wanted)
-            twice = next((utterance for utterance in found if utterance in states), None)
+            labels = read_mlf(path, numbers, wanted)
+            twice = next((utterance for utterance in labels if utterance in states), None)
             if twice is not None:
                 raise FormatError(f"{path}: the utterance {twice!r} is in another label file, too")
-            states |= found
+            states |= labels
         if not self.targets or names is None:
             return Labels(self.stream, states)
         targets = read_targets(self.targets, names).astype(self.stream.dtype)
@@ -160,6 +160,6 @@ class LabelOptions:
             raise self._wrong_targets(targets.shape[1])
         return Labels(self.stream, states, targets)
 
-    def _wrong_targets(self, found: int) -> OpscopeError:
-        message = f"{self.targets} has targets of {found} numbers"
+    def _wrong_targets(self, width: int) -> OpscopeError:
+        message = f"{self.targets} has targets of {width} numbers"
         return self.part["targetDim"].error(message)

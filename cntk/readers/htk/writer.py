@@ -52,10 +52,10 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
 
     def opened() -> DataWriter:
         files = [_lines(str(path)) for path in lists]
-        for path, found in zip(lists, files, strict=True):
-            if len(found) != len(files[0]):
+        for path, paths in zip(lists, files, strict=True):
+            if len(paths) != len(files[0]):
                 raise path.error(
-                    f"the list names {len(found)} files, that of {names[0]} {len(files[0])}"
+                    f"the list names {len(paths)} files, that of {names[0]} {len(files[0])}"
                 )
         return HtkWriter(names, dims, files)
 

@@ -79,7 +79,7 @@ def read_map(path: str, classes: int, *, embedded: bool = False) -> list[Entry]:
     Raises:
         FormatError: the file is wrong; the message names file and line.
     """
-    found = []
+    entries = []
     for number, line in enumerate(read_lines(path), 1):
         if not line.strip():
             continue
@@ -92,10 +92,10 @@ def read_map(path: str, classes: int, *, embedded: bool = False) -> list[Entry]:
         number_of = whole_number(label.strip(), f"{place}: the class", 0)
         if number_of >= classes:
             raise FormatError(f"{place}: class {number_of} is not below {classes}, labelDim")
-        found.append(Entry(key, image, number_of, place))
-    if not found:
+        entries.append(Entry(key, image, number_of, place))
+    if not entries:
         raise FormatError(f"{path}: the map is empty")
-    return found
+    return entries
 
 
 @dataclass(eq=False)
@@ -256,7 +256,7 @@ class Images(Deserializer):
             ShapeError: an image has another size than the first one after all transforms.
         """
         images = list(self._threads.map(self._image, numbers))
-        found = []
+        rows = []
         bounds = np.arange(2)
         one = np.ones(1, self._dtype)
         for number, image in zip(numbers, images, strict=True):
@@ -268,8 +268,8 @@ class Images(Deserializer):
                 )
             row = np.ascontiguousarray(image, self._dtype).reshape(1, -1)
             label = Samples(bounds, one, np.array([entry.label]), bounds)
-            found.append([Samples(bounds, row), label])
-        return found
+            rows.append([Samples(bounds, row), label])
+        return rows
 
 
 def image_reader(config: ConfigParameters) -> Opening[DataReader]:

@@ -36,7 +36,7 @@ def transform_of(config: ConfigParameters, kind: str) -> Transform:
     Raises:
         FormatError: there is no such transform, or a parameter is wrong.
     """
-    made: dict[str, Callable[[ConfigParameters], Transform]] = {
+    makers: dict[str, Callable[[ConfigParameters], Transform]] = {
         "crop": _crop,
         "scale": _scale,
         "color": _color,
@@ -45,9 +45,9 @@ def transform_of(config: ConfigParameters, kind: str) -> Transform:
         "transpose": lambda _: _transpose,
         "cast": lambda _: lambda image, number, random: image,
     }
-    if kind.lower() not in made:
-        raise complaint(config, f"there is no transform {kind!r}: {', '.join(made)}")
-    return made[kind.lower()](config)
+    if kind.lower() not in makers:
+        raise complaint(config, f"there is no transform {kind!r}: {', '.join(makers)}")
+    return makers[kind.lower()](config)
 
 
 def _transpose(image: np.ndarray, number: int, random: np.random.Generator) -> np.ndarray:
@@ -339,8 +339,8 @@ def _intensity(config: ConfigParameters) -> Transform:
 
     @cache
     def matrices() -> tuple[np.ndarray, np.ndarray]:
-        found = read_opencv(path)
-        values, vectors = found.get("EigVal"), found.get("EigVec")
+        eigen = read_opencv(path)
+        values, vectors = eigen.get("EigVal"), eigen.get("EigVec")
         if values is None or values.shape != (1, 3) or vectors is None or vectors.shape != (3, 3):
             raise FormatError(f"{path}: EigVal [1 x 3] and EigVec [3 x 3] were expected")
         return values, vectors
@@ -361,9 +361,9 @@ def _mean(config: ConfigParameters) -> Transform:
 
     @cache
     def mean_image() -> np.ndarray:
-        found = read_opencv(path)
-        sizes = [found[name] for name in ("Row", "Col", "Channel") if name in found]
-        image_data = found.get("MeanImg")
+        entries = read_opencv(path)
+        sizes = [entries[name] for name in ("Row", "Col", "Channel") if name in entries]
+        image_data = entries.get("MeanImg")
         if image_data is None or len(sizes) < 3 or any(size.ndim for size in sizes):
             raise FormatError(f"{path}: MeanImg, Row, Col and Channel were expected")
         shape = tuple(int(size) for size in sizes)
@@ -396,7 +396,7 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
         root = ElementTree.fromstring(read_file(path))
     except (ElementTree.ParseError, ValueError, LookupError) as error:  # of unknown encodings
         raise FormatError(f"{path}: no XML of OpenCV: {error}") from error
-    found: dict[str, np.ndarray] = {}
+    values: dict[str, np.ndarray] = {}
     for part in root:
         try:
             if part.get("type_id") == "opencv-matrix":
@@ -409,11 +409,11 @@ def read_opencv(path: str) -> dict[str, np.ndarray]:
                     raise FormatError(
                         f"{path}: {part.tag} has {numbers.size} numbers, not {rows} x {columns}"
                     )
-                found[part.tag] = numbers.reshape(rows, columns)
+                values[part.tag] = numbers.reshape(rows, columns)
             elif part.text and len(part) == 0:
-                found[part.tag] = np.array(np.float64(part.text))
+                values[part.tag] = np.array(np.float64(part.text))
         except ValueError as error:
             raise FormatError(f"{path}: {part.tag}: {shown(error)}") from error
-        if part.tag in found and not np.isfinite(found[part.tag]).all():
+        if part.tag in values and not np.isfinite(values[part.tag]).all():
             raise FormatError(f"{path}: {part.tag} holds a number that is not finite")
-    return found
+    return values

@@ -114,10 +114,10 @@ def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
 
     def streams() -> list[Stream]:
         first = features[0][0] if features else "features"
-        found = [Stream(first, max(lists.dim, lists.words[0].size), True, dtype)]
+        streams = [Stream(first, max(lists.dim, lists.words[0].size), True, dtype)]
         if kind != "none":
-            found.append(Stream(out_name, lists.targets.dim, False, dtype))
-        return found
+            streams.append(Stream(out_name, lists.targets.dim, False, dtype))
+        return streams
 
     def opened() -> DataReader:
         ins = lists.words[0]
@@ -186,25 +186,25 @@ class _Lists:
     def _classes(self) -> tuple[Vocabulary, Classes, np.ndarray] | None:
         if not self._class_file:
             return None
-        found = read_word_classes(self._class_file, self._unknown)
-        if found[0].size < self.dim:
-            message = f"{self._class_file} has {found[0].size} words, not {self.dim}"
+        classes = read_word_classes(self._class_file, self._unknown)
+        if classes[0].size < self.dim:
+            message = f"{self._class_file} has {classes[0].size} words, not {self.dim}"
             raise self._parts[0]["labelDim"].error(message)
-        return found
+        return classes
 
     @cached_property
     def words(self) -> list[Vocabulary]:
         """The words given and those to predict."""
-        found = []
+        vocabularies = []
         for part, file in zip(self._parts, self._files, strict=True):
             if os.path.exists(file):
-                found.append(read_words(file, self._unknown))
+                vocabularies.append(read_words(file, self._unknown))
             elif self._classes is not None:
-                found.append(self._classes[0])
+                vocabularies.append(self._classes[0])
             else:
                 message = f"there is no file {file}, and no wordclass file"
                 raise part["labelMappingFile"].error(message)
-        return found
+        return vocabularies
 
     @cached_property
     def targets(self) -> Targets:
@@ -230,8 +230,8 @@ class Sentences:
     """
 
     def __init__(self, path: str, ins: Vocabulary, outs: Vocabulary) -> None:
-        given: list[int] = []
-        told: list[int] = []
+        in_words: list[int] = []
+        out_words: list[int] = []
         begin = [0]
         self.lines = []
         for number, line in enumerate(read_lines(path)):
@@ -239,16 +239,16 @@ class Sentences:
             if len(words) < _SHORTEST:
                 continue
             place = f"{path}:{number + 1}"
-            given += ins.find(words, place)
+            in_words += ins.find(words, place)
             if outs is not ins:
-                told += outs.find(words, place)
-            begin.append(len(given))
+                out_words += outs.find(words, place)
+            begin.append(len(in_words))
             self.lines.append(number)
         if not self.lines:
             raise FormatError(f"{path}: there is no sentence of {_SHORTEST} words or more")
         self.begin = np.array(begin, np.int64)
-        self.ins = np.array(given, np.int32)
-        self.outs = np.array(told, np.int32) if outs is not ins else self.ins
+        self.ins = np.array(in_words, np.int32)
+        self.outs = np.array(out_words, np.int32) if outs is not ins else self.ins
 
 
 class SentencesOfOneLength(Packer):
@@ -354,11 +354,11 @@ class SentencesOfOneLength(Packer):
     def _samples(self, begin: np.ndarray, words: np.ndarray) -> list[Samples]:
         dtype = self.streams[0].dtype
         rows = np.arange(len(words) + 1)
-        found = [
+        samples = [
             Samples(begin, np.ones(len(words), dtype), self._text.ins[words].astype(np.int64), rows)
         ]
         if self._targets is not None:
-            told = self._text.outs[words + 1].astype(np.int64)
-            told = told.reshape(len(begin) - 1, -1)
-            found.append(Samples(begin, self._targets.rows(told, dtype)))
-        return found
+            following = self._text.outs[words + 1].astype(np.int64)
+            following = following.reshape(len(begin) - 1, -1)
+            samples.append(Samples(begin, self._targets.rows(following, dtype)))
+        return samples

@@ -275,7 +275,7 @@ class TaggedMinibatches(Packer):
             ]
         lengths = self._lengths[order].tolist()
         used = [False] * len(order)
-        found = []
+        groups = []
         for at, length in enumerate(lengths):
             if used[at]:
                 continue
@@ -289,8 +289,8 @@ class TaggedMinibatches(Packer):
                         used[place] = True
                         group.append(order[place])
                 place += 1
-            found.append(np.array(group))
-        return found
+            groups.append(np.array(group))
+        return groups
 
     def _ended(self) -> bool:
         """Whether nothing more is to come in this epoch."""

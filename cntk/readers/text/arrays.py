@@ -76,7 +76,7 @@ def parse_arrays(
         return None
     owner = np.repeat(np.arange(len(lines)), lines)[bar_line]
     values = ~tokens.is_name & ~is_id
-    found = []
+    samples_lists = []
     for number, (_, stream) in enumerate(streams):
         fields = np.flatnonzero(kind == number)
         counts = np.bincount(owner[fields], minlength=len(lines))
@@ -87,12 +87,12 @@ def parse_arrays(
         if samples is None:
             return None
         samples.begin = np.concatenate([[0], np.cumsum(counts)])
-        found.append(samples)
-    longest = np.max([samples.lengths for samples in found], axis=0)
+        samples_lists.append(samples)
+    longest = np.max([samples.lengths for samples in samples_lists], axis=0)
     if np.any(longest < lines):
         return None
     _warn_of_others(data, tokens, kind, [alias for alias, _ in streams], first_line, problems)
-    return found
+    return samples_lists
 
 
 def _warn_of_others(

@@ -143,20 +143,20 @@ class TextFormat(Deserializer):
             begins.append(np.flatnonzero(data[: last - first] == _NEWLINE) + (first + 1))
             if numbered:
                 here = begins[-1] if first else np.concatenate(begins)
-                found = _leading_numbers(data, here - first)
-                self._check_numbers(found, sum(map(len, numbers)))
-                numbers.append(found)
+                block = _leading_numbers(data, here - first)
+                self._check_numbers(block, sum(map(len, numbers)))
+                numbers.append(block)
         starts = np.concatenate(begins)
         whole = starts < size  # a newline at the end begins no line
         if not numbered:
             return starts[whole], np.zeros(0, np.int64)
-        found = np.concatenate(numbers)[whole]
-        place = np.maximum.accumulate(np.where(found >= 0, np.arange(len(found)), 0))
-        return starts[whole], found[place]
+        sequence = np.concatenate(numbers)[whole]
+        place = np.maximum.accumulate(np.where(sequence >= 0, np.arange(len(sequence)), 0))
+        return starts[whole], sequence[place]
 
     def _check_numbers(self, numbers: np.ndarray, lines: int) -> None:
-        """That none of the numbers of some lines, after `lines` others, is too large to be told
-        from another one."""
+        """That none of the numbers of some lines, after `lines` others, is too large to be
+        distinguished from another one."""
         large = np.flatnonzero(numbers == _TOO_LARGE)
         if len(large):
             raise FormatError(
@@ -181,8 +181,8 @@ class TextFormat(Deserializer):
             if part is None:
                 part = parse_lines(piece.tobytes(), wanted, lines, first, self._problems)
             parts.append(part)
-        found = [join(streams) for streams in zip(*parts, strict=True)]
-        for stream, samples in zip(self.streams, found, strict=True):
+        joined = [join(streams) for streams in zip(*parts, strict=True)]
+        for stream, samples in zip(self.streams, joined, strict=True):
             empty = np.flatnonzero(samples.lengths == 0)
             if len(empty):
                 place = int(empty[0])
@@ -192,7 +192,7 @@ class TextFormat(Deserializer):
                 raise FormatError(
                     f"{self.path}:{line}: sequence {keys[place]} has no sample of {stream.name}"
                 )
-        return found
+        return joined
 
 
 def _pieces(data: np.ndarray, chunk: _Chunk) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
@@ -218,7 +218,7 @@ def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
     """The number at the beginning of each line; -1 where there is none, and `_TOO_LARGE` where it
     is so."""
     numbers = np.zeros(len(begins), np.int64)
-    found = np.zeros(len(begins), bool)
+    has_number = np.zeros(len(begins), bool)
     active = np.arange(len(begins))
     for place in range(_LONGEST_NUMBER):
         at = begins[active] + place
@@ -234,8 +234,8 @@ def _leading_numbers(data: np.ndarray, begins: np.ndarray) -> np.ndarray:
         numbers[active[large]] = _TOO_LARGE
         active, digit = active[~large], digit[~large]
         numbers[active] = numbers[active] * 10 + digit
-        found[active] = True
-    return np.where(found, numbers, -1)
+        has_number[active] = True
+    return np.where(has_number, numbers, -1)
 
 
 class _Numbers(Sequence[str]):
@@ -254,8 +254,8 @@ class _Numbers(Sequence[str]):
     def __getitem__(self, place: slice) -> _Numbers: ...
 
     def __getitem__(self, place: int | slice) -> str | _Numbers:
-        found = self._numbers[place]
-        return _Numbers(found) if isinstance(place, slice) else str(found)
+        chosen = self._numbers[place]
+        return _Numbers(chosen) if isinstance(place, slice) else str(chosen)
 
     def __iter__(self) -> Iterator[str]:
         return map(str, self._numbers.tolist())

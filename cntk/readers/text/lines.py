@@ -185,7 +185,7 @@ class _Line:
 
     def samples(self, streams: Sequence[Stream]) -> list[tuple[int, list[float], list[int]]]:
         """The samples: number of the stream, values, indices (of a sparse one)."""
-        found = []
+        samples = []
         good = 0
         while (at := self._past(_COLUMN_SPACE, self.at)) < len(self.row):
             self.at = at
@@ -194,7 +194,7 @@ class _Line:
                 if number is not None:
                     sparse = streams[number].sparse
                     read = self._sparse_values if sparse else self._dense_values
-                    found.append((number, *read(streams[number])))
+                    samples.append((number, *read(streams[number])))
                     good += 1
                     continue
             except _Bad as bad:
@@ -202,7 +202,7 @@ class _Line:
             self.at = self._past(_SKIP, self.at)
         if not good:
             self.problems.error(self.line, 1, "the line has no sample")
-        return found
+        return samples
 
     def _name(self) -> int | None:
         """The number of the stream that is named here; None where the sample is passed over."""
@@ -220,7 +220,7 @@ class _Line:
             return self.numbers[name]
         known = sorted(n.decode() for n in self.numbers)
         if not name:
-            raise _Bad("the name of a stream was expected behind '|'", start + 1)
+            raise _Bad("the name of a stream was expected after '|'", start + 1)
         if len(name) > self.longest:
             text = shown(name.decode("utf-8", "backslashreplace"))
             listed = ", ".join(known)
@@ -275,7 +275,7 @@ class _Line:
                 )
             self.at = match.end()
             if self.row[self.at : self.at + 1] != b":":
-                raise _Bad("':' was expected behind an index", self.at)
+                raise _Bad("':' was expected after an index", self.at)
             self.at += 1
             values.append(self._number())
             indices.append(index)

@@ -63,7 +63,7 @@ def text_streams(config: ConfigParameters) -> list[TextStream]:
     """The streams of the `input` section."""
     inputs = config.section("input")
     dtype = precision(config)
-    found: dict[str, TextStream] = {}
+    by_alias: dict[str, TextStream] = {}
     for name in inputs.names():
         part = inputs.section(name)
         for needed in ("dim", "format"):
@@ -76,13 +76,13 @@ def text_streams(config: ConfigParameters) -> list[TextStream]:
         if not 0 < dim < 1 << 31:
             raise part["dim"].error(f"a sample cannot have {dim} values")
         alias = part.string("alias") if part.has("alias") else name
-        if alias in found:
-            other = found[alias].stream.name
+        if alias in by_alias:
+            other = by_alias[alias].stream.name
             raise located(
                 FormatError, f"the alias {alias!r} is that of {other} already", inputs.place(name)
             )
         stream = Stream(name, dim, str(form).lower() == "sparse", dtype)
-        found[alias] = TextStream(stream, alias)
-    if not found:
+        by_alias[alias] = TextStream(stream, alias)
+    if not by_alias:
         raise config["input"].error("the input section is empty")
-    return list(found.values())
+    return list(by_alias.values())

@@ -104,7 +104,7 @@ def _block(
             f"{path}:{first_line + place}: {counts[place]} columns; at least {needed} were expected"
         )
     column = np.arange(len(begin)) - np.repeat(np.cumsum(counts) - counts, counts)
-    found = []
+    blocks = []
     for part in columns:
         mine = (column >= part.start) & (column < part.start + part.count)
         if part.words:
@@ -114,8 +114,8 @@ def _block(
             if values is None:
                 starts = np.concatenate([[0], ends[:-1]])
                 raise _no_number(path, data, begin[mine], end[mine], starts, first_line, part)
-        found.append(values.reshape(-1, part.count))
-    return found
+        blocks.append(values.reshape(-1, part.count))
+    return blocks
 
 
 def _numbers(data: np.ndarray, begin: np.ndarray, end: np.ndarray) -> np.ndarray | None:

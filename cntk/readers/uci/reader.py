@@ -81,18 +81,18 @@ def uci_fast_reader(config: ConfigParameters) -> Opening[DataReader]:
         return Opening(lambda: cached([cache], partial=partial, ahead=ahead))
 
     def opened() -> DataReader:
-        found = read_table(path, columns, delimiter=delimiter, point=point)
-        data = [_dense(found[0].astype(dtype))]
+        table = read_table(path, columns, delimiter=delimiter, point=point)
+        data = [_dense(table[0].astype(dtype))]
         names: dict[str, dict[int, str]] = {}
         given = list(streams)
         if categories is not None:
-            mapping, numbers = categories.find(found[1][:, 0], path)
+            mapping, numbers = categories.find(table[1][:, 0], path)
             names[label_name] = dict(enumerate(mapping))
             given[1] = replace(streams[1], dim=max(categories.dim, len(mapping)), shape=())
             rows = np.arange(len(numbers) + 1)
             data.append(Samples(rows, np.ones(len(numbers), dtype), numbers, rows))
         elif kind == "regression":
-            data.append(_dense(found[1].astype(dtype)))
+            data.append(_dense(table[1].astype(dtype)))
         if cache:
             write_cache(cache, given, data, names)
         packer = TableMinibatches(given, data, window, partial=partial)
@@ -152,8 +152,8 @@ class _Categories:
         """The labels in their order, and the number of that of each record, int64."""
         if self.absent is not None:
             raise self.absent
-        found, where, inverse = np.unique(words, return_index=True, return_inverse=True)
-        texts = [word.decode("utf-8", "surrogateescape") for word in found.tolist()]
+        labels, where, inverse = np.unique(words, return_index=True, return_inverse=True)
+        texts = [word.decode("utf-8", "surrogateescape") for word in labels.tolist()]
         names = self.names
         if names is None:
             names = [texts[place] for place in np.argsort(where)]

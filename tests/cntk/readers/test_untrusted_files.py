@@ -180,7 +180,7 @@ def test_long_words_of_a_lattice(tmp_path):
 
 
 def test_a_large_class_takes_no_memory():
-    classes = Classes.made("a", [0, 0, 2**31 - 2])
+    classes = Classes.from_numbers("a", [0, 0, 2**31 - 2])
     assert classes.rows(np.array([0, 2]), np.dtype(np.int64)).tolist() == [
         [0, 0, 0, 2],
         [2, 2**31 - 2, 2, 3],

@@ -20,8 +20,8 @@ def batch_norm(e: Emission) -> None:
 
 
 def _rows(e: Emission, slot: str) -> str:
-    found = e.reshape(e[slot], -1)
-    return found if e.dtype(slot) == np.int64 else e.cast(found, np.int64)
+    rows = e.reshape(e[slot], -1)
+    return rows if e.dtype(slot) == np.int64 else e.cast(rows, np.int64)
 
 
 @emits("cntk.gather_rows")
@@ -78,8 +78,8 @@ def fold(e: Emission) -> None:
     own = [np.flatnonzero(numbers == place) for place in range(size)]
     most = max(map(len, own))
     places = np.full((size, max(most, 1)), len(numbers), np.int64)
-    for row, found in zip(places, own, strict=True):
-        row[: len(found)] = found
+    for row, own_places in zip(places, own, strict=True):
+        row[: len(own_places)] = own_places
     x = e.node("Pad", e.reshape(e["x"], 0, -1), e.ints(0, 0, 0, 1))
     parts = e.node("Gather", x, e.graph.constant(places), axis=1)
     e.set("out", e.reduce("ReduceSum", parts, [2]))

@@ -90,8 +90,8 @@ def pool(e: Emission) -> None:
     if a["ceil_mode"]:
         more["ceil_mode"] = 1
     op_type = "MaxPool" if is_max else "AveragePool"
-    found = e.node(op_type, x, kernel_shape=kernel, strides=strides, pads=pads, **more)
-    e.set("out", found)
+    pooled = e.node(op_type, x, kernel_shape=kernel, strides=strides, pads=pads, **more)
+    e.set("out", pooled)
 
 
 @emits(*_ADAPTIVE)
@@ -101,20 +101,20 @@ def adaptive_pool(e: Emission) -> None:
     rank = e.rank("x") - 2
     wanted = list(spread(e.attrs["size"], rank))
     sizes = e.shape("x")[2:]
-    found = e["x"]
+    pooled = e["x"]
     if set(wanted) == {1}:
-        e.set("out", e.node("GlobalMaxPool" if is_max else "GlobalAveragePool", found))
+        e.set("out", e.node("GlobalMaxPool" if is_max else "GlobalAveragePool", pooled))
         return
     if all(size >= 0 and size % count == 0 for size, count in zip(sizes, wanted, strict=True)):
         kernel = [size // count for size, count in zip(sizes, wanted, strict=True)]
         kind = "MaxPool" if is_max else "AveragePool"
-        e.set("out", e.node(kind, found, kernel_shape=kernel, strides=kernel))
+        e.set("out", e.node(kind, pooled, kernel_shape=kernel, strides=kernel))
         return
     kind = "ReduceMax" if is_max else "ReduceMean"
     for axis, (size, count) in enumerate(zip(sizes, wanted, strict=True), 2):
         if size != count:
-            found = _adapted(e, found, axis, count, kind)
-    e.set("out", found)
+            pooled = _adapted(e, pooled, axis, count, kind)
+    e.set("out", pooled)
 
 
 def _adapted(e: Emission, x: str, axis: int, count: int, kind: str) -> str:
@@ -155,8 +155,8 @@ def interpolate(e: Emission) -> None:
         sizes = e.concat([ahead, e.ints(*spread(a["size"], rank))], 0)
     else:
         scales = e.graph.constant(np.array([*front, *spread(a["scale"], rank)], np.float32))
-    found = e.node("Resize", x, None, scales, sizes, **how)
-    e.set("out", e.squeeze(found, 2) if flat else found)
+    resized = e.node("Resize", x, None, scales, sizes, **how)
+    e.set("out", e.squeeze(resized, 2) if flat else resized)
 
 
 @emits("lrn")

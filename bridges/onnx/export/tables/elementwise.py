@@ -44,8 +44,8 @@ def _guarded(e: Emission, compute: Any) -> str:
     """Of integers the result is 0 where y is; runtimes stop there."""
     zero, one = e.const(0), e.const(1)
     is_zero = e.node("Equal", e["y"], zero)
-    found = compute(e["x"], e.node("Where", is_zero, one, e["y"]))
-    return e.node("Where", is_zero, zero, found)
+    quotient = compute(e["x"], e.node("Where", is_zero, one, e["y"]))
+    return e.node("Where", is_zero, zero, quotient)
 
 
 @emits("fmod", "mod")

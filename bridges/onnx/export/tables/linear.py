@@ -24,8 +24,8 @@ def affine(e: Emission) -> None:
     if e.has("b") and rank == 2:
         e.set("out", e.node("Gemm", x, e["w"], e["b"]))
         return
-    found = e.node("MatMul", x, e["w"])
-    e.set("out", e.node("Add", found, e["b"]) if e.has("b") else found)
+    product = e.node("MatMul", x, e["w"])
+    e.set("out", e.node("Add", product, e["b"]) if e.has("b") else product)
 
 
 def _swapped(e: Emission, slot: str) -> str:
@@ -47,16 +47,16 @@ def matmul(e: Emission) -> None:
             given["alpha"] = alpha
         e.set("out", e.node("Gemm", e["x"], e["y"], **given))
         return
-    found = e.node("MatMul", _swapped(e, "x"), _swapped(e, "y"))
-    e.set("out", found if alpha == 1 else e.node("Mul", found, e.const(alpha)))
+    product = e.node("MatMul", _swapped(e, "x"), _swapped(e, "y"))
+    e.set("out", product if alpha == 1 else e.node("Mul", product, e.const(alpha)))
 
 
 @emits("integer_matmul")
 def integer_matmul(e: Emission) -> None:
-    found = e.node("MatMulInteger", e["x"], e["y"], e.get("x_zero"), e.get("y_zero"))
+    product = e.node("MatMulInteger", e["x"], e["y"], e.get("x_zero"), e.get("y_zero"))
     if e.has("scale"):
-        found = e.node("Mul", e.cast(found, np.float32), e["scale"])
-    e.set("out", found)
+        product = e.node("Mul", e.cast(product, np.float32), e["scale"])
+    e.set("out", product)
 
 
 @emits("einsum")
@@ -102,28 +102,28 @@ def attention(e: Emission) -> None:
         weights = _softmax_of_some(e, weights)
     else:
         weights = e.node("Softmax", weights, axis=-1)
-    found = e.node("MatMul", weights, value)
+    attended = e.node("MatMul", weights, value)
     if heads:
-        found = e.reshape(e.node("Transpose", found, perm=[0, 2, 1, 3]), 0, 0, -1)
-    e.set("out", found)
+        attended = e.reshape(e.node("Transpose", attended, perm=[0, 2, 1, 3]), 0, 0, -1)
+    e.set("out", attended)
 
 
 def _biases(e: Emission, weights: str, rank: int) -> list[str]:
     """What is added to the products: minus infinity where nothing looks, and float masks."""
     least, zero = (e.const(number, like="query") for number in (-math.inf, 0.0))
-    found: list[str] = []
+    biases: list[str] = []
     if e.attrs["causal"]:
         ones = e.node("Expand", e.graph.constant(np.int64(1)), e.dims(weights, -2))
         seen = e.cast(e.node("Trilu", ones, upper=0), np.bool_)
-        found.append(e.node("Where", seen, zero, least))
+        biases.append(e.node("Where", seen, zero, least))
     if e.has("mask"):
         mask = e["mask"]
         is_bool = e.dtype("mask") == np.bool_
-        found.append(e.node("Where", mask, zero, least) if is_bool else mask)
+        biases.append(e.node("Where", mask, zero, least) if is_bool else mask)
     if e.has("key_mask"):
         keys = e.unsqueeze(e["key_mask"], *range(1, rank - 1))
-        found.append(e.node("Where", keys, zero, least))
-    return found
+        biases.append(e.node("Where", keys, zero, least))
+    return biases
 
 
 def _softmax_of_some(e: Emission, weights: str) -> str:
@@ -198,5 +198,5 @@ def rotary_embedding(e: Emission) -> None:
         e.node("Sub", e.node("Mul", first, cosines), e.node("Mul", second, sines)),
         e.node("Add", e.node("Mul", first, sines), e.node("Mul", second, cosines)),
     )
-    found = _side_by_side(e, *turned) if e.attrs["interleaved"] else e.concat(turned, -1)
-    e.set("out", e.node("Reshape", found, e.node("Shape", e["x"])) if heads else found)
+    rotated = _side_by_side(e, *turned) if e.attrs["interleaved"] else e.concat(turned, -1)
+    e.set("out", e.node("Reshape", rotated, e.node("Shape", e["x"])) if heads else rotated)

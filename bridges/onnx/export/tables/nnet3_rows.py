@@ -19,31 +19,31 @@ def end(e: Emission) -> None:
 
 def _count(e: Emission, more: int) -> str:
     """(end + more) // step, [1]."""
-    found = e.node("Add", e["end"], e.ints(more)) if more else e["end"]
+    rows = e.node("Add", e["end"], e.ints(more)) if more else e["end"]
     step = e.attrs["step"]
-    return e.node("Div", found, e.ints(step)) if step > 1 else found
+    return e.node("Div", rows, e.ints(step)) if step > 1 else rows
 
 
 @emits("rows.times")
 def times(e: Emission) -> None:
     first, step = e.attrs["first"], e.attrs["step"]
     count = _count(e, e.attrs["last"] - first + step)
-    found = e.range(e.node("Squeeze", count))
-    found = e.node("Mul", found, e.ints(step)) if step > 1 else found
-    e.set("out", e.node("Add", found, e.ints(first)) if first else found)
+    t = e.range(e.node("Squeeze", count))
+    t = e.node("Mul", t, e.ints(step)) if step > 1 else t
+    e.set("out", e.node("Add", t, e.ints(first)) if first else t)
 
 
 @emits("rows.inside")
 def inside(e: Emission) -> None:
     low = e.attrs["low"]
     high = e.attrs["high"]
-    found = list[str]()
+    conditions = list[str]()
     if low > -np.inf:
-        found.append(e.node("GreaterOrEqual", e["times"], e.ints(int(low))))
+        conditions.append(e.node("GreaterOrEqual", e["times"], e.ints(int(low))))
     if high < np.inf:
         last = e.node("Add", e["end"], e.ints(int(high))) if high else e["end"]
-        found.append(e.node("LessOrEqual", e["times"], last))
-    e.set("out", found[0] if len(found) == 1 else e.node("And", *found))
+        conditions.append(e.node("LessOrEqual", e["times"], last))
+    e.set("out", conditions[0] if len(conditions) == 1 else e.node("And", *conditions))
 
 
 @emits("rows.periodic")
@@ -56,13 +56,13 @@ def periodic(e: Emission) -> None:
 @emits("rows.numbers")
 def numbers(e: Emission) -> None:
     first, step, most = (e.attrs[name] for name in ("first", "step", "most"))
-    found = e.node("Sub", e["times"], e.ints(first)) if first else e["times"]
+    row_numbers = e.node("Sub", e["times"], e.ints(first)) if first else e["times"]
     if step > 1:  # times and rows lie on multiples of the step
-        found = e.node("Div", found, e.ints(step))
+        row_numbers = e.node("Div", row_numbers, e.ints(step))
     if e.has("end") or most >= 0:
         last = _count(e, e.attrs["more"]) if e.has("end") else e.ints(most)
-        found = e.node("Min", e.node("Max", found, e.ints(0)), last)
-    e.set("out", found)
+        row_numbers = e.node("Min", e.node("Max", row_numbers, e.ints(0)), last)
+    e.set("out", row_numbers)
 
 
 @emits("rows.cut")
@@ -113,7 +113,7 @@ def sequences(e: Emission) -> None:
     """[N, columns, rows] as [steps, d N, columns]."""
     chains = e.attrs["chains"]
     like = e.list("x")[0]
-    found = list[str]()
+    outputs = list[str]()
     if chains > 1:
         many = e.node("Mul", _shape(e, like, 0), e.ints(chains))
         ends = e.ints(0, 0, 0, 0, 0)
@@ -125,8 +125,8 @@ def sequences(e: Emission) -> None:
         if chains > 1:
             dims = e.node("Concat", e.ints(-1), many, e.ints(e.shape("x", place)[1]), axis=0)
             rows = e.node("Reshape", e.node("Pad", rows, pads), dims)
-        found.append(rows)
-    e.set("out", *found)
+        outputs.append(rows)
+    e.set("out", *outputs)
     if chains > 1:  # where states begin with zeros
         e.values.sizes[e.values.name_of(e.op.outputs["out"][0]), 1] = many
 
@@ -135,10 +135,10 @@ def sequences(e: Emission) -> None:
 def of_sequences(e: Emission) -> None:
     like = e["like"]
     chains = e.attrs["chains"]
-    found = list[str]()
+    outputs = list[str]()
     for place, x in enumerate(e.list("x")):
         if chains == 1:
-            found.append(e.node("Transpose", x, perm=[1, 2, 0]))
+            outputs.append(e.node("Transpose", x, perm=[1, 2, 0]))
             continue
         dim = e.ints(e.shape("x", place)[1])
         dims = e.node("Concat", e.ints(-1), _shape(e, like, 0), dim, axis=0)
@@ -146,5 +146,5 @@ def of_sequences(e: Emission) -> None:
         ends = (e.ints(0), _shape(e, like, 2))
         if e.attrs["backward"]:
             ends = (_missing(e, like), e.ints(END))
-        found.append(e.node("Slice", rows, *ends, e.ints(2)))
-    e.set("out", *found)
+        outputs.append(e.node("Slice", rows, *ends, e.ints(2)))
+    e.set("out", *outputs)

@@ -46,11 +46,11 @@ def recurrent(e: Emission) -> None:
     if e.op.outputs.get("sum"):
         e.refuse("sums over its steps are of gradients")
     if e.values.side_by_side:
-        made = e.values.cells.get(e.op.outputs["out"][0])
-        if made is None:
+        traced = e.values.cells.get(e.op.outputs["out"][0])
+        if traced is None:
             emit_scan(loop)
         else:
-            emit_cell(loop, made[0], e.values.name_of(made[1]))
+            emit_cell(loop, traced[0], e.values.name_of(traced[1]))
         return
     statics = dict(zip(loop.step.statics, e.op.inputs.get("static", ()), strict=True))
     arrays = {inner: e.values.array_of(outer) for inner, outer in statics.items()}
@@ -74,7 +74,7 @@ def emit_cell(loop: _Loop, cell: Cell, x: str = "") -> None:
         links = dict(zip(loop.step.inputs, e.op.inputs["x"], strict=True))
         specs = {**e.values.specs}
         widths = {n: s[1] for n, (s, _) in specs.items() if len(s) == 2 and s[1] >= 0}
-        cell, reads = with_products(cell, links, e.values.made, e.values.arrays, widths)
+        cell, reads = with_products(cell, links, e.values.writers, e.values.arrays, widths)
         x = e.unsqueeze(e.concat([e.values.name_of(name) for name in reads], 1), 1)
     memories = [memory.previous for memory in loop.step.memories]
     starts: list[str | None] = []
@@ -82,14 +82,14 @@ def emit_cell(loop: _Loop, cell: Cell, x: str = "") -> None:
         memory = loop.step.memories[memories.index(previous)]
         is_zero = memory.boot < 0 and not memory.boot_value
         starts.append(None if is_zero else loop.start(memories.index(previous)))
-    found = _cell_node(e, cell, x, starts, dtype, loop.step.reverse)
-    for previous, last in zip(cell.memories, found[1:], strict=True):
+    outputs = _cell_node(e, cell, x, starts, dtype, loop.step.reverse)
+    for previous, last in zip(cell.memories, outputs[1:], strict=True):
         memory = loop.step.memories[memories.index(previous)]
         if memory.final >= 0:
             e.set_one("final", memory.final, e.squeeze(last, 0))
     if loop.step.outputs:
         axes = (1,) if e.values.side_by_side else (1, 2)
-        rows = e.squeeze(found[0], *axes)
+        rows = e.squeeze(outputs[0], *axes)
         e.set("out", *[rows] * len(loop.step.outputs))
 
 
@@ -154,7 +154,7 @@ def emit_scan(loop: _Loop) -> None:
         inner.names[name] = body.node("Unsqueeze", row, title) if alone else value
     emit_operators(inner, step.operators)
     if inner.broken:
-        raise RefusedError  # the operators of the step net have told why
+        raise RefusedError  # the operators of the step net have said why
     for memory in step.memories:
         state = body.node(
             "Identity", [inner.name_of(memory.state)], f"{inner.prefix}{memory.state}/next"
@@ -169,17 +169,17 @@ def emit_scan(loop: _Loop) -> None:
     count = len(step.memories)
     direction = int(step.reverse)
     starts = [loop.start(number) for number in range(count)]
-    found = e.node(
+    results = e.node(
         "Scan", *starts, *(e.values.name_of(links[name]) for name in step.inputs),
         outputs=count + len(step.outputs), body=body, num_scan_inputs=len(slices),
         scan_input_directions=[direction] * len(slices),
         scan_output_directions=[direction] * len(step.outputs) or None,
     )  # fmt: skip
-    found = found if isinstance(found, list) else [found]
-    for memory, last in zip(step.memories, found, strict=False):
+    results = results if isinstance(results, list) else [results]
+    for memory, last in zip(step.memories, results, strict=False):
         if memory.final >= 0:
             e.set_one("final", memory.final, last)
-    e.set("out", *found[count:])
+    e.set("out", *results[count:])
 
 
 def _row(spec: ArraySpec, alone: bool) -> tuple[np.dtype, list[int | str] | None]:

@@ -46,13 +46,13 @@ def spread(e: Emission) -> None:
     off = e.node("Sub", e["x"], e.reduce("ReduceMean", e["x"], axes, True))
     squares = e.node("Mul", off, off)
     if not ddof:
-        found = e.reduce("ReduceMean", squares, axes, keep)
+        variance = e.reduce("ReduceMean", squares, axes, keep)
     else:
         sizes = e.node("Gather", e.node("Shape", e["x"]), e.ints(*axes))
         count = e.node("Sub", e.reduce("ReduceProd", sizes), e.graph.constant(np.int64(ddof)))
         count = e.node("Max", e.cast(count, e.dtype("x")), e.const(0.0))
-        found = e.node("Div", e.reduce("ReduceSum", squares, axes, keep), count)
-    e.set("out", e.node("Sqrt", found) if e.op.type == "reduce_std" else found)
+        variance = e.node("Div", e.reduce("ReduceSum", squares, axes, keep), count)
+    e.set("out", e.node("Sqrt", variance) if e.op.type == "reduce_std" else variance)
 
 
 @emits("norm")
@@ -62,16 +62,16 @@ def norm(e: Emission) -> None:
     axes = _axes(e)
     keep = e.attrs["keepdims"]
     if p in (1, 2):
-        found = e.reduce(f"ReduceL{int(p)}", x, axes, keep)
+        norm_value = e.reduce(f"ReduceL{int(p)}", x, axes, keep)
     elif math.isinf(p):
-        found = e.reduce("ReduceMax" if p > 0 else "ReduceMin", e.node("Abs", x), axes, keep)
+        norm_value = e.reduce("ReduceMax" if p > 0 else "ReduceMin", e.node("Abs", x), axes, keep)
     elif p == 0:
         there = e.node("Not", e.node("Equal", x, e.const(0.0)))
-        found = e.reduce("ReduceSum", e.cast(there, e.dtype("x")), axes, keep)
+        norm_value = e.reduce("ReduceSum", e.cast(there, e.dtype("x")), axes, keep)
     else:
         powers = e.node("Pow", e.node("Abs", x), e.const(p))
-        found = e.node("Pow", e.reduce("ReduceSum", powers, axes, keep), e.const(1 / p))
-    e.set("out", found)
+        norm_value = e.node("Pow", e.reduce("ReduceSum", powers, axes, keep), e.const(1 / p))
+    e.set("out", norm_value)
 
 
 @emits("normalize")
@@ -92,8 +92,8 @@ def cosine_similarity(e: Emission) -> None:
         value = e[slot] if e.shape(slot) == e.shape("x") == e.shape("y") else ""
         value = value or e.node("Expand", e[slot], whole)
         lengths.append(e.node("Max", e.reduce("ReduceL2", value, [axis]), least))
-    found = e.reduce("ReduceSum", product, [axis])
-    e.set("out", e.node("Div", found, e.node("Mul", *lengths)))
+    dot = e.reduce("ReduceSum", product, [axis])
+    e.set("out", e.node("Div", dot, e.node("Mul", *lengths)))
 
 
 @emits("batch_norm", "batch_norm_apply")
@@ -125,8 +125,8 @@ def rms_norm(e: Emission) -> None:
     axes = list(range(e.axis(name="begin_norm_axis"), e.rank("x")))
     mean = e.reduce("ReduceMean", e.node("Mul", e["x"], e["x"]), axes, True)
     root = e.node("Sqrt", e.node("Add", mean, e.const(e.attrs["epsilon"])))
-    found = e.node("Div", e["x"], root)
-    e.set("out", e.node("Mul", found, e["scale"]) if e.has("scale") else found)
+    normalized = e.node("Div", e["x"], root)
+    e.set("out", e.node("Mul", normalized, e["scale"]) if e.has("scale") else normalized)
 
 
 def _per_channel(e: Emission, slot: str) -> str:
@@ -142,10 +142,10 @@ def group_norm(e: Emission) -> None:
     ones, zeros = e.const(np.ones(groups)), e.const(np.zeros(groups))
     rows = e.reshape(e["x"], 0, groups, -1)
     epsilon = float(e.attrs["epsilon"])
-    found = e.node("InstanceNormalization", rows, ones, zeros, epsilon=epsilon)
-    found = e.node("Reshape", found, e.node("Shape", e["x"]))
+    normalized = e.node("InstanceNormalization", rows, ones, zeros, epsilon=epsilon)
+    normalized = e.node("Reshape", normalized, e.node("Shape", e["x"]))
     if e.has("scale"):
-        found = e.node("Mul", found, _per_channel(e, "scale"))
+        normalized = e.node("Mul", normalized, _per_channel(e, "scale"))
     if e.has("bias"):
-        found = e.node("Add", found, _per_channel(e, "bias"))
-    e.set("out", found)
+        normalized = e.node("Add", normalized, _per_channel(e, "bias"))
+    e.set("out", normalized)

@@ -11,8 +11,8 @@ from ..emission import Emission, emits
 def position_of_extreme(e: Emission) -> None:
     x = e["x"]
     if e.dtype("x") == np.int64:  # runtimes have no kernel for these
-        _, found = _ordered(e, e.ints(1), e.op.type == "argmax")
-        e.set("out", found if e.attrs["keepdims"] else e.squeeze(found, e.axis()))
+        _, place = _ordered(e, e.ints(1), e.op.type == "argmax")
+        e.set("out", place if e.attrs["keepdims"] else e.squeeze(place, e.axis()))
         return
     if e.dtype("x").kind in "bu" or e.dtype("x") in (np.int8, np.int16):
         x = e.cast(x, np.int32)
@@ -23,25 +23,25 @@ def _ordered(e: Emission, count: str, largest: bool) -> list[str]:
     x = e["x"]
     if e.dtype("x").kind in "bu" or e.dtype("x") in (np.int8, np.int16):
         x = e.cast(x, np.int64)
-    found = e.node("TopK", x, count, outputs=2, axis=e.axis(), largest=int(largest), sorted=1)
-    return [found[0] if x == e["x"] else e.cast(found[0], e.dtype("x")), found[1]]
+    ordered = e.node("TopK", x, count, outputs=2, axis=e.axis(), largest=int(largest), sorted=1)
+    return [ordered[0] if x == e["x"] else e.cast(ordered[0], e.dtype("x")), ordered[1]]
 
 
 @emits("sort", "argsort")
 def sort(e: Emission) -> None:
     count = e.dims(e["x"], e.axis(), e.axis() + 1)
-    found, places = _ordered(e, count, e.attrs["descending"])
+    values, places = _ordered(e, count, e.attrs["descending"])
     if e.op.type == "argsort":
         e.set("out", places)
     else:
-        e.set("out", found)
+        e.set("out", values)
         e.set("ids", places)
 
 
 @emits("top_k")
 def top_k(e: Emission) -> None:
-    found, places = _ordered(e, e.ints(e.attrs["k"]), True)
-    e.set("values", found)
+    values, places = _ordered(e, e.ints(e.attrs["k"]), True)
+    e.set("values", values)
     e.set("ids", places)
 
 

@@ -95,12 +95,12 @@ def meshgrid(e: Emission) -> None:
     places = [1, 0, *range(2, count)] if swapped else list(range(count))
     order = [given[place] for place in places]
     sizes = e.concat([e.node("Shape", one) for one in order], 0)
-    found: list[str] = []
+    grids: list[str] = []
     for number, one in enumerate(given):
         dims = [1] * count
         dims[places[number]] = -1
-        found.append(e.node("Expand", e.reshape(one, *dims), sizes))
-    e.set("out", *found)
+        grids.append(e.node("Expand", e.reshape(one, *dims), sizes))
+    e.set("out", *grids)
 
 
 @emits("concat")
@@ -148,7 +148,7 @@ def split(e: Emission) -> None:
         e.set("out", *e.split(e["x"], axis, sections))
         return
     free = sections.index(-1)
-    found: list[str] = []
+    pieces: list[str] = []
     for number in range(count):
         begin = sum(sections[:number])
         after = -sum(sections[number + 1 :])
@@ -157,8 +157,8 @@ def split(e: Emission) -> None:
             after = after or END
         elif number < free:
             after = begin + sections[number]
-        found.append(e.cut(e["x"], axis, begin, after or END))
-    e.set("out", *found)
+        pieces.append(e.cut(e["x"], axis, begin, after or END))
+    e.set("out", *pieces)
 
 
 @emits("pad")
@@ -177,14 +177,14 @@ def pad(e: Emission) -> None:
 
 def _wrapped(e: Emission, pads: list[int]) -> str:
     """By whole turns: every place is read at its number modulo the size."""
-    found = e["x"]
+    wrapped = e["x"]
     for axis, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
         if before or after:
-            count = e.size(found, axis)
+            count = e.size(wrapped, axis)
             more = e.node("Add", count, e.graph.constant(np.int64(before + after)))
             places = e.node("Sub", e.range(more), e.graph.constant(np.int64(before)))
-            found = e.node("Gather", found, e.node("Mod", places, count), axis=axis)
-    return found
+            wrapped = e.node("Gather", wrapped, e.node("Mod", places, count), axis=axis)
+    return wrapped
 
 
 @emits("flip")
@@ -207,20 +207,20 @@ def repeat_interleave(e: Emission) -> None:
 
 @emits("roll")
 def roll(e: Emission) -> None:
-    found = e["x"]
+    rolled = e["x"]
     shifts = list(e.attrs["shifts"])
     axes = list(e.attrs["axes"])
     if not axes:
-        found = e.reshape(found, -1)
+        rolled = e.reshape(rolled, -1)
         axes = [0]
         shifts = [sum(shifts)]
     for shift, axis in zip(shifts, axes, strict=True):
-        count = e.size(found, axis)
+        count = e.size(rolled, axis)
         moved = e.node("Sub", e.range(count), e.graph.constant(np.int64(shift)))
-        found = e.node("Gather", found, e.node("Mod", moved, count), axis=axis)
+        rolled = e.node("Gather", rolled, e.node("Mod", moved, count), axis=axis)
     if not e.attrs["axes"]:
-        found = e.node("Reshape", found, e.node("Shape", e["x"]))
-    e.set("out", found)
+        rolled = e.node("Reshape", rolled, e.node("Shape", e["x"]))
+    e.set("out", rolled)
 
 
 @emits("cumsum")

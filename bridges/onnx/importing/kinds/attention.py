@@ -80,15 +80,15 @@ def _attention(n: Call) -> list[Value | None]:
     scale = n.attr("scale", 1 / math.sqrt(q.shape[-1]))
     special = n.attr("softcap", 0.0) > 0 or n.wants(3) or n.attr("softmax_precision") == 11
     if special or dtype not in (SINGLE, DOUBLE):
-        made, scores = _in_steps(n, q, k, v, bias, math.sqrt(scale))
+        attended, scores = _in_steps(n, q, k, v, bias, math.sqrt(scale))
     else:
         given = (q, k, v, bias)
-        made = n.op("scaled_dot_product_attention", *given, scale=scale, outs=("out",))
+        attended = n.op("scaled_dot_product_attention", *given, scale=scale, outs=("out",))
         scores = None
     if flat:
-        made = n.op("transpose", made, perm=[0, 2, 1, 3])
-        made = n.reshape(made, [batch, queries, made.shape[2] * made.shape[3]])
-    return [made, *present, scores]
+        attended = n.op("transpose", attended, perm=[0, 2, 1, 3])
+        attended = n.reshape(attended, [batch, queries, attended.shape[2] * attended.shape[3]])
+    return [attended, *present, scores]
 
 
 def _in_steps(
@@ -98,15 +98,15 @@ def _in_steps(
     cap = n.attr("softcap", 0.0)
     mode = n.attr("qk_matmul_output_mode", 0)
     x, y = (n.op("mul", one, n.const(root, q.dtype)) for one in (q, k))
-    told = scores = n.op("matmul", x, y, transpose_y=True)
+    shown = scores = n.op("matmul", x, y, transpose_y=True)
     if cap > 0:
         capped = n.op("tanh", n.op("scale", scores, scale=1 / cap))
-        told = scores = n.op("scale", capped, scale=cap)
+        shown = scores = n.op("scale", capped, scale=cap)
     if bias is not None:
         if bias.dtype == bool:
             bias = n.op("where", bias, n.const(0, q.dtype), n.const(-math.inf, q.dtype))
         scores = n.op("add", scores, bias)
-    told = scores if mode == 2 else told
+    shown = scores if mode == 2 else shown
     precision = n.attr("softmax_precision")
     wide = scores if precision is None else n.cast(scores, dtype_of(precision, n.node.title()))
     top = n.op("reduce_max", wide, axes=[3], keepdims=True)
@@ -116,7 +116,7 @@ def _in_steps(
     sees_none = n.op("equal", top, n.const(-math.inf, wide.dtype))
     weights = n.op("where", sees_none, n.const(0, wide.dtype), weights)
     weights = n.cast(weights, q.dtype)
-    return n.op("matmul", weights, v), weights if mode == 3 else told
+    return n.op("matmul", weights, v), weights if mode == 3 else shown
 
 
 def _split(n: Call, x: Value, heads: int) -> Value:
@@ -181,7 +181,7 @@ def _rotary(n: Call) -> Value:
         turned = [n.reshape(pairs, [batch, steps, heads, size])]
     if size < width:
         turned.append(cut(size, width))
-    made = turned[0] if len(turned) == 1 else n.op("concat", turned, axis=3)
+    rotated = turned[0] if len(turned) == 1 else n.op("concat", turned, axis=3)
     if x.ndim == 4:
-        return n.op("transpose", made, perm=[0, 2, 1, 3])
-    return n.reshape(made, x.shape)
+        return n.op("transpose", rotated, perm=[0, 2, 1, 3])
+    return n.reshape(rotated, x.shape)

@@ -110,9 +110,9 @@ def _cast_on_host(n: Attributes, x: np.ndarray) -> np.ndarray:
         raise FormatError(f"{n.node.title()}: a cast to integers of 2 or 4 bits is not supported")
     if dtype is None:
         texts = [_text(v) for v in x.reshape(-1)]
-        made = np.empty(len(texts), object)
-        made[:] = texts
-        return made.reshape(x.shape)
+        array = np.empty(len(texts), object)
+        array[:] = texts
+        return array.reshape(x.shape)
     return cast(x, dtype)
 
 
@@ -149,9 +149,9 @@ def _cast_to(n: Call, dtype: np.dtype | None) -> Value:
 @evaluates("CastLike")
 def _cast_like(n: Attributes, x: np.ndarray, like: np.ndarray) -> np.ndarray:
     if like.dtype == object:
-        made = np.empty(x.size, object)
-        made[:] = [_text(v) for v in x.reshape(-1)]
-        return made.reshape(x.shape)
+        array = np.empty(x.size, object)
+        array[:] = [_text(v) for v in x.reshape(-1)]
+        return array.reshape(x.shape)
     return cast(x, like.dtype)
 
 

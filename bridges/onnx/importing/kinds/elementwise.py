@@ -101,10 +101,10 @@ def _is_inf(n: Call) -> Value:
     up, down = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
     if not up and not down:
         return n.const(np.zeros(n[0].shape, bool))
-    made = n.op("isinf", n[0])
+    truth = n.op("isinf", n[0])
     if up and down:
-        return made
-    return n.op("logical_and", made, n.op("greater" if up else "less", n[0], _zero_like(n)))
+        return truth
+    return n.op("logical_and", truth, n.op("greater" if up else "less", n[0], _zero_like(n)))
 
 
 # -- activations with attributes -------------------------------------------------------------------

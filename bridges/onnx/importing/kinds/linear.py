@@ -73,10 +73,10 @@ def matmul(
         y = n.reshape(y, [*y.shape, 1])
     if y.ndim == 2 and x.ndim > 2:  # one product of matrices
         rows = n.reshape(x, [int(np.prod(x.shape[:-1])), x.shape[-1]])
-        made = multiply(rows, y)
+        product = multiply(rows, y)
     else:
-        made = multiply(x, y)
-    return made if list(made.shape) == shape else n.reshape(made, shape)
+        product = multiply(x, y)
+    return product if list(product.shape) == shape else n.reshape(product, shape)
 
 
 @lowers("Gemm")
@@ -87,23 +87,23 @@ def _gemm(n: Call) -> Value:
         "alpha": n.attr("alpha", 1.0),
     }
     plain = how == {"transpose_x": False, "transpose_y": False, "alpha": 1.0}
-    made = product_of_integers(n, n[0], n[1]) if plain else None
-    if made is None:
-        made = n.op("matmul", *(in_floats(n, n[i]) for i in range(2)), **how)
+    product = product_of_integers(n, n[0], n[1]) if plain else None
+    if product is None:
+        product = n.op("matmul", *(in_floats(n, n[i]) for i in range(2)), **how)
     c = n.get(2)
     if c is None:
-        return n.cast(made, n[0].dtype)
+        return n.cast(product, n[0].dtype)
     c = in_floats(n, c)
     if n.attr("beta", 1.0) != 1:
         c = n.op("scale", c, scale=n.attr("beta", 1.0))
-    return n.cast(n.op("add", made, c), n[0].dtype)
+    return n.cast(n.op("add", product, c), n[0].dtype)
 
 
 @lowers("Einsum")
 def _einsum(n: Call) -> Value:
     values = [in_floats(n, n[i]) for i in range(len(n.inputs))]
-    made = n.op("einsum", values, equation=n.attr("equation", "").replace(" ", ""))
-    return n.cast(made, n[0].dtype)
+    product = n.op("einsum", values, equation=n.attr("equation", "").replace(" ", ""))
+    return n.cast(product, n[0].dtype)
 
 
 @evaluates("Det")

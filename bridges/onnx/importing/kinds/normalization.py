@@ -53,8 +53,8 @@ def _wide_batch(n: Call, training: bool) -> list[Value]:
     else:
         now, spread = n.reshape(mean, dims), n.reshape(variance, dims)
     root = n.op("sqrt", n.op("scale", spread, bias=n.attr("epsilon", 1e-5)))
-    made = n.op("mul", n.op("div", n.op("sub", x, now), root), n.reshape(scale, dims))
-    return [n.cast(n.op("add", made, n.reshape(bias, dims)), n[0].dtype), *running]
+    normalized = n.op("mul", n.op("div", n.op("sub", x, now), root), n.reshape(scale, dims))
+    return [n.cast(n.op("add", normalized, n.reshape(bias, dims)), n[0].dtype), *running]
 
 
 def _moments(n: Call, x: Value, axes: list[int]) -> tuple[Value, Value, Value]:
@@ -86,7 +86,7 @@ def _layer(n: Call) -> list[Value | None]:
     if n.wants(1) or n.wants(2) or any(v.dtype != x.dtype for v in values):
         return _wide_layer(n, axis)
     if all(v.shape == tail and v.dtype == x.dtype for v in values):
-        made = n.op(
+        normalized = n.op(
             "layer_norm",
             x,
             scale,
@@ -95,12 +95,12 @@ def _layer(n: Call) -> list[Value | None]:
             epsilon=n.attr("epsilon", 1e-5),
             outs=("out",),
         )
-        return [made[0] if isinstance(made, list) else made]
-    made = n.op(
+        return [normalized[0] if isinstance(normalized, list) else normalized]
+    normalized = n.op(
         "layer_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",)
     )
-    made = n.op("mul", made, scale)
-    return [made if bias is None else n.op("add", made, bias)]
+    normalized = n.op("mul", normalized, scale)
+    return [normalized if bias is None else n.op("add", normalized, bias)]
 
 
 def _wide_layer(n: Call, axis: int) -> list[Value | None]:
@@ -109,10 +109,10 @@ def _wide_layer(n: Call, axis: int) -> list[Value | None]:
     x, scale = n.cast(n[0], wide), n.cast(n[1], wide)
     mean, variance, rest = _moments(n, x, list(range(axis, x.ndim)))
     root = n.op("sqrt", n.op("scale", variance, bias=n.attr("epsilon", 1e-5)))
-    made = n.op("mul", n.op("div", rest, root), scale)
+    normalized = n.op("mul", n.op("div", rest, root), scale)
     bias = n.get(2)
-    made = made if bias is None else n.op("add", made, n.cast(bias, wide))
-    return [n.cast(made, n[0].dtype), mean, n.op("reciprocal", root)]
+    normalized = normalized if bias is None else n.op("add", normalized, n.cast(bias, wide))
+    return [n.cast(normalized, n[0].dtype), mean, n.op("reciprocal", root)]
 
 
 @lowers("RMSNormalization")
@@ -122,8 +122,10 @@ def _rms(n: Call) -> Value:
     axis = n.axis(n.attr("axis", -1), n[0].ndim)
     wide = x.dtype if scale.dtype == x.dtype else _wide(x, scale)
     x = n.cast(x, wide)
-    made = n.op("rms_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",))
-    return n.cast(n.op("mul", made, n.cast(scale, wide)), scale.dtype)
+    normalized = n.op(
+        "rms_norm", x, begin_norm_axis=axis, epsilon=n.attr("epsilon", 1e-5), outs=("out",)
+    )
+    return n.cast(n.op("mul", normalized, n.cast(scale, wide)), scale.dtype)
 
 
 @lowers("InstanceNormalization")

@@ -36,11 +36,11 @@ def _quantize(n: Call) -> Value:
         dtype = np.dtype("uint16") if zero.dtype == np.int64 else zero.dtype  # see `foreign`
     elif dtype not in DTYPES:
         raise NotHere
-    made = n.op("div", n.cast(x, SINGLE), n.cast(_spread(n, scale, x.shape), SINGLE))
-    made = n.op("round", made)
+    scaled = n.op("div", n.cast(x, SINGLE), n.cast(_spread(n, scale, x.shape), SINGLE))
+    scaled = n.op("round", scaled)
     if zero is not None:
-        made = n.op("add", made, n.cast(_spread(n, zero, x.shape), SINGLE))
-    return _limited(n, made, dtype, dtype if zero is None else zero.dtype)
+        scaled = n.op("add", scaled, n.cast(_spread(n, zero, x.shape), SINGLE))
+    return _limited(n, scaled, dtype, dtype if zero is None else zero.dtype)
 
 
 def _limited(n: Call, x: Value, dtype: np.dtype, held: np.dtype | None = None) -> Value:
@@ -58,10 +58,10 @@ def _dequantize(n: Call) -> Value:
     scale = n[1]
     zero = n.get(2)
     wide = DOUBLE if x.dtype.itemsize > 2 or scale.dtype == DOUBLE else SINGLE
-    made = n.cast(x, wide)
+    values = n.cast(x, wide)
     if zero is not None:
-        made = n.op("sub", made, n.cast(_spread(n, zero, x.shape), wide))
-    return n.cast(n.op("mul", made, n.cast(_spread(n, scale, x.shape), wide)), scale.dtype)
+        values = n.op("sub", values, n.cast(_spread(n, zero, x.shape), wide))
+    return n.cast(n.op("mul", values, n.cast(_spread(n, scale, x.shape), wide)), scale.dtype)
 
 
 @lowers("DynamicQuantizeLinear")
@@ -78,9 +78,9 @@ def _dynamic(n: Call) -> list[Value]:
     scale = n.op("where", empty, n.const(1, x.dtype), scale)
     shift = n.op("round", n.op("div", n.op("neg", low), scale))
     shift = n.op("clip", shift, minimum=0.0, maximum=255.0)
-    made = n.op("add", n.op("round", n.op("div", x, scale)), shift)
+    rounded = n.op("add", n.op("round", n.op("div", x, scale)), shift)
     dtype = np.dtype("uint8")
-    return [_limited(n, made, dtype), scale, n.cast(shift, dtype)]
+    return [_limited(n, rounded, dtype), scale, n.cast(shift, dtype)]
 
 
 def _shifted(x: np.ndarray, zero: Any, axis: int) -> np.ndarray:
@@ -137,8 +137,8 @@ def _conv_integer(n: Call) -> Value:
 
 @lowers("QLinearMatMul")
 def _matmul_quantized(n: Call) -> Value:
-    made = n.cast(_integer_product(n, n[0], n[2], n[3], n[5]), DOUBLE)
-    return _quantized(n, made, n[1], n[4], [])
+    product = n.cast(_integer_product(n, n[0], n[2], n[3], n[5]), DOUBLE)
+    return _quantized(n, product, n[1], n[4], [])
 
 
 @lowers("QLinearConv")
@@ -146,15 +146,15 @@ def _conv_quantized(n: Call) -> Value:
     x = _shifted_here(n, n[0], n[2], 1)
     w = _shifted_here(n, n[3], n[5], 0)
     b = n.get(8)
-    made = convolved(n, x, w, None if b is None else n.cast(b, DOUBLE))
-    return _quantized(n, made, n[1], n[4], [1] * (w.ndim - 2))
+    product = convolved(n, x, w, None if b is None else n.cast(b, DOUBLE))
+    return _quantized(n, product, n[1], n[4], [1] * (w.ndim - 2))
 
 
-def _quantized(n: Call, made: Value, first: Value, second: Value, ones: list[int]) -> Value:
+def _quantized(n: Call, total: Value, first: Value, second: Value, ones: list[int]) -> Value:
     """A product in the scale and the zero point that inputs 6 and 7 of the node tell."""
     scales = [n.cast(scale, DOUBLE) for scale in (first, second, n[6])]
     factor = n.op("div", n.op("mul", *scales[:2]), scales[2])
     if ones and factor.ndim:
         factor = n.reshape(factor, [-1, *ones])
-    made = n.op("round", n.op("mul", made, factor))
-    return _limited(n, n.op("add", made, n.cast(n[7], DOUBLE)), n[7].dtype)
+    total = n.op("round", n.op("mul", total, factor))
+    return _limited(n, n.op("add", total, n.cast(n[7], DOUBLE)), n[7].dtype)

@@ -89,11 +89,11 @@ class Cell:
 
     def project(self, n: Call, x: Value, w: Value, biases: Sequence[Value | None]) -> Value:
         """What the inputs [T, N, K] of all steps give the gates."""
-        made = n.op("matmul", x, w, transpose_y=True)
+        projected = n.op("matmul", x, w, transpose_y=True)
         # A late reset gate meets the bias of the state alone, so that one waits for the step.
         for bias in biases[: 1 if self.kind == "GRU" else 2]:
-            made = made if bias is None else n.op("add", made, bias)
-        return made
+            projected = projected if bias is None else n.op("add", projected, bias)
+        return projected
 
     def step(self, n: Call) -> list[Value]:
         """The next states, and what the step gives out.
@@ -141,8 +141,8 @@ class Cell:
 
     def _gru(self, n: Call, x: Value, h: Value, r: Value, bias: Value | None) -> Value:
         def product(state: Value, begin: int, end: int) -> Value:
-            made = n.op("matmul", state, _cut(n, r, begin, end, 3, 0), transpose_y=True)
-            return made if bias is None else n.op("add", made, _cut(n, bias, begin, end, 3))
+            product = n.op("matmul", state, _cut(n, r, begin, end, 3, 0), transpose_y=True)
+            return product if bias is None else n.op("add", product, _cut(n, bias, begin, end, 3))
 
         count = 3 if self.resets_late else 2  # what is new comes last, whatever the order
         from_h = product(h, 0, count)
@@ -212,9 +212,9 @@ class Layers:
         outputs: int | Sequence[str] = 1,
     ) -> list[str]:
         """Add a node with a rule of its own; the names of its results."""
-        made = self._names(what, outputs) if isinstance(outputs, int) else list(outputs)
-        self.nodes.append(self._node(f"{self.node.op}.{what}", rule, inputs, made))
-        return made
+        results = self._names(what, outputs) if isinstance(outputs, int) else list(outputs)
+        self.nodes.append(self._node(f"{self.node.op}.{what}", rule, inputs, results))
+        return results
 
     def loop(
         self,
@@ -240,7 +240,7 @@ class Layers:
         reads = [*before, scanned[0], *weights, *[""] * (4 - len(weights)), *scanned[1:]]
         step = self._node(f"{cell.kind}.step", cell.step, reads, after)
         body = Graph((*before, *scanned), tuple(after), [step], tuple(filter(None, weights)))
-        made = self._names("loop", cell.states + 1)
+        results = self._names("loop", cell.states + 1)
         attrs = {
             "body": body,
             "num_scan_inputs": len(scanned),
@@ -250,10 +250,10 @@ class Layers:
         }
         inputs = (*states, rows, *([alive] if alive else []))
         node = Node(
-            "Scan", "", 16, self.node.name, inputs, tuple(made), attrs, captures=body.captures
+            "Scan", "", 16, self.node.name, inputs, tuple(results), attrs, captures=body.captures
         )
         self.nodes.append(node)
-        return made
+        return results
 
     def _names(self, what: str, count: int) -> list[str]:
         first = next(filter(None, self.node.outputs), self.node.name)
@@ -277,7 +277,7 @@ def _functions(n: Attributes, directions: int) -> list[Function]:
     if len(names) != len(default) * directions or not known.issuperset(names):
         n.fail(f"activations {names}")
     given = [list(n.attr(f"activation_{which}", [])) for which in ("alpha", "beta")]
-    found = []
+    functions = []
     for name in names:
         numbers = _OWN.get(name)
         if numbers is None:
@@ -285,17 +285,17 @@ def _functions(n: Attributes, directions: int) -> list[Function]:
             numbers = tuple(specs[ours].default for ours in _TABLED[name].attrs.values())
         # Each list holds a number for every function that has such a one, and may end early.
         pairs = zip(numbers, given, strict=False)
-        found.append(Function(name, tuple(one.pop(0) if one else own for own, one in pairs)))
-    return found
+        functions.append(Function(name, tuple(one.pop(0) if one else own for own, one in pairs)))
+    return functions
 
 
 def _directions(n: Attributes) -> list[bool]:
     """Whether each direction runs backwards."""
-    found = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
+    directions = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     direction = n.attr("direction", "forward")
-    if direction not in found:
+    if direction not in directions:
         n.fail(f"direction {direction!r}")
-    return found[direction]
+    return directions[direction]
 
 
 def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[Value | None]:

@@ -72,8 +72,8 @@ def _arg(n: Call) -> Value:
     axis = n.axis(n.attr("axis", 0), n[0].ndim)
     last = bool(n.attr("select_last_index", 0))
     x = n.op("flip", x, axes=[axis]) if last else x
-    found = n.op(n.ours.type, x, axis=axis, keepdims=bool(n.attr("keepdims", 1)))
-    return n.op("sub", n.const(x.shape[axis] - 1, found.dtype), found) if last else found
+    index = n.op(n.ours.type, x, axis=axis, keepdims=bool(n.attr("keepdims", 1)))
+    return n.op("sub", n.const(x.shape[axis] - 1, index.dtype), index) if last else index
 
 
 @lowers("TopK")
@@ -100,14 +100,14 @@ def _top_k(n: Call) -> list[Value]:
 
 @lowers("CumSum", "CumProd")
 def _running(n: Call) -> Value:
-    made = n.op(
+    total = n.op(
         n.node.op.lower(),
         n[0],
         axis=n.axis((n.known_ints(1) or [0])[0], n[0].ndim),
         exclusive=bool(n.attr("exclusive", 0)),
         reverse=bool(n.attr("reverse", 0)),
     )
-    return n.cast(made, n[0].dtype)
+    return n.cast(total, n[0].dtype)
 
 
 # -- along an axis ---------------------------------------------------------------------------------

@@ -135,14 +135,14 @@ def _plan(
         whole[axis] = out
     check_limit("run", math.prod(whole) * item, n.node.title())
     crop = n.attr("coordinate_transformation_mode", "") == "tf_crop_and_resize"
-    found = []
+    maps = []
     for number, (axis, out, factor) in enumerate(zip(axes, outs, factors, strict=True)):
         bounds = (0.0, 1.0)
         if crop:
             bounds = float(roi[number]), float(roi[number + len(axes)])
         if out != shape[axis] or factor != 1 or (crop and bounds != (0.0, 1.0)):
-            found.append(_axis_map(n, axis, shape[axis], out, factor, bounds))
-    return found
+            maps.append(_axis_map(n, axis, shape[axis], out, factor, bounds))
+    return maps
 
 
 def _given(n: Attributes, known: Any) -> tuple[Any, Any, Any]:
@@ -192,6 +192,6 @@ def _resized(n: Call, x: Value, each: _Axis) -> Value:
     perm[each.axis], perm[-1] = perm[-1], perm[each.axis]
     moved = n.op("transpose", x, perm=perm)
     rows = n.reshape(moved, [-1, moved.shape[-1]])
-    made = n.op("matmul", rows, n.const(matrix, x.dtype))
-    made = n.reshape(made, [*moved.shape[:-1], len(each.ids)])
-    return n.op("transpose", made, perm=perm)
+    resized = n.op("matmul", rows, n.const(matrix, x.dtype))
+    resized = n.reshape(resized, [*moved.shape[:-1], len(each.ids)])
+    return n.op("transpose", resized, perm=perm)

@@ -33,14 +33,14 @@ def _cubic(n: Call, t: Value) -> list[Value]:
     a = -0.75
     near = (a + 2, -(a + 3), 0.0, 1.0)
     far = (a, -5 * a, 8 * a, -4 * a)
-    found = []
+    coefficients = []
     for factors, turn, shift in ((far, 1, 1), (near, 1, 0), (near, -1, 1), (far, -1, 2)):
         x = n.op("scale", t, scale=float(turn), bias=float(shift))
-        made = n.op("scale", x, scale=factors[0], bias=factors[1])
+        weight = n.op("scale", x, scale=factors[0], bias=factors[1])
         for factor in factors[2:]:
-            made = n.op("scale", n.op("mul", made, x), bias=factor)
-        found.append(made)
-    return found
+            weight = n.op("scale", n.op("mul", weight, x), bias=factor)
+        coefficients.append(weight)
+    return coefficients
 
 
 def _linear(n: Call, at: Value) -> list[tuple[Value, Value | None]]:
@@ -92,11 +92,11 @@ def _grid_sample(n: Call) -> Value:
     perm = [0, *range(2, rank + 2), 1]
     rows = n.reshape(n.op("transpose", x, perm=perm), [-1, x.shape[1]])
     first = np.arange(x.shape[0]).reshape(-1, *[1] * rank) * int(np.prod(sizes))
-    made = (
+    weighted = (
         _tap(n, rows, first, combination, sizes, padding == "zeros")
         for combination in itertools.product(*taps)
     )
-    total = reduce(partial(n.op, "add"), made)
+    total = reduce(partial(n.op, "add"), weighted)
     return n.cast(n.op("transpose", total, perm=[0, rank + 1, *range(1, rank + 1)]), n[0].dtype)
 
 
@@ -147,23 +147,23 @@ def _affine(n: Call) -> Value:
     theta = n[0]
     sizes = (n.known_ints(1) or [])[2:]
     base = _base_grid(sizes, bool(n.attr("align_corners", 0))).reshape(1, -1, len(sizes) + 1)
-    made = n.op("matmul", n.const(base, theta.dtype), theta, transpose_y=True)
-    return n.reshape(made, [theta.shape[0], *sizes, len(sizes)])
+    grid = n.op("matmul", n.const(base, theta.dtype), theta, transpose_y=True)
+    return n.reshape(grid, [theta.shape[0], *sizes, len(sizes)])
 
 
 def _bilinear(image: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Values [C, ...] of an image [C, H, W] at places; zeros outside."""
     high, wide = image.shape[1:]
     top, left = np.floor(y), np.floor(x)
-    made: Any = 0
+    total: Any = 0
     for dy, dx in itertools.product((0, 1), (0, 1)):
         row, column = top + dy, left + dx
         weight = (1 - np.abs(y - row)) * (1 - np.abs(x - column))
         inside = (row >= 0) & (row < high) & (column >= 0) & (column < wide)
         rows = np.clip(row, 0, high - 1).astype(np.int64)
         columns = np.clip(column, 0, wide - 1).astype(np.int64)
-        made = made + image[:, rows, columns] * (weight * inside)
-    return made
+        total = total + image[:, rows, columns] * (weight * inside)
+    return total
 
 
 @evaluates("RoiAlign")
@@ -174,7 +174,7 @@ def _roi_align(n: Attributes, x: np.ndarray, rois: np.ndarray, batches: np.ndarr
     default = "half_pixel" if n.version >= 16 else "output_half_pixel"
     half = n.attr("coordinate_transformation_mode", default) == "half_pixel"
     is_max = n.attr("mode", "avg") == "max"
-    made = np.zeros((len(rois), x.shape[1], high, wide), x.dtype)
+    pooled = np.zeros((len(rois), x.shape[1], high, wide), x.dtype)
     for number, (roi, batch) in enumerate(zip(rois, batches, strict=True)):
         left, top, right, bottom = roi.astype(np.float64) * scale - (0.5 if half else 0)
         width, height = right - left, bottom - top
@@ -184,8 +184,8 @@ def _roi_align(n: Attributes, x: np.ndarray, rois: np.ndarray, batches: np.ndarr
         columns = ratio or int(np.ceil(width / wide))
         y = top + (np.arange(high * rows) + 0.5) * height / (high * rows)
         z = left + (np.arange(wide * columns) + 0.5) * width / (wide * columns)
-        made[number] = _pooled(x[int(batch)], y, z, (high, rows, wide, columns), is_max)
-    return made
+        pooled[number] = _pooled(x[int(batch)], y, z, (high, rows, wide, columns), is_max)
+    return pooled
 
 
 def _pooled(
@@ -254,5 +254,5 @@ def _deform(n: Call) -> Value:
     inner = channels // groups * taps
     columns = n.reshape(columns, [count, groups, inner, math.prod(outs)])
     weights = n.reshape(w, [groups, w.shape[0] // groups, inner])
-    made = n.reshape(n.op("matmul", weights, columns), [count, w.shape[0], *outs])
-    return made if bias is None else n.op("add", made, n.reshape(bias, [-1, 1, 1]))
+    product = n.reshape(n.op("matmul", weights, columns), [count, w.shape[0], *outs])
+    return product if bias is None else n.op("add", product, n.reshape(bias, [-1, 1, 1]))

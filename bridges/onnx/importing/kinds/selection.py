@@ -48,8 +48,8 @@ def _gather_elements_here(n: Call) -> Value:
     where = _counted_here(n, ids, x.shape[axis])
     if _are_lines(x, ids, axis):
         return n.op("take_along_axis", x, where, axis=axis)
-    found = n.op("gather", n.reshape(x, [-1]), _flat_ids(n, x, where, axis), axis=0)
-    return n.reshape(found, ids.shape)
+    gathered = n.op("gather", n.reshape(x, [-1]), _flat_ids(n, x, where, axis), axis=0)
+    return n.reshape(gathered, ids.shape)
 
 
 def _are_lines(x: Value, ids: Value, axis: int) -> bool:
@@ -81,12 +81,12 @@ def _gather_nd_here(n: Call) -> Value:
 _UFUNCS = {"mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-def _scatter(n: Attributes, made: np.ndarray, where: Any, updates: np.ndarray) -> np.ndarray:
+def _scatter(n: Attributes, out: np.ndarray, where: Any, updates: np.ndarray) -> np.ndarray:
     how = n.attr("reduction", "none")
     if how not in _UFUNCS:
         n.fail(f"reduction {how!r}")
-    _UFUNCS[how].at(made, where, updates)
-    return made
+    _UFUNCS[how].at(out, where, updates)
+    return out
 
 
 @evaluates("ScatterElements")
@@ -181,14 +181,14 @@ def _compress(n: Attributes, x: np.ndarray, condition: np.ndarray) -> np.ndarray
 @evaluates("Unique")
 def _unique(n: Attributes, x: np.ndarray) -> tuple[np.ndarray, ...]:
     axis = n.attr("axis")
-    found, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
+    values, first, inverse, counts = np.unique(x, True, True, True, axis=axis)
     inverse = inverse.reshape(-1)
     if not n.attr("sorted", 1):
         order = np.argsort(first)
-        found = np.take(found, order, axis=0 if axis is None else axis)
+        values = np.take(values, order, axis=0 if axis is None else axis)
         first, counts = first[order], counts[order]
         inverse = np.argsort(order)[inverse]
-    return found, *(a.astype(np.int64) for a in (first, inverse, counts))
+    return values, *(a.astype(np.int64) for a in (first, inverse, counts))
 
 
 @lowers("ReverseSequence")
@@ -273,8 +273,8 @@ def _kept(
 @lowers("ArrayFeatureExtractor", domain="ai.onnx.ml")
 def _features(n: Call) -> Value:
     x = n[0]
-    made = n.op("gather", x, n.reshape(n[1], [math.prod(n[1].shape)]), axis=x.ndim - 1)
-    return n.reshape(made, [1, *made.shape]) if x.ndim == 1 else made
+    gathered = n.op("gather", x, n.reshape(n[1], [math.prod(n[1].shape)]), axis=x.ndim - 1)
+    return n.reshape(gathered, [1, *gathered.shape]) if x.ndim == 1 else gathered
 
 
 @lowers("Binarizer", domain="ai.onnx.ml")

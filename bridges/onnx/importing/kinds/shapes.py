@@ -111,12 +111,12 @@ def _split(n: Call) -> list[Value]:
         n.fail(f"parts {parts} of {x.shape[axis]} for {n.outputs} outputs")
     if len(parts) == 1:
         return [x]
-    made = []
+    pieces = []
     begin = 0
     for part in parts:
-        made.append(n.op("slice", x, axes=[axis], starts=[begin], ends=[begin + part]))
+        pieces.append(n.op("slice", x, axes=[axis], starts=[begin], ends=[begin + part]))
         begin += part
-    return made
+    return pieces
 
 
 @lowers("Slice")

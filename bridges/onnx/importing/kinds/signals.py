@@ -38,10 +38,10 @@ def _dft(n: Attributes, x: np.ndarray, length: Any = None, axis: Any = None) -> 
     if back and half:
         size = 2 * (x.shape[at] - 1) if length is None else size
         return np.fft.irfft(_complex(wide), size, axis=at)[..., None].astype(x.dtype)
-    made = (np.fft.ifft if back else np.fft.fft)(_complex(wide), size, axis=at)
+    spectrum = (np.fft.ifft if back else np.fft.fft)(_complex(wide), size, axis=at)
     if half:
-        made = np.take(made, np.arange(size // 2 + 1), at)
-    return _pairs(made, x.dtype)
+        spectrum = np.take(spectrum, np.arange(size // 2 + 1), at)
+    return _pairs(spectrum, x.dtype)
 
 
 @lowers("DFT")
@@ -65,12 +65,12 @@ def _dft_here(n: Call) -> Value:
     perm = [i for i in range(x.ndim - 1) if i != at] + [at, x.ndim - 1]
     moved = n.op("transpose", x, perm=perm) if perm != list(range(x.ndim)) else x
     flat = n.reshape(moved, [math.prod(moved.shape[:-2]), len(matrix)])
-    made = n.op("matmul", flat, n.const(matrix, x.dtype))
+    spectrum = n.op("matmul", flat, n.const(matrix, x.dtype))
     parts = 1 if back and half else 2
-    made = n.reshape(made, [*moved.shape[:-2], matrix.shape[1] // parts, parts])
+    spectrum = n.reshape(spectrum, [*moved.shape[:-2], matrix.shape[1] // parts, parts])
     order = list(range(x.ndim - 2))
     order.insert(at, x.ndim - 2)
-    return n.op("transpose", made, perm=[*order, x.ndim - 1])
+    return n.op("transpose", spectrum, perm=[*order, x.ndim - 1])
 
 
 def _fourier(size: int, bins: int, parts: int, back: bool = False) -> np.ndarray:
@@ -114,8 +114,8 @@ def _stft_here(n: Call) -> Value:
     if window is not None:
         frames = n.op("mul", frames, n.reshape(n.cast(window, x.dtype), [size, 1]))
     rows = n.reshape(frames, [-1, size * parts])
-    made = n.op("matmul", rows, n.const(matrix, x.dtype))
-    return n.reshape(made, [x.shape[0], count, bins, 2])
+    spectrum = n.op("matmul", rows, n.const(matrix, x.dtype))
+    return n.reshape(spectrum, [x.shape[0], count, bins, 2])
 
 
 @evaluates("HannWindow", "HammingWindow", "BlackmanWindow")
@@ -124,12 +124,12 @@ def _window(n: Attributes, size: np.ndarray) -> np.ndarray:
     base = count if n.attr("periodic", 1) else count - 1
     angle = 2 * np.pi * np.arange(count) / max(base, 1)
     if n.node.op == "HannWindow":
-        made = 0.5 - 0.5 * np.cos(angle)
+        window = 0.5 - 0.5 * np.cos(angle)
     elif n.node.op == "HammingWindow":
-        made = 25 / 46 - 21 / 46 * np.cos(angle)
+        window = 25 / 46 - 21 / 46 * np.cos(angle)
     else:
-        made = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
-    return made.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))
+        window = 0.42 - 0.5 * np.cos(angle) + 0.08 * np.cos(2 * angle)
+    return window.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))
 
 
 @evaluates("MelWeightMatrix")
@@ -148,15 +148,15 @@ def _mel(
     if count + 2 > 1:
         mels = first + np.arange(count + 2) * (last - first) / (count + 2)
     places = ((700 * (10 ** (mels / 2595) - 1)) * (length + 1) // per_second).astype(int)
-    made = np.zeros((length // 2 + 1, count))
+    matrix = np.zeros((length // 2 + 1, count))
     for band in range(count):
         left, center, right = places[band : band + 3]
         if center == left:
-            made[center, band] = 1
+            matrix[center, band] = 1
         else:
             rise = np.arange(left, center + 1)
-            made[rise, band] = (rise - left) / (center - left)
+            matrix[rise, band] = (rise - left) / (center - left)
         if right > center:
             fall = np.arange(center, right)
-            made[fall, band] = (right - fall) / (right - center)
-    return made.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))
+            matrix[fall, band] = (right - fall) / (right - center)
+    return matrix.astype(dtype_of(n.attr("output_datatype", 1), n.node.title()))

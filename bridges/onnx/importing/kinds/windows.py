@@ -128,7 +128,7 @@ def _conv_transpose(n: Call) -> Value:
             size + extra - begin - end
             for size, extra, begin, end in zip(whole, more, begins, ends, strict=True)
         ]
-    made = n.op(
+    out = n.op(
         f"conv_transpose{rank}d",
         x,
         w,
@@ -138,13 +138,13 @@ def _conv_transpose(n: Call) -> Value:
     )
     lack = [max(b + w - size, 0) for b, w, size in zip(begins, wanted, whole, strict=True)]
     if any(lack):
-        made = n.op("pad", made, paddings=[0, 0, 0, 0, *(v for p in lack for v in (0, p))])
-    if any(begins) or list(made.shape[2:]) != wanted:
+        out = n.op("pad", out, paddings=[0, 0, 0, 0, *(v for p in lack for v in (0, p))])
+    if any(begins) or list(out.shape[2:]) != wanted:
         ends = [b + w for b, w in zip(begins, wanted, strict=True)]
-        made = n.op("slice", made, axes=list(range(2, 2 + rank)), starts=begins, ends=ends)
+        out = n.op("slice", out, axes=list(range(2, 2 + rank)), starts=begins, ends=ends)
     if b is None:
-        return made
-    return n.op("add", made, n.reshape(b, [-1, *[1] * rank]))
+        return out
+    return n.op("add", out, n.reshape(b, [-1, *[1] * rank]))
 
 
 # -- poolings --------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def _pool(n: Call) -> Any:
         attrs: dict[str, Any] = {}
         if not is_max:
             attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))
-        made = n.op(
+        pooled = n.op(
             f"{'max' if is_max else 'avg'}_pool{rank}d",
             x,
             kernel=kernel,
@@ -207,8 +207,8 @@ def _pool(n: Call) -> Any:
             outs=("out",),
             **attrs,
         )
-        if list(made.shape[2:]) == counts:
-            return made
+        if list(pooled.shape[2:]) == counts:
+            return pooled
     return _max_of_windows(n) if is_max else _mean_of_windows(n)
 
 
@@ -216,18 +216,18 @@ def _max_of_windows(n: Call) -> list[Value]:
     x = n[0]
     rank = n[0].ndim - 2
     low = -math.inf if x.is_float else float(np.iinfo(x.dtype).min)
-    found = _windows(n, x, low)
-    made = n.op("reduce_max", found, axes=[found.ndim - 1])
+    windows = _windows(n, x, low)
+    best_values = n.op("reduce_max", windows, axes=[windows.ndim - 1])
     if not n.wants(1):
-        return [made]
+        return [best_values]
     back = bool(n.attr("storage_order", 0))  # columns first
     size = math.prod(x.shape[2:])
     numbers = np.arange(size).reshape(x.shape[2:][::-1] if back else x.shape[2:])
     planes = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], *(1,) * rank)
     where = _windows(n, n.const(planes * size + (numbers.T if back else numbers)), -1.0)
-    best = n.op("argmax", found, axis=found.ndim - 1, keepdims=True)
-    ids = n.op("take_along_axis", where, best, axis=found.ndim - 1)
-    return [made, n.reshape(ids, made.shape)]
+    best = n.op("argmax", windows, axis=windows.ndim - 1, keepdims=True)
+    ids = n.op("take_along_axis", where, best, axis=windows.ndim - 1)
+    return [best_values, n.reshape(ids, best_values.shape)]
 
 
 def _mean_of_windows(n: Call) -> Value:
@@ -244,8 +244,8 @@ def _mean_of_windows(n: Call) -> Value:
             else ((ids >= begins[axis]) & (ids < size))
         )
         weight = weight[..., None] * inside.sum(1)
-    found = _windows(n, x, 0.0)
-    total = n.op("reduce_sum", found, axes=[found.ndim - 1])
+    windows = _windows(n, x, 0.0)
+    total = n.op("reduce_sum", windows, axes=[windows.ndim - 1])
     return n.op("div", total, n.const(weight, x.dtype))
 
 
@@ -255,9 +255,9 @@ def _lp_pool(n: Call) -> Value:
     p = n.attr("p", 2)
     every = n.node.op == "GlobalLpPool"
     powers = n.op("pow", n.op("abs", x), n.const(p, x.dtype))
-    found = powers if every else _windows(n, powers, 0.0)
+    windows = powers if every else _windows(n, powers, 0.0)
     axes = list(range(2, x.ndim)) if every else [x.ndim]
-    total = n.op("reduce_sum", found, axes=axes, keepdims=every)
+    total = n.op("reduce_sum", windows, axes=axes, keepdims=every)
     return n.op("pow", total, n.const(1 / p, x.dtype))
 
 
@@ -278,9 +278,9 @@ def _max_unpool(n: Call) -> Value:
     check_fill(whole, x.dtype.itemsize, n.node.title())
     zeros = n.const(np.zeros(math.prod(small)), x.dtype)
     count = [math.prod(x.shape)]
-    made = n.op("put_along_axis", zeros, n.reshape(n[1], count), n.reshape(x, count), axis=0)
+    unpooled = n.op("put_along_axis", zeros, n.reshape(n[1], count), n.reshape(x, count), axis=0)
     widths = [(0, most - size) for most, size in zip(whole, small, strict=True)]
-    return padded(n, n.reshape(made, small), widths)
+    return padded(n, n.reshape(unpooled, small), widths)
 
 
 @lowers("Col2Im")
@@ -314,7 +314,7 @@ def summed_blocks(
     ]
     channels = x.shape[1] // taps
     weight = np.tile(np.eye(taps), (channels, 1)).reshape(channels * taps, 1, *kernel)
-    made = n.op(
+    total = n.op(
         f"conv_transpose{rank}d",
         n.op("reshape", x, shape=[x.shape[0], x.shape[1], *counts]),
         n.const(weight, x.dtype),
@@ -324,6 +324,6 @@ def summed_blocks(
     )
     widths = [
         (-a, size + a - have)
-        for size, (a, _), have in zip(sizes, pads, made.shape[2:], strict=True)
+        for size, (a, _), have in zip(sizes, pads, total.shape[2:], strict=True)
     ]
-    return padded(n, made, [(0, 0), (0, 0), *widths])
+    return padded(n, total, [(0, 0), (0, 0), *widths])

@@ -55,8 +55,8 @@ def _elu(n: Aten) -> Value:
     alpha = float(n["alpha"])
     scale, inner = n.get("scale", 1), n.get("input_scale", 1)
     if inner == 1:
-        made = n.op("elu", x, alpha=alpha)
-        return made if scale == 1 else n.op("scale", made, scale=float(scale))
+        y = n.op("elu", x, alpha=alpha)
+        return y if scale == 1 else n.op("scale", y, scale=float(scale))
     n.fail(f"input_scale {inner}")
 
 
@@ -105,13 +105,13 @@ def _glu(n: Aten) -> Value:
 def _dropout(n: Aten) -> Value | list[Value]:
     native = n.name == "native_dropout"
     x = n["input"]
-    made = x
+    y = x
     if n.get("train", True) and n["p"]:
-        made = n.op("dropout", x, p=float(n["p"]), channels=n.name == "feature_dropout")
+        y = n.op("dropout", x, p=float(n["p"]), channels=n.name == "feature_dropout")
     if native:
         n.refuse_unless(not n.wants(1), "its mask is read")
-        return [made]
-    return made
+        return [y]
+    return y
 
 
 @aten("to", "_to_copy", "type_as", "_to_dtype")

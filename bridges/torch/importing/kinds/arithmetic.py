@@ -195,11 +195,11 @@ def _clamp(n: Aten) -> Value:
 def _addc(n: Aten) -> Value:
     dtype = n.dtypes[0]
     a, b = n.tensor("tensor1", dtype), n.tensor("tensor2", dtype)
-    made = n.op("mul" if n.name == "addcmul" else "div", a, b)
+    term = n.op("mul" if n.name == "addcmul" else "div", a, b)
     value = n.get("value", 1)
     if value != 1:
-        made = n.op("scale", made, scale=float(value))
-    return n.op("add", n.tensor("self", dtype), made)
+        term = n.op("scale", term, scale=float(value))
+    return n.op("add", n.tensor("self", dtype), term)
 
 
 @aten("lerp")

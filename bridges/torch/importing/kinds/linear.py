@@ -15,16 +15,16 @@ def _linear(n: Aten) -> Value:
     weight = n["weight"]
     bias = n.get("bias")
     if weight.ndim == 1:
-        made = n.op("matmul", x, weight)
+        y = n.op("matmul", x, weight)
     else:
-        made = n.op("matmul", x, weight, transpose_y=True)
-    return made if bias is None else n.op("add", made, bias)
+        y = n.op("matmul", x, weight, transpose_y=True)
+    return y if bias is None else n.op("add", y, bias)
 
 
 @aten("bilinear")
 def _bilinear(n: Aten) -> Value:
-    made = n.op("einsum", [n["input1"], n["weight"], n["input2"]], equation="...i,oij,...j->...o")
-    return n.op("add", made, n["bias"]) if n.has("bias") else made
+    y = n.op("einsum", [n["input1"], n["weight"], n["input2"]], equation="...i,oij,...j->...o")
+    return n.op("add", y, n["bias"]) if n.has("bias") else y
 
 
 @aten("matmul", "mm", "bmm", "mv", "dot")
@@ -41,11 +41,11 @@ def _addmm(n: Aten) -> Value:
     x, y = (n[name] for name in names[n.name])
     wants_floats(n, x, y)
     alpha, beta = n.get("alpha", 1), n.get("beta", 1)
-    made = n.op("matmul", x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
+    product = n.op("matmul", x, y, **({} if alpha == 1 else {"alpha": float(alpha)}))
     if not beta:
-        return made
+        return product
     bias = n["self"]
-    return n.op("add", made, bias if beta == 1 else n.op("scale", bias, scale=float(beta)))
+    return n.op("add", product, bias if beta == 1 else n.op("scale", bias, scale=float(beta)))
 
 
 @aten("einsum")
@@ -104,5 +104,5 @@ def _attention(n: Aten) -> Value | list[Value]:
         more["causal"] = True
     if n.get("dropout_p", 0.0):
         more["dropout"] = float(n["dropout_p"])
-    made = n.op("scaled_dot_product_attention", query, key, value, mask, outs=("out",), **more)
-    return made if n.name == "scaled_dot_product_attention" else [made]
+    attended = n.op("scaled_dot_product_attention", query, key, value, mask, outs=("out",), **more)
+    return attended if n.name == "scaled_dot_product_attention" else [attended]

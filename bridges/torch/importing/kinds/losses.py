@@ -101,7 +101,7 @@ def _classes(n: Aten) -> Value | list[Value]:
     if weigh:
         losses = weigh(losses)
     if n.get("reduction", _MEAN) != _MEAN or soft or not losses.ndim:
-        made = _reduced(n, losses)
+        loss = _reduced(n, losses)
     else:
-        made = mean_of_classes(n, losses, label, weight, ignored)
-    return [made] if n.name.endswith("forward") else made
+        loss = mean_of_classes(n, losses, label, weight, ignored)
+    return [loss] if n.name.endswith("forward") else loss

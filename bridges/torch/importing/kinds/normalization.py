@@ -28,12 +28,14 @@ def _batch_norm(n: Aten) -> Value | list[Value]:
     else:
         more["use_global_stats"] = True
         into = {}
-    made = n.op("batch_norm", x, scale, bias, mean, variance, outs=("out",), into=into, **more)
+    normalized = n.op(
+        "batch_norm", x, scale, bias, mean, variance, outs=("out",), into=into, **more
+    )
     if n.name == "batch_norm":
-        return made
+        return normalized
     n.refuse_unless(not (n.wants(1) or n.wants(2)), "its saved statistics are read")
     # the new statistics stand in the variables of the old ones
-    return [made, None, None, mean, variance]  # type: ignore[list-item]
+    return [normalized, None, None, mean, variance]  # type: ignore[list-item]
 
 
 def _by_batch(n: Aten, x: Value) -> Value:
@@ -41,11 +43,11 @@ def _by_batch(n: Aten, x: Value) -> Value:
     axes = [axis for axis in range(x.ndim) if axis != 1]
     away = n.op("sub", x, n.op("reduce_mean", x, axes=axes, keepdims=True))
     power = n.op("reduce_mean", n.op("square", away), axes=axes, keepdims=True)
-    made = n.op("mul", away, n.op("rsqrt", n.op("scale", power, bias=float(n["eps"]))))
+    normalized = n.op("mul", away, n.op("rsqrt", n.op("scale", power, bias=float(n["eps"]))))
     shape = [1, x.shape[1]] + [1] * (x.ndim - 2)
     if n.has("weight"):
-        made = n.op("mul", made, n.reshaped(n["weight"], shape))
-    return n.op("add", made, n.reshaped(n["bias"], shape)) if n.has("bias") else made
+        normalized = n.op("mul", normalized, n.reshaped(n["weight"], shape))
+    return n.op("add", normalized, n.reshaped(n["bias"], shape)) if n.has("bias") else normalized
 
 
 def _last_axes(n: Aten, x: Value) -> int:
@@ -56,7 +58,7 @@ def _last_axes(n: Aten, x: Value) -> int:
 def _layer_norm(n: Aten) -> Value | list[Value]:
     x = n["input"]
     wants_floats(n, x)
-    made = n.op(
+    normalized = n.op(
         "layer_norm",
         x,
         n.get("weight"),
@@ -66,9 +68,9 @@ def _layer_norm(n: Aten) -> Value | list[Value]:
         epsilon=float(n["eps"]),
     )
     if n.name == "layer_norm":
-        return made
+        return normalized
     n.refuse_unless(not (n.wants(1) or n.wants(2)), "its saved statistics are read")
-    return [made]
+    return [normalized]
 
 
 @aten("rms_norm", "_fused_rms_norm")
@@ -77,10 +79,10 @@ def _rms_norm(n: Aten) -> Value | list[Value]:
     wants_floats(n, x)
     epsilon = float(n.get("eps", np.finfo(np.float32).eps))
     axis = _last_axes(n, x) - x.ndim
-    made = n.op(
+    normalized = n.op(
         "rms_norm", x, n.get("weight"), outs=("out",), begin_norm_axis=axis, epsilon=epsilon
     )
-    return made if n.name == "rms_norm" else [made]
+    return normalized if n.name == "rms_norm" else [normalized]
 
 
 @aten("group_norm", "native_group_norm")
@@ -88,7 +90,7 @@ def _group_norm(n: Aten) -> Value | list[Value]:
     x = n["input"]
     wants_floats(n, x)
     groups = n["num_groups"] if n.has("num_groups") else n["group"]
-    made = n.op(
+    normalized = n.op(
         "group_norm",
         x,
         n.get("weight"),
@@ -97,7 +99,7 @@ def _group_norm(n: Aten) -> Value | list[Value]:
         groups=int(groups),
         epsilon=float(n["eps"]),
     )
-    return made if n.name == "group_norm" else [made]
+    return normalized if n.name == "group_norm" else [normalized]
 
 
 @aten("instance_norm")
@@ -124,8 +126,8 @@ def _weight_norm(n: Aten) -> Value | list[Value]:
     if n["dim"] == -1:  # as PyTorch has it: of the whole tensor
         axes = list(range(v.ndim))
     size = n.op("norm", v, axes=axes, keepdims=True, p=2.0)
-    made = n.op("mul", v, n.op("div", g, size))
-    return made if n.name == "_weight_norm" else [made, size]
+    weight = n.op("mul", v, n.op("div", g, size))
+    return weight if n.name == "_weight_norm" else [weight, size]
 
 
 @aten("cosine_similarity")

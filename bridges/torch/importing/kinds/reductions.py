@@ -24,8 +24,8 @@ def _reduce(n: Aten) -> Value:
     axes = n.axes("dim", x.ndim)
     if not x.ndim:
         return n.op("log", n.op("exp", x)) if n.name == "logsumexp" else x
-    made = n.op(n.ours.type, x, axes=axes, keepdims=bool(n.get("keepdim", False)))
-    return n.cast(made, n.dtypes[0])
+    reduced = n.op(n.ours.type, x, axes=axes, keepdims=bool(n.get("keepdim", False)))
+    return n.cast(reduced, n.dtypes[0])
 
 
 @aten("var", "std", "var_mean")
@@ -36,10 +36,10 @@ def _spread(n: Aten) -> Value | list[Value]:
     correction = n.get("correction", 1 if n.get("unbiased", True) else 0)
     n.refuse_unless(float(correction).is_integer(), f"correction {correction}")
     op = "reduce_std" if n.name == "std" else "reduce_var"
-    made = n.op(op, x, axes=axes, keepdims=keep, ddof=int(correction))
+    deviation = n.op(op, x, axes=axes, keepdims=keep, ddof=int(correction))
     if n.name != "var_mean":
-        return made
-    return [made, n.op("reduce_mean", x, axes=axes, keepdims=keep)]
+        return deviation
+    return [deviation, n.op("reduce_mean", x, axes=axes, keepdims=keep)]
 
 
 @aten("max", "min")
@@ -53,8 +53,8 @@ def _extreme(n: Aten) -> Value | list[Value]:
         return n.op(f"reduce_{kind}", x, axes=list(range(x.ndim)))
     axis = n.axis("dim", x.ndim)
     keep = bool(n["keepdim"])
-    made = n.op(f"reduce_{kind}", x, axes=[axis], keepdims=keep)
-    return [made, n.op(f"arg{kind}", x, axis=axis, keepdims=keep) if n.wants(1) else None]  # type: ignore[list-item]
+    extreme = n.op(f"reduce_{kind}", x, axes=[axis], keepdims=keep)
+    return [extreme, n.op(f"arg{kind}", x, axis=axis, keepdims=keep) if n.wants(1) else None]  # type: ignore[list-item]
 
 
 @aten("argmax", "argmin")

@@ -81,10 +81,10 @@ def _index(n: Aten) -> Value:
     if not first:
         return n.op("gather_nd", x, nd)
     perm = [*axes, *range(first), *range(axes[-1] + 1, x.ndim)]
-    made = n.op("gather_nd", n.moved(x, perm), nd)
+    gathered = n.op("gather_nd", n.moved(x, perm), nd)
     k = len(whole)
-    back = [*range(k, k + first), *range(k), *range(k + first, made.ndim)]
-    return n.moved(made, back)
+    back = [*range(k, k + first), *range(k), *range(k + first, gathered.ndim)]
+    return n.moved(gathered, back)
 
 
 def _full(n: Aten, dims: Any, value: Any) -> Value:

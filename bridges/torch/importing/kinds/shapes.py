@@ -13,12 +13,12 @@ from ..calls import TO_END, Aten, aten
 
 def _filled(n: Aten, count: int, dims: Sequence[int]) -> list[int]:
     """A shape whose -1, if any, is computed."""
-    found = [int(dim) for dim in dims]
-    if -1 in found:
-        rest = math.prod(dim for dim in found if dim != -1)
-        found[found.index(-1)] = count // rest if rest else 0
-    n.refuse_unless(math.prod(found) == count, f"{count} elements do not fit {list(dims)}")
-    return found
+    filled = [int(dim) for dim in dims]
+    if -1 in filled:
+        rest = math.prod(dim for dim in filled if dim != -1)
+        filled[filled.index(-1)] = count // rest if rest else 0
+    n.refuse_unless(math.prod(filled) == count, f"{count} elements do not fit {list(dims)}")
+    return filled
 
 
 @aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias")
@@ -316,13 +316,13 @@ def _pixel_shuffle(n: Aten) -> Value:
     k = len(front)
     if n.name == "pixel_shuffle":
         r = n["upscale_factor"]
-        made = n.op("reshape", x, shape=[*front, c // r**2, r, r, h, w])
-        made = n.moved(made, [*range(k), k, k + 3, k + 1, k + 4, k + 2])
-        return n.op("reshape", made, shape=[*front, c // r**2, h * r, w * r])
+        shuffled = n.op("reshape", x, shape=[*front, c // r**2, r, r, h, w])
+        shuffled = n.moved(shuffled, [*range(k), k, k + 3, k + 1, k + 4, k + 2])
+        return n.op("reshape", shuffled, shape=[*front, c // r**2, h * r, w * r])
     r = n["downscale_factor"]
-    made = n.op("reshape", x, shape=[*front, c, h // r, r, w // r, r])
-    made = n.moved(made, [*range(k), k, k + 2, k + 4, k + 1, k + 3])
-    return n.op("reshape", made, shape=[*front, c * r**2, h // r, w // r])
+    shuffled = n.op("reshape", x, shape=[*front, c, h // r, r, w // r, r])
+    shuffled = n.moved(shuffled, [*range(k), k, k + 2, k + 4, k + 1, k + 3])
+    return n.op("reshape", shuffled, shape=[*front, c * r**2, h // r, w // r])
 
 
 @aten("tril", "triu")
@@ -333,5 +333,5 @@ def _triangle(n: Aten) -> Value:
 @aten("meshgrid")
 def _meshgrid(n: Aten) -> list[Value]:
     values = n["tensors"]
-    made = n.op("meshgrid", values, outs=len(values), indexing=n.get("indexing", "ij"))
-    return made if isinstance(made, list) else [made]
+    grids = n.op("meshgrid", values, outs=len(values), indexing=n.get("indexing", "ij"))
+    return grids if isinstance(grids, list) else [grids]

@@ -87,11 +87,11 @@ def _max_pool(n: Aten) -> Value | list[Value]:
     more = _window(n, rank)
     dilated = set(_list(n.get("dilation", 1), rank)) != {1}
     n.refuse_unless(not dilated, "dilated poolings are not supported")
-    made = _batched(n, n["self"], rank, lambda x: n.op(op, x, outs=("out",), **more))
+    pooled = _batched(n, n["self"], rank, lambda x: n.op(op, x, outs=("out",), **more))
     if op == n.name:
-        return made
+        return pooled
     n.refuse_unless(not n.wants(1), "the places of the largest are read")
-    return [made]
+    return [pooled]
 
 
 @aten(*(f"{end}adaptive_{kind}_pool{d}d" for d in (1, 2, 3) for kind in ("avg", "max")
@@ -101,11 +101,11 @@ def _adaptive_pool(n: Aten) -> Value | list[Value]:
     rank = int(op[-2])
     size = _list(n["output_size"], rank)
     outs = ("out",) if "max" in op else 1
-    made = _batched(n, n["self"], rank, lambda x: n.op(op, x, outs=outs, size=size))
+    pooled = _batched(n, n["self"], rank, lambda x: n.op(op, x, outs=outs, size=size))
     if "max" not in op:
-        return made
+        return pooled
     n.refuse_unless(not n.wants(1), "the places of the largest are read")
-    return [made]
+    return [pooled]
 
 
 @aten("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d",

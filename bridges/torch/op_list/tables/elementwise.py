@@ -45,5 +45,5 @@ def of_whole(e: Emission) -> None:
     if e.is_float():
         e.set("out", called(name, [x, y], {}))
     else:
-        found = called(name, [x, f"{y}.where({y} != 0, 1)"], {})
-        e.set("out", f"torch.where({y} == 0, 0, {found})")
+        quotient = called(name, [x, f"{y}.where({y} != 0, 1)"], {})
+        e.set("out", f"torch.where({y} == 0, 0, {quotient})")

@@ -35,9 +35,9 @@ def affine(e: Emission) -> None:
     if rows >= 0 and rows != rank - 1:
         x = f"{x}.flatten({rows})" if rank else x
     w = e.owned("w")
-    made = _linear(e, w, "w", False) if w is not None else None
-    if made is not None:
-        e.set("out", made.format(x))
+    template = _linear(e, w, "w", False) if w is not None else None
+    if template is not None:
+        e.set("out", template.format(x))
     else:
         e.set("out", f"{x} @ {e['w']}" + (f" + {e['b']}" if e.has("b") else ""))
 
@@ -48,11 +48,11 @@ def matmul(e: Emission) -> None:
     w = e.owned("y")
     turned = e.attrs["transpose_y"]
     x = f"{e['x']}.mT" if e.attrs["transpose_x"] and e.rank("x") > 1 else e["x"]
-    made = _linear(e, w, "y", turned) if w is not None else None
-    if made is None:
+    template = _linear(e, w, "y", turned) if w is not None else None
+    if template is None:
         y = f"{e['y']}.mT" if turned and e.rank("y") > 1 else e["y"]
-        made = f"{{}} @ {y}"
-    text = made.format(x)
+        template = f"{{}} @ {y}"
+    text = template.format(x)
     e.set("out", text if alpha == 1 else f"{e.number(alpha)} * ({text})")
 
 
@@ -108,9 +108,9 @@ def _angles(e: Emission, numbers: str, width: int) -> str:
 def sinusoidal_encoding(e: Emission) -> None:
     size = e.attrs["size"]
     (name,) = e.op.outputs["out"]
-    found = e.values.name(f"{name}_angles")
-    e.values.write([found], f"{found} = {_angles(e, e['positions'], size)}")
-    text = f"torch.stack([{found}.sin(), {found}.cos()], -1).flatten(-2)"
+    angles = e.values.name(f"{name}_angles")
+    e.values.write([angles], f"{angles} = {_angles(e, e['positions'], size)}")
+    text = f"torch.stack([{angles}.sin(), {angles}.cos()], -1).flatten(-2)"
     text += f"[..., :{size}]" if size % 2 else ""
     e.set("out", f"{text}.to({dtype_text(e.attrs['dtype'])})")
 

@@ -112,10 +112,10 @@ def sequences(e: Emission) -> None:
 def of_sequences(e: Emission) -> None:
     chains = e.attrs["chains"]
     back = ".flip(2)" if e.attrs["backward"] else ""
-    found: list[str] = []
+    texts: list[str] = []
     for x in e.op.inputs["x"]:
         text = f"{e.values.stacks[x]}.transpose(1, 2)"
         if chains > 1:
             text = f"{e.helper('unchained')}({e.values.stacks[x]}, {chains}, {e['like']})"
-        found.append(f"{text}{back}")
-    e.set("out", *found)
+        texts.append(f"{text}{back}")
+    e.set("out", *texts)

@@ -84,8 +84,8 @@ def recurrent_layer(e: Emission) -> None:
     w, _ = tensors["weight_ih_l0"]
     dtype = "" if w.dtype == np.float32 else f", dtype={dtype_text(w.dtype)}"
     sizes = f"{w.shape[1]}, {e.attrs['size']}"
-    made = f"nn.{make.format(sizes)}, batch_first=True{dtype})"
-    _call_layer(e, e.layer_of(made, tensors, more))
+    layer = f"nn.{make.format(sizes)}, batch_first=True{dtype})"
+    _call_layer(e, e.layer_of(layer, tensors, more))
 
 
 def _rnn(e: Emission) -> str:
@@ -157,7 +157,7 @@ def _write_loop(loop: _Loop) -> None:
     wanted = [*(memory.state for memory in step.memories), *step.outputs]
     write_operators(inner, with_biases(inner, step.operators, wanted))
     if inner.broken:
-        raise RefusedError  # the operators of the step net have told why
+        raise RefusedError  # the operators of the step net have said why
     after = [inner.text(memory.state) for memory in step.memories]
     given = [inner.text(name) for name in step.outputs]
     function = e.values.name("step")

@@ -23,9 +23,9 @@ def _order(e: Emission) -> str:
 
 
 def _pair(e: Emission, text: str, *slots: str) -> None:
-    found = [e.values.name(e.op.outputs[slot][0]) if e.has(slot) else "_" for slot in slots]
-    e.values.write([name for name in found if name != "_"], f"{', '.join(found)} = {text}")
-    for slot, name in zip(slots, found, strict=True):
+    names = [e.values.name(e.op.outputs[slot][0]) if e.has(slot) else "_" for slot in slots]
+    e.values.write([name for name in names if name != "_"], f"{', '.join(names)} = {text}")
+    for slot, name in zip(slots, names, strict=True):
         e.set(slot, name)
 
 

@@ -46,11 +46,11 @@ def sizes(e: Emission) -> list[str]:
     """The attribute `shape`, where 0 keeps a dimension."""
     x = e["x"]
     shape = e.shape("x")
-    found: list[str] = []
+    texts: list[str] = []
     for axis, size in enumerate(e.attrs["shape"]):
         kept = shape[axis] if size == 0 and axis < len(shape) else size
-        found.append(f"{x}.shape[{axis}]" if size == 0 and kept < 0 else str(kept))
-    return found
+        texts.append(f"{x}.shape[{axis}]" if size == 0 and kept < 0 else str(kept))
+    return texts
 
 
 @writes("reshape")
@@ -162,10 +162,10 @@ def split(e: Emission) -> None:
         sections[free] = known
     given = str(count) if not sections else f"[{', '.join(map(str, sections))}]"
     function = "split" if sections else "chunk"
-    found = [e.values.name(name) for name in names]
-    left = ", ".join(found) + "," * (count == 1)
-    e.values.write(found, f"{left} = {e['x']}.{function}({given}, {axis})")
-    e.set("out", *found)
+    names_out = [e.values.name(name) for name in names]
+    left = ", ".join(names_out) + "," * (count == 1)
+    e.values.write(names_out, f"{left} = {e['x']}.{function}({given}, {axis})")
+    e.set("out", *names_out)
 
 
 @writes("pad")
