@@ -88,9 +88,9 @@ class Nnet3Model(Model):
 
         inputs, outputs = ([port.name for port in ports] for ports in (self.inputs, self.outputs))
         if others := sorted({*inputs} - {"input", "ivector"}) or not inputs:
-            listed = ", ".join(others) if isinstance(others, list) else "none"
+            taken = ", ".join(others) if isinstance(others, list) else "none"
             raise VariableError(
-                f"{self.name}: the inputs are {listed}; only networks with 'input' and 'ivector' run"
+                f"{self.name}: the inputs are {taken}; only networks with 'input' and 'ivector' run"
             )
         names = chosen(self.name, feed, inputs, fetch, outputs)
         features = np.asarray(feed["input"])

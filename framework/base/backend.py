@@ -1,4 +1,4 @@
-"""NumPy and CuPy behind one door: places, array modules, copies between them."""
+"""NumPy and CuPy behind one interface: places, array modules, copies between them."""
 
 from __future__ import annotations
 

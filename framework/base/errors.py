@@ -190,7 +190,7 @@ def one_list() -> Iterator[None]:
 
 def suggestions_ended() -> bool:
     """Whether the list of messages that is being made (see `one_list`) has no looks at names left:
-    who tells only of names near to known ones has not told of all."""
+    who tells only of names near to known ones has not named all."""
     left = _LOOKS_LEFT.get()
     return left is not None and left[0] <= 0
 

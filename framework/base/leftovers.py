@@ -1,4 +1,4 @@
-"""Temporary files that killed programs have left, told from those that are being written.
+"""Temporary files that killed programs have left, distinguished from those that are being written.
 
 Who writes a temporary file holds a lock on it. The system takes the lock away when the process
 ends, however it ends, so a file that can be locked has no owner.

@@ -1,4 +1,4 @@
-"""What other packages add to CNTK's front end: names they register, faults told as errors."""
+"""What other packages add to CNTK's front end: names they register, faults reported as errors."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def birth(process: int) -> str:
     except (OSError, IndexError):
         return ""
     with contextlib.suppress(OSError):
-        told = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True)
-        return "_".join(told.stdout.decode().split())
+        done = subprocess.run(["ps", "-o", "lstart=", "-p", str(process)], capture_output=True)
+        return "_".join(done.stdout.decode().split())
     return ""
 
 

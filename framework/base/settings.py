@@ -64,7 +64,7 @@ class Options:
         True,
         "let temporaries share memory by liveness, and products that of their packed factors",
     )
-    inplace: bool = _option(True, "let operators write over inputs nobody reads again")
+    inplace: bool = _option(True, "let operators write over inputs that nothing reads again")
     recurrent: str = _option(
         "fast",
         "recurrent nets: over whole sequences where that is possible, or one scope a step",
@@ -161,7 +161,7 @@ SWITCHES = {
         Switch(
             "OPSCOPE_COMMUNICATOR",
             "",
-            "how `train` finds other ranks where it is not told: mpi, as `opscope launch` sets;"
+            "how `train` finds other ranks where it is not set: mpi, as `opscope launch` sets;"
             " empty: there are none",
             ("", "mpi"),
         ),
@@ -200,8 +200,8 @@ def switch(name: str) -> str:
 
 CHOSEN: ContextVar[Options | None] = ContextVar("options", default=None)
 """The options that a block has set for this thread or task; None: those of the environment."""
-_told: list[Options] = []
-"""What the environment told last; at most one."""
+_latest: list[Options] = []
+"""The options of the environment as they were read last; at most one."""
 
 
 def current() -> Options:
@@ -212,7 +212,7 @@ def current() -> Options:
     chosen = CHOSEN.get()
     if chosen is not None:
         return chosen
-    return _told[0] if _told else read_options()
+    return _latest[0] if _latest else read_options()
 
 
 def read_options() -> Options:
@@ -224,7 +224,7 @@ def read_options() -> Options:
     chosen = CHOSEN.get()
     if chosen is None:
         chosen = _of_texts(tuple([switch.value() for switch in _OF_OPTIONS]))
-        _told[:] = [chosen]
+        _latest[:] = [chosen]
     return chosen
 
 

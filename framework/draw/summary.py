@@ -213,7 +213,7 @@ def _given_shapes(
     declared: Mapping[str, VarDecl], shapes: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
     inputs = [name for name, var in declared.items() if var.kind == INPUT]
-    found = {}
+    known = {}
     for key, given in shapes.items():
         name = str(key)
         shape = tuple(int(dim) for dim in given)
@@ -228,8 +228,8 @@ def _given_shapes(
                 f"summary: shape {list(shape)} for input {name!r}, which wants"
                 f" {format_shape(wanted)}"
             )
-        found[name] = shape
-    return found
+        known[name] = shape
+    return known
 
 
 def _specs(
@@ -239,7 +239,7 @@ def _specs(
     batch: int,
     strict: bool,
 ) -> dict[str, ArraySpec] | None:
-    """Shapes and dtypes of a forward run; None where they cannot be told and no one asked."""
+    """Shapes and dtypes of a forward run; None where they cannot be inferred, unless `strict`."""
     known, offsets = assumed_inputs(declared, given, batch)
     try:
         return infer_specs([Operator(op) for op in forward], known, declared, offsets)

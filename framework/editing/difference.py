@@ -181,7 +181,7 @@ _KINDS = [name.lower() for name in KIND_NAMES]
 
 
 def _array_changes(
-    found: Difference,
+    diff: Difference,
     before: tuple[OpList, Arrays, Mapping[str, VarDecl]],
     now: tuple[OpList, Arrays, Mapping[str, VarDecl]],
 ) -> None:
@@ -189,17 +189,17 @@ def _array_changes(
     written = {name for net in (before[0], now[0]) for op in net.ops for name in op.output_names()}
     for name, var in before[2].items():
         if name not in now[2] and name not in written and "/" not in name:
-            found.removed.append(f"{name} {_spec(var)}")
+            diff.removed.append(f"{name} {_spec(var)}")
     for name, var in now[2].items():
         then = before[2].get(name)
         if then is None:
             if name not in written and "/" not in name:
-                found.added.append(f"{name} {_spec(var)}")
+                diff.added.append(f"{name} {_spec(var)}")
             continue
         lines = list(_declared(then, var)) if name not in written else []
         lines += _numbers(before[1].get(name), now[1].get(name)) if then.shape == var.shape else []
         if lines:
-            found.changed.setdefault(name, []).extend(lines)
+            diff.changed.setdefault(name, []).extend(lines)
 
 
 def _numbers(a: np.ndarray | None, b: np.ndarray | None) -> Iterator[str]:

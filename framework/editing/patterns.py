@@ -15,7 +15,7 @@ def name_matches(name: str, pattern: str) -> bool:
     if not name.startswith(first):
         return False
     at = len(first)
-    for part in rest[:-1]:  # the first place of each part leaves most for those behind it
+    for part in rest[:-1]:  # the first place of each part leaves most for those after it
         at = name.find(part, at)
         if at < 0:
             return False

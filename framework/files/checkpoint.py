@@ -113,13 +113,13 @@ def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarr
     }
 
 
-def net_difference(found: OpList, wanted: OpList) -> str:
+def net_difference(saved: OpList, wanted: OpList) -> str:
     """The first difference between the net of a checkpoint ("there") and another net ("here").
 
     "" where there is none; source lines and free metadata may differ, and so may whether a layer is
     whole, as nets before this version held none.
     """
-    mine, theirs = (_bare(to_message(lower(net))) for net in (wanted, found))
+    mine, theirs = (_bare(to_message(lower(net))) for net in (wanted, saved))
     if mine == theirs:
         return ""
     for what, ours, others in (("variable", mine.vars, theirs.vars), ("op", mine.ops, theirs.ops)):
@@ -135,7 +135,7 @@ def net_difference(found: OpList, wanted: OpList) -> str:
                 return difference
         if len(ours) != len(others):
             return f"{len(others)} {what}s there and {len(ours)} here"
-    return f"{found.name!r} there, {wanted.name!r} here"
+    return f"{saved.name!r} there, {wanted.name!r} here"
 
 
 def _bare(desc: NetDesc) -> NetDesc:

@@ -127,7 +127,7 @@ def bind(library: Library, function: str, /, **values: Any) -> Block:
 
     Args:
         values: of the fields, by name: numbers, arrays, None for arrays that are not there; a part
-            is the block of one, `Several` are those that lie one behind the other.
+            is the block of one, `Several` are those that lie one after the other.
 
     Raises:
         ArgumentError: one is missing, unknown, out of bounds, of another dtype or layout, or too
@@ -182,8 +182,8 @@ def _struct_of(file: str, name: str) -> Struct:
 @functools.cache
 def _part_of(name: str) -> Struct:
     """A struct that others are made of, whose name no other has."""
-    (found,) = (s for structs in DECLARED.values() for s in structs if s.name == name)
-    return found
+    (struct,) = (s for structs in DECLARED.values() for s in structs if s.name == name)
+    return struct
 
 
 @functools.cache
@@ -343,13 +343,13 @@ class _Layout:
                 raise self.refuse(name, "an array", "None")
         for name, field in self.several:
             count = next(wanted)
-            found = known[name]
-            if found is None and field.optional:
+            group = known[name]
+            if group is None and field.optional:
                 continue
-            if not isinstance(found, Several) or found.name != field.struct or len(found) < count:
-                raise self.refuse(name, f"{count} of {field.struct}", repr(found))
-            setattr(struct, name, found.address)
-            memory.append(found)
+            if not isinstance(group, Several) or group.name != field.struct or len(group) < count:
+                raise self.refuse(name, f"{count} of {field.struct}", repr(group))
+            setattr(struct, name, group.address)
+            memory.append(group)
         for name, _ in self.parts:
             setattr(struct, name, values[name].struct)
             memory.append(values[name].memory)
@@ -368,9 +368,9 @@ class _Layout:
     def _refuse_names(self, values: dict[str, Any]) -> None:
         lacking = self.needed - values.keys()
         unknown = values.keys() - self.given
-        told = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
-        told += [f"it has no {', '.join(sorted(unknown))}"] if unknown else []
-        raise ArgumentError(f"{self.title}: {'; '.join(told)}")
+        problems = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
+        problems += [f"it has no {', '.join(sorted(unknown))}"] if unknown else []
+        raise ArgumentError(f"{self.title}: {'; '.join(problems)}")
 
     def _part(self, name: str, inner: Inner, value: Any) -> Any:
         wanted = _c_struct(_part_of(inner.struct))
@@ -391,14 +391,14 @@ class _Layout:
 
     def _whole(self, name: str, whole: Whole, value: Any) -> int:
         try:
-            found = operator.index(value)
+            number = operator.index(value)
         except TypeError:
             raise self.refuse(name, "a whole number", repr(value)) from None
-        if not whole.least <= found <= whole.most:
+        if not whole.least <= number <= whole.most:
             least, most = whole.least, whole.most
             bounds = f"from {least} on" if most > 1 << 60 else f"from {least} to {most}"
-            raise self.refuse(name, f"a whole number {bounds}", str(found))
-        return found
+            raise self.refuse(name, f"a whole number {bounds}", str(number))
+        return number
 
     def _real(self, name: str, value: Any) -> float:
         try:
@@ -407,10 +407,10 @@ class _Layout:
             raise self.refuse(name, "a number", repr(value)) from None
 
     def _address(self, name: str, address: Address, value: Any) -> int:
-        found = 0 if value is None and address.optional else value
-        if not isinstance(found, int) or not (found or address.optional):
+        pointer = 0 if value is None and address.optional else value
+        if not isinstance(pointer, int) or not (pointer or address.optional):
             raise self.refuse(name, "an address", repr(value))
-        return found
+        return pointer
 
     def place(
         self,

@@ -127,10 +127,10 @@ class _Writer:
     _values: dict[Tree, Operand] = field(default_factory=dict)
 
     def write(self, tree: Tree) -> Operand:
-        found = self._values.get(tree)
-        if found is None:
-            found = self._values[tree] = self._write(tree)
-        return found
+        operand = self._values.get(tree)
+        if operand is None:
+            operand = self._values[tree] = self._write(tree)
+        return operand
 
     def _write(self, tree: Tree) -> Operand:
         kind = tree[0]
@@ -185,11 +185,11 @@ class _Writer:
 
     def apply(self, name: str, *operands: Operand) -> Operand:
         key = name, operands
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = ("value", len(self.applied))
+        operand = self._known.get(key)
+        if operand is None:
+            operand = self._known[key] = ("value", len(self.applied))
             self.applied.append(key)
-        return found
+        return operand
 
 
 def _known_function(name: str) -> str:
@@ -248,10 +248,10 @@ def _plan(trees: Mapping[str, Tree], single: frozenset[str]) -> ArrayPlan:
         places = range(len(operands))
         dying = (i for i in places if operands[i][0] == "value" and last[operands[i]] == number)
         own: Operand = ("value", number)
-        made = _Instruction(
+        instruction = _Instruction(
             function, operands, tuple(dying), last[own], finals.get(own, ""), own in reused
         )
-        instructions.append(made)
+        instructions.append(instruction)
     # Copies of given arrays come first: a computed result may be written over their memory.
     pairs = sorted(results.items(), key=lambda pair: pair[1][0] != "array")
     reads = {name: number for (kind, name), number in last.items() if kind == "array"}
@@ -350,7 +350,7 @@ class _Binder:
         self.given = given
         self.results = results
         self.calls: list[Call] = []
-        self._made: list[Any] = []
+        self._results: list[Any] = []
         self._free: list[Any] = []
         finals = {i.result: n for n, i in enumerate(plan.instructions) if i.result}
         # What is computed on the way, or read again, is slower in columns of a matrix.
@@ -367,27 +367,27 @@ class _Binder:
 
         For each of these: the last instruction that reads it, and whether it is the same array.
         """
-        found: dict[int, list[tuple[int, bool]]] = {}
+        clashes: dict[int, list[tuple[int, bool]]] = {}
         given = ((self.given[name], last) for name, last in self.plan.reads.items())
         others = [(array, *_span(array), last) for array, last in given]
         for target in self.results.values():
             first, end = _span(target)
             for array, other_first, other_end, last in others:
                 if first < other_end and other_first < end:
-                    found.setdefault(id(target), []).append((last, _is_same(array, target)))
-        return found
+                    clashes.setdefault(id(target), []).append((last, _is_same(array, target)))
+        return clashes
 
     def _array(self, operand: Operand) -> Any:
         kind, what = operand
         if kind == "num":
             return _constant(self.dtype, what)
-        return self.given[what] if kind == "array" else self._made[what]
+        return self.given[what] if kind == "array" else self._results[what]
 
     def _bind(self, number: int, instruction: _Instruction) -> None:
         name = instruction.function
         arrays = [self._array(operand) for operand in instruction.operands]
         out = self._place(number, instruction, arrays)
-        self._made.append(out)
+        self._results.append(out)
         copyto = self.k.xp.copyto
         if name == _SELECT:
             otherwise, condition, then = arrays
@@ -436,7 +436,9 @@ class _Binder:
         if instruction.last > until and not is_own:
             return False  # the result itself comes before that
         later = self.plan.instructions
-        if any(made is target and later[n].last > number for n, made in enumerate(self._made)):
+        if any(
+            result is target and later[n].last > number for n, result in enumerate(self._results)
+        ):
             return False
         careful = instruction.function == _SELECT or instruction.function in SPECIAL
         return all(

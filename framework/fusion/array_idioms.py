@@ -75,7 +75,7 @@ def idiom(
 
 
 def _slope(holds: Callable[[float], bool]) -> Callable[[Mapping[str, Tree]], bool]:
-    return lambda found: holds(found["s"][1])
+    return lambda binding: holds(binding["s"][1])
 
 
 def _is_product(tree: Tree) -> bool:
@@ -110,7 +110,7 @@ _IDIOMS = (
         "logaddexp(a, b)",
     ),
     # Only where `b` is finite: 0 times an infinity that the condition rules out is NaN.
-    idiom("a ? b : 0", "b * a", lambda found: _is_product(found["b"])),
+    idiom("a ? b : 0", "b * a", lambda binding: _is_product(binding["b"])),
 )
 
 
@@ -124,24 +124,26 @@ def simplified(tree: Tree, idioms: Sequence[Idiom]) -> Tree:
     return folded(rewritten(folded(rewritten(tree, idioms)), idioms))
 
 
-def _match(form: Tree, tree: Tree, numbers: Collection[str], found: dict[str, Tree]) -> bool:
-    """Whether a tree has a form; `found` receives the matches of its names."""
+def _match(form: Tree, tree: Tree, numbers: Collection[str], binding: dict[str, Tree]) -> bool:
+    """Whether a tree has a form; `binding` receives the matches of its names."""
     if form[0] == "var":
         if form[1] in numbers and tree[0] != "num":
             return False
-        return found.setdefault(form[1], tree) == tree
+        return binding.setdefault(form[1], tree) == tree
     if form[0] != tree[0] or len(form) != len(tree):
         return False
     pairs = zip(form[1:], tree[1:], strict=True)
-    return all(_match(f, t, numbers, found) if isinstance(f, tuple) else f == t for f, t in pairs)
+    return all(_match(f, t, numbers, binding) if isinstance(f, tuple) else f == t for f, t in pairs)
 
 
 def rewritten(tree: Tree, idioms: Sequence[Idiom]) -> Tree:
     """The tree with idioms, the first that fits, in place of what they do."""
     for one in idioms:
-        found: dict[str, Tree] = {}
-        if _match(one.form, tree, one.numbers, found) and (one.holds is None or one.holds(found)):
-            return rewritten(replace_names(one.instead, found), idioms)
+        binding: dict[str, Tree] = {}
+        if _match(one.form, tree, one.numbers, binding) and (
+            one.holds is None or one.holds(binding)
+        ):
+            return rewritten(replace_names(one.instead, binding), idioms)
     return tuple(rewritten(part, idioms) if isinstance(part, tuple) else part for part in tree)
 
 

@@ -179,8 +179,8 @@ class _Printer:
     def _loaded(self, operand: int, at: str) -> str:
         """The element of an operand at a place in memory; halves as float."""
         dtype = self.loop.operands[operand].dtype
-        found = f"((const {C_TYPES[dtype]} *)b[{3 + 2 * operand}])[{at}]"
-        return f"from_{dtype}({found})" if dtype in HALF_NAMES else found
+        element = f"((const {C_TYPES[dtype]} *)b[{3 + 2 * operand}])[{at}]"
+        return f"from_{dtype}({element})" if dtype in HALF_NAMES else element
 
     def _row(self) -> list[str]:
         lines = []

@@ -102,21 +102,21 @@ class _Writer:
 
     def _reads(self, index: int) -> bool:
         """Whether a step reads arrays that are given."""
-        made = self.graph.operations[index]
-        operands = made.operands
+        operation = self.graph.operations[index]
+        operands = operation.operands
         if index in self._products:
             operands += self._products[index][1]
-        return made.name.startswith("load_") or any(one.kind == "array" for one in operands)
+        return operation.name.startswith("load_") or any(one.kind == "array" for one in operands)
 
     def _find_products(self, needed: Sequence[int]) -> None:
         """Products that the step of another operation computes: nothing else reads them."""
         operations = self.graph.operations
         for index in needed:
             for side, name in ((1, _WITH_RIGHT), (0, _WITH_LEFT)):
-                made = operations[index]
-                if made.name not in name or made.operands[0] == made.operands[1]:
+                operation = operations[index]
+                if operation.name not in name or operation.operands[0] == operation.operands[1]:
                     continue
-                value = made.operands[side]
+                value = operation.operands[side]
                 if value.kind != "step" or self._uses[value] > 1 or value.index in self._products:
                     continue
                 factors = self._factors(operations[value.index])
@@ -124,22 +124,24 @@ class _Writer:
                     self._products[index] = value, factors
                     break
 
-    def _factors(self, made: Operation) -> tuple[Value, Value] | None:
+    def _factors(self, operation: Operation) -> tuple[Value, Value] | None:
         """The factors of a product, the first of them in memory; None where it is none, or neither
         of them is."""
-        if made.name != "mul":
+        if operation.name != "mul":
             return None
-        first, second = made.operands
+        first, second = operation.operands
         for one, other in ((first, second), (second, first)):
             in_memory = one.kind == "array" or (one.kind == "step" and self._uses[one] > 1)
             if in_memory and (other.kind != "step" or self._uses[other] > 1):
                 return one, other
         return None
 
-    def _with_product(self, made: Operation, product: Value, factors: tuple[Value, Value]) -> None:
-        on_right = made.operands[1] == product
-        name = (_WITH_RIGHT if on_right else _WITH_LEFT)[made.name]
-        self._first(made.operands[0 if on_right else 1], factors)
+    def _with_product(
+        self, operation: Operation, product: Value, factors: tuple[Value, Value]
+    ) -> None:
+        on_right = operation.operands[1] == product
+        name = (_WITH_RIGHT if on_right else _WITH_LEFT)[operation.name]
+        self._first(operation.operands[0 if on_right else 1], factors)
         if self._in_memory(factors[1]):
             self._step(name, self._place(factors[0]), self._place(factors[1]))
         else:
@@ -200,22 +202,22 @@ class _Writer:
         self._step(f"store_{dtype}" if dtype in HALF_NAMES else "store", operand)
         self._used(value)
 
-    def _write_one(self, result: Value, made: Operation) -> None:
-        operands, name = made.operands, made.name
+    def _write_one(self, result: Value, operation: Operation) -> None:
+        operands, name = operation.operands, operation.name
         if not operands:  # a load of halves
             self._leave()
-            self._step(name, int(made.extra))
+            self._step(name, int(operation.extra))
         elif name == "load_number":
             self._load(operands[0])
             self._used(operands[0])
         elif name == "choose":
             self._choose(operands)
         elif result.index in self._products:
-            self._with_product(made, *self._products[result.index])
+            self._with_product(operation, *self._products[result.index])
         elif len(operands) == 1 or name == "call":
             self._first(operands[0], operands[1:])
             x, y = (*map(self._place, operands[1:]), 0, 0)[:2]
-            self._step(name, x, y, str(made.extra))
+            self._step(name, x, y, str(operation.extra))
         else:
             self._binary(name, *operands)
         self._held = result
@@ -345,7 +347,7 @@ def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) ->
 
 _lock = new_rlock()
 _programs: dict[tuple[str, Library], Program | None] = {}
-_found: dict[tuple[str, str, str], Program | None] = {}  # by what the switches said
+_by_switches: dict[tuple[str, str, str], Program | None] = {}  # by what the switches said
 
 
 def available() -> bool:
@@ -363,15 +365,15 @@ def program(loop: Loop) -> Program | None:
     """The program of a loop, made once; None without a native library, or where it is too large."""
     # A long recurrence asks for each of its steps, so the library is not looked for each time.
     asked = loop.key, settings.switch("OPSCOPE_CPU"), settings.switch("OPSCOPE_CC")
-    if asked not in _found:
+    if asked not in _by_switches:
         library = native.typed("chains", np.dtype(loop.dtype))
         if library is None or team.library() is None:
             return None
-        _found[asked] = _made_once(loop, library)
-    return _found[asked]
+        _by_switches[asked] = _new_program(loop, library)
+    return _by_switches[asked]
 
 
-def _made_once(loop: Loop, library: Library) -> Program | None:
+def _new_program(loop: Loop, library: Library) -> Program | None:
     key = loop.key, library
     with _lock:
         if key not in _programs:
@@ -410,7 +412,7 @@ def task(loop: Loop, words: np.ndarray, memory: Any) -> ParallelTask:
         words: its `argument`.
         memory: owners of the addresses.
     """
-    found = program(loop)
-    assert found is not None, "its address is among the words"
-    items = ((found.function, words.ctypes.data),)
+    loop_program = program(loop)
+    assert loop_program is not None, "its address is among the words"
+    items = ((loop_program.function, words.ctypes.data),)
     return ParallelTask(items, int(words[0] * words[1]) * loop.work, (words, memory))

@@ -144,11 +144,11 @@ class Graph:
 
     def needed(self) -> list[int]:
         """The operations that results depend on, in the order of computation."""
-        found = {value.index for _, value in self.stores if value.kind == "step"}
+        needed = {value.index for _, value in self.stores if value.kind == "step"}
         for index in reversed(range(len(self.operations))):
-            if index in found:
-                found.update(o.index for o in self.operations[index].operands if o.kind == "step")
-        return sorted(found)
+            if index in needed:
+                needed.update(o.index for o in self.operations[index].operands if o.kind == "step")
+        return sorted(needed)
 
     def register(self, value: Value) -> int:
         """The number of a value that is known before the loop: literals come first."""
@@ -173,7 +173,7 @@ class Graph:
         if operand.kind == COLUMN:
             return Value("number", index)
         if operand.dtype in HALF_NAMES:
-            return self._made(f"load_{operand.dtype}", (), index)
+            return self._operation(f"load_{operand.dtype}", (), index)
         return Value("array", index)
 
     def _value(self, tree: Tree, below: Sequence[Value]) -> Value:
@@ -243,7 +243,7 @@ class Graph:
 
     def _number(self, value: Value) -> Value:
         if value.kind == "step" and self._is_truth(value):
-            return self._made("as_number", (value,))
+            return self._operation("as_number", (value,))
         return value
 
     def _apply(self, name: str, *operands: Value) -> Value:
@@ -257,36 +257,36 @@ class Graph:
             if key not in self._known:
                 self._known[key] = Value("head", len(self.head))
                 self.head.append(key)
-            found = self._known[key]
+            result = self._known[key]
         elif name in ("choose", "and", "or"):
             # Whether a number is true is known before the loop, but a step wants it in a block.
             truths = 1 if name == "choose" else 2
             first = [self._block_truth(one) for one in operands[:truths]]
-            found = self._made(name, (*first, *operands[truths:]))
+            result = self._operation(name, (*first, *operands[truths:]))
         elif name in _SIGNS.values() or name in _IN_LINE or name in _TRUTH or name == "neg":
-            found = self._made(name, operands)
+            result = self._operation(name, operands)
         else:
             # Functions read arrays; a number is written to a buffer before.
             rest = [self._block(one) for one in operands[1:]]
-            found = self._made("call", (self._block(operands[0]), *rest), name)
+            result = self._operation("call", (self._block(operands[0]), *rest), name)
         if name in _TRUTH:
-            self._truths.add(found)
-        return found
+            self._truths.add(result)
+        return result
 
     def _block(self, value: Value) -> Value:
         if value.kind in ("step", "array"):
             return value
-        return self._made("load_number", (value,))
+        return self._operation("load_number", (value,))
 
     def _block_truth(self, value: Value) -> Value:
-        return self._made("as_truth", (value,)) if is_fixed(value) else value
+        return self._operation("as_truth", (value,)) if is_fixed(value) else value
 
-    def _made(self, name: str, operands: tuple[Value, ...], extra: str | int = "") -> Value:
-        made = Operation(name, operands, extra)
-        if made not in self._known:
-            self._known[made] = Value("step", len(self.operations))
-            self.operations.append(made)
-        return self._known[made]
+    def _operation(self, name: str, operands: tuple[Value, ...], extra: str | int = "") -> Value:
+        operation = Operation(name, operands, extra)
+        if operation not in self._known:
+            self._known[operation] = Value("step", len(self.operations))
+            self.operations.append(operation)
+        return self._known[operation]
 
 
 def is_fixed(value: Value) -> bool:

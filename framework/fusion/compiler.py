@@ -38,8 +38,8 @@ _broken: set[str] = set()  # compilers that took nothing at all
 
 def available() -> bool:
     """Whether there is a C compiler to try."""
-    found = find_compiler(settings.switch("OPSCOPE_CC"))
-    return found is not None and found not in _broken
+    compiler = find_compiler(settings.switch("OPSCOPE_CC"))
+    return compiler is not None and compiler not in _broken
 
 
 def compile_loop(program: chains.Program) -> bool:
@@ -89,7 +89,7 @@ def _library(compiler: str, source: str) -> Library:
         # Fewer flags each time: an old compiler lacks some. Only the last failure counts.
         for last, flags in zip((False, False, True), _flag_sets(), strict=True):
             arguments = [*flags, "-x", "c", "-", "-o", str(target), "-lm"]
-            if run(compiler, arguments, source, check=last, behind=True):
+            if run(compiler, arguments, source, check=last, low_priority=True):
                 return
 
     def load(path: Path) -> Library:
@@ -116,9 +116,9 @@ def _flag_sets() -> tuple[tuple[str, ...], ...]:
 @functools.cache
 def _processor() -> str:
     """The facts about this processor that `-march=native` depends on."""
-    told = [sys.platform, platform.machine()]
+    facts = [sys.platform, platform.machine()]
     with contextlib.suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
         wanted = ("model name", "flags", "Features", "CPU part")
-        told += sorted({line for line in lines if line.startswith(wanted)})
-    return "\n".join(told)
+        facts += sorted({line for line in lines if line.startswith(wanted)})
+    return "\n".join(facts)

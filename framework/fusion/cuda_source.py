@@ -68,11 +68,11 @@ class _Printer:
         return printed.text or self._hoist(printed.tree, self.head, printed.fixed)
 
     def _hoist(self, tree: Tree, where: list[str], text: str) -> str:
-        found = self._hoisted.get(tree)
-        if found is None:
-            found = self._hoisted[tree] = f"t{len(self._hoisted)}"
-            where.append(f"const {self.element} {found} = ({self.element})({text});")
-        return found
+        local = self._hoisted.get(tree)
+        if local is None:
+            local = self._hoisted[tree] = f"t{len(self._hoisted)}"
+            where.append(f"const {self.element} {local} = ({self.element})({text});")
+        return local
 
 
 def _join(tree: Tree, texts: Sequence[str]) -> str:

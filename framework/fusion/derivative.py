@@ -103,11 +103,11 @@ def derivative(tree: Tree, name: str, value: str = "") -> Tree:
     Raises:
         ExpressionError: the expression calls a function without a derivative here.
     """
-    found, reciprocals = _unwritten(tree, name)
+    slope, reciprocals = _unwritten(tree, name)
     if value:
-        found = _named(found, tree, value)
+        slope = _named(slope, tree, value)
         reciprocals = {r: _named(one, tree, value) for r, one in reciprocals.items()}
-    return _written(found, reciprocals)
+    return _written(slope, reciprocals)
 
 
 @functools.lru_cache(maxsize=64)
@@ -292,8 +292,8 @@ def _fraction(number: float, above: Sequence[Tree], below: Sequence[Tree]) -> Tr
         above.append(("num", abs(number)))
     if number < 0:
         above[0] = ("num", -above[0][1]) if above[0][0] == "num" else ("unary", "-", above[0])
-    made = functools.reduce(_times, above)
-    return ("binary", "/", made, functools.reduce(_times, below)) if below else made
+    numerator = functools.reduce(_times, above)
+    return ("binary", "/", numerator, functools.reduce(_times, below)) if below else numerator
 
 
 def _times(left: Tree, right: Tree) -> Tree:
@@ -320,11 +320,11 @@ def _sum(trees: Iterable[Tree]) -> Tree:
     if not kept:
         return _ZERO
     (number, first), *others = kept
-    made = _product([("num", number), first])
+    total = _product([("num", number), first])
     for number, one in others:
         sign = "+" if number > 0 else "-"
-        made = ("binary", sign, made, _product([("num", abs(number)), one]))
-    return made
+        total = ("binary", sign, total, _product([("num", abs(number)), one]))
+    return total
 
 
 def _choose(condition: Tree, then: Tree, otherwise: Tree) -> Tree:

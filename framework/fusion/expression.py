@@ -112,10 +112,10 @@ class _Reader:
 
     def take(self, *tokens: str) -> str:
         """The token at hand if it is a sign among `tokens`, which is then passed."""
-        found = self.token
-        if self.kind == "sign" and found in tokens:
+        token = self.token
+        if self.kind == "sign" and token in tokens:
             self.step()
-            return found
+            return token
         return ""
 
     def expect(self, token: str) -> None:
@@ -206,11 +206,11 @@ def fold(tree: Tree, value: Callable[[Tree, Sequence[_Value]], _Value]) -> _Valu
         one = waiting.pop()
         order.append(one)
         waiting += parts(one)
-    made: list[_Value] = []  # of trees that are not yet part of another
+    folded: list[_Value] = []  # of trees that are not yet part of another
     for one in reversed(order):
-        first = len(made) - len(parts(one))
-        made[first:] = [value(one, made[first:])]
-    return made[0]
+        first = len(folded) - len(parts(one))
+        folded[first:] = [value(one, folded[first:])]
+    return folded[0]
 
 
 def with_parts(tree: Tree, new: Sequence[Tree]) -> Tree:

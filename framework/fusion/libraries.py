@@ -67,10 +67,10 @@ class Library:
 
     def function(self, name: str) -> Any:
         """A function that takes one address."""
-        found = self._handle[name + self.ending]
-        found.argtypes = (ctypes.c_void_p,)
-        found.restype = None
-        return found
+        function = self._handle[name + self.ending]
+        function.argtypes = (ctypes.c_void_p,)
+        function.restype = None
+        return function
 
     def text(self, name: str) -> str:
         """A text of the library."""
@@ -113,9 +113,9 @@ def find_compiler(wanted: str) -> str | None:
     if wanted == _NO_COMPILER:
         return None
     for name in (wanted,) if wanted else ("cc", "gcc", "clang"):
-        found = shutil.which(name)
-        if found is not None:
-            return os.path.realpath(found)
+        path = shutil.which(name)
+        if path is not None:
+            return os.path.realpath(path)
     if wanted:
         _log.warning("OPSCOPE_CC=%s is not there: nothing is compiled", wanted)
     return None
@@ -146,16 +146,16 @@ def from_cache(
     # No TemporaryDirectory: the child of a fork, too, would remove it when it ends.
     passing = tempfile.mkdtemp(prefix="opscope-")
     try:
-        made = Path(passing, "loops.so")
-        build(made)
-        data = made.read_bytes()
+        built = Path(passing, "loops.so")
+        build(built)
+        data = built.read_bytes()
         library_files.check_whole(data)
         if folder is not None:
             try:
                 return load(library_files.put(folder, name, data))
             except OSError as error:
                 _log.debug("cache folder %s is not usable: %s", folder, error)
-        return load(made)
+        return load(built)
     finally:
         shutil.rmtree(passing, ignore_errors=True)
 
@@ -183,12 +183,12 @@ def run(
     source: str = "",
     *,
     check: bool = True,
-    behind: bool = False,
+    low_priority: bool = False,
 ) -> bool:
     """Run the compiler; whether it took the source.
 
     Args:
-        check: whether it is an error where it did not. behind: leave the cores to others.
+        check: whether it is an error where it did not. low_priority: leave the cores to others.
 
     Raises:
         OSError, subprocess.SubprocessError: it could not be run, or failed and `check` says so.
@@ -201,7 +201,7 @@ def run(
         try:
             if _ending.is_set():
                 process.kill()
-            if behind and hasattr(os, "setpriority"):
+            if low_priority and hasattr(os, "setpriority"):
                 with contextlib.suppress(OSError):  # it has ended already
                     os.setpriority(os.PRIO_PROCESS, process.pid, _LOWEST)
             out, errors = process.communicate(source, _TIMEOUT)
@@ -220,5 +220,5 @@ def run(
 def state(compiler: str) -> tuple[str, int, int]:
     """The compiler, and its size and time: they stand for its version, which only running it would
     tell."""
-    found = os.stat(compiler)
-    return compiler, found.st_size, found.st_mtime_ns
+    status = os.stat(compiler)
+    return compiler, status.st_size, status.st_mtime_ns

@@ -57,8 +57,8 @@ def find(folder: Path, key: str) -> Path | None:
     """The library of that key, where there is one that is ours and whole."""
     path = folder / f"{key}.so"
     with contextlib.suppress(OSError, ValueError):
-        told = read_own(path.with_suffix(_SUM), 100).decode().strip()
-        if told == hashlib.sha256(read_own(path)).hexdigest():
+        checksum = read_own(path.with_suffix(_SUM), 100).decode().strip()
+        if checksum == hashlib.sha256(read_own(path)).hexdigest():
             os.utime(path)  # in use
             return path
     return None

@@ -134,7 +134,7 @@ def _kept(
         if key not in _loaded:
             get = _built if _all_built() else _compiled
             tried = (get(unit, processor) for processor in processors())
-            _loaded[key] = next((found for found in tried if found is not None), None)
+            _loaded[key] = next((library for library in tried if library is not None), None)
         return _loaded[key]
 
 
@@ -200,5 +200,5 @@ def _compiled(unit: Unit, processor: Processor) -> Library | None:
 
 def _library(path: Path, unit: Unit, processor: Processor) -> Library:
     marker, ending = unit.marker(processor), unit.suffix(processor)
-    found = Library(path, [marker], ending, unit.file, _DTYPES.get(unit.kind, ""))
-    return found.reach_pool() if unit.file in units.ALONE else found
+    library = Library(path, [marker], ending, unit.file, _DTYPES.get(unit.kind, ""))
+    return library.reach_pool() if unit.file in units.ALONE else library

@@ -47,27 +47,27 @@ def formulas(op: Operator) -> dict[str, Tree]:
     counts = {slot: len(own) for slot, own in op.inputs.items() if own}
     known = set(operands(op))
     read = set[str]()
-    found = dict[str, Tree]()
+    trees = dict[str, Tree]()
     for slot, text in op.entry.expressions.items():
         tree = parse(text)
         read |= names(tree)
-        found[slot] = with_numbers(written_out(tree, counts), ABSENT | numbers, known)
-        if lost := names(found[slot]) - known:
+        trees[slot] = with_numbers(written_out(tree, counts), ABSENT | numbers, known)
+        if lost := names(trees[slot]) - known:
             raise ExpressionError(f"its expression reads {min(lost)!r}, which it is not given")
         known.add(slot)
     for slot in counts:
         if slot not in read and not op.entry.input_slots[slot].shape_only:
             raise ExpressionError(f"its expression does not say what becomes of {slot!r}")
-    return found
+    return trees
 
 
 def operands(op: Operator) -> dict[str, str]:
     """The names that input variables have in the trees of an operator: name -> variable."""
     inputs = {slot: own for slot, own in op.inputs.items() if own}
-    found = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
+    variables = {slot: own[0] for slot, own in inputs.items() if len(own) == 1}
     for slot, own in inputs.items():
-        found.update((part_name(slot, place), name) for place, name in enumerate(own))
-    return found
+        variables.update((part_name(slot, place), name) for place, name in enumerate(own))
+    return variables
 
 
 def with_numbers(tree: Tree, numbers: Mapping[str, float], variables: Collection[str] = ()) -> Tree:
@@ -135,15 +135,15 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
     counts = tuple((slot, len(own)) for slot, own in inputs.items())
     if sum(count for _, count in counts) > MOST_ARRAYS[device]:
         return None
-    found = _expressions(tuple(scalar.items()), tuple(slots), counts, tuple(op.outputs))
-    if found is None:
+    expressions = _expressions(tuple(scalar.items()), tuple(slots), counts, tuple(op.outputs))
+    if expressions is None:
         return None
-    if any(slot not in found.known and not slots[slot].shape_only for slot in inputs):
+    if any(slot not in expressions.known and not slots[slot].shape_only for slot in inputs):
         return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
     variables = operands(op)
     reads: dict[str, Operand] = {}
     widths = set()
-    for name in found.leaves:
+    for name in expressions.leaves:
         if name not in variables:
             if name not in ABSENT and not isinstance(op.attrs.get(name), (int, float)):
                 return None
@@ -162,8 +162,8 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
         return None
     columns = widths.pop() if widths else 0
     stored = {name: Operand(FULL, NAMES[specs[name][1]]) for name in writes}
-    made = Pointwise(op, shape, dtype, found, variables, reads, stored, columns)
-    return made if count_arrays([made]) <= MOST_ARRAYS[device] else None
+    chain = Pointwise(op, shape, dtype, expressions, variables, reads, stored, columns)
+    return chain if count_arrays([chain]) <= MOST_ARRAYS[device] else None
 
 
 @dataclass(frozen=True, eq=False)

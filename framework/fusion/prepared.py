@@ -20,7 +20,7 @@ class Prepared:
     def __init__(self, *, in_loop: bool = True) -> None:
         self.in_loop = in_loop
         self._constant: dict[int, Any] = {}
-        self._made: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
+        self._entries: dict[Any, tuple[Any, ParallelTask | Callable[[], Any]]] = {}
         self._buffer: Any = None
         self._calls: list[Callable[[], Any]] = []
 
@@ -41,9 +41,9 @@ class Prepared:
 
         That is a task or a call; these run in the order of the keys.
         """
-        if key not in self._made:
-            self._made[key] = make()
-        return self._made[key][0]
+        if key not in self._entries:
+            self._entries[key] = make()
+        return self._entries[key][0]
 
     def buffer(self, size: int) -> Any:
         """Memory for use within one call; the next call may write over its contents."""
@@ -54,14 +54,14 @@ class Prepared:
     @property
     def nbytes(self) -> int:
         """The memory that is filled."""
-        return sum(memory.nbytes for memory, _ in self._made.values())
+        return sum(memory.nbytes for memory, _ in self._entries.values())
 
     def calls(self) -> list[Callable[[], Any]]:
         """The calls that fill this memory; they run before the loop."""
         # Made late, as steps ask for more while they are bound.
-        if len(self._calls) != len(self._made):
+        if len(self._calls) != len(self._entries):
             self._calls = [
                 run_together([fill]) if isinstance(fill, ParallelTask) else fill
-                for _, fill in self._made.values()
+                for _, fill in self._entries.values()
             ]
         return self._calls

@@ -93,5 +93,5 @@ class Counted:
 
 @functools.cache
 def _counted() -> Counted | None:
-    found = [one for one in controllers() if one.internal_api == "openblas"]
-    return Counted(found[0]) if len(found) == 1 else None
+    openblas = [one for one in controllers() if one.internal_api == "openblas"]
+    return Counted(openblas[0]) if len(openblas) == 1 else None

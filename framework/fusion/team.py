@@ -69,13 +69,13 @@ def block_task(work: int, *blocks: Block) -> ParallelTask:
 @functools.cache
 def library() -> Any:
     """The functions of lists; None where there is no native library."""
-    found = native.load("team")
-    if found is not None:
+    team_library = native.load("team")
+    if team_library is not None:
         if hasattr(os, "register_at_fork"):
             # Neither threads nor lists that ran in them are there in the child of a fork.
             for name in ("opscope_forget", "opscope_forget_pool"):
-                os.register_at_fork(after_in_child=partial(found.function(name), 0))
-    return found
+                os.register_at_fork(after_in_child=partial(team_library.function(name), 0))
+    return team_library
 
 
 @functools.cache
@@ -85,20 +85,20 @@ def hold_blas() -> OpenBlas | None:
     Its products differ in the last bits with the number of its threads, which must not follow what
     other threads of Python run at the moment.
     """
-    lists, found = library(), openblas()
-    if lists is None or found is None:
+    lists, blas = library(), openblas()
+    if lists is None or blas is None:
         return None
-    bind(lists, "opscope_use_blas", get=found.get, set=found.set).run()
+    bind(lists, "opscope_use_blas", get=blas.get, set=blas.set).run()
 
     def blas_threads(wanted: int) -> int:
         asked = bind(lists, "opscope_blas_threads", number=wanted)
         asked.run()
         return asked.struct.number
 
-    hold(found.path, blas_threads)
+    hold(blas.path, blas_threads)
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=partial(hold, found.path, blas_threads))
-    return found
+        os.register_at_fork(after_in_child=partial(hold, blas.path, blas_threads))
+    return blas
 
 
 @functools.cache
@@ -197,7 +197,7 @@ def in_blocks(
 ) -> tuple[list[Callable[[], Any]], list[int]]:
     """The calls, with neighbors made one that may do a block of rows after another, or that are
     short; and the number of the first call that each of them does."""
-    made: list[Callable[[], Any]] = []
+    merged: list[Callable[[], Any]] = []
     firsts: list[int] = []
     group: list[ParallelTask] = []  # what the last of the calls made does
     work = items = 0  # of the group
@@ -211,25 +211,25 @@ def in_blocks(
             work = work + task.work
             items = items + len(task.items)
             if joined is not None:
-                made[-1], group, items = run_together([joined]), [joined], len(joined.items)
+                merged[-1], group, items = run_together([joined]), [joined], len(joined.items)
                 continue
             if _worth_a_list(work, items):
                 group.append(task)
                 continue
-        _close(made, group)
-        made.append(call)
+        _close(merged, group)
+        merged.append(call)
         firsts.append(number)
         group = [] if task is None else [task]
         work = sum(one.work for one in group)
         items = sum(len(one.items) for one in group)
-    _close(made, group)
-    return _bound(made), firsts
+    _close(merged, group)
+    return _bound(merged), firsts
 
 
-def _close(made: list[Callable[[], Any]], group: Sequence[ParallelTask]) -> None:
+def _close(calls: list[Callable[[], Any]], group: Sequence[ParallelTask]) -> None:
     """Make the last call one of the whole group: once, not for each task that joins it."""
     if len(group) > 1:
-        made[-1] = run_together(group)
+        calls[-1] = run_together(group)
 
 
 def _worth_a_list(work: int, items: int) -> bool:
@@ -369,11 +369,13 @@ def _repeat(target: Any, value: float) -> ParallelTask | None:
 
 def _in_turn(tasks: Sequence[ParallelTask | None]) -> ParallelTask | None:
     """Tasks one after the other as one; None where one of them is missing."""
-    found = [task for task in tasks if task is not None]
-    if len(found) < len(tasks):
+    present = [task for task in tasks if task is not None]
+    if len(present) < len(tasks):
         return None
-    items = tuple(item for task in found for item in task.items)
-    return ParallelTask(items, sum(task.work for task in found), [task.memory for task in found])
+    items = tuple(item for task in present for item in task.items)
+    return ParallelTask(
+        items, sum(task.work for task in present), [task.memory for task in present]
+    )
 
 
 def parts_task(parts: Several, work: int, memory: Any) -> ParallelTask:

@@ -226,7 +226,7 @@ class VarDecl:
 
     def changed(self, **fields: Any) -> VarDecl:
         """The declaration with other fields."""
-        made = VarDecl(
+        copy = VarDecl(
             self.name,
             self.shape,
             self.unknown_dtype or self.dtype,
@@ -239,11 +239,11 @@ class VarDecl:
             self.source,
         )
         for name, value in fields.items():
-            setattr(made, name, value)
+            setattr(copy, name, value)
         # Setting the one clears the other: `dtype` is read only where `unknown_dtype` is 0.
         if "dtype" in fields:
-            made.unknown_dtype = 0
-        return made
+            copy.unknown_dtype = 0
+        return copy
 
     def __repr__(self) -> str:
         return f"<VarDecl {self.name!r} {self.unknown_dtype or self.dtype} {self.shape}>"

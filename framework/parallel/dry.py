@@ -140,7 +140,7 @@ class DryWorld:
         return results
 
     def end(self, rank: int, why: str) -> None:
-        """Note that a rank takes part no more; who waits for it is told why."""
+        """Note that a rank takes part no more; who waits for it gets the reason."""
         with self._changed:
             self._ended.setdefault(rank, why)
             self._changed.notify_all()

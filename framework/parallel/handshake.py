@@ -26,7 +26,7 @@ from ..ir.printer import net_text, op_text, var_text
 
 _OPTIONS = ("fuse", "reuse", "inplace", "recurrent", "libraries")
 """Options with which equal gradients may give other parameters, be it in the last bit."""
-_MOST_TOLD = 4
+_MOST_SHOWN = 4
 
 Description = dict[str, str]
 """What is compared -> its text, in the order in which differences are looked for."""
@@ -58,13 +58,13 @@ def handshake(
         return
     texts = communicator.exchange(zlib.compress(text))
     all_ranks: list[Description] = [json.loads(zlib.decompress(one)) for one in texts]
-    told = [
+    apart = [
         _difference(all_ranks[0], other, rank)
         for rank, other in enumerate(all_ranks)
         if other != all_ranks[0]
     ]
-    more = f"; {len(told) - _MOST_TOLD} more ranks differ" if len(told) > _MOST_TOLD else ""
-    shown = "; ".join(told[:_MOST_TOLD])
+    more = f"; {len(apart) - _MOST_SHOWN} more ranks differ" if len(apart) > _MOST_SHOWN else ""
+    shown = "; ".join(apart[:_MOST_SHOWN])
     raise RanksError(f"the ranks do not run the same: {shown}{more}", on_all=True)
 
 

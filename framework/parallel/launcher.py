@@ -149,7 +149,7 @@ class _Output:
                 self._write(rest)
             else:
                 self._write(rest[: banner.start()] + rest[banner.end() :])
-                print(f"opscope: {self._told(banner)}", file=sys.stderr, flush=True)
+                print(f"opscope: {self._message(banner)}", file=sys.stderr, flush=True)
         return not self._given_up
 
     def _read(self) -> bytes:
@@ -178,7 +178,7 @@ class _Output:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
 
-    def _told(self, banner: re.Match[bytes]) -> str:
+    def _message(self, banner: re.Match[bytes]) -> str:
         """The message in place of a banner."""
         process = int(banner["process"] or 0)
         why = (banner["why"] or b"it has ended").decode(errors="replace")

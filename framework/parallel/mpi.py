@@ -95,7 +95,7 @@ class MpiCommunicator(Communicator):
         self._sums: deque[_Sum] = deque()  # under way, first started first
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._ended: dict[int, str] = {}  # rank -> why it takes part no more
-        self._have_told: set[int] = set()  # ranks that failed and have written why
+        self._have_reported: set[int] = set()  # ranks that failed and have written why
         self._sent: list[Any] = []
         self._own_end = ""
         # By machine and process a rank can look whether a neighbor is alive; one on another machine
@@ -239,12 +239,12 @@ class MpiCommunicator(Communicator):
             else:
                 # An empty notice: what is printed comes after the failure itself, and the others
                 # wait for it before they abort.
-                self._have_told.add(status.Get_source())
+                self._have_reported.add(status.Get_source())
 
     def _end_with_others(self, request: Any) -> None:
         """Raise what others have ended by, unless the exchange comes to its end without them.
 
-        A rank that has finished may have left its part of the last exchanges behind.
+        A rank that has finished may have left its part of the last exchanges unread.
         """
         until = time.perf_counter() + 0.2
         while time.perf_counter() < until:
@@ -355,7 +355,7 @@ class MpiCommunicator(Communicator):
         if all(" has finished" in why for why in ends):
             return
         until = time.perf_counter() + _GRACE
-        while not self._all_is_told() and time.perf_counter() < until:
+        while not self._all_is_reported() and time.perf_counter() < until:
             time.sleep(0.01)
             self._hear()
         self._abort()
@@ -377,15 +377,15 @@ class MpiCommunicator(Communicator):
                 )
             )
 
-    def _all_is_told(self) -> bool:
+    def _all_is_reported(self) -> bool:
         """Whether all ranks have ended, and those that failed have written why."""
         failed = {rank for rank, why in self._ended.items() if _FAILED in why}
-        return len(self._ended) == self.size - 1 and failed <= self._have_told
+        return len(self._ended) == self.size - 1 and failed <= self._have_reported
 
     def _abort(self) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        # MPICH adds a line of its own from each rank, whatever it is told about messages.
+        # MPICH adds a line of its own from each rank, whatever its settings for messages are.
         os.dup2(os.pipe()[1], 2)
         self._mpi.COMM_WORLD.Abort(1)
 

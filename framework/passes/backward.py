@@ -80,7 +80,7 @@ class _OperatorGradient(GradientArgs):
         return [VersionedName(name, seen[name]) for name in self._inputs.get(slot, ())]
 
     def outputs(self, slot: str) -> list[VersionedName]:
-        latest = self._builder.made[self._index]
+        latest = self._builder.writes[self._index]
         return [
             VersionedName(name, latest[name])
             for name in self._outputs.get(slot, ())
@@ -88,7 +88,7 @@ class _OperatorGradient(GradientArgs):
         ]
 
     def output_grads(self, slot: str) -> list[str]:
-        versions = self._builder.made[self._index]
+        versions = self._builder.writes[self._index]
         return [
             self._builder.gradient_of((name, versions[name]))
             for name in self._outputs.get(slot, ())
@@ -96,7 +96,7 @@ class _OperatorGradient(GradientArgs):
         ]
 
     def arriving_grads(self, slot: str) -> list[str]:
-        versions = self._builder.made[self._index]
+        versions = self._builder.writes[self._index]
         parts = self._builder.arrived
         return [
             self._builder.gradient_of((name, versions[name]))
@@ -182,7 +182,7 @@ class _Builder:
 
     def _number_versions(self) -> None:
         self.seen: list[dict[str, int]] = []
-        self.made: list[dict[str, int]] = []
+        self.writes: list[dict[str, int]] = []
         self.writers: dict[Value, int] = {}
         self.version: dict[str, int] = {}
         for index, op in enumerate(self.ops):
@@ -191,7 +191,7 @@ class _Builder:
             for name in op.output_names():
                 written[name] = self.version[name] = self.version.get(name, 0) + 1
                 self.writers[(name, written[name])] = index
-            self.made.append(written)
+            self.writes.append(written)
 
     def latest(self, name: str) -> Value:
         return name, self.version.get(name, 0)
@@ -221,7 +221,7 @@ class _Builder:
         """Values that depend on `roots` through operators that have a gradient."""
         self.needed = {root for root in roots if root[0] not in self.stopped}
         for index, op in enumerate(self.ops):
-            seen, made = self.seen[index], self.made[index]
+            seen, written = self.seen[index], self.writes[index]
             if self.entries[index].no_gradient:
                 continue
             if not any((name, version) in self.needed for name, version in seen.items()):
@@ -232,7 +232,7 @@ class _Builder:
                     continue
                 for name in names:
                     if name != EMPTY and name not in self.stopped and self._floating(name):
-                        self.needed.add((name, made[name]))
+                        self.needed.add((name, written[name]))
 
     def refuse_views(self) -> None:
         """Gradients follow names: one that passes from a matrix to a view of it would be lost."""
@@ -362,10 +362,10 @@ class _Builder:
 
     def sweep(self) -> None:
         for index in range(len(self.ops) - 1, -1, -1):
-            made, seen, entry = self.made[index], self.seen[index], self.entries[index]
+            written, seen, entry = self.writes[index], self.seen[index], self.entries[index]
             if entry.no_gradient or not any(v in self.needed for v in seen.items()):
                 continue
-            if not any(v in self._parts and v in self.needed for v in made.items()):
+            if not any(v in self._parts and v in self.needed for v in written.items()):
                 continue
             if entry.gradient is None:
                 raise GradientError(

@@ -179,7 +179,7 @@ def cleanup_passes(
     """The clean-up pipeline, in order; see `clean_up` for the arguments."""
     return (
         RemoveIdentities(train, live_out),  # first: copies hide that two operators read the same
-        MergeCommon(live_out),  # leaves nothing dead behind, but makes gradient parts equal
+        MergeCommon(live_out),  # leaves nothing dead, but makes gradient parts equal
         RemoveDead(live_out),  # last: removes operators that the others have made useless
     )
 

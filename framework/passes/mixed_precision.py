@@ -31,7 +31,7 @@ from ..ir.op_list import OpNode, VarDecl
 def in_mixed_precision(
     declared: Mapping[str, VarDecl],
     ops: Sequence[OpNode],
-    made: Sequence[VarDecl],
+    added: Sequence[VarDecl],
     *,
     master: bool,
 ) -> tuple[list[OpNode], list[VarDecl]]:
@@ -41,16 +41,16 @@ def in_mixed_precision(
 
     Args:
         declared: the variables of the net.
-        ops, made: update operators, and the variables that they add.
+        ops, added: update operators, and the variables that they add.
         master: whether parameters of half precision have masters.
     """
     written = {name for op in ops for name in op.output_names()}
     params = [v for v in declared.values() if v.kind == PARAMETER and v.name in written]
     halves = [v for v in params if v.dtype in HALVES] if master else []
     if not halves and UNSCALE not in declared:
-        return list(ops), list(made)
+        return list(ops), list(added)
     work = _Rewriter(declared, params, halves)
-    variables = [_single(var) if master else var for var in made]
+    variables = [_single(var) if master else var for var in added]
     variables += [_master(var) for var in halves if work.masters[var.name] not in declared]
     kept = {v.name for v in (*declared.values(), *variables) if v.kind in (PARAMETER, STATE)}
     for op in ops:
@@ -90,7 +90,7 @@ class _Rewriter:
                 inputs = {"param": name, "master": self.masters[name]}
                 # A master follows its parameter where the user or a file has set that since the
                 # last step.
-                self.syncs.append(_made(op, SYNC_OP, inputs, {"out": self.masters[name]}))
+                self.syncs.append(_op_like(op, SYNC_OP, inputs, {"out": self.masters[name]}))
                 self._renames[name] = self.masters[name]
             elif name in self._of:
                 self._convert(op, name)
@@ -100,11 +100,11 @@ class _Rewriter:
         for name in update.output_names() if self._skips else ():
             if name in kept:
                 inputs = {"new": next_name(name), "old": name, "finite": FINITE}
-                self.ops.append(_made(op, COMMIT_OP, inputs, {"out": name}))
+                self.ops.append(_op_like(op, COMMIT_OP, inputs, {"out": name}))
         # After the commits: a step that is skipped stores the old master again.
         for name in stored:
             attrs = {"dtype": self._dtypes[name]}
-            self.ops.append(_made(op, STORE_OP, {"x": self.masters[name]}, {"out": name}, attrs))
+            self.ops.append(_op_like(op, STORE_OP, {"x": self.masters[name]}, {"out": name}, attrs))
 
     def _convert(self, op: OpNode, grad: str) -> None:
         param = self._of[grad]
@@ -113,7 +113,7 @@ class _Rewriter:
             self._renames[grad] = unscaled_name(grad)
             inputs = {"x": grad, **self._scaled}
             out = {"out": self._renames[grad]}
-            self.ops.append(_made(op, UNDO_OP, inputs, out, {"dtype": dtype}))
+            self.ops.append(_op_like(op, UNDO_OP, inputs, out, {"dtype": dtype}))
 
     def _skippable(self, op: OpNode, kept: set[str]) -> OpNode:
         """The operator with results beside the variables that they are for."""
@@ -124,7 +124,7 @@ class _Rewriter:
         return op.changed(outputs=outputs)
 
 
-def _made(
+def _op_like(
     like: OpNode,
     op_type: str,
     inputs: Mapping[str, str],

@@ -291,7 +291,7 @@ class _Builder:
         self.entry = entry
         self.source = caller_location()
         self.result = OptimizerResult()
-        self._made: set[str] = set()
+        self._added: set[str] = set()
         self._number = _free_number(net)
         self._rate = self._own("learning_rate")
         self._step = self._own("step")
@@ -338,7 +338,7 @@ class _Builder:
 
     def state(self, name: str, shape: Sequence[int], dtype: Any, value: float) -> str:
         """A STATE variable that starts as `value`; the existing one where there is one."""
-        if name not in self.declared and name not in self._made:
+        if name not in self.declared and name not in self._added:
             fill = make_op(
                 "fill_constant",
                 {},
@@ -347,7 +347,7 @@ class _Builder:
             )
             var = make_var(name, shape, dtype, STATE, initializer=fill, source=self.source)
             self.result.vars.append(var)
-            self._made.add(name)
+            self._added.add(name)
         return name
 
     # -- what all parameters share -------------------------------------------------------------

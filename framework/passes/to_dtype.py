@@ -219,7 +219,7 @@ def _with_casts(
     specs: dict[str, ArraySpec],
     cast: dict[str, str],
     ops: list[OpNode],
-    found: dict[str, np.dtype | None],
+    dtypes: dict[str, np.dtype | None],
 ) -> OpNode:
     """The operator with its inputs of half precision in float32; casts are appended to `ops`."""
     for name in op.input_names():
@@ -228,7 +228,7 @@ def _with_casts(
             dtype = {"dtype": SINGLE}
             ops.append(make_op(CAST_OP, {"x": name}, {"out": out}, dtype, source=op.source))
             specs[out] = specs[name][0], SINGLE
-            found[out] = SINGLE
+            dtypes[out] = SINGLE
     inputs = {
         slot: tuple([cast.get(name, name) for name in names]) for slot, names in op.inputs.items()
     }

@@ -31,7 +31,7 @@ class Footprint:
 
 
 def footprint(net: OpList, batch: int = 1) -> Footprint | None:
-    """What a run of all operators takes; None where that cannot be told without data.
+    """What a run of all operators takes; None where that depends on data.
 
     Args:
         batch: what unknown dimensions of inputs are taken as.

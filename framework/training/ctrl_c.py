@@ -12,14 +12,14 @@ class CtrlC:
     """Within the block a first Ctrl-C only sets `pressed`; a second one interrupts as usual.
 
     Args:
-        told: whether it says on stderr that it was pressed.
+        says_so: whether it says on stderr that it was pressed.
 
     Signals reach the main thread alone: elsewhere this does nothing.
     """
 
-    def __init__(self, told: bool = True) -> None:
+    def __init__(self, says_so: bool = True) -> None:
         self.pressed = False
-        self._told = told
+        self._says_so = says_so
         self._before: Any = None
 
     def __enter__(self) -> CtrlC:
@@ -36,5 +36,5 @@ class CtrlC:
         if self.pressed:
             raise KeyboardInterrupt
         self.pressed = True
-        if self._told:
+        if self._says_so:
             print("Ctrl-C: ending after this minibatch (again: at once)", file=sys.stderr)

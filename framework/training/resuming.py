@@ -64,38 +64,40 @@ class Resumed:
         return "\n".join(lines)
 
 
-def take_over(found: Checkpoint, net: OpList, path: str) -> tuple[dict[str, np.ndarray], Resumed]:
+def take_over(
+    checkpoint: Checkpoint, net: OpList, path: str
+) -> tuple[dict[str, np.ndarray], Resumed]:
     """The values that a net takes over from a checkpoint of another, and the report."""
     variables = {var.name: var for var in persistent_vars(net)}
     why: dict[str, str] = {}
     for name, var in variables.items():
-        array = found.values.get(name)
+        array = checkpoint.values.get(name)
         if array is None:
             why[name] = "not in the checkpoint"
         elif not can_take(var, array):
             theirs = spec_text(array.shape, array.dtype)
             why[name] = f"{theirs} there and {spec_text(var.shape, var.dtype)} here"
     rates = constant_rates(net)
-    before = constant_rates(found.op_list)
+    before = constant_rates(checkpoint.op_list)
     for name, rate in rates.items():
         # Whoever asks for another rate means it; the old one in the checkpoint would win otherwise.
         if name not in why and before.get(name) != rate:
             was = f"{before[name]:g} there" if name in before else "computed there"
             why[name] = f"rate {was} and {rate:g} here"
-    why |= _fresh_states(found.op_list, net, why)
+    why |= _fresh_states(checkpoint.op_list, net, why)
     taken = {
-        name: converted_to(var, found.values[name])
+        name: converted_to(var, checkpoint.values[name])
         for name, var in variables.items()
         if name not in why
     }
     kinds = {name: var.kind == PARAMETER for name, var in variables.items()}
     report = Resumed(
         path,
-        member(found.state, "epoch", int, path),
+        member(checkpoint.state, "epoch", int, path),
         tuple(name for name in taken if kinds[name]),
         tuple(name for name in taken if not kinds[name]),
         why,
-        tuple(v.name for v in persistent_vars(found.op_list) if v.name not in variables),
+        tuple(v.name for v in persistent_vars(checkpoint.op_list) if v.name not in variables),
     )
     return taken, report
 
@@ -124,10 +126,10 @@ def put_values(values: Mapping[str, np.ndarray], report: Resumed, scope: Scope) 
             variable.clear()
 
 
-def _fresh_states(found: OpList, net: OpList, why: Mapping[str, str]) -> dict[str, str]:
+def _fresh_states(former_net: OpList, net: OpList, why: Mapping[str, str]) -> dict[str, str]:
     """The optimizers' states that begin afresh, and why, beside those in `why`."""
     fresh: dict[str, str] = {}
-    former = {states: op for op in found.ops if (states := _states(op))}
+    former = {states: op for op in former_net.ops if (states := _states(op))}
     counting: dict[str, set[str]] = {}
     restarted: dict[str, str] = {}
     for op in net.ops:

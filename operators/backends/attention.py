@@ -95,9 +95,9 @@ class _Heads:
 
     def several(self, name: str, **fields: Any) -> Several:
         """A struct for each head."""
-        found = library(self.dtype)
-        assert found is not None, "the caller has seen that it is there"
-        return several(found, name, len(self.places), **fields)
+        kernels = library(self.dtype)
+        assert kernels is not None, "the caller has seen that it is there"
+        return several(kernels, name, len(self.places), **fields)
 
     def call(self, name: str, work: int, **fields: Any) -> Call:
         block = self.bind(name, **fields)
@@ -204,7 +204,7 @@ def _bind_grad(k: KernelArgs) -> Call | None:
         return None
     arrays = {"query": query, "key": key, "value": value, "out": out, "out_grad": grad}
     arrays |= {"weights": weights, "query_grad": of_query, "key_grad": of_key}
-    found = heads.several(
+    per_head = heads.several(
         "attend_head",
         **products,
         **{slot: heads.at(array) for slot, array in (*arrays.items(), ("value_grad", of_value))},
@@ -212,7 +212,7 @@ def _bind_grad(k: KernelArgs) -> Call | None:
     )
     work = len(heads.places) * queries * keys * (2 * query.shape[-1] + 2 * width + 8)
     room = heads.room(queries * keys)
-    return heads.call("attend_grad", work, count=len(found), heads=found, **room)
+    return heads.call("attend_grad", work, count=len(per_head), heads=per_head, **room)
 
 
 def _where_compiled(bind: Callable[[KernelArgs], Call | None]) -> Callable[..., Call | None]:

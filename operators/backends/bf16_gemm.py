@@ -51,24 +51,24 @@ def library(terms: int = THREE) -> Library | None:
 
     Those of three want AMX, and the option `amx`; those of one want AVX512-BF16 at least.
     """
-    found = native.load("bf16_gemm", str(terms)) if read_options().amx else None
-    if found is None or not _is_ready(found):
-        found = native.load("bf16_gemm", str(terms), without=_TILED)
-    return found
+    gemm = native.load("bf16_gemm", str(terms)) if read_options().amx else None
+    if gemm is None or not _is_ready(gemm):
+        gemm = native.load("bf16_gemm", str(terms), without=_TILED)
+    return gemm
 
 
 @functools.cache
-def _is_ready(found: Library) -> bool:
+def _is_ready(gemm: Library) -> bool:
     # Linux wants to be asked for the tiles by each process, once, before the first instruction.
-    asked = bind(found, "ready")
+    asked = bind(gemm, "ready")
     asked.run()
     return bool(asked.struct.granted)
 
 
 def _of(terms: int) -> Library:
-    found = library(terms)
-    assert found is not None, "the caller has seen that it is there"
-    return found
+    gemm = library(terms)
+    assert gemm is not None, "the caller has seen that it is there"
+    return gemm
 
 
 def block(terms: int) -> tuple[int, int]:
@@ -113,9 +113,9 @@ def multiply(
     """
     names = ["rows_tiles" if by_rows else "product_tiles"]
     tiles = None
-    found = _of(terms)
+    gemm = _of(terms)
     # Work is that of one AVX-512 product; three terms have six products.
-    work = out.size * len(b) * (6 if terms == THREE else 1) // found.words("sizes", 1)[0]
+    work = out.size * len(b) * (6 if terms == THREE else 1) // gemm.words("sizes", 1)[0]
     several = most_threads() > 1 and work >= _SHARED
     # Else each thread would split the same rows for its own columns.
     if several and not by_rows and not fresh and len(a) <= _SPLIT:
@@ -125,5 +125,5 @@ def multiply(
     fields: dict[str, Any] = {"m": len(a), "n": b.shape[1], "k": len(b), "a": a, "b": b}
     fields |= {"a_down": steps[0], "a_right": steps[1], "panels": panels, "alpha": alpha}
     fields |= {"out": out, "begin": begin, "tiles": tiles, "fresh": fresh}
-    block = bind(found, names[-1], **fields)
+    block = bind(gemm, names[-1], **fields)
     return team.ParallelTask(tuple(map(block.item_of, names)), work, block)

@@ -63,9 +63,9 @@ def by_terms(
     # A first factor that lies in columns has its rows spread over all of its memory: no blocks of
     # rows.
     if not how[0][0]:
-        found = _by_rows(terms, arrays, how, factors[0], begin)
-        if found is not None:
-            return found
+        by_rows = _by_rows(terms, arrays, how, factors[0], begin)
+        if by_rows is not None:
+            return by_rows
     return _in_blocks(terms, arrays, how, factors[0], begin)
 
 

@@ -36,11 +36,11 @@ _LETTERS = {"float32": "s", "float64": "d"}
 def library() -> OpenBlas | None:
     """NumPy's OpenBLAS for the threads of a team; None where NumPy has another BLAS, or there is
     no native library. What NumPy computes itself then follows the number of threads."""
-    found = None if native.typed("blas", np.float32) is None else team.hold_blas()
-    if found is None:
+    blas = None if native.typed("blas", np.float32) is None else team.hold_blas()
+    if blas is None:
         # Products are left to NumPy then, and its threads should follow the load as ours do.
         follow_by_numpy(always=True)
-    return found
+    return blas
 
 
 class Gemm:
@@ -53,12 +53,12 @@ class Gemm:
         factors: tuple[float, float],
         sizes: tuple[int, ...],
     ) -> None:
-        found = library()
-        assert found is not None, "the caller has seen that it is there"
+        blas = library()
+        assert blas is not None, "the caller has seen that it is there"
         fields = parts.gemm_fields(transposed, factors, sizes)
-        name = f"blas_product{found.bits}"
+        name = f"blas_product{blas.bits}"
         self._block = native.bind(
-            "blas", np.dtype(dtype), name, function=found.gemm[dtype], **fields
+            "blas", np.dtype(dtype), name, function=blas.gemm[dtype], **fields
         )
         self.address, self.handle = self._block.item
 

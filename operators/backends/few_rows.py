@@ -70,9 +70,9 @@ def task(
         kept: weights that may stay packed.
     """
     if kept is not None and kept.holds(b):
-        found = _kept_task(kept, a, b, out, alpha, bias, by)
-        if found is not None:
-            return found
+        kept_product = _kept_task(kept, a, b, out, alpha, bias, by)
+        if kept_product is not None:
+            return kept_product
     steps = [_row_step(array) for array in (a, b, out)]
     suits = len(a) <= _MOST and b.nbytes >= _SMALLEST and by is None and None not in steps
     if not suits or not rows.suits(out.dtype, bias) or a.dtype != out.dtype or b.dtype != out.dtype:
@@ -84,10 +84,10 @@ def task(
     sums = as_view(panel_memory(math.prod(shape) * out.itemsize), (shape, out.dtype))
     # The second function turns the way of the next run round.
     both = {"m": m, "n": n, "pieces": pieces, "sums": sums, "backward": np.zeros(1, np.int64)}
-    found = library(out.dtype)
-    assert found is not None, "the caller has seen that it is there"
-    reading = bind(found, "few", k=k, a=a, b=b, **both)
-    adding = bind(found, "few_added", out=out, bias=bias, alpha=alpha, **both)
+    kernels = library(out.dtype)
+    assert kernels is not None, "the caller has seen that it is there"
+    reading = bind(kernels, "few", k=k, a=a, b=b, **both)
+    adding = bind(kernels, "few_added", out=out, bias=bias, alpha=alpha, **both)
     work = max(_READ * b.size, m * b.size) + max(sums.size, team.ITEM_WORK)
     return team.block_task(work, reading, adding)
 
@@ -97,11 +97,11 @@ def _kept_task(
 ) -> team.ParallelTask | None:
     """The product of one row with packed weights; None where they are not, or do not suit."""
     (k, n), size = b.shape, b.itemsize
-    found = library(b.dtype)
-    if found is None:
+    kernels = library(b.dtype)
+    if kernels is None:
         return None
-    blocks = -(-n // found.constant("wide"))
-    lanes = found.constant("lanes")
+    blocks = -(-n // kernels.constant("wide"))
+    lanes = kernels.constant("lanes")
     few = most_threads() > 1 and blocks < _SHARED * most_threads()
     if few or len(a) > 1 or min(b.strides) < 0 or not b.flags.aligned:
         return None
@@ -110,7 +110,7 @@ def _kept_task(
 
     def pack() -> tuple[Any, team.ParallelTask]:
         panels = team.aligned(room)
-        block = bind(found, "pack_line", k=k, n=n, b=b, panels=panels, alpha=alpha)
+        block = bind(kernels, "pack_line", k=k, n=n, b=b, panels=panels, alpha=alpha)
         return panels, team.block_task(b.size, block)
 
     room = -(-n // lanes) * lanes * k * size
@@ -121,7 +121,7 @@ def _kept_task(
     # each other.
     ways = np.zeros((blocks, 8), np.int64)
     begin = bias if by is None else out
-    block = bind(found, "line", k=k, n=n, a=a, panels=panels, out=out, begin=begin, ways=ways)
+    block = bind(kernels, "line", k=k, n=n, a=a, panels=panels, out=out, begin=begin, ways=ways)
     return team.block_task(_READ * b.size, block)
 
 

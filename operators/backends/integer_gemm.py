@@ -41,11 +41,11 @@ def _kernel(k: KernelArgs) -> Call | None:
     if scale is not None and scale.dtype != np.float32:
         return None
     depth, width = y.shape
-    made: list[team.ParallelTask] = []
+    tasks: list[team.ParallelTask] = []
     panels = _kept(library, k.frame, y)
     if panels is None:
         panels, packing = _packed(library, y)
-        made.append(packing)
+        tasks.append(packing)
     a, target = x.reshape(-1, depth), out.reshape(-1, width)
     block = arguments.bind(
         library,
@@ -65,8 +65,8 @@ def _kernel(k: KernelArgs) -> Call | None:
         scales=0 if scale is None else scale.size,
         out=target.view(np.int32),
     )
-    made.append(team.block_task(max(target.size * depth // _SPEED, y.size), block))
-    return team.run_together(made)
+    tasks.append(team.block_task(max(target.size * depth // _SPEED, y.size), block))
+    return team.run_together(tasks)
 
 
 def _is_whole(array: Any) -> bool:

@@ -62,16 +62,16 @@ def library() -> Any:
         if os.path.realpath(path) in of_numpy:
             continue
         try:
-            found = ctypes.CDLL(path)
+            mkl = ctypes.CDLL(path)
             for needed in ("mkl_cblas_jit_create_sgemm", "MKL_Set_Num_Threads"):
-                getattr(found, needed)  # an older MKL has none of that name
+                getattr(mkl, needed)  # an older MKL has none of that name
         except (OSError, AttributeError) as error:
             _log.warning("MKL is installed but not usable: %s", error)
             continue
         if "MKL_THREADING_LAYER" not in os.environ:
-            found.MKL_Set_Threading_Layer(_SEQUENTIAL)
-        found.MKL_Set_Num_Threads(1)
-        return found
+            mkl.MKL_Set_Threading_Layer(_SEQUENTIAL)
+        mkl.MKL_Set_Num_Threads(1)
+        return mkl
     return None
 
 
@@ -220,6 +220,6 @@ class _GemmCall(partial[Any]):
     memory: Any
 
     def __new__(cls, gemm: Any, addresses: tuple[int, ...], arrays: parts.Arrays) -> _GemmCall:
-        made = super().__new__(cls, gemm.function, *addresses)
-        made.memory = gemm, arrays
-        return made
+        new = super().__new__(cls, gemm.function, *addresses)
+        new.memory = gemm, arrays
+        return new

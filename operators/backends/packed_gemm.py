@@ -86,10 +86,10 @@ def kept_task(
     panels = kept.get(b, (alpha, tiled), room(b, tiled), lambda: pack(b, alpha, tiled))
     if panels is None:
         return None
-    made = multiply(a, b, panels, out, bias if by is None else out, alpha, tiled)
+    product = multiply(a, b, panels, out, bias if by is None else out, alpha, tiled)
     # Of few rows reading the factor takes longest, which the number of multiplications does not
     # show.
-    return team.ParallelTask(made.items, max(made.work, _READ * b.size), made.memory)
+    return team.ParallelTask(product.items, max(product.work, _READ * b.size), product.memory)
 
 
 def shared_pays(prepared: Prepared, factor: Any) -> bool:
@@ -165,9 +165,9 @@ def room(b: Any, tiled: bool) -> int:
     """Bytes that the panels of b take; `tiled`: those of AMX."""
     if tiled:
         return bf16_gemm.room(b)
-    found = library(b.dtype)
-    assert found is not None, "the caller has seen that it is there"
-    columns = found.constant("panel")
+    kernels = library(b.dtype)
+    assert kernels is not None, "the caller has seen that it is there"
+    columns = kernels.constant("panel")
     return -(-b.shape[1] // columns) * columns * len(b) * b.itemsize
 
 
@@ -188,6 +188,6 @@ def pack(
 
 def packing(b: Any, alpha: float, panels: Any) -> Block:
     """The argument of what fills panels with alpha b."""
-    found = library(b.dtype)
-    assert found is not None, "the caller has seen that it is there"
-    return bind(found, "pack", k=len(b), n=b.shape[1], b=b, panels=panels, alpha=alpha)
+    kernels = library(b.dtype)
+    assert kernels is not None, "the caller has seen that it is there"
+    return bind(kernels, "pack", k=len(b), n=b.shape[1], b=b, panels=panels, alpha=alpha)

@@ -63,14 +63,14 @@ Layouts = tuple[tuple[int, int], tuple[int, int, int]]
 
 def layouts(arrays: Arrays) -> Layouts | None:
     """How three matrices lie in memory; None where a library's product does not take them."""
-    found = [one for array in arrays if (one := _layout(array)) is not None]
+    known = [one for array in arrays if (one := _layout(array)) is not None]
     # The result must lie in rows: libraries write nothing else here.
-    if len(found) < 3 or found[2][0] or len({array.dtype for array in arrays}) > 1:
+    if len(known) < 3 or known[2][0] or len({array.dtype for array in arrays}) > 1:
         return None
-    steps = found[0][1], found[1][1], found[2][1]
+    steps = known[0][1], known[1][1], known[2][1]
     if max(*arrays[0].shape, *arrays[1].shape, *steps) > LARGEST:
         return None
-    return (found[0][0], found[1][0]), steps
+    return (known[0][0], known[1][0]), steps
 
 
 def _layout(array: Any) -> tuple[int, int] | None:
@@ -108,7 +108,7 @@ def product(
     """A product in as many parts as there may be threads, where these gain by it: their code, the
     addresses that it is called with, and the task of all."""
     a, b, out = arrays
-    found, memory, places = [], [], []
+    products, memory, places = [], [], []
     (height, width), depth = out.shape, a.shape[1]
     for rows, cols in _cut(height, width, depth):
         block = out[rows, cols]
@@ -118,11 +118,11 @@ def product(
         fields |= {"c": block, "bias": start, "rows": 0, "bytes": 0, "step": 0}
         if start is not None:
             fields |= {"rows": len(block), "bytes": start.nbytes, "step": block.strides[0]}
-        found.append(arguments.bind(team.library(), "gemm_part", **fields))
+        products.append(arguments.bind(team.library(), "gemm_part", **fields))
         memory.append(gemm)
         places.append(addresses)
     work = max(out.size * depth, _READING * (a.size + b.size))
-    return memory, places, team.parts_task(Several.of(found), work, memory)
+    return memory, places, team.parts_task(Several.of(products), work, memory)
 
 
 def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) -> Call | None:
@@ -151,8 +151,8 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     at = [arguments.Places(array, offsets_in(array, places)) for array in arrays]
     fields: dict[str, Any] = dict(zip(("a", "b", "c"), at, strict=True))
     fields |= {"function": gemm.address, "handle": gemm.handle, "rows": 0, "bytes": 0, "step": 0}
-    found = arguments.several(team.library(), "gemm_part", len(places), **fields)
-    return team.run_together([team.parts_task(found, len(places) * m * n * k, gemm)])
+    products = arguments.several(team.library(), "gemm_part", len(places), **fields)
+    return team.run_together([team.parts_task(products, len(places) * m * n * k, gemm)])
 
 
 def offsets_in(stack: Any, places: list[tuple[int, ...]]) -> np.ndarray:

@@ -88,12 +88,12 @@ def _norm(stats: tuple[str, ...]) -> Kernel:
         scale = k.get("scale")
         centered = len(stats) > 1
         bias = k.get("bias") if centered else None
-        found = [k.get(slot) for slot in stats]
-        if not x.size or not rows.suits(x.dtype, x, out, scale, bias, *found):
+        outs = [k.get(slot) for slot in stats]
+        if not x.size or not rows.suits(x.dtype, x, out, scale, bias, *outs):
             return None
-        mean = found[0] if centered else None
+        mean = outs[0] if centered else None
         fields = {"x": x, "out": out, "scale": scale, "bias": bias, **_trailing(k)}
-        fields |= {"mean": mean, "inverse": found[-1]}
+        fields |= {"mean": mean, "inverse": outs[-1]}
         fields |= {"epsilon": k.attrs["epsilon"], "centered": centered}
         return rows.call(rows.task("norm", x.dtype, _NORM * x.size, **fields))
 
@@ -142,8 +142,8 @@ def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) 
     Args:
         slots: of the arrays that it takes beside the labels. work: of an element.
     """
-    found = {slot: k.get(slot) for slot in slots}
-    first, *others = found.values()
+    values = {slot: k.get(slot) for slot in slots}
+    first, *others = values.values()
     if k.attrs["soft_label"] or reshaped(k) or not first.size:
         return None
     if not rows.suits(first.dtype, first, *others):
@@ -152,9 +152,9 @@ def _by_class(k: KernelArgs, name: str, slots: tuple[str, str, str], work: int) 
     labels = bind_labels(k, classes)
     if not rows.suits(np.dtype("int64"), labels.values):
         return None
-    found |= {"samples": first.size // classes, "classes": classes}
-    found |= {"labels": labels.values, "ignored": k.attrs["ignore_index"]}
-    block = native.bind("rows", first.dtype, name, **found)
+    values |= {"samples": first.size // classes, "classes": classes}
+    values |= {"labels": labels.values, "ignored": k.attrs["ignore_index"]}
+    block = native.bind("rows", first.dtype, name, **values)
     argument = block.struct
 
     # C cannot raise: it marks a bad label, and the check finds its place and name.

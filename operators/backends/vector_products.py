@@ -46,8 +46,8 @@ _CHUNK = 128 << 10
 
 def _rows(dtype: np.dtype, by_mkl: bool) -> int:
     """Rows up to which dot products are faster on this processor."""
-    found = native.typed("dot_products", dtype)
-    return 0 if found is None else found.words("dot_rows", 2)[by_mkl]
+    kernels = native.typed("dot_products", dtype)
+    return 0 if kernels is None else kernels.words("dot_rows", 2)[by_mkl]
 
 
 def few_rows(
@@ -98,8 +98,8 @@ def task(
     a, b, out = arrays
     if len(out) != 1 or how[0] != (0, 0) or b.size < _LEAST:
         return None
-    found = native.typed("vector_products", out.dtype)
-    if found is None:
+    kernels = native.typed("vector_products", out.dtype)
+    if kernels is None:
         return None
     k, n = b.shape
     # A multiple of four rows, which the loop takes together.
@@ -110,5 +110,5 @@ def task(
     begin = out if row is None and factors[1] else row
     fields: dict[str, Any] = {"k": k, "n": n, "x": a, "w": b, "step": how[1][1], "out": out}
     fields |= {"begin": begin, "alpha": factors[0], "high": high, "sums": sums}
-    block = bind(found, "vector", **fields)
+    block = bind(kernels, "vector", **fields)
     return team.ParallelTask((block.item_of("turn"), block.item), b.size, block)

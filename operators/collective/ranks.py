@@ -35,7 +35,7 @@ PERIOD = AttrSpec("period", "int", "run where `step` is a multiple of it", 1, mi
 
 
 def ranks_of(k: KernelArgs) -> Callable[[], Communicator]:
-    """A function that gives the communicator of the run under way, told which operator asks."""
+    """A function that gives the communicator of the run under way, by the operator that asks."""
     # Asked in each run: a kernel is bound once, and runs in contexts with other communicators.
     state = k.state
     title = k.op.title()

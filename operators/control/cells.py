@@ -25,7 +25,7 @@ class _Expansion:
 
     def __init__(self, node: OpNode) -> None:
         self.cell = Operator(node)
-        self.made: list[OpNode] = []
+        self.ops: list[OpNode] = []
         self._names = 0
 
     def has(self, slot: str) -> bool:
@@ -40,7 +40,7 @@ class _Expansion:
         (out,) = self._new(1)
         slots = [slot.name for slot in lookup(op_type).inputs]
         # Not strict: optional slots come last and are left out.
-        self.made.append(make_op(op_type, dict(zip(slots, inputs, strict=False)), {"out": out}))
+        self.ops.append(make_op(op_type, dict(zip(slots, inputs, strict=False)), {"out": out}))
         return out
 
     def split(self, x: str, *parts: int) -> list[str]:
@@ -48,7 +48,7 @@ class _Expansion:
         outs = self._new(len(parts))
         sections = tuple(part * self.cell.attrs["size"] for part in parts)
         attrs = {"axis": 1, "sections": sections}
-        self.made.append(make_op("split", {"x": x}, {"out": outs}, attrs))
+        self.ops.append(make_op("split", {"x": x}, {"out": outs}, attrs))
         return outs
 
     def _new(self, count: int) -> list[str]:
@@ -71,7 +71,7 @@ class _Expansion:
             if slot in self.cell.outputs
         }
         # Renamed at the end: which variable is a result is known only when all operators are there.
-        return [op.renamed(names) for op in self.made]
+        return [op.renamed(names) for op in self.ops]
 
 
 def _rows(s: ShapeArgs) -> tuple[int, int, int]:

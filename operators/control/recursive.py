@@ -184,7 +184,7 @@ recursive_grad = operator(
     ],
     outputs=LINK_GRADS,
     attrs=[
-        AttrSpec("net", "net", "the RECURSIVE net, gradient operators behind the forward ones"),
+        AttrSpec("net", "net", "the RECURSIVE net, gradient operators after the forward ones"),
         AttrSpec("outs", "bools", "for each out-link, whether a gradient arrives", ()),
         AttrSpec("finals", "bools", "for each state of roots, whether a gradient arrives", ()),
     ],

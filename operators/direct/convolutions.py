@@ -408,7 +408,7 @@ def _run(
         block = max(_BLOCK // (outs * dtype.itemsize * _TILES), 1) * _TILES
         room = block * outs
         memory = k.scratch((threads(), room), dtype)
-    found = []
+    bound = []
     for phase in phases:
         vectors, _, inner, _ = phase.panels.shape
         taps = np.asarray(phase.taps, np.int64)
@@ -423,14 +423,14 @@ def _run(
             places=here,
             **{"depth": outs if into.deep else inner, "image_span": seen.span},
         )
-        found.append(one)
+        bound.append(one)
     fields: dict[str, Any] = {"images": into.batch, "parts": parts, "threads": threads()}
     fields |= {"channels": phases[0].panels.shape[2], "outs": outs, "relu": into.relu}
     fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
     fields |= {"out": out, "out_image": sn, "out_channel": sc, "span": span, "step": step}
     fields |= {"memory": memory, "room": room, "block": block, "pool": into.pool}
     fields |= {"epilogue": into.epilogue}
-    fields |= {"count": len(found), "phases": Several.of(found)}
+    fields |= {"count": len(bound), "phases": Several.of(bound)}
     work.add("convolution", "conv", into.batch * into.array[0].size * depth, **fields)
 
 
@@ -552,13 +552,13 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
 
 def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:
     """The taps that reach places of that remainder: number, and position less place // stride."""
-    found = []
+    taps = []
     for tap in range(axis.kernel):
         # Of places with this remainder only every stride-th tap meets a position.
         distance = rest + axis.before - tap * axis.dilation
         if distance % axis.stride == 0:
-            found.append((tap, distance // axis.stride))
-    return found
+            taps.append((tap, distance // axis.stride))
+    return taps
 
 
 def _reach(shift: int, count: int, size: int) -> slice:

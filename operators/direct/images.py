@@ -16,9 +16,9 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 
 def lanes(dtype: np.dtype) -> int:
     """Elements of a vector."""
-    found = native.typed("images", dtype)
-    assert found is not None, "the caller has seen that it is there"
-    return found.constant("lanes")
+    kernels = native.typed("images", dtype)
+    assert kernels is not None, "the caller has seen that it is there"
+    return kernels.constant("lanes")
 
 
 def suited(*arrays: Any) -> bool:
@@ -203,5 +203,5 @@ def image(
         return Image(part, frame.wide * channels, channels, room)
     work.add("images", "pad", image=part)
     whole = copies.reshape(batch, 1, 1, room)
-    found = _as_it_lies(work, whole, (room, 1, 1, 1))
-    return Image(found.part, frame.wide * channels, channels, room)
+    placed = _as_it_lies(work, whole, (room, 1, 1, 1))
+    return Image(placed.part, frame.wide * channels, channels, room)

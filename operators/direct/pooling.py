@@ -27,14 +27,14 @@ def windows(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
     """The windows of an input of that shape; None where the plain kernels serve."""
     kernel = spread(k.attrs["kernel"], len(shape) - 2)
     axes = make_axes(k.attrs, kernel, shape[2:])
-    found = (Axis(1), *axes) if len(axes) == 1 else tuple(axes)
+    axes_2d = (Axis(1), *axes) if len(axes) == 1 else tuple(axes)
     if (
-        len(found) != 2
-        or found[0].kernel * found[1].kernel > _MOST_TAPS
+        len(axes_2d) != 2
+        or axes_2d[0].kernel * axes_2d[1].kernel > _MOST_TAPS
         or native.load("pooling", "float") is None
     ):
         return None
-    return found if 0 not in shape and found != (Axis(1), Axis(1)) else None
+    return axes_2d if 0 not in shape and axes_2d != (Axis(1), Axis(1)) else None
 
 
 def is_read(k: KernelArgs, slot: str) -> bool:
@@ -148,7 +148,7 @@ def _rows_of(k: KernelArgs, work: Work, array: Any, *, copy: bool) -> Any:
 
 def _factors(k: KernelArgs, axes: tuple[Axis, Axis], large: Any, small: Any) -> list[Any]:
     """1 / number of places that each row and each column of windows averages over."""
-    found = []
+    factors = []
     sizes = zip(axes, _lift(large).shape[2:], _lift(small).shape[2:], strict=True)
     for axis, size, count in sizes:
         start = np.arange(count) * axis.stride - axis.before
@@ -156,8 +156,8 @@ def _factors(k: KernelArgs, axes: tuple[Axis, Axis], large: Any, small: Any) -> 
         if not k.attrs["count_include_pad"]:
             start = np.maximum(start, 0)
             end = np.minimum(end, size)
-        found.append((1 / (end - start)).astype(large.dtype))
-    return found
+        factors.append((1 / (end - start)).astype(large.dtype))
+    return factors
 
 
 def max_pool(k: KernelArgs) -> Call | None:

@@ -65,8 +65,8 @@ def _multiply(xp: Any, x: Any, x_zero: Any, y: Any, y_zero: Any, scale: Any, out
         one.astype(np.float64) if zero is None else one - zero.astype(np.float64)
         for one, zero in ((x, x_zero), (y, y_zero))
     )
-    made = xp.matmul(left, right).astype(np.int64).astype(np.int32)
+    product = xp.matmul(left, right).astype(np.int64).astype(np.int32)
     if scale is None:
-        out[...] = made
+        out[...] = product
     else:
-        xp.multiply(made.astype(scale.dtype), scale, out=out)
+        xp.multiply(product.astype(scale.dtype), scale, out=out)

@@ -86,25 +86,25 @@ class CellParameters:
         bias: Any = 0.0
         if forget_bias:
             bias = np.repeat([0.0, forget_bias, 0.0, 0.0], size)
-        made = {
+        parameters = {
             "w_x": self.matrix("w_x", width, 4 * size),
             "w_h": self.matrix("w_h", projection or size, 4 * size),
             "b": self.vector("b", 4 * size, bias),
         }
         if peepholes:
-            made |= {f"p_{gate}": self.vector(f"p_{gate}", size) for gate in "ifo"}
+            parameters |= {f"p_{gate}": self.vector(f"p_{gate}", size) for gate in "ifo"}
         if projection:
-            made["w_proj"] = self.matrix("w_proj", size, projection)
-        return made
+            parameters["w_proj"] = self.matrix("w_proj", size, projection)
+        return parameters
 
     def gru(self, width: int, size: int, *, reset_after: bool) -> dict[str, Var]:
         """Those of a `gru_cell` over rows of `width`, by slot."""
-        made = {"w_x": self.matrix("w_x", width, 3 * size), "b": self.vector("b", 3 * size)}
+        parameters = {"w_x": self.matrix("w_x", width, 3 * size), "b": self.vector("b", 3 * size)}
         if reset_after:
             own = {"w_h": self.matrix("w_h", size, 3 * size), "b_h": self.vector("b_h", 3 * size)}
         else:
             own = {"w_h": self.matrix("w_h", size, 2 * size), "w_n": self.matrix("w_n", size, size)}
-        return made | own
+        return parameters | own
 
     def cell(self, op_type: str, inputs: Sequence[Any], given: Mapping[str, Any]) -> Any:
         """Append the operator; its results are called after the cell, so that the numbers of cells

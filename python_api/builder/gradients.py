@@ -331,7 +331,7 @@ def gradient(builder: NetBuilder, var: Var | str) -> str:
     Raises:
         GradientError: there is none.
     """
-    found = builder.gradients.get(str(var))
-    if found is None:
+    grad = builder.gradients.get(str(var))
+    if grad is None:
         raise GradientError(f"no gradient of {str(var)!r} is computed; name it in backward_from")
-    return found
+    return grad

@@ -349,12 +349,12 @@ class NetBuilder(BuilderMethods, Shown):
         if not isinstance(var, (Var, str)):
             raise VariableError(f"{where()}: want a variable of the net, not {no_variable(var)}")
         name = str(var)
-        found = self._forward.vars.get(name)
-        if found is None:
+        declared = self._forward.vars.get(name)
+        if declared is None:
             raise VariableError(
                 f"the net has no variable {name!r}{nearest(name, self._forward.vars)}"
             )
-        return found
+        return declared
 
     def shape_of(self, var: Var | str) -> tuple[int, ...] | None:
         """Shape as far as it is known: -1 for unknown dimensions, None for an unknown rank."""

@@ -52,13 +52,13 @@ def check_boot(title: str, boot: VarDecl, row: tuple[int, ...] | None) -> tuple[
     Raises:
         ShapeError: it has no rows, or others than `row`.
     """
-    told = boot.shape
-    if not told or (row is not None and told[1:] != row):
+    shape = boot.shape
+    if not shape or (row is not None and shape[1:] != row):
         raise ShapeError(
-            f"{title}: boot {boot.name!r} is {format_shape(told)}; a memory of rows"
+            f"{title}: boot {boot.name!r} is {format_shape(shape)}; a memory of rows"
             f" {format_shape(row)} wants {format_shape((-1, *(row or ())))}"
         )
-    return told[1:]
+    return shape[1:]
 
 
 class StepBlock:
@@ -69,7 +69,7 @@ class StepBlock:
         self._builder = builder
         self._step = StepDecl(reverse=reverse)
         self._desc = OpList(name, RECURRENT, steps=[self._step])
-        self._made: list[str] = []  # outer variables, in the order in which they were asked for
+        self._outer_vars: list[str] = []  # in the order in which they are read first
         self._source: Any = None
         self._net: Any = None  # the step net, while it is built
         self._before: Any = None  # the net around it
@@ -189,13 +189,13 @@ class StepBlock:
     def _outer(self, x: Var | str) -> VarDecl:
         """The outer net's declaration of a variable."""
         self._own(x)
-        found = self._before.vars.get(str(x))
-        if found is None:
+        var = self._before.vars.get(str(x))
+        if var is None:
             raise VariableError(
                 f"{self._title}: {str(x)!r} is of the step itself; a step is given variables of the"
                 " net around it"
             )
-        return found
+        return var
 
     def _own(self, x: Var | str) -> str:
         """The name of a variable that can be seen inside the block."""
@@ -221,9 +221,9 @@ class StepBlock:
 
     def _outer_name(self, name: str, inner: str) -> str:
         name = name or f"{self.name}.{inner}"
-        if name in self._before.vars or name in self._made:
+        if name in self._before.vars or name in self._outer_vars:
             raise VariableError(f"{self._title}: variable {name!r} is defined already")
-        self._made.append(name)
+        self._outer_vars.append(name)
         return name
 
     # -- the block -----------------------------------------------------------------------------
@@ -271,21 +271,21 @@ class StepBlock:
         step.net.ops += inner.written
         self._copy_linked_inputs(step, linked)
         used = {name for op in step.net.ops for name in (*op.input_names(), *op.output_names())}
-        made = [
+        new_vars = [
             var
             for var in inner.vars.values()
             if var.name not in outer.vars
             and var.name not in linked
             and (var.kind in (PARAMETER, STATE, INPUT))
         ]
-        hoisted = {var.name for var in made}
+        hoisted = {var.name for var in new_vars}
         for var in inner.vars.values():
             if var.name in used | linked:
                 if var.name in hoisted:
                     var = make_var(var.name, var.shape, var.dtype, INPUT)
                 step.net.vars.append(var)
         op = recurrent_op(self._desc, builder.unique_name(steps_name(self.name)))
-        for var in made:
+        for var in new_vars:
             outer.add_var(var)
         try:
             append_loop(builder, op, self.name, (), self._source)

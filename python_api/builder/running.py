@@ -266,11 +266,11 @@ def _bind_run(
     computed = {name for op in net.operators for name in op.output_vars()}
     for name in names:
         if name not in computed and name not in kept and whole.vars[name].view is None:
-            made = any(name in op.output_vars() for op in whole.operators)
+            is_computed = any(name in op.output_vars() for op in whole.operators)
             raise VariableError(
                 f"fetch: {name!r} is computed by the operators of gradients and updates, which"
                 " need_backward=False leaves out"
-                if made and not need_backward
+                if is_computed and not need_backward
                 else f"fetch: no operator of the net computes {name!r}"
             )
     live_out = frozenset(name for name in names if name in net.vars)

@@ -41,15 +41,15 @@ def pairs(values: Iterable[str], option: str) -> dict[str, str]:
     Raises:
         UsageError: one has no `=`, or a name comes twice.
     """
-    found: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for text in values:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
             raise click.UsageError(f"{option} {text}: want NAME=VALUE")
-        if name in found:
+        if name in by_name:
             raise click.UsageError(f"{option} {text}: {name} is given twice")
-        found[name] = value
-    return found
+        by_name[name] = value
+    return by_name
 
 
 def number_or_text(text: str) -> Any:

@@ -55,22 +55,22 @@ def kernel_lines() -> Iterator[str]:
     yield f"8 bits       {'by VNNI' if integer_gemm.is_fast() else 'as float64'}"
     yield ""
     table = _kept()
-    columns = list(dict.fromkeys(way for found in table.values() for way in found))
+    columns = list(dict.fromkeys(way for times in table.values() for way in times))
     yield f"{'Gflop/s, 1 thread':24}" + "".join(f"{way:>10}" for way in columns)
-    for name, found in table.items():
-        numbers = "".join(f"{found[way]:10.1f}" for way in columns)
+    for name, times in table.items():
+        numbers = "".join(f"{times[way]:10.1f}" for way in columns)
         yield f"{name:10}{'x'.join(map(str, _SHAPES[name])):14}{numbers}"
 
 
 def _ways() -> dict[str, str]:
     """Names of ways to multiply -> the libraries, best first."""
     plan = ",".join(read_options().libraries)
-    found = {"plan": plan, "own": _OURS, "openblas": "blas"}
+    ways = {"plan": plan, "own": _OURS, "openblas": "blas"}
     if mkl.library() is not None:
-        found["mkl"] = "mkl"
+        ways["mkl"] = "mkl"
     if not bf16.missing():
-        found["bf16"] = f"bf16,{plan}"
-    return found | {"8 bits": plan}
+        ways["bf16"] = f"bf16,{plan}"
+    return ways | {"8 bits": plan}
 
 
 def _kept() -> Table:
@@ -85,8 +85,8 @@ def _kept() -> Table:
     path = None if folder is None else folder / f"{key}.kernels.json"
     if path is not None:
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
-            told = json.loads(read_own(path, _MOST))
-            return {name: {way: float(told[name][way]) for way in ways} for name in _SHAPES}
+            stored = json.loads(read_own(path, _MOST))
+            return {name: {way: float(stored[name][way]) for way in ways} for name in _SHAPES}
     table = {
         name: {way: _speed(*shape, way, libraries) for way, libraries in ways.items()}
         for name, shape in _SHAPES.items()

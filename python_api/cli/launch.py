@@ -89,7 +89,7 @@ def launch(
     if early and code == 0:
         raise OpscopeError(
             f"launch: {_ranks(early)} of {ranks} left without ending the run, by os._exit or a"
-            " library's exit; the launcher told of no failure"
+            " library's exit; the launcher reported no failure"
         )
     sys.exit(code)
 

@@ -155,8 +155,8 @@ def _verify_listed(file: str, kind: str) -> None:
         from ...nnet3.network.config_check import config_problems
         from ...nnet3.xconfig.check import xconfig_problems
 
-        found = config_problems(file) if kind == "config" else xconfig_problems(file)
-        _tell([(problem.severity, problem.message) for problem in found], f"{file}: ")
+        problems = config_problems(file) if kind == "config" else xconfig_problems(file)
+        _tell([(problem.severity, problem.message) for problem in problems], f"{file}: ")
     warnings: list[str] = []
     with warnings_to(warnings.append):
         lines = list(check(file, listed(kind)))
@@ -200,20 +200,20 @@ def _verify_onnx(file: str, kind: str) -> None:
 
     del kind
     model = cast("OnnxFile", open_model(file)).checked
-    told = [("error", f"{file}: {line}") for line in not_finite(model.arrays)]
+    problems = [("error", f"{file}: {line}") for line in not_finite(model.arrays)]
     unknown = dict.fromkeys(refused(model.graph))
-    told += [("warning", f"{file}: not supported here: {each}") for each in unknown]
-    _tell(told, f"{file}: ")
+    problems += [("warning", f"{file}: not supported here: {each}") for each in unknown]
+    _tell(problems, f"{file}: ")
     numbers = sum(array.size for array in model.arrays.values())
     click.echo(f"{file}: {len(model.graph.nodes)} nodes, {numbers} parameters, no error")
 
 
-def _verify_net(file: str, desc: OpList, told: list[tuple[str, str]]) -> None:
+def _verify_net(file: str, desc: OpList, earlier: list[tuple[str, str]]) -> None:
     """Print what is wrong with a net of operators, with what else was found before."""
     from ...framework.passes.verify.verifier import problems
 
-    found = [(problem.severity, problem.message) for problem in problems(desc)]
-    _tell(found + told)
+    own = [(problem.severity, problem.message) for problem in problems(desc)]
+    _tell(own + earlier)
     click.echo(f"{file}: {len(desc.ops)} operators, no error")
     if line := _memory_line(desc):
         click.echo(f"{file}: {line}")
@@ -260,8 +260,8 @@ def _verify_nnet3(file: str, kind: str) -> None:
         with warnings_to(warnings.append):
             nnet = read_checked(file)
     except OpscopeError as error:
-        told = [(problem.severity, problem.message) for problem in model_problems(file)]
-        _tell(told or [("error", str(error))], f"{file}: ")
+        problems = [(problem.severity, problem.message) for problem in model_problems(file)]
+        _tell(problems or [("error", str(error))], f"{file}: ")
         raise
     _tell_of_network(file, nnet, warnings)
 
@@ -271,8 +271,9 @@ def _tell_of_network(file: str, nnet: Nnet, warnings: list[str]) -> None:
     from ...nnet3.network.model_check import not_finite, unusual_parts
 
     warnings += unusual_parts(nnet)
-    told = [("error", line) for line in not_finite(nnet)] + [("warning", line) for line in warnings]
-    _tell([(severity, f"{file}: {line}") for severity, line in told], f"{file}: ")
+    problems = [("error", f"{file}: {line}") for line in not_finite(nnet)]
+    problems += [("warning", f"{file}: {line}") for line in warnings]
+    _tell(problems, f"{file}: ")
     click.echo(
         f"{file}: {len(nnet.nodes)} nodes, {len(nnet.components)} components, "
         f"{nnet.num_parameters} parameters, no error"
@@ -337,15 +338,15 @@ def version(kernels: bool) -> None:
         ("native", native.described()),
     ]
     installed = {
-        found.name.lower(): found.version
-        for found in importlib.metadata.distributions()
-        if found.name
+        package.name.lower(): package.version
+        for package in importlib.metadata.distributions()
+        if package.name
     }
     for library, extra in _EXTRAS.items():
         names = [
             name for name in installed if name == library or name.startswith(f"{library}-cuda")
         ]
-        told = installed[names[0]] if names else f"not installed (extra {extra})"
-        rows.append((library, told))
-    for name, told in rows:
-        click.echo(f"{name:12} {told}")
+        about = installed[names[0]] if names else f"not installed (extra {extra})"
+        rows.append((library, about))
+    for name, about in rows:
+        click.echo(f"{name:12} {about}")

@@ -187,7 +187,7 @@ def _split_roots(words: list[str]) -> tuple[list[str], list[str]]:
     multiple=True,
     metavar="DIR",
     help="Folder that all files which other files name must lie in; may be repeated, and stand"
-    " behind the command.",
+    " after the command.",
 )
 def main(debug: bool, threads: int | None, roots: tuple[str, ...]) -> None:
     """Networks as lists of operators: look at them, check, run and train them."""

@@ -41,10 +41,10 @@ def edits(directive: str | None) -> None:
     from ...nnet3.network.edits import DIRECTIVES, directive_of
 
     if directive is None:
-        _echo(_listed({name: found.doc for name, found in DIRECTIVES.items()}))
+        _echo(_listed({name: entry.doc for name, entry in DIRECTIVES.items()}))
         return
-    found = directive_of(directive)
-    _echo(_described(f"{directive} KEY=VALUE ...", found.doc, found.keys))
+    entry = directive_of(directive)
+    _echo(_described(f"{directive} KEY=VALUE ...", entry.doc, entry.keys))
 
 
 def _echo(lines: Iterator[str]) -> None:
@@ -134,5 +134,5 @@ def _listed(texts: Mapping[str, str], width: int = 0) -> Iterator[str]:
     """A line for each name, with the beginning of its text."""
     width = max(width, *map(len, texts))
     for name, text in texts.items():
-        told = textwrap.shorten(text, _WIDTH - 4 - width, placeholder=" ...")
-        yield f"  {name:{width}}  {told}"
+        doc = textwrap.shorten(text, _WIDTH - 4 - width, placeholder=" ...")
+        yield f"  {name:{width}}  {doc}"

@@ -65,5 +65,5 @@ def _echo(line: str) -> None:
 @click.argument("path")
 def job(path: str) -> None:
     """Run one job of a training by jobs."""
-    found = read_job(path)
-    found.run(partial(print_line, program_of(found), "LOG"))
+    loaded = read_job(path)
+    loaded.run(partial(print_line, program_of(loaded), "LOG"))

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     "shapes",
     multiple=True,
     metavar="NAME=N,N,...",
-    help="Dimensions of an input behind its first, where the net leaves them open.",
+    help="Dimensions of an input after its first, where the net leaves them open.",
 )
 @click.option(
     "--below",
@@ -126,11 +126,12 @@ def plan_scale(
         for name, text in pairs(below, "--below").items()
     }
     net, scope = read_net(file, device)
-    made = on_ranks(net.op_list, weight)
+    net_of_rank = on_ranks(net.op_list, weight)
     feeds = [
-        (rows, random_inputs(made, rows, given, limits, length)) for rows in (batch // 2, batch)
+        (rows, random_inputs(net_of_rank, rows, given, limits, length))
+        for rows in (batch // 2, batch)
     ]
-    events = record_step(made, scope, feeds, repeats)
+    events = record_step(net_of_rank, scope, feeds, repeats)
     if step is not None:
         events = with_times(events, step, batch)
     if link is None:
@@ -140,14 +141,14 @@ def plan_scale(
 
 def _counts(text: str, option: str, least: int) -> list[int]:
     try:
-        found = [int(part) for part in text.split(",")]
+        counts = [int(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or min(found) < least:
+        counts = []
+    if not counts or min(counts) < least:
         raise click.UsageError(
             f"{option} {text}: want whole numbers from {least} on, with commas between them"
         )
-    return found
+    return counts
 
 
 def _link(speed: str, latency: str) -> Link:

@@ -76,7 +76,7 @@ def finish(code: Any) -> Any:
 
 
 def report(error: OSError) -> int:
-    """One line about an error of the operating system that nothing else has told of; the exit code.
+    """Report an error of the operating system that nothing else has reported; the exit code.
 
     A reader that went away, as `head` does, needs no line.
     """

@@ -30,13 +30,13 @@ def to_config(job: Job) -> None:
     lines = [_line(name, component) for name, component in nnet.components.items()]
     text = "\n".join([*lines, *nnet.config_lines()]) + "\n"
     try:
-        made = Nnet.from_config_text(text, 0)
+        again = Nnet.from_config_text(text, 0)
     except OpscopeError as error:
         raise UnknownOperatorError(
             f"{job.target}: config lines do not describe the network: {str(error).splitlines()[0]}"
         ) from error
-    wrong = [text for name in nnet.components for text in _differences(name, nnet, made)]
-    if made.config_lines() != nnet.config_lines():
+    wrong = [text for name in nnet.components for text in _differences(name, nnet, again)]
+    if again.config_lines() != nnet.config_lines():
         wrong.append("its nodes would be others")
     if wrong:
         raise UnknownOperatorError(
@@ -103,20 +103,20 @@ def _arrays(component: Component) -> dict[str, np.ndarray]:
     return {name: value for name, value in vars(component).items() if isinstance(value, np.ndarray)}
 
 
-def _differences(name: str, nnet: Nnet, made: Nnet) -> Iterator[str]:
+def _differences(name: str, nnet: Nnet, again: Nnet) -> Iterator[str]:
     """What of a component would be another: its shapes, its settings."""
-    old, new = nnet.components[name], made.components[name]
-    told = f"component '{name}' ({old.type})"
+    old, new = nnet.components[name], again.components[name]
+    component = f"component '{name}' ({old.type})"
     for each in old.trained:
         first, second = (np.shape(getattr(c, each, ())) for c in (old, new))
         if first != second:
-            yield f"{told}: {each} would be {list(second)}, not {list(first)}"
+            yield f"{component}: {each} would be {list(second)}, not {list(first)}"
     if (old.input_dim, old.output_dim) != (new.input_dim, new.output_dim):
-        yield f"{told} would have other columns"
+        yield f"{component} would have other columns"
     if list(_settings(old)) != list(_settings(new)):
         differ = set(_settings(old)) ^ set(_settings(new))
-        yield f"{told} would be set otherwise: {', '.join(sorted(differ)[:4])}"
+        yield f"{component} would be set otherwise: {', '.join(sorted(differ)[:4])}"
     for attribute, value in vars(old).items():
         if isinstance(value, (list, tuple)) and getattr(new, attribute, None) != value:
             if all(isinstance(each, (int, tuple, np.integer)) for each in value):
-                yield f"{told}: {attribute} would be {getattr(new, attribute, None)}"
+                yield f"{component}: {attribute} would be {getattr(new, attribute, None)}"

@@ -79,14 +79,14 @@ def convert(
         states=None if states is None else os.fspath(states),
         bound=bound,
     )
-    found = source_of(os.fspath(source))
+    origin = source_of(os.fspath(source))
     path = os.fspath(target)
-    form = form_of(path, to, forms_from(found.family), f"{found.path} ({found.title})")
-    entry = TABLE_OF[found.family, form.name]
-    options.check(entry.options, f"{found.title} -> {form.title}")
-    _refuse_targets(found, path, form, options, overwrite)
-    report = ConversionReport(found.path, path, found.title, form.title)
-    entry.function(Job(report, options, found.read(), found.kind))
+    form = form_of(path, to, forms_from(origin.family), f"{origin.path} ({origin.title})")
+    entry = TABLE_OF[origin.family, form.name]
+    options.check(entry.options, f"{origin.title} -> {form.title}")
+    _refuse_targets(origin, path, form, options, overwrite)
+    report = ConversionReport(origin.path, path, origin.title, form.title)
+    entry.function(Job(report, options, origin.read(), origin.kind))
     return report
 
 

@@ -90,17 +90,17 @@ def _htk(job: Job, path: str, first: int = 0, last: int | None = None) -> np.nda
 
 
 def _unique(job: Job) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+    by_key: dict[str, np.ndarray] = {}
     for key, array in _items(job):
-        if key in found:
+        if key in by_key:
             raise FormatError(f"{job.report.source}: the key {plain(key)} is there twice")
-        found[key] = array
-    if not found:
+        by_key[key] = array
+    if not by_key:
         raise FormatError(f"{job.report.source}: holds nothing")
-    return found
+    return by_key
 
 
-def _told(job: Job, arrays: Mapping[str, np.ndarray]) -> None:
+def _report(job: Job, arrays: Mapping[str, np.ndarray]) -> None:
     numbers = sum(array.size for array in arrays.values())
     job.report.facts.append(f"{len(arrays):,} arrays, {numbers:,} numbers")
 
@@ -123,14 +123,14 @@ def _as_written(
 def to_archive(job: Job) -> None:
     """An archive of Kaldi's: matrices, vectors, or vectors of integers."""
     arrays = _unique(job)
-    kind, made = _for_kaldi(job, arrays)
+    kind, converted = _for_kaldi(job, arrays)
     form = "ark,t" if job.options.text else "ark"
-    _told(job, made)
+    _report(job, converted)
     with TableWriter(f"{form}:{job.target}", kind) as writer:
-        for key, array in made.items():
+        for key, array in converted.items():
             writer.write(key, array)
     written = {key: np.asarray(value) for key, value in read_table(f"ark:{job.target}", kind)}
-    _as_written(job, written, made)
+    _as_written(job, written, converted)
 
 
 def _for_kaldi(job: Job, arrays: Mapping[str, np.ndarray]) -> tuple[str, dict[str, np.ndarray]]:
@@ -164,9 +164,9 @@ def _for_kaldi(job: Job, arrays: Mapping[str, np.ndarray]) -> tuple[str, dict[st
 def _single(job: Job, key: str, array: np.ndarray) -> np.ndarray:
     """An array as float32, if its numbers allow that."""
     with np.errstate(over="ignore"):
-        made = array.astype(np.float32)
-    job.compare(key, made, array)
-    return made
+        single = array.astype(np.float32)
+    job.compare(key, single, array)
+    return single
 
 
 def to_npz(job: Job) -> None:
@@ -176,7 +176,7 @@ def to_npz(job: Job) -> None:
         plain_name = key.isprintable() and not key.startswith(".") and not set("/\\") & set(key)
         if not plain_name or key == "file":
             raise FormatError(f"{job.target}: {plain(key)} cannot be the name of an array in .npz")
-    _told(job, arrays)
+    _report(job, arrays)
     with atomic_file(job.target) as file:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     _as_written(job, read_arrays(job.target), arrays)
@@ -193,7 +193,7 @@ def to_npy(job: Job) -> None:
     ((key, array),) = arrays.items()
     if job.kind not in _SINGLE:
         job.lose(f"the key {plain(key)}")
-    _told(job, arrays)
+    _report(job, arrays)
     held = io.BytesIO()
     np.save(held, array, allow_pickle=False)
     write_atomically(job.target, held.getvalue())
@@ -206,7 +206,7 @@ def to_safetensors(job: Job) -> None:
     for key in arrays:
         if not key.isprintable():
             raise FormatError(f"{job.target}: {plain(key)} cannot be the name of a tensor")
-    _told(job, arrays)
+    _report(job, arrays)
     with atomic_file(job.target) as file:
         write_tensors(file, arrays, {})
     held = TensorFile(job.target)
@@ -222,32 +222,32 @@ def to_htk(job: Job) -> None:
             " one; --to htk-folder writes several with a list of them"
         )
     ((key, array),) = arrays.items()
-    made = _frames(job, key, array)
-    _told(job, arrays)
-    write_htk(job.target, made)
-    _as_written(job, {key: HtkFile.open(job.target).read()}, {key: made})
+    frames = _frames(job, key, array)
+    _report(job, arrays)
+    write_htk(job.target, frames)
+    _as_written(job, {key: HtkFile.open(job.target).read()}, {key: frames})
 
 
 def to_htk_folder(job: Job) -> None:
     """Parameter files of HTK's, and a list of them."""
     arrays = _unique(job)
-    made = {key: _frames(job, key, array) for key, array in arrays.items()}
+    frames = {key: _frames(job, key, array) for key, array in arrays.items()}
     folder = job.target.rstrip("/" + os.sep)
     lines: list[str] = []
-    for key, array in made.items():
+    for key, array in frames.items():
         unfit = not key.isprintable() or any(map(str.isspace, key)) or set("=[]") & set(key)
         if unfit or os.path.basename(key) != key or key in (".", ".."):
             raise FormatError(f"{job.target}: {plain(key)} cannot be the name of a file in a list")
         lines.append(f"{key}={folder}/{key}{_HTK_ENDING}[0,{len(array) - 1}]")
     make_folder_of(os.path.join(folder, _LIST))
-    for key, array in made.items():
+    for key, array in frames.items():
         write_htk(os.path.join(folder, key + _HTK_ENDING), array)
     write_atomically(os.path.join(folder, _LIST), ("\n".join(lines) + "\n").encode())
-    _told(job, made)
+    _report(job, frames)
     written = {
         e.name: HtkFile.open(e.path).read() for e in read_script(os.path.join(folder, _LIST))
     }
-    _as_written(job, written, made)
+    _as_written(job, written, frames)
 
 
 def _frames(job: Job, key: str, array: np.ndarray) -> np.ndarray:
@@ -267,23 +267,23 @@ def mlf_to_archive(job: Job) -> None:
     if job.options.states is not None:
         numbers = {name: at for at, name in enumerate(read_states(job.options.states))}
     try:
-        found = read_mlf(job.report.source, numbers)
+        states_of = read_mlf(job.report.source, numbers)
     except FormatError as error:
         hint = "" if numbers else "; where labels have names alone, --states numbers these"
         raise FormatError(f"{error}{hint}") from None
-    if not found:
+    if not states_of:
         raise FormatError(f"{job.report.source}: holds no utterances")
     job.lose("names of states, scores and phones" if numbers else "names of states")
-    frames = sum(map(len, found.values()))
-    job.report.facts.append(f"{len(found):,} utterances, {frames:,} frames")
+    frames = sum(map(len, states_of.values()))
+    job.report.facts.append(f"{len(states_of):,} utterances, {frames:,} frames")
     form = "ark,t" if job.options.text else "ark"
     with TableWriter(f"{form}:{job.target}", "int_vector") as writer:
-        for key, states in found.items():
+        for key, states in states_of.items():
             writer.write(key, states)
     written = {
         key: np.asarray(value) for key, value in read_table(f"ark:{job.target}", "int_vector")
     }
-    _as_written(job, written, found)
+    _as_written(job, written, states_of)
 
 
 def archive_to_mlf(job: Job) -> None:

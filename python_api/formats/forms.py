@@ -26,7 +26,7 @@ class Form:
     folder: bool = False
 
     @property
-    def told(self) -> str:
+    def usage(self) -> str:
         """What a user writes to get it."""
         how = ", ".join(self.suffixes) or ("a folder" if self.folder else "")
         return f"{self.name} ({how})" if how else self.name
@@ -67,7 +67,7 @@ def form_of(target: str, to: str | None, possible: Collection[str], source: str)
             which one is meant; the message lists the choices.
     """
     choices = [FORMS[name] for name in FORMS if name in possible]
-    listed = "; ".join(form.told for form in choices[:_MOST_SHOWN])
+    listed = "; ".join(form.usage for form in choices[:_MOST_SHOWN])
     if to is not None:
         if to not in FORMS:
             raise FormatError(

@@ -1,4 +1,4 @@
-"""What of a model another form does not hold, told from what the model has."""
+"""What of a model another form does not hold, by what the model has."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def of_model(model: Nnet | AmNnetSimple, *, priors: bool = True) -> list[str]:
     """
     if not isinstance(model, AmNnetSimple):
         return []
-    found = ["the transition model"]
+    losses = ["the transition model"]
     if priors and model.priors.size:
-        found.append(f"priors of {model.priors.size} outputs")
-    return found
+        losses.append(f"priors of {model.priors.size} outputs")
+    return losses
 
 
 def of_training(nnet: Nnet) -> list[str]:
@@ -79,7 +79,7 @@ def of_network(network: Network, *, rates: bool = True, dropout: bool = True) ->
     Args:
         rates: whether multipliers of learning rates are lost. dropout: whether it is.
     """
-    found = []
+    losses = []
     for group, text in (
         ("criterion", "criteria"),
         ("evaluation", "evaluations"),
@@ -87,18 +87,18 @@ def of_network(network: Network, *, rates: bool = True, dropout: bool = True) ->
     ):
         names = [node.name for node in network.groups[group]]
         if names:
-            found.append(f"{text}: {', '.join(names)}")
+            losses.append(f"{text}: {', '.join(names)}")
     operations = [node.operation for node in network.nodes.values()]
     for operation, text in _OPERATIONS.items():
         count = operations.count(operation)
         if count and (dropout or operation != "Dropout"):
-            found.append(f"{text} of {count} node{'s' * (count > 1)}")
+            losses.append(f"{text} of {count} node{'s' * (count > 1)}")
     changed = [
         n for n in network.nodes.values() if n.is_parameter and n.learning_rate not in (0, 1)
     ]
     if rates and changed:
-        found.append(f"learning-rate multipliers of {len(changed)} parameters")
-    return found
+        losses.append(f"learning-rate multipliers of {len(changed)} parameters")
+    return losses
 
 
 def of_precision(network: Network) -> list[str]:
@@ -108,11 +108,11 @@ def of_precision(network: Network) -> list[str]:
 
 def of_operators(net: OpList) -> list[str]:
     """The gradient and update operators of a net."""
-    found = []
+    losses = []
     for role, text in ((BACKWARD, "gradient operators"), (OPTIMIZE, "update operators")):
         count = sum(op.role == role for op in net.ops)
         if count:
-            found.append(f"{count} {text}")
-    if found:
-        found.append("states of optimizers")
-    return found
+            losses.append(f"{count} {text}")
+    if losses:
+        losses.append("states of optimizers")
+    return losses

@@ -101,17 +101,17 @@ def to_operators(job: Job) -> None:
         raise UnknownOperatorError(str(error)) from None
     job.lose(*losses.of_network(network, dropout=False), *losses.of_precision(network))
     net = plain_net(run.inference)
-    made = own_run(net, run.arrays, list(run.inference.outputs))
-    for inputs, found in cases_of(made):
+    own = own_run(net, run.arrays, list(run.inference.outputs))
+    for inputs, outputs in cases_of(own):
         wanted = run(inputs)
-        for name, value in found.items():
+        for name, value in outputs.items():
             job.compare(name, value, wanted[name])
         job.report.cases += 1
     if run.one_hot:
         job.report.facts.append(f"dense rows, no numbers of words: {', '.join(run.one_hot)}")
     job.report.facts.append(f"outputs: {', '.join(run.inference.outputs)}")
     scope = Scope()
-    put_values(made.arrays, scope)
+    put_values(own.arrays, scope)
     save(net, scope, job.target)
 
 
@@ -137,26 +137,26 @@ def to_code(job: Job) -> None:
     net = CntkNet(network)
 
     def run(inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        found = net.eval({n: [array] for n, array in inputs.items()}, list(outputs))
+        computed = net.eval({n: [array] for n, array in inputs.items()}, list(outputs))
         return {
-            variable: np.asarray(v[0] if isinstance(v := found[node], list) else v)
+            variable: np.asarray(v[0] if isinstance(v := computed[node], list) else v)
             for node, variable in outputs.items()
         }
 
-    def cases(made: OwnRun) -> list[tuple[Values, Values]]:
-        if not any(_SPARSE in var.name for var in made.inference.inputs):
-            return [(inputs, inputs) for inputs, _ in cases_of(made)]
-        return [_with_words(network, made, rows) for rows in _ROWS]
+    def cases(own: OwnRun) -> list[tuple[Values, Values]]:
+        if not any(_SPARSE in var.name for var in own.inference.inputs):
+            return [(inputs, inputs) for inputs, _ in cases_of(own)]
+        return [_with_words(network, own, rows) for rows in _ROWS]
 
     write_code(job, code.text, params, code.values, list(outputs.values()), run, cases)
 
 
-def _with_words(network: Network, made: OwnRun, rows: int) -> tuple[Values, Values]:
+def _with_words(network: Network, run: OwnRun, rows: int) -> tuple[Values, Values]:
     """Inputs of a net with sparse rows, one number in each, and the same as dense ones."""
     rng = np.random.default_rng(rows)
     sparse: dict[str, np.ndarray] = {}
     dense: dict[str, np.ndarray] = {}
-    for var in made.inference.inputs:
+    for var in run.inference.inputs:
         name, at, _ = var.name.rpartition("@")
         own = name if at else var.name
         shape = tuple(reversed(network.find(own).shape))
@@ -179,8 +179,7 @@ def _with_words(network: Network, made: OwnRun, rows: int) -> tuple[Values, Valu
 
 def _windows(network: Network, given: Mapping[str, Frames]) -> dict[str, Frames]:
     """The windows of inputs by name; an empty name is the main input."""
-    found = {_main_input(network, name): frames for name, frames in given.items()}
-    return found
+    return {_main_input(network, name): frames for name, frames in given.items()}
 
 
 def _main_input(network: Network, name: str) -> str:
@@ -266,10 +265,10 @@ def _compare(
             wide = windows(array, *context.get(own, (0, 0)))
             fed[own] = wide.reshape(len(wide), *reversed(network.find(own).shape))
         wanted = run_cntk(net, roots, fed)
-        made = run_nnet3(nnet, rows) if simple else run_windows(nnet, rows, frames)
-        found = list(made.values())
+        outputs = run_nnet3(nnet, rows) if simple else run_windows(nnet, rows, frames)
+        actual = list(outputs.values())
         if priors is not None and priors.size:
-            found[0] = found[0] - np.log(np.maximum(priors, 1e-37))
-        for node, value, expected in zip(roots, found, wanted, strict=True):
+            actual[0] = actual[0] - np.log(np.maximum(priors, 1e-37))
+        for node, value, expected in zip(roots, actual, wanted, strict=True):
             job.compare(node.name, value, expected)
         job.report.cases += 1

@@ -94,9 +94,9 @@ def _onnx(job: Job) -> tuple[OnnxModel, OpList]:
 
 
 def _compare_onnx(job: Job, model: OnnxModel, run: OwnRun) -> None:
-    for inputs, found in cases_of(run):
+    for inputs, outputs in cases_of(run):
         wanted = model.run(inputs)
-        for name, value in found.items():
+        for name, value in outputs.items():
             job.compare(name, value, np.asarray(wanted[name]))
         job.report.cases += 1
 
@@ -146,13 +146,13 @@ def write_code(
     net = built(text, job.target)
     results: list[tuple[Values, Values]] = []
     try:
-        made = own_run(net, _all_values(net, values), outputs)
-        pairs = [(inputs, inputs) for inputs, _ in cases_of(made)] if cases is None else cases(made)
-        results = [(made(inputs), run(given)) for inputs, given in pairs]
+        own = own_run(net, _all_values(net, values), outputs)
+        pairs = [(inputs, inputs) for inputs, _ in cases_of(own)] if cases is None else cases(own)
+        results = [(own(inputs), run(given)) for inputs, given in pairs]
     except OpscopeError as error:  # there are nets that random inputs do not fit
         job.report.note = (str(error).splitlines() or [""])[0].removeprefix("ONNX: ")
-    for found, wanted in results:
-        for name, value in found.items():
+    for computed, wanted in results:
+        for name, value in computed.items():
             job.compare(name, value.reshape(np.shape(wanted[name])), wanted[name])
         job.report.cases += 1
     held: dict[str, Any] = {name: np.ascontiguousarray(array) for name, array in values.items()}

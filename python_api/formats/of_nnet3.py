@@ -83,19 +83,19 @@ def to_mdl(job: Job) -> None:
         )
     part = Writer(binary, header=False)
     transitions.write_to(part)
-    made = AmNnetSimple(nnet, part.getvalue(), binary)
-    made.set_context()
+    acoustic = AmNnetSimple(nnet, part.getvalue(), binary)
+    acoustic.set_context()
     if isinstance(model, AmNnetSimple):
-        made.set_priors(model.priors)
+        acoustic.set_priors(model.priors)
         if path is not None:
             job.lose("the transition model of the source")
     writer = Writer(binary)
-    made.write_to(writer)
+    acoustic.write_to(writer)
     data = writer.getvalue()
     again = AmNnetSimple.read_from(Reader(data, name=job.target))
     same_nnet3(job, again.nnet, nnet)
-    job.compare("the priors", again.priors, made.priors)
-    job.report.facts += [*nnet3_facts(nnet), f"priors: {made.priors.size}"]
+    job.compare("the priors", again.priors, acoustic.priors)
+    job.report.facts += [*nnet3_facts(nnet), f"priors: {acoustic.priors.size}"]
     write_atomically(job.target, data)
 
 
@@ -131,13 +131,13 @@ def to_cntk_model(job: Job) -> None:
     frames = {n: context.get(_cntk_name(n), (0, 0)) for n in names}
     net = CntkNet(again)
     for rows in random_rows(nnet_dims(nnet), ["ivector"]):
-        made = run_nnet3(nnet, rows) if simple else run_windows(nnet, rows, frames)
-        wanted = list(made.values())
+        by_output = run_nnet3(nnet, rows) if simple else run_windows(nnet, rows, frames)
+        wanted = list(by_output.values())
         wanted = wanted if logs is None else [wanted[0] - logs, *wanted]
         named = {_cntk_name(name): array for name, array in rows.items()}
         fed = {n: windows(array, *context[n]) for n, array in named.items() if n in context}
-        found = run_cntk(net, roots, fed)
-        for node, value, expected in zip(roots, found, wanted, strict=True):
+        outputs = run_cntk(net, roots, fed)
+        for node, value, expected in zip(roots, outputs, wanted, strict=True):
             job.compare(node.name, value, expected)
         job.report.cases += 1
     job.report.facts += cntk_facts(network, context)

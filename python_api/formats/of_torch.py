@@ -66,17 +66,17 @@ def _write(job: Job, model: Model, origin: Model, options: Mapping[str, Any]) ->
     Args:
         model: the network. origin: the same, or the file that holds it, to which weights return.
     """
-    told: dict[str, Any] = {"outputs": job.options.outputs or None, **options}
+    kwargs: dict[str, Any] = {"outputs": job.options.outputs or None, **options}
     if find_spec("torch") is not None:
         with _folder_beside(job) as folder:
-            to_torch(model, folder, **told)
+            to_torch(model, folder, **kwargs)
             _run_check(job, folder)
     else:
         job.report.note = "torch is not installed; run check.py in the folder where it is"
-    made = to_torch(origin, job.target, **told)
+    module = to_torch(origin, job.target, **kwargs)
     back = f"; weights return: --original {origin}" if isinstance(origin, str) else ""
-    job.report.facts.append(f"{made.parameters} parameters{back}")
-    job.report.facts += [f"note: {note}" for note in made.notes]
+    job.report.facts.append(f"{module.parameters} parameters{back}")
+    job.report.facts += [f"note: {note}" for note in module.notes]
 
 
 def _folder_beside(job: Job) -> tempfile.TemporaryDirectory[str]:
@@ -99,8 +99,8 @@ def _run_check(job: Job, folder: str) -> None:
         job.report.note = f"check.py did not run: {error}"
         return
     if done.returncode:
-        told = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
-        raise RunError(f"{job.target}: not written: its check fails: {told[-1]}")
+        lines = (done.stdout + done.stderr).strip().splitlines() or ["no output"]
+        raise RunError(f"{job.target}: not written: its check fails: {lines[-1]}")
     errors = list(_differences(done.stdout))
     job.report.error = max(errors, default=0.0)
     job.report.cases = len(errors)
@@ -135,27 +135,27 @@ def to_model(job: Job) -> None:
             f" NAME{FORMS[form].suffixes[0]}"
         )
     with _folder_beside(job) as folder:
-        made = os.path.join(folder, os.path.basename(job.target))
-        changed = weights_from_torch(source, original, made)
-        _compare_modules(job, made, os.path.join(folder, "module"))
-        os.replace(made, job.target)
+        converted = os.path.join(folder, os.path.basename(job.target))
+        changed = weights_from_torch(source, original, converted)
+        _compare_modules(job, converted, os.path.join(folder, "module"))
+        os.replace(converted, job.target)
     what = "parameters" if form == "cntk" else "components"
     job.report.facts.append(f"{len(changed)} {what} have other weights than {original}")
     job.report.note = "all tensors compared; for outputs run the folder's check.py"
 
 
-def _compare_modules(job: Job, made: str, folder: str) -> None:
+def _compare_modules(job: Job, path: str, folder: str) -> None:
     """Compare the module of a model that was made with the one that it was made of."""
     config, _ = config_in(job.report.source)
     options: dict[str, Any] = {"outputs": list(config["outputs"])}
     if config["model_type"] == "nnet3":
         options["frame_subsampling_factor"] = config["frame_subsampling_factor"]
         options["whole"] = config.get("whole", False)
-    to_torch(made, folder, **options)
-    found, held = (TensorFile(os.path.join(f, STATE_FILE)) for f in (folder, job.report.source))
-    for name in found:
+    to_torch(path, folder, **options)
+    again, held = (TensorFile(os.path.join(f, STATE_FILE)) for f in (folder, job.report.source))
+    for name in again:
         if not name.endswith("num_batches_tracked"):
-            job.compare(name, found.read(name), held.read(name))
+            job.compare(name, again.read(name), held.read(name))
     texts = (_forward(os.path.join(f, MODEL_FILE)) for f in (folder, job.report.source))
     if len(set(texts)) > 1:
         job.report.facts.append(

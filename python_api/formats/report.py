@@ -102,19 +102,19 @@ class Job:
         """Note what is lost; empty texts are nothing."""
         self.report.lost += [text for text in texts if text and text not in self.report.lost]
 
-    def compare(self, name: str, found: np.ndarray, wanted: np.ndarray) -> None:
+    def compare(self, name: str, actual: np.ndarray, wanted: np.ndarray) -> None:
         """Compare values of the converted model with those of the source.
 
         Raises:
             RunError: they differ by more than the bound, or in shape.
         """
-        found, wanted = np.asarray(found), np.asarray(wanted)
-        if found.shape != wanted.shape:
+        actual, wanted = np.asarray(actual), np.asarray(wanted)
+        if actual.shape != wanted.shape:
             raise RunError(
-                f"{self.report.target}: not written: {name!r} would be {list(found.shape)}, in"
+                f"{self.report.target}: not written: {name!r} would be {list(actual.shape)}, in"
                 f" {self.report.source} it is {list(wanted.shape)}"
             )
-        worst = float(error_of(found, wanted).max()) if wanted.size else 0.0
+        worst = float(error_of(actual, wanted).max()) if wanted.size else 0.0
         if not worst <= self.options.bound:
             raise RunError(
                 f"{self.report.target}: not written: {name!r} would differ by {worst:.3g} from"

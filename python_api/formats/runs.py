@@ -48,13 +48,13 @@ def random_rows(dims: Mapping[str, int], constant: Sequence[str] = ()) -> list[R
         constant: inputs with the same row in all frames.
     """
     rng = np.random.default_rng(_SEED)
-    found: list[Rows] = []
+    inputs: list[Rows] = []
     for frames in _FRAMES:
         rows = {n: rng.normal(size=(frames, dim)).astype(np.float32) for n, dim in dims.items()}
         for name in rows.keys() & set(constant):
             rows[name] = np.repeat(rows[name][:1], frames, axis=0)
-        found.append(rows)
-    return found
+        inputs.append(rows)
+    return inputs
 
 
 def nnet_dims(nnet: Nnet) -> dict[str, int]:
@@ -101,20 +101,20 @@ def run_windows(nnet: Nnet, rows: Rows, frames: Mapping[str, tuple[int, int]]) -
 
 
 def _indexes(times: np.ndarray) -> np.ndarray:
-    found = np.zeros((len(times), 3), np.int32)
-    found[:, 1] = times
-    return found
+    indexes = np.zeros((len(times), 3), np.int32)
+    indexes[:, 1] = times
+    return indexes
 
 
-def same_nnet3(job: Job, made: Nnet, source: Nnet) -> None:
+def same_nnet3(job: Job, converted: Nnet, source: Nnet) -> None:
     """Compare two networks that should be one: their arrays, and their outputs where they run.
 
     Raises:
         RunError: they differ.
     """
-    mine, others = source.arrays(), made.arrays()
-    if list(mine) != list(others) or source.config_lines() != made.config_lines():
-        lines = set(source.config_lines()) ^ set(made.config_lines())
+    mine, others = source.arrays(), converted.arrays()
+    if list(mine) != list(others) or source.config_lines() != converted.config_lines():
+        lines = set(source.config_lines()) ^ set(converted.config_lines())
         raise OpscopeError(
             f"{job.target}: not written: it would be another network: "
             f"{'; '.join(sorted(lines)[:4]) or 'its arrays have other names'}"
@@ -133,9 +133,9 @@ def same_nnet3(job: Job, made: Nnet, source: Nnet) -> None:
         except OpscopeError as error:
             job.report.note += f"; no outputs: {(str(error).splitlines() or [''])[0]}"
             return
-        found = run_nnet3(made, rows)
+        outputs = run_nnet3(converted, rows)
         for name, value in wanted.items():
-            job.compare(name, found[name], value)
+            job.compare(name, outputs[name], value)
         job.report.cases += 1
 
 
@@ -149,14 +149,14 @@ def cntk_inputs(roots: Sequence[Node]) -> list[Node]:
 
 def run_cntk(net: CntkNet, roots: Sequence[Node], rows: Rows) -> list[np.ndarray]:
     """The rows of some nodes for one sequence."""
-    found = net.eval({name: [array] for name, array in rows.items()}, list(roots))
-    values = [found[node.name] for node in roots]
+    outputs = net.eval({name: [array] for name, array in rows.items()}, list(roots))
+    values = [outputs[node.name] for node in roots]
     arrays = [np.asarray(v[0] if isinstance(v, list) else v) for v in values]
     length = len(next(iter(rows.values())))
     return [a.reshape(length, -1) if a.shape[:1] == (length,) else a for a in arrays]
 
 
-def same_cntk(job: Job, made: Network, source: Network) -> None:
+def same_cntk(job: Job, converted: Network, source: Network) -> None:
     """Compare the outputs of two networks that should be one.
 
     Raises:
@@ -164,16 +164,16 @@ def same_cntk(job: Job, made: Network, source: Network) -> None:
     """
     roots = [node for node in source.groups["output"] if node.axis is not None]
     roots = roots or [*source.groups["criterion"], *source.groups["evaluation"]]
-    mine, others = parameter_arrays(source), parameter_arrays(made)
+    mine, others = parameter_arrays(source), parameter_arrays(converted)
     for name, array in mine.items():
         job.compare(name, others[name], array)
     job.report.error = job.report.error or 0.0
     job.report.note = "all arrays compared"
     if not roots:
         return
-    ends = [made.find(node.name) for node in roots]
+    ends = [converted.find(node.name) for node in roots]
     dims = {n.name: int(np.prod(n.shape, dtype=np.int64)) for n in cntk_inputs(roots)}
-    first, second = CntkNet(source), CntkNet(made)
+    first, second = CntkNet(source), CntkNet(converted)
     for rows in random_rows(dims):
         shaped = {
             name: array.reshape(-1, *reversed(source.find(name).shape))

@@ -141,5 +141,5 @@ def table_lines() -> list[str]:
             entry = TABLE_OF[family, to]
             form = FORMS[to]
             lost = f"; lost: {entry.lost}" if entry.lost else "; nothing is lost"
-            lines.append(f"  {form.told:34} {form.title}{lost}")
+            lines.append(f"  {form.usage:34} {form.title}{lost}")
     return lines

@@ -133,7 +133,7 @@ class Generator:
         count = len(checked)
         stepper.start(count, feed=feed)
         lengths = np.array([len(prompt) for prompt in checked])
-        made: list[list[int]] = [[] for _ in checked]
+        generated: list[list[int]] = [[] for _ in checked]
         running = np.ones(count, bool)
         tokens = np.array([prompt[0] for prompt in checked])
         for time in range(int(lengths.max()) + steps - 1):
@@ -148,12 +148,12 @@ class Generator:
                     running[row] = False
                     continue
                 tokens[row] = token
-                made[row].append(token)
-                running[row] = len(made[row]) < steps
+                generated[row].append(token)
+                running[row] = len(generated[row]) < steps
             if not running.any():
                 break
             stepper.advance()
-        return [np.array(tokens, np.int64) for tokens in made]
+        return [np.array(tokens, np.int64) for tokens in generated]
 
     def beam(
         self,
@@ -268,9 +268,9 @@ class _Beam:
         """Parents and tokens of the best extensions: enough, whichever of them end."""
         wanted = min(2 * self._width, total.size)
         flat = total.ravel()
-        found = np.argpartition(-flat, wanted - 1)[:wanted]
-        found = found[np.lexsort((found, -flat[found]))]
-        parents, tokens = np.divmod(found, total.shape[1])
+        best = np.argpartition(-flat, wanted - 1)[:wanted]
+        best = best[np.lexsort((best, -flat[best]))]
+        parents, tokens = np.divmod(best, total.shape[1])
         return parents, tokens
 
     def _penalty(self, length: int) -> float:

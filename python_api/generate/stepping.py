@@ -121,7 +121,7 @@ class _Cut:
             for name in op.output_names()
             if self.vars[name].kind == STATE
         }
-        self.made = OneStep(OpList(f"{net.name} step", PLAIN))
+        self.step = OneStep(OpList(f"{net.name} step", PLAIN))
         self.inner: dict[str, Any] = {}  # declarations of opened step nets
 
     def result(self) -> OneStep:
@@ -131,18 +131,18 @@ class _Cut:
                 self._open(desc, needed, f"{index}/")
             else:
                 self._check_rows(desc)
-                self.made.net.ops.append(desc)
-        written = {name for op in self.made.net.ops for name in op.output_names()}
-        read = {name for op in self.made.net.ops for name in op.input_names()}
+                self.step.net.ops.append(desc)
+        written = {name for op in self.step.net.ops for name in op.output_names()}
+        read = {name for op in self.step.net.ops for name in op.input_names()}
         for name in dict.fromkeys((*read, *written)):
             var = self.vars.get(name) if name not in self.inner else self.inner[name]
             if var is not None:
                 if name in self.moving:
                     var = var.changed(sequence_levels=0)
-                self.made.net.vars.append(var)
+                self.step.net.vars.append(var)
         steady = read - written - self.inner.keys() - {self.ids}
-        self.made.context = sorted(steady | {m.boot for m in self.made.memories if m.boot})
-        return self.made
+        self.step.context = sorted(steady | {m.boot for m in self.step.memories if m.boot})
+        return self.step
 
     def _check_rows(self, desc: OpNode) -> None:
         op = Operator(desc)
@@ -168,11 +168,11 @@ class _Cut:
         self._check_open(op, step, needed)
         names = self._names(op, step, prefix)
         for inner in step.net.ops:
-            self.made.net.ops.append(inner.renamed(names))
+            self.step.net.ops.append(inner.renamed(names))
         for outer, inner_name in zip(op.outputs.get("out", ()), step.outputs, strict=True):
             if names[inner_name] != outer:
                 copy = make_op("assign", {"x": names[inner_name]}, {"out": outer})
-                self.made.net.ops.append(copy)
+                self.step.net.ops.append(copy)
         boots = op.inputs.get("boot", ())
         for memory in step.memories:
             boot = boots[memory.boot] if memory.boot >= 0 else ""
@@ -188,7 +188,7 @@ class _Cut:
             previous = names[memory.previous]
             self.inner[previous] = make_var(previous, (-1, *spec[0]), spec[1], INPUT)
             carried = bool(boot) and self._is_carried(boot)
-            self.made.memories.append(
+            self.step.memories.append(
                 StepMemory(
                     previous, names[memory.state], "" if carried else boot, memory.boot_value, *spec
                 )
@@ -383,6 +383,6 @@ def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[An
     """Each sequence `copies` times, side by side."""
     lengths = np.repeat(np.diff(offsets), copies)
     begins = np.repeat(offsets[:-1], copies)
-    made = offsets_of(lengths)
-    index = np.repeat(begins - made[:-1], lengths) + np.arange(made[-1])
-    return rows[xp.asarray(index)], (made,)
+    repeated = offsets_of(lengths)
+    index = np.repeat(begins - repeated[:-1], lengths) + np.arange(repeated[-1])
+    return rows[xp.asarray(index)], (repeated,)

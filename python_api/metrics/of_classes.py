@@ -86,9 +86,9 @@ class OfClasses(Metric):
         wrong &= held != self.ignore_index
         if wrong.any():
             wanted = "" if classes is None else f" .. {classes - 1}"
-            found = int(held[wrong][0])
+            label = int(held[wrong][0])
             raise RunError(
-                f"metric {self.name!r}: {name!r} holds the class {found}, want 0{wanted}"
+                f"metric {self.name!r}: {name!r} holds the class {label}, want 0{wanted}"
             )
 
     def pairs(self, values: Mapping[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

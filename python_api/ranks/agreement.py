@@ -111,16 +111,16 @@ class Ranks:
         own = any(lookup(op.type).world for op in net.ops)
         passes: list[Pass] = [SyncBatchNorm()] if sync_batch_norm else []
         try:
-            made = run_passes(net, passes if own else [*passes, InsertAllReduce()])
+            net_of_rank = run_passes(net, passes if own else [*passes, InsertAllReduce()])
         except GradientError as error:
             raise GradientError(
                 f"{error}; then train PlainNet(InsertAllReduce(weight=...).apply(net.op_list))"
             ) from None
-        self._joining = Joining(made)
-        self._weighted = any(var.name == RANK_WEIGHT for var in made.vars)
+        self._joining = Joining(net_of_rank)
+        self._weighted = any(var.name == RANK_WEIGHT for var in net_of_rank.vars)
         settings = {"shard": self._shard, "size": self.size, **settings}
-        handshake(self.communicator, made, steps=steps, settings=settings)
-        return PlainNet(made, check=False)
+        handshake(self.communicator, net_of_rank, steps=steps, settings=settings)
+        return PlainNet(net_of_rank, check=False)
 
     @property
     def fetch(self) -> list[str]:

@@ -82,7 +82,7 @@ class Shards:
                 for offsets in one.levels:
                     begin, end = int(offsets[begin]), int(offsets[end])
                     by_length.setdefault(int(offsets[-1]), set()).add((begin, end))
-        found = {}
+        spans = {}
         for name, value in cut.items():
             whole = isinstance(value, Sequences)
             choices = by_length.get(len(value), set())
@@ -92,8 +92,8 @@ class Shards:
                     f"{where}: ranks share minibatches by rows, and {name!r} has {len(value)} where"
                     f" there are {held}: give inputs with equal numbers of rows, {_OWN}"
                 )
-            found[name] = own if whole else next(iter(choices))
-        return found
+            spans[name] = own if whole else next(iter(choices))
+        return spans
 
 
 class Joining:
@@ -118,10 +118,10 @@ class Joining:
         """The values and the number of rows of the whole minibatch, from what `pack` made."""
         ranks = [unpack(part) for part in parts]
         weights = np.array([rows if weight is None else weight for _, rows, weight in ranks])
-        found = {
+        joined = {
             name: self._one(name, [r[0][name] for r in ranks], weights) for name in ranks[0][0]
         }
-        return found, sum(rows for _, rows, _ in ranks)
+        return joined, sum(rows for _, rows, _ in ranks)
 
     def _one(self, name: str, parts: Sequence[np.ndarray], weights: np.ndarray) -> np.ndarray:
         var = self._vars[name]

@@ -93,10 +93,10 @@ def _with_outputs(lowered: Lowered, roots: list[Node]) -> tuple[OpList, dict[str
     """The net with each root as a variable of its name."""
     desc = lowered.op_list.copy()
     outputs = {}
-    made = {name for op in desc.ops for name in op.output_names()}
+    written = {name for op in desc.ops for name in op.output_names()}
     for node in roots:
         name = lowered.values[node]
-        if name not in made:  # an input or a statistic as it is
+        if name not in written:  # an input or a statistic as it is
             desc.ops.append(make_op(COPY_OP, {"x": name}, {"out": node.name}))
             desc.vars.append(VarDecl(node.name))
             name = node.name

@@ -41,8 +41,8 @@ def module_text(
         lines.append("from opscope.framework.ir.registry import lookup")
     lines += ["", "", "def build() -> NetBuilder:", *_docstring([prose(each) for each in results])]
     precision = {"dtype": string(dtype)} if dtype else {}
-    made = call("NetBuilder", *([string(name)] if name else []), **precision)
-    lines += wrapped("b = ", made, "    ")
+    expr = call("NetBuilder", *([string(name)] if name else []), **precision)
+    lines += wrapped("b = ", expr, "    ")
     lines += ["", *body]
     while not lines[-1]:
         lines.pop()

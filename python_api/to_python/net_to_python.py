@@ -89,10 +89,10 @@ class Writer:
         """All statements after the one that makes the builder `b`."""
         first = {name: -k for k, name in enumerate(reversed(list(_reads(self.desc.ops))))}
         for kinds in ((INPUT,), (PARAMETER, STATE)):
-            found = [var for var in self.desc.vars if var.kind in kinds]
-            for var in sorted(found, key=lambda var: first.get(var.name, 0)):
+            declared = [var for var in self.desc.vars if var.kind in kinds]
+            for var in sorted(declared, key=lambda var: first.get(var.name, 0)):
                 self._declare(var, indent)
-            if found:
+            if declared:
                 self.lines.append("")
         self._block(self.desc.ops, indent)
         return self.lines
@@ -125,10 +125,10 @@ class Writer:
         self._assign(self._name(var.name), call(f"b.{function}", *items, **named), indent)
 
     def _literal(self, value: Any) -> Expr:
-        made = literal(value, self._single)
-        if flat(made).startswith("np."):
+        expr = literal(value, self._single)
+        if flat(expr).startswith("np."):
             self.functions.add("np")
-        return made
+        return expr
 
     def _name(self, var: str, suffix: str = "") -> str:
         """The Python name of a variable."""
@@ -138,8 +138,8 @@ class Writer:
 
     def _read(self, var: str) -> Expr:
         """The expression that reads a variable."""
-        found = self._pending.pop(var, None)
-        return found if found is not None else Text(self._name(var))
+        pending = self._pending.pop(var, None)
+        return pending if pending is not None else Text(self._name(var))
 
     def _assign(self, target: str, expr: Expr, indent: str) -> None:
         self.lines += wrapped(f"{target} = " if target else "", expr, indent)
@@ -160,14 +160,14 @@ class Writer:
                 continue
             outputs = op.outputs
             entry = lookup(op.type)
-            made = [name for slot in entry.outputs for name in outputs.get(slot.name, ())]
+            written = [name for slot in entry.outputs for name in outputs.get(slot.name, ())]
             writes = {
                 slot: names[0]
                 for slot, names in outputs.items()
                 if self._vars.get(names[0]) is not None
                 and self._vars[names[0]].kind in (PARAMETER, STATE)
             }
-            kept = made[0] if read is None and made[0] in self.keep and not writes else ""
+            kept = written[0] if read is None and written[0] in self.keep and not writes else ""
             expr = self._expr(entry, op, kept, writes)
             shown = [
                 name if uses[name] else "_"
@@ -239,11 +239,11 @@ class Writer:
         attrs = {key: self._literal(value) for key, value in _given(entry, op)}
         items: dict[str, Expr] = {}
         for slot in entry.inputs:
-            found = [self._read(var) for var in reads.get(slot.name, ())]
-            if slot.duplicable and found and (op.type != "fc" or len(found) > 1):
-                items[slot.name] = Group("[", tuple(("", item) for item in found), "]")
-            elif found:
-                items[slot.name] = found[0]
+            operands = [self._read(var) for var in reads.get(slot.name, ())]
+            if slot.duplicable and operands and (op.type != "fc" or len(operands) > 1):
+                items[slot.name] = Group("[", tuple(("", item) for item in operands), "]")
+            elif operands:
+                items[slot.name] = operands[0]
         if writes:
             return self._append(entry, items, attrs, writes)
         if op.type == "scale" and not name:
@@ -252,11 +252,11 @@ class Writer:
                 return scaled
         if name:
             attrs["name"] = string(name)
-        made = self._call(entry, items, attrs)
+        expr = self._call(entry, items, attrs)
         if op.type in _INFIX and not attrs:
             left, right = items.values()
-            return Infix(left, _INFIX[op.type], right, made)
-        return made
+            return Infix(left, _INFIX[op.type], right, expr)
+        return expr
 
     def _call(self, entry: OperatorDef, items: dict[str, Expr], attrs: dict[str, Expr]) -> Group:
         """`b.relu(x)`, or `b.add_op("cntk.log", x)` where NetBuilder has no method of the name."""
@@ -317,11 +317,11 @@ class Writer:
                 own["value"] = self._literal(memory.boot_value)
             if memory.delay > 1:
                 own["delay"] = literal(memory.delay)
-            made = call("step.memory", literal(first), **own)
+            expr = call("step.memory", literal(first), **own)
             if not self.style.stem(memory.previous)[1]:
                 name = f"{self.style.stem(memory.state)[0]}_before"
                 self._python[memory.previous] = self._names.new(name)
-            self._assign(self._name(memory.previous), made, inner)
+            self._assign(self._name(memory.previous), expr, inner)
         read = Counter({memory.state: 2 for memory in step.memories})
         read.update(link.inner for link in (*step.out_links, *step.sum_links) for _ in range(2))
         ops = []
@@ -344,14 +344,14 @@ class Writer:
         for link in step.sum_links:
             value = Text(self._name(link.inner))
             results[link.outer] = self._names.new(link.outer)
-            made = call("step.total", value, name=string(link.outer))
-            self._assign(results[link.outer], made, inner)
+            expr = call("step.total", value, name=string(link.outer))
+            self._assign(results[link.outer], expr, inner)
         for memory in step.memories:
             if memory.final:
                 results[memory.final] = self._names.new(memory.final)
                 value = Text(self._name(memory.previous))
-                made = call("step.final", value, name=string(memory.final))
-                self._assign(results[memory.final], made, inner)
+                expr = call("step.final", value, name=string(memory.final))
+                self._assign(results[memory.final], expr, inner)
         self._python = {**outside, **results}
         self.lines.append("")
 
@@ -371,7 +371,7 @@ def _reads(ops: Iterable[OpNode]) -> Iterator[str]:
 
 def _given(entry: OperatorDef, op: OpNode) -> list[tuple[str, Any]]:
     """The attributes of an operator that differ from their defaults, in the order of its class."""
-    found = []
+    attrs = []
     for spec in entry.attrs:
         if spec.name in op.attrs:
             value = op.attrs[spec.name]
@@ -379,8 +379,8 @@ def _given(entry: OperatorDef, op: OpNode) -> list[tuple[str, Any]]:
             if isinstance(value, tuple) and isinstance(default, (list, tuple)):
                 default = tuple(default)
             if default is REQUIRED or type(value) is not type(default) or value != default:
-                found.append((spec.name, value))
-    return found
+                attrs.append((spec.name, value))
+    return attrs
 
 
 def _is_taken(name: str) -> bool:
@@ -392,13 +392,13 @@ def _scaled(entry: OperatorDef, op: OpNode, x: Expr, single: bool) -> Expr | Non
     """scale * x + bias as one infix operator with a number, where it is no more than that."""
     values = {spec.name: spec.default for spec in entry.attrs} | dict(_given(entry, op))
     scale, bias = float(values["scale"]), float(values["bias"])
-    made = call("b.scale", x, scale=literal(scale, single), bias=literal(bias, single))
+    expr = call("b.scale", x, scale=literal(scale, single), bias=literal(bias, single))
     if not bias:
-        return Infix(literal(scale, single), "*", x, made)
+        return Infix(literal(scale, single), "*", x, expr)
     if scale == 1:
-        return Infix(x, "+", literal(bias, single), made)
+        return Infix(x, "+", literal(bias, single), expr)
     if scale == -1:
-        return Infix(literal(bias, single), "-", x, made)
+        return Infix(literal(bias, single), "-", x, expr)
     return None
 
 

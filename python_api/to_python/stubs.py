@@ -95,15 +95,15 @@ def methods_text() -> str:
 
 def _annotations(text: str) -> set[str]:
     """The names in the annotations of a stub, and in what it assigns."""
-    found: list[ast.expr | None] = []
+    expressions: list[ast.expr | None] = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.arg | ast.AnnAssign):
-            found.append(node.annotation)
+            expressions.append(node.annotation)
         elif isinstance(node, ast.FunctionDef):
-            found.append(node.returns)
+            expressions.append(node.returns)
         elif isinstance(node, ast.Assign):
-            found.append(node.value)
-    trees = [ast.walk(expression) for expression in found if expression is not None]
+            expressions.append(node.value)
+    trees = [ast.walk(expression) for expression in expressions if expression is not None]
     return {node.id for tree in trees for node in tree if isinstance(node, ast.Name)}
 
 

@@ -172,8 +172,8 @@ class _Trim:
         elif short is not None or wanted[:1] != (0,) or self._shapes[out] != shape:
             return False
         if out in self._kept:  # the result's name goes to the operator that makes it
-            made = any(source in op.output_names() for op in self._ops)
-            if source in self._kept or not made:
+            is_written = any(source in op.output_names() for op in self._ops)
+            if source in self._kept or not is_written:
                 return False
             self._rename(source, out)
             source = out

@@ -20,12 +20,12 @@ def batches_of(data: Data, epoch: int) -> Iterator[Mapping[Any, Any]]:
     """
     if not callable(data):
         return iter(data)
-    found = data(epoch)
-    if not isinstance(found, Iterable):
+    minibatches = data(epoch)
+    if not isinstance(minibatches, Iterable):
         raise OpscopeError(
-            f"the function of the data returned {found!r} for epoch {epoch}: want minibatches"
+            f"the function of the data returned {minibatches!r} for epoch {epoch}: want minibatches"
         )
-    return iter(found)
+    return iter(minibatches)
 
 
 def check_data(data: Any, argument: str) -> None:

@@ -48,11 +48,11 @@ def to_half(
     """
     convert = ToHalf(to_dtype(dtype), frozenset(str(name) for name in keep))
     if isinstance(net, NetBuilder):
-        made = NetBuilder(net.name, convert.dtype)
-        made.switch_to(PlainNet(convert.apply(net.forward_net.op_list), check=False))
-        made.set_objective(net.objective)
-        whole = made.op_list
-        result = made
+        half = NetBuilder(net.name, convert.dtype)
+        half.switch_to(PlainNet(convert.apply(net.forward_net.op_list), check=False))
+        half.set_objective(net.objective)
+        whole = half.op_list
+        result = half
     else:
         whole = convert.apply(op_list_of(net))
         result = whole

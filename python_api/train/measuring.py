@@ -128,7 +128,7 @@ class Measurements:
         Raises:
             OpscopeError: a metric's result lacks one of its keys, or has another.
         """
-        found: dict[str, float] = {}
+        row: dict[str, float] = {}
         for metric in self.metrics:
             result = metric.result()
             if not isinstance(result, Mapping):
@@ -139,8 +139,8 @@ class Measurements:
                     f" {', '.join(map(repr, metric.keys)) or 'none'}"
                 )
             values = [float(result[key]) for key in metric.keys or ("",)]
-            found |= dict(zip(metric.columns, values, strict=True))
-        return found
+            row |= dict(zip(metric.columns, values, strict=True))
+        return row
 
     def state(self) -> dict[str, Any]:
         """What `restore` needs, as JSON can hold it."""

@@ -152,21 +152,21 @@ def as_metrics(metrics: Any) -> list[Metric]:
         AttributeTypeError: something else, or the same column twice.
     """
     if isinstance(metrics, Mapping):
-        found = [_as_metric(metric, str(name)) for name, metric in metrics.items()]
+        checked = [_as_metric(metric, str(name)) for name, metric in metrics.items()]
     else:
         if isinstance(metrics, (str, Var, Metric)) or callable(metrics):
             metrics = [metrics]
         if not isinstance(metrics, Iterable):
             raise AttributeTypeError(f"metrics: want a sequence or a mapping, not {metrics!r}")
-        found = [_as_metric(metric) for metric in metrics]
-    names = [metric.name for metric in found]
+        checked = [_as_metric(metric) for metric in metrics]
+    names = [metric.name for metric in checked]
     twice = next((name for n, name in enumerate(names) if name in names[:n]), None)
     if twice is not None:
         raise AttributeTypeError(
             f"metrics: two of them are called {twice!r}; give one another name, as in"
             ' metrics={"name": function}'
         )
-    return found
+    return checked
 
 
 def _as_metric(given: Any, name: str = "") -> Metric:

@@ -59,8 +59,8 @@ class Minibatches:
             raise ShapeError(f"minibatches of {size} rows from 0 arrays: want any")
         lengths = {name: len(array) for name, array in self.arrays.items()}
         if len(set(lengths.values())) > 1:
-            told = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
-            raise ShapeError(f"arrays of different numbers of rows: {told}")
+            counts = ", ".join(f"{name!r} {length}" for name, length in lengths.items())
+            raise ShapeError(f"arrays of different numbers of rows: {counts}")
         self.rows = next(iter(lengths.values()))
         if not len(self):
             raise ShapeError(f"{self.rows} rows make no minibatch of {size}")

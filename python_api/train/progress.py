@@ -58,8 +58,8 @@ class Progress:
         if not self._shown:
             return
         numbers = {name: value for name, value in row.items() if name not in ("epoch", "seconds")}
-        told = "  ".join(f"{name} {value}" for name, value in _short(numbers).items())
-        line = f"epoch {row['epoch']}/{self._epochs}  {told}  ({row['seconds']:.1f} s)"
+        values = "  ".join(f"{name} {value}" for name, value in _short(numbers).items())
+        line = f"epoch {row['epoch']}/{self._epochs}  {values}  ({row['seconds']:.1f} s)"
         if self._bar is None:
             print(line, file=sys.stderr)
         else:

@@ -189,7 +189,7 @@ class Trainer:
 
     def _share_position(self) -> None:
         """Let all ranks begin where the first one does."""
-        told = self.ranks.of_first(
+        shared = self.ranks.of_first(
             [
                 self.epoch,
                 self.batch,
@@ -202,8 +202,8 @@ class Trainer:
             ]
         )
         if not self.ranks.leads:
-            self.epoch, self.batch, self.seconds, self.finished, self.best_value = told[:5]
-            self.history.best_epoch, self.history.rows, self.states = told[5:]
+            self.epoch, self.batch, self.seconds, self.finished, self.best_value = shared[:5]
+            self.history.best_epoch, self.history.rows, self.states = shared[5:]
             self.history.stopped_early = self.finished
 
     def _one_epoch(self, data: Data, feeder: Feeder, bar: Progress, ctrl_c: CtrlC) -> None:
@@ -403,17 +403,17 @@ class Trainer:
 
     def _resume(self, path: str) -> Collection[str]:
         """Go on from a checkpoint; returns the variables whose values it brought."""
-        found = read_checkpoint(path)
-        difference = net_difference(found.op_list, self.op_list)
+        checkpoint = read_checkpoint(path)
+        difference = net_difference(checkpoint.op_list, self.op_list)
         if difference and self.options.resume == WEIGHTS:
-            return self._take_over(found, path)
+            return self._take_over(checkpoint, path)
         if difference:
             raise FormatError(
                 f"{path}: is of another net: {difference}; resume={WEIGHTS!r} takes over what fits"
                 " both and tells what does not; another checkpoint= begins afresh"
             )
         try:
-            state = found.state
+            state = checkpoint.state
             if "metrics" in state:
                 self.measured.restore(state["metrics"])
             else:
@@ -428,25 +428,25 @@ class Trainer:
             random = state["random"]
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             if self.options.resume == WEIGHTS:
-                return self._take_over(found, path)
+                return self._take_over(checkpoint, path)
             raise OpscopeError(
                 f"{path}: does not hold what this training reports ({error!r}); were loss or"
                 " metrics changed?"
             ) from None
-        others = found.state.get("random_of_ranks")  # older checkpoints lack it
+        others = checkpoint.state.get("random_of_ranks")  # older checkpoints lack it
         self.base.set_random_state(random)
         self.states = [random, *others] if isinstance(others, list) else []
         self.epoch = epoch
         self.batch = batch
         self.history.stopped_early = self.finished
-        self.best = found.best if self.early_stop is not None else {}
-        for name, array in found.values.items():
+        self.best = checkpoint.best if self.early_stop is not None else {}
+        for name, array in checkpoint.values.items():
             (self.scope.find(name) or self.scope.var(name)).set(array)
-        return found.values
+        return checkpoint.values
 
-    def _take_over(self, found: Checkpoint, path: str) -> Collection[str]:
+    def _take_over(self, checkpoint: Checkpoint, path: str) -> Collection[str]:
         """Go on from the checkpoint of another net; see `resuming.py`."""
-        values, report = take_over(found, self.op_list, path)
+        values, report = take_over(checkpoint, self.op_list, path)
         if not report.parameters:
             raise FormatError(f"{report}\n{_NOTHING_FITS}")
         if report.epochs >= self.options.epochs:
@@ -454,7 +454,7 @@ class Trainer:
                 f"{path}: {report.epochs} epochs are over there, and epochs={self.options.epochs}"
                 " counts them: give more"
             )
-        self.base.set_random_state(member(found.state, "random", dict, path))
+        self.base.set_random_state(member(checkpoint.state, "random", dict, path))
         self.measured.reset()
         self.epoch = report.epochs
         self.batch = 0
@@ -462,7 +462,7 @@ class Trainer:
         self.finished = False
         self.best = {}
         self.best_value = None
-        self.history.rows = rows_of(found.state, path)
+        self.history.rows = rows_of(checkpoint.state, path)
         self.history.best_epoch = 0
         self.history.resumed = report
         put_values(values, report, self.scope)

@@ -1,4 +1,4 @@
-"""The value of `--cmd`: which scheduler, and what it is told about each job."""
+"""The value of `--cmd`: which scheduler, and what it gets for each job."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def parse_resources(words: list[str], option: str = "--cmd") -> Resources:
     Raises:
         RunError: an option has no value, or one that is no number.
     """
-    found: dict[str, str | int | tuple[str, ...]] = {}
+    fields: dict[str, str | int | tuple[str, ...]] = {}
     rest: list[str] = []
     known = {f"--{each.name}": each for each in option_fields(Resources)}
     while words:
@@ -62,8 +62,8 @@ def parse_resources(words: list[str], option: str = "--cmd") -> Resources:
         kind = known[name].kind
         if kind is int and not value.isdigit():
             raise RunError(f"{option}: {name} {value}: want a number")
-        found[known[name].field] = kind(value)
-    return dataclasses.replace(Resources(rest=tuple(rest)), **found)
+        fields[known[name].field] = kind(value)
+    return dataclasses.replace(Resources(rest=tuple(rest)), **fields)
 
 
 def make_runner(command: str, option: str = "--cmd") -> JobRunner:

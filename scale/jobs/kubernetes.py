@@ -100,12 +100,12 @@ class KubernetesRunner:
 
     def poll(self, identifiers: Sequence[str]) -> set[str]:
         """See `JobRunner`."""
-        told = ask("kubectl", *self._where(), "get", "jobs", "-l", _LABEL, "-o", "json")
+        listing = ask("kubectl", *self._where(), "get", "jobs", "-l", _LABEL, "-o", "json")
         try:
-            items = json.loads(told)["items"]
+            items = json.loads(listing)["items"]
             alive = {item["metadata"]["name"] for item in items if not _is_over(item)}
         except (ValueError, KeyError, TypeError) as error:
-            raise RunError(f"kubectl get jobs told no list of jobs: {error!r}") from None
+            raise RunError(f"kubectl get jobs printed no list of jobs: {error!r}") from None
         return alive & set(identifiers)
 
     def cancel(self, identifier: str) -> None:

@@ -129,8 +129,8 @@ class JobPool:
         under_way: list[_UnderWay] = []
         try:
             for job in list(waiting):
-                if (found := self._adopted(job)) is not None:
-                    under_way.append(found)
+                if (adopted := self._adopted(job)) is not None:
+                    under_way.append(adopted)
                     waiting.remove(job)
             pause = _FIRST_WAIT
             longest = _LONGEST_WAIT if self.runner.patience else _LONGEST_LOCAL_WAIT
@@ -175,8 +175,8 @@ class JobPool:
         try:
             return record(json_file(path, missing={}), _Record, path)
         except FormatError as error:
-            told = str(error).removeprefix(f"{path}: ")
-            raise SaveError(f"{path}: damaged: {told}") from None
+            problem = str(error).removeprefix(f"{path}: ")
+            raise SaveError(f"{path}: damaged: {problem}") from None
 
     def _write_record(self, job: Job, attempt: int, identifier: str) -> None:
         text = json.dumps({"attempt": attempt, "id": identifier, "on": self.runner.name})
@@ -260,14 +260,14 @@ class JobPool:
         if tried < self._tries:
             self._log(f"{job.name}: job {entry.identifier} {what}; it is run again")
             return True
-        told = (
+        what_failed = (
             f"{job.name}: job {entry.identifier} on {self.runner.name} {what}, attempt"
             f" {self._tries} of {self._tries}{self._end_of_log(job)}"
         )
         if job.optional:
-            self._log(f"{told}; the run goes on without it")
+            self._log(f"{what_failed}; the run goes on without it")
             return False
-        raise RunError(told)
+        raise RunError(what_failed)
 
     def _end_of_log(self, job: Job) -> str:
         """The last lines of a job's log, for a message."""

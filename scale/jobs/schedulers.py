@@ -40,8 +40,8 @@ def ask(*words: str, text: str | None = None) -> str:
     except OSError as error:
         raise RunError(f"{words[0]}: {error.strerror}") from error
     if done.returncode:
-        told = "; ".join(done.stderr.split("\n")[:5]).strip("; ") or done.stdout.strip()
-        raise RunError(f"{words[0]} failed with status {done.returncode}: {told}")
+        message = "; ".join(done.stderr.split("\n")[:5]).strip("; ") or done.stdout.strip()
+        raise RunError(f"{words[0]} failed with status {done.returncode}: {message}")
     return done.stdout
 
 
@@ -69,25 +69,25 @@ class SlurmRunner:
 
     def submit(self, script: Script) -> str:
         """See `JobRunner`."""
-        told = ask(
+        reply = ask(
             *("sbatch", "--parsable", "--export=PATH", "--no-requeue", "--open-mode=append"),
             *(f"--job-name={script.name}", f"--output={script.output}", *self._options),
             script.path,
         )
-        number = told.strip().split("\n")[-1].partition(";")[0]
+        number = reply.strip().split("\n")[-1].partition(";")[0]
         if not number.isdigit():
-            raise RunError(f"sbatch told no job number but {told.strip()!r}")
+            raise RunError(f"sbatch printed no job number but {reply.strip()!r}")
         return number
 
     def poll(self, identifiers: Sequence[str]) -> set[str]:
         """See `JobRunner`."""
         try:
-            told = ask("squeue", "--noheader", f"--jobs={','.join(identifiers)}", "--format=%i %T")
+            reply = ask("squeue", "--noheader", f"--jobs={','.join(identifiers)}", "--format=%i %T")
         except RunError as error:
             if "Invalid job id" in str(error):  # all of them are forgotten
                 return set()
             raise
-        rows = [line.split() for line in told.splitlines() if line.strip()]
+        rows = [line.split() for line in reply.splitlines() if line.strip()]
         return {row[0] for row in rows if row[-1] not in self._OVER}
 
     def cancel(self, identifier: str) -> None:
@@ -118,14 +118,14 @@ class SgeRunner:
 
     def submit(self, script: Script) -> str:
         """See `JobRunner`."""
-        told = ask(
+        reply = ask(
             *("qsub", "-terse", "-S", "/bin/sh", "-j", "y", "-r", "n"),
             *("-N", f"j{script.name}", "-o", script.output, *self._options, script.path),
         )
-        found = self._NUMBER.search(told)
-        if found is None:
-            raise RunError(f"qsub told no job number but {told.strip()!r}")
-        return found[1]
+        match = self._NUMBER.search(reply)
+        if match is None:
+            raise RunError(f"qsub printed no job number but {reply.strip()!r}")
+        return match[1]
 
     def poll(self, identifiers: Sequence[str]) -> set[str]:
         """See `JobRunner`. A job in an error state (`Eqw`) never runs, so it is over."""

@@ -23,8 +23,8 @@ def measured_fit(rank_counts: Iterable[int]) -> measure.Fit:
     Raises:
         OpscopeError: mpiexec or mpi4py is not installed, or the ranks fail.
     """
-    found = [one for ranks in rank_counts for one in _times(ranks)]
-    return measure.fit_link(found)
+    times = [one for ranks in rank_counts for one in _times(ranks)]
+    return measure.fit_link(times)
 
 
 def _times(ranks: int) -> list[measure.Measured]:

@@ -175,18 +175,18 @@ def random_inputs(
         if name not in inputs:
             raise VariableError(f"net {net.name!r} has no input {name!r}{nearest(name, inputs)}")
     rng = np.random.default_rng(0)
-    made: dict[str, object] = {}
+    feed: dict[str, object] = {}
     for name, var in inputs.items():
         first, rest = _dims(var, shapes.get(name))
         if var.sequence_levels > 1:
             raise ShapeError(f"input {name!r} holds sequences of sequences, which are not planned")
         if var.sequence_levels:
             packed = _draw(rng, (rows * length, *rest), var, below.get(name, 1))
-            made[name] = Sequences.from_list(list(packed.reshape(rows, length, *rest)))
+            feed[name] = Sequences.from_list(list(packed.reshape(rows, length, *rest)))
         else:
             shape = (*((rows if first < 0 else first,) if var.shape else ()), *rest)
-            made[name] = _draw(rng, shape, var, below.get(name, 1))
-    return made
+            feed[name] = _draw(rng, shape, var, below.get(name, 1))
+    return feed
 
 
 def _dims(var: VarDecl, given: Sequence[int] | None) -> tuple[int, tuple[int, ...]]:
@@ -194,7 +194,7 @@ def _dims(var: VarDecl, given: Sequence[int] | None) -> tuple[int, tuple[int, ..
         if given is None:
             shape = "of unknown shape" if var.shape is None else format_shape(var.shape)
             raise ShapeError(
-                f"input {var.name!r} {shape}: say its dimensions behind the first,"
+                f"input {var.name!r} {shape}: say its dimensions after the first,"
                 f" --shape {var.name}=N,N"
             )
         return -1, tuple(given)

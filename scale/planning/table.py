@@ -40,10 +40,10 @@ def plan_text(
         best = min(steps, key=lambda name: steps[name].whole)
         for name, step in steps.items():
             fewest = rows_for(efficiency, events, ranks, link, name)
-            told = name + "*" * (name == best)
+            label = name + "*" * (name == best)
             waiting = time_text(step.latency + step.bandwidth)
             lines.append(
-                f"{ranks:6d}  {told:10}  {time_text(step.whole):>9}  {waiting:>9}"
+                f"{ranks:6d}  {label:10}  {time_text(step.whole):>9}  {waiting:>9}"
                 f"  {step.efficiency:10.1%}  {step.bound:9}"
                 f"  {'never' if fewest is None else fewest:>12}"
             )

@@ -33,8 +33,8 @@ def seconds(text: str, what: str) -> float:
 
 
 def _read(text: str, what: str, units: dict[str, float], kind: str) -> float:
-    found = re.fullmatch(_NUMBER + "(" + "|".join(units) + ")", text)
-    value = float(found[1]) * units[found[2]] if found else 0.0
+    match = re.fullmatch(_NUMBER + "(" + "|".join(units) + ")", text)
+    value = float(match[1]) * units[match[2]] if match else 0.0
     if value <= 0:
         raise OpscopeError(
             f"{what} {text!r}: want a number above 0 and a unit of {kind}; units:"

@@ -98,12 +98,12 @@ def _files(text: str) -> list[str]:
 def _with_files(text: str, *folders: str) -> str:
     """The config with the paths of files that are in one of the folders."""
 
-    def found(match: re.Match[str]) -> str:
+    def moved(match: re.Match[str]) -> str:
         places = [os.path.join(folder, match[2]) for folder in folders if folder]
         path = next((place for place in places if os.path.exists(place)), match[2])
         return f"{match[1]}={path}"
 
-    return _FILE.sub(found, text)
+    return _FILE.sub(moved, text)
 
 
 def _write_matrix(path: str, matrix: np.ndarray) -> None:
@@ -321,8 +321,8 @@ def _kind_of(rspecifier: str) -> str:
     Raises:
         FormatError: it is none of these.
     """
-    found = first_kind(ReadSpecifier.parse(rspecifier))
-    kind = "nothing" if found is None else found.name
+    scanned = first_kind(ReadSpecifier.parse(rspecifier))
+    kind = "nothing" if scanned is None else scanned.name
     if kind not in ("int_vector", "posterior", "array"):
         raise FormatError(
             f"{rspecifier}: targets are class ids, posteriors or matrices, not {kind}"

@@ -189,7 +189,7 @@ class ProbJob:
 
     def run(self, log: Log) -> None:
         """Do it. Raises OpscopeError: see `TrainJob.run`."""
-        found: dict[str, dict[str, float]] = {}
+        results: dict[str, dict[str, float]] = {}
         for part, archives in self.parts.items():
             nnet = Nnet.read(self.model)
             without = adjust.without_statistics(nnet)
@@ -201,10 +201,10 @@ class ProbJob:
             for example in read_merged(archives, "1:64", self.chain):
                 prob.compute(example)
             prob.print_total_stats(log)
-            found[part] = {"loss": -prob.objective_per_frame()}
+            results[part] = {"loss": -prob.objective_per_frame()}
             if isinstance(prob, NnetComputeProb):
-                found[part]["accuracy"] = prob.accuracy_of()
-        _write_result(self.result, found)
+                results[part]["accuracy"] = prob.accuracy_of()
+        _write_result(self.result, results)
 
 
 @dataclass(frozen=True)
@@ -283,13 +283,13 @@ def read_merged(archives: list[str], minibatch: str, chain: Chain | None) -> Ite
     yield from merged(examples, minibatch, kind)
 
 
-def _write_result(path: str, found: Any) -> None:
-    write_atomically(path, json.dumps(found).encode())
+def _write_result(path: str, results: Any) -> None:
+    write_atomically(path, json.dumps(results).encode())
 
 
 def write_job(path: str, job: AnyJob) -> None:
     """Write what a job does. Raises SaveError: the file cannot be written."""
-    kind = next(name for name, made in _KINDS.items() if isinstance(job, made))
+    kind = next(name for name, kind_class in _KINDS.items() if isinstance(job, kind_class))
     values = dict(vars(job))
     if job.chain is not None:
         values["chain"] = vars(job.chain)

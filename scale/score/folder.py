@@ -36,24 +36,24 @@ _SHOWN = 12  # digits of a checksum in a message
 def digests(path: str, sizes: Sequence[int] = ()) -> list[str]:
     """SHA-256 of each of the first `sizes` bytes of a file in turn, and last of what is left of it,
     if anything is or there are no sizes; nothing where it cannot be read."""
-    made: list[str] = []
+    hexes: list[str] = []
     try:
         with open_file(path) as file:
             for size in sizes:
-                made.append(_digest(file, size))
+                hexes.append(_digest(file, size))
             if not sizes or file.read(1):
-                made.append(_digest(file, sys.maxsize))
+                hexes.append(_digest(file, sys.maxsize))
     except (OSError, FormatError):
         return []
-    return made
+    return hexes
 
 
 def _digest(file: BinaryIO, size: int) -> str:
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     while size > 0 and (piece := file.read(min(size, _PIECE))):
-        found.update(piece)
+        sha.update(piece)
         size -= len(piece)
-    return found.hexdigest()
+    return sha.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -197,10 +197,10 @@ class ScoreFolder:
         except (FormatError, UnicodeDecodeError):
             return ""
 
-    def finish(self, number: int, text: str, found: Mapping[str, Any]) -> None:
+    def finish(self, number: int, text: str, results: Mapping[str, Any]) -> None:
         """Note that a shard of this description is finished. Raises SaveError."""
-        told = {"description": hashlib.sha256(text.encode()).hexdigest(), **found}
-        write_atomically(self.part(number, "done"), json.dumps(told).encode())
+        fields = {"description": hashlib.sha256(text.encode()).hexdigest(), **results}
+        write_atomically(self.part(number, "done"), json.dumps(fields).encode())
 
     def finished(self, number: int, *, just_now: bool = False) -> Finished | None:
         """The record of a shard whose archive is there, whole, and of the present description.
@@ -209,15 +209,15 @@ class ScoreFolder:
         read again: their number must be right.
         """
         try:
-            found = record_file(self.part(number, "done"), Finished)
+            done = record_file(self.part(number, "done"), Finished)
         except FormatError:
             return None
-        if found.description != hashlib.sha256(self._text(number).encode()).hexdigest():
+        if done.description != hashlib.sha256(self._text(number).encode()).hexdigest():
             return None
         archive = self.archive(number)
         if just_now:
-            return found if found.bytes == _size(archive) else None
-        return found if [found.sha256] == digests(archive) else None
+            return done if done.bytes == _size(archive) else None
+        return done if [done.sha256] == digests(archive) else None
 
     def progress(self, number: int) -> int:
         """How many utterances of a shard are done, as far as is known."""
@@ -230,10 +230,10 @@ class ScoreFolder:
     def failure(self, number: int) -> str:
         """The error that a shard ended with, or nothing."""
         try:
-            told = read_file(self.part(number, "failed"))
+            message = read_file(self.part(number, "failed"))
         except FormatError:
             return ""
-        return told.decode("utf-8", "surrogateescape") or f"shard {number} failed"
+        return message.decode("utf-8", "surrogateescape") or f"shard {number} failed"
 
     # The manifest
 
@@ -245,8 +245,8 @@ class ScoreFolder:
         """
         path = self.at(_MANIFEST)
         try:
-            found = json_file(path, missing=None)
-            return None if found is None else record(found, Manifest, path)
+            content = json_file(path, missing=None)
+            return None if content is None else record(content, Manifest, path)
         except FormatError as error:
             raise SaveError(f"{error}; this is no manifest of a scoring") from None
 
@@ -265,7 +265,7 @@ class ScoreFolder:
         before = settings if manifest is None else manifest.settings
         names = [*settings, *(name for name in before if name not in settings)]
         changed = [
-            _told(name, before.get(name), settings.get(name))
+            _change(name, before.get(name), settings.get(name))
             for name in names
             if before.get(name) != settings.get(name)
         ]
@@ -284,7 +284,7 @@ def _size(path: str) -> int:
         return -1
 
 
-def _told(name: str, before: Any, now: Any) -> str:
+def _change(name: str, before: Any, now: Any) -> str:
     if name == "model":
         then, today = str(before)[:_SHOWN], str(now)[:_SHOWN]
         return f"the model has changed (SHA-256 {then}... then, {today}... now)"
@@ -298,7 +298,7 @@ def _told(name: str, before: Any, now: Any) -> str:
 
 def list_settings(lines: Sequence[str]) -> list[Any]:
     """What is kept of a list of utterances to know it again: a checksum, and how many there are."""
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for line in lines:
-        found.update(f"{line}\n".encode("utf-8", "surrogateescape"))
-    return [found.hexdigest(), len(lines)]
+        sha.update(f"{line}\n".encode("utf-8", "surrogateescape"))
+    return [sha.hexdigest(), len(lines)]

@@ -59,11 +59,11 @@ def list_entries(source: str, takes_samples: bool) -> list[Entry]:
             f"{source!r} can be read only once, and every shard reads its part; write it to a file"
         )
     if specifier.source == "ark":
-        found = _of_archive(specifier)
+        listed = _of_archive(specifier)
     else:
-        found = _of_script(specifier, takes_samples)
+        listed = _of_script(specifier, takes_samples)
     entries = []
-    for entry in found:
+    for entry in listed:
         if entry.rows:
             entries.append(entry)
         else:
@@ -72,16 +72,18 @@ def list_entries(source: str, takes_samples: bool) -> list[Entry]:
 
 
 def _of_archive(specifier: ReadSpecifier) -> list[Entry]:
-    found = []
+    entries = []
     for key, offset, (rows, columns) in streamed_entries(specifier, _STORED, None):
         name = f"{specifier.name}:{offset}"
-        found.append(Entry(ScriptLine(key, name, None, f"{specifier.name}: {key}"), rows, columns))
-    return found
+        entries.append(
+            Entry(ScriptLine(key, name, None, f"{specifier.name}: {key}"), rows, columns)
+        )
+    return entries
 
 
 def _of_script(specifier: ReadSpecifier, takes_samples: bool) -> list[Entry]:
     files = Files()
-    found = []
+    entries = []
     kind = _kind(_SHAPE.read_value, _wave_shape, takes_samples)
     for line in read_script(files, specifier.name):
         rows = columns = -1
@@ -93,8 +95,8 @@ def _of_script(specifier: ReadSpecifier, takes_samples: bool) -> list[Entry]:
                     raise
                 _log.warning("%s; the entry is passed over", error)
                 continue
-        found.append(Entry(line, rows, columns))
-    return found
+        entries.append(Entry(line, rows, columns))
+    return entries
 
 
 class Values:
@@ -121,7 +123,7 @@ def _kind(
     samples: Callable[[Reader], np.ndarray],
     takes_samples: bool,
 ) -> Kind:
-    """Values that are matrices, or WAV files, which are told by their first bytes."""
+    """Values that are matrices, or WAV files, which are recognized by their first bytes."""
 
     def read(reader: Reader) -> np.ndarray:
         if bytes(reader.data[reader.offset : reader.offset + 4]) != b"RIFF":
@@ -159,13 +161,13 @@ def _sample_count(reader: Reader) -> int:
     start = reader.offset
     header = read_header(reader)
     if header.channels != 1:
-        told = f"16 bits and {header.channels} channels; 16 bits and 1 are wanted"
-        raise reader.error(f"a WAV file of {told}", start)
+        problem = f"16 bits and {header.channels} channels; 16 bits and 1 are wanted"
+        raise reader.error(f"a WAV file of {problem}", start)
     left = reader.remaining() + reader.beyond
     size = left if header.bytes is None else header.bytes
     if size > left:
-        told = f"{left // 2} samples are there, {size // 2} are wanted"
-        raise reader.error(f"the WAV file is cut off: {told}", start)
+        problem = f"{left // 2} samples are there, {size // 2} are wanted"
+        raise reader.error(f"the WAV file is cut off: {problem}", start)
     return size // 2
 
 

@@ -34,8 +34,8 @@ class NetScorer:
         self._sequences = var.sequence_levels > 0
         shape = var.shape
         if shape is not None and len(shape) != 2:
-            told = f"the input {self._input!r} has rows of shape {list(shape[1:])}"
-            raise ShapeError(f"{path}: {told}; utterances are matrices, [rows, columns]")
+            problem = f"the input {self._input!r} has rows of shape {list(shape[1:])}"
+            raise ShapeError(f"{path}: {problem}; utterances are matrices, [rows, columns]")
         self.input_dim = shape[1] if shape is not None else -1
         self.rows_together = options.rows_per_batch
         self.skipped: list[tuple[str, str]] = []
@@ -46,10 +46,10 @@ class NetScorer:
         offsets = np.asarray(offsets_of([len(matrix) for matrix in matrices]), np.int64)
         data = np.concatenate(matrices)
         fed: Any = Sequences(data, (offsets,)) if self._sequences else data
-        found = self._net.predict({self._input: fed}, self._output, batch_size=None)
-        if len(found) != 1:
-            raise OpscopeError(f"outputs are {', '.join(found)}; choose one with --output")
-        name, value = next(iter(found.items()))
+        outputs = self._net.predict({self._input: fed}, self._output, batch_size=None)
+        if len(outputs) != 1:
+            raise OpscopeError(f"outputs are {', '.join(outputs)}; choose one with --output")
+        name, value = next(iter(outputs.items()))
         if isinstance(value, Sequences):
             offsets = np.asarray(value.levels[0])
             value = value.data

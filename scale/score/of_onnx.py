@@ -45,9 +45,9 @@ class OnnxScorer:
         self._output = only_one(names, options.output, "output", path)
         shape = inputs[self._input].shape
         if shape is None or len(shape) not in (2, 3):
-            told = "any shape" if shape is None else f"the shape {list(shape)}"
+            shapes = "any shape" if shape is None else f"the shape {list(shape)}"
             raise ShapeError(
-                f"{path}: the input {self._input!r} has {told}; utterances are matrices, [rows,"
+                f"{path}: the input {self._input!r} has {shapes}; utterances are matrices, [rows,"
                 " columns] or [1, rows, columns]"
             )
         self._batched = len(shape) == 3

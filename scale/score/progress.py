@@ -30,7 +30,7 @@ class Progress:
         self._log = log
         self._total = sum(sizes)
         self._finished = self._total - sum(sizes[number - 1] for number in open_shards)
-        self._told = self._finished * _STEPS // max(self._total, 1)
+        self._shown = self._finished * _STEPS // max(self._total, 1)
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._bar: Any = None
@@ -64,6 +64,6 @@ class Progress:
         done = self._finished + sum(map(self._folder.progress, self._open))
         if self._bar is not None:
             self._bar.update(done - self._bar.n)
-        elif (step := done * _STEPS // max(self._total, 1)) > self._told:
-            self._told = step
+        elif (step := done * _STEPS // max(self._total, 1)) > self._shown:
+            self._shown = step
             self._log(f"{100 * step // _STEPS}%: {done} of {self._total} utterances")

@@ -45,8 +45,8 @@ def only_one(names: Sequence[str], chosen: str, option: str, path: str) -> str:
             raise OpscopeError(f"--{option} {chosen}: {path} has none{nearest(chosen, names)}")
         return chosen
     if len(names) != 1:
-        told = f"several: {', '.join(names)}; choose" if names else "none that is declared; name"
-        raise OpscopeError(f"{path}: of {option}s there are {told} one with --{option}")
+        problem = f"several: {', '.join(names)}; choose" if names else "none that is declared; name"
+        raise OpscopeError(f"{path}: of {option}s there are {problem} one with --{option}")
     return names[0]
 
 

@@ -100,16 +100,16 @@ def model_digest(path: str) -> str:
         from .of_onnx import data_files
 
         files += data_files(path)
-    found = hashlib.sha256()
+    sha = hashlib.sha256()
     for name in files:
         try:
             with open_file(name) as file:
                 while piece := file.read(_PIECE):
-                    found.update(piece)
+                    sha.update(piece)
         except FormatError as error:
             if name == files[0] or not is_missing(error):
                 raise
-    return found.hexdigest()
+    return sha.hexdigest()
 
 
 def _kind_of(path: str) -> str:
@@ -119,6 +119,6 @@ def _kind_of(path: str) -> str:
         raise no_such_file(path, f"; want {ACCEPTED}")
     row = kind_named(kind) if kind else None
     if row is None or not row.suffixes:  # others hold no numbers that were saved as a model
-        told = f" ({row.title})" if row else ""
-        raise FormatError(f"{path}: no model that can be scored{told}; want {ACCEPTED}")
+        title = f" ({row.title})" if row else ""
+        raise FormatError(f"{path}: no model that can be scored{title}; want {ACCEPTED}")
     return kind

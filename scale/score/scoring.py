@@ -211,14 +211,14 @@ class Scoring:
         for job in jobs.values():
             if pool.is_done(job):  # and yet there is no archive that fits its record
                 pool.forget(f"{job.name}.")
-        found = f", {len(shards) - len(jobs)} are finished" if len(jobs) < len(shards) else ""
+        finished = f", {len(shards) - len(jobs)} are finished" if len(jobs) < len(shards) else ""
         parts = f"{len(shards)} shard{'s' if len(shards) > 1 else ''}"
-        self._log(f"{sum(sizes)} utterances in {parts}{found}; on {runner.name}")
+        self._log(f"{sum(sizes)} utterances in {parts}{finished}; on {runner.name}")
         with Progress(self._folder, sizes, jobs, self._log):
             pool.run(list(jobs.values()))
         for number in jobs:
-            if told := self._folder.failure(number):
-                raise RunError(told)
+            if failure := self._folder.failure(number):
+                raise RunError(failure)
         for number, job in jobs.items():
             records[number - 1] = self._folder.finished(number, just_now=True)
             if records[number - 1] is None:
@@ -233,7 +233,7 @@ class Scoring:
         return Job(f"shard.{number}", command, log)
 
     def _report(self, records: Sequence[Finished]) -> None:
-        skipped = [told for record in records for told in record.skipped]
+        skipped = [warning for record in records for warning in record.skipped]
         for key, why in skipped:
             self._log(f"{key}: {why}; it has no score")
         done = sum(len(record.entries) for record in records)

@@ -37,8 +37,8 @@ def run_shard(folder: ScoreFolder, number: int, model: str, options: ScoreOption
     try:
         folder.finish(number, text, _Shard(folder, number, description).compute(model, options))
     except OpscopeError as error:
-        told = f"shard {number} of {description.shards}: {error}"
-        write_atomically(folder.part(number, "failed"), told.encode("utf-8", "surrogateescape"))
+        message = f"shard {number} of {description.shards}: {error}"
+        write_atomically(folder.part(number, "failed"), message.encode("utf-8", "surrogateescape"))
 
 
 class _Shard:

@@ -48,7 +48,7 @@ class _Setting:
         next: when to look at the load again, on the monotonic clock.
         more: whether a core more was free at the last look.
         forked: whether this is the child of a fork, where the pool has no threads.
-        followers: told of each change. numpy: the one among them that is for NumPy's BLAS.
+        followers: called at each change. numpy: the one among them that is for NumPy's BLAS.
     """
 
     def __init__(self) -> None:

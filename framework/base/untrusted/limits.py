@@ -102,7 +102,7 @@ LIMITS = {
             "stream",
             4 << 30,
             "bytes",
-            "what is read whole from a pipe, a device or a command, whose size nobody knows",
+            "what is read whole from a pipe, a device or a command, of unknown size",
         ),
         Limit(
             "delay", 10_000, "steps", "steps that a memory of a recurrent net looks back in time"

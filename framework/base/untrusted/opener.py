@@ -173,12 +173,12 @@ def path_text(path: PathLike) -> str:
     return os.fspath(path)
 
 
-def no_such_file(path: PathLike, told: str = "") -> FormatError:
-    """The error that the opener raises where there is no file; `told` follows, such as `; want x`.
+def no_such_file(path: PathLike, hint: str = "") -> FormatError:
+    """The error that the opener raises where there is no file; `hint` follows, such as `; want x`.
 
     For those who look for several files, or know what was wanted.
     """
-    return FormatError(f"{os.fspath(path)}: {os.strerror(errno.ENOENT)}{told}")
+    return FormatError(f"{os.fspath(path)}: {os.strerror(errno.ENOENT)}{hint}")
 
 
 def is_missing(error: BaseException) -> bool:
@@ -193,8 +193,8 @@ def _encodable(path: PathLike, place: str) -> str:
     try:
         os.fsencode(name)
     except UnicodeEncodeError:
-        told = f"{shown(name)} is no file name: it cannot be encoded"
-        raise FormatError(f"{_before(place)}{told}") from None
+        problem = f"{shown(name)} is no file name: it cannot be encoded"
+        raise FormatError(f"{_before(place)}{problem}") from None
     return name
 
 

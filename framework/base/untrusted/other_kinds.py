@@ -1,4 +1,4 @@
-"""Files that people take for a saved net, told by their first bytes."""
+"""Files that people take for a saved net, recognized by their first bytes."""
 
 from __future__ import annotations
 

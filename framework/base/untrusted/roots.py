@@ -168,13 +168,13 @@ def current() -> Confinement | None:
         return _of_thread.confinement
     if _inside:
         return _inside[-1]
-    told = switch(SWITCH)
-    return _of_switch(told) if told else None
+    folders = switch(SWITCH)
+    return _of_switch(folders) if folders else None
 
 
 @lru_cache(maxsize=8)
-def _of_switch(told: str) -> Confinement:
-    return Confinement(_folders(told.split(os.pathsep)))
+def _of_switch(folders: str) -> Confinement:
+    return Confinement(_folders(folders.split(os.pathsep)))
 
 
 def _folders(folders: Iterable[str | os.PathLike[str]]) -> tuple[str, ...]:
@@ -241,9 +241,9 @@ def confined_command(roots: Sequence[str], words: Sequence[str]) -> Iterator[Non
         roots: of its options `--root`.
         words: all the others; files and folders that they name are trusted.
     """
-    told = switch(SWITCH)
-    if not roots and told:
-        roots = told.split(os.pathsep)
+    given = switch(SWITCH)
+    if not roots and given:
+        roots = given.split(os.pathsep)
     if not roots:
         yield
         return

@@ -229,8 +229,8 @@ def member(
     if kind is float and type(value) is int and INT64[0] <= value <= INT64[1]:
         value = float(value)
     if type(value) is not kind:
-        told = "is missing" if name not in values else f"is {shown(value)}"
-        raise FormatError(f"{what}: {name!r} {told}; a {kind.__name__} is wanted")
+        problem = "is missing" if name not in values else f"is {shown(value)}"
+        raise FormatError(f"{what}: {name!r} {problem}; a {kind.__name__} is wanted")
     if isinstance(value, float) and not math.isfinite(value):
         raise FormatError(f"{what}: {name!r} is {value}")
     if type(value) is int:

@@ -109,7 +109,7 @@ class _Maker:
     def _finish(self, result: BackwardResult, name: str) -> str:
         """The gradient of `name` as a dense variable that the gradient step net itself writes."""
         gradient = result.gradients[name]
-        written = {made for op in result.ops for made in op.output_names()}
+        written = {name for op in result.ops for name in op.output_names()}
         own = f"{grad_name(name)}@LINK"
         if rows_name(gradient) in written:
             result.ops.append(dense_gradient(name, gradient, own))

@@ -57,18 +57,18 @@ def bind_loop(
     """
     binding, about = context.binding, context.analysis
     opening = bring_into_slots(context, values)
-    found = dict(opening.values)
-    found |= shared_values(
-        context.sharing, found, about.specs, about.live_out, context.arena, context.slots
+    known = dict(opening.values)
+    known |= shared_values(
+        context.sharing, known, about.specs, about.live_out, context.arena, context.slots
     )
     sums = StepSums(binding, about.phases.sums)
     live_out = _step_live_out(context)
-    found |= _reserved(context, found, live_out)
+    known |= _reserved(context, known, live_out)
     nested = about.nested
     # Frames of an earlier batch serve where they are bound to arrays of the arena alone.
-    reusable = about.key is not None and live_out <= found.keys() and not nested
+    reusable = about.key is not None and live_out <= known.keys() and not nested
     scopes = _step_scopes(context, nested)
-    binder = _StepBinder(context, found, live_out, scopes)
+    binder = _StepBinder(context, known, live_out, scopes)
     by_step: list[list[Call]] = []
     # In ascending order, also where a reverse net runs the other way: `PerStepArrays` grow step by
     # step.
@@ -76,17 +76,17 @@ def bind_loop(
         operators = binder.reused(step) if reusable else binder.bind(step)
         by_step.append(
             [
-                *_initial_calls(context, found, states, step),
+                *_initial_calls(context, known, states, step),
                 *operators,
-                *_ending_calls(context, found, memories, states, step),
-                *sums.calls(step, found),
+                *_ending_calls(context, known, memories, states, step),
+                *sums.calls(step, known),
             ]
         )
     calls = [*opening.calls, *sums.first_calls()]
     for step in binding.order:
         calls += by_step[step]
     calls += sums.last_calls()
-    return Loop(found, calls, scopes if nested else [], binder.offsets)
+    return Loop(known, calls, scopes if nested else [], binder.offsets)
 
 
 def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:

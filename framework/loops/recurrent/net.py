@@ -79,7 +79,7 @@ class RecurrentGradientProgram:
         saved = self._steps.step_scopes
         if saved is None:
             raise VariableError(
-                self._k.describe("the forward operator has not run, or was not told to keep steps")
+                self._k.describe("the forward operator has not run, or kept no steps")
             )
         # A run of the forward operator leaves a new list only where it was bound anew.
         if self._program is None or saved is not self._saved:

@@ -104,9 +104,9 @@ class _Flow:
         for name in wrt:
             # The dense form that `_with_gradient` adds to sparse rows comes first: rows of several
             # batches could not be added place by place.
-            for made in (linked_grad_name(name, 0), grad_name(name)):
-                if made in written:
-                    self.gradients[name] = made
+            for grad in (linked_grad_name(name, 0), grad_name(name)):
+                if grad in written:
+                    self.gradients[name] = grad
                     break
         self.live_out = frozenset(self.gradients.values())
 

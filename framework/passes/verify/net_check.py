@@ -79,7 +79,7 @@ class NetCheck:
         given: variables that have a value before the first operator runs (links of a step net).
         outer: variables of the nets around it, which a nested net may read.
         wanted: results that somebody outside takes.
-        found: what the rules found.
+        problems: what the rules found.
         vars: declared variables by name. ops: the operators.
         root: what a view is a view of, by the name of the view.
         writers: numbers of the operators that write a variable, or a view of it.
@@ -92,7 +92,7 @@ class NetCheck:
     given: frozenset[str] = frozenset()
     outer: frozenset[str] = frozenset()
     wanted: frozenset[str] = frozenset()
-    found: list[Problem] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
 
     def run(self) -> list[Problem]:
         """All that the rules find."""
@@ -104,7 +104,7 @@ class NetCheck:
         self._number_writers()
         for rule in self.rules:
             rule(self)
-        return self.found
+        return self.problems
 
     def inside(
         self,
@@ -115,13 +115,13 @@ class NetCheck:
         outer: frozenset[str],
         wanted: frozenset[str],
     ) -> None:
-        """Examine a net inside of this one; what is found there is found here, under `title`."""
+        """Examine a net inside of this one; its problems are added to this one's, under `title`."""
         for one in NetCheck(net, self.rules, given, outer, wanted).run():
             self.add(one.kind, f"{title}: {one.message}", op, one.severity)
 
     def add(self, kind: str, message: str, op: int = -1, severity: str = ERROR) -> None:
         """Note a problem; see `Problem`."""
-        self.found.append(Problem(severity, kind, message, op))
+        self.problems.append(Problem(severity, kind, message, op))
 
     def title(self, index: int) -> str:
         """An operator for messages: number, type and place in the source."""

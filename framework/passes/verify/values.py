@@ -30,7 +30,7 @@ def definitions(net: NetCheck) -> None:
     """Every value that is read was given or written before."""
     written: set[str] = set()
     circles = _circles(net)
-    told: set[int] = set()
+    reported: set[int] = set()
     chains: list[set[int]] = []
     searches = 0
     for index, op in enumerate(net.ops):
@@ -49,9 +49,9 @@ def definitions(net: NetCheck) -> None:
                     index,
                 )
             # One message for a circle: each of its operators waits for all of the others.
-            elif circles[index] not in told or searches < _SEARCHED:
+            elif circles[index] not in reported or searches < _SEARCHED:
                 searches += 1
-                told.add(circles[index])
+                reported.add(circles[index])
                 chain = [index, *_chain(net, later[0], index)]
                 if set(chain) in chains:
                     continue

@@ -200,7 +200,7 @@ def _roles(net: NetCheck) -> None:
             before = enum_name(ROLE_NAMES, net.ops[latest].role)
             net.add(
                 "role",
-                f"{net.title(index)} is {name} and stands behind {net.title(latest)},"
+                f"{net.title(index)} is {name} and stands after {net.title(latest)},"
                 f" which is {before}",
                 index,
             )

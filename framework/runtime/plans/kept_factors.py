@@ -34,18 +34,18 @@ class Packs:
     def __init__(self, variable: Variable) -> None:
         self._variable = variable
         self._lock = new_lock()
-        self._made: dict[Any, tuple[Any, Callable[[], Any]]] = {}
+        self._entries: dict[Any, tuple[Any, Callable[[], Any]]] = {}
         self._stamp = variable.stamp
 
     def get(self, key: Any, make: Callable[[], tuple[Any, ParallelTask]]) -> Any:
         """The memory of a key, filled; for a new key `make` returns it with what fills it."""
         with self._lock:
-            if key not in self._made:
+            if key not in self._entries:
                 memory, task = make()
                 fill = run_together([task])
                 fill()
-                self._made[key] = memory, fill
-            return self._made[key][0]
+                self._entries[key] = memory, fill
+            return self._entries[key][0]
 
     def refresh(self) -> None:
         """Fill all memory again where the variable has changed."""
@@ -55,7 +55,7 @@ class Packs:
                 stamp = self._variable.stamp
                 if self._stamp == stamp:  # another thread was first
                     return
-                for _, fill in self._made.values():
+                for _, fill in self._entries.values():
                     fill()
                 self._stamp = stamp
 

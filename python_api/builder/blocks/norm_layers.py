@@ -93,7 +93,7 @@ def batch_norm(
     name = o.name or builder.unique_name("batch_norm")
     width = [known_size(builder, x, 1, name, "batch_norm")]
     given = {"scale": scale, "bias": bias}
-    made = _parameters(builder, f"layer {name!r} (batch_norm)", name, width, given, o)
+    parameters = _parameters(builder, f"layer {name!r} (batch_norm)", name, width, given, o)
     mean = (
         builder.state(f"{name}.mean", width, 0.0, dtype=wide(builder.dtype))
         if mean is None
@@ -106,7 +106,7 @@ def batch_norm(
     )
     attrs = {"momentum": momentum, "epsilon": epsilon, "use_global_stats": use_global_stats}
     running = {"mean_out": str(mean), "variance_out": str(variance)}
-    inputs = (x, *made, mean, variance)
+    inputs = (x, *parameters, mean, variance)
     return builder.append(lookup("batch_norm"), inputs, attrs, name=name, outputs=running)
 
 
@@ -125,9 +125,9 @@ def _of_axes(
     first = -1 if begin is None else begin
     axes = range(*slice(first, None).indices(rank)) or [first]  # of a wrong axis known_size says so
     sizes = [known_size(builder, x, axis, name, kind) for axis in axes]
-    made = _parameters(builder, f"layer {name!r} ({kind})", name, sizes, given, o)
+    parameters = _parameters(builder, f"layer {name!r} ({kind})", name, sizes, given, o)
     attrs = {"begin_norm_axis": begin, "epsilon": epsilon}
-    return builder.append(lookup(kind), (x, *made), attrs, name=name)
+    return builder.append(lookup(kind), (x, *parameters), attrs, name=name)
 
 
 @layer("scale")
@@ -185,8 +185,8 @@ def _of_channels(
     name = o.name or builder.unique_name(kind)
     width = [known_size(builder, x, 1, name, kind)]
     given = {"scale": scale, "bias": bias}
-    made = _parameters(builder, f"layer {name!r} ({kind})", name, width, given, o)
-    return builder.append(lookup(kind), (x, *made), attrs, name=name)
+    parameters = _parameters(builder, f"layer {name!r} ({kind})", name, width, given, o)
+    return builder.append(lookup(kind), (x, *parameters), attrs, name=name)
 
 
 @layer("scale")

@@ -65,5 +65,5 @@ def meshgrid(
         One array [A, B, ...] for each vector.
     """
     vectors = _listed(x)
-    made = builder.append(lookup("meshgrid"), (vectors,), {"indexing": indexing}, name=name)
-    return made if isinstance(made, tuple) else (made,)
+    grids = builder.append(lookup("meshgrid"), (vectors,), {"indexing": indexing}, name=name)
+    return grids if isinstance(grids, tuple) else (grids,)

@@ -287,10 +287,10 @@ class _Indexing:
             self._refuse("several arrays in one index need known dimensions, the first one's aside")
         shape = list(out.shape)
         whole = -1 if dims[0] < 0 else prod(dims)
-        behind = shape[first + len(given) :]
-        if (whole < 0) + sum(dim < 0 for dim in behind) > 1:
+        rest = shape[first + len(given) :]
+        if (whole < 0) + sum(dim < 0 for dim in rest) > 1:
             self._refuse("several arrays in one index leave more than one dimension unknown")
-        shape = [0] * first + [whole, *behind]  # 0 keeps a dimension
+        shape = [0] * first + [whole, *rest]  # 0 keeps a dimension
         out = self.builder.add_op("reshape", out, shape=shape)
         ids = given[0].ids
         for part, dim in zip(given[1:], dims[1:], strict=True):

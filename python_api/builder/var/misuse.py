@@ -80,15 +80,15 @@ def known_length(x: Handle, what: str) -> int:
 
 def missing_attribute(x: Handle, name: str, known: Iterable[str]) -> str:
     """The message for x.name where a Var has no such attribute."""
-    told = f"{x!r} has no attribute {name!r}"
+    problem = f"{x!r} has no attribute {name!r}"
     if name in _VALUES:
-        return f"{told}: its value comes from b.run(scope, feed=..., fetch=[{x.name!r}])"
+        return f"{problem}: its value comes from b.run(scope, feed=..., fetch=[{x.name!r}])"
     if name in _GRADIENTS:
         return (
-            f"{told}: b.backward_from(cost) asks for gradients, and b.gradient(x) names the"
+            f"{problem}: b.backward_from(cost) asks for gradients, and b.gradient(x) names the"
             " variable that holds one"
         )
     if name in BUILDER_METHODS or name in method_types():
-        return f"{told}: write b.{name}({x.name}, ...) with the builder b"
+        return f"{problem}: write b.{name}({x.name}, ...) with the builder b"
     ours = elsewhere(name)
-    return f"{told}: write b.{ours}" if ours else told + nearest(name, known)
+    return f"{problem}: write b.{ours}" if ours else problem + nearest(name, known)

@@ -52,10 +52,10 @@ def as_array(value: Any) -> np.ndarray | None:
 
 def refuse(x: Handle, symbol: str, other: Any) -> NoReturn:
     """Raise what there is to say of an operand that is neither variable nor number."""
-    told = f"{other!r} ({type(other).__name__})" if other is not None else "None"
+    operand = f"{other!r} ({type(other).__name__})" if other is not None else "None"
     raise AttributeTypeError(
-        f"{where()}: {x.name!r} {symbol} {told}: a variable goes together with variables, numbers"
-        " and arrays"
+        f"{where()}: {x.name!r} {symbol} {operand}: a variable goes together with variables,"
+        " numbers and arrays"
     )
 
 

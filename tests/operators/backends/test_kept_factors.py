@@ -242,7 +242,7 @@ def test_frames_of_a_scope_share_what_was_packed() -> None:
     one, two = net.frames()
     assert one is not two and one.kept and two.kept
     assert one.kept._used["w"] is two.kept._used["w"]
-    assert len(one.kept._used["w"]._made) == 1
+    assert len(one.kept._used["w"]._entries) == 1
     _by_set(net)
     check(net, 30)
     check(net, 40)
