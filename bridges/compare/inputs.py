@@ -102,7 +102,8 @@ def _drawn(spec: InputSpec, rows: int, seed: int) -> np.ndarray:
         rows if size < 0 and at == free[0] else max(size, 1) for at, size in enumerate(spec.shape)
     ]
     if len(free) > 1 and not spec.levels:  # sequences, then frames
-        sizes[free[0]], sizes[free[1]] = 1, rows
+        sizes[free[0]] = 1
+        sizes[free[1]] = rows
     if spec.one_hot:
         words = rng.integers(0, sizes[-1], sizes[0])
         return np.eye(sizes[-1])[words].reshape(sizes)

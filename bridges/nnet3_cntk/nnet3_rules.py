@@ -79,7 +79,9 @@ def convert_time_height_convolution_component(u: Unrolling, c: Any, place: Place
     does not have are zeros in the kernel."""
     if c.required_time_offsets != c.all_time_offsets:
         refuse(place.node, "frames of its convolution may be missing at the edges")
-    times, step, name = c.all_time_offsets, c.height_subsample_out, place.name
+    times = c.all_time_offsets
+    step = c.height_subsample_out
+    name = place.name
     least = min(0, *(height for _, height in c.offsets))
     tall = max(height for _, height in c.offsets) - least + 1
     above = (c.height_out - 1) * step + tall + least - c.height_in
@@ -230,7 +232,8 @@ def convert_normalize_component(u: Unrolling, c: Any, place: Place, x: Node) -> 
     """x / sqrt(max(mean square / target^2, 2^-66)); the mean as a product with a row of 1/dim."""
     if c.add_log_stddev or c.block_dim != c.input_dim:
         refuse(place.node, "its NormalizeComponent appends a deviation or works in blocks")
-    name, dim = place.name, c.input_dim
+    name = place.name
+    dim = c.input_dim
     mean = np.full((1, dim), 1 / (dim * c.target_rms**2))
     squares = u.add("ElementTimes", f"{name}.squares", [x, x])
     power = _fixed_product(u, place, f"{name}.power", mean, squares)

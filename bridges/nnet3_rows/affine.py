@@ -27,7 +27,8 @@ AFFINE: Final = (
 
 def diagonal(component: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """Scale and offset of every column of a component that is no more than these; else None."""
-    kind, dim = component.type, component.output_dim
+    kind = component.type
+    dim = component.output_dim
     one, zero = np.ones(1), np.zeros(1)
     transform: tuple[Any, Any] | None = None
     if kind == "BatchNormComponent" and component.test_mode:

@@ -237,7 +237,8 @@ class LoopStep:
         ops = self.ops
         transform = diagonal(c)
         if transform is not None:
-            x, (scale, offset) = self._join(parts), transform
+            x = self._join(parts)
+            scale, offset = transform
             if (scale != 1).any():
                 x = ops("mul", x, ops.constant(scale))
             return [(ops("add", x, ops.constant(offset)) if offset.any() else x, c.output_dim)]

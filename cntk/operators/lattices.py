@@ -136,7 +136,8 @@ class _Paths:
 
     def _align(self, k: KernelArgs, scores: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
         """Best states of all phones, those of the reference too."""
-        (phones, frames), first = arrays["units"].T, arrays["first_units"]
+        phones, frames = arrays["units"].T
+        first = arrays["first_units"]
         edge = np.repeat(np.arange(len(self.edges)), lengths_of(first))
         if len(edge) != len(frames):
             why = f"first_units count {len(edge)} units of lattices, and there are {len(frames)}"

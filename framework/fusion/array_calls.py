@@ -282,7 +282,8 @@ def array_calls(
     """
     dtype = next(iter(results.values())).dtype
     if plan.is_one_call:  # as for most operators that run by themselves
-        instruction, ((name, _),) = plan.instructions[0], plan.results
+        instruction = plan.instructions[0]
+        ((name, _),) = plan.results
         arrays = [
             given[what] if kind == "array" else _constant(dtype, what)
             for kind, what in instruction.operands

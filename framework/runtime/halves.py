@@ -59,7 +59,8 @@ def in_float32(
             continue
         fixed = None if name in written else _fixed_copy(frame, own)
         if fixed is not None:
-            widened.arrays[name], widened.prepared = fixed, True
+            widened.arrays[name] = fixed
+            widened.prepared = True
             continue
         copy = widened.arrays[name] = frame.scratch(shape, SINGLE)
         if name in read:

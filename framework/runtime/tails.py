@@ -56,7 +56,8 @@ def with_tails(
         ):
             wanted = _tails(last[0], device, libraries, train)
         if last is not None and wanted:  # others may have many outputs: split, for example
-            (result_of,), op = last[-1].outputs["out"], chain[0]
+            (result_of,) = last[-1].outputs["out"]
+            op = chain[0]
             # In the kernel's order: bias, activation, pooling cannot be exchanged.
             following = wanted[wanted.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
             if (

@@ -182,7 +182,8 @@ def _bind_grad(k: KernelArgs) -> Call | None:
     wanted = [target for target in targets if target is not None]
     if make is None or k.get("mask_grad") is not None or (k.train and k.attrs["dropout"] > 0):
         return None
-    (queries, keys), width = weights.shape[-2:], out.shape[-1]
+    queries, keys = weights.shape[-2:]
+    width = out.shape[-1]
     if queries * keys > _LARGEST or not _suit([*slots, *wanted, weights], lead):
         return None
     if any(array.strides[-1] != array.itemsize for array in (out, grad)):

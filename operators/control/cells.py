@@ -154,7 +154,8 @@ lstm_cell = operator(
 
 @lstm_cell.shape_rule
 def lstm_cell_shape(s: ShapeArgs) -> None:
-    (rows, width, state), size = _rows(s), s.attrs["size"]
+    rows, width, state = _rows(s)
+    size = s.attrs["size"]
     peepholes = dict.fromkeys(("p_i", "p_f", "p_o"), (size,))
     _check(s, c=(rows, size), w_x=(width, 4 * size), w_h=(state, 4 * size), b=(4 * size,))
     _check(s, **peepholes, w_proj=(size, state))
@@ -212,7 +213,8 @@ gru_cell = operator(
 
 @gru_cell.shape_rule
 def gru_cell_shape(s: ShapeArgs) -> None:
-    (rows, width, state), size = _rows(s), s.attrs["size"]
+    rows, width, state = _rows(s)
+    size = s.attrs["size"]
     s.same("the columns of h and the size", state, size)
     own = 2 * size if s.has("w_n") else 3 * size
     _check(s, w_x=(width, 3 * size), b=(3 * size,), w_h=(size, own), b_h=(own,), w_n=(size, size))

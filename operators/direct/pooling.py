@@ -39,7 +39,8 @@ def windows(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
 
 def is_read(k: KernelArgs, slot: str) -> bool:
     """Whether anybody reads an output after the kernel ran."""
-    plan, (name,) = getattr(k.frame, "plan", None), k.op.outputs[slot]
+    plan = getattr(k.frame, "plan", None)
+    (name,) = k.op.outputs[slot]
     if plan is None or name in plan.live_out:
         return True
     return any(name in step.reads for step in plan.steps)

@@ -134,7 +134,8 @@ def sequence_mean_shape(s: ShapeArgs) -> None:
 @sequence_mean.expansion
 def sequence_mean_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
-    (out,), pool = op.outputs["out"], _POOLS[op.attrs["per"]]
+    (out,) = op.outputs["out"]
+    pool = _POOLS[op.attrs["per"]]
     # Rows are averaged as they are: `mean` alone has the same value, and pools nothing.
     if pool is None:
         return [make_op("mean", {"x": op.inputs["x"]}, {"out": out})]

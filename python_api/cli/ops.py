@@ -84,7 +84,8 @@ def _operators() -> Iterator[_Line]:
         entry = lookup(name)
         topic, family = _place(entry)
         if name.endswith("_grad") and topic not in _INTERNAL:
-            topic, family = "gradients", f"{topic}.{family}"
+            family = f"{topic}.{family}"
+            topic = "gradients"
         yield _Line(topic, family, name, _sentence(entry.doc))
 
 

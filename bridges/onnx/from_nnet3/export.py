@@ -97,7 +97,8 @@ def nnet3_graph(
     topology = nnet.topology()
     _refuse_all(topology, _outputs(topology, outputs))
     context = (0, 0) if whole else _context(nnet)
-    unit, (left, right) = frame_subsampling_factor, context
+    unit = frame_subsampling_factor
+    left, right = context
     chosen = chosen_priors(priors, given)
     logs = None if chosen is None else np.log(np.asarray(chosen, np.float64))
     if logs is not None and logs.shape != (nnet.output_dim("output"),):
@@ -199,7 +200,8 @@ def _written(graph: Graph, request: _Request, walk: OnnxWalk, outputs: dict[str,
     if values.refused:
         raise NotExportedError("; ".join(values.refused))
     for name, variable in outputs.items():
-        plain, (shape, _) = plain_name(name), net.specs[variable]
+        plain = plain_name(name)
+        shape, _ = net.specs[variable]
         rows = 1 if walk.plan.whole else f"{plain}_rows"
         graph.output(values.name_of(variable), F32, ["N", rows, shape[2]])
     for name, variable in reader.new_caches.items():

@@ -222,7 +222,8 @@ class FoldedWalk(RowsWalk):
     def _write_group(
         self, rows: Rows, listed: dict[int, np.ndarray], grid: Grid, bias: Any, taps: _Taps
     ) -> Value:
-        net, name = self.net, taps.name
+        net = self.net
+        name = taps.name
         if rows.value.still:
             return self.matrix(rows.value, listed[0], bias, name)
         offsets = sorted(listed)

@@ -231,7 +231,8 @@ class Body:
 
     def run(self, env: dict[str, Any], watch: Callable[[Stage], None] | None = None) -> list[Any]:
         """The outputs, for values of what the nodes read."""
-        engine, part = self._engine, self._first
+        engine = self._engine
+        part = self._first
         env = dict(env)
         first = True
         while part is not None:

@@ -47,7 +47,8 @@ def hoisted(nnet: Nnet) -> Nnet:
                     f"component name={name} type=NoOpComponent dim={columns}",
                     f"component-node name={name} component={name} input={part}",
                 ]
-                parts[place], moved = name, True
+                parts[place] = name
+                moved = True
             if moved:
                 whole = parts[0] if len(parts) == 1 else f"Append({', '.join(parts)})"
                 line = f"component-node name={after.name} component={after.component_name}"

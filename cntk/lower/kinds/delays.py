@@ -88,7 +88,8 @@ def delay_states(e: Emitter, node: Node, like: str) -> list[str]:
 
 def widened(e: Emitter, node: Node) -> str:
     """The input of a delay, broadcast to the shape of its initial state where that is larger."""
-    (child, *_), shape = node.inputs, dims(node)
+    child, *_ = node.inputs
+    shape = dims(node)
     if dims(child) == shape:
         return e.value(child)
     return e.op("expand", {"x": e.ranked(child, len(shape))}, {"shape": (-1, *shape)})
@@ -114,7 +115,8 @@ def lower_past_value(e: Emitter, node: Node) -> str:
 @lowers("Shift")
 def lower_shift(e: Emitter, node: Node) -> str:
     """Over time as a delay, or with copies of the edge rows; or along an axis of the samples."""
-    (data, boundary), offset = node.inputs, node.attributes["fromOffset"]
+    data, boundary = node.inputs
+    offset = node.attributes["fromOffset"]
     if offset == 0:
         return e.value(data)
     if node.delay:

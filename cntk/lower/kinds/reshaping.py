@@ -94,7 +94,8 @@ _REDUCE = {
 
 @lowers("ReduceElements")
 def lower_reduce_elements(e: Emitter, node: Node) -> str:
-    (child,), axis = node.inputs, node.attributes["axis"]
+    (child,) = node.inputs
+    axis = node.attributes["axis"]
     op_type = _REDUCE[node.attributes["reductionOp"]]
     if axis == 0:
         x = e.shaped(child, (math.prod(dims(child)),))

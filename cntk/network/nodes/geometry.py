@@ -169,7 +169,8 @@ def _convolution_2d(node: Node, final: bool) -> Dims | None:
     image = _image(node, data, final)
     if image is None:
         return None
-    (width, height), channels = values["kernelShape"][:2], image[2]
+    width, height = values["kernelShape"][:2]
+    channels = image[2]
     values["kernelShape"] = (width, height, channels)
     values["strideShape"] = (*values["strideShape"][:2], channels)
     maps = math.prod(values["mapCount"])

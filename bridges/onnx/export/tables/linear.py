@@ -164,7 +164,8 @@ def _side_by_side(e: Emission, first: str, second: str) -> str:
 
 @emits("sinusoidal_encoding")
 def sinusoidal_encoding(e: Emission) -> None:
-    size, dtype = e.attrs["size"], e.attrs["dtype"]
+    size = e.attrs["size"]
+    dtype = e.attrs["dtype"]
     both = _side_by_side(e, *_angles(e, e["positions"], size))
     if size % 2:
         both = e.cut(both, -1, 0, size)

@@ -152,7 +152,8 @@ def part(e: Emission) -> None:
 @emits("masked_mean")
 def masked_mean(e: Emission) -> None:
     """Where the mask is 0, x does not count, even if it is NaN; a mask of zeros gives 0."""
-    rank, dtype = e.rank("x"), e.dtype("out")
+    rank = e.rank("x")
+    dtype = e.dtype("out")
     x = e["x"] if e.dtype("x") == dtype else e.cast(e["x"], dtype)
     mask = e["mask"] if e.dtype("mask") == dtype else e.cast(e["mask"], dtype)
     if rank > e.rank("mask"):

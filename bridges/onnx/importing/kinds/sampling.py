@@ -224,7 +224,8 @@ def _deform(n: Call) -> Value:
     parts = n.attr("offset_group", 1)
     if len(kernel) != 2:
         raise NotHere
-    (count, channels, *sizes), taps = x.shape, kernel[0] * kernel[1]
+    count, channels, *sizes = x.shape
+    taps = kernel[0] * kernel[1]
     strides, dilations = n.ints("strides", [1, 1]) or [], n.ints("dilations", [1, 1]) or []
     pads = window_pads(n, sizes, kernel, strides, dilations)
     outs = list(n[2].shape[2:])
