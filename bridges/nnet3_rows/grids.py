@@ -49,7 +49,7 @@ class Grid:
         count, odd = divmod(grid.first + offset - self.first, self.step)
         return None if odd or count < 0 else count
 
-    def behind(self, grid: Grid, offset: int) -> int | None:
+    def after(self, grid: Grid, offset: int) -> int | None:
         """How many rows lie after that at `offset` for a grid's last row; None: there is none."""
         count, odd = divmod(self.last - grid.last - offset, self.step)
         return None if odd or count < 0 else count

@@ -55,7 +55,7 @@ class Reach:
             self.still or other.still,
         )
 
-    def behind(self, offset: int) -> Reach:
+    def read_at(self, offset: int) -> Reach:
         """The times that read this at an offset."""
         return Reach(self.low - offset, self.high - offset, self.exact, self.still)
 
@@ -224,7 +224,7 @@ class Plan:
         if source.still:
             return source
         if read.offset is not None:
-            return source.behind(read.offset)
+            return source.read_at(read.offset)
         moves = [offset for offset in read.offsets if offset is not None]
         low = source.low
         if low > -inf:
@@ -252,7 +252,7 @@ class Plan:
         reach = Reach()
         for offset, required in zip(reads.offsets, reads.required, strict=True):
             if required:
-                reach &= source.behind(offset)
+                reach &= source.read_at(offset)
         return reach
 
     def _reach_of_loop(self, loop: Loop, number: int) -> Reach:
@@ -263,7 +263,7 @@ class Plan:
                 source = self.reach[term.node]
                 if source.still:
                     raise NotExportedError("a loop reads an iVector at its own times")
-                reach &= source.behind(term.offset)
+                reach &= source.read_at(term.offset)
         name = self.topology.nodes[loop.members[0]].name
         if reach.low == -inf or reach.high == inf:
             raise NotExportedError(f"the loop of '{name}' has no first row")

@@ -131,7 +131,7 @@ class RowReader:
             count = (grid.rows(0) - 1) * (grid.step // have.step)
             end = start + count + (last - first) // have.step + 1
             return self.net.rows(value, start, end, name=f"{rows.key}.rows")
-        drop = have.behind(grid, last)
+        drop = have.after(grid, last)
         if drop is None or not have.moving:
             raise NotExportedError(f"rows {grid} up to {last} do not lie among {have}")
         if self.streaming:

@@ -36,7 +36,7 @@ def window_of(w: RowsWalk, number: int, grid: Grid) -> tuple[Value, Shape] | Non
     distance = min(steps)
     if len(steps) > 1 or distance <= 0 or distance % have.step or grid.step % have.step:
         return None
-    if have.before(grid, moves[0]) is None or have.behind(grid, moves[-1]) is None:
+    if have.before(grid, moves[0]) is None or have.after(grid, moves[-1]) is None:
         return None
     shape = len(moves), grid.step // have.step, distance // have.step
     return w.reader.window(rows, grid, moves[0], moves[-1]), shape
