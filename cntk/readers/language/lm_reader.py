@@ -114,10 +114,10 @@ def lm_sequence_reader(config: ConfigParameters) -> Opening[DataReader]:
 
     def streams() -> list[Stream]:
         first = features[0][0] if features else "features"
-        streams = [Stream(first, max(lists.dim, lists.words[0].size), True, dtype)]
+        both = [Stream(first, max(lists.dim, lists.words[0].size), True, dtype)]
         if kind != "none":
-            streams.append(Stream(out_name, lists.targets.dim, False, dtype))
-        return streams
+            both.append(Stream(out_name, lists.targets.dim, False, dtype))
+        return both
 
     def opened() -> DataReader:
         ins = lists.words[0]

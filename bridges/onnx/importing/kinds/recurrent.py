@@ -141,8 +141,8 @@ class Cell:
 
     def _gru(self, n: Call, x: Value, h: Value, r: Value, bias: Value | None) -> Value:
         def product(state: Value, begin: int, end: int) -> Value:
-            product = n.op("matmul", state, _cut(n, r, begin, end, 3, 0), transpose_y=True)
-            return product if bias is None else n.op("add", product, _cut(n, bias, begin, end, 3))
+            total = n.op("matmul", state, _cut(n, r, begin, end, 3, 0), transpose_y=True)
+            return total if bias is None else n.op("add", total, _cut(n, bias, begin, end, 3))
 
         count = 3 if self.resets_late else 2  # what is new comes last, whatever the order
         from_h = product(h, 0, count)
