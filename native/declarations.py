@@ -15,6 +15,7 @@ from .arguments import (
     Inner,
     Struct,
     Structs,
+    Whole,
     reads,
     step_of,
     updates,
@@ -727,7 +728,27 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             rows=COUNT,
             out=updates("rows columns"),
             ids=reads("count", "int64"),
-            values=reads("count columns"),
+            taken=COUNT,  # rows of values
+            places=reads("count", "int64", optional=True),  # of the values to add among them
+            values=reads("taken columns"),
+            where=("given(places) or count <= taken",),
+        ),
+    ),
+    "segments": (
+        # 0: sums, 1: maxima, 2: minima of the rows of each group; an empty group gives zeros.
+        Struct(
+            "reduce",
+            kind=Whole(0, 2),
+            groups=COUNT,
+            columns=COUNT,
+            offsets=reads("groups+1", "int64"),  # where groups begin, in order
+            rows=reads("end(offsets)-1", "int64", optional=True),  # of x, by default 0, 1, ...
+            taken=COUNT,  # rows of x
+            x=reads("taken columns"),
+            out=writes("groups columns"),
+            where=(
+                "given(rows) and end(rows) <= taken or not given(rows) and end(offsets) - 1 <= taken",
+            ),
         ),
     ),
     "row_products": (

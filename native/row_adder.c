@@ -1,5 +1,5 @@
 /* Rows added to rows by their numbers: operators/base/row_adder.py. */
-#include "typed.h"
+#include "vectors.h"
 #include "row_adder_arguments.h"
 
 /* Each thread does columns of its own, in the order of the numbers. Numbers of no row, which a
@@ -10,7 +10,11 @@ EXPORT(add_rows)(const struct add_rows *a, word t, word n) {
     const word row = a->ids[i] < 0 ? a->ids[i] + a->rows : a->ids[i];
     if ((uint64_t)row >= (uint64_t)a->rows) continue;
     T *to = a->out + row * cols;
-    const T *x = a->values + i * cols;
-    for (word j = first; j < last; j++) to[j] += x[j];
+    const word place = a->places ? a->places[i] : i;
+    if ((uint64_t)place >= (uint64_t)a->taken) continue;
+    const T *x = a->values + place * cols;
+    word j = first;
+    for (; j + LANES <= last; j += LANES) *(row_t *)(to + j) += *(const row_t *)(x + j);
+    for (; j < last; j++) to[j] += x[j];
   }
 }

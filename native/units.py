@@ -46,6 +46,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "row_products": TYPES,
     "rows": TYPES,
     "search": ("",),
+    "segments": TYPES,
     "team": ("",),
     "vector_products": TYPES,
 }

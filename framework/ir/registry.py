@@ -75,7 +75,8 @@ class KernelEntry:
         channels_last: slots whose arrays [N, C, ...] it takes with their channels last in memory;
             those in one group lie alike (see runtime/plans/layouts.py).
         tails: types of operators that it computes along with its own, in this order, where they
-            alone read its result; any of them may be left out (see runtime/tails.py).
+            alone read its result, as their first input or as the one that `TYPE.SLOT` names; any of
+            them may be left out (see runtime/tails.py).
         inference_tails: those of them that it takes in runs without training only.
         epilogues: it also computes a loop of elementwise operators that follows (see tails.py).
     """

@@ -59,10 +59,10 @@ def with_tails(
             (result_of,) = last[-1].outputs["out"]
             op = chain[0]
             # In the kernel's order: bias, activation, pooling cannot be exchanged.
-            following = wanted[wanted.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
+            types = [one.partition(".")[0] for one in wanted]
+            following = wanted[types.index(last[-1].type) + 1 :] if len(last) > 1 else wanted
             if (
-                op.type in following
-                and op.value_reads()[:1] == [result_of]
+                _tail_slot(op, result_of) in following
                 and readers[result_of] == 1
                 and result_of not in kept
             ):
@@ -82,6 +82,13 @@ def with_tails(
                     continue
         result.append(type(chain)(chain, chain.loops))
     return result
+
+
+def _tail_slot(op: Operator, name: str) -> str:
+    """The type of an operator that reads a variable first, or type and slot: `TYPE.SLOT`."""
+    if op.value_reads()[:1] == [name]:
+        return op.type
+    return next((f"{op.type}.{slot}" for slot, own in op.inputs.items() if own == (name,)), "")
 
 
 def _may_end(last: Chain, chain: Chain, device: str, libraries: Sequence[str]) -> bool:

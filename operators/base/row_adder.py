@@ -10,22 +10,25 @@ from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call
 
 
-def row_adder(out: Any, ids: Any, values: Any) -> Call | None:
+def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | None:
     """A call for out[ids] += values of contiguous NumPy arrays, for ids in range; None for others.
 
     Args:
         out: [rows, ...]. ids: any shape, int64. values: shape of ids, then that of a row of out.
+        places: shape of ids, int64: then values [n, ...] are rows, of which values[places] are added.
     """
-    arrays = out, ids, values
+    arrays = (out, ids, values) if places is None else (out, ids, values, places)
     suited = all(
         type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
         for array in arrays
     )
     if not suited or out.dtype != values.dtype or native.typed("row_adder", out.dtype) is None:
         return None
-    if ids.dtype != np.int64 or not ids.size or not values.size:
+    numbers = (ids,) if places is None else (ids, places)
+    if any(one.dtype != np.int64 or not one.size for one in numbers) or not values.size:
         return None
-    width = values.size // ids.size
+    count = ids.size if places is None else len(values)
+    width = values.size // count
     block = native.bind(
         "row_adder",
         out.dtype,
@@ -35,6 +38,8 @@ def row_adder(out: Any, ids: Any, values: Any) -> Call | None:
         rows=len(out),
         out=out,
         ids=ids,
+        taken=count,
+        places=places,
         values=values,
     )
-    return team.run_together([team.block_task(2 * values.size, block)])
+    return team.run_together([team.block_task(2 * ids.size * width, block)])

@@ -17,6 +17,7 @@ from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying
 from ..base.indexing import taker
+from .segments import group_reducer
 
 _STEP_COST = 48
 """One step of a loop over steps costs as much as reduceat does for so many elements of a result."""
@@ -134,7 +135,7 @@ def reduce_groups(
 ) -> Call:
     """A call for out[g] = ufunc over x[rows[offsets[g] : offsets[g + 1]]]; 0 for an empty group.
 
-    Few long groups go through `reduceat`. That is slow for many of them and for wide rows, which
+    Without the native library few long groups go through `reduceat`. That is slow for many of them and for wide rows, which
     are therefore added up step by step, the longest groups first: step t is one call over the
     rows t of all groups that have one.
 
@@ -148,6 +149,9 @@ def reduce_groups(
         rows = None
     if not out.size:
         return nothing
+    compiled = group_reducer(ufunc, x, offsets, out, rows)
+    if compiled is not None:
+        return compiled
     # Nothing to add up: each group is a copy of its row, or empty.
     if not len(filled) or lengths.max() == 1:
         index = np.full(len(lengths), -1)

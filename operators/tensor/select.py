@@ -23,6 +23,7 @@ from ..base.indexing import (
     scatter_adder,
     taker,
 )
+from ..base.row_adder import row_adder
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _IDS = np.dtype("int64")
@@ -118,6 +119,20 @@ def scatter_add_kernel(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
     add = scatter_adder(k, out, k["ids"], k["updates"])
     return in_order(id_check(k, "ids", x.shape[0]), copying(k.xp, x, out), add)
+
+
+@gather.kernel(device="cpu", library="direct", tails=("scatter_add.updates",))
+def gather_scatter_kernel(k: KernelArgs) -> Call | None:
+    """Rows taken and added elsewhere, without an array of them; None for a gather alone."""
+    if not k.tail or k.attrs["axis"] % k["x"].ndim:
+        return None
+    (after,) = k.tail
+    x, out, (ids, count) = k["x"], after["out"], _ids(k, len(k["x"]))
+    add = row_adder(out, after["ids"], x, ids)
+    if count is not None or add is None or np.may_share_memory(x, out):
+        return None
+    checks = id_check(k, "ids", len(x)), id_check(after, "ids", len(out))
+    return in_order(*checks, copying(k.xp, after["x"], out), add)
 
 
 @scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})

@@ -358,8 +358,7 @@ def _inplace_block(
                     and plan.specs[candidate][1] == plan.specs[name][1]
                     and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
-                    # The kernel still reads it when its epilogue begins to write.
-                    and not (step.epilogue and candidate in step.operators[0].value_reads())
+                    and not (step.has_tail and candidate in step.operators[0].value_reads())
                     and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):
                     return plan.placement[candidate]

@@ -52,3 +52,8 @@ class PlanStep:
     writes: tuple[str, ...]
     loops: Sequence[Sequence[Any]] = ()
     epilogue: Epilogue | None = None
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether a kernel still reads its inputs when what follows in its call begins to write."""
+        return len(self.operators) > 1 and not self.loops
