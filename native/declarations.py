@@ -747,7 +747,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             x=reads("taken columns"),
             out=writes("groups columns"),
             where=(
-                "given(rows) and end(rows) <= taken or not given(rows) and end(offsets) - 1 <= taken",
+                "not given(rows) or end(rows) <= taken",
+                "given(rows) or end(offsets) - 1 <= taken",
             ),
         ),
     ),

@@ -14,6 +14,13 @@ EXPORT(add_rows)(const struct add_rows *a, word t, word n) {
     if ((uint64_t)place >= (uint64_t)a->taken) continue;
     const T *x = a->values + place * cols;
     word j = first;
+    for (; j + 4 * LANES <= last; j += 4 * LANES) {
+      row_t s[4];
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; v++) s[v] = *(row_t *)(to + j + v * LANES) + *(const row_t *)(x + j + v * LANES);
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; v++) *(row_t *)(to + j + v * LANES) = s[v];
+    }
     for (; j + LANES <= last; j += LANES) *(row_t *)(to + j) += *(const row_t *)(x + j);
     for (; j < last; j++) to[j] += x[j];
   }

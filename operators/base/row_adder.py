@@ -15,7 +15,7 @@ def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | Non
 
     Args:
         out: [rows, ...]. ids: any shape, int64. values: shape of ids, then that of a row of out.
-        places: shape of ids, int64: then values [n, ...] are rows, of which values[places] are added.
+        places: shape of ids, int64: values [n, ...] are rows then, and values[places] are added.
     """
     arrays = (out, ids, values) if places is None else (out, ids, values, places)
     suited = all(

@@ -135,9 +135,9 @@ def reduce_groups(
 ) -> Call:
     """A call for out[g] = ufunc over x[rows[offsets[g] : offsets[g + 1]]]; 0 for an empty group.
 
-    Without the native library few long groups go through `reduceat`. That is slow for many of them and for wide rows, which
-    are therefore added up step by step, the longest groups first: step t is one call over the
-    rows t of all groups that have one.
+    Where that is not done in C, few long groups go through `reduceat`. It is slow for many of them
+    and for wide rows, which are therefore added up step by step, the longest groups first: step t
+    is one call over the rows t of all groups that have one.
 
     Args:
         x: [R, ...]. offsets: [G + 1]. out: [G, ...]. rows: [offsets[-1]], by default 0, 1, ...

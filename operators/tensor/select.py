@@ -128,8 +128,9 @@ def gather_scatter_kernel(k: KernelArgs) -> Call | None:
         return None
     (after,) = k.tail
     x, out, (ids, count) = k["x"], after["out"], _ids(k, len(k["x"]))
-    add = row_adder(out, after["ids"], x, ids)
-    if count is not None or add is None or np.may_share_memory(x, out):
+    # Of other shapes a row that is taken may be several that are added.
+    add = row_adder(out, after["ids"], x, ids) if ids.shape == after["ids"].shape else None
+    if add is None or count is not None or np.may_share_memory(x, out):
         return None
     checks = id_check(k, "ids", len(x)), id_check(after, "ids", len(out))
     return in_order(*checks, copying(k.xp, after["x"], out), add)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+import opscope
 from opscope.framework.base.errors import AttributeTypeError, RunError
+from opscope.framework.fusion import chains
 from opscope.testing import Case, OpTest
 
 
@@ -221,3 +223,30 @@ class TestArgmax(OpTest):
 
 class TestArgmin(TestArgmax):
     type = "argmin"
+
+
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
+@pytest.mark.parametrize("over", ["other", "itself"])
+def test_rows_that_are_gathered_to_be_added_are_in_no_memory(over: str) -> None:
+    rng = np.random.default_rng(0)
+    b = opscope.NetBuilder("rows")
+    x = b.input("x", [6, 5])
+    target = b.tanh(x) if over == "itself" else b.input("target", [6, 5])
+    source = target if over == "itself" else x
+    taken = b.gather(source, b.input("from", [9], "int64"))
+    y = b.scale(b.scatter_add(target, b.input("to", [9], "int64"), taken), scale=1.0)
+    scope = opscope.Scope()
+    given = {"x": rng.standard_normal((6, 5)).astype("f4"), "from": rng.integers(0, 6, 9)}
+    given |= {"target": rng.standard_normal((6, 5)).astype("f4"), "to": rng.integers(0, 6, 9)}
+    for name in ("x", "from", "to", *(("target",) if over == "other" else ())):
+        scope.var(name).set(given[name])
+    net = b.bound_net(frozenset([y.name]), False)
+    net.run(scope, opscope.OpContext(train=False, live_out=[y.name]))
+    want = np.tanh(given["x"]) if over == "itself" else given["target"].copy()
+    np.add.at(want, given["to"], (want.copy() if over == "itself" else given["x"])[given["from"]])
+    np.testing.assert_allclose(scope.var(y.name).array, want, rtol=1e-5, atol=1e-5)
+    steps = [[op.type for op in step.operators] for step in scope.frames()[-1].plan.steps]
+    assert ["gather", "scatter_add"] in steps
+    scope.var("from").set(np.array([0, 1, 2, 3, 4, 6, 5, 4, 3]))
+    with pytest.raises(RunError, match="holds 6, want 0 <= ids < 6"):
+        net.run(scope, opscope.OpContext(train=False, live_out=[y.name]))
