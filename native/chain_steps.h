@@ -6,8 +6,10 @@
 #define NEXT ((RUN *)s[1].run[SIZE])(s + 1, f, j, PASSED)
 #define AT_X (f->at[s->x] + j * s->x_size)
 #define AT_Y (f->at[s->y] + j * s->y_size)
+#define AT_Z (f->at[s->z] + j * s->z_size)
 #define X(i) (((const row_t *)AT_X)[i])
 #define Y(i) (((const row_t *)AT_Y)[i])
+#define Z(i) (((const row_t *)AT_Z)[i])
 
 #define LOAD(i, g) a##i = X(i);
 #define SPLAT(i, g) a##i = x;
@@ -50,6 +52,50 @@ TWO_OPERANDS(DEFINE2)
   }
 PRODUCTS(DEFINE3)
 #undef DEFINE3
+
+/* Operands by what they are: registers, memory, or a number, which NUMBER_n reads for them all. */
+#define a_OF(i, at, number) a##i
+#define m_OF(i, at, number) at(i)
+#define n_OF(i, at, number) number
+#define NUMBER_a(number, place)
+#define NUMBER_m(number, place)
+#define NUMBER_n(number, place) const vec_t number = splat(f->numbers[place]);
+#define NAMES(...) __VA_ARGS__
+#define APPLIED(macro, ...) macro(__VA_ARGS__)
+
+#define OF_PRODUCT(i, g) APPLIED(OF_PRODUCT_OF, i, NAMES g)
+#define OF_PRODUCT_OF(i, name, with, other) \
+  a##i = op_##name(a##i, with##_OF(i, X, x), other##_OF(i, Y, y));
+#define DEFINE4(name, with, other)                   \
+  STEP(name##_##with##other) {                       \
+    NUMBER_##with(x, s->x) NUMBER_##other(y, s->y)   \
+    EACH(OF_PRODUCT, (name, with, other)) NEXT;      \
+  }
+OF_PRODUCTS(DEFINE4)
+#undef DEFINE4
+
+#define CHOSEN(i, g) APPLIED(CHOSEN_OF, i, NAMES g)
+#define CHOSEN_OF(i, name, with, then, otherwise) \
+  a##i = by_##name(a##i, with##_OF(i, X, x), then##_OF(i, Y, y), otherwise##_OF(i, Z, z));
+#define DEFINE5(name, with, then, otherwise)                                   \
+  STEP(name##_##with##_##then##otherwise) {                                    \
+    NUMBER_##with(x, s->x) NUMBER_##then(y, s->y) NUMBER_##otherwise(z, s->z)  \
+    EACH(CHOSEN, (name, with, then, otherwise)) NEXT;                          \
+  }
+CHOICES(DEFINE5)
+#undef DEFINE5
+
+/* the registers are one of what is chosen from; X is compared with Y, and Z is the other */
+#define HELD(i, g) APPLIED(HELD_OF, i, NAMES g)
+#define HELD_OF(i, name, with, then, otherwise) \
+  a##i = by_##name(X(i), with##_OF(i, Y, y), then##_OF(i, Z, z), otherwise##_OF(i, Z, z));
+#define DEFINE5(name, with, then, otherwise)                                   \
+  STEP(held_##name##_##with##_##then##otherwise) {                             \
+    NUMBER_##with(y, s->y) NUMBER_##then(z, s->z) NUMBER_##otherwise(z, s->z)  \
+    EACH(HELD, (name, with, then, otherwise)) NEXT;                            \
+  }
+HELD_CHOICES(DEFINE5)
+#undef DEFINE5
 
 /* choices: the operand that the registers hold; whether the others are arrays or numbers */
 #define CHOOSE_AA(i, g) a##i = choice(a##i, X(i), Y(i));
@@ -109,8 +155,10 @@ HALVES(bfloat16)
 #undef NEXT
 #undef AT_X
 #undef AT_Y
+#undef AT_Z
 #undef X
 #undef Y
+#undef Z
 #undef LOAD
 #undef SPLAT
 #undef STORE
@@ -120,6 +168,20 @@ HALVES(bfloat16)
 #undef APPLY2_SELF
 #undef PRODUCT
 #undef PRODUCT_NUMBER
+#undef a_OF
+#undef m_OF
+#undef n_OF
+#undef NUMBER_a
+#undef NUMBER_m
+#undef NUMBER_n
+#undef NAMES
+#undef APPLIED
+#undef OF_PRODUCT
+#undef OF_PRODUCT_OF
+#undef CHOSEN
+#undef CHOSEN_OF
+#undef HELD
+#undef HELD_OF
 #undef CHOOSE_AA
 #undef CHOOSE_AN
 #undef CHOOSE_NA

@@ -147,6 +147,37 @@ INLINE vec_t op_at_most(vec_t a, vec_t b) { return EXTREME(min, a, b); }
 INLINE vec_t op_at_least(vec_t a, vec_t b) { return choice(TRUTH(b > a), b, a); }
 INLINE vec_t op_at_most(vec_t a, vec_t b) { return choice(TRUTH(b < a), b, a); }
 #endif
+/* What a comparison chooses: a processor with masks need not make a vector of its truth. */
+#if defined(__AVX512F__)
+#define CHOICE_BY(name, sign, code)                                                            \
+  INLINE vec_t by_##name(vec_t a, vec_t b, vec_t then, vec_t otherwise) {                      \
+    return _Generic((T)0,                                                                      \
+        float: (vec_t)_mm512_mask_blend_ps(                                                    \
+            _mm512_cmp_ps_mask((__m512)a, (__m512)b, code), (__m512)otherwise, (__m512)then),  \
+        double: (vec_t)_mm512_mask_blend_pd(_mm512_cmp_pd_mask((__m512d)a, (__m512d)b, code),  \
+                                            (__m512d)otherwise, (__m512d)then));               \
+  }
+#else
+#define CHOICE_BY(name, sign, code)                                       \
+  INLINE vec_t by_##name(vec_t a, vec_t b, vec_t then, vec_t otherwise) { \
+    return choice(TRUTH(a sign b), then, otherwise);                      \
+  }
+#endif
+CHOICE_BY(lt, <, _CMP_LT_OQ) CHOICE_BY(gt, >, _CMP_GT_OQ) CHOICE_BY(le, <=, _CMP_LE_OQ)
+CHOICE_BY(ge, >=, _CMP_GE_OQ) CHOICE_BY(eq, ==, _CMP_EQ_OQ) CHOICE_BY(ne, !=, _CMP_NEQ_UQ)
+#undef CHOICE_BY
+/* Comparisons, then what is compared with and chosen: a register, an array in memory, a number. */
+#define BRANCHES(D, name, with)                                                                \
+  D(name, with, a, m) D(name, with, a, n) D(name, with, m, a) D(name, with, n, a)              \
+  D(name, with, m, m) D(name, with, m, n) D(name, with, n, m) D(name, with, n, n)
+#define HELD_BRANCHES(D, name, with) \
+  D(name, with, a, m) D(name, with, a, n) D(name, with, m, a) D(name, with, n, a)
+#define COMPARISONS(D, each)                                                                   \
+  D(each, lt, m) D(each, gt, m) D(each, le, m) D(each, ge, m) D(each, eq, m) D(each, ne, m)    \
+  D(each, lt, n) D(each, gt, n) D(each, le, n) D(each, ge, n) D(each, eq, n) D(each, ne, n)
+#define CHOICES(each) COMPARISONS(BRANCHES, each)
+#define HELD_CHOICES(each) COMPARISONS(HELD_BRANCHES, each)
+
 /* What is done with a product of two others; both operations round. */
 INLINE vec_t op_add_product(vec_t a, vec_t b, vec_t c) { return a + b * c; }
 INLINE vec_t op_sub_product(vec_t a, vec_t b, vec_t c) { return a - b * c; }
@@ -155,6 +186,14 @@ INLINE vec_t op_mul_product(vec_t a, vec_t b, vec_t c) { return a * (b * c); }
 INLINE vec_t op_div_into_product(vec_t a, vec_t b, vec_t c) { return b * c / a; }
 #define PRODUCTS(D) \
   D(add_product) D(sub_product) D(sub_from_product) D(mul_product) D(div_into_product)
+/* What is done with the product of the result so far. */
+INLINE vec_t op_mul_add(vec_t a, vec_t b, vec_t c) { return a * b + c; }
+INLINE vec_t op_mul_sub(vec_t a, vec_t b, vec_t c) { return a * b - c; }
+INLINE vec_t op_mul_sub_from(vec_t a, vec_t b, vec_t c) { return c - a * b; }
+#define OF_PRODUCTS(D)                                                                   \
+  D(mul_add, m, m) D(mul_add, m, n) D(mul_add, n, m) D(mul_add, n, n) D(mul_sub, m, m)   \
+  D(mul_sub, m, n) D(mul_sub, n, m) D(mul_sub, n, n) D(mul_sub_from, m, m)               \
+  D(mul_sub_from, m, n) D(mul_sub_from, n, m) D(mul_sub_from, n, n)
 #define TWO_OPERANDS(D)                                                                         \
   D(add) D(sub) D(sub_from) D(mul) D(div) D(div_into) D(lt) D(gt) D(le) D(ge) D(eq) D(ne) D(and) \
   D(or) D(copysign) D(fmax) D(fmin) D(at_least) D(at_most)
@@ -164,7 +203,7 @@ INLINE vec_t op_div_into_product(vec_t a, vec_t b, vec_t c) { return b * c / a; 
 enum { WIDE = 8 };  /* vectors of a block: as many as the calling convention has in registers */
 typedef struct step {
   word run[2];   /* functions for blocks of WIDE vectors and of one; first the number of the step */
-  word x, x_size, y, y_size;  /* places or numbers; bytes by which an element is further on */
+  word x, x_size, y, y_size, z, z_size;  /* places or numbers; bytes from element to element */
   word function; /* for calls: of an array; first its number */
 } step;
 /* What the steps of a part work on: where operands and buffers are now, single numbers, and the
@@ -215,10 +254,18 @@ typedef void one_run(const step *s, const frame *f, word j, ARGUMENTS);
 #define TEXTS_OF_TWO(name) TEXT(name) TEXT(name##_self) TEXT(name##_number)
 #define BOTH_PRODUCTS(name) BOTH(name) BOTH(name##_number)
 #define TEXTS_OF_PRODUCTS(name) TEXT(name) TEXT(name##_number)
+#define BOTH_OF_PRODUCTS(name, y, z) BOTH(name##_##y##z)
+#define TEXTS_OF_OF_PRODUCTS(name, y, z) TEXT(name##_##y##z)
+#define BOTH_CHOICES(name, with, then, otherwise) BOTH(name##_##with##_##then##otherwise)
+#define TEXTS_OF_CHOICES(name, with, then, otherwise) TEXT(name##_##with##_##then##otherwise)
+#define BOTH_HELD(name, with, then, otherwise) BOTH(held_##name##_##with##_##then##otherwise)
+#define TEXTS_OF_HELD(name, with, then, otherwise) TEXT(held_##name##_##with##_##then##otherwise)
 static void *const steps[][2] = {
-    ALL_STEPS(BOTH) TWO_OPERANDS(BOTH_OF_TWO) PRODUCTS(BOTH_PRODUCTS)};
+    ALL_STEPS(BOTH) TWO_OPERANDS(BOTH_OF_TWO) PRODUCTS(BOTH_PRODUCTS)
+        OF_PRODUCTS(BOTH_OF_PRODUCTS) CHOICES(BOTH_CHOICES) HELD_CHOICES(BOTH_HELD)};
 VISIBLE const char EXPORTED(chain_steps)[] =
-    ALL_STEPS(TEXT) TWO_OPERANDS(TEXTS_OF_TWO) PRODUCTS(TEXTS_OF_PRODUCTS);
+    ALL_STEPS(TEXT) TWO_OPERANDS(TEXTS_OF_TWO) PRODUCTS(TEXTS_OF_PRODUCTS)
+        OF_PRODUCTS(TEXTS_OF_OF_PRODUCTS) CHOICES(TEXTS_OF_CHOICES) HELD_CHOICES(TEXTS_OF_HELD);
 
 enum { ARRAY, COLUMN, ONE };  /* an element for each place, for each row, or one */
 enum { FLOAT16, BFLOAT16, FLOAT, DOUBLE, INT32, INT64 };

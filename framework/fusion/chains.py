@@ -45,28 +45,35 @@ _REVERSED = {
 _WITH_RIGHT = {"add": "add_product", "sub": "sub_product", "mul": "mul_product"}
 _WITH_LEFT = {**_WITH_RIGHT, "sub": "sub_from_product", "div": "div_into_product"}
 """Operations that take a product as one of their operands, and the step of both."""
+_OF_RIGHT = {"add": "mul_add", "sub": "mul_sub_from"}
+_OF_LEFT = {"add": "mul_add", "sub": "mul_sub"}
+"""The same where the registers hold a factor of the product."""
+_COMPARISONS = frozenset("lt gt le ge eq ne".split())
 
 
 class _Writer:
     """Writes the operations of a graph as steps, each of which takes over what the last one left.
 
     Attributes:
-        steps: (name of the step, x, y, function); x and y are numbers of single numbers where the
-            step reads such, and of operands, then buffers, elsewhere.
+        steps: (name of the step, x, y, z, function); x, y and z are numbers of single numbers where
+            the step reads such, and of operands, then buffers, elsewhere.
         numbers: the single numbers that steps read, as values.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.steps: list[tuple[str, int, int, str]] = []
+        self.steps: list[tuple[str, int, int, int, str]] = []
         self.numbers: dict[Value, int] = {}
         self.buffers = 0
         self._free: list[int] = []
         self._held: Value | None = None  # what the registers hold
         self._homes: dict[Value, int] = {}  # buffers of values
         self._uses: dict[Value, int] = {}  # of a value, by steps that are still to come
-        # products that the step of an operation computes, with their factors
+        # products that the step of an operation computes, with their factors; in those of the
+        # second kind the registers hold the first factor
         self._products: dict[int, tuple[Value, tuple[Value, Value]]] = {}
+        self._held_products: dict[int, tuple[Value, tuple[Value, Value]]] = {}
+        self._compared: dict[int, Operation] = {}  # comparisons that the step of a choice makes
         self._write_all()
 
     def _write_all(self) -> None:
@@ -78,7 +85,10 @@ class _Writer:
             for operand in operations[index].operands:
                 self._count(operand)
         self._find_products(needed)
-        inner = {product.index for product, _ in self._products.values()}
+        self._find_comparisons(needed)
+        products = [*self._products.values(), *self._held_products.values()]
+        inner = {product.index for product, _ in products}
+        inner.update(operations[index].operands[0].index for index in self._compared)
         needed = [index for index in needed if index not in inner]
         last_read = max(filter(self._reads, needed), default=-1)
         # A store may write over what the loop reads elsewhere: none comes before the last read.
@@ -104,8 +114,11 @@ class _Writer:
         """Whether a step reads arrays that are given."""
         operation = self.graph.operations[index]
         operands = operation.operands
-        if index in self._products:
-            operands += self._products[index][1]
+        for products in (self._products, self._held_products):
+            if index in products:
+                operands += products[index][1]
+        if index in self._compared:
+            operands += self._compared[index].operands
         return operation.name.startswith("load_") or any(one.kind == "array" for one in operands)
 
     def _find_products(self, needed: Sequence[int]) -> None:
@@ -117,24 +130,61 @@ class _Writer:
                 if operation.name not in name or operation.operands[0] == operation.operands[1]:
                     continue
                 value = operation.operands[side]
-                if value.kind != "step" or self._uses[value] > 1 or value.index in self._products:
+                if not self._read_once(value) or operations[value.index].name != "mul":
+                    continue
+                if value.index in self._products:
                     continue
                 factors = self._factors(operations[value.index])
                 if factors is not None:
                     self._products[index] = value, factors
                     break
+                held = self._held_factors(operations[value.index], operation.operands[1 - side])
+                if held is not None and operation.name in _OF_LEFT:
+                    self._held_products[index] = value, held
+                    break
+
+    def _read_once(self, value: Value) -> bool:
+        return value.kind == "step" and self._uses[value] == 1
 
     def _factors(self, operation: Operation) -> tuple[Value, Value] | None:
-        """The factors of a product, the first of them in memory; None where it is none, or neither
-        of them is."""
-        if operation.name != "mul":
-            return None
+        """The factors of a product, the first of them in memory; None where neither of them is."""
         first, second = operation.operands
+        reads = 2 if first == second else 1
         for one, other in ((first, second), (second, first)):
-            in_memory = one.kind == "array" or (one.kind == "step" and self._uses[one] > 1)
-            if in_memory and (other.kind != "step" or self._uses[other] > 1):
+            in_memory = one.kind == "array" or (one.kind == "step" and self._uses[one] > reads)
+            if in_memory and (other.kind != "step" or self._uses[other] > reads):
                 return one, other
         return None
+
+    def _held_factors(self, operation: Operation, third: Value) -> tuple[Value, Value] | None:
+        """The factors of a product, the first of which comes after all that it meets; None where
+        that is not so, or where it is read elsewhere."""
+        for one, other in (operation.operands, operation.operands[::-1]):
+            if self._read_once(one):
+                rest = [value for value in (other, third) if value.kind == "step"]
+                if all(value.index < one.index for value in rest):
+                    return one, other
+        return None
+
+    def _find_comparisons(self, needed: Sequence[int]) -> None:
+        """Comparisons that the step of a choice makes: nothing else reads them."""
+        for index in needed:
+            operation = self.graph.operations[index]
+            if operation.name == "choose" and self._read_once(operation.operands[0]):
+                compared = self.graph.operations[operation.operands[0].index]
+                if compared.name in _COMPARISONS and operation.operands[1] != operation.operands[2]:
+                    self._compared[index] = compared
+
+    def _of_product(
+        self, operation: Operation, product: Value, factors: tuple[Value, Value]
+    ) -> None:
+        """A sum or difference with a product, of whose factors the registers hold the first."""
+        on_right = operation.operands[1] == product
+        name = (_OF_RIGHT if on_right else _OF_LEFT)[operation.name]
+        rest = factors[1], operation.operands[0 if on_right else 1]
+        self._first(factors[0], rest)
+        (with_what, x), (other, y) = map(self._reading, rest)
+        self._step(f"{name}_{with_what}{other}", x, y)
 
     def _with_product(
         self, operation: Operation, product: Value, factors: tuple[Value, Value]
@@ -150,8 +200,8 @@ class _Writer:
     def _count(self, value: Value) -> None:
         self._uses[value] = self._uses.get(value, 0) + 1
 
-    def _step(self, name: str, x: int = 0, y: int = 0, function: str = "") -> None:
-        self.steps.append((name, x, y, function))
+    def _step(self, name: str, x: int = 0, y: int = 0, z: int = 0, function: str = "") -> None:
+        self.steps.append((name, x, y, z, function))
 
     def _number(self, value: Value) -> int:
         return self.numbers.setdefault(value, len(self.numbers))
@@ -161,6 +211,11 @@ class _Writer:
         if value in self._homes:
             return len(self.graph.loop.operands) + self._homes[value]
         return value.index
+
+    def _reading(self, value: Value) -> tuple[str, int]:
+        """How a step reads an operand, "m" from memory and "n" as a number; and where."""
+        in_memory = self._in_memory(value)
+        return ("m", self._place(value)) if in_memory else ("n", self._number(value))
 
     def _in_memory(self, value: Value) -> bool:
         return value.kind == "array" or value in self._homes
@@ -210,14 +265,18 @@ class _Writer:
         elif name == "load_number":
             self._load(operands[0])
             self._used(operands[0])
+        elif result.index in self._compared:
+            self._compare_and_choose(self._compared[result.index], *operands[1:])
         elif name == "choose":
             self._choose(operands)
         elif result.index in self._products:
             self._with_product(operation, *self._products[result.index])
+        elif result.index in self._held_products:
+            self._of_product(operation, *self._held_products[result.index])
         elif len(operands) == 1 or name == "call":
             self._first(operands[0], operands[1:])
             x, y = (*map(self._place, operands[1:]), 0, 0)[:2]
-            self._step(name, x, y, str(operation.extra))
+            self._step(name, x, y, function=str(operation.extra))
         else:
             self._binary(name, *operands)
         self._held = result
@@ -248,6 +307,33 @@ class _Writer:
             self._step(name, self._place(right))
         else:
             self._step(f"{name}_number", self._number(right))
+
+    def _compare_and_choose(self, compared: Operation, then: Value, otherwise: Value) -> None:
+        name, (left, right) = compared.name, compared.operands
+        held = self._held
+        if right == held or left.kind not in ("step", "array"):
+            name, left, right = _REVERSED[name], right, left
+        branches = then, otherwise
+        if held in branches and then != otherwise and held not in (left, right):
+            if self._in_memory(left):
+                other = otherwise if held == then else then
+                self._first(held, (left, right, other))
+                (with_what, y), (kind, z) = map(self._reading, (right, other))
+                order = f"a{kind}" if held == then else f"{kind}a"
+                self._step(f"held_{name}_{with_what}_{order}", self._place(left), y, z)
+                return
+        self._load(left)
+        rest = right, *branches
+        if left.kind == "step" and left not in self._homes:
+            if left == right or self._uses[left] > 1 + rest.count(left):
+                self._keep()
+        with_what, x = self._reading(right)
+        (kind, y), (other_kind, z) = (
+            ("a", 0) if one == left else self._reading(one) for one in branches
+        )
+        for one in (left, *rest):
+            self._used(one)
+        self._step(f"{name}_{with_what}_{kind}{other_kind}", x, y, z)
 
     def _choose(self, operands: tuple[Value, ...]) -> None:
         truth, then, otherwise = operands
@@ -339,9 +425,9 @@ def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) ->
         words += [number_functions[name], to, *([*map(graph.register, operands), 0, 0][:3])]
     for value in writer.numbers:
         words.append(-1 - value.index if value.kind == "number" else graph.register(value))
-    for name, x, y, function in writer.steps:
+    for name, x, y, z, function in writer.steps:
         called = functions[function] if function else 0
-        words += [steps[name], 0, x, step_of(x), y, step_of(y), called]
+        words += [steps[name], 0, x, step_of(x), y, step_of(y), z, step_of(z), called]
     return words
 
 

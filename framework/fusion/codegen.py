@@ -204,7 +204,7 @@ class Graph:
             if below[0].kind == "literal":  # an attribute that switches something on or off
                 return self._number(below[1 if self.literals[below[0].index] else 2])
             choice = self._truth(below[0]), *map(self._number, below[1:])
-            return self._limited(*choice) or self._apply("choose", *choice)
+            return self._limited(*choice) or self._choice(*choice)
         return self._apply(tree[1], *map(self._number, below))
 
     def _limited(self, truth: Value, then: Value, otherwise: Value) -> Value | None:
@@ -225,6 +225,17 @@ class Graph:
             if inner.name not in _LIMITS.values() or not low <= high:
                 return None
         return self._made(_LIMITS[made.name], (otherwise, then))
+
+    def _choice(self, truth: Value, then: Value, otherwise: Value) -> Value:
+        """A choice; by two comparisons it is two, each of which is one with what it chooses."""
+        made = self.operations[truth.index] if truth.kind == "step" else None
+        if made is not None and made.name in ("and", "or"):
+            first, second = made.operands
+            inner = self._choice(second, then, otherwise)
+            if made.name == "and":
+                return self._choice(first, inner, otherwise)
+            return self._choice(first, then, inner)
+        return self._apply("choose", truth, then, otherwise)
 
     def _literal(self, number: float) -> Value:
         key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
