@@ -13,7 +13,7 @@
 
 #define LOAD(i, g) a##i = X(i);
 #define SPLAT(i, g) a##i = x;
-#define STORE(i, g) ((row_t *)AT_X)[i] = a##i;
+#define STORE(i, g) to[i] = a##i;
 #define APPLY1(i, g) a##i = g(a##i);
 #define APPLY2(i, g) a##i = g(a##i, X(i));
 #define APPLY2_NUMBER(i, g) a##i = g(a##i, x);
@@ -21,7 +21,11 @@
 
 STEP(load) { EACH(LOAD, ) NEXT; }
 STEP(load_number) { const vec_t x = splat(f->numbers[s->x]); EACH(SPLAT, ) NEXT; }
-STEP(store) { EACH(STORE, ) NEXT; }
+STEP(store) {
+  row_t *to = (row_t *)AT_X;  /* found once: what is stored might lie over the frame */
+  EACH(STORE, )
+  NEXT;
+}
 /* the next block, or back to run_row */
 STEP(end) {
   j += COUNT * LANES;

@@ -138,6 +138,43 @@ def test_results_lie_over_what_is_read() -> None:
     np.testing.assert_array_equal([y, x], before)
 
 
+@pytest.mark.parametrize("sign", "< > <= >= == !=".split())
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_choices_by_comparisons(dtype: str, sign: str) -> None:
+    """What is compared and chosen may be in registers, in memory or a number, which is a step of
+    its own each; with NaN, of which all comparisons but one are false."""
+    texts = "x0", "x2", "0.25", "x1 * 2", "fabs(x0)"
+    chosen = [
+        (left, right, then, otherwise)
+        for left in ("x0", "v0")
+        for right in ("x1", "0.5", left)
+        for then in (*texts, "v0")
+        for otherwise in texts
+        if then != otherwise
+    ]
+    for start in range(0, len(chosen), 50):
+        some = chosen[start : start + 50]
+        values = [parse("x0 + x2")]
+        values += [parse(f"{a} {sign} {b} ? {then} : {other}") for a, b, then, other in some]
+        operands = (Operand(FULL, dtype),) * (3 + len(some))
+        stores = tuple((3 + i, f"v{1 + i}") for i in range(len(some)))
+        loop = Loop(dtype, operands, tuple(values), stores)
+        arrays = arrays_of(loop, 3, 89)
+        arrays[0][0, ::5], arrays[1][1, ::7] = np.nan, np.nan
+        arrays[1][2, ::2] = arrays[0][2, ::2]
+        known = {"x0": arrays[0], "x1": arrays[1], "x2": arrays[2], "fabs": np.abs}
+        known["v0"] = arrays[0] + arrays[2]
+        for found, (left, right, then, otherwise) in zip(run(loop, arrays), some, strict=True):
+            truth, a, b = (
+                np.broadcast_to(eval(text, known), (3, 89))
+                for text in (f"{left} {sign} {right}", then, otherwise)
+            )
+            wanted = np.where(truth, a, b)
+            np.testing.assert_array_equal(
+                found, wanted, err_msg=f"{left} {right} {then} {otherwise}"
+            )
+
+
 def test_a_number_that_is_also_a_factor_takes_no_buffer() -> None:
     """In n - v * n, where v waits in a buffer for the last time."""
     operands = (Operand(FULL, "float32"), Operand(ONE, "float32"), Operand(FULL, "float32"))
