@@ -1,10 +1,11 @@
-"""Default settings beside a busy process: how much longer do they take than one thread?
+"""Default settings beside other processes: how much longer do they take than one thread?
 
     python benchmarks/neighbor.py [--rounds 3] [--json neighbor.json]
 
 Each measurement is a fresh process that trains a net: with default settings and with one thread,
-alone and beside one process that spins. They take turns; the median over rounds counts. The first
-epoch, in which kernels are compiled, is shown beside the others.
+alone and beside one process that takes a tenth of a core, half of one, or one. They take turns; the
+median over rounds counts. The first epoch, in which kernels are compiled, is shown beside the
+others.
 """
 
 from __future__ import annotations
@@ -18,8 +19,11 @@ import subprocess
 import sys
 import time
 
+from side_by_side.neighbors import NEIGHBORS, neighbor
+
 HERE = pathlib.Path(__file__).resolve().parent
 EPOCHS = 5
+WHERE = ("alone", *NEIGHBORS)
 NETS = {
     "conv": ("conv net 1x28x28, 16 and 32 filters 5x5, batch 64, 22 steps", 22, "conv-step"),
     "mlp": ("MLP 784-512-512-10, batch 256, 60 steps", 60, "mlp-step"),
@@ -74,26 +78,21 @@ def main() -> None:
     for net in args.only.split(","):
         times: dict[str, list[list[float]]] = {}
         for _ in range(args.rounds):
-            for busy in (False, True):
-                spin = [sys.executable, "-c", "while True: pass" if busy else ""]
-                neighbor = subprocess.Popen(spin)
-                try:
+            for where in WHERE:
+                with neighbor(where):
                     for threads in ("", "1"):
-                        key = f"{'busy' if busy else 'alone'}, {threads or 'default'}"
+                        key = f"{where}, {threads or 'default'}"
                         times.setdefault(key, []).append(measured(net, threads))
-                finally:
-                    neighbor.kill()
-                    neighbor.wait()
         print(NETS[net][0])
         found = results[net] = {}
         for key, rounds in times.items():
             found[key] = statistics.median(second for one in rounds for second in one[1:])
             first = statistics.median(one[0] for one in rounds)
             print(f"  {key:16} epoch {found[key]:7.3f} s   (the first {first:7.3f} s)")
-        for where in ("alone", "busy"):
+        for where in WHERE:
             ratio = found[f"{where}, default"] / found[f"{where}, 1"]
             found[f"{where}, ratio"] = ratio
-            mark = "  above the target" if where == "busy" and ratio > TARGET else ""
+            mark = "  above the target" if where != "alone" and ratio > TARGET else ""
             print(f"  {where}: default / one thread {ratio:.2f}{mark}")
     pathlib.Path(args.json).write_text(json.dumps(results, indent=2) + "\n")
 

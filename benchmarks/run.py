@@ -1,16 +1,17 @@
 """Benchmarks beside PyTorch and ONNX Runtime (CPU), sides in turn in one run.
 
-    python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2] [--where apart,together,busy]
+    python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2]
+                             [--where apart,together,light,half,busy]
                              [--without amx,avx512,mkl,compiler]
                              [--against COMMIT] [--json FILE] [--markdown FILE] [--png FILE]
 
 Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
 sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
 it. `apart` gives each side a process of its own, `together` one process that has loaded the peers
-first, `busy` is `apart` beside a process that spins. `--against` compares with another commit of
-ours instead of the peers. `--without` measures our side as if each of what it names were not there,
-and the peers with all of it; `mkl+compiler` is without both, `all` with everything. `--list` shows
-the workloads.
+first, `light`, `half` and `busy` are `apart` beside a process that takes a tenth of a core, half of
+one, or one. `--against` compares with another commit of ours instead of the peers. `--without`
+measures our side as if each of what it names were not there, and the peers with all of it;
+`mkl+compiler` is without both, `all` with everything. `--list` shows the workloads.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import statistics
 import sys
 
 from side_by_side.commits import checked_out
+from side_by_side.neighbors import NEIGHBORS
 from side_by_side.report import Row, markdown, picture
 from side_by_side.rounds import Condition, Times, ceiling, measure, program
 from side_by_side.without import LACKING, unknown
@@ -34,7 +36,7 @@ from workloads.nnet3_nets import PRODUCTS
 from workloads.workload import OURS, Absent, Workload
 
 HERE = pathlib.Path(__file__).resolve().parent
-WHERE = ("apart", "together", "busy")
+WHERE = ("apart", "together", *NEIGHBORS)
 _ALL = "all"
 
 
@@ -150,7 +152,7 @@ def main() -> None:
     parser.add_argument("--only", default=",".join(ALL), help="workloads, separated by commas")
     parser.add_argument("--threads", default="1,2" if (cores or 1) > 1 else "1")
     parser.add_argument("--where", default="apart,together", help=f"of {', '.join(WHERE)}")
-    lacking = f"of {', '.join(LACKING)}, or {_ALL}; apart and busy only"
+    lacking = f"of {', '.join(LACKING)}, or {_ALL}; not together"
     parser.add_argument("--without", default=_ALL, help=lacking)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=0.3, help="of one round of one side")

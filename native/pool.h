@@ -8,7 +8,9 @@
 
    A helper that the machine stops inside a part makes the caller wait, and one that wakes on the
    caller's core takes it away. Where that happens regions run on the calling thread alone for a
-   while, which doubles each time that a millisecond is lost, up to a second.
+   while, which doubles each time that a millisecond is lost, up to a second. It ends before, where
+   the system says that cores are idle: a look every few milliseconds costs nothing, while a region
+   with helpers beside a core that is taken would cost what it has just cost.
 
    Between regions a thread looks for work for OPSCOPE_SPIN microseconds, and then sleeps. It is not
    woken for less than that gains: for one long list, or for short ones that follow each other so
@@ -22,8 +24,10 @@
 #define THREADS 1
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #endif
 #ifdef __linux__
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -70,6 +74,9 @@ enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  
    and a lone one is a tick of the system. */
 enum { APART_LEAST = 1000000, APART_MOST = 100000000 };
 enum { GOOD = 50 };  /* regions */
+/* ns: from one look at the machine to the next; for how long helpers must be in time after one that
+   found idle cores. If they are not, the next looks are farther apart. */
+enum { LOOK = 4000000, RIGHT = 20000000 };
 /* Work of a list from which a sleeping thread is woken: some 100 us. Waking one costs the caller 25
    us, and it comes 25 later. Lists that follow each other at once count together. */
 enum { WAKE_WORK = 4000000 };
@@ -99,6 +106,7 @@ static struct region regions[REGIONS];
 static struct worker workers[MOST];
 static uint32_t hired, hiring;
 static int64_t quiet_until, quiet_for = FIRST, late_at;
+static int64_t look_at, look_every = LOOK, resumed_at = -RIGHT;
 static int64_t alone, alone_until;
 static uint32_t good;
 
@@ -188,6 +196,49 @@ static struct region *next_job(struct worker *me) {
   }
 }
 
+#ifdef __linux__
+/* threads of the whole machine that run or want to, the caller among them; 0: not known */
+static long runnable(void) {
+  char text[96];
+  const int file = open("/proc/loadavg", O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 0;
+  const ssize_t size = read(file, text, sizeof text - 1);
+  close(file);
+  text[size > 0 ? size : 0] = 0;
+  const char *at = text;  /* the fourth word is "runnable/all" */
+  for (int spaces = 0; *at && spaces < 3; at++) spaces += *at == ' ';
+  return strtol(at, 0, 10);
+}
+static int cores_are_idle(word threads) {
+  const long count = runnable();
+  return count > 0 && count - 1 + threads <= sysconf(_SC_NPROCESSORS_ONLN);
+}
+#else
+static int cores_are_idle(word threads) { return 0; }
+#endif
+
+/* whether regions shall run alone since helpers were late */
+static int is_quiet(int64_t at, word threads) {
+  if (at >= READ(quiet_until)) return 0;
+  int64_t look = READ(look_at);
+  if (at < look || !SWAP(look_at, look, at + READ(look_every)) || !cores_are_idle(threads))
+    return 1;
+  WRITE(resumed_at, at);
+  WRITE(quiet_until, at);
+  return 0;
+}
+
+static void begin_quiet(int64_t at, int64_t duration) {
+  int64_t next = READ(look_every);
+  if (at - READ(resumed_at) < RIGHT)
+    next = next < LONGEST / 2 ? 2 * next : LONGEST;
+  else if (at - READ(quiet_until) >= RIGHT)
+    next = LOOK;
+  WRITE(look_every, next);
+  WRITE(look_at, at + next);
+  WRITE(quiet_until, at + duration);
+}
+
 /* helpers kept the caller waiting, or took its core when they woke, as long as no fair share of the
    work takes */
 static void judge(int64_t lost, int64_t whole, int brief) {
@@ -196,7 +247,7 @@ static void judge(int64_t lost, int64_t whole, int brief) {
     if (lost <= LONG && since < APART_LEAST) return;
     WRITE(late_at, at);
     if (lost <= LONG && since > APART_MOST) return;
-    WRITE(quiet_until, at + (lost > LONG ? quiet_for : FIRST));
+    begin_quiet(at, lost > LONG ? quiet_for : FIRST);
     if (lost <= LONG) return;
     WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
     WRITE(good, 0);
@@ -249,7 +300,7 @@ static word worth(word work) {
   const word most = opscope_pool ? opscope_pool[0] : 1;
   if (most < 2 || work < PARALLEL_WORK) return 1;
   const int64_t at = now();
-  if (at < READ(quiet_until)) return 1;
+  if (is_quiet(at, most)) return 1;
   if (READ(hired) && READ(workers[0].asleep) && !worth_waking(work, at)) return 1;
   const word useful = 1 + work / PARALLEL_WORK;
   return most < useful ? most < MOST ? most : MOST : useful;
@@ -317,5 +368,6 @@ EXPORT(opscope_forget_pool)(const void *nothing) {
   memset(regions, 0, sizeof regions);
   memset(workers, 0, sizeof workers);
   hired = hiring = good = 0, quiet_until = late_at = alone = alone_until = 0, quiet_for = FIRST;
+  look_at = 0, look_every = LOOK, resumed_at = -RIGHT;
 }
 #endif

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from workloads.workload import OURS
 
+from .neighbors import neighbor
 from .without import settings
 
 HERE = pathlib.Path(__file__).resolve().parents[1]
@@ -28,7 +28,7 @@ class Condition:
     Attributes:
         threads: of each side.
         where: "apart": each side in a process of its own; "together": all in one, which has loaded
-            the peers before; "busy": apart, beside a process that spins.
+            the peers before; a kind of neighbor (see `neighbors.py`): apart, beside one.
         without: what our side does without (see `without.py`); "" is all of the machine.
     """
 
@@ -108,20 +108,6 @@ class Worker:
         self._process.wait()
 
 
-@contextlib.contextmanager
-def spinning(busy: bool) -> Iterator[None]:
-    """A neighbor that takes a core."""
-    if not busy:
-        yield
-        return
-    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 def measure(
     workload: str,
     sides: Mapping[str, str],
@@ -155,7 +141,7 @@ def measure(
                 continue
             found[shown] = Times(first=answer["first"])
             repeats[shown] = max(1, round(seconds / max(answer["call"], 1e-7)))
-        with spinning(condition.where == "busy"):
+        with neighbor(condition.where):
             for _ in range(rounds):
                 for shown, times in found.items():
                     key = f"{workload}/{sides[shown]}"

@@ -3,12 +3,15 @@ helpers."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import re
+import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -241,3 +244,123 @@ def test_idle_threads_sleep(several: int) -> None:
     before = time.process_time()
     time.sleep(0.2)
     assert time.process_time() - before < 0.05
+
+
+# -- when helpers are left out, on a clock of the test's own ---------------------------------------
+
+_POLICY = """\
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+static int64_t time_now;
+static const char *loadavg;
+static int told_time(int which, struct timespec *to) {
+  to->tv_sec = time_now / 1000000000, to->tv_nsec = time_now % 1000000000;
+  return 0;
+}
+#define clock_gettime told_time
+#define open(path, how) open(loadavg, how)
+#define sysconf(name) 2L
+#include "pool.h"
+static int64_t threads_of_pool[2] = {2, 0}, spin = 0;
+void begin(const char *file) {
+  loadavg = strdup(file), opscope_pool = threads_of_pool, opscope_spin = &spin, time_now = 0;
+  opscope_forget_pool(0);
+}
+int is_shared(int64_t at, int64_t work) { return time_now = at, worth(work) > 1; }
+void end(int64_t at, int64_t lost, int64_t whole) { time_now = at, judge(lost, whole, 0); }
+"""
+_MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    folder = tmp_path_factory.mktemp("policy")
+    units.write_headers(folder)
+    target = folder / "policy.so"
+    given = ["-I", str(units.FOLDER), "-I", str(folder), f"-DPARALLEL_WORK={PARALLEL_WORK}"]
+    command = [str(find_compiler("")), *given, *units.COMMON_FLAGS, "-shared", "-x", "c", "-"]
+    subprocess.run([*command, "-o", target], input=_POLICY, text=True, check=True)
+    found = ctypes.CDLL(str(target))
+    found.is_shared.argtypes = (ctypes.c_int64,) * 2
+    found.end.argtypes = (ctypes.c_int64,) * 3
+    return found
+
+
+class Simulated:
+    """Regions of 2 ms with a helper and 4 ms without one, beside a neighbor; a helper is 6 ms late
+    where the neighbor runs.
+
+    Attributes:
+        seconds: that `count` regions took. late: helpers. alone: regions without a helper while
+            the neighbor did not run.
+    """
+
+    def __init__(
+        self, policy: ctypes.CDLL, file: Path, busy: Callable[[int], bool], count: int = 1000
+    ) -> None:
+        policy.begin(str(file).encode())
+        at = self.late = self.alone = 0
+        for _ in range(count):
+            runs = busy(at)
+            if file.exists():
+                file.write_text(f"0.50 0.40 0.30 {2 if runs else 1}/99 1234\n")
+            if not policy.is_shared(at, MUCH):
+                self.alone += not runs
+                at += 4 * _MS
+                continue
+            lost = 6 * _MS if runs else 0
+            self.late += runs
+            at += 2 * _MS + lost
+            policy.end(at, lost, 2 * _MS + lost)
+        self.seconds = at / 1e9
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/loadavg"), reason="the system does not tell its load")
+@pytest.mark.parametrize("period, part", [(200, 0.1), (200, 0.5), (1000, 0.5), (50, 0.2)])
+def test_helpers_are_back_soon_after_a_neighbor(
+    policy: ctypes.CDLL, tmp_path: Path, period: int, part: float
+) -> None:
+    """The time is within a tenth of that of a pool that knows when the neighbor runs, and of what
+    it costs to find that out each time."""
+    file = tmp_path / "loadavg"
+    file.touch()
+
+    def busy(at: int) -> bool:
+        return at % (period * _MS) < part * period * _MS
+
+    found = Simulated(policy, file, busy)
+    regions = 1000 / (found.seconds * 1000)  # in a millisecond
+    best = part / 4 + (1 - part) / 2 - 12 / period / 4
+    assert regions > 0.9 * best, (regions, best)
+    assert found.alone <= 20
+    assert found.late <= (5 if part * period > 100 else 1.5) * found.seconds * 1000 / period + 2
+
+
+def test_a_neighbor_that_never_rests_costs_little(policy: ctypes.CDLL, tmp_path: Path) -> None:
+    """Whether or not the system tells what runs."""
+    for name in ("there", "missing"):
+        if name == "there":
+            (tmp_path / name).touch()
+        found = Simulated(policy, tmp_path / name, lambda at: True)
+        assert found.seconds < 1.05 * 4.0
+        assert found.late < 15
+
+
+def test_helpers_that_are_late_on_an_idle_machine(policy: ctypes.CDLL, tmp_path: Path) -> None:
+    """As where a quota stops the process: looks that are wrong each time become rare."""
+    file = tmp_path / "loadavg"
+    file.write_text("0.00 0.00 0.00 1/99 1\n")
+    policy.begin(str(file).encode())
+    at = late = 0
+    while at < 10_000 * _MS:
+        if policy.is_shared(at, MUCH):
+            late += 1
+            at += 8 * _MS
+            policy.end(at, 6 * _MS, 8 * _MS)
+        else:
+            at += 4 * _MS
+    assert late < 25
