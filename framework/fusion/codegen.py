@@ -224,7 +224,7 @@ class Graph:
             low, high = limits if made.name == "lt" else reversed(limits)
             if inner.name not in _LIMITS.values() or not low <= high:
                 return None
-        return self._made(_LIMITS[made.name], (otherwise, then))
+        return self._operation(_LIMITS[made.name], (otherwise, then))
 
     def _choice(self, truth: Value, then: Value, otherwise: Value) -> Value:
         """A choice; by two comparisons it is two, each of which is one with what it chooses."""
