@@ -177,10 +177,16 @@ static int memo_grow(Graph *g) {
   free(g->memo); g->memo = made; g->memo_slots = slots;
   return 1;
 }
+static int64_t memo_key(const Graph *g, int32_t s1, int32_t s2) {
+  return (int64_t)g->interval_set[s1] << 32 | s2;
+}
+static uint64_t memo_slot(const Graph *g, int64_t key) {
+  return (uint64_t)key * 0x9E3779B97F4A7C15ull >> 34 & (g->memo_slots - 1);
+}
 static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
-  const int64_t key = (int64_t)g->interval_set[s1] << 32 | s2;
+  const int64_t key = memo_key(g, s1, s2);
   if (g->memos * 2 >= g->memo_slots && !memo_grow(g)) { g->failed = NO_MEMORY; return 0; }
-  uint64_t at = (uint64_t)key * 0x9E3779B97F4A7C15ull >> 34 & (g->memo_slots - 1);
+  uint64_t at = memo_slot(g, key);
   while (g->memo[at].key >= 0 && g->memo[at].key != key) at = (at + 1) & (g->memo_slots - 1);
   Memo *m = &g->memo[at];
   if (m->key < 0) {
@@ -191,6 +197,11 @@ static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc
   *weight = m->weight;
   *prefix = m->arc >= 0 ? g->b.arcs + m->arc : 0;
   return m->reached;
+}
+enum { AHEAD = 8 };            /* arcs of whose look-ups some are under way at a time */
+/* Asks for the memory of a look-up before its turn: nearly each of them misses the caches. */
+static void ask_memo(const Graph *g, int32_t s1, int32_t s2) {
+  if (g->memo_slots) __builtin_prefetch(g->memo + memo_slot(g, memo_key(g, s1, s2)));
 }
 static void add_arc(Graph *g, int32_t ilabel, int32_t olabel, float weight, int32_t next) {
   if (!grow((void **)&g->work, &g->work_room, g->work_used + 1, sizeof(Arc))) {
@@ -203,8 +214,11 @@ static void add_silent(Graph *g, const Tuple *t, int64_t low, int64_t high) {
   const int64_t count = g->b.begin[t->s2 + 1] - g->b.begin[t->s2];
   if (count == g->epsilons[t->s2] && g->b.final[t->s2] == INFINITY) return;
   const int32_t filter = g->epsilons[t->s2] ? 1 : 0;
+  const Arc *arcs = g->a.arcs;
+  for (int64_t p = low; p < high && p < low + AHEAD; p++) ask_memo(g, arcs[p].nextstate, t->s2);
   for (int64_t p = low; p < high; p++) {
-    const Arc *x = g->a.arcs + p, *prefix;
+    const Arc *x = arcs + p, *prefix;
+    if (p + AHEAD < high) ask_memo(g, arcs[p + AHEAD].nextstate, t->s2);
     float weight;
     if (!look_ahead(g, x->nextstate, t->s2, &weight, &prefix)) continue;
     if (prefix) {
