@@ -163,6 +163,9 @@ static int search_ahead(const Graph *g, int32_t s1, int32_t s2, float *weight, c
   if (to_end) *weight = begin >= 0 && sum < final ? sum : final;
   return begin >= 0 || to_end;
 }
+static uint64_t memo_slot(int64_t key, int64_t slots) {
+  return (uint64_t)key * 0x9E3779B97F4A7C15ull >> 34 & (slots - 1);
+}
 static int memo_grow(Graph *g) {
   const int64_t slots = g->memo_slots ? g->memo_slots * 2 : 1 << 12;
   Memo *made = malloc(slots * sizeof(Memo));
@@ -170,7 +173,7 @@ static int memo_grow(Graph *g) {
   for (int64_t i = 0; i < slots; i++) made[i].key = -1;
   for (int64_t i = 0; i < g->memo_slots; i++) {
     if (g->memo[i].key < 0) continue;
-    uint64_t at = (uint64_t)g->memo[i].key * 0x9E3779B97F4A7C15ull >> 34 & (slots - 1);
+    uint64_t at = memo_slot(g->memo[i].key, slots);
     while (made[at].key >= 0) at = (at + 1) & (slots - 1);
     made[at] = g->memo[i];
   }
@@ -180,13 +183,10 @@ static int memo_grow(Graph *g) {
 static int64_t memo_key(const Graph *g, int32_t s1, int32_t s2) {
   return (int64_t)g->interval_set[s1] << 32 | s2;
 }
-static uint64_t memo_slot(const Graph *g, int64_t key) {
-  return (uint64_t)key * 0x9E3779B97F4A7C15ull >> 34 & (g->memo_slots - 1);
-}
 static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc **prefix) {
   const int64_t key = memo_key(g, s1, s2);
   if (g->memos * 2 >= g->memo_slots && !memo_grow(g)) { g->failed = NO_MEMORY; return 0; }
-  uint64_t at = memo_slot(g, key);
+  uint64_t at = memo_slot(key, g->memo_slots);
   while (g->memo[at].key >= 0 && g->memo[at].key != key) at = (at + 1) & (g->memo_slots - 1);
   Memo *m = &g->memo[at];
   if (m->key < 0) {
@@ -201,7 +201,8 @@ static int look_ahead(Graph *g, int32_t s1, int32_t s2, float *weight, const Arc
 enum { AHEAD = 8 };            /* arcs of whose look-ups some are under way at a time */
 /* Asks for the memory of a look-up before its turn: nearly each of them misses the caches. */
 static void ask_memo(const Graph *g, int32_t s1, int32_t s2) {
-  if (g->memo_slots) __builtin_prefetch(g->memo + memo_slot(g, memo_key(g, s1, s2)));
+  if (g->memo_slots)
+    __builtin_prefetch(g->memo + memo_slot(memo_key(g, s1, s2), g->memo_slots));
 }
 static void add_arc(Graph *g, int32_t ilabel, int32_t olabel, float weight, int32_t next) {
   if (!grow((void **)&g->work, &g->work_room, g->work_used + 1, sizeof(Arc))) {
