@@ -12,7 +12,8 @@ class Timed:
     Attributes:
         name, kind: its own, and its type.
         path: names of the groups around it, the outermost first.
-        seconds: the least of several runs. Operators that run as one fused loop share its time.
+        seconds: the least of several runs. The time of a fused loop is shared among its
+            operators by what each takes by itself.
         bytes: of its results.
     """
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ from ...framework.base.context import Hook, OpContext
 from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import Sequences
+from ...framework.base.settings import read_options, using
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.op_list import VarDecl
 from ...framework.runtime.plain_net import PlainNet
@@ -31,12 +33,16 @@ _RUNS = 3
 
 
 class Measured(NamedTuple):
-    """A step of a run: its operators by number, main results, seconds and bytes of results."""
+    """A step of a run: its operators by number, main results, seconds and bytes of results.
+
+    Of several operators, `apart` are the seconds that each takes by itself.
+    """
 
     operators: list[int]
     results: list[list[str]]
     seconds: float
     memory: int
+    apart: Sequence[float] = (1.0,)
 
 
 class _Times(Hook):
@@ -105,18 +111,51 @@ Share = tuple[Item, float, int]
 """An item, its seconds and its bytes."""
 
 
-def _split(step: Measured, items: list[Item]) -> Iterator[Share]:
-    """A fused step counts for its operators alike."""
-    for item in items:
-        yield item, step.seconds / len(items), step.memory
+def _split(step: Measured, items: Sequence[Sequence[Item]]) -> Iterator[Share]:
+    """The time of a step, for the items of each of its operators.
+
+    A fused step has one time; its operators share it as the times that they take by themselves.
+    """
+    whole = sum(seconds for seconds, own in zip(step.apart, items, strict=True) if own) or 1.0
+    for seconds, own in zip(step.apart, items, strict=True):
+        for item in own:
+            yield item, step.seconds * seconds / (whole * len(own)), step.memory
 
 
-def _run(net: PlainNet, scope: Scope, end: int = -1) -> list[Measured]:
-    times = _Times()
-    net.run(scope, OpContext(seed=0, train=False), end=end)
-    for _ in range(_RUNS):
-        net.run(scope, OpContext(seed=0, train=False, hooks=[times]), end=end)
-    return list(times.steps.values())
+def _measure(run: Callable[[list[Hook]], object]) -> list[Measured]:
+    """The steps of a run, which is done several times.
+
+    Args:
+        run: does it with some hooks.
+    """
+
+    def measured() -> list[Measured]:
+        times = _Times()
+        run([])
+        for _ in range(_RUNS):
+            run([times])
+        return list(times.steps.values())
+
+    steps = measured()
+    if all(len(step.operators) == 1 for step in steps):
+        return steps
+    with using(replace(read_options(), fuse=False)):
+        apart = {step.operators[0]: step.seconds for step in measured()}
+    for step in steps:
+        if len(step.operators) == 1 and step.operators[0] in apart:
+            # Of an operator that is cut in two, a product and its bias, the rest is in a loop.
+            number = step.operators[0]
+            apart[number] = max(apart[number] - step.seconds, 0.0)
+    return [
+        step._replace(apart=[apart.get(number, 0.0) for number in step.operators])
+        if len(step.operators) > 1
+        else step
+        for step in steps
+    ]
+
+
+def _run(net: PlainNet, scope: Scope) -> list[Measured]:
+    return _measure(lambda hooks: net.run(scope, OpContext(seed=0, train=False, hooks=hooks)))
 
 
 # -- nets of operators
@@ -137,7 +176,7 @@ def _operator_shares(graph: NetGraph, model: Model, rows: int, rng: Generator) -
     there = {item.number: item for item in (*graph.items.values(), *graph.groups.values())}
     numbers = [at for at, op in enumerate(model.desc.ops) if op.role == FORWARD]
     for step in _run(PlainNet(forward, check=False), scope):
-        yield from _split(step, [there[numbers[place]] for place in step.operators])
+        yield from _split(step, [[there[numbers[place]]] for place in step.operators])
 
 
 def _random(var: VarDecl, rows: int, rng: Generator) -> tuple[Any, ...]:
@@ -175,15 +214,18 @@ def _cntk_shares(graph: NetGraph, network: Network, rows: int, rng: Generator) -
             is_sparse = node.operation == "SparseInputValue"
             words = rng.integers(0, size, rows)
             data[node.name] = [words if is_sparse else rng.standard_normal((rows, size))]
-    times = _Times()
     net = CntkNet(network)
     minibatch = minibatch_of(network, data)
-    for run in range(_RUNS + 1):
-        net.context = OpContext(seed=0, hooks=[times] if run else [])
+
+    def run(hooks: list[Hook]) -> None:
+        net.context = OpContext(seed=0, hooks=hooks)
         net.forward(minibatch, wanted)
-    for step in times.steps.values():
-        names = dict.fromkeys(result.partition("@")[0] for each in step.results for result in each)
-        yield from _split(step, [graph.items[name] for name in names if name in graph.items])
+
+    for step in _measure(run):
+        names = [dict.fromkeys(one.partition("@")[0] for one in each) for each in step.results]
+        yield from _split(
+            step, [[graph.items[name] for name in each if name in graph.items] for each in names]
+        )
 
 
 # -- Kaldi
@@ -218,11 +260,10 @@ def _nnet3_shares(graph: NetGraph, nnet: Nnet, rows: int, rng: Generator) -> Ite
     computes = [n for n, command in enumerate(commands) if command.type == "Propagate"]
     ends = [end for _, end in spans.ranges]
     for step in _run(PlainNet(lowered, check=False), scope):
-        items = {}
+        items: list[list[Item]] = []
         for operator in step.operators:
             command = bisect_right(ends, operator)
             at = min(bisect_left(computes, command), len(computes) - 1)
             name = nodes[commands[computes[at]].node].name
-            if name in graph.items:
-                items[name] = graph.items[name]
-        yield from _split(step, list(items.values()))
+            items.append([graph.items[name]] if name in graph.items else [])
+        yield from _split(step, items)

@@ -99,3 +99,11 @@ def test_the_command_on_a_network_of_kaldi(tmp_path):
     assert open(targets[1]).read().startswith("<svg ")
     missing = CliRunner().invoke(main, ["profile", str(tmp_path / "no.pb")])
     assert missing.exit_code == 1
+
+
+def test_the_members_of_a_loop_have_times_of_their_own():
+    b = opscope.NetBuilder("members")
+    b.scale(b.erf(b.scale(b.input("x", [400, 500]), scale=2.0, name="before")), scale=0.5)
+    found = {row.name or row.kind: row.seconds for row in opscope.profile(b).rows}
+    erf = next(seconds for name, seconds in found.items() if "erf" in name)
+    assert all(seconds < erf / 2 for seconds in found.values() if seconds != erf), found
