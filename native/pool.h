@@ -70,8 +70,8 @@ EXPORT(opscope_forget_pool)(const void *nothing) {}
 #else
 enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
 enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
-/* ns: two short lists that are late so far apart tell of a neighbor. Nearer ones have one reason,
-   and a lone one is a tick of the system. */
+/* ns: two short lists that are late so far apart tell of a neighbor, unless there is none. Nearer
+   ones have one reason, and a lone one is a tick of the system. */
 enum { APART_LEAST = 1000000, APART_MOST = 100000000 };
 enum { GOOD = 50 };  /* regions */
 /* ns: from one look at the machine to the next; for how long helpers must be in time after one that
@@ -209,20 +209,22 @@ static long runnable(void) {
   for (int spaces = 0; *at && spaces < 3; at++) spaces += *at == ' ';
   return strtol(at, 0, 10);
 }
-static int cores_are_idle(word threads) {
+/* whether the caller and its helpers could each have a core */
+static int cores_are_idle(void) {
   const long count = runnable();
-  return count > 0 && count - 1 + threads <= sysconf(_SC_NPROCESSORS_ONLN);
+  word wanted = count - 1 + opscope_pool[0];
+  for (uint32_t w = 0; w < READ(hired); w++) wanted -= !READ(workers[w].asleep);
+  return count > 0 && wanted <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 #else
-static int cores_are_idle(word threads) { return 0; }
+static int cores_are_idle(void) { return 0; }
 #endif
 
 /* whether regions shall run alone since helpers were late */
-static int is_quiet(int64_t at, word threads) {
+static int is_quiet(int64_t at) {
   if (at >= READ(quiet_until)) return 0;
   int64_t look = READ(look_at);
-  if (at < look || !SWAP(look_at, look, at + READ(look_every)) || !cores_are_idle(threads))
-    return 1;
+  if (at < look || !SWAP(look_at, look, at + READ(look_every)) || !cores_are_idle()) return 1;
   WRITE(resumed_at, at);
   WRITE(quiet_until, at);
   return 0;
@@ -246,7 +248,7 @@ static void judge(int64_t lost, int64_t whole, int brief) {
     const int64_t at = now(), since = at - READ(late_at);
     if (lost <= LONG && since < APART_LEAST) return;
     WRITE(late_at, at);
-    if (lost <= LONG && since > APART_MOST) return;
+    if (lost <= LONG && (since > APART_MOST || cores_are_idle())) return;
     begin_quiet(at, lost > LONG ? quiet_for : FIRST);
     if (lost <= LONG) return;
     WRITE(quiet_for, quiet_for < LONGEST / 2 ? 2 * quiet_for : LONGEST);
@@ -300,7 +302,7 @@ static word worth(word work) {
   const word most = opscope_pool ? opscope_pool[0] : 1;
   if (most < 2 || work < PARALLEL_WORK) return 1;
   const int64_t at = now();
-  if (is_quiet(at, most)) return 1;
+  if (is_quiet(at)) return 1;
   if (READ(hired) && READ(workers[0].asleep) && !worth_waking(work, at)) return 1;
   const word useful = 1 + work / PARALLEL_WORK;
   return most < useful ? most < MOST ? most : MOST : useful;

@@ -271,7 +271,9 @@ void begin(const char *file) {
   opscope_forget_pool(0);
 }
 int is_shared(int64_t at, int64_t work) { return time_now = at, worth(work) > 1; }
-void end(int64_t at, int64_t lost, int64_t whole) { time_now = at, judge(lost, whole, 0); }
+void end(int64_t at, int64_t lost, int64_t whole, int brief) {
+  time_now = at, judge(lost, whole, brief);
+}
 """
 _MS = 1_000_000
 
@@ -286,7 +288,7 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     subprocess.run([*command, "-o", target], input=_POLICY, text=True, check=True)
     found = ctypes.CDLL(str(target))
     found.is_shared.argtypes = (ctypes.c_int64,) * 2
-    found.end.argtypes = (ctypes.c_int64,) * 3
+    found.end.argtypes = (*(ctypes.c_int64,) * 3, ctypes.c_int)
     return found
 
 
@@ -315,7 +317,7 @@ class Simulated:
             lost = 6 * _MS if runs else 0
             self.late += runs
             at += 2 * _MS + lost
-            policy.end(at, lost, 2 * _MS + lost)
+            policy.end(at, lost, 2 * _MS + lost, 0)
         self.seconds = at / 1e9
 
 
@@ -360,7 +362,19 @@ def test_helpers_that_are_late_on_an_idle_machine(policy: ctypes.CDLL, tmp_path:
         if policy.is_shared(at, MUCH):
             late += 1
             at += 8 * _MS
-            policy.end(at, 6 * _MS, 8 * _MS)
+            policy.end(at, 6 * _MS, 8 * _MS, 0)
         else:
             at += 4 * _MS
     assert late < 25
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_short_lists_that_are_late(policy: ctypes.CDLL, tmp_path: Path, others: int) -> None:
+    """Twice within 0.1 s they tell of a neighbor, but where the system says that none runs."""
+    file = tmp_path / "loadavg"
+    file.write_text(f"0.00 0.00 0.00 {1 + others}/99 1\n")
+    policy.begin(str(file).encode())
+    for at in (200 * _MS, 210 * _MS):
+        assert policy.is_shared(at, MUCH)
+        policy.end(at, 200_000, 250_000, 1)
+    assert policy.is_shared(211 * _MS, MUCH) == (not others)
