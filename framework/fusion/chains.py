@@ -314,7 +314,7 @@ class _Writer:
         if right == held or left.kind not in ("step", "array"):
             name, left, right = _REVERSED[name], right, left
         branches = then, otherwise
-        if held in branches and then != otherwise and held not in (left, right):
+        if held is not None and held in branches and held not in (left, right):
             if self._in_memory(left):
                 other = otherwise if held == then else then
                 self._first(held, (left, right, other))

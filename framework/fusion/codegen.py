@@ -228,11 +228,11 @@ class Graph:
 
     def _choice(self, truth: Value, then: Value, otherwise: Value) -> Value:
         """A choice; by two comparisons it is two, each of which is one with what it chooses."""
-        made = self.operations[truth.index] if truth.kind == "step" else None
-        if made is not None and made.name in ("and", "or"):
-            first, second = made.operands
+        joined = self.operations[truth.index] if truth.kind == "step" else None
+        if joined is not None and joined.name in ("and", "or"):
+            first, second = joined.operands
             inner = self._choice(second, then, otherwise)
-            if made.name == "and":
+            if joined.name == "and":
                 return self._choice(first, inner, otherwise)
             return self._choice(first, then, inner)
         return self._apply("choose", truth, then, otherwise)
