@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import NotFiniteError, OpscopeError, RunError, ShapeError
-from ...native.constants import MANY_STATES, MANY_TOKENS, NEGATIVE_LOOP, NO_PATH
+from ...native.constants import MANY_STATES, MANY_TOKENS, NEGATIVE_LOOP, NO_MEMORY, NO_PATH
 from ..fst.graph import Graph
 from . import compiled
 from .array_tokens import ArrayTokens
@@ -237,11 +237,11 @@ class Decoder:
 
     def _check(self, status: int) -> None:
         """Raise the error that a status of the search stands for."""
-        if status in _WRONG:
+        if status == NO_MEMORY:
+            raise MemoryError("tokens of a search")
+        if status:
             reason = _WRONG[status].format(limit=self.options.frame_tokens)
             raise RunError(f"frame {max(self.frames_decoded, 0)}: {reason}")
-        if status:
-            raise MemoryError("tokens of a search")
 
 
 def _ends(finals: np.ndarray) -> np.ndarray:
