@@ -210,21 +210,25 @@ class Graph:
     def _limited(self, truth: Value, then: Value, otherwise: Value) -> Value | None:
         """`x < low ? low : x`, or `high` beside `>`, as one operation, also of an x that is limited
         on the other side already; None where it is another choice."""
-        made = self.operations[truth.index] if truth.kind == "step" else None
-        if made is None or made.name not in _LIMITS or made.operands[1] != then:
+        comparison = self.operations[truth.index] if truth.kind == "step" else None
+        if comparison is None or comparison.name not in _LIMITS or comparison.operands[1] != then:
             return None
-        x = made.operands[0]
+        x = comparison.operands[0]
         if is_fixed(x) or then.kind != "literal":
             return None
         if otherwise != x:
             inner = self.operations[otherwise.index] if otherwise.kind == "step" else None
-            if inner is None or inner.operands[:1] != (x,) or inner.name == _LIMITS[made.name]:
+            if (
+                inner is None
+                or inner.operands[:1] != (x,)
+                or inner.name == _LIMITS[comparison.name]
+            ):
                 return None
             limits = [self.literals[one.index] for one in (then, *inner.operands[1:])]
-            low, high = limits if made.name == "lt" else reversed(limits)
+            low, high = limits if comparison.name == "lt" else reversed(limits)
             if inner.name not in _LIMITS.values() or not low <= high:
                 return None
-        return self._operation(_LIMITS[made.name], (otherwise, then))
+        return self._operation(_LIMITS[comparison.name], (otherwise, then))
 
     def _choice(self, truth: Value, then: Value, otherwise: Value) -> Value:
         """A choice; by two comparisons it is two, each of which is one with what it chooses."""

@@ -79,8 +79,8 @@ class Tail:
         end = self._epilogue
         if end is None:
             return None
-        found = chains.program(end.loop)
-        assert found is not None, "it fits"
+        chain = chains.program(end.loop)
+        assert chain is not None, "it fits"
         given = []
         sizes = []
         for array, operand in zip(end.arrays, end.loop.operands, strict=True):
@@ -93,8 +93,8 @@ class Tail:
         out = given[end.out]
         block = work.bind(
             *("chains", "epilogue"),
-            **{"chain": found.function, "operands": len(sizes), "made": end.made, "out": end.out},
-            words=chains.argument(found, (0, 0), zip(given, distances, strict=True)),
+            **{"chain": chain.function, "operands": len(sizes), "made": end.made, "out": end.out},
+            words=chains.argument(chain, (0, 0), zip(given, distances, strict=True)),
             sizes=np.array(sizes, np.int64),
             **{"plane": out.shape[2] * out.shape[3], "pixel": pixel_step(out)},
         )

@@ -37,11 +37,11 @@ def joined_parts(
     written_in_place = {
         name for step in steps for name in step.writes if _writes_images(step, name, libraries)
     }
-    found: dict[str, Part] = {}
+    parts: dict[str, Part] = {}
     for step in steps:
         op = step.operators[0]
         whole, names = _joined(op) if len(step.operators) == 1 else ("", ())
-        if whole not in channels or whole in found or writers[whole] > 1:
+        if whole not in channels or whole in parts or writers[whole] > 1:
             continue
         begin = 0
         for name in names:
@@ -51,9 +51,9 @@ def joined_parts(
                 name in written_in_place
                 and readers[name] == names.count(name) == writers[name] == 1
             ):
-                found[name] = Part(whole, begin)
+                parts[name] = Part(whole, begin)
             begin += channels[name]
-    return found
+    return parts
 
 
 def _joined(op: Operator) -> tuple[str, tuple[str, ...]]:
