@@ -9,8 +9,8 @@ import pytest
 
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import c_source, chains, compiler, team
-from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Loop, Operand
-from opscope.framework.fusion.expression import FUNCTIONS, Tree, parse
+from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Graph, Loop, Operand
+from opscope.framework.fusion.expression import FUNCTIONS, Tree, parse, replace_names
 from opscope.framework.fusion.libraries import find_compiler
 from scalar_loops import task_of_loop
 
@@ -191,3 +191,23 @@ def test_a_number_that_is_also_a_factor_takes_no_buffer() -> None:
 def test_a_loop_that_reads_what_it_is_not_given_has_no_program() -> None:
     bad = Loop("float32", (Operand(FULL, "float32"),), (("var", "nowhere"),), ((0, "v0"),))
     assert chains.program(bad) is None
+
+
+@pytest.mark.parametrize("low, high", [(0.0, 6.0), (-0.0, 0.0), (2.0, -2.0), (-np.inf, np.inf)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_limits_are_what_the_choices_say(low: float, high: float, dtype: str) -> None:
+    given = [-np.inf, -3, -2, -0.0, 0.0, 1, 6, 7, np.inf, np.nan]
+    x = np.resize(np.array(given, dtype), 1000)
+    by = {"low": ("num", low), "high": ("num", high), "x": ("var", "x0")}
+    tree = replace_names(parse("x < low ? low : x > high ? high : x"), by)
+    loop = Loop(dtype, (Operand(FULL, dtype),) * 2, (tree,), ((1, "v0"),))
+    names = [operation.name for operation in Graph(loop).operations]
+    assert ("at_least" in names) == (low <= high)
+    out = np.empty_like(x)
+    program = chains.program(loop)
+    assert program is not None
+    words = chains.argument(program, (1, x.size), [(x, x.size), (out, x.size)])
+    team.run_together([chains.task(loop, words, (x, out))])()
+    want = np.where(x < low, low, np.where(x > high, high, x)).astype(dtype)
+    np.testing.assert_array_equal(out, want)
+    np.testing.assert_array_equal(np.signbit(out), np.signbit(want))
