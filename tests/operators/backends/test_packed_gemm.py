@@ -95,6 +95,31 @@ def test_other_products_where_the_factor_may_change() -> None:
     assert (out == 3).all()
 
 
+@pytest.mark.parametrize(
+    ("intel", "rows", "width", "packs"),
+    [
+        (False, 20, 200, True),
+        (True, 20, 200, False),
+        (False, 300, 200, False),
+        (False, 20, 9, False),
+    ],
+)
+def test_factors_that_a_net_shares(
+    intel: bool, rows: int, width: int, packs: bool, monkeypatch: Any
+) -> None:
+    """Outside of loops, where another processor, more rows or small factors gain nothing."""
+    monkeypatch.setattr(_packed_gemm, "is_intel", lambda: intel)
+    # Doubles: none of them is AMX's.
+    a, b, out = np.ones((rows, width)), np.ones((width, width)), np.empty((rows, width))
+    prepared = Prepared(in_loop=False)
+    prepared.declare([b])
+    call = product(prepared, np, a, b, out)
+    assert bool(prepared.calls()) == packs
+    for one in (*prepared.calls(), call):
+        one()
+    assert (out == width).all()
+
+
 @pytest.mark.parametrize("unsuited", ["columns", "mixed", "empty"])
 def test_other_products_where_memory_does_not_suit(unsuited: str) -> None:
     a, b, out = np.ones((2, 3)), np.ones((3, 4)), np.empty((2, 4))
