@@ -46,9 +46,8 @@ def task_of_loop(loop: Loop, arrays: Sequence[np.ndarray]) -> ParallelTask:
     first = arrays[loop.stores[0][0]]
     rows, columns = (1, first.size) if first.ndim < 2 else first.shape
     steps = {FULL: columns, COLUMN: 1}
-    places = [
-        (array.ctypes.data, steps.get(operand.kind, 0))
+    placed = [
+        (array, steps.get(operand.kind, 0))
         for array, operand in zip(arrays, loop.operands, strict=True)
     ]
-    words = [rows, columns, program.address, *(word for place in places for word in place)]
-    return chains.task(loop, np.array(words, np.int64), list(arrays))
+    return chains.task(loop, chains.argument(program, (rows, columns), placed))

@@ -133,9 +133,7 @@ def bind(library: Library, function: str, /, **values: Any) -> Block:
         ArgumentError: one is missing, unknown, out of bounds, of another dtype or layout, or too
             small; the message names function and field, what is wanted and given.
     """
-    layout = _layout(library.file, function)
-    struct, memory = layout.fill(library, values)
-    return Block(library, function, struct, memory)
+    return _layout(library.file, function).bind(library, values)
 
 
 def several(library: Library, name: str, count: int, /, **values: Any) -> Several:
@@ -187,8 +185,8 @@ def _part_of(name: str) -> Struct:
 
 
 @functools.cache
-def _layout(file: str, name: str) -> _Layout:
-    return _Layout(file, name, _struct_of(file, name))
+def _layout(file: str, name: str) -> Layout:
+    return Layout(file, name, _struct_of(file, name))
 
 
 @functools.cache
@@ -271,10 +269,15 @@ _ANY = Whole()
 _NONE: Mapping[str, np.ndarray] = {}
 
 
-class _Layout:
-    """A declaration, made ready for filling: its fields by kind, its expressions compiled."""
+class Layout:
+    """A declaration, made ready for filling: its fields by kind, its expressions compiled.
+
+    Args:
+        name: of the function that it is for.
+    """
 
     def __init__(self, file: str, name: str, struct: Struct) -> None:
+        self.name = name
         self.title = f"native function {file}.{name}"
         self.file = file
         self.struct = struct
@@ -304,6 +307,11 @@ class _Layout:
 
     def refuse(self, name: str, wanted: str, given: str) -> ArgumentError:
         return ArgumentError(f"{self.title}: {name} wants {wanted}, not {given}")
+
+    def bind(self, library: Library, values: dict[str, Any]) -> Block:
+        """The argument of the function in a library; see `arguments.bind`."""
+        struct, memory = self.fill(library, values)
+        return Block(library, self.name, struct, memory)
 
     def fill(
         self, library: Library, values: dict[str, Any], places: Mapping[str, np.ndarray] = _NONE

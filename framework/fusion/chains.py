@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ...native.arguments import ADDRESS, COUNT, STEP, Field, Struct, reads, updates
 from ..base import settings
 from ..base.python.cached import new_rlock
 from . import native, team
+from .arguments import Block, Layout
 from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
 from .expression import ExpressionError
 from .libraries import Library
@@ -37,6 +39,8 @@ HOT = ctypes.c_int64()
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 _KINDS = {FULL: 0, ROW: 0, COLUMN: 1, ONE: 2}
 """Bytes of dtypes in the order of their numbers in `chains.c`; numbers of kinds of operands."""
+_REACHES = {FULL: "rows:step{0} columns", ROW: "columns", COLUMN: "rows:step{0}", ONE: "1"}
+"""What operands hold at least; see native/arguments.py."""
 _REVERSED = {
     **{"add": "add", "mul": "mul", "sub": "sub_from", "div": "div_into", "eq": "eq", "ne": "ne"},
     **{"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "and": "and", "or": "or"},
@@ -361,7 +365,8 @@ class Program:
     """The program of a loop for the processor of a library.
 
     Attributes:
-        address: of it, which the arguments of its calls hold. function: does a part of a call.
+        address: of it, which the arguments of its calls hold. library: whose `chain` runs it.
+        layout: of these arguments.
         tables: names of the functions that it may call, of arrays and of single numbers.
     """
 
@@ -375,7 +380,8 @@ class Program:
         )
         self._words = np.array(_words_of(writer, self.tables, library), np.int64)
         self.address = self._words.ctypes.data
-        self.function = library.addresses["chain"]
+        self.library = library
+        self.layout = Layout(library.file, "chain", _argument_of(loop))
         given = np.array([self.address], np.int64)
         library.function("chain_prepare")(given.ctypes.data)
 
@@ -395,6 +401,17 @@ class Program:
     def use(self, compiled: int) -> None:
         """Let a compiled loop, which gives the same bits, do the work from now on."""
         self._words[0] = compiled
+
+
+def _argument_of(loop: Loop) -> Struct:
+    """What `chain` and compiled loops take: where operands lie, their steps from row to row."""
+    stored = {operand for operand, _ in loop.stores}
+    fields: dict[str, Field] = {"rows": COUNT, "columns": COUNT, "program": ADDRESS}
+    for number, operand in enumerate(loop.operands):
+        array = updates if number in stored else reads
+        fields[f"x{number}"] = array(_REACHES[operand.kind].format(number), operand.dtype)
+        fields[f"step{number}"] = STEP
+    return Struct("chain", **fields)
 
 
 def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) -> list[int]:
@@ -473,16 +490,20 @@ def _new_program(loop: Loop, library: Library) -> Program | None:
 
 def argument(
     program: Program, shape: tuple[int, int], operands: Iterable[tuple[np.ndarray, int]]
-) -> np.ndarray:
-    """What `chain` of native/chains.c and compiled loops take, as words.
+) -> Block:
+    """What `chain` of native/chains.c and compiled loops take.
 
     Args:
         shape: rows and columns. operands: arrays, and their steps from row to row in elements.
+
+    Raises:
+        ArgumentError: an array has another dtype than its operand, or is too small.
     """
-    words = [*shape, program.address]
-    for array, step in operands:
-        words += array.ctypes.data, step
-    return np.array(words, np.int64)
+    values: dict[str, Any] = {"rows": shape[0], "columns": shape[1], "program": program.address}
+    for number, (array, step) in enumerate(operands):
+        values[f"x{number}"] = array
+        values[f"step{number}"] = step
+    return program.layout.bind(program.library, values)
 
 
 def programs() -> list[Program]:
@@ -491,14 +512,7 @@ def programs() -> list[Program]:
         return [one for one in _programs.values() if one is not None]
 
 
-def task(loop: Loop, words: np.ndarray, memory: Any) -> ParallelTask:
-    """The work of a loop that has a program.
-
-    Args:
-        words: its `argument`.
-        memory: owners of the addresses.
-    """
-    loop_program = program(loop)
-    assert loop_program is not None, "its address is among the words"
-    items = ((loop_program.function, words.ctypes.data),)
-    return ParallelTask(items, int(words[0] * words[1]) * loop.work, (words, memory))
+def task(loop: Loop, block: Block) -> ParallelTask:
+    """The work of a loop that has a program, with its `argument`."""
+    size = block.struct.rows * block.struct.columns
+    return ParallelTask((block.item,), size * loop.work, block)

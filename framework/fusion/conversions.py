@@ -30,8 +30,8 @@ def convert_call(xp: Any, source: Any, target: Any) -> Call:
     if program is None:
         return plain
     size = source.size
-    words = chains.argument(program, (1, size), [(source, size), (target, size)])
-    return run_together([chains.task(loop, words, (source, target))])
+    block = chains.argument(program, (1, size), [(source, size), (target, size)])
+    return run_together([chains.task(loop, block)])
 
 
 def _suited(source: Any, target: Any) -> bool:

@@ -23,7 +23,7 @@ from ..fusion.pointwise import ABSENT, Expressions, Pointwise, count_arrays, poi
 from ..fusion.team import run_together
 from ..ir.operation import Operator
 from .binding import BoundSteps, CannotFuseError
-from .loop_arrays import BoundLoop, by_rows, in_memory_order, no_overlap, words_of
+from .loop_arrays import BoundLoop, argument_of, by_rows, in_memory_order, no_overlap
 from .plans.plan import Chain, Plan, PlanStep
 from .plans.steps import Epilogue
 from .tails import with_tails
@@ -389,12 +389,12 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
     loops = [one for pair in zip(bound, arrays, strict=True) for one in in_memory_order(*pair)]
     tasks = []
     for b, operands in loops:
-        words = words_of(b, operands)
-        if words is None:
+        block = argument_of(b, operands)
+        if block is None:
             return None
-        tasks.append(chains.task(b.loop, words, operands))
+        tasks.append(chains.task(b.loop, block))
     if len(tasks) == 1:
-        rows = by_rows(*loops[0], tasks[0].items[0])
+        rows = by_rows(*loops[0])
         tasks = [replace(tasks[0], by_rows=rows)]
     return run_together(tasks)
 

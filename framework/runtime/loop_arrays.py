@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base.backend import address
 from ..fusion import chains, row_blocks
+from ..fusion.arguments import Block
 from ..fusion.codegen import COLUMN, FULL, ONE, ROW, Loop
 from ..fusion.row_blocks import ByRows, Span
 from .plans.layouts import is_of_channels
@@ -25,14 +26,14 @@ class BoundLoop:
     columns: int
 
 
-def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int]) -> ByRows | None:
+def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> ByRows | None:
     """A loop over the rows of matrices as work in blocks of them."""
     shape = arrays[bound.loop.stores[0][0]].shape
     if len(shape) != 2 or bound.columns not in (0, shape[1]):
         return None
-    words = words_of(bound, arrays, shape[1])
+    block = argument_of(bound, arrays, shape[1])
     # A single row cannot be cut into blocks of rows.
-    if words is None or words[0] < 2:
+    if block is None or block.struct.rows < 2:
         return None
     stores = {operand for operand, _ in bound.loop.stores}
     reads: list[Span] = []
@@ -40,11 +41,10 @@ def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray], item: tuple[int, int
     for number, (array, operand) in enumerate(zip(arrays, bound.loop.operands, strict=True)):
         one = row_blocks.whole(array)
         if operand.kind == FULL:
-            step = int(words[4 + 2 * number]) * array.itemsize
+            step = getattr(block.struct, f"step{number}") * array.itemsize
             one = Span(one.start, step, shape[1] * array.itemsize)
         (writes if number in stores else reads).append(one)
-    where = item[0], words.ctypes.data
-    return ByRows(shape[0], (where,), tuple(reads), tuple(writes), (words, arrays))
+    return ByRows(shape[0], (block.item,), tuple(reads), tuple(writes), block)
 
 
 def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop, list[Any]]]:
@@ -79,7 +79,7 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop
     ]  # fmt: skip
 
 
-def words_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> np.ndarray | None:
+def argument_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) -> Block | None:
     """The argument of a loop; None where it has no program, or an array's strides do not suit it.
 
     Args:

@@ -80,8 +80,7 @@ def fused(
     program = chains.program(loop)
     if program is None:
         return None
-    words = chains.argument(program, shape, operands)
-    return run_together([chains.task(loop, words, (dict(arrays), dict(results)))])
+    return run_together([chains.task(loop, chains.argument(program, shape, operands))])
 
 
 @lru_cache(maxsize=1024)

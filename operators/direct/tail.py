@@ -91,10 +91,11 @@ class Tail:
             pixel_step(array) if size else 0 for array, size in zip(given, sizes, strict=True)
         ]
         out = given[end.out]
+        argument = chains.argument(chain, (0, 0), zip(given, distances, strict=True))
         block = work.bind(
             *("chains", "epilogue"),
-            **{"chain": chain.function, "operands": len(sizes), "made": end.made, "out": end.out},
-            words=chains.argument(chain, (0, 0), zip(given, distances, strict=True)),
+            **{"chain": argument.item[0], "operands": len(sizes), "made": end.made, "out": end.out},
+            words=np.frombuffer(argument.struct, np.int64),
             sizes=np.array(sizes, np.int64),
             **{"plane": out.shape[2] * out.shape[3], "pixel": pixel_step(out)},
         )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.cpu import threads
+from opscope.framework.base.errors import ArgumentError
 from opscope.framework.fusion import c_source, chains, compiler, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Graph, Loop, Operand
 from opscope.framework.fusion.expression import FUNCTIONS, Tree, parse, replace_names
@@ -211,3 +213,21 @@ def test_limits_are_what_the_choices_say(low: float, high: float, dtype: str) ->
     want = np.where(x < low, low, np.where(x > high, high, x)).astype(dtype)
     np.testing.assert_array_equal(out, want)
     np.testing.assert_array_equal(np.signbit(out), np.signbit(want))
+
+
+def test_arrays_that_do_not_suit_a_loop_are_refused_when_it_is_bound() -> None:
+    operands = tuple(Operand(kind, "float32") for kind in (FULL, ROW, COLUMN, ONE, FULL))
+    loop = Loop("float32", operands, (parse("x0 * x1 + x2 * x3"),), ((4, "v0"),))
+    program, arrays, steps = chains.program(loop), arrays_of(loop, 3, 7), (7, 0, 1, 0, 7)
+    assert program is not None
+    chains.argument(program, (3, 7), zip(arrays, steps, strict=True))
+    fixed = arrays[4].copy()
+    fixed.flags.writeable = False
+    cases: list[tuple[int, Any]] = [(4, fixed)]
+    for number, array in enumerate(arrays):
+        short = array.reshape(-1)[:-1]
+        cases += [(number, bad) for bad in (short, array.astype(np.float64), array.tolist())]
+    for number, bad in cases:
+        given = [*arrays[:number], bad, *arrays[number + 1 :]]
+        with pytest.raises(ArgumentError, match=f"chains.chain: x{number} wants "):
+            chains.argument(program, (3, 7), zip(given, steps, strict=True))

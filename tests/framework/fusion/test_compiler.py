@@ -35,8 +35,8 @@ x = np.ones(8, np.float32)
 program = chains.program(loop)
 os.environ["OPSCOPE_CC"] = os.environ.get("COMPILER", "")  # of loops alone
 assert compiler.compile_loop(program)
-words = np.array([1, 8, program.address, x.ctypes.data, 8])
-team.run_together([chains.task(loop, words, x)])()
+block = chains.argument(program, (1, 8), [(x, 8)])
+team.run_together([chains.task(loop, block)])()
 assert (x == 3).all()
 """
 
