@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...native.arguments import ADDRESS, COUNT, STEP, Field, Struct, reads, updates
+from ...native.arguments import ADDRESS, COUNT, STEP, Struct, reads, updates
 from ..base import settings
 from ..base.python.cached import new_rlock
 from . import native, team
@@ -39,7 +39,7 @@ HOT = ctypes.c_int64()
 _SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
 _KINDS = {FULL: 0, ROW: 0, COLUMN: 1, ONE: 2}
 """Bytes of dtypes in the order of their numbers in `chains.c`; numbers of kinds of operands."""
-_REACHES = {FULL: "rows:step{0} columns", ROW: "columns", COLUMN: "rows:step{0}", ONE: "1"}
+_REACHES = {FULL: "rows:step{0} columns:1", ROW: "columns", COLUMN: "rows:step{0}", ONE: "1"}
 """What operands hold at least; see native/arguments.py."""
 _REVERSED = {
     **{"add": "add", "mul": "mul", "sub": "sub_from", "div": "div_into", "eq": "eq", "ne": "ne"},
@@ -406,7 +406,7 @@ class Program:
 def _argument_of(loop: Loop) -> Struct:
     """What `chain` and compiled loops take: where operands lie, their steps from row to row."""
     stored = {operand for operand, _ in loop.stores}
-    fields: dict[str, Field] = {"rows": COUNT, "columns": COUNT, "program": ADDRESS}
+    fields: dict[str, Any] = {"rows": COUNT, "columns": COUNT, "program": ADDRESS}
     for number, operand in enumerate(loop.operands):
         array = updates if number in stored else reads
         fields[f"x{number}"] = array(_REACHES[operand.kind].format(number), operand.dtype)
