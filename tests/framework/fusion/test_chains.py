@@ -208,8 +208,8 @@ def test_limits_are_what_the_choices_say(low: float, high: float, dtype: str) ->
     out = np.empty_like(x)
     program = chains.program(loop)
     assert program is not None
-    words = chains.argument(program, (1, x.size), [(x, x.size), (out, x.size)])
-    team.run_together([chains.task(loop, words, (x, out))])()
+    block = chains.argument(program, (1, x.size), [(x, x.size), (out, x.size)])
+    team.run_together([chains.task(loop, block)])()
     want = np.where(x < low, low, np.where(x > high, high, x)).astype(dtype)
     np.testing.assert_array_equal(out, want)
     np.testing.assert_array_equal(np.signbit(out), np.signbit(want))
