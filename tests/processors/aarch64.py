@@ -49,9 +49,9 @@ def prepared() -> Machine:
     try:
         if not root.exists():
             _unpack_python(root)
-        python = [QEMU, "-L", str(root), str(next(root.glob("usr/bin/python3.??")))]
+        python = next(root.glob("usr/bin/python3.??"))
         if not packages.exists():
-            version = python[-1].rpartition("python")[2]
+            version = python.name.removeprefix("python")
             _unpack_wheels(packages, version)
         library = HOME / "opscope_native.so"
         building.build(building.Compiler([COMPILER]), library, HOME / "objects")
@@ -62,13 +62,20 @@ def prepared() -> Machine:
     compiler.parent.mkdir(exist_ok=True)
     if not compiler.exists():
         compiler.symlink_to(str(shutil.which(COMPILER)))
+    # Python starts others by the name that it has itself: that of a script, which runs qemu.
+    script = compiler.with_name("python")
+    script.write_text(f'#!/bin/sh\nexec {QEMU} -0 "$0" {python} "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
     variables = {
+        "PYTHONHOME": str(root / "usr"),
         "PYTHONPATH": str(packages),
         "QEMU_LD_PREFIX": str(root),
         "PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}",
         "OPSCOPE_CACHE": str(HOME / "cache"),
     }
-    return Machine(python, variables, ["--native-library", str(library), "--timeout", "1200"])
+    return Machine(
+        [str(script)], variables, ["--native-library", str(library), "--timeout", "1200"]
+    )
 
 
 def _run(*command: str | Path) -> None:
