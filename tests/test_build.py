@@ -337,6 +337,7 @@ def test_wheel_works_away_from_the_tree(clean_copy):
     assert f"opscope {load_version()} works from its wheel" in done.stdout
 
     made = {wheel.stem: wheel for wheel in (clean_copy / "dist").glob("*.whl")}
+    assert all(wheel.stat().st_size < 8e6 for wheel in made.values())
     if shutil.which("aarch64-linux-gnu-gcc"):
         (other,) = (stem for stem in made if stem.endswith("aarch64"))
         with zipfile.ZipFile(made.pop(other)) as archive:
