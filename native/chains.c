@@ -380,6 +380,8 @@ static int lies_apart(const program *p, const operand *o, const word *places) {
   return 1;
 }
 
+enum { A_CALL = 8000, A_ROW = 1000, A_STEP = 100 };  /* in the units of work, 40 of which are a ns */
+
 static void interpret(program *p, const word *b, word r0, word r1, word c0, word c1) {
   const parts own = parts_of(p);
   const operand *o = own.operands;
@@ -414,7 +416,8 @@ static void interpret(program *p, const word *b, word r0, word r1, word c0, word
       }
     run_row(p, &own, &f, (char *)stage, c1 - c0, apart);
   }
-  const word work = (r1 - r0) * (c1 - c0) * p->work;
+  /* Short rows cost more than their elements: each step is a jump, each row and call is prepared. */
+  const word work = A_CALL + (r1 - r0) * (A_ROW + p->steps * A_STEP + (c1 - c0) * p->work);
   if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)
     __atomic_store_n(p->hot, 1, __ATOMIC_RELAXED);
 }

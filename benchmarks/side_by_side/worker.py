@@ -15,7 +15,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-_SECONDS = 0.25  # that the calls before the first round may take
+_SECONDS = 2.0
+"""That the calls before the first round may take: loops that prove hot are compiled meanwhile."""
 
 
 def main() -> None:

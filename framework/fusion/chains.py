@@ -30,9 +30,10 @@ _log = logging.getLogger(__name__)
 _MOST_BUFFERS, _MOST_STEPS = 64, 4096
 """Values that wait in memory at once, of which each takes 512 bytes of a thread's stack; steps."""
 
-HOT_WORK = 40_000_000_000
-"""Work that was interpreted from which a loop is hot, in the units of native/constants.py: a second
-of a core, some times what a compiler takes for it."""
+HOT_WORK = 2_000_000_000
+"""Work that was interpreted from which a loop is hot, in the units of native/constants.py. Loops of
+real nets take two to three times as long as these say: more than a tenth of a second, against two
+that a compiler takes, in the background, for what may run for hours."""
 HOT = ctypes.c_int64()
 """1 once there are hot loops that hot.py has not seen."""
 
