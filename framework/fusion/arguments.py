@@ -265,6 +265,9 @@ def _size_text(sizes: str) -> str:
     return f"reach({', '.join(pairs)})"
 
 
+_ALIKE = frozenset((np.ndarray, int, float, bool, type(None)))
+"""Types of values that say all that is checked of them: arrays by their form, others themselves."""
+_MOST_FILLED = 64
 _ANY = Whole()
 _NONE: Mapping[str, np.ndarray] = {}
 
@@ -298,6 +301,8 @@ class Layout:
         text = "\n".join(texts)
         names = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
         self.constants = sorted(names - known)
+        self.by_contents = bool(names & {"end", "spread"})
+        self.filled: dict[tuple[Any, ...], Any] = {}
         self.given = {n for n, f in fields if not getattr(f, "made", False)}
         self.needed = {n for n in self.given if not self._may_lack(struct.fields[n])}
 
@@ -309,9 +314,28 @@ class Layout:
         return ArgumentError(f"{self.title}: {name} wants {wanted}, not {given}")
 
     def bind(self, library: Library, values: dict[str, Any]) -> Block:
-        """The argument of the function in a library; see `arguments.bind`."""
-        struct, memory = self.fill(library, values)
-        return Block(library, self.name, struct, memory)
+        """The argument of the function in a library; see `arguments.bind`.
+
+        A loop over steps binds the same numbers, and views that differ in their places alone, for
+        each step: what was checked once is not checked again.
+        """
+        if self.by_contents or not _ALIKE.issuperset(map(type, values.values())):
+            return Block(library, self.name, *self.fill(library, values))
+        arrays = [(n, v) for n, v in values.items() if type(v) is np.ndarray]
+        forms = [(v.dtype, v.shape, v.strides, v.flags.num) for _, v in arrays]
+        numbers = [(type(v), v) for v in values.values() if type(v) is not np.ndarray]
+        key = (library, *forms, *values, *numbers)
+        filled = self.filled.get(key)
+        if filled is None:
+            struct, memory = self.fill(library, values)
+            if len(self.filled) >= _MOST_FILLED:
+                self.filled.clear()
+            self.filled[key] = self.type.from_buffer_copy(struct)
+            return Block(library, self.name, struct, memory)
+        struct = self.type.from_buffer_copy(filled)
+        for name, array in arrays:
+            setattr(struct, name, array.ctypes.data)
+        return Block(library, self.name, struct, [array for _, array in arrays])
 
     def fill(
         self, library: Library, values: dict[str, Any], places: Mapping[str, np.ndarray] = _NONE

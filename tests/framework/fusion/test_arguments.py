@@ -125,6 +125,8 @@ def test_only_what_is_declared_is_bound(file: str, struct: Struct) -> None:
     rng, library = np.random.default_rng(0), Known(file)
     for _ in range(3):
         values = draw(rng, library, struct)
+        bound = bind(library, struct.name, **values)
+        assert bytes(bind(library, struct.name, **values).struct) == bytes(bound.struct)
         for name, field in struct.fields.items():
             for value in wrong(name, field, values.get(name), library):
                 with pytest.raises(ArgumentError, match=rf"{file}.{struct.name}: {name} wants "):
@@ -154,6 +156,10 @@ def test_layouts_are_looked_at() -> None:
     sizes = {"rows": 4, "columns": 3, "out": np.zeros(3, np.float32)}
     block = bind(library, "sums", x=x[:, :3], **sizes)
     assert block.struct.step == 6 and block.struct.x == x.ctypes.data
+    other = x.copy()
+    assert bind(library, "sums", x=other[:, :3], **sizes).struct.x == other.ctypes.data
+    with pytest.raises(ArgumentError, match=r"rows wants a whole number, not 4\.0"):
+        bind(library, "sums", x=x[:, :3], **sizes | {"rows": 4.0})
     bind(library, "sums", x=x[::-1, :3], **sizes)  # rows from the last to the first
     for bad, told in ((x[:, ::2], "side by side"), (x[:3, :3], "strides"), (x.T, "side by side")):
         with pytest.raises(ArgumentError, match=told):
