@@ -51,6 +51,8 @@ _RICH = (
     "rows and heads, double",
     "filled",
     "sums of columns",
+    "groups",
+    "groups, double",
     "wide lstm",
     "lstm loop",
     "simple loop",

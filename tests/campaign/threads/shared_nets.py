@@ -414,6 +414,31 @@ def copies() -> Work:
     return run
 
 
+def groups(dtype: str) -> Work:
+    """Convolutions of each channel, means of images, sums of sequences, rows moved to others."""
+    b = NetBuilder("groups", dtype)
+    rng = np.random.default_rng(21)
+    images = b.conv2d(b.input("x", [4, 32, 12, 12]), 32, 1)
+    images = b.conv2d(b.conv2d(images, 32, 3, padding=1, groups=32), 32, 1)
+    b.global_avg_pool(images, name="means")
+    b.sequence_pool(b.input("rows", [-1, 48], levels=1), pool_type="sum", name="sums")
+    ids, places = b.input("ids", [90], "int64"), b.input("places", [90], "int64")
+    gathered = b.gather(b.input("table", [20, 48]), ids)
+    b.scatter_add(b.input("base", [7, 48]), places, gathered, name="moved")
+    shapes = {"x": (4, 32, 12, 12), "table": (20, 48), "base": (7, 48)}
+    feed: dict[str, Any] = {n: rng.normal(size=shape).astype(dtype) for n, shape in shapes.items()}
+    feed |= {"ids": rng.integers(0, 20, 90), "places": rng.integers(0, 7, 90)}
+    feed["rows"] = [rng.normal(size=(length, 48)).astype(dtype) for length in (60, 1, 300)]
+
+    def run() -> Results:
+        scope = Scope()
+        b.initialize(scope, OpContext(seed=9), share=True)
+        fetch = ["means", "sums", "moved"]
+        return b.run(scope, feed=feed, fetch=fetch, need_backward=False)
+
+    return run
+
+
 def sums_of_columns() -> Work:
     """Sums over rows of both types, and one row by a matrix, in pieces for several threads."""
     rng = np.random.default_rng(13)
@@ -502,6 +527,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "every loop, double": partial(every_loop, "float64"),
     "copies": copies,
     "sums of columns": sums_of_columns,
+    "groups": partial(groups, "float32"),
+    "groups, double": partial(groups, "float64"),
     "integer products": integer_products,
     "random integers": random_integers,
 }

@@ -260,9 +260,13 @@ def search() -> Work:
 
     def run() -> Results:
         decoder = Decoder(graph, pdfs, SearchOptions(beam=9.0, lattice_beam=4.0, graph_arcs=300))
-        decoder.accept(likelihoods)
+        decoder.accept(likelihoods[:12])
+        begin = decoder.best_path()
+        decoder.prune()
+        decoder.accept(likelihoods[12:])
         decoder.finalize()
-        return {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
+        found = {f"tokens {n}": frame.tokens["cost"] for n, frame in enumerate(decoder.frames)}
+        return found | {"begin": begin.transition_ids}
 
     return run
 
