@@ -232,14 +232,21 @@ class Graph:
 
     def _choice(self, truth: Value, then: Value, otherwise: Value) -> Value:
         """A choice; by two comparisons it is two, each of which is one with what it chooses."""
-        joined = self.operations[truth.index] if truth.kind == "step" else None
-        if joined is not None and joined.name in ("and", "or"):
-            first, second = joined.operands
-            inner = self._choice(second, then, otherwise)
-            if joined.name == "and":
-                return self._choice(first, inner, otherwise)
-            return self._choice(first, then, inner)
-        return self._apply("choose", truth, then, otherwise)
+        todo: list[tuple[Value, Value | None, Value | None]] = [(truth, then, otherwise)]
+        result: Value | None = None  # of the choice before, which stands where there is None
+        while todo:
+            truth, *chosen = todo.pop()
+            yes, no = (result if one is None else one for one in chosen)
+            assert yes is not None and no is not None
+            joined = self.operations[truth.index] if truth.kind == "step" else None
+            if joined is not None and joined.name in ("and", "or"):
+                first, second = joined.operands
+                todo.append((first, None, no) if joined.name == "and" else (first, yes, None))
+                todo.append((second, yes, no))
+            else:
+                result = self._apply("choose", truth, yes, no)
+        assert result is not None
+        return result
 
     def _literal(self, number: float) -> Value:
         key = repr(number)  # 0.0 and -0.0 are equal as keys, and NaN is not equal to itself
