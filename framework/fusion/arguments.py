@@ -322,9 +322,11 @@ class Layout:
         if self.by_contents or not _ALIKE.issuperset(map(type, values.values())):
             return Block(library, self.name, *self.fill(library, values))
         arrays = [(n, v) for n, v in values.items() if type(v) is np.ndarray]
-        forms = [(v.dtype, v.shape, v.strides, v.flags.num) for _, v in arrays]
-        numbers = [(type(v), v) for v in values.values() if type(v) is not np.ndarray]
-        key = (library, *forms, *values, *numbers)
+        forms = [
+            (v.dtype, v.shape, v.strides, v.flags.num) if type(v) is np.ndarray else (type(v), v)
+            for v in values.values()
+        ]
+        key = (library, *values, *forms)
         filled = self.filled.get(key)
         if filled is None:
             struct, memory = self.fill(library, values)

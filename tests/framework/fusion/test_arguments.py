@@ -13,6 +13,7 @@ from opscope.framework.base.errors import ArgumentError
 from opscope.framework.fusion import arguments
 from opscope.framework.fusion.arguments import Block, Several, bind, dtype_of
 from opscope.native.arguments import (
+    COUNT,
     Address,
     Array,
     Field,
@@ -22,6 +23,7 @@ from opscope.native.arguments import (
     Struct,
     Structs,
     Whole,
+    reads,
 )
 from opscope.native.declarations import DECLARED
 
@@ -167,3 +169,14 @@ def test_layouts_are_looked_at() -> None:
     odd = np.zeros(100, np.uint8)[1:97].view(np.float32)
     with pytest.raises(ArgumentError, match="aligned"):
         bind(library, "sums", x=odd, **sizes)
+
+
+def test_a_form_is_that_of_each_field() -> None:
+    """What was bound before with another of the same arrays left out is another form."""
+    array = reads("n", optional=True)
+    layout = arguments.Layout("f", "g", Struct("g", n=COUNT, a=array, b=array))
+    x = np.zeros(3, np.float32)
+    library: Any = Known("f")
+    for one, other in ((x, None), (None, x), (x, x), (x.copy(), None), (None, x.copy())):
+        struct = layout.bind(library, {"n": 3, "a": one, "b": other}).struct
+        assert [struct.a, struct.b] == [v if v is None else v.ctypes.data for v in (one, other)]
