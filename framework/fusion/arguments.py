@@ -268,6 +268,7 @@ def _size_text(sizes: str) -> str:
 _ALIKE = frozenset((np.ndarray, int, float, bool, type(None)))
 """Types of values that say all that is checked of them: arrays by their form, others themselves."""
 _MOST_FILLED = 64
+"""Forms that a layout remembers; then it forgets all of them."""
 _ANY = Whole()
 _NONE: Mapping[str, np.ndarray] = {}
 
@@ -337,6 +338,8 @@ class Layout:
         struct = self.type.from_buffer_copy(filled)
         for name, array in arrays:
             setattr(struct, name, array.ctypes.data)
+        for name in self.reals:  # 0.0 and -0.0 are equal as keys
+            setattr(struct, name, values[name])
         return Block(library, self.name, struct, [array for _, array in arrays])
 
     def fill(

@@ -14,6 +14,7 @@ from opscope.framework.fusion import arguments
 from opscope.framework.fusion.arguments import Block, Several, bind, dtype_of
 from opscope.native.arguments import (
     COUNT,
+    REAL,
     Address,
     Array,
     Field,
@@ -180,3 +181,11 @@ def test_a_form_is_that_of_each_field() -> None:
     for one, other in ((x, None), (None, x), (x, x), (x.copy(), None), (None, x.copy())):
         struct = layout.bind(library, {"n": 3, "a": one, "b": other}).struct
         assert [struct.a, struct.b] == [v if v is None else v.ctypes.data for v in (one, other)]
+
+
+def test_minus_zero_is_another_number() -> None:
+    layout = arguments.Layout("f", "g", Struct("g", factor=REAL))
+    library: Any = Known("f")
+    for factor in (0.0, -0.0, 0.0):
+        bound = layout.bind(library, {"factor": factor}).struct.factor
+        assert np.signbit(bound) == np.signbit(factor)
