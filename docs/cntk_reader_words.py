@@ -160,6 +160,44 @@ prefetch | read the next minibatch in a thread of its own
 """,
     ),
     Section(
+        "DSSMReader",
+        "Queries and documents in two binary files of sparse records; labels are 1 in their first element. `labels` is a section with a `labelDim`.",
+        ("readers.sparse.dssm", "readers.sparse.records"),
+        """
+file | string | required | of a stream: its records; of the first section by name the documents, of the second the queries
+dim | int | required | of a stream: elements of a sample
+randomize | string | none | without effect: records come in the order of the file
+minibatchMode | string | partial | without effect: the last minibatch may be short
+""",
+    ),
+    Section(
+        "LibSVMBinaryReader",
+        "Sparse features and dense labels in a binary file of batches, which names them; a network's input `DSSMLabel` gets 1 in its first element.",
+        ("readers.sparse.libsvm",),
+        """
+file | string | required | the data
+rename | string | the file's name | of a section with the name of a stream: what the network calls it
+minibatch | int | as the file has | records of a batch, to be compared with the file
+randomize | string | none | without effect: records come in the order of the file
+minibatchMode | string | partial | without effect: the last minibatch may be short
+""",
+    ),
+    Section(
+        "SparsePCReader",
+        "Sparse features and one number as the label in a binary file of records. `labels` is a section with a `labelDim`.",
+        ("readers.sparse.parallel_corpus",),
+        """
+file | string | required | the data
+dim | int | required | of a stream: elements of a sample
+microbatchSize | records of a sequence
+returnDense | samples are dense
+gradientCheck | the same
+sparsenessFactor | a record has at most an element for so many dimensions
+verificationCode | a number behind each record; 0: there is none
+maxReadData | records that begin before this byte are read; 0: all
+""",
+    ),
+    Section(
         "LMSequenceReader",
         "Sentences for language models; the label is the next word.",
         ("readers.language.lm_reader",),

@@ -382,10 +382,6 @@ ABSENT = (
         "Kaldi's archives are read by `opscope.nnet3`; `opscope convert` makes a network of nnet3 of a CNTK model",
     ),
     (
-        "`DSSMReader`, `LibSVMBinaryReader`, `SparsePCReader`",
-        "they are not read; `CNTKTextFormatReader` takes the same data as text, `CNTKBinaryReader` as a binary file",
-    ),
-    (
         "`BrainScriptNetworkBuilder` with `TimeReverse`",
         "CNTK's library has the function, but no node of this name either; `FutureValue` runs backwards",
     ),

@@ -33,6 +33,9 @@ BINARY_WRITER = 'writerType = BinaryWriter ; wfile = "{}" ; z = [ dim = {} ; sec
 READERS = {
     "UCI": 'readerType = UCIFastReader ; file = "PATH" ; features = [ start = 0 ; dim = 2 ]',
     "CTF": "readerType = CNTKTextFormatReader ; file = PATH ; input = [ x = [ dim = 1 ] ]",
+    "sparse corpus": "readerType = SparsePCReader ; file = PATH ; x = [ dim = 1 ] ;"
+    " y = [ labelDim = 1 ]",
+    "LibSVM": "readerType = LibSVMBinaryReader ; file = PATH",
     "binary": "readerType = BinaryReader ; file = PATH ; x = [ dim = 1 ]",
     "CNTK binary": "readerType = CNTKBinaryReader ; file = PATH",
     "HTK": "readerType = HTKMLFReader ; features = [ dim = 2 ; scpFile = PATH ]",

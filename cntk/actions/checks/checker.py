@@ -281,7 +281,7 @@ class Checker:
                 hint = nearest(node.name, given)
                 message = f"the reader gives no stream {node.name!r}{hint}; it has {names}"
                 self.report.add_error(node.error(f"{message} in {part.path}"))
-            elif stream.dim != size:
+            elif stream.dim not in (0, size):
                 self.report.add_error(
                     self._about(
                         part,
@@ -291,8 +291,8 @@ class Checker:
                     )
                 )
         known = [node.name for node in network.nodes.values() if node.is_input]
-        for name in given:
-            if name not in known:
+        for name, stream in given.items():
+            if name not in known and stream.dim:
                 message = f"no input of the network is called {name!r}{nearest(name, known)}"
                 self.report.add_error(self._about(part, name, message), WARNING)
 

@@ -21,7 +21,7 @@ class Stream:
 
     Attributes:
         name: as the network calls it.
-        dim: numbers in a sample.
+        dim: numbers in a sample; 0: as many as the network's input of this name has.
         sparse: whether samples are given as (index, value) pairs.
         dtype: of the values.
         shape: of a sample, the first dimension fastest; (dim,) if the file does not say more.

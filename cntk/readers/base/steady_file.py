@@ -63,3 +63,37 @@ class SteadyFile:
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
+
+
+class Cursor:
+    """A place in the bytes of a file, which end somewhere."""
+
+    def __init__(self, file: SteadyFile, at: int, end: int) -> None:
+        self.path = file.path
+        self.file = file
+        self.at = at
+        self.end = end
+
+    def take(self, dtype: np.dtype | str, count: int, what: str) -> np.ndarray:
+        """The next numbers.
+
+        Raises:
+            FormatError: the file ends before; `what` was expected.
+        """
+        dtype = np.dtype(dtype)
+        size = count * dtype.itemsize
+        if count < 0 or size > self.end - self.at:
+            raise FormatError(f"{self.path}: byte {self.at}: {what} was expected; the file ends")
+        self.at += size
+        return self.file.read(self.at - size, self.at).view(dtype)
+
+    def number(self, dtype: str, what: str) -> int:
+        return int(self.take(dtype, 1, what)[0])
+
+    def choice(self, count: int, what: str) -> int:
+        """A number below `count`."""
+        begin = self.at
+        number = self.number("<i4", what)
+        if not 0 <= number < count:
+            raise FormatError(f"{self.path}: byte {begin}: {what} is {number}, not below {count}")
+        return number

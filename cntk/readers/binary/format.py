@@ -28,47 +28,13 @@ from ..base.order import WHOLE_SWEEP, BlockShuffle, FileOrder
 from ..base.pack import SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
-from ..base.steady_file import SteadyFile
+from ..base.steady_file import Cursor, SteadyFile
 from ..opening import Opening
 
 _VERSION = 1
 _TYPES = (np.dtype("<f4"), np.dtype("<f8"))
 _ENTRY = 16
 _CODE_OF = {np.dtype(np.float32): 0, np.dtype(np.float64): 1}
-
-
-class _Cursor:
-    """A place in the bytes of a file, which end somewhere."""
-
-    def __init__(self, file: SteadyFile, at: int, end: int) -> None:
-        self.path = file.path
-        self.file = file
-        self.at = at
-        self.end = end
-
-    def take(self, dtype: np.dtype | str, count: int, what: str) -> np.ndarray:
-        """The next numbers.
-
-        Raises:
-            FormatError: the file ends before; `what` was expected.
-        """
-        dtype = np.dtype(dtype)
-        size = count * dtype.itemsize
-        if count < 0 or size > self.end - self.at:
-            raise FormatError(f"{self.path}: byte {self.at}: {what} was expected; the file ends")
-        self.at += size
-        return self.file.read(self.at - size, self.at).view(dtype)
-
-    def number(self, dtype: str, what: str) -> int:
-        return int(self.take(dtype, 1, what)[0])
-
-    def choice(self, count: int, what: str) -> int:
-        """A number below `count`."""
-        begin = self.at
-        number = self.number("<i4", what)
-        if not 0 <= number < count:
-            raise FormatError(f"{self.path}: byte {begin}: {what} is {number}, not below {count}")
-        return number
 
 
 class BinaryFile(Deserializer):
@@ -98,7 +64,7 @@ class BinaryFile(Deserializer):
     def _read_head(self, renamed: Mapping[str, str]) -> None:
         """Streams, and where chunks are."""
         size = self._file.size
-        at = _Cursor(self._file, 0, size)
+        at = Cursor(self._file, 0, size)
         version = at.number("<i8", "the version")
         if version != _VERSION:
             raise FormatError(f"{self.path}: byte 0: version {version}; {_VERSION} was expected")
@@ -132,7 +98,7 @@ class BinaryFile(Deserializer):
             lengths = [samples.lengths for samples in self.read_chunk(number)]
             self.chunks.append(ChunkInfo(np.max(lengths, axis=0, initial=1)))
 
-    def _stream(self, at: _Cursor) -> Stream:
+    def _stream(self, at: Cursor) -> Stream:
         length = at.number("<i4", "the length of a name")
         name = at.take("S1", length, "the name of a stream").tobytes().decode("utf-8", "replace")
         sparse = at.choice(2, "the kind of stream") == 1
@@ -154,17 +120,17 @@ class BinaryFile(Deserializer):
             FormatError: the file is wrong; the message has the byte offset.
         """
         begin, end = int(self._begin[number]), int(self._end[number])
-        at = _Cursor(self._file, begin, end)
+        at = Cursor(self._file, begin, end)
         count = int(self._counts[number])
         read = (self._sparse if stream.sparse else self._dense for stream in self.streams)
         return [kind(at, stream, count) for kind, stream in zip(read, self.streams, strict=True)]
 
-    def _dense(self, at: _Cursor, stream: Stream, count: int) -> Samples:
+    def _dense(self, at: Cursor, stream: Stream, count: int) -> Samples:
         kind = _TYPES[_CODE_OF[stream.dtype]]
         values = at.take(kind, count * stream.dim, f"the samples of {stream.name}")
         return Samples(np.arange(count + 1), values.astype(stream.dtype).reshape(count, stream.dim))
 
-    def _sparse(self, at: _Cursor, stream: Stream, count: int) -> Samples:
+    def _sparse(self, at: Cursor, stream: Stream, count: int) -> Samples:
         name = stream.name
         kind = _TYPES[_CODE_OF[stream.dtype]]
         elements = at.number("<i4", f"the number of elements of {name}")
