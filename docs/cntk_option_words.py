@@ -226,6 +226,25 @@ AlignedSize | the inner dimension is a multiple of this
 """,
     ),
     Section(
+        "convertdbn",
+        "Makes a model of a feed-forward network in a file of DBN.exe, an older program. Settings of `SimpleNetworkBuilder` say its functions, criteria and the prior.",
+        ("actions.models convert_dbn", "actions.models converted"),
+        """
+modelPath | string | required | the model that is written
+dbnModelPath | string | required | the file
+outputLayerSize | int | last of layerSizes | outputs of a network that pretraining has left without
+""",
+    ),
+    Section(
+        "exportdbn",
+        "Makes such a file of a model: layers with or without `Sigmoid` from normalized features to what `ClassificationError` looks at. A `Mean` or parameter with `prior` in its name is the prior.",
+        ("actions.models export_dbn",),
+        """
+modelPath | string | required | the model
+dbnModelPath | string | required | the file that is written
+""",
+    ),
+    Section(
         "bnstat",
         "Computes the running statistics of batch normalization anew, over the data of `reader`.",
         ("actions.statistics batch_norm_statistics",),
@@ -407,7 +426,7 @@ layerSizes | dimensions from input to output
 layerTypes | Sigmoid, Tanh, RectifiedLinear, of all hidden layers or of each
 trainingCriterion | string | required | CrossEntropyWithSoftmax, SquareError, ..., in any case
 evalCriterion | string | required | ErrorPrediction, or as the criterion
-rnnType | SIMPLENET, SIMPLERNN, LSTM, CLASSLM, LBLM, NPLM, CLASSLSTM, NCELSTM or CLSTM
+rnnType | SIMPLENET, SIMPLERNN, LSTM, CLASSLM, LBLM, NPLM, CLASSLSTM, NCELSTM, CLSTM or CRF (with `trainingCriterion = crf`)
 recurrentLayer | numbers of the layers that are recurrent
 applyMeanVarNorm | normalize the input with its mean and deviation
 needPrior | an output that is scaled by the prior of the labels

@@ -332,6 +332,8 @@ ACTIONS = {
     "plot": "a model as a graph for Graphviz",
     "topo": "the same as `plot`",
     "SVD": "matrices as products of smaller ones",
+    "convertdbn": "a model of a file of DBN.exe, an older program",
+    "exportdbn": "a file of DBN.exe of a model",
     "bnstat": "running statistics of batch normalization, anew",
     "writeWordAndClass": "a vocabulary, with classes of words by frequency",
     "createLabelMap": "the labels of a data file, for `labelMappingFile`",
@@ -372,10 +374,6 @@ LEARNERS = {
 """Operators `cntk.NAME` of updates, and the options that choose them."""
 
 ABSENT = (
-    (
-        "`convertdbn`, `exportdbn` (actions)",
-        "they read and write models of another program, DBN.exe, that is not public",
-    ),
     ("`devtest` (action)", "it tests CNTK itself, on data of its makers"),
     (
         "`Kaldi2Reader`, `KaldiReader`",
@@ -384,10 +382,6 @@ ABSENT = (
     (
         "`BrainScriptNetworkBuilder` with `TimeReverse`",
         "CNTK's library has the function, but no node of this name either; `FutureValue` runs backwards",
-    ),
-    (
-        "`ROIPooling` in NDL",
-        "CNTK's NDL takes the name, but has no way to give the size of the grid; BrainScript has it",
     ),
     (
         "models of CNTK 2.0's library (protobuf), written",

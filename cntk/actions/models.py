@@ -1,7 +1,7 @@
-"""The actions edit, dumpNode and SVD: models that are read, changed and written.
+"""The actions edit, dumpNode, SVD, convertdbn and exportdbn: models that are read and written.
 
-Source: CNTK's `ActionsLib/TrainActions.cpp`, `OtherActions.cpp`, and PerformSVDecomposition in
-`ComputationNetworkLib/ComputationNetwork.cpp`.
+Source: CNTK's `ActionsLib/TrainActions.cpp`, `OtherActions.cpp`, `SpecialPurposeActions.cpp`, and
+PerformSVDecomposition in `ComputationNetworkLib/ComputationNetwork.cpp`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..base.text import read_text
 from ..base.write import write_text
 from ..config.parameters import ConfigParameters
 from ..mel.edit import edit_section
+from ..models.dbn import dbn_of, network_of, read_dbn, write_dbn
 from ..models.dump import dump
 from ..models.v1 import write_model
 from ..network.editing.rank import put_product
@@ -30,8 +31,9 @@ from ..network.initialize import initialize
 from ..network.network import Network
 from ..network.nodes import rules
 from ..network.nodes.node import Node
+from ..network.standard.settings import SimpleNetworkSettings
 from ..run.build import builder_of
-from .common import Run, build, load, refuse_overwriting
+from .common import Run, build, load, precision_of, refuse_overwriting
 
 ALL_NODES = "__AllNodes__"
 """What `nodeName` of dumpNode says for all of them."""
@@ -133,6 +135,51 @@ def _pattern(section: ConfigParameters, name: str, text: str) -> re.Pattern[str]
         return re.compile(text)
     except re.error as error:
         raise section[name].error(f"{text!r} is no regular expression: {error}") from None
+
+
+# -- models of DBN.exe ---------------------------------------------------------------------------
+
+
+def converted(section: ConfigParameters) -> Network:
+    """The network of the file `dbnModelPath`, validated.
+
+    Raises:
+        FormatError: the file or the settings are wrong.
+    """
+    dbn = read_dbn(section.string("dbnModelPath"))
+    settings = SimpleNetworkSettings.from_config(section)
+    network = network_of(dbn, settings, section.int("outputLayerSize", -1))
+    network.precision = precision_of(section)
+    network.validate()
+    return network
+
+
+def convert_dbn(run: Run, section: ConfigParameters) -> None:
+    """Make a model of a file of DBN.exe.
+
+    Raises:
+        FormatError: the file or the settings are wrong.
+    """
+    path = section.string("modelPath")
+    network = converted(section)
+    initialize(network)
+    make_folder_of(path)
+    write_model(network, path)
+
+
+def export_dbn(run: Run, section: ConfigParameters) -> None:
+    """Make a file of DBN.exe of a model.
+
+    Raises:
+        FormatError: the model has what such a file cannot hold.
+    """
+    path = section.string("dbnModelPath")
+    refuse_overwriting(section, [path], ("dbnmodelpath",))
+    dbn = dbn_of(load(section, section.string("modelPath")))
+    if dbn.prior is None:
+        run.say("WARNING: Could not reliably determine the prior node!\n")
+    make_folder_of(path)
+    write_dbn(path, dbn)
 
 
 # -- SVD -----------------------------------------------------------------------------------------

@@ -49,6 +49,8 @@ ACTIONS: dict[str, Action] = {
     "dumpNode": models.dump_nodes,
     "dumpnode": models.dump_nodes,
     "SVD": models.decompose,
+    "convertdbn": models.convert_dbn,
+    "exportdbn": models.export_dbn,
     "plot": plot.plot,
     "topo": plot.plot,
     "bnstat": statistics.batch_norm_statistics,

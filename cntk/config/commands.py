@@ -34,8 +34,6 @@ ACTIONS = (
 )
 
 ABSENT = {
-    "convertdbn": "it reads models of another program",
-    "exportdbn": "it writes models of another program",
     "devtest": "it runs tests of CNTK's own on data that lay on its makers' machines",
 }
 """Actions of CNTK that are left out, and why."""

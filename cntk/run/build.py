@@ -91,6 +91,7 @@ def build_section_network(
 
 
 def _simple(section: ConfigParameters) -> Network:
+    section.only_if(False, "layerSizes says it; convertdbn alone takes it", "outputLayerSize")
     try:
         network = build_simple_network(SimpleNetworkSettings.from_config(section))
         network.validate()

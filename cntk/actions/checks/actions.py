@@ -251,6 +251,22 @@ def decompose(checker: Checker, section: ConfigParameters, name: str) -> None:
     _written(checker, options.path, network)
 
 
+def convert_dbn(checker: Checker, section: ConfigParameters, name: str) -> None:
+    """Check the conversion of a file of DBN.exe."""
+    path = checker.read(section, lambda: section.string("modelPath"))
+    checker.read(section, lambda: section.string("dbnModelPath"))
+    network = None
+    if all(checker.file(value) for value in section.files("dbnModelPath")):
+        network = checker.read(section, lambda: models.converted(section))
+    _written(checker, path or "", network)
+
+
+def export_dbn(checker: Checker, section: ConfigParameters, name: str) -> None:
+    """Check the conversion to a file of DBN.exe."""
+    checker.read(section, lambda: section.string("dbnModelPath"))
+    checker.model(section, "modelPath")
+
+
 def drawing(checker: Checker, section: ConfigParameters, name: str) -> None:
     """Check the drawing of a network."""
     checker.read(section, lambda: plot.files_and_command(section))
@@ -291,6 +307,8 @@ CHECKS: dict[str, Check] = {
     "dumpNode": dump_nodes,
     "dumpnode": dump_nodes,
     "SVD": decompose,
+    "convertdbn": convert_dbn,
+    "exportdbn": export_dbn,
     "plot": drawing,
     "topo": drawing,
     "bnstat": statistics_of,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..nodes import geometry, rules
 from ..nodes.attributes import AttributeSpec, Dims, FileField
-from ..nodes.kind import register, standard
+from ..nodes.kind import register
 from ..nodes.node import Kind, NdlFunction, Node
 from .parameters import IMAGE_LAYOUT, NDL_IMAGE_LAYOUT
 
@@ -233,20 +233,30 @@ for _name, _doc in (
         )
     )
 
-standard(
-    "ROIPooling",
-    2,
-    geometry.region_pooling,
-    ndl=None,
-    attributes={
-        "roiOutputShape": AttributeSpec("dims", doc="parts of a region along width and height")
-    },
-    file_fields=(FileField("roiOutputShape", "shape"),),
-    reads="x regions",
-    doc=(
-        "Each region of an image cut into a grid, and the largest element of each"
-        " part taken; a region is (x, y, width, height) as fractions of the image."
-    ),
+register(
+    Kind(
+        "ROIPooling",
+        (2, 2),
+        geometry.region_pooling,
+        {"roiOutputShape": AttributeSpec("dims", doc="parts of a region along width and height")},
+        # CNTK's NDL takes the name, and cannot say the grid: the two numbers are of this package.
+        ndl=(
+            NdlFunction(
+                ("ROIPooling",),
+                "ROIPooling",
+                (4,),
+                nodes=lambda numbers: range(2),
+                attributes=lambda values, options: {"roiOutputShape": tuple(values)},
+                usage="ROIPooling(input, regions, width, height)",
+            ),
+        ),
+        file_fields=(FileField("roiOutputShape", "shape"),),
+        reads=("x", "regions"),
+        doc=(
+            "Each region of an image cut into a grid, and the largest element of each"
+            " part taken; a region is (x, y, width, height) as fractions of the image."
+        ),
+    )
 )
 
 

@@ -225,6 +225,34 @@ class Builder(NodeMaker):
         self.likelihood(outputs, label)
         self.op("Softmax", outputs, name="PosteriorProb")
 
+    def crf(self) -> None:
+        """A conditional random field over layers. CNTK has its text, but does not compile it."""
+        sizes = self.settings.layer_sizes
+        hidden = self.hidden
+        node = self.features(sparse=False)
+        first = 0
+        if self.settings.lookup_table_order > 0:
+            first = 1
+            node = self.embed(node)
+        for layer in range(first, hidden):
+            wide = sizes[layer] * (self.settings.lookup_table_order if layer == 1 and first else 1)
+            if self.is_recurrent(layer + 1):
+                node = self.lstm_layer(layer, wide, sizes[layer + 1], node)
+            else:
+                weight = self.random(f"U{layer}", sizes[layer + 1], wide)
+                bias = self.fixed(f"B{layer}", sizes[layer + 1], 0.0)
+                times = self.op("Times", weight, node)
+                node = self.function(self.op("Plus", times, bias), layer)
+            node = self.dropout(node)
+        labels = sizes[hidden + 1]
+        weight = self.random(f"TimesBeforeSoftMax{hidden}", labels, sizes[hidden])
+        scores = self.op("Times", weight, node, name="outputsBeforeSoftmax")
+        pairs = self.fixed(f"TransProb{hidden}", labels, 1 / labels, labels)
+        label = self.input("labels", labels, "")
+        self.criteria(scores, label, None, "CRFTrainCriterion", "CRFEvalCriterion", pairs)
+        self.output(self.op("SequenceDecoderNode", label, scores, pairs, name="outputs"))
+        self.op("Softmax", scores, name="PosteriorProb")
+
     def nce_lstm(self) -> None:
         sizes = self.settings.layer_sizes
         hidden = self.hidden
@@ -344,4 +372,5 @@ BUILDERS: dict[str, Callable[[Builder], None]] = {
     "CLASSLSTM": Builder.class_lstm,
     "NCELSTM": Builder.nce_lstm,
     "CLSTM": Builder.conditional_lstm,
+    "CRF": Builder.crf,
 }

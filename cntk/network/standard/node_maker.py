@@ -21,6 +21,7 @@ _TRAINING = {
     "logistic": "Logistic",
     "noiseContrastiveEstimation": "NCEBasedCrossEntropyWithSoftmax",
     "classCrossEntropyWithSoftmax": "ClassBasedCrossEntropyWithSoftmax",
+    "crf": "CRF",
 }
 _EVALUATION = {
     **_TRAINING,
@@ -182,6 +183,10 @@ class NodeMaker:
         def make(operation: str, name: str) -> Node:
             nonlocal product
             name = name or _CRITERION_NAMES.get(operation, operation)
+            if operation == "CRF":
+                if extra is None or weight is not None:
+                    raise FormatError(f"CRF is no criterion of {self.settings.rnn_type}")
+                return self.op(operation, label, node, extra, name=name)
             if operation in _WEIGHTED:
                 if weight is None or extra is None:
                     raise FormatError(f"{operation} is no criterion of {self.settings.rnn_type}")

@@ -9,7 +9,7 @@ from ....framework.base.errors import FormatError
 from ....framework.base.option_fields import option
 from ...config.parameters import ConfigParameters
 
-RNN_TYPES = tuple("SIMPLENET SIMPLERNN LSTM CLASSLM LBLM NPLM CLASSLSTM NCELSTM CLSTM".split())
+RNN_TYPES = tuple("SIMPLENET SIMPLERNN LSTM CLASSLM LBLM NPLM CLASSLSTM NCELSTM CLSTM CRF".split())
 
 
 @dataclass
@@ -17,7 +17,7 @@ class SimpleNetworkSettings:
     """The parameters of a `SimpleNetworkBuilder` section, by their names there in Python's case.
 
     Arrays repeat their last value. `rnn_type` is one of SIMPLENET, SIMPLERNN, LSTM, CLASSLM, LBLM,
-    NPLM, CLASSLSTM, NCELSTM, CLSTM.
+    NPLM, CLASSLSTM, NCELSTM, CLSTM, CRF.
     """
 
     layer_sizes: Sequence[int]

@@ -368,6 +368,24 @@ class TestLabelMap:
             run(command("createLabelMap", "section = Train") + reader)
 
 
+CRF = """
+    SimpleNetworkBuilder = [ rnnType = CRF ; layerSizes = 3:4:2 ; recurrentLayer = 1
+        trainingCriterion = crf ; evalCriterion = crf ; initValueScale = 1 ]
+    SGD = [ maxEpochs = 8 ; minibatchSize = 12 ; learningRatesPerSample = 0.3
+            momentumPerMB = 0 ]
+"""
+
+
+def test_a_conditional_random_field_learns(run):
+    """Of SimpleNetworkBuilder, over an LSTM."""
+    lines = Path("data.ctf").read_text().splitlines()
+    Path("data.ctf").write_text("".join(f"{n // 4} {x}\n" for n, x in enumerate(lines)))
+    log = run(command("train", READER + CRF), precision="double")
+    found = re.findall(r"\[Training\] CRFTrainCriterion = ([\d.]+) ", log)
+    assert len(found) == 8 and float(found[-1]) < 0.7 * float(found[0]), found
+    assert "outputs" in {node.name for node in read_model("m.dnn").groups["output"]}
+
+
 class TestRun:
     def test_the_log_goes_to_a_file(self, trained):
         config = f'stderr = "log/x" ; command = C ; modelPath = m.dnn\n{command("test", READER)}'
@@ -381,9 +399,9 @@ class TestRun:
             run_commands(config)
         assert Path("data.ctf").read_bytes() == before
 
-    def test_models_of_other_programs(self, run):
-        with pytest.raises(FormatError, match="convertdbn"):
-            run(command("convertdbn", ""))
+    def test_what_is_not_there(self, run):
+        with pytest.raises(FormatError, match="devtest.*tests of CNTK's own"):
+            run(command("devtest", ""))
 
     def test_devices(self, trained):
         with pytest.raises(FormatError, match="deviceId is a number"):

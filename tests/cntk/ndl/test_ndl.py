@@ -344,3 +344,11 @@ def test_truncated_scripts_are_read_or_refused(length):
         evaluate(text[: length % (len(text) + 1)], validate=True)
     except OpscopeError:
         pass
+
+
+def test_roi_pooling_takes_its_grid():
+    text = "x = ImageInput(6, 4, 2, imageLayout=cudnn)\nr = Input(4, 3)\np = ROIPooling(x, r, 3, 2)"
+    node = evaluate(text, validate=True).network.find("p")
+    assert node.attributes["roiOutputShape"] == (3, 2)
+    assert node.shape == (3, 2, 2, 3)
+    assert "usage: ROIPooling(input, regions, width, height)" in error(text.replace(", 2)", ")"))

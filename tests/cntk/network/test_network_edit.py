@@ -276,6 +276,17 @@ class TestStandardNetworks:
             ("LBLM", {"ma_order": 3, "layer_sizes": [4, 4, 3], "recurrent_layers": [1]}, 27),
             ("NPLM", {"recurrent_layers": [1]}, 28),
             ("CLASSLM", {**WORDS, "recurrent_layers": [1, 2]}, 20),
+            ("CRF", {"training_criterion": "crf", "eval_criterion": "crf"}, 13),
+            (
+                "CRF",
+                {
+                    "layer_sizes": [20, 5, 7, 6],
+                    "lookup_table_order": 1,
+                    "recurrent_layers": [2],
+                    "training_criterion": "crf",
+                },
+                64,
+            ),
             ("CLASSLSTM", WORDS, 63),
             ("CLSTM", {**WORDS, "layer_types": ["Sigmoid", "Tanh"]}, 68),
             (
@@ -322,4 +333,7 @@ class TestStandardNetworks:
         with pytest.raises(FormatError, match="lookupTableOrder"):
             build_simple_network(SimpleNetworkSettings(**given, rnn_type="CLASSLSTM"))
         with pytest.raises(FormatError, match="rnnType"):
-            build_simple_network(SimpleNetworkSettings(**given, rnn_type="CRF"))
+            build_simple_network(SimpleNetworkSettings(**given, rnn_type="HMM"))
+        given["training_criterion"] = "crf"
+        with pytest.raises(FormatError, match="CRF is no criterion of SIMPLENET"):
+            build_simple_network(SimpleNetworkSettings(**given))
