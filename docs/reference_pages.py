@@ -11,6 +11,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
 import cntk_pages  # noqa: E402
+import conformance_page  # noqa: E402
 from cntk_names import names as cntk_names  # noqa: E402
 from cntk_pages import table  # noqa: E402
 
@@ -312,6 +313,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/brainscript.md": _brainscript,
     "reference/builder.md": _builder,
     "cntk_names.md": cntk_names,
+    "conformance.md": conformance_page.claims,
     "reference/cntk_commands.md": cntk_pages.commands,
     "reference/cntk_nodes.md": cntk_pages.nodes,
     "reference/cntk_readers.md": cntk_pages.readers,

@@ -13,7 +13,7 @@ from opscope.cntk.brainscript.values import Session
 
 def value(text):
     """The value of an expression of the redesigned language."""
-    session = Session({**TYPES, **REDESIGNED_TYPES}, curried=True)
+    session = Session({**TYPES, **REDESIGNED_TYPES}, redesigned=True)
     return evaluate(parse_expression(Source("t", text)), session, {}, "", REDESIGNED)
 
 

@@ -212,6 +212,7 @@ BOUNDED = {
     "otherwise, a part that has no parts, a length that is left; or a delegate of another "
     "class of the same name": """
         bridges/onnx/importing/model.py: refused
+        cntk/brainscript/values.py: Array.element Counted.items Joined._take Joined.items
         cntk/ndl/scope.py: Scope.find
         cntk/network/graph.py: NodeGraph.add NodeGraph.add_to_group
         cntk/network/kinds/linear.py: _match_legacy product

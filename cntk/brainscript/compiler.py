@@ -26,13 +26,15 @@ from .edits import (
 )
 from .failures import Failure, refuse_beyond
 from .language import syntax
-from .language.syntax import PRECEDENCE
+from .language.syntax import PRECEDENCE, CntkSource
 from .operators import INFIX, member_of_network, member_of_node, node_if, unary
 from .values import (
     Array,
     Closure,
     Code,
+    Counted,
     Instance,
+    Joined,
     Overload,
     Partial,
     Path,
@@ -191,10 +193,13 @@ def _delete(expression: syntax.Delete) -> Code:
 
 def _array(expression: syntax.Array) -> Code:
     codes = [(compile_expression(item), item, f"[{i}]") for i, item in enumerate(expression.items)]
+    # Layers and functions of CNTK's library have nested arrays in both languages.
+    joins = not isinstance(expression.source, CntkSource)
 
     def array(scope: Record, path: Path) -> Array:
         scope.session.spend(len(codes), expression)
-        return Array([Thunk(code, scope, (path, piece), item) for code, item, piece in codes])
+        parts = [Thunk(code, scope, (path, piece), item) for code, item, piece in codes]
+        return Joined(parts) if joins and scope.session.redesigned else Array([*parts])
 
     return array
 
@@ -220,15 +225,15 @@ def _range(expression: syntax.Range) -> Code:
         function = run_initializer(scope, (path, "._initializer"))
         if len(expect_function(function, initializer).parameters) != 1:
             raise Failure("'array' requires a function of one argument, the index", initializer)
-        refuse_beyond("elements", last - first + 1, "an array", expression)
-        scope.session.spend(max(last - first, 0), expression)
-        return Array(
-            [
-                Thunk(element(i), scope, (path, f"[{i}]") if path else None, initializer)
-                for i in range(first, last + 1)
-            ],
-            first,
-        )
+        size = max(last - first + 1, 0)
+        refuse_beyond("elements", size, "an array", expression)
+        scope.session.spend(size >> 3, expression)
+
+        def make(index: int) -> Thunk:
+            place = (path, f"[{index}]") if path else None
+            return Thunk(element(index), scope, place, initializer)
+
+        return Counted(first, size, make)
 
     return array
 
@@ -262,7 +267,7 @@ def _apply(expression: syntax.Apply) -> Code:
         if isinstance(function, Overload):
             function = function.choose(count)
         names = function.parameters
-        partial = 0 < count < len(names) and scope.session.curried
+        partial = 0 < count < len(names) and scope.session.redesigned
         if len(names) != count and not partial:
             raise Failure(
                 f"function expects {len(names)} positional parameters"

@@ -154,7 +154,7 @@ def read_experiment(
         {**TYPES, **REDESIGNED_TYPES},
         models.load,
         warn=warn or log.warning,
-        curried=True,
+        redesigned=True,
         watched=[],
     )
     settings = {"precision": "float", "deviceId": -1.0, "traceLevel": 0.0}

@@ -128,7 +128,7 @@ def _integer(record: Record, name: str) -> int:
 
 def _pair(record: Record, name: str) -> list[Value]:
     value = record.get(name)
-    if not isinstance(value, Array) or len(value.items) != 2:
+    if not isinstance(value, Array) or len(value) != 2:
         raise Failure(f"{name!r} must be an array of two", record.place(name))
     return [force(item) for item in value.items]
 
@@ -179,7 +179,7 @@ def numeric_function(record: Record, path: Path, where: Expression) -> float:
             )
         if value.first != 0:
             raise Failure("the array is expected to begin with index 0", record.place("arg"))
-        return float(len(value.items))
+        return float(len(value))
     if what in ("Mod", "IntDiv"):
         pair = _pair(record, "args")
         if not all(isinstance(v, float) and v.is_integer() for v in pair) or pair[1] == 0:

@@ -8,7 +8,7 @@ from importlib.resources import files
 from .compiler import compile_expression
 from .language.depth import deep_calls
 from .language.parser import parse_members
-from .language.syntax import LibrarySource, Member
+from .language.syntax import CntkSource, LibrarySource, Member
 from .values import Code, Record, Thunk
 
 # Names by which a file may include the library, which is always there.
@@ -24,7 +24,8 @@ def compiled_library(names: tuple[str, ...] = STANDARD) -> tuple[tuple[Member, C
     folder = files(str(__package__)) / "library"
     for name in names:
         text = (folder / f"{name}.bs").read_text(encoding="utf-8")
-        members += parse_members(LibrarySource(f"library/{name}.bs", text)).members
+        kind = CntkSource if name in STANDARD else LibrarySource
+        members += parse_members(kind(f"library/{name}.bs", text)).members
     with deep_calls():
         return tuple((member, compile_expression(member.value)) for member in members)
 

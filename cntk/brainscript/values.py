@@ -196,8 +196,8 @@ class Session:
             CNTK has one counter for all networks of a process.
         say: takes the lines of `Print` and `Debug`.
         warn: takes warnings.
-        curried: whether a call with too few arguments gives a function of the others, as in the
-            redesigned language; in CNTK's own it is an error.
+        redesigned: whether the text is of the redesigned language: `:` joins arrays as well as
+            elements, and a call with too few arguments gives a function of the others.
         watched: all records of the user's text that were evaluated, where somebody wants to know
             which members nothing reads.
         steps: of the evaluation so far, `most_steps` of them at most.
@@ -208,7 +208,7 @@ class Session:
     say: Callable[[str], None] = log.info
     warn: Callable[[str], None] = log.warning
     seeds: Iterator[int] = field(default_factory=lambda: count(1))
-    curried: bool = False
+    redesigned: bool = False
     watched: list[Record] | None = None
     steps: int = 0
     most_steps: int = field(default_factory=lambda: limit("steps"))
@@ -242,13 +242,103 @@ class Array:
         self.items = items
         self.first = first
 
+    def __len__(self) -> int:
+        return len(self.items)
+
     def at(self, index: int, where: Expression) -> Value:
         """The element at `index`."""
         offset = index - self.first
-        if not 0 <= offset < len(self.items):
-            last = self.first + len(self.items) - 1
-            raise Failure(f"Index {index} out of bounds [{self.first}..{last}]", where)
-        return force(self.items[offset])
+        if not 0 <= offset < len(self):
+            raise Failure(
+                f"Index {index} out of bounds [{self.first}..{self.first + len(self) - 1}]", where
+            )
+        return force(self.element(offset))
+
+    def element(self, offset: int) -> Value:
+        """The element that so many others stand before, perhaps not computed yet."""
+        return self.items[offset]
+
+
+class Counted(Array):
+    """`array [first .. last] (function)`: elements are made when they are asked for, so that a long
+    array costs nothing by itself."""
+
+    __slots__ = ("_all", "_made", "_make", "_size")
+
+    def __init__(self, first: int, size: int, make: Callable[[int], Thunk]):
+        self.first = first
+        self._size = size
+        self._make = make
+        self._made: dict[int, Thunk] = {}
+        self._all: list[Value] | None = None
+
+    @property
+    def items(self) -> list[Value]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        if self._all is None:
+            self._all = [self.element(offset) for offset in range(self._size)]
+        return self._all
+
+    def __len__(self) -> int:
+        return self._size
+
+    def element(self, offset: int) -> Value:
+        thunk = self._made.get(offset)
+        if thunk is None:
+            thunk = self._made[offset] = self._make(self.first + offset)
+        return thunk
+
+
+class Joined(Array):
+    """`a : b` of the redesigned language: elements, and those of arrays, in one array.
+
+    Which of the parts are arrays shows when they are computed: one after the other, as far as an
+    index needs them. The parts of joined arrays among them are walked with a list: functions that
+    call themselves join thousands.
+    """
+
+    __slots__ = ("_found", "_inside", "_open", "_parts")
+
+    def __init__(self, parts: list[Thunk]):
+        self.first = 0
+        self._parts = parts
+        self._found: list[Value] = []
+        self._open = [(parts, 0)]  # lists of parts, and how many of each are in `_found`
+        self._inside = {id(parts)}
+
+    @property
+    def items(self) -> list[Value]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        while self._open:
+            self._take()
+        return self._found
+
+    def at(self, index: int, where: Expression) -> Value:
+        while index >= len(self._found) and self._open:
+            self._take()
+        if 0 <= index < len(self._found):
+            return force(self._found[index])
+        return super().at(index, where)
+
+    def _take(self) -> None:
+        """Compute the next part."""
+        parts, number = self._open[-1]
+        if number == len(parts):
+            self._open.pop()
+            self._inside.discard(id(parts))
+            return
+        part = parts[number]
+        part.scope.session.spend(1, part.expression)
+        value = part.force()
+        self._open[-1] = (parts, number + 1)
+        if isinstance(value, Joined):
+            if id(value._parts) in self._inside:
+                raise LimitFailure("an array is an element of itself", part.expression)
+            self._open.append((value._parts, 0))
+            self._inside.add(id(value._parts))
+            return
+        elements = value.items if isinstance(value, Array) else [value]
+        refuse_beyond("elements", len(self._found) + len(elements), "an array", part.expression)
+        part.scope.session.spend(len(elements) >> 3, part.expression)
+        self._found += elements
 
 
 def flatten(value: Value) -> list[Value]:

@@ -5,7 +5,7 @@ Parentheses leave no trace in the tree, and `a : b : c` is one array of three.
 
 Source: BrainScriptParser.cpp. These are from the 2015 notes on the language alone: `^` between
 booleans, `Class [ a = 1 ]` without `new`, members `a.b.c = 1` and `a = delete` that change a
-record, and a member called `with`.
+record, and members and parameters called `with`.
 """
 
 from __future__ import annotations
@@ -292,9 +292,11 @@ class _Parser:
 
     def keyword(self, token: Token) -> Expression:
         where = (token.source, token.at)
-        if token.text not in ("true", "false", "new", "if", "array"):
+        if token.text not in ("true", "false", "new", "if", "array", "with"):
             raise self.error(f"operand expected, not {self.shown()}")
         self.advance()
+        if token.text == "with":
+            return Identifier(*where, token.text)
         if token.text == "new":
             name = self.expect_name()
             return New(*where, name.text, self.operand())

@@ -19,7 +19,11 @@ Node = TypeVar("Node", bound="Expression | Member")
 
 
 class LibrarySource(Source):
-    """The text of a file of the standard library; errors rather point at the user's own text."""
+    """The text of a file of the library; errors rather point at the user's own text."""
+
+
+class CntkSource(LibrarySource):
+    """The text of a file of CNTK's standard library, which is in the released language."""
 
 
 @dataclass(slots=True, repr=False)

@@ -315,6 +315,6 @@ def test_the_redesigned_language_has_partial_application():
     }
     for expression, wanted in values.items():
         parsed = parse_expression(Source("t", f"[{head} ; r = {expression}].r"))
-        assert evaluate(parsed, Session(TYPES, curried=True)) == wanted
+        assert evaluate(parsed, Session(TYPES, redesigned=True)) == wanted
         with pytest.raises(FormatError, match="expects 2 positional parameters .x, y., 1 were"):
             evaluate(parsed, Session(TYPES))

@@ -1,0 +1,12 @@
+"""The claims of the founding documents, a module for each; the page `conformance` shows them."""
+
+from conformance.claims import (
+    network_design,
+    redesigned_language,
+)
+from conformance.claims.claim import Document
+
+DOCUMENTS: tuple[Document, ...] = (
+    network_design.DOCUMENT,
+    redesigned_language.DOCUMENT,
+)
