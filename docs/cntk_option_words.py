@@ -73,6 +73,8 @@ FIELDS = {
     "BlockMomentumSGD": "resetSGDMomentum=reset_momentum useNesterovMomentum=nesterov"
     " blockLearningRate=block_rate blockMomentumAsTimeConstant=time_constant"
     " blockMomentumPerSync=block_momentum",
+    "DataParallelASGD": "syncPeriod=period UsePipeline=pipelined SimModelAverage=method"
+    " adjustType=ramp adjustCoefficient=ramp_start adjustPerMinibatches=ramp_length",
 }
 """Where `SgdOptions`, `AutoAdjust` and `ParallelOptions` hold what the options of a section say."""
 
@@ -375,13 +377,14 @@ minibatchSearchCriterionErrorMargin | percent that the criterion may get worse
         "The section `ParallelTrain` of `SGD`: how the processes that `mpiexec` started train together; see [training on several processes](../cntk_training.md#several-processes).",
         ("parallel.options",),
         """
-parallelizationMethod | none, DataParallelSGD, ModelAveragingSGD or BlockMomentumSGD
+parallelizationMethod | none, DataParallelSGD, ModelAveragingSGD, BlockMomentumSGD or DataParallelASGD
 parallelizationStartEpoch | the first epoch, counted from 1, that they train together; before, each trains on all data
 distributedMBReading | bool | by reader | whether each process reads its own part of the data; without it they cut minibatches, as they do by default for the older readers
 syncPerfStats | exchanges between two lines about the time that they take; 0: no lines
 DataParallelSGD | section | none | next tables, one for each method
 ModelAveragingSGD | section | none | the same
 BlockMomentumSGD | section | none | the same
+DataParallelASGD | section | none | the same
 """,
     ),
     Section(
@@ -415,6 +418,20 @@ useNesterovMomentum | whether a block begins ahead by the momentum of blocks
 blockLearningRate | factor of a block's change
 blockMomentumAsTimeConstant | float | none | momentum of blocks: the samples after which 1/e of a change is left
 blockMomentumPerSync | float | 1 - 1 / processes | momentum of blocks, in place of it
+""",
+    ),
+    Section(
+        "DataParallelASGD",
+        "Processes train apart, and each adds its changes to parameters that all share, in its own time. The section `AdjustLearningRateAtBeginning` makes changes smaller at first.",
+        ("parallel.options",),
+        """
+syncPeriod | ints | 256 | samples of a process after which it adds its change and goes on from the shared parameters, by epoch
+UsePipeline | whether it goes on while the change is on its way, with what the exchange before gave
+SimModelAverage | whether parameters are averaged instead, as `ModelAveragingSGD` does with `blockSizePerWorker = syncPeriod`
+AdjustLearningRateAtBeginning | section | none | the following
+adjustType | staircase, linearly or none
+adjustCoefficient | share of a change at first; of staircase the height of a stair
+adjustPerMinibatches | changes until the share is 1, or of a stair
 """,
     ),
     Section(

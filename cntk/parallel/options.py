@@ -12,18 +12,22 @@ from ..config.parameters import ConfigParameters
 from ..config.value import ArgVector
 
 NONE, GRADIENTS, AVERAGING, BLOCKS = "none", "gradients", "averaging", "block momentum"
+ASYNCHRONOUS = "asynchronous"
 _METHODS = {
     "": NONE,
     "none": NONE,
     "dataparallelsgd": GRADIENTS,
     "modelaveragingsgd": AVERAGING,
     "blockmomentumsgd": BLOCKS,
+    "dataparallelasgd": ASYNCHRONOUS,
 }
 _SECTIONS = {
     GRADIENTS: "DataParallelSGD",
     AVERAGING: "ModelAveragingSGD",
     BLOCKS: "BlockMomentumSGD",
+    ASYNCHRONOUS: "DataParallelASGD",
 }
+_RAMPS = ("none", "linearly", "staircase")
 _OWN_SAMPLES = {AVERAGING: 40000, BLOCKS: 120000}
 _OLD_NAMES = {AVERAGING: ("syncFrequencyInFrames", "syncPeriod"), BLOCKS: ("syncPeriod",)}
 
@@ -35,7 +39,8 @@ class ParallelOptions:
     Attributes:
         method: "none"; "gradients": the gradients of each minibatch are summed; "averaging": ranks
             train apart and average their parameters after each block of samples; "block momentum":
-            the same, with momentum from block to block.
+            the same, with momentum from block to block; "asynchronous": ranks train apart and add
+            their changes to shared parameters, each in its own time.
         first_epoch: from which on, counted from 0; before, all ranks train on all data.
         distributed: whether readers give each rank its own part of the data; None: all but
             legacy ones.
@@ -49,6 +54,12 @@ class ParallelOptions:
         block_rate: learning rate of blocks.
         time_constant: of the momentum of blocks, in samples; None: by `block_momentum`.
         block_momentum: None: 1 - 1 / ranks.
+        period: samples of a rank after which it brings its change, by epoch.
+        pipelined: whether a rank goes on while its change is on the way, with what the exchange
+            before gave.
+        ramp: how the share of a change that is brought grows at the start of the training: "none":
+            it is 1; "linearly", "staircase". ramp_start: with which share. ramp_length: changes
+            until it is 1, or of a stair.
     """
 
     method: str = NONE
@@ -65,6 +76,11 @@ class ParallelOptions:
     block_rate: float = 1.0
     time_constant: float | None = None
     block_momentum: float | None = None
+    period: ArgVector[int] = field(default_factory=lambda: ArgVector([256]))
+    pipelined: bool = False
+    ramp: str = "none"
+    ramp_start: float = 0.1
+    ramp_length: int = 256
 
     @classmethod
     def of(cls, sgd: ConfigParameters) -> ParallelOptions:
@@ -101,6 +117,8 @@ class ParallelOptions:
         part = section.section(name)
         if method == GRADIENTS:
             return options._with_gradients(part, whole)
+        if method == ASYNCHRONOUS:
+            return options._with_server(part)
         options = options._with_block(part, method)
         return options._with_momentum(part) if method == BLOCKS else options
 
@@ -118,6 +136,32 @@ class ParallelOptions:
             zero_threshold=part.bool("useZeroThresholdFor1BitQuantization", True),
             buffered=part.bool("useBufferedAsyncGradientAggregation", False),
         )
+
+    def _with_server(self, part: ConfigParameters) -> ParallelOptions:
+        period = part.array("syncPeriod", "256").ints()
+        if min(period, default=0) < 1:
+            raise part["syncPeriod"].error("a rank trains on at least one sample between exchanges")
+        ramp = self._with_ramp(part)
+        pipelined = part.bool("UsePipeline", False)
+        if part.bool("SimModelAverage", False):
+            # All ranks exchange at the same time, and go on from their mean.
+            return replace(self, method=AVERAGING, of_rank=period[0])
+        return replace(ramp, period=period, pipelined=pipelined)
+
+    def _with_ramp(self, part: ConfigParameters) -> ParallelOptions:
+        if not part.has("AdjustLearningRateAtBeginning"):
+            return self
+        ramp = part.section("AdjustLearningRateAtBeginning")
+        kind = ramp.string("adjustType", "staircase").lower()
+        if kind not in _RAMPS:
+            raise ramp["adjustType"].error(
+                "Invalid Type. Valid values are (None | Linearly | Staircase)"
+            )
+        length = ramp.int("adjustPerMinibatches", 256)
+        if length < 1:
+            raise ramp["adjustPerMinibatches"].error("adjustPerMinibatches is at least 1")
+        start = ramp.float("adjustCoefficient", 0.1)
+        return replace(self, ramp=kind, ramp_start=start, ramp_length=length)
 
     def _with_block(self, part: ConfigParameters | None, method: str) -> ParallelOptions:
         if method not in _OWN_SAMPLES:
@@ -164,6 +208,16 @@ class ParallelOptions:
         """Samples of all ranks in a block."""
         return self.of_rank * ranks if self.block is None else self.block
 
+    def share_of_change(self, number: int) -> float:
+        """The part of a change that is brought; `number`: of the exchange, from 1."""
+        if self.ramp == "none":
+            return 1.0
+        if self.ramp == "linearly":
+            share = self.ramp_start + (1 - self.ramp_start) / self.ramp_length * number
+        else:
+            share = self.ramp_start * (number // self.ramp_length + 1)
+        return min(1.0, max(0.0, share))
+
     def momentum_of(self, ranks: int) -> float:
         """The momentum from block to block.
 
@@ -177,14 +231,9 @@ class ParallelOptions:
 
 def _method(section: ConfigParameters) -> str:
     name = section.string("parallelizationMethod", "none")
-    if name.lower() == "dataparallelasgd":
-        raise section["parallelizationMethod"].error(
-            "DataParallelASGD wants a server of parameters, which is not there; DataParallelSGD,"
-            " ModelAveragingSGD and BlockMomentumSGD are"
-        )
     if name.lower() not in _METHODS:
         raise section["parallelizationMethod"].error(
             f"Invalid Parallelization Method {name!r}. Valid values are (none | DataParallelSGD |"
-            " ModelAveragingSGD | BlockMomentumSGD)"
+            " ModelAveragingSGD | BlockMomentumSGD | DataParallelASGD)"
         )
     return _METHODS[name.lower()]

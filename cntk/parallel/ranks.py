@@ -14,7 +14,7 @@ import numpy as np
 from ...framework.base.communicator import Communicator
 from ..readers.base.pack import Minibatch
 from ..readers.base.reader import DataReader
-from .options import AVERAGING, BLOCKS, GRADIENTS, NONE, ParallelOptions
+from .options import ASYNCHRONOUS, AVERAGING, BLOCKS, GRADIENTS, NONE, ParallelOptions
 
 EMPTY = Minibatch()
 
@@ -77,10 +77,16 @@ class Ranks:
         """Whether the parameters are averaged after each block."""
         return self.trains_together(epoch) and self.options.method in (AVERAGING, BLOCKS)
 
+    def is_asynchronous(self, epoch: int) -> bool:
+        """Whether ranks add their changes to shared parameters, each in its own time."""
+        return self.trains_together(epoch) and self.options.method == ASYNCHRONOUS
+
     def keeps_own_states(self, epoch: int) -> bool:
         """Whether the learner of each rank has states of its own at the end of an epoch."""
         options = self.options
-        return self.averages(epoch) and (options.method == AVERAGING or not options.reset_momentum)
+        return self.is_asynchronous(epoch) or (
+            self.averages(epoch) and (options.method == AVERAGING or not options.reset_momentum)
+        )
 
     def seed_number(self, epoch: int) -> int:
         """The number that seeds of dropout follow from: other ones on each rank, once they train
@@ -97,6 +103,11 @@ class Ranks:
             )
             if self.options.buffered:
                 text += ", BufferedAsyncGradientAggregation is ENABLED"
+        if self.is_asynchronous(epoch):
+            text = (
+                f", DataParallelASGD training (myRank = {self.rank}, numNodes = {self.count}, "
+                f"SamplesSyncToServer = {self.options.period[epoch]})"
+            )
         return text + (", distributed reading is ENABLED" if divided else "")
 
     # -- data ------------------------------------------------------------------------------------

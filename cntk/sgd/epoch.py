@@ -21,6 +21,7 @@ from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ..lower.emitter import INPUT, PARAMETER, dims
 from ..network.nodes.node import Node
+from ..parallel.asynchronous import Asynchronous
 from ..parallel.blocks import Blocks
 from ..parallel.gathered import take_main_statistics
 from ..parallel.gradients import GradientExchange, Learning
@@ -113,6 +114,7 @@ class EpochRunner:
     _update_net: PlainNet | None = field(default=None, init=False)
     _exchange: GradientExchange | None = field(default=None, init=False)
     _before: Sums | None = field(default=None, init=False)
+    _shared: Asynchronous | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self.computed_size = self.options.epoch_size
@@ -164,7 +166,7 @@ class EpochRunner:
             self, epoch, size, prefix, np.dtype(np.float64) if sums else self.net.dtype
         )
         reset_accumulators(self.net)
-        blocks = self._blocks() if ranks is not None and ranks.averages(epoch) else None
+        apart = self._apart(epoch)
         if sums:
             self._begin_sums(nodes, learns, epoch)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
@@ -192,10 +194,10 @@ class EpochRunner:
                 values, true = self._alone(own, step, carried)
                 progress.add(values)
                 used += true
-                if blocks is not None:
-                    blocks.step(self._columns(own))
-        if blocks is not None and ranks is not None:
-            blocks.finish()
+                if apart is not None:
+                    apart.step(self._columns(own))
+        if apart is not None and ranks is not None:
+            apart.finish()
             progress.add_up(ranks)
         if together and ranks is not None:
             take_main_statistics(ranks.communicator, self.net)
@@ -311,11 +313,19 @@ class EpochRunner:
             values[one.gradient] = value
         return values
 
-    def _blocks(self) -> Blocks:
-        """The blocks of an epoch in which ranks train apart."""
-        assert self.ranks is not None
+    def _apart(self, epoch: int) -> Blocks | Asynchronous | None:
+        """What brings ranks together that train apart in an epoch; None: they do not."""
+        if self.ranks is None:
+            return None
         updates = self.updates
         shapes = {node.name: dims(node) for node in updates.parameters}
+        if self.ranks.is_asynchronous(epoch):
+            if self._shared is None:  # it counts the exchanges of all epochs
+                self._shared = Asynchronous(self.ranks, self.net.scope, shapes, self.net.dtype)
+            self._shared.begin_epoch(self.ranks.options.period[epoch])
+            return self._shared
+        if not self.ranks.averages(epoch):
+            return None
         return Blocks(
             self.ranks,
             self.net.scope,

@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -51,6 +52,22 @@ class Request:
         self._finish = None
         if finish is not None:
             finish()
+
+
+class SharedArray(ABC):
+    """An array that all ranks add to, each in its own time: what servers of parameters are for.
+
+    Whoever adds gets what the array is then, with all that other ranks have added so far.
+    """
+
+    @abstractmethod
+    def start_add(self, change: np.ndarray, out: np.ndarray) -> Request:
+        """Begin to add `change`; once the request has been waited for, `out` holds the array with
+        it. Neither must be touched before."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the array, as all ranks do."""
 
 
 class Communicator(ABC):
@@ -116,6 +133,15 @@ class Communicator(ABC):
     def exchange(self, data: bytes) -> list[bytes]:
         """The bytes of all ranks, by rank; their lengths may differ."""
 
+    def share(self, array: np.ndarray) -> SharedArray:
+        """An array on the host, flat, that all ranks add to; at first it is `array`, which is the
+        same on all ranks.
+
+        Raises:
+            RanksError: ranks of this kind cannot.
+        """
+        raise RanksError(f"ranks of the kind {self.kind!r} share no arrays")
+
     def all_gather_rows(self, array: Any) -> list[np.ndarray]:
         """The arrays of all ranks, by rank, on the host; their numbers of rows may differ."""
         # Bytes carry their own length, so the numbers of rows need no exchange of their own.
@@ -177,6 +203,23 @@ class Communicator(ABC):
         return f"<{type(self).__name__}: rank {self.rank} of {self.size}>"
 
 
+class LocalArray(SharedArray):
+    """A shared array of ranks that are threads of this process, or of one alone."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self._array = array.copy()
+        self._lock = Lock()
+
+    def start_add(self, change: np.ndarray, out: np.ndarray) -> Request:
+        with self._lock:
+            self._array += change
+            out[...] = self._array
+        return Request()
+
+    def close(self) -> None:
+        return
+
+
 class SingleCommunicator(Communicator):
     """One rank alone: every exchange leaves the values as they are."""
 
@@ -196,6 +239,9 @@ class SingleCommunicator(Communicator):
 
     def exchange(self, data: bytes) -> list[bytes]:
         return [data]
+
+    def share(self, array: np.ndarray) -> SharedArray:
+        return LocalArray(array)
 
     def check(self) -> None:
         return  # there is no one to hear from

@@ -17,7 +17,15 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..base.backend import array_module
-from ..base.communicator import Communicator, Message, Request, check_root, sum_in_order
+from ..base.communicator import (
+    Communicator,
+    LocalArray,
+    Message,
+    Request,
+    SharedArray,
+    check_root,
+    sum_in_order,
+)
 from ..base.errors import RanksError
 from .link import Link
 
@@ -226,6 +234,11 @@ class DryCommunicator(RecordingCommunicator):
     def exchange(self, data: bytes) -> list[bytes]:
         number = self._bring("exchange", len(data), data, list)
         return list(self._world.fetch(self, number))
+
+    def share(self, array: np.ndarray) -> SharedArray:
+        # All get the array that the last one to come has made.
+        number = self._bring("share", array.nbytes, array, lambda parts: LocalArray(parts[0]))
+        return self._world.fetch(self, number)
 
     def check(self) -> None:
         self._world.check(self.rank)

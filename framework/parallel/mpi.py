@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import copy_into, to_host
-from ..base.communicator import Communicator, Request, check_root, sum_in_order
+from ..base.communicator import Communicator, Request, SharedArray, check_root, sum_in_order
 from ..base.errors import OpscopeError, RanksError
 from ..base.processes import is_alive
 from ..base.settings import switch
@@ -169,6 +169,19 @@ class MpiCommunicator(Communicator):
         layout = [out, sizes.tolist(), starts.tolist(), self._mpi.BYTE]
         self.wait(self._data.Iallgatherv(np.frombuffer(data, np.uint8), layout))
         return [out[a : a + n].tobytes() for a, n in zip(starts, sizes, strict=True)]
+
+    def share(self, array: np.ndarray) -> SharedArray:
+        return _Window(self, array)
+
+    @property
+    def mpi(self) -> Any:
+        """The module mpi4py.MPI."""
+        return self._mpi
+
+    @property
+    def data(self) -> Any:
+        """The mpi4py communicator of exchanges."""
+        return self._data
 
     def take_buffer(self, nbytes: int) -> np.ndarray:
         """Memory for one sum, used again by later ones."""
@@ -442,6 +455,46 @@ class _Sum:
     def finish(self) -> None:
         """Return when the array holds the sum."""
         self._ranks.finish_sums(self)
+
+
+class _Window(SharedArray):
+    """A shared array, float32 or float64, of which each rank holds a piece that the others add to
+    without it."""
+
+    def __init__(self, ranks: MpiCommunicator, array: np.ndarray) -> None:
+        self._ranks = ranks
+        mpi = ranks.mpi
+        self._type = {4: mpi.FLOAT, 8: mpi.DOUBLE}[array.itemsize]
+        size, item = ranks.size, array.itemsize
+        self._bounds = [array.size * rank // size for rank in range(size + 1)]
+        own = array[self._bounds[ranks.rank] : self._bounds[ranks.rank + 1]]
+        # At least one element: windows of no bytes are not alike in all libraries.
+        self._window = mpi.Win.Allocate(max(own.nbytes, item), item, comm=ranks.data)
+        held = np.frombuffer(self._window.tomemory(), array.dtype, own.size)
+        self._window.Lock_all()
+        held[...] = own
+        self._window.Sync()
+        ranks.barrier()  # before the others add to the piece
+
+    def start_add(self, change: np.ndarray, out: np.ndarray) -> Request:
+        total = self._ranks.mpi.SUM
+        requests = []
+        for rank, (a, b) in enumerate(zip(self._bounds, self._bounds[1:], strict=False)):
+            if b > a:
+                given, got = ([part[a:b], b - a, self._type] for part in (change, out))
+                target = [0, b - a, self._type]
+                requests.append(self._window.Rget_accumulate(given, got, rank, target, total))
+
+        def finish() -> None:
+            for request in requests:
+                self._ranks.wait(request)
+            out[...] += change  # what came is what was there before
+
+        return Request(finish)
+
+    def close(self) -> None:
+        self._window.Unlock_all()
+        self._window.Free()
 
 
 def patience() -> float:

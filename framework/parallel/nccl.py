@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..base.backend import Place, on_device
-from ..base.communicator import Communicator, Request, check_root
+from ..base.communicator import Communicator, Request, SharedArray, check_root
 from ..base.errors import DeviceError, RanksError
 
 _PAUSE = 50e-6
@@ -90,6 +90,9 @@ class NcclCommunicator(Communicator):
 
     def exchange(self, data: bytes) -> list[bytes]:
         return self._by_host().exchange(data)
+
+    def share(self, array: np.ndarray) -> SharedArray:
+        return self._by_host().share(array)
 
     def check(self) -> None:
         self._by_host().check()

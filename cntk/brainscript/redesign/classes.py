@@ -106,6 +106,7 @@ _PARALLEL = """
     DataParallelSGD | DataParallelSGD | [] | gradients are summed in each minibatch
     ModelAveragingSGD | ModelAveragingSGD | [] | parameters are averaged after each block
     BlockMomentumSGD | BlockMomentumSGD | [] | the same with momentum from block to block
+    DataParallelASGD | DataParallelASGD | [] | changes are added to shared parameters at any time
 """
 _GRADIENTS = """
     gradientBits | integers | all | bits of a gradient's element on its way, a power of two
@@ -127,6 +128,17 @@ _BLOCKS = """
     blockLearningRate | number | 1 | factor of a block's change
     blockMomentumAsTimeConstant | number | | momentum of blocks as a time constant in samples
     blockMomentumPerSync | number | 1 - 1 / processes | momentum of blocks, in place of it
+"""
+_ASYNCHRONOUS = """
+    syncPeriod | integers | 256 | samples of a process after which it adds its change
+    UsePipeline | boolean | false | go on while the change is on its way
+    SimModelAverage | boolean | false | average parameters instead, at the same time
+    AdjustLearningRateAtBeginning | AdjustLearningRateAtBeginning | | smaller changes at first
+"""
+_RAMP = """
+    adjustType | string | 'staircase' | or 'linearly', or 'none'
+    adjustCoefficient | number | 0.1 | share of a change at first, and of a stair
+    adjustPerMinibatches | integer | 256 | changes until the share is 1, or of a stair
 """
 _SGD = """
     trainingCriterion | node | the network's | what is made small; a node of the group criterion
@@ -293,6 +305,10 @@ TOP_CLASSES: dict[str, ObjectClass] = {
     "DataParallelSGD": ObjectClass("A plain record in ParallelTrain.", _table(_GRADIENTS)),
     "ModelAveragingSGD": ObjectClass("A plain record in ParallelTrain.", _table(_AVERAGING)),
     "BlockMomentumSGD": ObjectClass("A plain record in ParallelTrain.", _table(_BLOCKS)),
+    "DataParallelASGD": ObjectClass("A plain record in ParallelTrain.", _table(_ASYNCHRONOUS)),
+    "AdjustLearningRateAtBeginning": ObjectClass(
+        "A plain record in DataParallelASGD.", _table(_RAMP)
+    ),
     "RandomizingSource": ObjectClass(
         "Randomized minibatches of what its readers read; these are members of it as well.",
         _table(_SOURCE),

@@ -60,6 +60,7 @@ PARALLEL = {
     "DataParallelSGD": "gradientBits = 1",
     "ModelAveragingSGD": "blockSizePerWorker = 9",
     "BlockMomentumSGD": "blockMomentumPerSync = 0.5",
+    "DataParallelASGD": "AdjustLearningRateAtBeginning = [ adjustType = linearly ]",
 }
 
 
@@ -71,8 +72,10 @@ def test_names_of_parallel_training(asked):
     sections = {name.lower() for name in PARALLEL}
     inside = set().union(*(asked[name] for name in PARALLEL))
     assert asked["ParallelTrain"] - inside - sections == {*plain("ParallelTrain")}
-    for name in PARALLEL:
-        assert asked[name] == {*plain(name)}
+    ramp = "AdjustLearningRateAtBeginning"
+    for name in (*PARALLEL, ramp):
+        around = asked[ramp] | {ramp.lower()} if name != ramp else set()
+        assert asked[name] - around == {*plain(name)}
 
 
 def test_defaults_of_parallel_training():

@@ -39,6 +39,7 @@ def test_defaults():
         ("dataparallelsgd", "gradients"),
         ("ModelAveragingSGD", "averaging"),
         ("BlockMomentumSGD", "block momentum"),
+        ("DataParallelASGD", "asynchronous"),
         ("NONE", "none"),
     ],
 )
@@ -102,10 +103,37 @@ def test_flags_of_blocks():
     assert (found.reset_momentum, found.nesterov, found.block_rate) == (False, False, 0.5)
 
 
+def asynchronous(part):
+    return options(f"parallelizationMethod = DataParallelASGD ; DataParallelASGD = [ {part} ]")
+
+
+def test_asynchronous():
+    found = asynchronous("syncPeriod = 8:16 ; UsePipeline = true")
+    assert [found.period[epoch] for epoch in range(3)] == [8, 16, 16] and found.pipelined
+    assert asynchronous("").period[0] == 256 and asynchronous("").share_of_change(1) == 1
+    averaging = asynchronous("syncPeriod = 8 ; SimModelAverage = true")
+    assert (averaging.method, averaging.block_of(3)) == ("averaging", 24)
+
+
+@pytest.mark.parametrize(
+    ("ramp", "shares"),
+    [
+        ("", [0.1] * 3 + [0.1]),
+        ("adjustPerMinibatches = 2 ; adjustCoefficient = 0.4", [0.4, 0.8, 0.8, 1]),
+        ("adjustType = Linearly ; adjustPerMinibatches = 3 ; adjustCoefficient = 0.4", [0.6, 0.8]),
+        ("adjustType = none", [1, 1]),
+    ],
+)
+def test_smaller_changes_at_first(ramp, shares):
+    found = asynchronous(f"AdjustLearningRateAtBeginning = [ {ramp} ]")
+    assert [found.share_of_change(n + 1) for n in range(len(shares))] == pytest.approx(shares)
+    assert found.share_of_change(10**6) == 1
+
+
+SERVED = "DataParallelASGD"
 DATA, AVERAGING, BLOCKS = "DataParallelSGD", "ModelAveragingSGD", "BlockMomentumSGD"
 WRONG = [
     ("parallelizationMethod = Data", "Data", "Invalid Parallelization Method 'Data'"),
-    ("parallelizationMethod = DataParallelASGD", "DataParallelASGD", "a server of parameters"),
     ("parallelizationStartEpoch = 0", "0", "must be greater or equal to 1"),
     ("parallelizationStartEpoch = x", "x", "invalid input string 'x'"),
     ("distributedMBReading = perhaps", "perhaps", "boolean argument expected"),
@@ -121,6 +149,8 @@ WRONG = [
             (AVERAGING, "blockSize = 0", "0", "a block has at least one sample"),
             (AVERAGING, "blockSize = 9 ; syncPeriod = 8", "8", "blockSize and syncPeriod say"),
             (BLOCKS, "blockSize = 9 ; blockSizePerWorker = 8", "8", "say the same"),
+            (SERVED, "syncPeriod = 5:0", "5:0", "at least one sample between"),
+            (SERVED, "AdjustLearningRateAtBeginning = [ adjustType = x ]", "x", "Invalid Type"),
             (BLOCKS, "blockMomentumPerSync = 1", "1", "below 1"),
             (BLOCKS, "blockMomentumPerSync = -0.1", "-0.1", "below 1"),
             (BLOCKS, "blockMomentumAsTimeConstant = -1", "-1", "from 0 on"),
