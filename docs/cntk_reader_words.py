@@ -171,6 +171,20 @@ minibatchMode | string | partial | without effect: the last minibatch may be sho
 """,
     ),
     Section(
+        "Kaldi2Reader",
+        "HTKMLFReader's orders, and its options, over tables of Kaldi. A section with `scpFile` is a stream of features, one with `mlfFile` of labels.",
+        ("readers.kaldi.reader",),
+        """
+scpFile | string | required | of features: a line `key frames` for each utterance, as Kaldi's feat-to-len writes them
+rx | string | required | of features: a text file that holds the rspecifier of matrices, `scp:feats.scp`
+featureTransform | of features: none, or NO_FEATURE_TRANSFORM: transforms of nnet1 are refused
+mlfFile | string | required | of labels: a text file that holds the rspecifier of posteriors, with one label of weight 1 a frame
+targets_delay | frames by which labels come later
+seqTrainCriterion | string | none | refused: derivatives of lattices are computed for networks of nnet3 alone
+prefetch | read the next minibatch in a thread of its own
+""",
+    ),
+    Section(
         "LibSVMBinaryReader",
         "Sparse features and dense labels in a binary file of batches, which names them; a network's input `DSSMLabel` gets 1 in its first element.",
         ("readers.sparse.libsvm",),
@@ -285,6 +299,20 @@ scpFile | string | required | of a node: the paths of the files, in the order of
 dim | of a node: elements of a sample
 type | of a node: Real
 file | string | none | of a node: the same as `scpFile`
+""",
+    ),
+    Section(
+        "Kaldi2Writer",
+        "Values of nodes as matrices in a table of Kaldi; `writerType = Kaldi2Reader` is the same. A section for each node.",
+        ("readers.kaldi.writer",),
+        """
+outputNodeNames | strings | required | nodes to write
+dim | int | required | of a node: elements of a sample
+scpFile | string | required | of a node: a line for each utterance, of which the first word is the key
+file | string | none | the same, in place of it
+Kaldicmd | of a node: a wspecifier, `ark:-`; none: keys are paths of archives of their own
+overflowValue | larger numbers become the logarithm of the utterance's frames, or of `dim` without Kaldicmd, as in CNTK
+maxNumOverflowWarning | warnings about these
 """,
     ),
     Section(

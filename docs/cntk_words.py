@@ -376,8 +376,12 @@ LEARNERS = {
 ABSENT = (
     ("`devtest` (action)", "it tests CNTK itself, on data of its makers"),
     (
-        "`Kaldi2Reader`, `KaldiReader`",
-        "Kaldi's archives are read by `opscope.nnet3`; `opscope convert` makes a network of nnet3 of a CNTK model",
+        "`KaldiReader`",
+        "an older `Kaldi2Reader`, which CNTK itself does not have any more",
+    ),
+    (
+        "`seqTrainCriterion`, `featureTransform` of `Kaldi2Reader`",
+        "`nnet3-discriminative-train` computes the same derivatives of Kaldi's lattices, for networks of nnet3; features are transformed before they are read",
     ),
     (
         "`BrainScriptNetworkBuilder` with `TimeReverse`",

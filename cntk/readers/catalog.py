@@ -111,6 +111,7 @@ READERS: Catalog[DataReader] = Catalog(
         "HTKDeserializers": ("composite", "htk_deserializers_reader"),
         "HTKMLFReader": ("htk.reader", "htk_mlf_reader"),
         "ImageReader": ("image.reader", "image_reader"),
+        "Kaldi2Reader": ("kaldi.reader", "kaldi2_reader"),
         "LMSequenceReader": ("language.lm_reader", "lm_sequence_reader"),
         "LUSequenceReader": ("language.lu_reader", "lu_sequence_reader"),
         "LibSVMBinaryReader": ("sparse.libsvm", "libsvm_binary_reader"),
@@ -125,6 +126,7 @@ WRITERS: Catalog[DataWriter] = Catalog(
     {
         "BinaryWriter": ("binary.writer", "binary_writer"),
         "HTKMLFWriter": ("htk.writer", "htk_mlf_writer"),
+        "Kaldi2Writer": ("kaldi.writer", "kaldi2_writer"),
         "LMSequenceWriter": ("language.lu_writer", "lm_sequence_writer"),
         "LUSequenceWriter": ("language.lu_writer", "lu_sequence_writer"),
     },

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +27,21 @@ def context(part: ConfigParameters) -> tuple[int, int]:
     if window[0] < 1 or window[0] % 2 == 0:
         raise part["contextWindow"].error(f"a window of {window[0]} frames has no middle")
     return window[0] // 2, window[0] // 2
+
+
+def window_stream(part: ConfigParameters, name: str) -> tuple[Stream, int, int]:
+    """The stream of a section of features, with the neighbors on each side.
+
+    Raises:
+        FormatError: a parameter is missing or wrong.
+    """
+    left, right = context(part)
+    if part.has("type") and not part.match("type", "real"):
+        raise part["type"].error("features are of the type 'real'")
+    dim = part.size("dim")
+    if not 0 < dim * (1 + left + right) < 1 << 31:
+        raise part["dim"].error(f"a sample cannot have {dim} values")
+    return Stream(name, dim * (1 + left + right), dtype=precision(part)), left, right
 
 
 @dataclass(frozen=True)
@@ -55,18 +70,12 @@ class FeatureOptions:
         Raises:
             FormatError: a parameter is missing or wrong.
         """
-        left, right = context(part)
-        if part.has("type") and not part.match("type", "real"):
-            raise part["type"].error("features are of the type 'real'")
+        stream, left, right = window_stream(part, name)
         expand = part.bool("expandToUtterance", False)
         if expand and (left or right):
             raise part["contextWindow"].error("expandToUtterance leaves no room for neighbors")
-        dim = part.size("dim")
-        if not 0 < dim * (1 + left + right) < 1 << 31:
-            raise part["dim"].error(f"a sample cannot have {dim} values")
         path = part.string("scpFile")
         prefix = part.string("prefixPathInSCP", "")
-        stream = Stream(name, dim * (1 + left + right), dtype=precision(part))
         return cls(stream, path, prefix, left, right, expand, part.files("scpFile"))
 
     def probe(self) -> None:
@@ -146,6 +155,23 @@ class LabelOptions:
         """
         names = read_states(self.mapping) if self.mapping else None
         numbers = None if names is None else {state: at for at, state in enumerate(names)}
+        states = self._states(numbers, wanted)
+        if not self.targets or names is None:
+            return Labels(self.stream, states)
+        targets = read_targets(self.targets, names).astype(self.stream.dtype)
+        if targets.shape[1] != self.stream.dim:
+            raise self._wrong_targets(targets.shape[1])
+        return Labels(self.stream, states, targets)
+
+    def _states(
+        self, numbers: Mapping[str, int] | None, wanted: Collection[str] | None
+    ) -> dict[str, np.ndarray]:
+        """The state of each frame, int32, by utterance.
+
+        Args:
+            numbers: of the states; None: the files have numbers.
+            wanted: utterances that are needed; None: all.
+        """
         states: dict[str, np.ndarray] = {}
         for path in mlf_files(self.part):
             labels = read_mlf(path, numbers, wanted)
@@ -153,12 +179,7 @@ class LabelOptions:
             if twice is not None:
                 raise FormatError(f"{path}: the utterance {twice!r} is in another label file, too")
             states |= labels
-        if not self.targets or names is None:
-            return Labels(self.stream, states)
-        targets = read_targets(self.targets, names).astype(self.stream.dtype)
-        if targets.shape[1] != self.stream.dim:
-            raise self._wrong_targets(targets.shape[1])
-        return Labels(self.stream, states, targets)
+        return states
 
     def _wrong_targets(self, width: int) -> OpscopeError:
         message = f"{self.targets} has targets of {width} numbers"

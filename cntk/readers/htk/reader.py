@@ -56,14 +56,8 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
     if not features:
         raise complaint(config, "the reader section has no stream with an scpFile")
     label_parts = sections_with(config, "mlfFile", "mlfFileList")
-    writes = config.match("action", "write")
-    if writes and label_parts:
-        raise complaint(config, f"'write' takes features, no labels ({label_parts[0][0]})")
-    if not writes and len(features) + len(label_parts) < 2:
-        raise complaint(config, "the reader section needs streams of features and of labels")
+    pack = packing(config, [part.expand for part in features], [name for name, _ in label_parts])
     labels = [LabelOptions.of(part, name) for name, part in label_parts]
-    config.only_if(not writes, "action = write reads file by file", *_TRAINING)
-    pack = _files if writes else _training(config, [part.expand for part in features])
     ahead = config.bool("prefetch", True)
 
     def opened() -> DataReader:
@@ -73,6 +67,26 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
         return PackedReader(packer, ahead=ahead, legacy=True)
 
     return opening_of(config, features, labels, opened)
+
+
+def packing(config: ConfigParameters, expand: list[bool], labels: Sequence[str]) -> _Pack:
+    """What makes minibatches, or with `action = write` gives file by file.
+
+    Args:
+        config: the section.
+        expand: of the streams of features.
+        labels: names of the streams of labels.
+
+    Raises:
+        FormatError: a parameter is wrong, or the streams are none of which it can.
+    """
+    writes = config.match("action", "write")
+    if writes and labels:
+        raise complaint(config, f"'write' takes features, no labels ({labels[0]})")
+    if not writes and len(expand) + len(labels) < 2:
+        raise complaint(config, "the reader section needs streams of features and of labels")
+    config.only_if(not writes, "action = write reads file by file", *_TRAINING)
+    return _files if writes else _training(config, expand)
 
 
 def opening_of(

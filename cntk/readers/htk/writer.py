@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from typing import TypeAlias
 
 import numpy as np
 
@@ -35,20 +36,10 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
     Raises:
         FormatError: a parameter is missing or wrong.
     """
-    nodes = {str(node): node for node in config.array("outputNodeNames")}
-    names = list(nodes)
-    if not names:
-        raise config["outputNodeNames"].error("a writer needs the name of a node")
-    dims: list[int] = []
-    lists: list[ConfigValue] = []
-    for name in names:
-        part = config.section(name)
-        if part.string("type", "Real").lower() != "real":
-            raise part["type"].error("outputs are of the type 'Real'")
-        dims.append(part.size("dim"))
-        key = "file" if part.has("file") else "scpFile"
-        part.string(key)
-        lists += part.files(key)
+    sections = output_sections(config)
+    names = list(sections)
+    dims = [dim for _, _, dim, _ in sections.values()]
+    lists = [path for *_, path in sections.values()]
 
     def opened() -> DataWriter:
         files = [_lines(str(path)) for path in lists]
@@ -59,8 +50,32 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
                 )
         return HtkWriter(names, dims, files)
 
-    given = {name: (nodes[name], dim) for name, dim in zip(names, dims, strict=True)}
+    given = {name: (node, dim) for name, (_, node, dim, _) in sections.items()}
     return Opening(opened, lists, nodes=given)
+
+
+OutputSection: TypeAlias = tuple[ConfigParameters, ConfigValue, int, ConfigValue]
+"""A section, the value that names its node, its `dim`, and the value that names its list."""
+
+
+def output_sections(config: ConfigParameters) -> dict[str, OutputSection]:
+    """What is said of each node in `outputNodeNames`, by its name.
+
+    Raises:
+        FormatError: a parameter is missing or wrong.
+    """
+    sections: dict[str, OutputSection] = {}
+    for node in config.array("outputNodeNames"):
+        part = config.section(str(node))
+        if part.string("type", "Real").lower() != "real":
+            raise part["type"].error("outputs are of the type 'Real'")
+        dim = part.size("dim")
+        key = "file" if part.has("file") else "scpFile"
+        part.string(key)
+        sections[str(node)] = part, node, dim, part.files(key)[0]
+    if not sections:
+        raise config["outputNodeNames"].error("a writer needs the name of a node")
+    return sections
 
 
 def _lines(path: str) -> list[str]:
