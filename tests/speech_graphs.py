@@ -170,6 +170,18 @@ def ngram_bytes(contexts: Sequence[Context]) -> bytes:
     return header("ngram", 4, 1, count, 0) + data
 
 
+def grammar_bytes(offset: int, top: Fst, *parts: Fst) -> bytes:
+    """A file of Kaldi's GrammarFst; the nonterminals are the phones from `offset` + 4 on."""
+
+    def number(value: int) -> bytes:
+        return b"\4" + struct.pack("<i", value)
+
+    data = b"\0B<GrammarFst> " + b"".join(map(number, (1, len(parts), offset))) + const_bytes(top)
+    for name, part in enumerate(parts, offset + 4):
+        data += number(name) + const_bytes(part)
+    return data + b"</GrammarFst> "
+
+
 def random_first(random: np.random.Generator, words: int, labels: int) -> Fst:
     """A small HCL: for each word a chain of input labels with loops; silence between words."""
     rows: list[list[Row]] = [[]]

@@ -41,17 +41,26 @@ def graph_supervision(graph: Fst, transitions: Transitions, frames: int) -> Supe
     Raises:
         ShapeError: a label is no transition-id, or every path is longer than the utterance.
     """
+    fst = pdf_fst(graph, transitions)
+    least = _shortest_path(fst)
+    if least > frames:
+        raise ShapeError(f"the graph wants {least} frames at least, and there are {frames}")
+    return Supervision(1.0, 1, frames, transitions.num_pdfs, e2e_fsts=[fst])
+
+
+def pdf_fst(graph: Fst, transitions: Transitions) -> Fst:
+    """The acceptor, without epsilons, of the pdfs, counted from 1, of a graph's transition-ids.
+
+    Raises:
+        ShapeError: an input label is no transition-id.
+    """
     fst = breadth_first(remove_epsilons(graph.with_columns(olabel=graph.ilabel)))
     if len(fst.arcs) and fst.ilabel.max() >= len(transitions.pdf):
         raise ShapeError(
             f"transition-id {fst.ilabel.max()} of a model with {len(transitions.pdf) - 1}"
         )
     label = (transitions.pdf[fst.ilabel] + 1).astype(np.int32)
-    least = _shortest_path(fst)
-    if least > frames:
-        raise ShapeError(f"the graph wants {least} frames at least, and there are {frames}")
-    pdf_fst = Fst.of_arcs(fst.source(), label, fst.weight, fst.nextstate, fst.final)
-    return Supervision(1.0, 1, frames, transitions.num_pdfs, e2e_fsts=[pdf_fst])
+    return Fst.of_arcs(fst.source(), label, fst.weight, fst.nextstate, fst.final)
 
 
 def _shortest_path(fst: Fst) -> float:

@@ -1,6 +1,7 @@
 """Kaldi's programs for chain examples: made, normalized, copied, merged, shuffled, drawn from.
 
 Source: Kaldi's `chainbin/nnet3-chain-get-egs.cc`, `nnet3-chain-e2e-get-egs.cc`,
+`chain-make-num-fst-e2e.cc`,
 `nnet3-chain-normalize-egs.cc`, `nnet3-chain-copy-egs.cc`, `nnet3-chain-merge-egs.cc`,
 `nnet3-chain-shuffle-egs.cc`, `nnet3-chain-subset-egs.cc`.
 """
@@ -14,7 +15,7 @@ from typing import Any
 
 from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.transition_model import TransitionModel, Transitions
-from ...kaldi.fst.acceptors import Matcher
+from ...kaldi.fst.acceptors import Matcher, compose
 from ...kaldi.fst.fst import Fst
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
@@ -23,7 +24,12 @@ from ..chain.examples import NnetChainExample
 from ..chain.supervision import Supervision
 from ..chain.unconstrained import unconstrained
 from ..egs import chain_changes as egs
-from ..egs.chain_end_to_end import allowed_length, graph_supervision, whole_example
+from ..egs.chain_end_to_end import (
+    allowed_length,
+    graph_supervision,
+    pdf_fst,
+    whole_example,
+)
 from ..egs.chain_generate import chain_examples
 from ..egs.generate import IvectorSource
 from ..egs.merging import MinibatchRule
@@ -213,6 +219,31 @@ class _WholeGetter(_ChainGetter):
         supervision = self.normalized(supervision, f"utterance {key}")
         compress = self.options.compress
         yield key, whole_example(matrix, supervision, cutting, frames, ivectors, compress)
+
+
+@program(
+    "chain-make-num-fst-e2e",
+    "Turn training graphs, of transition-ids, into acceptors of pdfs counted from 1, with the"
+    " weights of the normalization FST.",
+    ("<model>", "<normalization-fst>", "<transition-fst-rspecifier>", "<pdf-fst-wspecifier>"),
+)
+def chain_make_num_fst_e2e(
+    options: SimpleNamespace, model: str, graph: str, source: str, output: str
+) -> None:
+    transitions = TransitionModel.read_from(open_reader(model)).transitions()
+    weights = Matcher(open_fst(graph))
+    with TableWriter(output, "fst") as writer:
+        for key, fst in shown(read_table(source, "fst"), "convert", "FSTs"):
+            with errors_tell(f"{source}: {key}"):
+                weighted = compose(pdf_fst(fst, transitions), weights)
+            if not weighted.states:
+                options.program.warn(f"{key}: no path is left with the normalization FST")
+            writer.write(key, weighted)
+        done = writer.count
+    options.program.log(
+        f"Converted {done} Fsts with transition-id to Fsts with pdf-id and normalized."
+    )
+    fail_unless(done)
 
 
 @program(

@@ -1,7 +1,8 @@
 """Kaldi's programs that compute with nnet3 models.
 
 Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3-compute-batch.cc`, `nnet3-xvector-compute.cc`,
-`nnet3-compute-from-egs.cc` and `nnet3/nnet-am-decodable-simple.h`.
+`nnet3-xvector-compute-batched.cc`, `nnet3-compute-from-egs.cc`,
+`nnet3/nnet-am-decodable-simple.h`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
 from ..inference.chunks import ChunkComputer, UtteranceComputer
 from ..inference.looped_computer import LoopedComputer
 from ..inference.pieces import ChunkOptions, LoopedOptions, Utterance
-from ..inference.xvector import xvector
+from ..inference.xvector import XvectorBatches, xvector
 from ..network.for_inference import for_inference, read_model
 from ..network.nnet import Nnet
 from ..run.input_arrays import warn_of_nan
@@ -43,9 +44,11 @@ _LENGTH = Option(
 )
 
 
-def chunk_options(scale: float = 1.0) -> tuple[Option, ...]:
-    """The options of `ChunkOptions`, with the default of the acoustic scale."""
-    return _LENGTH, *options_of(ChunkOptions(acoustic_scale=scale))
+def chunk_options(
+    scale: float = 1.0, kind: type[ChunkOptions] = ChunkOptions
+) -> tuple[Option, ...]:
+    """The options of `ChunkOptions` or another kind, with the default of the acoustic scale."""
+    return _LENGTH, *options_of(kind(acoustic_scale=scale))
 
 
 IVECTORS = (
@@ -93,8 +96,7 @@ def nnet3_compute(options: SimpleNamespace, model: str, features: str, output: s
     "nnet3-compute-batch",
     "Compute the output of an nnet3 network for features, chunks of many utterances at once.",
     ("<nnet-in>", "<features-rspecifier>", "<matrix-wspecifier>"),
-    _LENGTH,
-    *options_of(BatchOptions),
+    *chunk_options(kind=BatchOptions),
     *COMPUTING,
 )
 def nnet3_compute_batch(options: SimpleNamespace, model: str, features: str, output: str) -> None:
@@ -110,10 +112,10 @@ def nnet3_compute_batch(options: SimpleNamespace, model: str, features: str, out
     try:
         _finish(options, done, inputs)
     finally:
-        _tell_batches(options, computer)
+        tell_batches(options, computer)
 
 
-def _tell_batches(options: SimpleNamespace, computer: BatchComputer) -> None:
+def tell_batches(options: SimpleNamespace, computer: BatchComputer) -> None:
     """Log the sizes of minibatches, those first that took longest."""
     counts = sorted(computer.counts.items(), key=lambda entry: -entry[1].seconds)
     listed = [
@@ -203,6 +205,54 @@ def nnet3_xvector_compute(options: SimpleNamespace, model: str, features: str, o
             file.write(kept.getvalue())
     _tell_time(options, time.perf_counter() - start, inputs)
     _finish(options, done, inputs)
+
+
+@program(
+    "nnet3-xvector-compute-batched",
+    "Compute one vector for each utterance with an x-vector network: the mean of those of chunks,"
+    " many of which are computed at once.",
+    ("<raw-nnet-in>", "<features-rspecifier>", "<vector-wspecifier>"),
+    Option("chunk-size", 150, "Frames of a chunk, with the network's context"),
+    Option("batch-size", 32, "Chunks that are computed at once"),
+    Option(
+        "pad-input",
+        True,
+        "Repeat the last frame of utterances that are shorter than a chunk; else they are left out",
+    ),
+    Option("debug", False, UNUSED),
+    *optimization_options(prefix=""),
+    Option("cache-capacity", 64, UNUSED),
+    Option("use-shortcut", True, "Compile for two chunks where there are more, and expand"),
+    GPU,
+)
+def nnet3_xvector_compute_batched(
+    options: SimpleNamespace, model: str, features: str, output: str
+) -> None:
+    start = time.perf_counter()
+    read = read_model(open_reader(model))
+    with errors_tell(model):
+        nnet = for_inference(read)
+    passes = chosen_passes(options, prefix="")
+    place = chosen_place(options.use_gpu)
+    cache = ComputerCache(nnet, place, passes, shortcut=options.use_shortcut)
+    with errors_tell(model):
+        sizes = options.chunk_size, options.batch_size
+        batches = XvectorBatches(cache, *sizes, options.pad_input)
+    log = options.program.log
+    log("Left/right context is {}, {}".format(*batches.context))
+    inputs = Utterances(options, features)
+    count = written = 0
+    with TableWriter(output, "vector") as writer:
+        for key, vector in batches.compute_all((each.key, each.features) for each in inputs):
+            count += 1
+            if vector is None:
+                inputs.fail(f"{key} is shorter than --chunk-size={options.chunk_size}")
+                continue
+            writer.write(key, vector)
+            written += 1
+    _tell_time(options, time.perf_counter() - start, inputs)
+    log(f"Read {count} utterances, wrote {written} xvectors.")
+    fail_unless(written > count // 2)
 
 
 def tell_chunk(options: SimpleNamespace, computer: UtteranceComputer) -> None:

@@ -1,11 +1,12 @@
 """Kaldi's programs for features that its training scripts call: normalized, measured.
 
 Source: Kaldi's `featbin/apply-cmvn.cc`, `feat-to-dim.cc`, `feat-to-len.cc`, `transform/cmvn.cc`,
-`cudamatrix/cuda-compiled.cc`.
+`nnet3bin/cuda-compiled.cc`, `nnet3bin/cuda-gpu-available.cc`.
 """
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -14,8 +15,8 @@ from typing import Any
 import click
 import numpy as np
 
-from ...framework.base.backend import gpu_present
-from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.backend import GPUPlace, gpu_present, on_device
+from ...framework.base.errors import DeviceError, FormatError, ShapeError
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.specifiers import is_specifier
 from ...kaldi.tables.streams import open_reader
@@ -27,6 +28,7 @@ from .base.table_copies import write_table
 
 _LEAST_COUNT = 1.0
 _LEAST_VARIANCE = 1e-20
+_TOLERANCE = 1e-2
 
 
 @program(
@@ -206,3 +208,17 @@ def _measure(source: str, output: str, axis: int) -> None:
 @program("cuda-compiled", "Succeed if there is a GPU to compute on.", ())
 def cuda_compiled(options: SimpleNamespace) -> None:
     fail_unless(gpu_present())
+
+
+@program("cuda-gpu-available", "Succeed if there is a GPU, and it computes.", ())
+def cuda_gpu_available(options: SimpleNamespace) -> None:
+    log = options.program.log
+    log(f"### IS CUDA GPU AVAILABLE? '{socket.gethostname()}' ###")
+    place = GPUPlace()
+    xp = place.xp
+    with on_device(place):
+        values = xp.exp(xp.zeros((100, 100), np.float32))
+        total = float((values / values.sum(axis=1, keepdims=True)).sum())
+    if abs(total - 100) > _TOLERANCE:
+        raise DeviceError(f"the GPU computes wrong results: 100 rows of softmax add up to {total}")
+    log("### Test OK! ###")

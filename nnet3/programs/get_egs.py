@@ -1,7 +1,7 @@
 """Kaldi's programs that make training examples of features and targets.
 
 Source: Kaldi's `nnet3bin/nnet3-get-egs.cc`, `nnet3-get-egs-dense-targets.cc`,
-`nnet3-xvector-get-egs.cc`.
+`nnet3-get-egs-simple.cc`, `nnet3-xvector-get-egs.cc`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.sparse import GeneralMatrix
+from ...kaldi.tables.specifiers import is_specifier
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..egs import generate
-from ..egs.rows import is_finite
+from ..egs.rows import example_io, is_finite
 from ..egs.splitting import ExampleGenerationOptions, UtteranceSplitter
+from ..files.examples import NnetExample
 from .base.options import COMPRESS, SRAND, shown
 from .base.program import Option, from_values, options_of, program
 from .base.saving import fail_unless
@@ -211,6 +213,43 @@ def nnet3_get_egs_dense_targets(
         return generate.dense_targets(matrix, factor)
 
     Getter(options).run(features, "matrix", targets, output, make)
+
+
+@program(
+    "nnet3-get-egs-simple",
+    "Make training examples of whole matrices, such as images: an example for each key of the first"
+    " table, whose rows, and those that other tables have for the key, are the times from 0 on.",
+    ("<name>=<rspecifier>...", "<egs-wspecifier>"),
+)
+def nnet3_get_egs_simple(options: SimpleNamespace, *files: str) -> None:
+    *given, output = files
+    named = [_named_table(text) for text in given]
+    kind = "general_matrix"
+    others = [(name, RandomAccessTable(source, kind)) for name, source in named[1:]]
+    first, source = named[0]
+    failed = 0
+    with TableWriter(output, "example") as writer:
+        for key, matrix in shown(read_table(source, kind), "make", "examples"):
+            found = {name: table.get(key) for name, table in others}
+            missing = [name for name, other in found.items() if other is None]
+            if missing:
+                options.program.warn(f"Could not find input for key {key} for io-name={missing[0]}")
+                failed += 1
+                continue
+            io = [example_io(name, each) for name, each in ((first, matrix), *found.items())]
+            writer.write(key, NnetExample(io))
+        done = writer.count
+    if failed:
+        options.program.warn(f"{failed} utterances had errors and could not be processed.")
+    fail_unless(done)
+
+
+def _named_table(text: str) -> tuple[str, str]:
+    """The two sides of NAME=RSPECIFIER. Raises FormatError: it is something else."""
+    name, _, source = text.partition("=")
+    if name.split() != [name] or not is_specifier(source):
+        raise FormatError(f"{text}: NAME=RSPECIFIER is wanted, such as input=scp:images.scp")
+    return name, source
 
 
 @program(

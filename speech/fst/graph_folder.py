@@ -109,13 +109,24 @@ def _static(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
 
 def _composed(files: dict[str, str]) -> tuple[Graph, dict[int, str] | None, str]:
     first, second = read_graph_fst(files["HCLr.fst"]), read_graph_fst(files["Gr.fst"])
+    labels = read_labels(files["disambig_tid.int"])
+    graph = composed_graph(first, second, labels, files["HCLr.fst"])
+    return graph, _texts(second), files["Gr.fst"]
+
+
+def composed_graph(first: Fst, second: Fst, labels: list[int], name: str) -> LookaheadGraph:
+    """The composition of two FSTs; see `LookaheadGraph`.
+
+    Args:
+        labels: input labels that are epsilons to the search. name: of the first one's file.
+
+    Raises:
+        FormatError: the first one has no reachability data of output labels.
+    """
     reached = first.header.reachability
     if reached is None or reached.of_input:
-        raise FormatError(
-            f"{files['HCLr.fst']}: a {first.header.kind} FST; an olabel_lookahead FST is wanted"
-        )
-    labels = read_labels(files["disambig_tid.int"])
-    return LookaheadGraph.of(first, second, labels), _texts(second), files["Gr.fst"]
+        raise FormatError(f"{name}: a {first.header.kind} FST; an olabel_lookahead FST is wanted")
+    return LookaheadGraph.of(first, second, labels)
 
 
 def _texts(fst: Fst) -> dict[int, str] | None:

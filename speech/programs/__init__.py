@@ -16,6 +16,12 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "ivector-extract-online2": ("ivectors", "iVectors as an online recognizer has them."),
     "nnet3-align-compiled": ("aligning", "Alignments of features with graphs of their texts."),
     "nnet3-latgen-faster": ("decoding", "Lattices of words of features."),
+    "nnet3-latgen-faster-parallel": ("decoding", "The same, searched by several threads."),
+    "nnet3-latgen-faster-batch": ("decoding", "The same, chunks of many utterances at once."),
+    "nnet3-latgen-faster-looped": ("decoding", "The same, each frame computed once."),
+    "nnet3-latgen-faster-looped-parallel": ("decoding", "The same, searched by several threads."),
+    "nnet3-latgen-faster-lookahead": ("decoding", "Lattices, composed of HCL and G on the way."),
+    "nnet3-latgen-grammar": ("decoding", "Lattices, with graphs that call each other."),
     "online2-wav-nnet3-latgen-faster": ("online_decoding", "Lattices of words of recordings."),
 }
 """Programs by name: the module of this folder that holds the program, and a line of help. The

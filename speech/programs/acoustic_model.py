@@ -23,11 +23,13 @@ from ...nnet3.inference.pieces import Utterance
 from ...nnet3.network.model import AmNnetSimple
 from ...nnet3.programs.compute import Utterances
 from ..fst import graph_cache
-from ..fst.graph import StaticGraph
-from ..fst.graph_folder import graph_fst
+from ..fst.grammar_graph import SearchGraph
+from ..fst.graph import LookaheadGraph, StaticGraph
+from ..fst.graph_folder import composed_graph, graph_fst, read_labels
 from ..fst.words import Words
 
 _Graph = TypeVar("_Graph")
+_Searched = TypeVar("_Searched", bound=SearchGraph)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class AcousticModel:
         """The phone of each transition-id."""
         return np.array(self.ids.phone)
 
-    def checked(self, graph: StaticGraph, name: str) -> StaticGraph:
+    def checked(self, graph: _Searched, name: str) -> _Searched:
         """The graph, whose input labels are transition-ids of this model.
 
         Raises:
@@ -100,6 +102,28 @@ def read_graph(name: str) -> StaticGraph:
     if known is not None and isinstance(known[0], StaticGraph):
         return known[0]
     graph = StaticGraph.of(graph_fst(ByteFile.open(name) if key else _streamed(name)))
+    if key:
+        graph_cache.keep(key, graph, None)
+    return graph
+
+
+def read_composed(first: str, grammar: str, symbols: str) -> LookaheadGraph:
+    """HCL and G, to be composed with look-ahead: a decoding graph; it is kept as others are.
+
+    Args:
+        first, grammar: FSTs, of which the first has reachability data of its output labels.
+        symbols: a file of the input labels that are epsilons, one in each line.
+
+    Raises:
+        FormatError: a file is something else, is cut or damaged.
+    """
+    names = first, grammar, symbols
+    key = graph_cache.key_of(names) if all(map(is_regular, names)) else ""
+    known = graph_cache.load(key) if key else None
+    if known is not None and isinstance(known[0], LookaheadGraph):
+        return known[0]
+    opened = [ByteFile.open(name) if key else _streamed(name) for name in (first, grammar)]
+    graph = composed_graph(*map(graph_fst, opened), read_labels(symbols), first)
     if key:
         graph_cache.keep(key, graph, None)
     return graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kaldi.fst.arcs import spread
-from ..fst.graph import Graph
+from ..fst.grammar_graph import SearchGraph
 from .composed_arcs import StaticArcs, arcs_of
 
 
@@ -24,7 +24,7 @@ class ArcTable:
         scratch: int32, [rows]: for whoever needs it for a moment.
     """
 
-    def __init__(self, graph: Graph, most: int) -> None:
+    def __init__(self, graph: SearchGraph, most: int) -> None:
         self._graph = graph
         self.arcs = arcs_of(graph, most)
         self._static = isinstance(self.arcs, StaticArcs)

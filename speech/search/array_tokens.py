@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...native.constants import NEGATIVE_LOOP, NO_PATH
-from ..fst.graph import Graph
+from ..fst.grammar_graph import SearchGraph
 from .arrays import ArrayLoops
 from .frames import LINK, TOKEN, TRACED, Frame
 from .options import SearchOptions
@@ -14,7 +14,9 @@ from .options import SearchOptions
 class ArrayTokens:
     """`Tokens` in NumPy; see `CompiledTokens`, whose results and arguments are the same."""
 
-    def __init__(self, graph: Graph, pdf: np.ndarray, outputs: int, options: SearchOptions) -> None:
+    def __init__(
+        self, graph: SearchGraph, pdf: np.ndarray, outputs: int, options: SearchOptions
+    ) -> None:
         self._loops = ArrayLoops(graph, pdf, options)
         self._options = options
         self._frames: list[Frame] = []

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...kaldi.fst.arcs import runs
 from ...native.constants import BUCKETS_EACH, LEAST_BUCKETS
-from ..fst.graph import Graph
+from ..fst.grammar_graph import SearchGraph
 from .arc_table import ArcTable, first_ones
 from .frames import LINK, TOKEN, Frame
 from .options import SearchOptions
@@ -22,7 +22,7 @@ class ArrayLoops:
     States of tokens are rows of an `ArcTable`.
     """
 
-    def __init__(self, graph: Graph, pdf: np.ndarray, options: SearchOptions) -> None:
+    def __init__(self, graph: SearchGraph, pdf: np.ndarray, options: SearchOptions) -> None:
         self._table = ArcTable(graph, options.graph_arcs)
         self._silent = SilentArcs(self._table, options.frame_tokens)
         self._pdf = pdf.astype(np.int64)

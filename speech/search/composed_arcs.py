@@ -9,7 +9,8 @@ import numpy as np
 
 from ...framework.base.python.cached import new_waiting_rlock
 from ..fst.composition import Composition, StateArcs
-from ..fst.graph import Graph, LookaheadGraph, StaticGraph
+from ..fst.grammar_graph import GrammarArcs, GrammarGraph, SearchGraph
+from ..fst.graph import LookaheadGraph, StaticGraph
 from ..fst.key_table import KeyTable
 
 _LEAST = 1 << 12
@@ -51,7 +52,7 @@ class StaticArcs:
 
 
 class ComposedArcs:
-    """Arcs of composed states: those with an input label first, then the epsilons.
+    """Arcs of states that are made as they are met: those with an input label first, then epsilons.
 
     States have rows, as they come. Threads may share this: what one of them learned of rows
     stays true while others make more.
@@ -64,8 +65,9 @@ class ComposedArcs:
         used: how many arcs there are.
     """
 
-    def __init__(self, graph: LookaheadGraph) -> None:
-        self._composition = Composition(graph)
+    def __init__(self, graph: LookaheadGraph | GrammarGraph) -> None:
+        is_grammar = isinstance(graph, GrammarGraph)
+        self._composition = GrammarArcs(graph) if is_grammar else Composition(graph)
         self._keys = KeyTable(2)
         self.ilabel, self.olabel, self.target, self.met = np.empty((4, _LEAST), np.int32)
         self.weight = np.empty(_LEAST, np.float32)
@@ -146,7 +148,7 @@ class ComposedArcs:
         self.used = end
 
 
-def arcs_of(graph: Graph, most: int) -> StaticArcs | ComposedArcs:
+def arcs_of(graph: SearchGraph, most: int) -> StaticArcs | ComposedArcs:
     """The arcs of a graph that its decoders share; others where more than `most` were composed."""
     if isinstance(graph, StaticGraph):
         return StaticArcs(graph)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import NotFiniteError, OpscopeError, RunError, ShapeError
 from ...native.constants import MANY_STATES, MANY_TOKENS, NEGATIVE_LOOP, NO_MEMORY, NO_PATH
-from ..fst.graph import Graph
+from ..fst.grammar_graph import GrammarGraph, SearchGraph
 from . import compiled
 from .array_tokens import ArrayTokens
 from .frames import Frame, Tokens
@@ -57,7 +57,7 @@ class Decoder:
         options: of pruning.
         outputs: how many outputs the network has; by default those that `pdfs` names.
         compiled_loops: whether C does the search; by default where there is the native
-            library. Both give the same.
+            library. Both give the same. Grammars are searched without it.
 
     Raises:
         OpscopeError: the graph has an input label that `pdfs` does not know.
@@ -65,7 +65,7 @@ class Decoder:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: SearchGraph,
         pdfs: np.ndarray,
         options: SearchOptions | None = None,
         *,
@@ -85,8 +85,12 @@ class Decoder:
             raise OpscopeError(f"transition-ids read outputs up to {least - 1} of {self.outputs}")
         if compiled_loops is None:
             compiled_loops = compiled.available()
-        kind = compiled.CompiledTokens if compiled_loops else ArrayTokens
-        self._tokens: Tokens = kind(graph, pdfs, self.outputs, self.options)
+        how = pdfs, self.outputs, self.options
+        self._tokens: Tokens
+        if isinstance(graph, GrammarGraph) or not compiled_loops:
+            self._tokens = ArrayTokens(graph, *how)
+        else:
+            self._tokens = compiled.CompiledTokens(graph, *how)
         self.reset()
 
     def reset(self) -> None:

@@ -15,16 +15,18 @@ _SWITCHES: dict[str, Any] = {
 }
 
 
-def optimization_options() -> Iterator[Option]:
-    """Kaldi's switches of passes."""
+def optimization_options(prefix: str = "optimization.") -> Iterator[Option]:
+    """Kaldi's switches of passes; a program whose names have no `prefix` gives an empty one."""
     for name, default in _SWITCHES.items():
         about = "Whether to optimize computations at all" if name == "optimize" else "As in Kaldi"
-        yield Option(f"optimization.{name.replace('_', '-')}", default, about)
+        yield Option(f"{prefix}{name.replace('_', '-')}", default, about)
 
 
-def chosen_passes(options: SimpleNamespace) -> bool | OptimizeOptions:
+def chosen_passes(
+    options: SimpleNamespace, prefix: str = "optimization_"
+) -> bool | OptimizeOptions:
     """The passes that the command line asks for, as `compile_request` takes them."""
-    if not options.optimization_optimize:
-        return False
     values = vars(options)
-    return OptimizeOptions(**{name: values[f"optimization_{name}"] for name in _SWITCHES})
+    if not values[f"{prefix}optimize"]:
+        return False
+    return OptimizeOptions(**{name: values[f"{prefix}{name}"] for name in _SWITCHES})

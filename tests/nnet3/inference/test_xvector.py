@@ -1,4 +1,4 @@
-"""One vector for an utterance, and nnet3-xvector-compute."""
+"""One vector for an utterance, nnet3-xvector-compute and nnet3-xvector-compute-batched."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from opscope.framework.base.errors import OpscopeError, ShapeError
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.cache.computers import ComputerCache
-from opscope.nnet3.inference.xvector import xvector
+from opscope.nnet3.inference.xvector import XvectorBatches, chunk_starts, xvector
 from opscope.nnet3.network.nnet import Nnet
 from opscope.python_api.cli.main import main
 
@@ -94,3 +94,57 @@ def test_program(nnet, tmp_path, monkeypatch):
         result.exit_code == 1
         and "u: 10 rows: the input wants 3 columns, you gave 2" in result.stderr
     )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "starts"),
+    [  # frames, chunk, context: what Kaldi's program divides them into
+        ((149, 150, 24), [0]),
+        ((151, 150, 24), [0, 1]),
+        ((200, 150, 24), [0, 50]),
+        ((299, 150, 0), [0, 149]),
+        ((310, 150, 24), [0, 80, 160]),
+        ((431, 150, 14), [2, 140, 278]),
+        ((450, 100, 14), [1, 88, 175, 262, 349]),
+        ((1000, 150, 24), [0, 122, 244, 366, 487, 608, 729, 850]),
+    ],
+)
+def test_chunks_of_utterances(sizes, starts):
+    found = chunk_starts(*sizes)
+    assert found == starts
+    assert chunk_starts(*sizes, pad=False) == (starts if sizes[0] >= sizes[1] else [])
+
+
+def test_vectors_of_batches(tmp_path, monkeypatch):
+    """Means over chunks; the end of one utterance and all of the next share a minibatch."""
+    nnet = Nnet.from_config_text(CONFIG.replace("1000", "9"), 1)
+    rng = np.random.default_rng(1)
+    given = {
+        k: rng.normal(size=(n, 3)).astype(np.float32) for k, n in (("a", 9), ("b", 2), ("c", 4))
+    }
+    cache = ComputerCache(nnet)
+    padded_b = np.concatenate((given["b"], given["b"][-1:].repeat(2, 0)))
+    vectors = {
+        "a": np.mean([wanted(nnet, given["a"][i : i + 4]) for i in chunk_starts(9, 4, 0)], axis=0),
+        "b": wanted(nnet, padded_b),
+        "c": wanted(nnet, given["c"]),
+    }
+    for size in (1, 2, 32):
+        found = list(XvectorBatches(cache, 4, size).compute_all(given.items()))
+        assert [key for key, _ in found] == list(given)
+        for key, vector in found:
+            np.testing.assert_allclose(vector, vectors[key], atol=1e-5)
+    monkeypatch.chdir(tmp_path)
+    nnet.write("x.raw")
+    with TableWriter("ark:feats.ark", "matrix") as writer:
+        for key, features in given.items():
+            writer.write(key, features)
+    program = "nnet3-xvector-compute-batched", "--chunk-size=4", "--batch-size=2"
+    files = "x.raw", "ark:feats.ark", "ark:x.ark"
+    result = CliRunner().invoke(main, [*program, "--pad-input=false", *files])
+    assert result.exit_code == 0 and "b is shorter than --chunk-size=4" in result.stderr
+    assert "Read 3 utterances, wrote 2 xvectors." in result.stderr
+    for key, vector in read_table("ark:x.ark", "vector"):
+        np.testing.assert_allclose(vector, vectors[key], atol=1e-5)
+    result = CliRunner().invoke(main, [program[0], "--chunk-size=0", *files])
+    assert result.exit_code == 1 and "the network wants 1 frames or more" in result.stderr

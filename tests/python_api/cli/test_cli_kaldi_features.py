@@ -9,8 +9,10 @@ import pytest
 
 from kaldi_models import EXCHANGED_PDFS as MODEL
 from kaldi_models import done
+from opscope.framework.base.backend import gpu_present
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.tables.tables import TableWriter, read_table
+from opscope.testing.device_double import instead_of_cupy
 
 TREE = """ContextDependency 3 1 ToPdf TE 1 3 ( NULL CE 4 SE 0 [ 1 ]
 { CE 0 CE 6 } )
@@ -132,3 +134,12 @@ def test_trees_and_gpus(call, tables):
     told = b"num-pdfs 7\ncontext-width 3\ncentral-position 1\n"
     assert done(call("tree-info", "tree")) == told
     assert call("cuda-compiled", "--print-args=false")[0] in (0, 1)
+
+
+def test_a_gpu_that_computes(call):
+    """On the stand-in for CuPy; without it the program says what is missing."""
+    if not gpu_present():
+        code, _, err = call("cuda-gpu-available")
+        assert code == 1 and "a GPU was asked for" in err.splitlines()[-1]
+    with instead_of_cupy():
+        done(call("cuda-gpu-available"), "IS CUDA GPU AVAILABLE?", "### Test OK! ###")

@@ -215,3 +215,14 @@ def test_whole_utterances(recipe, files):
     recipe("nnet3-chain-compute-prob", "--leaky-hmm-coefficient=0.1", "1.raw", *options[2:])
     out = recipe("nnet3-chain-e2e-get-egs", "--num-frames=50", *args, code=1)
     assert "u0: 31 frames, and the nearest allowed length is 50" in out
+    (files / "one.txt").write_text(f"u \n{graph}")
+    out = recipe("chain-make-num-fst-e2e", "trans.mdl", "norm.fst", "ark,t:one.txt", "ark:num.ark")
+    assert "Converted 1 Fsts with transition-id" in out
+    (fst,) = (fst for _, fst in read_table("ark:num.ark", "fst"))
+    assert [*zip(fst.source(), fst.ilabel, fst.weight, fst.nextstate, strict=True)] == [
+        (0, 1, 0.5, 1),
+        (1, 2, 1.0, 1),
+        (1, 3, 1.5, 2),
+        (2, 2, 1.0, 2),
+    ]
+    assert fst.final.tolist() == [np.inf, np.inf, 0.25]

@@ -21,7 +21,14 @@ from opscope.kaldi.tables.tables import TableWriter
 from opscope.nnet3.files.examples import NnetExample, NnetIo
 from opscope.python_api.cli.main import kaldi_programs, main
 from speech_decoding import LENGTHS, PHONES, decoding_graph, write_decoding
-from speech_graphs import arc_fst, vector_bytes
+from speech_graphs import (
+    arc_fst,
+    grammar_bytes,
+    lookahead_bytes,
+    random_first,
+    random_grammar,
+    vector_bytes,
+)
 
 PROGRAMS = kaldi_programs()
 _SMALL = """input-node name=input dim={dim}
@@ -53,8 +60,18 @@ copy-feats --compress=true ark:feats.ark ark,scp:copied.ark,copied.scp
 feat-to-dim ark:feats.ark dim
 feat-to-len scp:copied.scp ark,t:lengths
 cuda-compiled
+cuda-gpu-available
 nnet3-latgen-faster --ivectors=ark:ivectors.ark --acoustic-scale=1.0 --lattice-beam=2 \
     --word-symbol-table=words.txt final.mdl HCLG.fst ark:feats.ark ark:o.lat ark,t:o.words ark:o.ali
+nnet3-latgen-faster-parallel --config=latgen.conf --num-threads=2 final.mdl HCLG.fst ark:feats.ark \
+    ark:parallel.lat
+nnet3-latgen-faster-batch --config=latgen.conf final.mdl HCLG.fst ark:feats.ark ark:batch.lat
+nnet3-latgen-faster-looped --config=latgen.conf final.mdl HCLG.fst ark:feats.ark ark:looped.lat
+nnet3-latgen-faster-looped-parallel --config=latgen.conf final.mdl ark:graphs.ark ark:feats.ark \
+    ark:lp.lat
+nnet3-latgen-faster-lookahead --config=latgen.conf final.mdl HCLr.fst Gr.fst disambig \
+    ark:feats.ark ark:la.lat
+nnet3-latgen-grammar --config=latgen.conf final.mdl grammar.fst ark:feats.ark ark:grammar.lat
 nnet3-align-compiled --ivectors=ark:ivectors.ark final.mdl ark:graphs.ark ark:feats.ark ark:ali.ark
 ivector-extract-online2 --config=ivector_extractor.conf ark:spk2utt ark:feats.ark ark:i.ark
 online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf --lattice-beam=2 \
@@ -87,6 +104,8 @@ copy-transition-model made.mdl made.trans
 nnet3-compute --ivectors=ark:ivectors.ark final.raw ark:feats.ark ark:out.ark
 nnet3-compute-batch --ivectors=ark:ivectors.ark final.raw ark:feats.ark ark:batch.ark
 nnet3-xvector-compute xvector.raw ark:feats.ark ark:x.ark
+nnet3-xvector-compute-batched --chunk-size=30 xvector.raw ark:feats.ark ark:xb.ark
+nnet3-get-egs-simple input=ark:feats.ark output=ark:out.ark ark:simple.egs
 nnet3-get-egs --num-pdfs=4 ark:feats.ark ark:post.ark ark:egs.ark
 nnet3-get-egs-dense-targets --num-targets=4 ark:feats.ark ark:out.ark ark:dense.egs
 nnet3-xvector-get-egs --num-pdfs=4 ranges ark:feats.ark ark:xvector.egs
@@ -117,6 +136,7 @@ nnet3-init chain.config chain.raw
 nnet3-chain-get-egs --num-frames=20 norm.fst ark:feats.ark ark:sup.ark ark:chain.egs
 nnet3-chain-get-egs --num-frames=20 ark:feats.ark ark:sup.ark ark:bare.egs
 nnet3-chain-e2e-get-egs --num-frames=25,40,61 ark:feats.ark ark:phones.ark final.mdl ark:e2e.egs
+chain-make-num-fst-e2e final.mdl norm.fst ark:phones.ark ark:numerators.ark
 nnet3-chain-normalize-egs norm.fst ark:bare.egs ark:normal.egs
 nnet3-chain-copy-egs ark:chain.egs ark:chain.copy
 nnet3-chain-shuffle-egs ark:chain.egs ark:chain.shuffled
@@ -127,6 +147,7 @@ nnet3-chain-compute-prob chain1.raw den.fst ark:chain.merged
 nnet3-chain-combine den.fst chain.raw chain1.raw ark:chain.merged chain2.raw
 nnet3-chain-acc-lda-stats chain.raw ark:chain.egs chain.lda
 """
+_OF_GPU = "cuda-compiled", "cuda-gpu-available"
 LINES = [shlex.split(line) for line in EXPERIMENT.replace("\\\n", " ").split("\n") if line]
 _XVECTOR = """input-node name=input dim={dim}
 component name=x type=StatisticsExtractionComponent input-dim={dim} input-period=1 output-period=1
@@ -159,6 +180,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("utt2spk").write_text("a s\nb s\nc t\n")
         Path("segments").write_text("a1 a 0.05 0.2\nc1 c 0.1 0.3\n")
         Path("ranges").write_text("a 0 0 3 10 1\nb 0 0 0 10 0\nc 0 0 20 30 2\n")
+        random = np.random.default_rng(3)
+        Path("HCLr.fst").write_bytes(lookahead_bytes(random_first(random, 5, 2 * PHONES), 6))
+        Path("Gr.fst").write_bytes(vector_bytes(random_grammar(random, 5)))
+        Path("disambig").write_text("8\n")
+        Path("latgen.conf").write_text(
+            "--ivectors=ark:ivectors.ark\n--acoustic-scale=1.0\n--lattice-beam=1\n"
+        )
+        Path("grammar.fst").write_bytes(grammar_bytes(PHONES + 1, decoding_graph()))
         graph = vector_bytes(decoding_graph())
         Path("graphs.ark").write_bytes(b"".join(f"{key} ".encode() + graph for key in LENGTHS))
         graph = vector_bytes(phones_of(PHONES))
@@ -183,7 +212,7 @@ def test_bare_and_help(name: str) -> None:
     assert f"Usage:  {name} [options]" in shown.stdout and "Standard options:" in shown.stdout
     bare = run.invoke(main, [name])
     assert bare.exception is None or isinstance(bare.exception, SystemExit)
-    if name == "cuda-compiled":  # it takes no arguments: its answer is the exit code
+    if name in _OF_GPU:  # it takes no arguments: its answer is the exit code
         assert (bare.exit_code, bare.stdout) == (0 if gpu_present() else 1, "")
         assert "Usage" not in bare.stderr
     else:
@@ -196,7 +225,7 @@ def test_every_program_on_a_tiny_input(folder: Path, monkeypatch: pytest.MonkeyP
     for words in LINES:
         before = set(Path().iterdir())
         code, out, err = call_main(*words)
-        if words[0] == "cuda-compiled":
+        if words[0] in _OF_GPU:
             assert code == (0 if gpu_present() else 1)
             continue
         assert code == 0, f"{words}: {err}"
