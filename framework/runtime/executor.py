@@ -336,6 +336,8 @@ class Frame(BoundSteps):
     def rest(self) -> None:
         """Let go of large inputs, as frames of other shapes run now: the next run of these shapes
         brings new ones, and binds the steps that read them."""
+        if self.net_version < 0:
+            return  # released: the frame that runs now took its room in the cache
         large = self._memory.with_views(self._values.large_inputs(self.arrays))
         if not large:
             return

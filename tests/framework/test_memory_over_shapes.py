@@ -98,6 +98,15 @@ def test_what_was_given_up_is_free_at_once(small_limit: int) -> None:
         gc.enable()
 
 
+def test_a_frame_with_large_inputs_gives_its_room_to_the_next_one(small_limit: int) -> None:
+    b, scope = NetBuilder("n"), Scope()
+    b.relu(b.input("x", [-1, 1000]), name="y")
+    for rows in (40, 20, 40):  # more than 64 KB: inputs are bound, not copied
+        given = np.ones((rows, 1000), np.float32)
+        made = b.run(scope, feed={"x": given}, fetch=["y"], need_backward=False)["y"]
+        assert made.shape == (rows, 1000)
+
+
 def test_blocks_that_were_too_small_are_given_up() -> None:
     b, scope = NetBuilder("n"), Scope()
     x = b.input("x", [-1, 50])
