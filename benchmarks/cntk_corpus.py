@@ -55,7 +55,26 @@ SUPPLIED = {
     "baseFeatDim": "80",
     "RowSliceStart": "800",
     "scaleFactor": "0.1",
+    "smoothFactor": "0.1",
     "action": "write",
+    "numThreads": "1",
+    "minibatchSize": "20",
+    "numUttsPerMinibatch": "4",
+    "lratePerSample": "0.001",
+    "lratePerMB": "0.1",
+    "momentum": "0.9",
+    "l2RegWeight": "0",
+    "dropoutRate": "0",
+    "clippingThresholdPerSample": "1",
+    "maxEpochs": "3",
+    "evaluatePeriod": "100",
+    "truncated": "true",
+    "featureTransform": "NO_FEATURE_TRANSFORM",
+    "phnDim": "45",
+    "criterion": "smbr",
+    "acwt": "0.1",
+    "oneSilenceClass": "true",
+    "silPhoneList": "1:2",
 }
 # Files that shell scripts of the snapshot copy beside a config before they run it.
 COPIED = {
@@ -155,7 +174,7 @@ def run_config(path: Path, run: Run | None, folder: Path, result: Result) -> Non
             missing = _attempt(path, run, folder, Path(scratch), supplied, attempt)
         if missing is None or missing in supplied or len(supplied) > 50:
             break
-        supplied[missing] = _supply(missing, path)
+        supplied[missing] = supply(missing, path)
     result.built += attempt.built
     result.compared += attempt.compared
     result.shapes += attempt.shapes
@@ -169,15 +188,15 @@ def check_config(path: Path, run: Run | None, folder: Path, result: Result) -> N
     supplied: dict[str, str] = {}
     while True:
         with tempfile.TemporaryDirectory() as scratch:
-            arguments = _prepared(path, run, folder, Path(scratch), supplied)
+            arguments = prepared(path, run, folder, Path(scratch), supplied)
             main = next(a.partition("=")[2] for a in arguments if a.startswith("configFile="))
             others = [a for a in arguments if a != f"configFile={main}"]
             report = check_file(main, extra=others)
-            missing = {m for p in report.errors if (m := _missing(p.text)) is not None}
+            missing = {m for p in report.errors if (m := missing_variable(p.text)) is not None}
             missing -= supplied.keys()
             if not missing or len(supplied) > 50:
                 break
-        supplied |= {name: _supply(name, path) for name in missing}
+        supplied |= {name: supply(name, path) for name in missing}
     if any(_PART.search(problem.text) for problem in report.errors):
         report.recorded = [p for p in report.recorded if not _PART.search(p.text)]
         check_readers(path, report)
@@ -207,7 +226,7 @@ def check_readers(path: Path, report: Report) -> None:
             checker.reader(config.section(name), None)
 
 
-def _supply(name: str, path: Path) -> str:
+def supply(name: str, path: Path) -> str:
     """The value of a variable that the command line gives: what a script of the snapshot would."""
     if name.lower() == "command":
         config = parse_command_line([f"configFile={path}"])
@@ -218,11 +237,15 @@ def _supply(name: str, path: Path) -> str:
 
 
 def _folder_for(name: str, path: Path) -> str:
-    """The value of a variable that names a folder: where the snapshot has such files, else ''."""
+    """The value of a variable that names a folder, or a file in it: where the snapshot has such
+    files, else in the folder of the run."""
     of_scripts = re.search(r"ndl|mel|config|macro", name, re.IGNORECASE)
     if name.lower() == "ndlfile":
         return str(path.parent / "dnn_6layer.ndl")
-    return str(path.parent) if of_scripts else SCRATCH
+    if of_scripts:
+        return str(path.parent)
+    is_folder = re.search(r"dir|folder|root|path", name, re.IGNORECASE)
+    return SCRATCH if is_folder else f"{SCRATCH}/{name}"
 
 
 def _copy_scripts(path: Path, scratch: Path) -> None:
@@ -236,7 +259,7 @@ def _copy_scripts(path: Path, scratch: Path) -> None:
                 shutil.copy(path.parent / source, scratch / name / target)
 
 
-def _prepared(
+def prepared(
     path: Path, run: Run | None, folder: Path, scratch: Path, supplied: dict[str, str]
 ) -> list[str]:
     """The arguments of a run on this machine, whose folders and scripts are there."""
@@ -259,21 +282,21 @@ def _attempt(
     result: Result,
 ) -> str | None:
     """One try; the name of a variable that is missing, if one is."""
-    arguments = _prepared(path, run, folder, scratch, supplied)
+    arguments = prepared(path, run, folder, scratch, supplied)
     try:
         config = parse_command_line(arguments)
         listed = all_commands(config, supplied)
     except OpscopeError as error:
-        missing = _missing(error)
+        missing = missing_variable(error)
         if missing is None or missing in supplied:
             result.failures.append(first_line(error))
         return missing
     models, seeds = Models(), Seeds()
     for command in listed:
         try:
-            missing = _run_command(command, models, seeds, result, run)
+            missing = build_command(command, models, seeds, result, run)
         except OpscopeError as error:
-            missing = _missing(error)
+            missing = missing_variable(error)
             if missing is None or missing in supplied:
                 text = f"{command.name}: {first_line(error)}"
                 (result.absent if _is_absent(error, folder) else result.failures).append(text)
@@ -290,7 +313,7 @@ def _is_absent(error: OpscopeError, folder: Path) -> bool:
     return bool(found) and next(folder.rglob(name), None) is None
 
 
-def _missing(error: OpscopeError | str) -> str | None:
+def missing_variable(error: OpscopeError | str) -> str | None:
     found = _UNKNOWN.search(str(error))
     return next(filter(None, found.groups())) if found else None
 
@@ -333,7 +356,7 @@ def all_commands(config: ConfigParameters, supplied: dict[str, str]) -> list[Com
     return listed
 
 
-def _run_command(
+def build_command(
     command: Command, models: Models, seeds: Seeds, result: Result, run: Run | None
 ) -> None:
     section = command.parameters

@@ -1,0 +1,536 @@
+"""Made data for the readers of CNTK configs: a few samples, in the format that each section wants.
+
+What a sample holds follows from its class and the name of its stream, with some noise, so that
+inputs tell labels and a training has something to learn. Networks say what a stream means:
+whether its axis has several steps, and which node reads it (`streams_of`).
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from opscope.cntk.config import ConfigParameters
+from opscope.cntk.lattices import Hmms, Lattice
+from opscope.cntk.lattices.archive_writer import write_archive
+from opscope.cntk.network.network import Network
+from opscope.cntk.network.nodes.node import DEFAULT_AXIS
+from opscope.cntk.readers.base.data import ChunkInfo, Deserializer, Samples, Stream
+from opscope.cntk.readers.base.htk_files import write_htk
+from opscope.cntk.readers.base.sections import (
+    file_sections,
+    sections_with,
+    tagged_text_sections,
+)
+from opscope.cntk.readers.binary.format import write_binary
+from opscope.cntk.readers.htk.mlf import FRAME, HEADER
+from opscope.cntk.readers.htk.options import FeatureOptions, LabelOptions
+from opscope.cntk.readers.image.reader import read_map
+from opscope.cntk.readers.text.reader import text_streams
+from opscope.framework.base.errors import FormatError
+
+CLASSES = 6
+_STEPS = 6  # frames or words of a class in a row: sequences have several classes
+_PIXELS = (784, 3072)  # dimensions of the images of MNIST and CIFAR-10, whose values are bytes
+_ONE_HOT = {"CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SequenceWithSoftmax"}
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What networks say of a stream.
+
+    Attributes:
+        shape: of a sample.
+        role: "label" (one-hot), "boxes", "gain", "group", or "" for anything.
+        axis: the name of its dynamic axis.
+        steps: whether sequences on that axis have several steps.
+    """
+
+    shape: tuple[int, ...] = ()
+    role: str = ""
+    axis: str = DEFAULT_AXIS
+    steps: bool = False
+
+
+# The role of an input by the operation that reads it, and the slot.
+_ROLES = {
+    ("ROIPooling", 1): "boxes",
+    ("LambdaRank", 0): "gain",
+    ("LambdaRank", 2): "group",
+    **{(operation, slot): "label" for operation in _ONE_HOT for slot in (0, 1)},
+}
+
+
+def streams_of(networks: Iterable[Network]) -> dict[str, Meaning]:
+    """What the inputs of networks are, by their names in lower case."""
+    found: dict[str, Meaning] = {}
+    for network in networks:
+        stepping = set()
+        for node in network.nodes.values():
+            if node.delay or node.kind.whole:
+                near = [node, *node.inputs]
+                stepping |= {one.axis.name for one in near if one is not None and one.axis}
+        for node in network.nodes.values():
+            if not node.is_input:
+                continue
+            readers = [
+                _ROLES[reader.operation, slot]
+                for reader in network.nodes.values()
+                for slot, given in enumerate(reader.inputs)
+                if given is node and (reader.operation, slot) in _ROLES
+            ]
+            axis = node.axis.name if node.axis is not None else DEFAULT_AXIS
+            role = readers[0] if readers else ""
+            found[node.name.lower()] = Meaning(tuple(node.shape), role, axis, axis in stepping)
+    return found
+
+
+@dataclass
+class MadeData:
+    """Makes the files that readers name.
+
+    Args:
+        meanings: of streams, see `streams_of`.
+        folder: for images, which maps name.
+        count: sequences, or samples where there are no sequences.
+        classes_of_words: of lists of words with classes.
+    """
+
+    meanings: dict[str, Meaning]
+    folder: Path
+    count: int = 24
+    classes_of_words: int = 50
+    samples: int = field(default=0, init=False)
+
+    def make(self, section: ConfigParameters) -> None:
+        """The files of the reader of a section.
+
+        Raises:
+            FormatError: the section is wrong, or there is no data for such a reader.
+        """
+        if section.has("readers"):
+            for name in section.array("readers").strings():
+                self.make(section.section(name))
+            return
+        if section.has("deserializers") and not section.has("readerType"):
+            for value in section.array("deserializers"):
+                part = ConfigParameters.of(value)
+                self._make(part.string("type"), part)
+            return
+        self._make(section.string("readerType", "CNTKTextFormatReader"), section)
+
+    def _make(self, kind: str, section: ConfigParameters) -> None:
+        maker = _MAKERS.get(kind.lower())
+        if maker is None:
+            raise FormatError(f"no data are made for {kind}")
+        maker(self, section)
+
+    # -- samples
+
+    def _meaning(self, stream: str) -> Meaning:
+        return self.meanings.get(stream.lower(), Meaning())
+
+    def _length(self, meaning: Meaning, sequence: int) -> int:
+        """Steps of a sequence; streams on one axis have as many."""
+        if not meaning.steps:
+            return 1
+        return 4 + (sequence + zlib.crc32(meaning.axis.encode())) % 4
+
+    def _classes(self, dim: int) -> int:
+        return min(CLASSES, dim)
+
+    def row(self, stream: str, dim: int, kind: int) -> np.ndarray:
+        """A dense sample of a class."""
+        meaning = self._meaning(stream)
+        random = np.random.default_rng(zlib.crc32(f"{stream} {kind}".encode()))
+        if meaning.role == "label":
+            first = meaning.shape[0] if meaning.shape else dim
+            row = np.zeros((dim // first, first))
+            row[np.arange(len(row)), (kind + np.arange(len(row))) % self._classes(first)] = 1
+            return row.reshape(-1)
+        if meaning.role == "boxes":  # left, top, width, height, in parts of the image
+            corners = random.uniform(0, 0.5, (dim // 4, 2))
+            return np.hstack([corners, random.uniform(0.2, 0.5, (dim // 4, 2))]).reshape(-1)
+        if meaning.role == "gain":
+            return np.full(dim, kind % 3, float)
+        if meaning.role == "group":
+            return np.zeros(dim)
+        if dim in _PIXELS:
+            return np.rint(random.uniform(0, 255, dim))
+        return random.normal(size=dim)
+
+    def _index(self, dim: int, kind: int) -> int:
+        """Where a one-hot sample of a class has its one."""
+        return kind % dim
+
+    # -- CNTKTextFormatReader
+
+    def text(self, section: ConfigParameters) -> None:
+        """A file of CNTKTextFormatReader."""
+        streams = text_streams(section)
+        lines = []
+        for sequence in range(self.count):
+            meanings = [self._meaning(one.stream.name) for one in streams]
+            lengths = [self._length(meaning, sequence) for meaning in meanings]
+            for step in range(max(lengths)):
+                words = [str(sequence)]
+                for one, length in zip(streams, lengths, strict=True):
+                    if step < length:
+                        sample = self._text_sample(one.stream, sequence, step)
+                        words.append(f"|{one.alias} {sample}")
+                lines.append(" ".join(words) + "\n")
+            self.samples += max(lengths)
+        _write(section.string("file"), "".join(lines))
+
+    def _text_sample(self, stream: Stream, sequence: int, step: int) -> str:
+        kind = (sequence + step) % CLASSES
+        role = self._meaning(stream.name).role
+        if stream.sparse:
+            return f"{self._index(stream.dim, kind)}:1"
+        row = self.row(stream.name, stream.dim, kind)
+        if role == "group":
+            row[:] = sequence // CLASSES
+        elif not role:
+            random = np.random.default_rng((sequence, step))
+            row = row + random.normal(scale=0.1, size=len(row))
+        return " ".join(f"{value:.4g}" for value in row)
+
+    # -- HTK
+
+    def htk(self, section: ConfigParameters) -> None:
+        """Lists, feature files, label files and lattices of HTKMLFReader and HTKDeserializers."""
+        for name, part in sections_with(section, "scpFile"):
+            self.htk_features(name, part)
+        labels = sections_with(section, "mlfFile", "mlfFileList")
+        for name, part in labels:
+            self.htk_labels(name, part)
+        lattices = sections_with(section, "denLatTocFile")
+        if lattices:
+            self._lattices(section, labels[0][1], lattices[0][1])
+
+    def _states(self, utterance: int) -> np.ndarray:
+        """The class of each frame of an utterance."""
+        changes = 3 + utterance % 3
+        return np.repeat((utterance + np.arange(changes)) % CLASSES, _STEPS)
+
+    def _utterances(self) -> list[str]:
+        return [f"made{number:03}" for number in range(max(self.count // 2, 8))]
+
+    def htk_features(self, name: str, part: ConfigParameters) -> None:
+        """The list of a stream of features, and its files."""
+        options = FeatureOptions.of(part, name)
+        dim = options.stream.dim // (1 + options.left + options.right)
+        path = Path(options.path)
+        folder = Path(options.prefix) if options.prefix else path.parent
+        lines = []
+        for number, utterance in enumerate(self._utterances()):
+            kinds = self._states(number)
+            if options.expand:
+                kinds = kinds[:1]
+            random = np.random.default_rng(number)
+            rows = np.stack([self.row(name, dim, kind) for kind in kinds.tolist()])
+            rows = rows + random.normal(scale=0.3, size=rows.shape)
+            file = folder / f"{path.name}.{utterance}.htk"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_htk(file, rows)
+            named = file.name if options.prefix else file.resolve()
+            lines.append(f"{utterance}.htk={named}[0,{len(rows) - 1}]\n")
+            self.samples += len(rows)
+        _write(path, "".join(lines))
+
+    def htk_labels(self, name: str, part: ConfigParameters) -> None:
+        """A label file, with its lists of states and targets."""
+        options = LabelOptions.of(part, name)
+        dim = part.size("labelDim" if part.has("labelDim") else "dim")
+        states = [f"s{number}" for number in range(dim)]
+        if options.mapping:
+            _write(options.mapping, "".join(f"{state}\n" for state in states))
+        if options.targets:
+            targets = np.eye(dim, options.stream.dim, dtype=int)
+            rows = ("".join(map(str, row)) for row in targets.tolist())
+            _write(
+                options.targets,
+                "".join(f"{state} {row}\n" for state, row in zip(states, rows, strict=True)),
+            )
+        lines = [f"{HEADER}\n"]
+        for number, utterance in enumerate(self._utterances()):
+            lines.append(f'"{utterance}.lab"\n')
+            kinds = self._states(number)
+            for begin in range(0, len(kinds), _STEPS):
+                kind = int(kinds[begin]) % dim
+                times = f"{begin * FRAME:.0f} {(begin + _STEPS) * FRAME:.0f}"
+                word = f"s{kind} 0 p{kind}" if options.mapping else f"x {kind}"
+                lines.append(f"{times} {word}\n")
+            lines.append(".\n")
+        path = part.string("mlfFile") if part.has("mlfFile") else ""
+        if not path:
+            listed = part.string("mlfFileList")
+            path = f"{listed}.mlf"
+            _write(listed, f"{path}\n")
+        _write(path, "".join(lines))
+
+    def _lattices(
+        self, section: ConfigParameters, labels: ConfigParameters, part: ConfigParameters
+    ) -> None:
+        """Phones of one state each, and lattices of the words that were said and of others."""
+        [(_, phones), *_] = sections_with(section, "phoneFile")
+        dim = labels.size("labelDim")
+        names = [f"s{number}" for number in range(dim)]
+        lines = [f"p{number} T s{number}\n" for number in range(dim)]
+        _write(phones.string("phoneFile"), "".join(lines))
+        _write(phones.string("transPFile"), "T 1 1 0 0.5 0.5\n")
+        hmms = Hmms.read(phones.string("phoneFile"), phones.string("transPFile"), names)
+        given = []
+        for number, utterance in enumerate(self._utterances()):
+            said = self._states(number)[::_STEPS]
+            times = np.arange(len(said) + 1) * _STEPS
+            edges, units = [], []
+            for at, kind in enumerate(said.tolist()):
+                for other in (kind, (kind + 1) % CLASSES, (kind + 2) % CLASSES):
+                    edges.append((at, at + 1))
+                    units.append((hmms.numbers[f"p{other}"], _STEPS))
+            first = np.arange(len(edges) + 1)
+            scores = np.zeros(len(edges))
+            given.append((utterance, Lattice(times, edges, scores, np.array(units), first)))
+        toc = Path(part.string("denLatTocFile").replace("*", "made"))
+        write_archive(toc.with_suffix(""), hmms, given)
+
+    # -- images
+
+    def images(self, section: ConfigParameters) -> None:
+        """A map, its images, and the mean of images."""
+        parts = [part for _, part in sections_with(section, "width")]
+        if section.has("input"):
+            inputs = section.section("input")
+            for _, part in sections_with(inputs, "transforms"):
+                parts += [ConfigParameters.of(value) for value in part.array("transforms")]
+            labels = sections_with(inputs, "labelDim")
+        else:
+            labels = sections_with(section, "labelDim")
+        sizes = [part.size(key) for part in parts for key in ("width", "height") if part.has(key)]
+        crops = [max(part.array("cropSize").ints()) for part in parts if part.has("cropSize")]
+        side = max([32, *crops, *(min(size, 256) for size in sizes)])
+        classes = self._classes(labels[0][1].size("labelDim"))
+        path = Path(section.string("file"))
+        embedded = section.match("type", "Base64ImageDeserializer")
+        lines = []
+        for number in range(self.count):
+            kind = number % classes
+            image = _picture(kind, number, side)
+            file = self.folder / f"{path.name}.{number}.{'jpg' if number % 2 else 'png'}"
+            image.save(file)
+            lines.append(f"{file}\t{kind}\n")
+        assert not embedded
+        self.samples += self.count
+        _write(path, "".join(lines))
+        read_map(str(path), classes)
+        for part in parts:
+            if part.string("meanFile", ""):
+                self._mean(part, parts)
+            if part.string("intensityFile", ""):
+                basis = _opencv(EigVal=np.ones((1, 3)), EigVec=np.eye(3))
+                _write(part.string("intensityFile"), basis)
+
+    def _mean(self, part: ConfigParameters, parts: Sequence[ConfigParameters]) -> None:
+        sized = next((one for one in parts if one.has("width")), part)
+        width, height, channels = (sized.size(key) for key in ("width", "height", "channels"))
+        mean = np.full((1, width * height * channels), 120.0)
+        _write(
+            part.string("meanFile"),
+            _opencv(Channel=channels, Row=height, Col=width, MeanImg=mean),
+        )
+
+    # -- sentences
+
+    def language(self, section: ConfigParameters) -> None:
+        """Text and lists of words of LMSequenceReader."""
+        _, labels = tagged_text_sections(section)
+        dim = max(part.size("labelDim", 0) for _, part in labels)
+        words = ["</s>", "<unk>", *(f"w{number}" for number in range(dim - 2))]
+        end = labels[0][1].string("endSequence", "</s>") or "</s>"
+        self.sentences(section.string("file"), dim, end)
+        files = {part.string("labelMappingFile", "") for _, part in labels} - {""}
+        for file in files:
+            _write(file, "".join(f"{word}\n" for word in words))
+        listed = section.string("wordclass", "")
+        if listed:
+            each = -(-dim // self.classes_of_words)
+            rows = (f"{n}\t{dim - n}\t{word}\t{n // each}\n" for n, word in enumerate(words))
+            _write(listed, "".join(rows))
+
+    def sentences(self, path: str, words: int, end: str = "</s>") -> None:
+        """A text with all words, those of the first ones often."""
+        names = ["</s>", "<unk>", *(f"w{number}" for number in range(words - 2))]
+        random = np.random.default_rng(1)
+        lines = []
+        for begin in range(2, words, 10):
+            frequent = random.integers(2, 2 + CLASSES, 2).tolist()
+            chosen = [*frequent, *range(begin, min(begin + 10, words)), *frequent]
+            lines.append(" ".join([end, *(names[n] for n in chosen), end]) + "\n")
+        self.samples += sum(len(line.split()) for line in lines)
+        _write(path, "".join(lines))
+
+    def understanding(self, section: ConfigParameters) -> None:
+        """Tagged text and lists of words of LUSequenceReader."""
+        features, labels = tagged_text_sections(section)
+        parts = dict(labels)
+        (in_name, _), (out_name, _) = labels
+        if section.has("inputLabel"):
+            in_name, out_name = section.string("inputLabel"), section.string("outputLabel")
+        context = len(list(section.array("wordContext", "0").ints()))
+        stream = features[0][0] if features else in_name
+        size = int(np.prod(self._meaning(stream).shape)) // context
+        tags = int(np.prod(self._meaning(out_name).shape))
+        unknown = section.string("unk", "<unk>")
+        words = _words([unknown, *_ends(parts[in_name])], "w", size)
+        marks = _words(_ends(parts[out_name]), "t", tags)
+        classes = parts[out_name].match("mode", "class")
+        listed = [f"{mark} {n // 10}\n" if classes else f"{mark}\n" for n, mark in enumerate(marks)]
+        _write(parts[in_name].string("token"), "".join(f"{word}\n" for word in words))
+        _write(parts[out_name].string("token"), "".join(listed))
+        if section.string("wordmap", ""):
+            _write(section.string("wordmap"), "".join(f"{word} {word}\n" for word in words))
+        lines = []
+        for number in range(self.count):
+            for step in range(4 + number % 3):
+                kind = (number + step) % CLASSES
+                lines.append(f"w{kind} t{kind}\n")
+            lines.append("\n")
+        self.samples += len(lines) - self.count
+        _write(section.string("file"), "".join(lines))
+
+    # -- tables
+
+    def table(self, section: ConfigParameters) -> None:
+        """A table of UCIFastReader, with its list of labels."""
+        features, labels = file_sections(section)
+        name, part = features[0]
+        columns = part.size("start", 0) + part.size("dim")
+        place = columns
+        if labels:
+            place = labels[0][1].size("start", 0)
+        width = max(columns, place + 1)
+        rows = []
+        for number in range(self.count):
+            kind = number % CLASSES
+            row = [f"{value:.4g}" for value in self.row(name, width, kind)]
+            if labels:
+                kind %= labels[0][1].size("labelDim", 1)
+                row[place] = str(kind)
+            rows.append(" ".join(row) + "\n")
+        self.samples += self.count
+        _write(part.string("file"), "".join(rows))
+        if labels and labels[0][1].string("labelMappingFile", ""):
+            count = labels[0][1].size("labelDim")
+            _write(labels[0][1].string("labelMappingFile"), "".join(f"{n}\n" for n in range(count)))
+
+    def binary(self, section: ConfigParameters) -> None:
+        """A file of CNTKBinaryReader: features and one-hot labels of 10 numbers."""
+        inputs = section.section("input")
+        streams = []
+        for name in inputs.names():
+            part = inputs.section(name)
+            alias = part.string("alias", name)
+            streams.append(Stream(alias, 10, "label" in name.lower(), np.dtype(np.float32)))
+        self.samples += self.count
+        path = section.string("file")
+        _mkdir(path)
+        write_binary(path, _Made(self, streams))
+
+
+class _Made(Deserializer):
+    """Single samples in memory."""
+
+    def __init__(self, maker: MadeData, streams: list[Stream]) -> None:
+        self.streams = streams
+        self.chunks = [ChunkInfo(np.ones(maker.count, np.int64))]
+        self._maker = maker
+
+    def read_chunk(self, number: int) -> list[Samples]:
+        """See `Deserializer.read_chunk`."""
+        kinds = np.arange(self._maker.count) % CLASSES
+        begin = np.arange(len(kinds) + 1)
+        chunk = []
+        for stream in self.streams:
+            if stream.sparse:
+                ones = np.ones(len(kinds), stream.dtype)
+                chunk.append(Samples(begin, ones, kinds.astype(np.int64), begin))
+            else:
+                rows = [self._maker.row(stream.name, stream.dim, kind) for kind in kinds.tolist()]
+                chunk.append(Samples(begin, np.array(rows, stream.dtype)))
+        return chunk
+
+
+def _ends(part: ConfigParameters) -> list[str]:
+    """The words that begin and end the sentences of a section, where it names some."""
+    return [part.string(f"{end}Sequence", "") for end in ("begin", "end")]
+
+
+def _words(special: list[str], prefix: str, count: int) -> list[str]:
+    """A list of words, special ones first."""
+    first = list(dict.fromkeys(filter(None, special)))
+    return [*first, *(f"{prefix}{number}" for number in range(count - len(first)))]
+
+
+def _picture(kind: int, number: int, side: int):
+    """An image with the color of its class, and some noise."""
+    from PIL import Image
+
+    random = np.random.default_rng(number)
+    color = np.random.default_rng(kind + 100).integers(40, 215, 3)
+    noise = random.integers(-30, 30, (side, side, 3))
+    return Image.fromarray((color + noise).astype(np.uint8))
+
+
+def _opencv(**values: float | np.ndarray) -> str:
+    """Numbers and matrices in the XML of OpenCV."""
+    parts = []
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            rows, columns = value.shape
+            numbers = " ".join(f"{one:g}" for one in value.reshape(-1))
+            inner = f"<rows>{rows}</rows><cols>{columns}</cols><dt>f</dt><data>{numbers}</data>"
+            parts.append(f'<{name} type_id="opencv-matrix">{inner}</{name}>')
+        else:
+            parts.append(f"<{name}>{value}</{name}>")
+    return f'<?xml version="1.0"?>\n<opencv_storage>{"".join(parts)}</opencv_storage>\n'
+
+
+def _mkdir(path: str | Path) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+
+
+def _write(path: str | Path, text: str) -> None:
+    _mkdir(path)
+    Path(path).write_text(text)
+
+
+def _deserialized(make):
+    """For a deserializer, whose only stream is in its `input`."""
+
+    def maker(made: MadeData, section: ConfigParameters) -> None:
+        inputs = section.section("input")
+        (name,) = inputs.names()
+        make(made, name, inputs.section(name))
+
+    return maker
+
+
+_MAKERS = {
+    "cntktextformatreader": MadeData.text,
+    "cntktextformatdeserializer": MadeData.text,
+    "htkmlfreader": MadeData.htk,
+    "htkdeserializers": MadeData.htk,
+    "htkfeaturedeserializer": _deserialized(MadeData.htk_features),
+    "htkmlfdeserializer": _deserialized(MadeData.htk_labels),
+    "imagereader": MadeData.images,
+    "imagedeserializer": MadeData.images,
+    "lmsequencereader": MadeData.language,
+    "lusequencereader": MadeData.understanding,
+    "ucifastreader": MadeData.table,
+    "cntkbinaryreader": MadeData.binary,
+}

@@ -1,0 +1,442 @@
+"""Every config of a CNTK snapshot, run on made data: do its trainings run, does the loss fall?
+
+    python benchmarks/cntk_training.py SNAPSHOT [--only TEXT] [--every N] [--limit SECONDS]
+        [--json FILE]
+
+For each config the data of all its readers are made (`cntk_made_data`), and its commands run by
+`opscope cntk` with the arguments of the baseline log, where there is one. Changed are folders, the
+device, and the length of trainings: a few epochs over some dozens of samples, in small minibatches.
+A config that holds nothing but readers, for unit tests, trains a linear network on each of them;
+so does a label file, with which the snapshot's examples train. The table has the criterion of each
+training in the first epoch and in the last; the exit code is 1 where one does not fall, or a
+command fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+from cntk_baselines import Run, find_runs
+from cntk_corpus import (
+    Result,
+    all_commands,
+    build_command,
+    missing_variable,
+    prepared,
+    supply,
+)
+from cntk_made_data import MadeData, streams_of
+
+from opscope.cntk.actions.checks.models import Models
+from opscope.cntk.actions.command_line import run_config as run_commands
+from opscope.cntk.actions.common import Run as Job
+from opscope.cntk.actions.common import reader_of
+from opscope.cntk.config import ConfigParameters, parse_command_line
+from opscope.cntk.config.commands import Command, commands
+from opscope.cntk.network.network import Network
+from opscope.cntk.readers.base.htk_files import write_htk
+from opscope.cntk.readers.base.minibatches import minibatches
+from opscope.cntk.readers.htk.mlf import read_mlf, read_states
+from opscope.cntk.run.build import Seeds, builder_of
+from opscope.framework.base.errors import OpscopeError
+
+EPOCHS = 3, 12
+"""Of each training; the second number where the loss does not fall in so few."""
+SAMPLES = 24
+SIZE = 16  # of a minibatch, at most
+
+PARTS = {
+    "PennTreebank/AdditionalFiles/RNNLM/CPU/global.cntk": "fnnlm.cntk",
+    "PennTreebank/AdditionalFiles/RNNLM/GPU/global.cntk": "fnnlm.cntk",
+    "TIMIT/config/globals.cntk": "TIMIT_TrainSimpleNetwork.cntk",
+    "Miscellaneous/SLU/Config/globals.cntk": "rnnlu.cntk",
+    "Image/AlexNet/AlexNetCommon.cntk": "AlexNet.cntk",
+    "LM/RNNLM/CPU/global.cntk": "rnnlm.cntk",
+    "Text/SLU/globals.cntk": "rnnlu.cntk",
+}
+"""Configs that are parts of others, and such a one in the same folder: both run as one."""
+
+LABELS = ".mlf.cntk"
+"""The ending of label files, which are no configs."""
+
+MODELS = {
+    "TIMIT_CrossValidateSimpleNetwork.cntk": "TIMIT_TrainSimpleNetwork.cntk",
+    "TIMIT_EvalSimpleNetwork.cntk": "TIMIT_TrainSimpleNetwork.cntk",
+    "TIMIT_WriteBottleneck.cntk": "TIMIT_TrainAutoEncoder_ndl_deprecated.cntk",
+    "TIMIT_WriteScaledLogLike.cntk": "TIMIT_TrainSimpleNetwork.cntk",
+}
+"""Configs that use a model, and the one in the same folder that trains it: it runs before."""
+
+_TRAIN = {"train", "trainrnn", "adapt"}
+_BANNER = re.compile(r"^# (\S+) command \((\w+) action\).*", re.MULTILINE)
+_EPOCH = re.compile(r"Finished Epoch\[ *(\d+) of \d+\]: \[Training\] (\S+) = (\S+) \* (\d+)")
+_UTTERANCES = 8  # of a label file
+_MOST = 80  # variables that the command line gives
+
+
+@dataclass
+class Training:
+    """What a command did.
+
+    Attributes:
+        criterion: its name; first, last: its value in the first epoch and in the last one.
+        samples: of an epoch.
+    """
+
+    command: str
+    action: str
+    criterion: str = ""
+    first: float = float("nan")
+    last: float = float("nan")
+    samples: int = 0
+
+
+@dataclass
+class Row:
+    """A config: its commands, and what went wrong."""
+
+    config: str
+    epochs: int = 0
+    seconds: float = 0.0
+    commands: list[Training] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def trained(self) -> list[Training]:
+        """The commands that trained."""
+        return [one for one in self.commands if one.action.lower() in _TRAIN]
+
+    @property
+    def good(self) -> bool:
+        """Whether all ran, and each criterion fell; one that is no number did not."""
+        return not self.error and all(one.last < one.first for one in self.trained)
+
+
+class Tree:
+    """A copy of a snapshot in which configs run, one after the other."""
+
+    def __init__(self, snapshot: Path, folder: Path) -> None:
+        self.snapshot = snapshot
+        self.folder = folder
+        for part in snapshot.iterdir():
+            if part.is_dir() and next(part.rglob("*.cntk"), None):
+                shutil.copytree(part, folder / part.name, symlinks=True)
+        self._start = time.time_ns()
+
+    def clean(self) -> None:
+        """Take back what a run has written."""
+        for top, _, names in os.walk(self.folder):
+            for name in names:
+                path = Path(top, name)
+                if path.lstat().st_ctime_ns <= self._start:
+                    continue
+                path.unlink()
+                source = self.snapshot / path.relative_to(self.folder)
+                if source.exists():
+                    shutil.copy2(source, path)
+        self._start = time.time_ns()
+
+
+class _KeptModels(Models):
+    """All networks that commands make."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.networks: list[Network] = []
+
+    def store(self, name: str | Path, network: Network) -> None:
+        """See `Models.store`."""
+        self.networks.append(network)
+        super().store(name, network)
+
+
+@dataclass
+class Trial:
+    """One config that runs.
+
+    Args:
+        path: of the config, in the tree.
+        epochs: of each training.
+        run: of a baseline log, whose arguments are taken; None: there is none.
+        tree: the copy of the snapshot.
+        scratch: for what is made and written.
+    """
+
+    path: Path
+    epochs: int
+    run: Run | None
+    tree: Path
+    scratch: Path
+
+    def arguments(self) -> list[str]:
+        """Make all data; the words of the command line.
+
+        Raises:
+            OpscopeError: the config is wrong, or there are no data for a reader.
+        """
+        if self.path.name.endswith(LABELS):
+            words = self._label_words()
+            return words + self._changes(commands(parse_command_line(words)))
+        supplied: dict[str, str] = {}
+        while True:
+            words = prepared(self.path, self.run, self.tree, self.scratch, supplied)
+            other = next((PARTS[part] for part in PARTS if str(self.path).endswith(part)), "")
+            if other:
+                words[0] += f"+{self.path.parent / other}"
+            try:
+                config = parse_command_line(words)
+                listed = self._commands(config, supplied)
+                self._make(listed)
+                return words + self._changes(listed)
+            except OpscopeError as error:
+                missing = missing_variable(error)
+                if missing is None or missing in supplied or len(supplied) > _MOST:
+                    raise
+                supplied[missing] = supply(missing, self.path)
+
+    def _label_words(self) -> list[str]:
+        """A config that trains with a label file, and made features for some of its utterances."""
+        text = self.path.read_text()
+        numbered = re.search(r"^\d+ \d+ \w+ \d+$", text, re.MULTILINE) is not None
+        listed = self.path.with_name("TIMIT.statelist")
+        names = None if numbered else read_states(listed)
+        numbers = None if names is None else {name: at for at, name in enumerate(names)}
+        states = read_mlf(self.path, numbers)
+        states = dict(list(states.items())[:: -(-len(states) // _UTTERANCES)])
+        dim = 1 + max(int(frames.max()) for frames in states.values())
+        made = MadeData({}, self.scratch)
+        lines = []
+        for name, frames in states.items():
+            rows = [made.row("features", 20, state) for state in frames.tolist()]
+            write_htk(self.scratch / f"{name}.htk", np.array(rows))
+            lines.append(f"{name}.htk={self.scratch / name}.htk\n")
+        scp = self.scratch / "made.scp"
+        scp.write_text("".join(lines))
+        labels = f"mlfFile={self.path} ; labelDim={dim if names is None else len(names)}"
+        if names is not None:
+            labels += f" ; labelMappingFile={listed}"
+        streams = f"features=[dim=20 ; scpFile={scp}] ; labels=[{labels}]"
+        return [f"Labels=[reader=[readerType=HTKMLFReader ; {streams}]]", "command=Labels"]
+
+    def _commands(self, config: ConfigParameters, supplied: dict[str, str]) -> list[Command]:
+        """Those that the config lists, and all other trainings; else the sections of readers."""
+        asked: set[str] = set()
+        if "command" in config:
+            asked = {str(name).lower() for name in config.array("command", "")}
+        listed = all_commands(config, supplied)
+        chosen = [
+            one
+            for one in listed
+            if one.name.lower() in asked or (is_training(one) and one.parameters.holds("action"))
+        ]
+        return chosen or [
+            Command(name, ("train",), config.section(name))
+            for name in config
+            if config.is_section(name) and ConfigParameters(config.raw(name)).holds("reader")
+        ]
+
+    def _make(self, listed: list[Command]) -> None:
+        models, seeds = _KeptModels(), Seeds()
+        for command in listed:
+            try:
+                build_command(command, models, seeds, Result(""), None)
+            except OpscopeError as error:  # the run will tell
+                if missing_variable(error) is not None:
+                    raise
+        made = MadeData(streams_of(models.networks), self.scratch, SAMPLES)
+        for command in listed:
+            section = command.parameters
+            if "writeWordAndClass" in command.actions:
+                made.sentences(section.string("inputFile"), section.int("vocabSize"))
+            for name in ("reader", "cvReader"):
+                if name in section and section.string(name, ""):
+                    made.make(section.section(name))
+
+    def _changes(self, listed: list[Command]) -> list[str]:
+        """What makes the trainings short, and networks where there are none."""
+        words = [f"command={':'.join(command.name for command in listed)}"]
+        words += ["deviceId=-1", "timestamping=false"]
+        for command in listed:
+            section = command.parameters
+            parts = ["deviceId=-1"]
+            name = "optimizer" if "optimizer" in section else "SGD"
+            if builder_of(section) is None and is_training(command):
+                network = linear_network(section)
+                model = self.scratch / f"{command.name}.model"
+                parts += ["action=train", f"modelPath={model}", network]
+            if is_training(command):
+                size = SIZE
+                if name in section:
+                    size = min([SIZE, *section.section(name).array("minibatchSize", "32").ints()])
+                short = f"{name}=[maxEpochs={self.epochs};epochSize=0;minibatchSize={size}]"
+                (words if name in section and not section.holds(name) else parts).append(short)
+            words.append(f"{command.name}=[{';'.join(parts)}]")
+        return words
+
+
+def is_training(command: Command) -> bool:
+    """Whether one of a command's actions trains."""
+    return bool(_TRAIN & {action.lower() for action in command.actions})
+
+
+def linear_network(section: ConfigParameters) -> str:
+    """The builder of a linear network on the streams of a section's reader, and its training.
+
+    The last sparse stream is told by the others; without one, the last of several; a single stream
+    tells a one.
+    """
+    with reader_of(section) as reader:
+        streams = reader.streams
+        batch = next(iter(minibatches(reader, SIZE)))
+    target = next((one for one in reversed(streams) if one.sparse), streams[-1])
+    inputs = [one for one in streams if one is not target] or [target]
+    width = target.dim if len(streams) > 1 else 1
+    lines = []
+    square = 0.0  # of the length of an input
+    for one in streams:
+        lines.append(f"{one.name} = {'SparseInput' if one.sparse else 'Input'} ({one.dim})")
+    for one in inputs:
+        samples = batch.streams[one.name]
+        square += float(np.square(samples.values).sum()) / max(int(samples.begin[-1]), 1)
+    terms = [f"ParameterTensor {{({width}:{one.dim})}} * {one.name}" for one in inputs]
+    lines.append(f"z = {' + '.join(terms)} + ParameterTensor {{{width}}}")
+    criterion = "ReduceSum ((z - 1) .* (z - 1))"
+    if len(streams) > 1:
+        operation = "CrossEntropyWithSoftmax" if target.sparse else "SquareError"
+        criterion = f"{operation} ({target.name}, z)"
+    lines.append(f"ce = {criterion}")
+    features = ":".join(one.name for one in inputs)
+    lines.append(f"featureNodes = ({features}) ; criterionNodes = (ce) ; outputNodes = (z)")
+    sgd = f"SGD = [ learningRatesPerSample = {0.1 / max(square, 1):g} ]"
+    return f"BrainScriptNetworkBuilder = [ {' ; '.join(lines)} ] ; {sgd}"
+
+
+def commands_of(log: str) -> list[Training]:
+    """What the commands of a log did."""
+    parts = _BANNER.split(log)
+    done = []
+    for command, action, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        training = Training(command, action)
+        epochs = _EPOCH.findall(text)
+        if epochs:
+            training.criterion = epochs[0][1]
+            training.first = float(epochs[0][2].rstrip("%"))
+            training.last = float(epochs[-1][2].rstrip("%"))
+            training.samples = int(epochs[0][3])
+        done.append(training)
+    return done
+
+
+@contextmanager
+def alarm(seconds: float) -> Iterator[None]:
+    """A block that fails with a TimeoutError after so many seconds."""
+
+    def ring(number: int, frame: object) -> None:
+        raise TimeoutError(f"not done in {seconds:g} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def try_config(path: Path, run: Run | None, tree: Tree, limit: float, *, show: bool = False) -> Row:
+    """Make the data of a config and run its commands; with more epochs if the loss does not fall.
+
+    Args:
+        limit: seconds.
+        show: whether the log is printed.
+    """
+    start = time.perf_counter()
+    for epochs in EPOCHS:
+        row = Row(str(path.relative_to(tree.folder)), epochs)
+        log: list[str] = []
+        with tempfile.TemporaryDirectory() as temporary:
+            scratch = Path(temporary)
+            try:
+                with alarm(limit):
+                    if path.name in MODELS:
+                        other = path.with_name(MODELS[path.name])
+                        model = Trial(other, epochs, None, tree.folder, scratch)
+                        run_commands(*model.arguments(), run=Job(say=lambda text: None))
+                    words = Trial(path, epochs, run, tree.folder, scratch).arguments()
+                    run_commands(*words, run=Job(say=log.append))
+            except (OpscopeError, TimeoutError) as error:
+                row.error = str(error).splitlines()[0].replace(temporary, "")
+            except Exception as error:  # a defect of ours: others are OpscopeErrors
+                row.error = f"defect: {type(error).__name__}: {error}"
+                traceback.print_exc()
+        if show:
+            print("".join(log))
+        row.commands = commands_of("".join(log))
+        if not row.error and any(not one.criterion for one in row.trained):
+            row.error = "no epoch in the log"
+        tree.clean()
+        if row.good or row.error:
+            break
+    row.seconds = round(time.perf_counter() - start, 1)
+    return row
+
+
+def told(row: Row) -> str:
+    """A line of a table for a config."""
+    losses = "; ".join(
+        f"{one.command} {one.criterion} {one.first:.5g} → {one.last:.5g}" for one in row.trained
+    )
+    end = "ok" if row.good else row.error or "the loss does not fall"
+    return f"| {row.config} | {row.epochs} | {losses or '—'} | {row.seconds:g} | {end} |"
+
+
+def main() -> int:
+    """Run the configs, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("snapshot", type=Path)
+    parser.add_argument("--only", default="", help="configs whose paths contain this")
+    parser.add_argument("--every", type=int, default=1, help="each so-many-th config")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for a config")
+    parser.add_argument("--json", type=Path, help="a file for the table")
+    parser.add_argument("--show", action="store_true", help="show command lines and logs")
+    options = parser.parse_args()
+    snapshot = options.snapshot.resolve()
+    here = Path.cwd()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        tree = Tree(snapshot, Path(temporary).resolve())
+        runs = find_runs(tree.folder)
+        paths = sorted(tree.folder.rglob("*.cntk"))
+        print("| config | epochs | trainings | seconds | |\n|---|---|---|---|---|")
+        for path in paths[:: options.every]:
+            if options.only not in str(path.relative_to(tree.folder)):
+                continue
+            run = (runs.get(path) or [None])[0]
+            row = try_config(path, run, tree, options.limit, show=options.show)
+            rows.append(row)
+            print(told(row), flush=True)
+            os.chdir(here)
+    good = sum(row.good for row in rows)
+    trained = sum(len(row.trained) for row in rows)
+    print(f"{good} of {len(rows)} configs ran and learned; {trained} trainings")
+    if options.json:
+        options.json.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    return 0 if good == len(rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
