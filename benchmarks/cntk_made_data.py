@@ -35,6 +35,7 @@ from opscope.framework.base.errors import FormatError
 
 CLASSES = 6
 _STEPS = 6  # frames or words of a class in a row: sequences have several classes
+_LARGE, _FEW = 100, 8  # the side of an image that is large, and how many of those are made
 _PIXELS = (784, 3072)  # dimensions of the images of MNIST and CIFAR-10, whose values are bytes
 _ONE_HOT = {"CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SequenceWithSoftmax"}
 
@@ -98,13 +99,16 @@ class MadeData:
         folder: for images, which maps name.
         count: sequences, or samples where there are no sequences.
         classes_of_words: of lists of words with classes.
+
+    Attributes:
+        large: whether there are large images, of which fewer are made.
     """
 
     meanings: dict[str, Meaning]
     folder: Path
     count: int = 24
     classes_of_words: int = 50
-    samples: int = field(default=0, init=False)
+    large: bool = field(default=False, init=False)
 
     def make(self, section: ConfigParameters) -> None:
         """The files of the reader of a section.
@@ -183,7 +187,6 @@ class MadeData:
                         sample = self._text_sample(one.stream, sequence, step)
                         words.append(f"|{one.alias} {sample}")
                 lines.append(" ".join(words) + "\n")
-            self.samples += max(lengths)
         _write(section.string("file"), "".join(lines))
 
     def _text_sample(self, stream: Stream, sequence: int, step: int) -> str:
@@ -239,7 +242,6 @@ class MadeData:
             write_htk(file, rows)
             named = file.name if options.prefix else file.resolve()
             lines.append(f"{utterance}.htk={named}[0,{len(rows) - 1}]\n")
-            self.samples += len(rows)
         _write(path, "".join(lines))
 
     def htk_labels(self, name: str, part: ConfigParameters) -> None:
@@ -314,6 +316,8 @@ class MadeData:
         sizes = [part.size(key) for part in parts for key in ("width", "height") if part.has(key)]
         crops = [max(part.array("cropSize").ints()) for part in parts if part.has("cropSize")]
         side = max([32, *crops, *(min(size, 256) for size in sizes)])
+        if side > _LARGE:
+            self.large, self.count = True, min(self.count, _FEW)
         classes = self._classes(labels[0][1].size("labelDim"))
         path = Path(section.string("file"))
         embedded = section.match("type", "Base64ImageDeserializer")
@@ -325,7 +329,6 @@ class MadeData:
             image.save(file)
             lines.append(f"{file}\t{kind}\n")
         assert not embedded
-        self.samples += self.count
         _write(path, "".join(lines))
         read_map(str(path), classes)
         for part in parts:
@@ -371,7 +374,6 @@ class MadeData:
             frequent = random.integers(2, 2 + CLASSES, 2).tolist()
             chosen = [*frequent, *range(begin, min(begin + 10, words)), *frequent]
             lines.append(" ".join([end, *(names[n] for n in chosen), end]) + "\n")
-        self.samples += sum(len(line.split()) for line in lines)
         _write(path, "".join(lines))
 
     def understanding(self, section: ConfigParameters) -> None:
@@ -400,7 +402,6 @@ class MadeData:
                 kind = (number + step) % CLASSES
                 lines.append(f"w{kind} t{kind}\n")
             lines.append("\n")
-        self.samples += len(lines) - self.count
         _write(section.string("file"), "".join(lines))
 
     # -- tables
@@ -422,7 +423,6 @@ class MadeData:
                 kind %= labels[0][1].size("labelDim", 1)
                 row[place] = str(kind)
             rows.append(" ".join(row) + "\n")
-        self.samples += self.count
         _write(part.string("file"), "".join(rows))
         if labels and labels[0][1].string("labelMappingFile", ""):
             count = labels[0][1].size("labelDim")
@@ -436,7 +436,6 @@ class MadeData:
             part = inputs.section(name)
             alias = part.string("alias", name)
             streams.append(Stream(alias, 10, "label" in name.lower(), np.dtype(np.float32)))
-        self.samples += self.count
         path = section.string("file")
         _mkdir(path)
         write_binary(path, _Made(self, streams))

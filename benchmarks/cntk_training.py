@@ -57,7 +57,7 @@ from opscope.framework.base.errors import OpscopeError
 EPOCHS = 3, 12
 """Of each training; the second number where the loss does not fall in so few."""
 SAMPLES = 24
-SIZE = 16  # of a minibatch, at most
+SIZE = 8, 4  # of a minibatch, at most; of large images
 
 PARTS = {
     "PennTreebank/AdditionalFiles/RNNLM/CPU/global.cntk": "fnnlm.cntk",
@@ -200,8 +200,8 @@ class Trial:
             try:
                 config = parse_command_line(words)
                 listed = self._commands(config, supplied)
-                self._make(listed)
-                return words + self._changes(listed)
+                made = self._make(listed)
+                return words + self._changes(listed, large=made.large)
             except OpscopeError as error:
                 missing = missing_variable(error)
                 if missing is None or missing in supplied or len(supplied) > _MOST:
@@ -249,7 +249,7 @@ class Trial:
             if config.is_section(name) and ConfigParameters(config.raw(name)).holds("reader")
         ]
 
-    def _make(self, listed: list[Command]) -> None:
+    def _make(self, listed: list[Command]) -> MadeData:
         models, seeds = _KeptModels(), Seeds()
         for command in listed:
             try:
@@ -265,8 +265,9 @@ class Trial:
             for name in ("reader", "cvReader"):
                 if name in section and section.string(name, ""):
                     made.make(section.section(name))
+        return made
 
-    def _changes(self, listed: list[Command]) -> list[str]:
+    def _changes(self, listed: list[Command], *, large: bool = False) -> list[str]:
         """What makes the trainings short, and networks where there are none."""
         words = [f"command={':'.join(command.name for command in listed)}"]
         words += ["deviceId=-1", "timestamping=false"]
@@ -279,9 +280,9 @@ class Trial:
                 model = self.scratch / f"{command.name}.model"
                 parts += ["action=train", f"modelPath={model}", network]
             if is_training(command):
-                size = SIZE
+                size = SIZE[large]
                 if name in section:
-                    size = min([SIZE, *section.section(name).array("minibatchSize", "32").ints()])
+                    size = min([size, *section.section(name).array("minibatchSize", "32").ints()])
                 short = f"{name}=[maxEpochs={self.epochs};epochSize=0;minibatchSize={size}]"
                 (words if name in section and not section.holds(name) else parts).append(short)
             words.append(f"{command.name}=[{';'.join(parts)}]")
@@ -301,7 +302,7 @@ def linear_network(section: ConfigParameters) -> str:
     """
     with reader_of(section) as reader:
         streams = reader.streams
-        batch = next(iter(minibatches(reader, SIZE)))
+        batch = next(iter(minibatches(reader, SIZE[0])))
     target = next((one for one in reversed(streams) if one.sparse), streams[-1])
     inputs = [one for one in streams if one is not target] or [target]
     width = target.dim if len(streams) > 1 else 1
@@ -408,7 +409,7 @@ def main() -> int:
     """Run the configs, print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("snapshot", type=Path)
-    parser.add_argument("--only", default="", help="configs whose paths contain this")
+    parser.add_argument("--only", default="", help="a pattern in the paths of configs")
     parser.add_argument("--every", type=int, default=1, help="each so-many-th config")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for a config")
     parser.add_argument("--json", type=Path, help="a file for the table")
@@ -423,7 +424,7 @@ def main() -> int:
         paths = sorted(tree.folder.rglob("*.cntk"))
         print("| config | epochs | trainings | seconds | |\n|---|---|---|---|---|")
         for path in paths[:: options.every]:
-            if options.only not in str(path.relative_to(tree.folder)):
+            if not re.search(options.only, str(path.relative_to(tree.folder))):
                 continue
             run = (runs.get(path) or [None])[0]
             row = try_config(path, run, tree, options.limit, show=options.show)
