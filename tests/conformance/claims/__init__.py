@@ -1,6 +1,7 @@
 """The claims of the founding documents, a module for each; the page `conformance` shows them."""
 
 from conformance.claims import (
+    extending_cntk,
     network_design,
     redesigned_language,
 )
@@ -8,5 +9,6 @@ from conformance.claims.claim import Document
 
 DOCUMENTS: tuple[Document, ...] = (
     network_design.DOCUMENT,
+    extending_cntk.DOCUMENT,
     redesigned_language.DOCUMENT,
 )
