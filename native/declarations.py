@@ -733,6 +733,22 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             values=reads("taken columns"),
             where=("given(places) or count <= taken",),
         ),
+        Struct(
+            "order_rows",
+            "sum_rows",
+            count=COUNT,
+            columns=COUNT,
+            rows=COUNT,
+            out=writes("rows columns"),
+            begin=reads("rows columns"),  # what is added to, out itself perhaps
+            ids=reads("count", "int64"),
+            taken=COUNT,  # rows of values
+            places=reads("count", "int64"),  # of the values to add among them
+            values=reads("taken columns"),
+            order=updates("count", "int64"),  # the places, row after row
+            ends=updates("rows+1", "int64"),  # where those of each row end there
+            bad=RESULT,  # whether an id or a place is out of range
+        ),
     ),
     "segments": (
         # 0: sums, 1: maxima, 2: minima of the rows of each group; an empty group gives zeros.

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ...framework.fusion import native, team
-from ...framework.ir.kernel_args import Call
+from ...framework.ir.kernel_args import Call, KernelArgs
+
+_ADDED, _SORTED = 2, 32
+"""Work of adding an element, and elements that take as long as sorting a number."""
+_SPARSE = 2
+"""Rows for each of those added from which most stay as they are: sorting would pass by all."""
 
 
 def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | None:
@@ -43,3 +49,52 @@ def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | Non
         values=values,
     )
     return team.run_together([team.block_task(2 * ids.size * width, block)])
+
+
+def row_summer(
+    k: KernelArgs,
+    begin: Any,
+    ids: Any,
+    values: Any,
+    places: Any,
+    out: Any,
+    check: Callable[[], Any],
+) -> Call | None:
+    """A call for out = begin, then out[ids] += values[places], of contiguous NumPy arrays; None for
+    others, and where few rows are added to.
+
+    Args:
+        begin, out: [rows, ...]. ids, places: of one shape, int64. values: [n, ...].
+        check: raises the error of ids or places that are out of range, of which C finds that there
+            are such; nothing is written then.
+    """
+    arrays = begin, ids, values, places, out
+    suited = all(
+        type(array) is np.ndarray
+        and array.flags.c_contiguous
+        and array.flags.aligned
+        and array.size
+        for array in arrays
+    )
+    if not suited or any(one.dtype != np.int64 for one in (ids, places)):
+        return None
+    if any(one.dtype != out.dtype for one in (begin, values)) or ids.shape != places.shape:
+        return None
+    if len(out) > _SPARSE * ids.size or native.typed("row_adder", out.dtype) is None:
+        return None
+    columns = out.size // len(out)
+    block = native.bind(
+        *("row_adder", out.dtype, "order_rows"),
+        **{"count": ids.size, "columns": columns, "rows": len(out), "out": out, "begin": begin},
+        **{"ids": ids, "taken": len(values), "places": places, "values": values},
+        order=k.scratch((ids.size,), np.int64),
+        ends=k.scratch((len(out) + 1,), np.int64),
+    )
+
+    def check_found() -> None:
+        if block.struct.bad:
+            check()
+
+    items = block.item_of("order_rows"), block.item_of("sum_rows")
+    work = _ADDED * ids.size * (columns + _SORTED)
+    return team.run_together([team.ParallelTask(items, work, block, check=check_found)])

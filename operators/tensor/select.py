@@ -23,7 +23,7 @@ from ..base.indexing import (
     scatter_adder,
     taker,
 )
-from ..base.row_adder import row_adder
+from ..base.row_adder import row_adder, row_summer
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 _IDS = np.dtype("int64")
@@ -128,12 +128,16 @@ def gather_scatter_kernel(k: KernelArgs) -> Call | None:
         return None
     (after,) = k.tail
     x, out, (ids, count) = k["x"], after["out"], _ids(k, len(k["x"]))
+    to = after["ids"]
     # Of other shapes a row that is taken may be several that are added.
-    add = row_adder(out, after["ids"], x, ids) if ids.shape == after["ids"].shape else None
-    if add is None or count is not None or np.may_share_memory(x, out):
+    if count is not None or ids.shape != to.shape or np.may_share_memory(x, out):
         return None
-    checks = id_check(k, "ids", len(x)), id_check(after, "ids", len(out))
-    return in_order(*checks, copying(k.xp, after["x"], out), add)
+    checks = in_order(id_check(k, "ids", len(x)), id_check(after, "ids", len(out)))
+    summed = row_summer(k, after["x"], to, x, ids, out, checks)
+    if summed is not None:
+        return summed
+    add = row_adder(out, to, x, ids)
+    return None if add is None else in_order(checks, copying(k.xp, after["x"], out), add)
 
 
 @scatter_add.backward("x", "updates", inplace={"x_grad": "out_grad"})

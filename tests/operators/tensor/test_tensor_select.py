@@ -226,19 +226,25 @@ class TestArgmin(TestArgmax):
 
 
 @pytest.mark.skipif(not chains.available(), reason="there is no native library")
-@pytest.mark.parametrize("over", ["other", "itself"])
-def test_rows_that_are_gathered_to_be_added_are_in_no_memory(over: str) -> None:
+@pytest.mark.parametrize(
+    ("over", "rows", "columns"),
+    [("other", 6, 5), ("itself", 6, 5), ("other", 13, 83), ("many others", 40, 83)],
+)
+def test_rows_that_are_gathered_to_be_added_are_in_no_memory(
+    over: str, rows: int, columns: int
+) -> None:
     rng = np.random.default_rng(0)
     b = opscope.NetBuilder("rows")
-    x = b.input("x", [6, 5])
-    target = b.tanh(x) if over == "itself" else b.input("target", [6, 5])
+    x = b.input("x", [6, columns])
+    target = b.tanh(x) if over == "itself" else b.input("target", [rows, columns])
     source = target if over == "itself" else x
     taken = b.gather(source, b.input("from", [9], "int64"))
     y = b.scale(b.scatter_add(target, b.input("to", [9], "int64"), taken), scale=1.0)
     scope = opscope.Scope()
-    given = {"x": rng.standard_normal((6, 5)).astype("f4"), "from": rng.integers(0, 6, 9)}
-    given |= {"target": rng.standard_normal((6, 5)).astype("f4"), "to": rng.integers(0, 6, 9)}
-    for name in ("x", "from", "to", *(("target",) if over == "other" else ())):
+    given = {"x": rng.standard_normal((6, columns)).astype("f4"), "from": rng.integers(0, 6, 9)}
+    given["target"] = rng.standard_normal((rows, columns)).astype("f4")
+    given["to"] = rng.integers(0, rows, 9)
+    for name in ("x", "from", "to", *(() if over == "itself" else ("target",))):
         scope.var(name).set(given[name])
     net = b.bound_net(frozenset([y.name]), False)
     net.run(scope, opscope.OpContext(train=False, live_out=[y.name]))
@@ -247,6 +253,9 @@ def test_rows_that_are_gathered_to_be_added_are_in_no_memory(over: str) -> None:
     np.testing.assert_allclose(scope.var(y.name).array, want, rtol=1e-5, atol=1e-5)
     steps = [[op.type for op in step.operators] for step in scope.frames()[-1].plan.steps]
     assert ["gather", "scatter_add"] in steps
-    scope.var("from").set(np.array([0, 1, 2, 3, 4, 6, 5, 4, 3]))
-    with pytest.raises(RunError, match="holds 6, want 0 <= ids < 6"):
-        net.run(scope, opscope.OpContext(train=False, live_out=[y.name]))
+    for name, bad in (("from", 6), ("to", rows)):
+        numbers = np.array([0, 1, 2, 3, 4, bad, 5, 4, 3])
+        scope.var("from").set(given["from"])
+        scope.var(name).set(numbers)
+        with pytest.raises(RunError, match=f"holds {bad}, want 0 <= ids < {bad}"):
+            net.run(scope, opscope.OpContext(train=False, live_out=[y.name]))
