@@ -136,17 +136,8 @@ INLINE vec_t op_copysign(vec_t a, vec_t b) {
 }
 INLINE vec_t op_fmax(vec_t a, vec_t b) { return choice(TRUTH((a > b) | (b != b)), a, b); }
 INLINE vec_t op_fmin(vec_t a, vec_t b) { return choice(TRUTH((a < b) | (b != b)), a, b); }
-/* b where a is less, or more: what maxima and minima of this processor are, with b before a */
-#if defined(__AVX512F__)
-#define EXTREME(name, a, b)                                                \
-  _Generic((T)0, float: (vec_t)_mm512_##name##_ps((__m512)b, (__m512)a), \
-           double: (vec_t)_mm512_##name##_pd((__m512d)b, (__m512d)a))
-INLINE vec_t op_at_least(vec_t a, vec_t b) { return EXTREME(max, a, b); }
-INLINE vec_t op_at_most(vec_t a, vec_t b) { return EXTREME(min, a, b); }
-#else
-INLINE vec_t op_at_least(vec_t a, vec_t b) { return choice(TRUTH(b > a), b, a); }
-INLINE vec_t op_at_most(vec_t a, vec_t b) { return choice(TRUTH(b < a), b, a); }
-#endif
+INLINE vec_t op_at_least(vec_t a, vec_t b) { return at_least(a, b); }
+INLINE vec_t op_at_most(vec_t a, vec_t b) { return at_most(a, b); }
 /* What a comparison chooses: a processor with masks need not make a vector of its truth. */
 #if defined(__AVX512F__)
 #define CHOICE_BY(name, sign, code)                                                            \

@@ -47,13 +47,24 @@ EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
   }
 }
 
+/* What the tiles of a phase share; of `outs` outputs from some on are w, bias, factor and out. */
+typedef struct tiles {
+  const struct phase *phase;
+  const struct activation *activation;
+  word step, channels, outs;
+  const T *x, *w, *bias, *factor;
+  T *out;
+} tiles;
+
 /* `high` pixels (px: their places) times `wide` vectors of outputs. apart: distance of the pixels
    where that is known when this is compiled, as addresses then take no registers; -1: `step`; 0:
    they lie anyhow */
-INLINE void tile(const int high, const int wide, const int apart, word step, word taps,
-                   const word *tap, word c, const T *x, const word *px, const T *w, word panel,
-                   const T *bias, const T *factor, word relu, T *out, const word *po,
-                   word outs) {
+INLINE void tile(const int high, const int wide, const int apart, const tiles *a, const word *px,
+                 const word *po) {
+  const word step = a->step, c = a->channels, taps = a->phase->taps, panel = a->phase->panel;
+  const word outs = a->outs, *tap = a->phase->tap_places;
+  const T *x = a->x, *w = a->w, *bias = a->bias, *factor = a->factor;
+  T *out = a->out;
   vec_t s[16][4];
   word at[16];
 #pragma GCC unroll 16
@@ -88,12 +99,8 @@ INLINE void tile(const int high, const int wide, const int apart, word step, wor
 #pragma GCC unroll 16
       for (int i = 0; i < high; i++) s[i][v] = s[i][v] * f + term;
     }
-  if (relu)
 #pragma GCC unroll 16
-    for (int i = 0; i < high; i++)
-#pragma GCC unroll 4
-      for (int v = 0; v < wide; v++)
-        s[i][v] = (vec_t)((flags_t)s[i][v] & ~(s[i][v] < (vec_t){0}));
+  for (int i = 0; i < high; i++) activate(a->activation, wide, s[i]);
   if (outs >= wide * LANES) {
 #pragma GCC unroll 16
     for (int i = 0; i < high; i++)
@@ -107,14 +114,10 @@ INLINE void tile(const int high, const int wide, const int apart, word step, wor
     for (int v = 0; v < wide; v++) store_lanes(out + po[i] + v * LANES, s[i][v], outs - v * LANES);
 }
 
-#define ARGS word step, word taps, const word *tap, word c, const T *x, const word *px, \
-             const T *w, word panel, const T *bias, const T *factor, word relu, T *out, \
-             const word *po, word outs
-typedef void (*tiler_t)(ARGS);
-#define TILE(high, wide, name, apart)                                                         \
-  static void tile_##high##_##wide##_##name(ARGS) {                                         \
-    tile(high, wide, apart, step, taps, tap, c, x, px, w, panel, bias, factor, relu, out, po, \
-           outs);                                                                             \
+typedef void (*tiler_t)(const tiles *a, const word *px, const word *po);
+#define TILE(high, wide, name, apart)                                                          \
+  static void tile_##high##_##wide##_##name(const tiles *a, const word *px, const word *po) {  \
+    tile(high, wide, apart, a, px, po);                                                        \
   }
 #define ROW(high, wide)                                                                           \
   TILE(high, wide, 1, 1) TILE(high, wide, 3, 3) TILE(high, wide, 16, 16) TILE(high, wide, 32, 32) \
@@ -135,14 +138,15 @@ TILE(1, 4, any, -1) TILE(2, 4, any, 0) TILE(4, 4, any, 0) TILE(6, 4, any, 0)
 #undef TILE
 
 /* pixels i0 to i1 of all outputs */
-static void pixels(word i0, word i1, word step, word taps, const word *tap, word c, const T *x,
-                     const word *px, const T *w, word panel, const T *bias, const T *factor,
-                     word relu, T *out, const word *po, word outs) {
-  for (word o = 0, wide; o < outs; o += wide * LANES) {
-    const word left = (outs - o + LANES - 1) / LANES;
+static void pixels(word i0, word i1, const tiles *all, const word *po) {
+  const word *px = all->phase->pixel_places, step = all->step;
+  for (word o = 0, wide; o < all->outs; o += wide * LANES) {
+    const word left = (all->outs - o + LANES - 1) / LANES;
     wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
-    const T *panels = w + o / LANES * panel, *begin = bias ? bias + o : 0;
-    const T *factors = factor ? factor + o : 0;
+    tiles a = *all;
+    a.w += o / LANES * a.phase->panel, a.outs -= o, a.out += o;
+    if (a.bias) a.bias += o;
+    if (a.factor) a.factor += o;
     for (word i = i0, high; i < i1; i += high) {
       const word rest = i1 - i;
       tiler_t f;
@@ -174,40 +178,38 @@ static void pixels(word i0, word i1, word step, word taps, const word *tap, word
                          : tile_1_1_any;
       }
 #undef EVEN
-      f(step, taps, tap, c, x, px + i, panels, panel, begin, factors, relu, out + o, po + i,
-        outs - o);
+      f(&a, px + i, po + i);
     }
   }
 }
-#undef ARGS
 
 /* as pixels, where each output has one channel of its own */
-static void depthwise(word i0, word i1, word taps, const word *tap, const T *x, const word *px,
-                        const T *w, word panel, const T *bias, const T *factor, word relu, T *out,
-                        const word *po, word outs) {
-  for (word o = 0; o < outs; o += LANES, w += panel) {
+static void depthwise(word i0, word i1, const tiles *a, const word *po) {
+  const struct phase *p = a->phase;
+  const word taps = p->taps, *tap = p->tap_places, *px = p->pixel_places;
+  const T *w = a->w;
+  for (word o = 0; o < a->outs; o += LANES, w += p->panel) {
     const vec_t zero = {0};
-    const vec_t term = bias ? (vec_t) * (const row_t *)(bias + o) : zero;
-    const vec_t begin = factor ? zero : term;
-    const word lanes = least(LANES, outs - o);
+    const vec_t term = a->bias ? (vec_t) * (const row_t *)(a->bias + o) : zero;
+    const vec_t begin = a->factor ? zero : term;
+    const word lanes = least(LANES, a->outs - o);
     for (word i = i0; i < i1; i += 4) {
       const word *at = px + i, few = least(4, i1 - i);
       vec_t s[4] = {begin, begin, begin, begin};
       if (few == 4)
         for (word k = 0; k < taps; k++) {
           const vec_t b = *(const row_t *)(w + k * LANES);
-          const T *base = x + tap[k] + o;
+          const T *base = a->x + tap[k] + o;
           for (int j = 0; j < 4; j++) s[j] += *(const row_t *)(base + at[j]) * b;
         }
       else
         for (word j = 0; j < few; j++)
           for (word k = 0; k < taps; k++)
-            s[j] += *(const row_t *)(x + tap[k] + o + at[j]) * *(const row_t *)(w + k * LANES);
-      for (word j = 0; j < few; j++) {
-        if (factor) s[j] = s[j] * *(const row_t *)(factor + o) + term;
-        if (relu) s[j] = (vec_t)((flags_t)s[j] & ~(s[j] < (vec_t){0}));
-        store_lanes(out + po[i + j] + o, s[j], lanes);
-      }
+            s[j] += *(const row_t *)(a->x + tap[k] + o + at[j]) * *(const row_t *)(w + k * LANES);
+      if (a->factor)
+        for (word j = 0; j < 4; j++) s[j] = s[j] * *(const row_t *)(a->factor + o) + term;
+      activate(a->activation, 4, s);
+      for (word j = 0; j < few; j++) store_lanes(a->out + po[i + j] + o, s[j], lanes);
     }
   }
 }
@@ -225,9 +227,7 @@ static void pixels_of(const struct windows *b, word part, word parts, word *begi
 EXPORT(conv)(const struct conv *b, word t, word threads) {
   threads = least(threads, b->threads);
   if (t >= threads) return;
-  const word parts = b->parts, units = b->images * parts, c = b->channels, outs = b->outs;
-  const word relu = b->relu;
-  const T *bias = b->bias, *factor = b->factors;
+  const word parts = b->parts, units = b->images * parts, outs = b->outs;
   T *own = b->memory + t * b->room;
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word n = u / parts, part = u % parts;
@@ -244,13 +244,11 @@ EXPORT(conv)(const struct conv *b, word t, word threads) {
       const word few = b->block ? b->block : i1 - i0;
       for (word j0 = i0; j0 < i1; j0 += few) {
         const word j1 = least(j0 + few, i1);
-        T *to = b->block ? own - po[j0] : b->memory ? own : out;
-        if (b->deep)
-          depthwise(j0, j1, p->taps, p->tap_places, x, p->pixel_places, p->panels, p->panel, bias,
-                      factor, relu, to, po, outs);
-        else
-          pixels(j0, j1, b->step, p->taps, p->tap_places, c, x, p->pixel_places, p->panels,
-                   p->panel, bias, factor, relu, to, po, outs);
+        const tiles all = {
+            .phase = p, .activation = &b->activation, .step = b->step, .channels = b->channels,
+            .outs = outs, .x = x, .w = p->panels, .bias = b->bias, .factor = b->factors,
+            .out = b->block ? own - po[j0] : b->memory ? own : out};
+        (b->deep ? depthwise : pixels)(j0, j1, &all, po);
         if (!b->block) continue;
         const int turned = b->out_channel != 1 && outs > 1;
         if (b->epilogue) {

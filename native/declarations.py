@@ -217,6 +217,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "chains": (
+        # What a kernel does with its results: nothing, limits, or hard swish (limits 0 and 6).
+        Struct("activation", kind=Whole(0, 2), low=REAL, high=REAL),
         # A chain over results of a kernel, whose pixels lie `outs` apart in memory of its own.
         Struct(
             "epilogue",
@@ -274,7 +276,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             # With zeros to whole vectors; where there are factors it is added after them.
             bias=reads("whole(outs,lanes)", optional=True),
             factors=reads("whole(outs,lanes)", optional=True),
-            relu=FLAG,
+            activation=Inner("activation"),
             out=writes("images:out_image span:1 outs:out_channel"),
             out_image=STEP,
             out_channel=STEP,
@@ -340,7 +342,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             ),
             bias=reads("windows.channels", optional=True),
             factors=reads("windows.channels", optional=True),  # before the bias is added
-            relu=FLAG,
+            activation=Inner("activation"),
             threads=SOME,  # that have memory
             memory=updates("threads windows.wide*windows.channels", optional=True),  # a row
             epilogue=Structs("epilogue", "1", optional=True),  # of what is in it

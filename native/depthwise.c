@@ -81,11 +81,10 @@ EXPORT(depthwise)(const struct depthwise *a, word t, word threads) {
           for (word y = y0; y < y1; y++)
             row_of_any(across, stride, x + y * b->x_row, pixel, begin, width, w + y * across * LANES, s);
 #undef KNOWN
-        for (word j = 0; j < few; j++) {
-          if (a->factors) s[j] = s[j] * *(const row_t *)(a->factors + o) + term;
-          if (a->relu) s[j] = (vec_t)((flags_t)s[j] & ~(s[j] < zero));
-          *(row_t *)(to + (q + j) * distance + o) = s[j];
-        }
+        if (a->factors)
+          for (word j = 0; j < HIGH; j++) s[j] = s[j] * *(const row_t *)(a->factors + o) + term;
+        activate(&a->activation, HIGH, s);
+        for (word j = 0; j < few; j++) *(row_t *)(to + (q + j) * distance + o) = s[j];
       }
     }
     if (own) end_pixels(a->epilogue, u * wide, wide, own, c, 0);

@@ -1,9 +1,24 @@
-/* What a kernel has done with its results while they are in the cache: a chain (chains.c). */
+/* What a kernel does with its results: an activation while they are in registers, a chain (chains.c)
+   while they are in the cache. */
 #pragma once
 #include "vectors.h"
 #include "chains_arguments.h"
 
 typedef void chain_function(const word *b, word t, word n);
+
+enum { LIMITS = 1, HARD_SWISH };
+
+/* The activation of some results, to the bits of a chain: neither makes one operation of two. */
+INLINE void activate(const struct activation *a, const int count, vec_t *s) {
+  const vec_t low = (T)a->low - (vec_t){0}, high = (T)a->high - (vec_t){0};
+  if (a->kind == LIMITS)
+#pragma GCC unroll 4
+    for (int v = 0; v < count; v++) s[v] = at_most(at_least(s[v], low), high);
+  else if (a->kind == HARD_SWISH)
+#pragma GCC unroll 4
+    for (int v = 0; v < count; v++)
+      s[v] = s[v] * at_most(at_least(s[v] + 3, low), high) * (T)0.16666666666666666;
+}
 
 /* The results of `pixels` pixels from the one of that number on, of `outs` elements each.
    in_place: they take the place of what they are made of. */

@@ -20,6 +20,22 @@ typedef T row_t __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias
 typedef __typeof__(_Generic((T)0, float: (int32_t)0, double: (int64_t)0)) flag_t;
 typedef flag_t flags_t __attribute__((vector_size(BYTES)));
 
+/* b where a is less, or more; else a, NaN too: maxima and minima of this processor, with b before a */
+#if defined(__AVX512F__)
+#define EXTREME(name, a, b)                                                \
+  _Generic((T)0, float: (vec_t)_mm512_##name##_ps((__m512)b, (__m512)a), \
+           double: (vec_t)_mm512_##name##_pd((__m512d)b, (__m512d)a))
+INLINE vec_t at_least(vec_t a, vec_t b) { return EXTREME(max, a, b); }
+INLINE vec_t at_most(vec_t a, vec_t b) { return EXTREME(min, a, b); }
+#undef EXTREME
+#else
+INLINE vec_t chosen(flags_t taken, vec_t a, vec_t b) {
+  return (vec_t)((taken & (flags_t)a) | (~taken & (flags_t)b));
+}
+INLINE vec_t at_least(vec_t a, vec_t b) { return chosen(b > a, b, a); }
+INLINE vec_t at_most(vec_t a, vec_t b) { return chosen(b < a, b, a); }
+#endif
+
 /* writes the first `count` elements, or all where a vector has no more */
 INLINE void store_lanes(T *to, vec_t a, word count) {
   if (count >= LANES)

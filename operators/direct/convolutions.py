@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.fusion.arguments import Several
+from ...framework.fusion.arguments import Block, Several
 from ...framework.fusion.team import ParallelTask, aligned
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.runtime.plans.memory import as_view, memory_of, padded
@@ -20,7 +20,7 @@ from ..conv.windows import Axis, make_axes
 from . import batch_norm
 from .images import Frame, Image, Work, image, lanes, nothing, steps, suited, threads
 from .pooling import windows_part
-from .tail import Tail
+from .tail import Tail, activation
 
 _FEWEST = 4
 """Channels or filters of a group from which a vector of them is worth its other lanes."""
@@ -128,8 +128,9 @@ def depthwise(k: KernelArgs, work: Work, s: _Shapes, ends: _Ends, tail: Tail) ->
     work.add(
         *("depthwise", "depthwise", s.small.size * s.w[0].size),
         **{"windows": windows_part(work, (s.down, s.right), s.large, s.small)},
-        **{"x": s.large, "out": s.small, "factors": ends.factors, "relu": tail.relu},
+        **{"x": s.large, "out": s.small, "factors": ends.factors},
         **_row_memory(k, s.small, tail.epilogue(work, s.lift)),
+        activation=activation(work, tail.activation),
         panels=_pack(k, work, s.w, 0, np.arange(s.w[0].size), keep=not k.train, overlap=True),
         bias=ends.terms if ends.bias is None else ends.bias,
     )
@@ -161,13 +162,14 @@ def forward(
     """The convolution of one group, with its tail."""
     x, out = s.part(s.large, group), s.part(s.small, group)
     epilogue = tail.epilogue(work, lambda array: s.part(s.lift(array), group))
-    into = _Target(out, x.shape[0], tail.relu, deep=s.deep, epilogue=epilogue)
+    then = activation(work, tail.activation)
+    into = _Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue)
     if tail.pool is not None:
         shape = (1,) * s.lifted + tail.shape[2:]
         memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
         image_of_one = memory[:1].transpose(0, 3, 1, 2)
         pool = tail.pooling(work, image_of_one, out[:1])
-        into = _Target(image_of_one, x.shape[0], tail.relu, pool, memory, out, s.deep)
+        into = _Target(image_of_one, x.shape[0], then, pool, memory, out, s.deep)
     plane = into.array.shape[2:]
     depth = w[0].size
     parts = _parts(x.shape[0], into.array[0].size * depth)
@@ -194,7 +196,7 @@ class _Target:
 
     Attributes:
         array: the images; where a pooling follows, one image in a thread's memory.
-        batch: number of images. relu: whether the activation follows.
+        batch: number of images. activation: what follows.
         pool: of one image, or None; `memory`: of all threads, for it; `pooled`:
             what it writes.
         deep: each output has one channel of its own.
@@ -203,7 +205,7 @@ class _Target:
 
     array: Any
     batch: int
-    relu: bool = False
+    activation: Block
     pool: Several | None = None
     memory: Any = None
     pooled: Any = None
@@ -425,7 +427,8 @@ def _run(
         )
         bound.append(one)
     fields: dict[str, Any] = {"images": into.batch, "parts": parts, "threads": threads()}
-    fields |= {"channels": phases[0].panels.shape[2], "outs": outs, "relu": into.relu}
+    fields |= {"channels": phases[0].panels.shape[2], "outs": outs}
+    fields |= {"activation": into.activation}
     fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
     fields |= {"out": out, "out_image": sn, "out_channel": sc, "span": span, "step": step}
     fields |= {"memory": memory, "room": room, "block": block, "pool": into.pool}
@@ -546,7 +549,7 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
             reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
             phases += _without_padding(phase, reach, count[0]) if right else [phase]
     depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
-    into = _Target(x_grad, len(x_grad), deep=s.deep)
+    into = _Target(x_grad, len(x_grad), activation(work), deep=s.deep)
     _run(k, work, seen, phases, seen.pixel, into, _Ends(None), parts, depth)
 
 

@@ -11,6 +11,7 @@ from ..math import norm as _norm
 from . import batch_norm as _batch_norm
 from . import convolutions as _convolutions
 from . import pooling as _pooling
+from .tail import ACTIVATIONS
 
 _DTYPES = np.float32, np.float64
 
@@ -41,7 +42,7 @@ def _register(
 
 
 for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
-    _following = _norm.batch_norm.type, "relu", _after.type
+    _following = _norm.batch_norm.type, *ACTIVATIONS, _after.type
     _register(_entry, _convolutions.conv, _convolutions.conv_grad, tails=_following)
 for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)

@@ -12,6 +12,7 @@ import opscope
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import chains
 from opscope.operators.direct import convolutions
+from opscope.operators.direct.tail import ACTIVATIONS
 
 SWITCHES: dict[str, tuple[Any, Any]] = {
     "libraries": ("packed,direct,mkl,blas,xp", "packed,mkl,blas,xp"),
@@ -164,6 +165,35 @@ def test_a_convolution_and_its_tail_are_one_step() -> None:
     assert ["conv2d", "relu"] in types(True)  # the gradient reads what the pooling reads
     with opscope.options(tails=False):
         assert ["conv2d"] in types(False)
+
+
+@pytest.mark.skipif(not chains.available(), reason="there is no native library")
+@pytest.mark.parametrize("kind", sorted(ACTIVATIONS))
+def test_activations_are_computed_with_a_convolution(kind: str) -> None:
+    """To the bit: alone, and before a loop; of whole vectors, a part of one, and depthwise."""
+    b = opscope.NetBuilder("activations")
+    limits = {"minimum": -0.25, "maximum": 0.5} if kind in ("clip", "hard_tanh") else {}
+    y = b.input("x", [2, 3, 17, 21])
+    shown = []
+    for filters, kernel, groups in ((40, 3, 1), (40, 3, 40), (5, 1, 1), (33, 5, 1), (70, 1, 1)):
+        x = b.conv2d(y, filters, kernel, groups=groups, padding="same", bias=groups == 1)
+        y = getattr(b, kind)(x, **limits)
+        shown.append(y.name)
+    both = b.hard_swish(b.relu(b.conv2d(y, 8, 1)))
+    shown.append(b.tanh(getattr(b, kind)(b.conv2d(both, 8, 3), **limits)).name)
+    found = []
+    for fuse in (True, False):
+        scope = opscope.Scope()
+        b.initialize(scope, opscope.OpContext(seed=1))
+        scope.var("x").set(np.random.default_rng(0).standard_normal((2, 3, 17, 21), np.float32) * 4)
+        with opscope.options(fuse=fuse):
+            net = b.bound_net(frozenset(shown), False)
+            net.run(scope, opscope.OpContext(train=False, live_out=shown))
+        found.append([np.array(scope.var(name).array) for name in shown])
+        types = [[op.type for op in step.operators] for step in scope.frames()[-1].plan.steps]
+        assert (types.count(["conv2d", kind]) == 5) is fuse
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.skipif(not chains.available(), reason="there is no native library")
