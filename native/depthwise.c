@@ -1,12 +1,14 @@
 /* Depthwise convolutions: each output has one channel of its own, and channels lie side by side:
    operators/direct/depthwise.py.
 
-   A row of windows is computed four at a time for a vector of channels: what neighboring windows
-   share is read once. Nothing is copied: taps that meet the padding are left out. */
+   A row of windows is computed four at a time, vector of channels after vector: what neighboring
+   windows share is read once, and memory in its order (a row for a vector at a time took 2.6 times as
+   long where images leave the cache). Nothing is copied: taps that meet the padding are left out. */
 #include "pooling.h"
 #include "epilogue.h"
 #include "depthwise_arguments.h"
 
+enum { FAR = 1 << 20 };  /* bytes of images from which they leave the second cache */
 enum { HIGH = 4, MOST_ACROSS = 5 };  /* windows at a time; taps of a row that registers hold */
 
 /* s[j] += a row of taps of HIGH neighboring windows. Of the places that these read the first is
@@ -43,6 +45,7 @@ EXPORT(depthwise)(const struct depthwise *a, word t, word threads) {
   const word across = b->kernel_right, stride = b->stride_right, pixel = b->x_pixel;
   const word panel = b->kernel_down * across * LANES, rows = b->images * high;
   const vec_t zero = {0};
+  const int far = (b->height * width + high * wide) * c * sizeof(T) > FAR;
   threads = least(threads, a->threads);
   if (t >= threads) return;
   T *own = a->memory ? a->memory + t * wide * c : 0;
@@ -53,16 +56,17 @@ EXPORT(depthwise)(const struct depthwise *a, word t, word threads) {
     const T *row = a->x + n * b->x_image + (p * b->stride_down - b->before_down) * b->x_row;
     T *to = own ? own : a->out + n * b->out_image + p * b->out_row;
     const word distance = own ? c : b->out_pixel;
-    for (word k = 0; k < c; k += LANES) {
-      const word o = least(k, c - LANES);
-      const T *w = a->panels + k / LANES * panel;
-      const vec_t term = a->bias ? (vec_t) * (const row_t *)(a->bias + o) : zero;
-      const vec_t first = a->factors ? zero : term;
-      for (word q = 0; q < wide; q += HIGH) {
-        const word begin = q * stride - b->before_right, few = least(HIGH, wide - q);
-        const int ends = begin < 0 || begin + (HIGH - 1) * stride + across > width;
-        const T *x = row + begin * pixel + o;
+    for (word q = 0; q < wide; q += HIGH) {
+      const word begin = q * stride - b->before_right, few = least(HIGH, wide - q);
+      const int ends = begin < 0 || begin + (HIGH - 1) * stride + across > width;
+      for (word k = 0; k < c; k += LANES) {
+        const word o = least(k, c - LANES);
+        const T *w = a->panels + k / LANES * panel, *x = row + begin * pixel + o;
+        const vec_t term = a->bias ? (vec_t) * (const row_t *)(a->bias + o) : zero;
+        const vec_t first = a->factors ? zero : term;
         vec_t s[HIGH] = {first, first, first, first};
+        if (far)
+          for (word j = 0; j < HIGH; j++) __builtin_prefetch(to + (q + HIGH + j) * distance + o, 1);
 #define KNOWN(taps, step)                                                                      \
   for (word y = y0; y < y1; y++)                                                               \
     if (ends)                                                                                  \

@@ -3,6 +3,16 @@
 #include "vectors.h"
 #include "images_arguments.h"
 
+INLINE vec_t shuffled(vec_t a, vec_t b, flags_t which) {
+#ifdef __clang__
+  vec_t to;
+  for (int l = 0; l < LANES; l++) to[l] = which[l] < LANES ? a[which[l]] : b[which[l] - LANES];
+  return to;
+#else
+  return __builtin_shuffle(a, b, which);
+#endif
+}
+
 /* to[j][i] = x[i][j] for as many rows and columns as a vector has lanes (Eklundh 1972) */
 INLINE void turn(const T *x, word down, T *to, word to_down) {
 #ifdef __clang__
@@ -47,20 +57,38 @@ static void turn_all(const T *x, word down, word rows, word columns, T *to, word
     }
 }
 
-/* image n, in copy t if it is copied; its channels lie side by side */
-static const T *image(const struct image *a, word n, word t) {
-  const T *from = a->x + n * a->x_step;
-  if (!a->copied) return from;
+/* to[j][i] = x[i][j] for three rows i, as images come, whose elements lie side by side then */
+static void turn_three(const T *x, word down, word columns, T *to) {
+  word j = 0;
+  for (; j + LANES <= columns; j += LANES) {
+    const vec_t a = *(const row_t *)(x + j), b = *(const row_t *)(x + down + j);
+    const vec_t c = *(const row_t *)(x + 2 * down + j);
+#pragma GCC unroll 3
+    for (int k = 0; k < 3; k++) {
+      flags_t first, rest;
+#pragma GCC unroll 16
+      for (int l = 0; l < LANES; l++) {
+        const int row = (k * LANES + l) % 3, column = (k * LANES + l) / 3;
+        first[l] = row * LANES * (row < 2) + column, rest[l] = row < 2 ? l : LANES + column;
+      }
+      *(row_t *)(to + 3 * j + k * LANES) = shuffled(shuffled(a, b, first), c, rest);
+    }
+  }
+  for (; j < columns; j++)
+    for (word i = 0; i < 3; i++) to[3 * j + i] = x[i * down + j];
+}
+
+/* rows y0 to y1 of a copy of image n */
+static void copy_rows(const struct image *a, word n, word y0, word y1, T *copy) {
   const word c = a->channels, h = a->height, w = a->width, sc = a->down, sh = a->row, sw = a->pixel;
-  const word high = a->high, wide = a->wide, top = a->top, left = a->left;
-  T *to = a->copies + t * a->room;
-  for (word y = 0; y < high; y++) {
-    T *row = to + y * wide * c;
+  const word wide = a->wide, top = a->top, left = a->left;
+  for (word y = y0; y < y1; y++) {
+    T *row = copy + y * wide * c;
     if (y < top || y >= top + h) {
       memset(row, 0, wide * c * sizeof(T));
       continue;
     }
-    const T *x = from + (y - top) * sh;
+    const T *x = a->x + n * a->x_step + (y - top) * sh;
     const word first = left < 0 ? -left : 0;
     const word last = wide - left < first ? first : least(w, wide - left);
     memset(row, 0, (left + first) * c * sizeof(T));
@@ -72,11 +100,20 @@ static const T *image(const struct image *a, word n, word t) {
       memcpy(row, x, count * c * sizeof(T));
     else if (sc == 1)
       for (word j = 0; j < count; j++) memcpy(row + j * c, x + j * sw, c * sizeof(T));
+    else if (sw == 1 && c == 3)
+      turn_three(x, sc, count, row);
     else if (sw == 1)
       turn_all(x, sc, c, count, row, c);
     else
       for (word j = 0; j < count; j++)
         for (word i = 0; i < c; i++) row[j * c + i] = x[i * sc + j * sw];
   }
-  return to;
+}
+
+/* image n, in copy t if it is copied; its channels lie side by side */
+static const T *image(const struct image *a, word n, word t) {
+  if (!a->copied) return a->x + n * a->x_step;
+  T *copy = a->copies + t * a->room;
+  copy_rows(a, n, 0, a->high, copy);
+  return copy;
 }
