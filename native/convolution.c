@@ -47,11 +47,13 @@ EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
   }
 }
 
-/* What the tiles of a phase share; of `outs` outputs from some on are w, bias, factor and out. */
+/* What the tiles of a phase share; of `outs` outputs from some on are w, bias, factor and out, which
+   lies `far` from the first two caches. */
 typedef struct tiles {
   const struct phase *phase;
   const struct activation *activation;
   word step, channels, outs;
+  int far;
   const T *x, *w, *bias, *factor;
   T *out;
 } tiles;
@@ -74,6 +76,11 @@ INLINE void tile(const int high, const int wide, const int apart, const tiles *a
     for (int v = 0; v < wide; v++)
       s[i][v] = bias && !factor ? (vec_t) * (const row_t *)(bias + v * LANES) : (vec_t){0};
   }
+  if (a->far)
+#pragma GCC unroll 16
+    for (int i = 0; i < high; i++)
+#pragma GCC unroll 4
+      for (int v = 0; v < wide; v++) __builtin_prefetch(out + po[i] + v * LANES, 1);
   if (apart) x += px[0];
   for (word k = 0; k < taps; k++) {
     const T *base = x + tap[k];
@@ -246,7 +253,8 @@ EXPORT(conv)(const struct conv *b, word t, word threads) {
         const word j1 = least(j0 + few, i1);
         const tiles all = {
             .phase = p, .activation = &b->activation, .step = b->step, .channels = b->channels,
-            .outs = outs, .x = x, .w = p->panels, .bias = b->bias, .factor = b->factors,
+            .outs = outs, .far = !b->block && count * outs * sizeof(T) > FAR, .x = x,
+            .w = p->panels, .bias = b->bias, .factor = b->factors,
             .out = b->block ? own - po[j0] : b->memory ? own : out};
         (b->deep ? depthwise : pixels)(j0, j1, &all, po);
         if (!b->block) continue;

@@ -8,7 +8,6 @@
 #include "epilogue.h"
 #include "depthwise_arguments.h"
 
-enum { FAR = 1 << 20 };  /* bytes of images from which they leave the second cache */
 enum { HIGH = 4, MOST_ACROSS = 5 };  /* windows at a time; taps of a row that registers hold */
 
 /* s[j] += a row of taps of HIGH neighboring windows. Of the places that these read the first is

@@ -36,6 +36,9 @@ INLINE vec_t at_least(vec_t a, vec_t b) { return chosen(b > a, b, a); }
 INLINE vec_t at_most(vec_t a, vec_t b) { return chosen(b < a, b, a); }
 #endif
 
+/* bytes of results from which they leave the second cache, and are asked for before they are written */
+enum { FAR = 1 << 20 };
+
 /* writes the first `count` elements, or all where a vector has no more */
 INLINE void store_lanes(T *to, vec_t a, word count) {
   if (count >= LANES)
