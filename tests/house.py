@@ -75,6 +75,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "inspect",
         "xconfig",
         "chain",
+        "discriminative",
         "training",
         "egs",
         "programs",

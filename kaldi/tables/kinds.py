@@ -36,6 +36,7 @@ _OPENINGS: Final = {
     "SM": ("a sparse matrix", ("general_matrix",)),
     "<Nnet3Eg>": ("an example", ("example",)),
     "<Nnet3ChainEg>": ("a chain example", ("chain_example",)),
+    "<Nnet3DiscriminativeEg>": ("a discriminative example", ("discriminative_example",)),
     "<Nnet3>": ("a network", ()),
     "<TransitionModel>": ("an acoustic model", ()),
 }

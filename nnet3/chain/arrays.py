@@ -41,9 +41,9 @@ def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
         weights.append(fst.weight)
         finals.append(np.stack([np.full(fst.states, number), fst.final], axis=1))
     return {
-        "arcs": _padded(np.concatenate(arcs).astype(np.int32), 0),
-        "weights": _padded(np.concatenate(weights).astype(np.float32), 0),
-        "finals": _padded(np.concatenate(finals).astype(np.float32), -1),
+        "arcs": padded(np.concatenate(arcs).astype(np.int32), 0),
+        "weights": padded(np.concatenate(weights).astype(np.float32), 0),
+        "finals": padded(np.concatenate(finals).astype(np.float32), -1),
         "weight": np.array([supervision.weight], np.float32),
         "layout": np.array([supervision.num_sequences, bool(supervision.e2e_fsts)], np.int32),
     }
@@ -123,7 +123,8 @@ def _check_below(limit: int, numbers: np.ndarray, what: str) -> None:
         raise ShapeError(f"{what} run from {low} to {high}, and must be below {limit}")
 
 
-def _padded(array: np.ndarray, value: Any) -> np.ndarray:
+def padded(array: np.ndarray, value: Any) -> np.ndarray:
+    """With rows of `value` at its end, up to a size with few significant bits."""
     size = max(len(array), _SMALLEST)
     shift = max(size.bit_length() - _BITS, 0)
     size = -(-size >> shift) << shift

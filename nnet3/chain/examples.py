@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -30,7 +31,13 @@ class NnetChainSupervision:
         indexes: n, t, x of each row of the output, int32, [rows, 3], frame by frame.
         supervision: the allowed label sequences of the frames.
         deriv_weights: how much the derivative of each row counts, float32, [rows]; may be empty.
+        token: around it in files. weights_in_bytes: how weights are written in binary: a byte each.
     """
+
+    token: ClassVar[str] = "NnetChainSup"
+    weights_in_bytes: ClassVar[bool] = False
+    read_supervision: ClassVar = Supervision.read
+    merge_supervision: ClassVar = staticmethod(merge_supervision)
 
     name: str
     indexes: np.ndarray
@@ -45,16 +52,17 @@ class NnetChainSupervision:
             FormatError: the bytes are something else, are cut off, or sizes do not agree.
         """
         start = reader.offset
-        reader.expect_token("<NnetChainSup>")
+        reader.expect_token(f"<{cls.token}>")
         name = reader.read_token()
         indexes = read_indexes(reader)
-        supervision = Supervision.read(reader)
+        supervision = cls.read_supervision(reader)
         weights = np.zeros(0, np.float32)
-        token = reader.expect_token("<DW>", "<DW2>", "</NnetChainSup>")
-        if token != "</NnetChainSup>":
+        end = f"</{cls.token}>"
+        token = reader.expect_token("<DW>", "<DW2>", end)
+        if token != end:
             in_bytes = token == "<DW>" and reader.binary
             weights = _read_bytes(reader) if in_bytes else matrix_io.read_vector(reader, np.float32)
-            reader.expect_token("</NnetChainSup>")
+            reader.expect_token(end)
         if len(indexes) != supervision.rows or len(weights) not in (0, len(indexes)):
             raise reader.error(
                 f"{name} has {len(indexes)} Indexes and {len(weights)} weights of derivatives, "
@@ -65,18 +73,28 @@ class NnetChainSupervision:
 
     def write(self, writer: Writer) -> None:
         """Write it, in the form of the writer."""
-        writer.write_token("<NnetChainSup>")
+        writer.write_token(f"<{self.token}>")
         writer.write_token(self.name)
         write_indexes(writer, self.indexes)
         self.supervision.write(writer)
-        writer.write_token("<DW2>")
-        writer.write_vector(self.deriv_weights)
-        writer.write_token("</NnetChainSup>")
+        writer.write_token("<DW>" if self.weights_in_bytes else "<DW2>")
+        if self.weights_in_bytes and writer.binary:
+            _write_bytes(writer, self.deriv_weights)
+        else:
+            writer.write_vector(self.deriv_weights)
+        writer.write_token(f"</{self.token}>")
 
 
 @dataclass(eq=False)
 class NnetChainExample:
-    """The inputs and the supervised outputs of one example, or of several merged ones."""
+    """The inputs and the supervised outputs of one example, or of several merged ones.
+
+    Attributes:
+        token: around it in files. output_type: of its outputs.
+    """
+
+    token: ClassVar[str] = "Nnet3ChainEg"
+    output_type: ClassVar[type[NnetChainSupervision]] = NnetChainSupervision
 
     inputs: list[NnetIo]
     outputs: list[NnetChainSupervision]
@@ -88,17 +106,17 @@ class NnetChainExample:
         Raises:
             FormatError: the bytes are something else, or are cut off.
         """
-        reader.expect_token("<Nnet3ChainEg>")
+        reader.expect_token(f"<{cls.token}>")
         reader.expect_token("<NumInputs>")
         inputs = [NnetIo.read(reader) for _ in range(_read_count(reader))]
         reader.expect_token("<NumOutputs>")
-        outputs = [NnetChainSupervision.read(reader) for _ in range(_read_count(reader))]
-        reader.expect_token("</Nnet3ChainEg>")
+        outputs = [cls.output_type.read(reader) for _ in range(_read_count(reader))]
+        reader.expect_token(f"</{cls.token}>")
         return cls(inputs, outputs)
 
     def write(self, writer: Writer) -> None:
         """Write it, in the form of the writer."""
-        writer.write_token("<Nnet3ChainEg>")
+        writer.write_token(f"<{self.token}>")
         for token, parts in (("<NumInputs>", self.inputs), ("<NumOutputs>", self.outputs)):
             writer.write_token(token)
             writer.write_int32(len(parts))
@@ -106,7 +124,7 @@ class NnetChainExample:
             for part in parts:
                 part.write(writer)
                 _end_line(writer)
-        writer.write_token("</Nnet3ChainEg>")
+        writer.write_token(f"</{self.token}>")
 
 
 def _read_bytes(reader: Reader) -> np.ndarray:
@@ -118,6 +136,12 @@ def _read_bytes(reader: Reader) -> np.ndarray:
     if count < 0:
         raise reader.error(f"{count} weights cannot stand here", start)
     return np.frombuffer(reader.read_bytes(count), np.uint8) * np.float32(1 / 255)
+
+
+def _write_bytes(writer: Writer, weights: np.ndarray) -> None:
+    """Weights in that form."""
+    rounded = (255.0 * weights + 0.5).astype(np.uint8)
+    writer.write_raw(b"\x01" + struct.pack("<i", len(rounded)) + rounded.tobytes())
 
 
 def _end_line(writer: Writer) -> None:
@@ -157,5 +181,7 @@ def merge_outputs(parts: Sequence[NnetChainSupervision]) -> NnetChainSupervision
     weights = first.deriv_weights
     if len(weights):
         weights = np.stack([part.deriv_weights for part in parts], axis=1).ravel()
-    supervision = merge_supervision([part.supervision for part in parts])
-    return NnetChainSupervision(first.name, stacked.reshape(-1, 3), supervision, weights)
+    supervision = first.merge_supervision([part.supervision for part in parts])
+    return replace(
+        first, indexes=stacked.reshape(-1, 3), supervision=supervision, deriv_weights=weights
+    )

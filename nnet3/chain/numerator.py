@@ -63,8 +63,8 @@ class Numerator:
         self._source = arcs.source
         self._target = target
         self._segment = segment
-        self._forward = _layers(step, arcs.source, target)
-        self._backward = _layers(step, target, arcs.source)[::-1]
+        self._forward = layers(step, arcs.source, target)
+        self._backward = layers(step, target, arcs.source)[::-1]
         real = np.flatnonzero(arcs.row >= 0)
         key = arcs.row[real] * supervision.label_dim + arcs.pdf[real]
         places, self._place = np.unique(key, return_inverse=True)
@@ -183,15 +183,15 @@ def _unrolled(supervision: Supervision) -> tuple[_Arcs, np.ndarray, np.ndarray]:
     return _Arcs(*columns), np.concatenate(times), np.array(ends)
 
 
-def _layers(
+def layers(
     step: np.ndarray, source: np.ndarray, target: np.ndarray
 ) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
     """For each step: arcs sorted by target, their sources, where each target begins, targets."""
     order = np.lexsort((target, step))
     cuts = np.flatnonzero(np.diff(step[order], prepend=-1))
-    layers = []
+    steps = []
     for arcs in np.split(order, cuts[1:]):
         towards = target[arcs]
         starts = np.flatnonzero(np.diff(towards, prepend=-1))
-        layers.append((arcs, source[arcs], starts, towards[starts]))
-    return layers
+        steps.append((arcs, source[arcs], starts, towards[starts]))
+    return steps

@@ -1,4 +1,4 @@
-"""Changes to chain examples, and their merging into minibatches.
+"""Changes to chain and discriminative examples, and their merging into minibatches.
 
 Source: Kaldi's `chainbin/nnet3-chain-copy-egs.cc`, `nnet3-chain-merge-egs.cc` and
 `nnet3/nnet-chain-example.cc`.
@@ -45,7 +45,7 @@ def _with_output(
     example: NnetChainExample, old: NnetChainSupervision, new: NnetChainSupervision
 ) -> NnetChainExample:
     outputs = [new if output is old else output for output in example.outputs]
-    return NnetChainExample(example.inputs, outputs)
+    return replace(example, outputs=outputs)
 
 
 def shifted(example: NnetChainExample, frames: int) -> NnetChainExample:
@@ -64,7 +64,7 @@ def shifted(example: NnetChainExample, frames: int) -> NnetChainExample:
         later = factor * int(np.floor(0.5 + frames / factor))
         indexes = output.indexes + np.array([0, later, 0], np.int32)
         outputs.append(replace(output, indexes=indexes))
-    return NnetChainExample(inputs, outputs)
+    return replace(example, inputs=inputs, outputs=outputs)
 
 
 def _subsampling(output: NnetChainSupervision) -> int:
@@ -95,7 +95,7 @@ def selected(
         selecting.within(io, first_in, last_in) if io.name == "input" else io
         for io in example.inputs
     ]
-    return NnetChainExample(inputs, example.outputs)
+    return replace(example, inputs=inputs)
 
 
 def merge_chain_examples(
@@ -113,7 +113,7 @@ def merge_chain_examples(
         merge_outputs([example.outputs[number] for example in examples])
         for number in range(len(examples[0].outputs))
     ]
-    return NnetChainExample(inputs, outputs)
+    return replace(examples[0], inputs=inputs, outputs=outputs)
 
 
 class ChainExampleMerger(ExampleMerger):
@@ -138,7 +138,7 @@ class ChainExampleMerger(ExampleMerger):
         language = re.search(r"[?&]lang=([^&]*)", key[key.rfind("?") :] if "?" in key else "")
         first, *others = example.outputs
         named = replace(first, name=f"output-{language[1] if language else ''}")
-        return NnetChainExample(example.inputs, [named, *others])
+        return replace(example, outputs=[named, *others])
 
     def structure(self, example: NnetChainExample) -> tuple[object, ...]:
         """See `ExampleMerger`."""

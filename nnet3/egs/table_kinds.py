@@ -1,4 +1,4 @@
-"""The kinds of values in tables that nnet3 has: examples, chain examples and their supervision."""
+"""The kinds of values in tables that nnet3 has: examples of all sorts, and chain supervision."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ def _read_chain_example(reader: Reader) -> Any:
     return NnetChainExample.read(reader)
 
 
+def _read_discriminative_example(reader: Reader) -> Any:
+    from ..discriminative.examples import NnetDiscriminativeExample
+
+    return NnetDiscriminativeExample.read(reader)
+
+
 def _read_supervision(reader: Reader) -> Any:
     from ..chain.supervision import Supervision
 
@@ -24,5 +30,6 @@ def _read_supervision(reader: Reader) -> Any:
 KINDS = (
     Kind("example", NnetExample.read, write_value),
     Kind("chain_example", _read_chain_example, write_value),
+    Kind("discriminative_example", _read_discriminative_example, write_value),
     Kind("supervision", _read_supervision, write_value),
 )

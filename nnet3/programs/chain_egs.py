@@ -19,7 +19,7 @@ from ...kaldi.fst.acceptors import Matcher, compose
 from ...kaldi.fst.fst import Fst
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
-from ..chain.chunks import normalized, scaled
+from ..chain.chunks import SupervisionSplitter, normalized, scaled
 from ..chain.examples import NnetChainExample
 from ..chain.supervision import Supervision
 from ..chain.unconstrained import unconstrained
@@ -91,7 +91,7 @@ def nnet3_chain_get_egs(
         raise FormatError("--normalization-fst-scale must be positive")
     options.targets_length_tolerance = options.supervision_length_tolerance
     getter = _ChunkGetter(options, graph)
-    getter.run(features, "supervision", supervision, output, lambda target: target)
+    getter.run(features, RandomAccessTable(supervision, "supervision"), output)
 
 
 class _ChainGetter(Getter):
@@ -146,7 +146,11 @@ class _ChunkGetter(_ChainGetter):
                 self.fail(f"{key} has {len(weights)} deriv weights and {frames} output frames")
                 return
 
-        def finish(supervision: Supervision, chunk: Chunk) -> Supervision:
+        parts = SupervisionSplitter(targets)
+        factor = self.splitter.options.frame_subsampling_factor
+
+        def part(chunk: Chunk) -> Supervision:
+            supervision = parts.part(chunk.first // factor, chunk.frames // factor)
             if self._transitions is not None:
                 supervision = unconstrained(supervision, self._transitions, self.rng)
             last = chunk.first + chunk.frames
@@ -156,9 +160,10 @@ class _ChunkGetter(_ChainGetter):
         yield from chain_examples(
             key,
             matrix,
-            targets,
+            # Features may be a little longer than the supervision, which must not be left.
+            min(matrix.shape[0], targets.frames_per_sequence * factor),
             self.splitter,
-            finish,
+            part,
             weights,
             ivectors,
             compress=self.options.compress,
@@ -188,7 +193,7 @@ def nnet3_chain_e2e_get_egs(
     options.normalization_fst_scale = 1.0
     transitions = TransitionModel.read_from(open_reader(model)).transitions()
     getter = _WholeGetter(options, graph, transitions)
-    getter.run(features, "fst", fsts, output, lambda fst: fst)
+    getter.run(features, RandomAccessTable(fsts, "fst"), output)
 
 
 class _WholeGetter(_ChainGetter):

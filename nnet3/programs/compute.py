@@ -8,8 +8,9 @@ Source: Kaldi's `nnet3bin/nnet3-compute.cc`, `nnet3-compute-batch.cc`, `nnet3-xv
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import TypeVar
 
@@ -22,6 +23,8 @@ from ...kaldi.tables.streams import open_output, open_reader
 from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from ..cache.computers import ComputerCache
 from ..cache.files import read_cache, write_cache
+from ..files.examples import NnetIo
+from ..graph.request import ComputationRequest
 from ..inference.batches import BatchComputer, BatchOptions
 from ..inference.chunk_lengths import KALDIS_CHUNK, of_programs
 from ..inference.chunks import ChunkComputer, UtteranceComputer
@@ -358,27 +361,66 @@ class Utterances:
         self.failed += 1
 
 
+_FROM_EXAMPLES = (
+    Option("binary", True, UNUSED),
+    Option("apply-exp", False, "Write the exponential function of the output"),
+    GPU,
+)
+
+
 @program(
     "nnet3-compute-from-egs",
     "Compute an output of a raw nnet3 network for each example.",
     ("<raw-nnet-in>", "<training-examples-in>", "<matrices-out>"),
-    Option("binary", True, UNUSED),
-    Option("apply-exp", False, "Write the exponential function of the output"),
+    *_FROM_EXAMPLES,
     Option("output-name", "output", "The output node"),
-    GPU,
 )
 def nnet3_compute_from_egs(
     options: SimpleNamespace, model: str, examples: str, output: str
 ) -> None:
+    entries = (
+        (key, example.io, partial(example_request, example=example))
+        for key, example in read_table(examples, "example")
+    )
+    _compute_from(options, model, entries, examples, output)
+
+
+@program(
+    "nnet3-discriminative-compute-from-egs",
+    "Compute the output of a raw nnet3 network for each discriminative example.",
+    ("<raw-nnet-in>", "<training-examples-in>", "<matrices-out>"),
+    *_FROM_EXAMPLES,
+)
+def nnet3_discriminative_compute_from_egs(
+    options: SimpleNamespace, model: str, examples: str, output: str
+) -> None:
+    from ..training.chain_request import chain_request
+
+    options.output_name = "output"
+    entries = (
+        (key, example.inputs, partial(chain_request, example=example))
+        for key, example in read_table(examples, "discriminative_example")
+    )
+    _compute_from(options, model, entries, examples, output)
+
+
+def _compute_from(
+    options: SimpleNamespace,
+    model: str,
+    entries: Iterable[tuple[str, list[NnetIo], Callable[[Nnet], ComputationRequest]]],
+    source: str,
+    output: str,
+) -> None:
+    """Compute an output for examples: their keys, inputs, and what makes requests of them."""
     nnet = Nnet.read_any(open_reader(model))
     cache = ComputerCache(nnet, chosen_place(options.use_gpu))
     inputs = {node.name for node in nnet.inputs()}
     done = 0
     with TableWriter(output, "matrix") as writer:
-        for key, example in shown(read_table(examples, "example"), "compute", "examples"):
-            with errors_tell(f"{examples}: {key}"):
-                computer = cache.computer(example_request(nnet, example))
-                for io in example.io:
+        for key, ios, request in shown(entries, "compute", "examples"):
+            with errors_tell(f"{source}: {key}"):
+                computer = cache.computer(request(nnet))
+                for io in ios:
                     if io.name in inputs:
                         rows = to_dense(io.features)
                         warn_of_nan(rows, f"{key}: the input '{io.name}'")

@@ -32,10 +32,13 @@ DRAWING = (
     Option("n", 1000, "Number of examples to write"),
     Option("randomize-order", True, "Write them in random order"),
 )
-COPYING = (
+SPREADING = (
     Option("random", False, "Write to outputs drawn at random"),
     Option("frame-shift", 0, "Frames by which times are later, after the choice of frames"),
     Option("keep-proportion", 1.0, "Share of examples that is kept; above 1: copies of each"),
+)
+COPYING = (
+    *SPREADING,
     Option("left-context", -1, "If >= 0, cut the left context down to this"),
     Option("right-context", -1, "If >= 0, cut the right context down to this"),
     Option("weights", "", "Rspecifier of factors for the targets, by the examples' keys"),

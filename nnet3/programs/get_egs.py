@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -56,6 +56,14 @@ GETTING = (
 )
 
 
+class RandomTargets(Protocol):
+    """Targets of utterances by key, as `RandomAccessTable` gives them."""
+
+    def __contains__(self, key: str) -> bool: ...
+
+    def __getitem__(self, key: str) -> Any: ...
+
+
 class Getter:
     """Makes examples of features and targets; the base of the programs that do so.
 
@@ -80,10 +88,13 @@ class Getter:
             raise FormatError("--online-ivector-period must be positive")
 
     def run(
-        self, features: str, kind: str, targets: str, output: str, make: Callable[[Any], Any]
+        self,
+        features: str,
+        table: RandomTargets,
+        output: str,
+        make: Callable[[Any], Any] = lambda target: target,
     ) -> None:
         """Go through features; `make` turns an utterance's targets into targets of examples."""
-        table = RandomAccessTable(targets, kind)
         with TableWriter(output, self.kind) as writer:
             for key, matrix in shown(read_table(features, "general_matrix"), "cut", "utterances"):
                 if key not in table:
@@ -186,8 +197,7 @@ def nnet3_get_egs(options: SimpleNamespace, features: str, posteriors: str, outp
     factor = options.frame_subsampling_factor
     Getter(options).run(
         features,
-        "posterior",
-        posteriors,
+        RandomAccessTable(posteriors, "posterior"),
         output,
         lambda post: generate.posterior_targets(post, options.num_pdfs, factor),
     )
@@ -212,7 +222,7 @@ def nnet3_get_egs_dense_targets(
             )
         return generate.dense_targets(matrix, factor)
 
-    Getter(options).run(features, "matrix", targets, output, make)
+    Getter(options).run(features, RandomAccessTable(targets, "matrix"), output, make)
 
 
 @program(

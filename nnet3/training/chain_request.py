@@ -1,4 +1,4 @@
-"""From a chain example to the request of a computation, and to what else it holds.
+"""From an example of sequences to the request of a computation, and to what else it holds.
 
 Source: `GetChainComputationRequest` in Kaldi's `nnet3/nnet-chain-example.cc`.
 """
@@ -62,7 +62,7 @@ def chain_request(
                     f"the example wants the output {name!r}, which the network lacks"
                     f"{nearest(name, dims)}"
                 )
-            if dims[name] != output.supervision.label_dim:
+            if output.supervision.label_dim not in (None, dims[name]):
                 raise ShapeError(
                     f"the example's supervision of {name!r} has {output.supervision.label_dim} "
                     f"pdfs, the node of the network {dims[name]}"

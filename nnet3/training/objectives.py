@@ -20,6 +20,7 @@ from ..files.examples import NnetExample
 from ..graph.request import ComputationRequest
 from ..network.nnet import Nnet
 from .example_request import count_examples, example_request
+from .progress import ObjectiveInfo
 
 _TOTALS = "totals."
 
@@ -79,6 +80,10 @@ class Objective(Protocol):
         """The objective of each output after a run."""
         ...
 
+    def total_lines(self, name: str, info: ObjectiveInfo) -> list[str]:
+        """The lines at the end of training for one output."""
+        ...
+
 
 def take_derivative(step: StepBuilder, output: str) -> VarDecl | None:
     """The variable of an output's derivative, no input any more; None where it is not wanted."""
@@ -132,3 +137,7 @@ class FrameObjectives:
             if name.startswith(_TOTALS):
                 weight, objective = scope.numpy(name).tolist()
                 yield Outcome(name.removeprefix(_TOTALS), weight, objective)
+
+    def total_lines(self, name: str, info: ObjectiveInfo) -> list[str]:
+        """See `Objective`."""
+        return info.total_lines(name)

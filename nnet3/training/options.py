@@ -23,6 +23,8 @@ class NnetTrainerOptions:
         double_precision: train in float64, as a Kaldi does that was built with DOUBLE_PRECISION=1:
             to tell rounding from errors, where training is sensitive. Parameters are stored as
             float32 all the same.
+        component_limits: whether components have bounds on their changes, L2 regularization and
+            orthonormal constraints of their own. Kaldi's discriminative training knows none.
         optimize: passes of the compiler; all by default.
         use_shortcut: whether requests for many like sequences are compiled for two and expanded.
         cache_capacity: the greatest number of cached steps.
@@ -51,6 +53,7 @@ class NnetTrainerOptions:
         2.0, "Largest change in one minibatch, as Euclidean norm over the whole model"
     )
     double_precision: bool = False
+    component_limits: bool = True
     optimize: bool | OptimizeOptions = True
     use_shortcut: bool = True
     cache_capacity: int = 64

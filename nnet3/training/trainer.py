@@ -367,7 +367,7 @@ class NnetTrainer:
     def print_total_stats(self) -> bool:
         """Report the whole training; whether anything was trained on."""
         for name in sorted(self.objectives):
-            for line in self.objectives[name].total_lines(name):
+            for line in self.objective.total_lines(name, self.objectives[name]):
                 self.log(line)
         for line in self.max_change.lines():
             self.log(line)

@@ -174,7 +174,7 @@ class _Pass:
                 for path, part, fields in parts(name, component)
             ]
             deltas.append([delta for group in of_parts for delta in group])
-            bounds.append(float(component.max_change))
+            bounds.append(float(component.max_change) if options.component_limits else 0.0)
         flat = [delta for group in deltas for delta in group]
         if flat:
             inputs = {
@@ -208,7 +208,7 @@ class _Pass:
     def _delta(self, path: str, part: Any, fields: list[str], component: Any) -> list[str]:
         """The operator that finds the change of one part; the variables of the changes."""
         momentum = float(self.options.momentum)
-        l2 = float(component.l2_regularize)
+        l2 = float(component.l2_regularize) if self.options.component_limits else 0.0
         grads = [grad_name(field) for field in fields]
         has_grads = all(grad in self.vars for grad in grads)
         if not has_grads and not momentum and not l2:
@@ -247,7 +247,7 @@ class _Pass:
         for name, component in self.nnet.components.items():
             wanted = getattr(component, "orthonormal_constraint", 0.0)
             field = f"{name}/{component.trained[0]}" if component.trained else ""
-            if wanted and field in self.vars:
+            if wanted and field in self.vars and self.options.component_limits:
                 inputs = {"w": field, "wanted": scalar_name("constrain")}
                 attrs = {"scale": float(wanted)}
                 self.op("nnet3.constrain_orthonormal", inputs, {"w_out": field}, attrs, OPTIMIZE)

@@ -13,6 +13,7 @@ from opscope.kaldi.files.compressed import CompressedMatrix
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.files.sparse import to_dense
 from opscope.nnet3.chain.arrays import supervision_arrays
+from opscope.nnet3.chain.chunks import SupervisionSplitter
 from opscope.nnet3.chain.denominator import DenominatorGraph
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.chain.numerator import numerator
@@ -112,10 +113,13 @@ def test_examples_of_an_utterance(compress):
     weights = np.linspace(0, 1, 18).astype(np.float32)  # those of the last two frames are missing
     ivectors = IvectorSource(np.ones((7, 4), np.float32), 10, rng)
     finished = []
+    parts = SupervisionSplitter(supervision)
     made = dict(
         chain_examples(
-            *("u", features, supervision, splitter),
-            lambda part, chunk: finished.append(chunk.first) or part,
+            *("u", features, 60, splitter),
+            lambda chunk: (
+                finished.append(chunk.first) or parts.part(chunk.first // 3, chunk.frames // 3)
+            ),
             *(weights, ivectors),
             compress=compress,
             long_key=True,

@@ -146,6 +146,14 @@ nnet3-chain-train chain.raw den.fst ark:chain.merged chain1.raw
 nnet3-chain-compute-prob chain1.raw den.fst ark:chain.merged
 nnet3-chain-combine den.fst chain.raw chain1.raw ark:chain.merged chain2.raw
 nnet3-chain-acc-lda-stats chain.raw ark:chain.egs chain.lda
+nnet3-discriminative-get-egs --num-frames=20 final.mdl ark:feats.ark ark:o.lat ark:o.ali ark:d.egs
+nnet3-discriminative-copy-egs ark:d.egs ark:d.copy
+nnet3-discriminative-shuffle-egs ark:d.egs ark:d.shuffled
+nnet3-discriminative-subset-egs --n=2 ark:d.egs ark:d.two
+nnet3-discriminative-merge-egs --minibatch-size=1:2 ark:d.egs ark:d.merged
+nnet3-discriminative-train made.mdl ark:d.merged d.raw
+nnet3-discriminative-compute-objf made.mdl ark:d.merged
+nnet3-discriminative-compute-from-egs 0.raw ark:d.egs ark:d.out
 """
 _OF_GPU = "cuda-compiled", "cuda-gpu-available"
 LINES = [shlex.split(line) for line in EXPERIMENT.replace("\\\n", " ").split("\n") if line]
