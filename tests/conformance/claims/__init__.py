@@ -3,12 +3,14 @@
 from conformance.claims import (
     extending_cntk,
     network_design,
+    nnet3_data_types,
     redesigned_language,
 )
 from conformance.claims.claim import Document
 
 DOCUMENTS: tuple[Document, ...] = (
     network_design.DOCUMENT,
+    nnet3_data_types.DOCUMENT,
     extending_cntk.DOCUMENT,
     redesigned_language.DOCUMENT,
 )
