@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
@@ -51,6 +52,39 @@ class Windows(Samples):
         return Samples(begin, self.values[near].reshape(len(rows), -1))
 
 
+class FrameFile(Protocol):
+    """The frames of an utterance: an HTK file, or what another format has in its place."""
+
+    @property
+    def path(self) -> str:
+        """Of the file, or another name for messages."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Of the frames; all of a stream are alike."""
+        ...
+
+    @property
+    def period(self) -> int:
+        """From frame to frame, in units of 100 ns."""
+        ...
+
+    @property
+    def frames(self) -> int:
+        """How many there are."""
+        ...
+
+    @property
+    def dim(self) -> int:
+        """Numbers in a frame."""
+        ...
+
+    def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
+        """Frames `first` to `last`, both included, float32, [frames, dim]; None: to the end."""
+        ...
+
+
 @dataclass(eq=False)
 class Features:
     """A stream of frames.
@@ -71,7 +105,7 @@ class Features:
     expand: bool = False
     path: str = ""
 
-    def file(self, entry: HtkPath) -> HtkFile:
+    def file(self, entry: HtkPath) -> FrameFile:
         """The file of an entry.
 
         Raises:
@@ -88,7 +122,7 @@ class Features:
         """Frames of an entry; where the list does not say, the file does."""
         return self.file(entry).frames if entry.frames is None else entry.frames
 
-    def context(self, file: HtkFile) -> tuple[int, int]:
+    def context(self, file: FrameFile) -> tuple[int, int]:
         """Neighbors on each side, for the frames of this file.
 
         Raises:
@@ -156,7 +190,7 @@ class Utterances(Deserializer):
         self._features = list(features)
         self._labels = list(labels)
         self._lattices = lattices
-        self._files: dict[str, HtkFile] = {}  # the first one of each stream
+        self._files: dict[str, FrameFile] = {}  # the first one of each stream
         self._frame_mode = frame_mode
         self.streams = [part.stream for part in (*features, *labels)]
         count = len(features[0].entries)
@@ -256,7 +290,7 @@ class Utterances(Deserializer):
     def _read(
         self, part: Features, low: int, offsets: np.ndarray, sequences: np.ndarray
     ) -> Samples:
-        file: HtkFile | None = None
+        file: FrameFile | None = None
         values = np.empty((0, 0), part.stream.dtype)
         left = right = 0
         for place, (begin, end) in enumerate(zip(offsets[:-1], offsets[1:], strict=True)):
@@ -278,7 +312,7 @@ class Utterances(Deserializer):
         last = np.repeat(offsets[1:] - 1, lengths)
         return Windows(sequences, values, None, None, first, last, left, right)
 
-    def _check_alike(self, part: Features, file: HtkFile) -> None:
+    def _check_alike(self, part: Features, file: FrameFile) -> None:
         """That a file is like the first one of its stream."""
         first = self._files.setdefault(part.stream.name, file)
         for what in ("dim", "kind", "period"):

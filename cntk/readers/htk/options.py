@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -119,7 +120,7 @@ class LabelOptions:
     files: list[ConfigValue]
 
     @classmethod
-    def of(cls, part: ConfigParameters, name: str) -> LabelOptions:
+    def of(cls, part: ConfigParameters, name: str) -> Self:
         """The settings of a section.
 
         Raises:

@@ -104,7 +104,7 @@ class _KaldiFeatures(Features):
 
     table: RandomAccessTable | None = None
 
-    def file(self, entry: HtkPath) -> _Matrix:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def file(self, entry: HtkPath) -> _Matrix:
         """See `Features.file`."""
         assert self.table is not None
         if entry.name not in self.table:
@@ -153,7 +153,7 @@ class _FeatureTable:
             FormatError: a file or the table is not as it should be, or has frames of another size.
         """
         features = self.open()
-        features.context(features.file(features.entries[0]))  # pyright: ignore[reportArgumentType]
+        features.context(features.file(features.entries[0]))
 
     def open(self) -> Features:
         """Read the list, and open the table.
