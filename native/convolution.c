@@ -231,38 +231,54 @@ static void pixels_of(const struct windows *b, word part, word parts, word *begi
   *end = least(last - before + b->kernel_down, b->height) * b->width;
 }
 
+/* where a part of `count` pixels begins: parts are of whole tiles, as far as they are large enough */
+static word edge(word count, word part, word parts) {
+  const word at = count * part / parts, tiles = count >= 48 * parts ? 48 : count >= 6 * parts ? 6 : 1;
+  return part < parts ? at - at % tiles : count;
+}
+
+/* Parts of an image that follow each other are done as one: more of their tiles are whole. */
 EXPORT(conv)(const struct conv *b, word t, word threads) {
   threads = least(threads, b->threads);
   if (t >= threads) return;
-  const word parts = b->parts, units = b->images * parts, outs = b->outs;
+  const word parts = b->parts, outs = b->outs, vectors = (outs + LANES - 1) / LANES;
+  const word end_unit = b->images * parts * (t + 1) / threads;
   T *own = b->memory + t * b->room;
-  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+  for (word u = b->images * parts * t / threads, next; u < end_unit; u = next) {
     const word n = u / parts, part = u % parts;
+    next = b->pool ? u + 1 : least((n + 1) * parts, end_unit);
+    const word until = next - n * parts;
+    const word o0 = b->sliced ? vectors * part / parts * LANES : 0;
+    const word o1 = b->sliced ? least(vectors * until / parts * LANES, outs) : outs;
     const T *x = image(&b->image, n, t);
     T *out = b->out + n * b->out_image;
     const struct phase *p = b->phases;
     word begin = 0, end = 0;
     if (b->pool) pixels_of(&b->pool->windows, part, parts, &begin, &end);
-    for (word phase = 0; phase < b->count; phase++, p++) {
+    for (word phase = 0; phase < b->count && o0 < o1; phase++, p++) {
       const word count = p->pixels;
-      word i0 = count * part / parts, i1 = count * (part + 1) / parts;
-      if (b->pool) i0 = least(begin, count), i1 = least(end, count), begin -= i0, end -= i1;
+      word i0 = 0, i1 = count;
+      if (b->pool)
+        i0 = least(begin, count), i1 = least(end, count), begin -= i0, end -= i1;
+      else if (!b->sliced)
+        i0 = edge(count, part, parts), i1 = edge(count, until, parts);
       const word *po = p->memory_places, *places = p->places;
       const word few = b->block ? b->block : i1 - i0;
       for (word j0 = i0; j0 < i1; j0 += few) {
         const word j1 = least(j0 + few, i1);
         const tiles all = {
             .phase = p, .activation = &b->activation, .step = b->step, .channels = b->channels,
-            .outs = outs, .far = !b->block && count * outs * sizeof(T) > FAR, .x = x,
-            .w = p->panels, .bias = b->bias, .factor = b->factors,
-            .out = b->block ? own - po[j0] : b->memory ? own : out};
+            .outs = o1 - o0, .far = !b->block && count * outs * sizeof(T) > FAR,
+            .x = b->deep ? x + o0 : x, .w = p->panels + o0 / LANES * p->panel,
+            .bias = b->bias ? b->bias + o0 : 0, .factor = b->factors ? b->factors + o0 : 0,
+            .out = (b->block ? own - po[j0] : b->memory ? own : out) + o0};
         (b->deep ? depthwise : pixels)(j0, j1, &all, po);
         if (!b->block) continue;
         const int turned = b->out_channel != 1 && outs > 1;
         if (b->epilogue) {
           const struct epilogue *e = b->epilogue;
           const word number = turned ? 0 : n * e->plane + places[j0] / e->pixel;
-          end_pixels(e, number, j1 - j0, own, outs, turned);
+          end_pixels(e, number, j1 - j0, o0, o1, own, outs, turned);
         }
         for (word i = j0, count; turned && i < j1; i += count) {
           for (count = 1; i + count < j1 && places[i + count] == places[i] + count;) count++;

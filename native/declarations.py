@@ -270,6 +270,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             "conv",
             images=COUNT,
             parts=SOME,  # of an image
+            sliced=FLAG,  # whether each part has some of the outputs, and not of the pixels
             threads=SOME,  # that have memory
             channels=COUNT,
             outs=COUNT,

@@ -90,6 +90,6 @@ EXPORT(depthwise)(const struct depthwise *a, word t, word threads) {
         for (word j = 0; j < few; j++) *(row_t *)(to + (q + j) * distance + o) = s[j];
       }
     }
-    if (own) end_pixels(a->epilogue, u * wide, wide, own, c, 0);
+    if (own) end_pixels(a->epilogue, u * wide, wide, 0, c, own, c, 0);
   }
 }

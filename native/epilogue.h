@@ -20,21 +20,21 @@ INLINE void activate(const struct activation *a, const int count, vec_t *s) {
       s[v] = s[v] * at_most(at_least(s[v] + 3, low), high) * (T)0.16666666666666666;
 }
 
-/* The results of `pixels` pixels from the one of that number on, of `outs` elements each.
-   in_place: they take the place of what they are made of. */
-static inline void end_pixels(const struct epilogue *e, word number, word pixels, T *made, word outs,
-                              int in_place) {
+/* Elements o0 to o1 of the results of `pixels` pixels from the one of that number on; `made` has all
+   elements, `step` of them for each pixel. in_place: they take the place of what they are made of. */
+static inline void end_pixels(const struct epilogue *e, word number, word pixels, word o0, word o1,
+                              T *made, word step, int in_place) {
   word b[3 + 2 * e->operands];
   int together = 1;  /* whether the elements of all pixels follow each other everywhere */
   memcpy(b, e->words, sizeof b);
   for (word i = 0; i < e->operands; i++) {
     word *place = b + 3 + 2 * i;
     if (i == e->made || (in_place && i == e->out))
-      place[0] = (word)made, place[1] = outs;
+      place[0] = (word)(made + o0), place[1] = step;
     else
-      place[0] += number * place[1] * e->sizes[i];
-    if (e->sizes[i] && place[1] != outs) together = 0;
+      place[0] += (number * place[1] + o0) * e->sizes[i];
+    if (e->sizes[i] && place[1] != o1 - o0) together = 0;
   }
-  b[0] = together ? 1 : pixels, b[1] = together ? pixels * outs : outs;
+  b[0] = together ? 1 : pixels, b[1] = together ? pixels * (o1 - o0) : o1 - o0;
   ((chain_function *)e->chain)(b, 0, 1);
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +39,12 @@ _TILES = 48
 """Pixels of whole tiles, of whatever height."""
 _PART = 1 << 16
 """Multiplications from which a part of an image is worth being one."""
+_READ = 8
+"""Work of reading a weight: where pixels are few it takes longer than the multiplications."""
+_DEPTHWISE = 2
+"""Work of a multiplication where each output has one channel of its own."""
+_FEW_PIXELS = 64
+"""Pixels up to which threads share the outputs and not the pixels."""
 
 
 class _Shapes:
@@ -126,7 +133,7 @@ def _in_place(s: _Shapes, tail: Tail, b: Any) -> bool:
 def depthwise(k: KernelArgs, work: Work, s: _Shapes, ends: _Ends, tail: Tail) -> None:
     """A convolution of which `_in_place` holds, with its tail."""
     work.add(
-        *("depthwise", "depthwise", s.small.size * s.w[0].size),
+        *("depthwise", "depthwise", _DEPTHWISE * s.small.size * s.w[0].size),
         **{"windows": windows_part(work, (s.down, s.right), s.large, s.small)},
         **{"x": s.large, "out": s.small, "factors": ends.factors},
         **_row_memory(k, s.small, tail.epilogue(work, s.lift)),
@@ -172,7 +179,13 @@ def forward(
         into = _Target(image_of_one, x.shape[0], then, pool, memory, out, s.deep)
     plane = into.array.shape[2:]
     depth = w[0].size
-    parts = _parts(x.shape[0], into.array[0].size * depth)
+    parts = _parts(x.shape[0], max(into.array[0].size * depth, _READ * w.size))
+    # Of few pixels each thread reads its share of the weights, and none has less than a vector.
+    vectors = len(w) // lanes(x.dtype)
+    turned = into.array.strides[1] != into.array.itemsize
+    sliced = prod(plane) <= _FEW_PIXELS and vectors > 1 and tail.pool is None and not turned
+    if sliced:
+        parts = min(parts, vectors)
     if tail.pool is not None:
         parts = tail.parts(parts, max(threads() // x.shape[0], 1))
     ragged = s.deep and x.shape[1] % lanes(x.dtype) != 0  # vectors reach beyond the array
@@ -187,7 +200,8 @@ def forward(
     )
     reach = [s.down.span(tap, x.shape[2], plane[0])[0] for tap in range(s.down.kernel)]
     phases = _without_padding(phase, reach, plane[0])
-    _run(k, work, seen, phases, s.right.stride * seen.pixel, into, ends, parts, depth)
+    cut = parts, sliced
+    _run(k, work, seen, phases, s.right.stride * seen.pixel, into, ends, cut, depth)
 
 
 @dataclass(frozen=True)
@@ -380,10 +394,14 @@ def _run(
     step: int,
     into: _Target,
     ends: _Ends,
-    parts: int,
+    cut: tuple[int, bool],
     depth: int,
 ) -> None:
-    """The sums of all phases, times the factors, plus bias and terms."""
+    """The sums of all phases, times the factors, plus bias and terms.
+
+    Args:
+        cut: the number of parts of an image, and whether these are of outputs.
+    """
     out = into.array
     outs = into.array.shape[1]
     dtype = into.array.dtype
@@ -426,7 +444,8 @@ def _run(
             **{"depth": outs if into.deep else inner, "image_span": seen.span},
         )
         bound.append(one)
-    fields: dict[str, Any] = {"images": into.batch, "parts": parts, "threads": threads()}
+    fields: dict[str, Any] = {"images": into.batch, "threads": threads()}
+    fields |= dict(zip(("parts", "sliced"), cut, strict=True))
     fields |= {"channels": phases[0].panels.shape[2], "outs": outs}
     fields |= {"activation": into.activation}
     fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
@@ -434,7 +453,9 @@ def _run(
     fields |= {"memory": memory, "room": room, "block": block, "pool": into.pool}
     fields |= {"epilogue": into.epilogue}
     fields |= {"count": len(bound), "phases": Several.of(bound)}
-    work.add("convolution", "conv", into.batch * into.array[0].size * depth, **fields)
+    read = sum(phase.panels.size for phase in phases)
+    amount = max(into.batch * into.array[0].size * depth, _READ * read)
+    work.add("convolution", "conv", amount, **fields)
 
 
 # -- gradients -----------------------------------------------------------------------------------
@@ -550,7 +571,7 @@ def by_data(k: KernelArgs, work: Work, s: _Shapes, grad: Any, w: Any, x_grad: An
             phases += _without_padding(phase, reach, count[0]) if right else [phase]
     depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
     into = _Target(x_grad, len(x_grad), activation(work), deep=s.deep)
-    _run(k, work, seen, phases, seen.pixel, into, _Ends(None), parts, depth)
+    _run(k, work, seen, phases, seen.pixel, into, _Ends(None), (parts, False), depth)
 
 
 def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:

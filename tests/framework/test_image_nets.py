@@ -302,6 +302,37 @@ def test_threads_share_an_image_with_a_pooling(
     np.testing.assert_allclose(found["1"], found["0"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("size", [1, 7, 9])
+@pytest.mark.parametrize("batch", [1, 2])
+def test_threads_share_few_pixels_by_their_outputs(
+    size: int, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With an activation, a loop, groups, part of a vector; 81 pixels are shared as pixels."""
+    monkeypatch.setattr(threads, "usable_cores", lambda: 3)
+    monkeypatch.setattr(convolutions, "_PART", 1 << 8)
+    given = np.random.default_rng(size).standard_normal((batch, 40, size, size), np.float32)
+    b = opscope.NetBuilder("few")
+    x = b.conv2d(b.input("x", [-1, 40, size, size]), 83, 3, padding="same", activation="relu")
+    x = b.conv2d(b.conv2d(x, 83, 3, padding="same", groups=83), 160, 1) * 0.5
+    x = b.tanh(b.conv2d(b.hard_swish(b.conv2d(x, 96, 1, groups=2)), 70, 1))
+    found = []
+    for count in (1, 3, 2):
+        with threads.threads_set(count):
+            scope = opscope.Scope()
+            b.initialize(scope, opscope.OpContext(seed=2))
+            for used in range(1, count + 1):
+                threads.POOL[0] = used
+                run = b.run(scope, feed={"x": given}, fetch=[x], need_backward=False)
+                found.append(run[x.name])
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+    with opscope.options(libraries="mkl,blas,xp"):
+        scope = opscope.Scope()
+        b.initialize(scope, opscope.OpContext(seed=2))
+        want = b.run(scope, feed={"x": given}, fetch=[x], need_backward=False)[x.name]
+    np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.skipif(not chains.available(), reason="there is no native library")
 def test_operators_of_many_outputs_have_no_tail() -> None:
     def block(b: Any, x: Any) -> Any:
