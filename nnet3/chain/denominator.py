@@ -8,6 +8,8 @@ sequence of outputs is impossible.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -68,6 +70,13 @@ class DenominatorGraph:
     def bound(self, xp: Any, dtype: np.dtype) -> _Transitions:
         """The graph's sparse matrices for arrays of `xp` and `dtype`."""
         return _Transitions(self, xp, dtype)
+
+
+def graphs_by_output(
+    graph: DenominatorGraph | Mapping[str, DenominatorGraph],
+) -> Mapping[str, DenominatorGraph]:
+    """The graph of each output; one graph alone is that of all."""
+    return graph if isinstance(graph, Mapping) else defaultdict(lambda: graph)
 
 
 def _initial_probs(fst: Fst, source: np.ndarray, prob: np.ndarray) -> np.ndarray:

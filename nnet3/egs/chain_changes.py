@@ -116,6 +116,22 @@ def merge_chain_examples(
     return replace(examples[0], inputs=inputs, outputs=outputs)
 
 
+def language_of(key: str) -> str | None:
+    """The LANGUAGE of a key that ends in `?lang=LANGUAGE`; None where it does not say."""
+    found = re.search(r"[?&]lang=([^&]*)", key[key.rfind("?") :] if "?" in key else "")
+    return found[1] if found else None
+
+
+def in_language(key: str, example: NnetChainExample, default: str) -> NnetChainExample:
+    """With `output` called `output-LANGUAGE`, by the example's key; others stay as they are."""
+    name = f"output-{language_of(key) or default}"
+    outputs = [
+        replace(output, name=name) if output.name == "output" else output
+        for output in example.outputs
+    ]
+    return replace(example, outputs=outputs)
+
+
 class ChainExampleMerger(ExampleMerger):
     """Merges a stream of chain examples.
 
@@ -135,9 +151,8 @@ class ChainExampleMerger(ExampleMerger):
         """See `ExampleMerger`."""
         if not self.multilingual:
             return example
-        language = re.search(r"[?&]lang=([^&]*)", key[key.rfind("?") :] if "?" in key else "")
         first, *others = example.outputs
-        named = replace(first, name=f"output-{language[1] if language else ''}")
+        named = replace(first, name=f"output-{language_of(key) or ''}")
         return replace(example, outputs=[named, *others])
 
     def structure(self, example: NnetChainExample) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ Source: Kaldi's `nnet3bin/nnet3-train.cc`, `nnet3-compute-prob.cc`, `nnet3-combi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -38,6 +38,7 @@ from .base.saving import fail_unless, save, write_model
 if TYPE_CHECKING:
     from ..training.combination import MakeProb
 
+Change = Callable[[str, Any], Any]
 COMPILER = (
     Option("compiler.cache-capacity", 64, "How many compiled computations are kept"),
     Option("compiler.use-shortcut", True, "Compile for two sequences where there are many"),
@@ -78,11 +79,18 @@ def chosen_trainer(options: SimpleNamespace) -> NnetTrainerOptions:
 
 
 def train_pass(
-    trainer: NnetTrainer, options: SimpleNamespace, examples: str, kind: str = "example"
+    trainer: NnetTrainer,
+    options: SimpleNamespace,
+    examples: str,
+    kind: str = "example",
+    change: Change | None = None,
 ) -> bool:
     """Train on a table of examples and put the parameters into the network; whether there were any.
 
     Compiled computations are read from --read-cache, and written to --write-cache.
+
+    Args:
+        change: see `in_turn`.
 
     Raises:
         OpscopeError: an example does not fit the network, or something cannot be read or written.
@@ -102,7 +110,7 @@ def train_pass(
                 "Could not open cached computation. Probably this is the first training iteration."
                 f" ({error})"
             )
-    in_turn(examples, trainer.train, "train", kind)
+    in_turn(examples, trainer.train, "train", kind, change)
     trained = trainer.print_total_stats()
     trainer.store()
     if options.write_cache:
@@ -130,8 +138,13 @@ def read_examples(rspecifier: str) -> Iterator[NnetExample]:
         yield example
 
 
-def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
+def in_turn(
+    rspecifier: str, use: Any, what: str, kind: str = "example", change: Change | None = None
+) -> int:
     """Call `use` with each example of a table and show progress; returns how many there were.
+
+    Args:
+        change: what becomes of an example first, by its key.
 
     Raises:
         OpscopeError: what `use` raises, with the example's key in front.
@@ -139,7 +152,7 @@ def in_turn(rspecifier: str, use: Any, what: str, kind: str = "example") -> int:
     count = 0
     for key, example in shown(read_table(rspecifier, kind), what, "minibatches"):
         with errors_tell(f"{rspecifier}: {key}"):
-            use(example)
+            use(example if change is None else change(key, example))
         count += 1
     return count
 

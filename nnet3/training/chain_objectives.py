@@ -18,7 +18,7 @@ import numpy as np
 
 from ...framework.ir.op_list import VarDecl
 from ..chain.arrays import graph_arrays, supervision_arrays
-from ..chain.denominator import DenominatorGraph
+from ..chain.denominator import DenominatorGraph, graphs_by_output
 from ..chain.examples import NnetChainExample, NnetChainSupervision
 from ..chain.objective import ChainOptions
 from .chain_request import posteriors_of
@@ -30,6 +30,9 @@ _SUPERVISION: Slots = {
     "finals": ((-1, 2), "float32"),
     "weight": ((1,), "float32"),
     "layout": ((2,), "int32"),
+    "graph_arcs": ((-1, 3), "int32"),
+    "graph_probs": ((-1,), "float64"),
+    "graph_initial": ((-1,), "float64"),
 }
 
 
@@ -37,7 +40,7 @@ class ChainObjectives(SequenceObjectives):
     """The LF-MMI objective of each output that has an example's supervision; see `Objective`.
 
     Args:
-        graph: the denominator graph.
+        graph: the denominator graph, or one for each output.
         options: settings of the objective.
         apply_deriv_weights: whether the examples' weights of derivatives count.
     """
@@ -46,12 +49,14 @@ class ChainObjectives(SequenceObjectives):
 
     def __init__(
         self,
-        graph: DenominatorGraph,
+        graph: DenominatorGraph | Mapping[str, DenominatorGraph],
         options: ChainOptions | None = None,
         apply_deriv_weights: bool = True,
     ) -> None:
         self.options = options or ChainOptions()
-        super().__init__(self.options.xent_regularize, graph_arrays(graph), apply_deriv_weights)
+        super().__init__(self.options.xent_regularize, {}, apply_deriv_weights)
+        self._graphs = graphs_by_output(graph)
+        self._graph_arrays: dict[str, dict[str, np.ndarray]] = {}  # by output
 
     def attributes(self) -> Mapping[str, Any]:
         """See `SequenceObjectives`."""
@@ -67,7 +72,9 @@ class ChainObjectives(SequenceObjectives):
         self, example: NnetChainExample, output: NnetChainSupervision
     ) -> dict[str, np.ndarray]:
         """See `SequenceObjectives`."""
-        arrays = supervision_arrays(output.supervision)
+        if output.name not in self._graph_arrays:
+            self._graph_arrays[output.name] = graph_arrays(self._graphs[output.name])
+        arrays = supervision_arrays(output.supervision) | self._graph_arrays[output.name]
         if self.options.uses_posteriors:
             arrays["posteriors"] = posteriors_of(example, output.supervision)
         return arrays

@@ -5,12 +5,14 @@ Source: Kaldi's `nnet3/nnet-chain-diagnostics.cc`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ...framework.base.backend import Place
 from ...kaldi.files.sparse import to_dense
 from ..cache.computers import ComputerCache
-from ..chain.denominator import DenominatorGraph
+from ..chain.denominator import DenominatorGraph, graphs_by_output
 from ..chain.examples import NnetChainExample
 from ..chain.objective import ChainOptions, chain_objective
 from ..network.nnet import Nnet
@@ -24,7 +26,7 @@ class NnetChainComputeProb:
 
     Args:
         nnet: it must not change meanwhile.
-        graph: the denominator graph.
+        graph: the denominator graph, or one for each output.
         options: settings of the objective; with xent_regularize that of the cross-entropy outputs
             is computed, too.
         place: where to compute; the CPU by default.
@@ -35,7 +37,7 @@ class NnetChainComputeProb:
     def __init__(
         self,
         nnet: Nnet,
-        graph: DenominatorGraph,
+        graph: DenominatorGraph | Mapping[str, DenominatorGraph],
         options: ChainOptions | None = None,
         place: Place | None = None,
         optimize: bool | OptimizeOptions = True,
@@ -43,7 +45,7 @@ class NnetChainComputeProb:
     ) -> None:
         self.store_component_stats = store_component_stats
         self.nnet = nnet
-        self.graph = graph
+        self._graphs = graphs_by_output(graph)
         self.options = options or ChainOptions()
         self.totals: dict[str, ObjectiveInfo] = {}
         self.remembered: dict[str, float] = {}  # of posteriors in the examples
@@ -67,7 +69,7 @@ class NnetChainComputeProb:
         for output in example.outputs:
             result = chain_objective(
                 self.options,
-                self.graph,
+                self._graphs[output.name],
                 output.supervision,
                 computer.get_output(output.name),
                 deriv=False,

@@ -36,6 +36,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9\[\]~#^_\-+=:.,/]+\Z")  # needs no quotes in a s
 _TOTALS = {
     "nnet3-train": "nnet-training.cc",
     "nnet3-chain-train": "nnet-training.cc",
+    "nnet3-chain-train2": "nnet-training.cc",
     "nnet3-discriminative-train": "nnet-discriminative-training.cc",
     "nnet3-compute-prob": "nnet-diagnostics.cc",
     "nnet3-chain-compute-prob": "nnet-chain-diagnostics.cc",

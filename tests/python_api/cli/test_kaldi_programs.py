@@ -131,6 +131,8 @@ matrix-sum-rows ark:feats.ark ark:rows.ark
 fstcopy ark:graphs.ark ark:copied.graphs
 chain-est-phone-lm --num-extra-lm-states=10 ark:sequences.ark phone_lm.fst
 chain-make-den-fst tree final.mdl phone_lm.fst den.fst norm.fst
+chain-make-den-fst tree final.mdl phone_lm.fst den/default.den.fst den/default.normalization.fst
+nnet3-init languages.config languages.raw
 chain-get-supervision tree final.mdl ark:lengths.ark ark:sup.ark
 nnet3-init chain.config chain.raw
 nnet3-chain-get-egs --num-frames=20 norm.fst ark:feats.ark ark:sup.ark ark:chain.egs
@@ -145,6 +147,10 @@ nnet3-chain-merge-egs --minibatch-size=2 ark:chain.egs ark:chain.merged
 nnet3-chain-train chain.raw den.fst ark:chain.merged chain1.raw
 nnet3-chain-compute-prob chain1.raw den.fst ark:chain.merged
 nnet3-chain-combine den.fst chain.raw chain1.raw ark:chain.merged chain2.raw
+nnet3-chain-train2 languages.raw den ark:chain.merged languages1.raw
+nnet3-chain-combine2 den languages.raw languages1.raw ark:chain.merged languages2.raw
+nnet3-chain-compute-post chain.raw den.fst ark:feats.ark ark:chain.post
+nnet3-chain-add-post-to-egs chain.raw den.fst ark:chain.egs ark:lwf.egs
 nnet3-chain-acc-lda-stats chain.raw ark:chain.egs chain.lda
 nnet3-discriminative-get-egs --num-frames=20 final.mdl ark:feats.ark ark:o.lat ark:o.ali ark:d.egs
 nnet3-discriminative-copy-egs ark:d.egs ark:d.copy
@@ -181,6 +187,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_decoding()
         Path("small.config").write_text(_SMALL.format(dim=DIM, pdfs=PHONES, output="l"))
         Path("chain.config").write_text(_SMALL.format(dim=DIM, pdfs=PHONES, output="a"))
+        many = _SMALL.replace("name=output", "name=output-default")
+        Path("languages.config").write_text(many.format(dim=DIM, pdfs=PHONES, output="a"))
+        Path("den").mkdir()
         Path("xvector.config").write_text(_XVECTOR.format(dim=DIM, extracted=2 * DIM + 1))
         assert call_main("nnet3-init", "xvector.config", "xvector.raw")[0] == 0
         Path("topology").write_text(_TOPOLOGY)
