@@ -10,6 +10,7 @@ Source: Kaldi's `lat/kaldi-lattice.h`, `fstext/lattice-weight.h`, `fstext/lattic
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -103,13 +104,14 @@ class CompactLattice:
         """With all costs multiplied by factors."""
         if graph == acoustic == 1.0:
             return self
+        return self.with_weights(lambda weight: weight.scaled(graph, acoustic))
+
+    def with_weights(self, change: Callable[[Weight], Weight]) -> CompactLattice:
+        """With what becomes of each weight, of arcs and ends."""
         return CompactLattice(
             self.start,
-            [
-                [arc._replace(weight=arc.weight.scaled(graph, acoustic)) for arc in group]
-                for group in self.arcs
-            ],
-            [end and end.scaled(graph, acoustic) for end in self.final],
+            [[arc._replace(weight=change(arc.weight)) for arc in group] for group in self.arcs],
+            [end and change(end) for end in self.final],
         )
 
 

@@ -1,7 +1,7 @@
 """Kaldi's programs for alignments, posteriors and trees that its training scripts call.
 
 Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-phones.cc`, `ali-to-post.cc`, `am-info.cc`,
-`copy-int-vector.cc`, `hmm-info.cc`, `post-to-tacc.cc`, `tree-info.cc`.
+`copy-int-vector.cc`, `hmm-info.cc`, `post-to-tacc.cc`, `show-transitions.cc`, `tree-info.cc`.
 """
 
 from __future__ import annotations
@@ -203,3 +203,45 @@ def am_info(options: SimpleNamespace, model: str) -> None:
 @program("hmm-info", "Print the sizes of a transition model.", ("<model-in>",))
 def hmm_info(options: SimpleNamespace, model: str) -> None:
     _tell_sizes(model)
+
+
+@program(
+    "show-transitions",
+    "Print the states of a transition model and their transitions, with counts of pdfs if given.",
+    ("<phones-symbol-table>", "<transition/model-file>", "[<occs-file>]"),
+)
+def show_transitions(options: SimpleNamespace, symbols: str, model: str, counts: str) -> None:
+    names = _symbols(symbols)
+    read = _read_model(model)
+    transitions = read.transitions()
+    occupied = open_reader(counts).read_vector(np.float64) if counts else None
+    if occupied is not None and len(occupied) != transitions.num_pdfs:
+        raise FormatError(f"{counts}: {len(occupied)} counts of {transitions.num_pdfs} pdfs")
+    number = 0
+    lines = []
+    for state, (phone, place, *pdfs) in enumerate(read.tuples.tolist(), 1):
+        if phone not in names:
+            raise FormatError(f"{symbols}: the phone {phone} has no name")
+        kind = "pdf = {}" if read.is_hmm else "forward-pdf = {} self-loop-pdf = {}"
+        told = kind.format(*pdfs)
+        lines.append(f"Transition-state {state}: phone = {names[phone]} hmm-state = {place} {told}")
+        for target, _ in read.entries[read.entry_of[phone]][place].transitions:
+            number += 1
+            line = f" Transition-id = {number} p = {np.exp(read.log_probs[number]):g}"
+            if occupied is not None:
+                line += f" count of pdf = {occupied[transitions.pdf[number]]:g}"
+            lines.append(line + (" [self-loop]" if target == place else f" [{place} -> {target}]"))
+    click.echo("\n".join(lines))
+
+
+def _symbols(name: str) -> dict[int, str]:
+    """The names of numbers in a text file of lines NAME NUMBER. Raises FormatError: it is none."""
+    reader = open_reader(name)
+    names: dict[int, str] = {}
+    while reader.offset < reader.size:
+        start = reader.offset
+        words = reader.read_line().split()
+        if len(words) != 2 or not words[1].isascii() or not words[1].isdigit():
+            raise reader.error("a line NAME NUMBER was expected", start)
+        names[int(words[1])] = words[0]
+    return names

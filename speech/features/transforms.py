@@ -14,6 +14,8 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.option_fields import option
 from ...framework.base.untrusted.limits import check_limit
 
+_MOST = 1000
+
 
 @dataclass(frozen=True)
 class SpliceOptions:
@@ -58,6 +60,49 @@ def splice(features: np.ndarray, left_context: int = 4, right_context: int = 4) 
     features = np.asarray(features)
     around = options.neighbors(np.arange(len(features)), len(features))
     return features[around].reshape(len(features), options.width * features.shape[1])
+
+
+@dataclass(frozen=True)
+class DeltaOptions:
+    """How changes over time stand beside features. Source: Kaldi's `DeltaFeaturesOptions`.
+
+    Raises:
+        OpscopeError: a number is out of range.
+    """
+
+    order: int = option(2, "Order of delta computation", "delta-order")
+    window: int = option(2, "Frames on either side that a delta reads", "delta-window")
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.order < _MOST and 0 < self.window < _MOST):
+            raise OpscopeError(
+                f"delta-order={self.order}, delta-window={self.window}: numbers below {_MOST} are"
+                " wanted, the second one above 0"
+            )
+
+
+def deltas(features: np.ndarray, options: DeltaOptions | None = None) -> np.ndarray:
+    """Frames with their deltas, those of these, and so on: float32, [frames, dim * (order + 1)].
+
+    At both ends the last frame is repeated.
+
+    Args:
+        features: [frames, dim], of at least one frame.
+    """
+    options = options or DeltaOptions()
+    features = np.asarray(features, np.float32)
+    steps = np.arange(-options.window, options.window + 1, dtype=np.float32)
+    slope = steps / np.float32((steps * steps).sum())
+    scales = np.ones(1, np.float32)
+    parts = [features]
+    for _ in range(options.order):
+        scales = np.convolve(scales, slope)
+        reach = len(scales) // 2
+        padded = np.pad(features, ((reach, reach), (0, 0)), mode="edge")
+        parts.append(
+            np.sum([s * padded[i : i + len(features)] for i, s in enumerate(scales)], axis=0)
+        )
+    return np.concatenate(parts, axis=1)
 
 
 def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:

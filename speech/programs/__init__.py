@@ -12,8 +12,12 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "apply-cmvn-online": ("transforms", "Normalize features by what was heard so far."),
     "apply-cmvn-sliding": ("transforms", "Normalize features by a sliding window."),
     "splice-feats": ("transforms", "Put features beside their neighbors."),
+    "add-deltas": ("transforms", "Put beside features how they change over time."),
     "transform-feats": ("transforms", "Multiply features with matrices."),
     "ivector-extract-online2": ("ivectors", "iVectors as an online recognizer has them."),
+    "lattice-best-path": ("lattices", "Words and alignments of the best paths of lattices."),
+    "lattice-determinize-phone-pruned": ("lattices", "Lattices of words, of those of states."),
+    "lattice-determinize-non-compact": ("lattices", "The same, with the costs of each frame."),
     "nnet3-align-compiled": ("aligning", "Alignments of features with graphs of their texts."),
     "nnet3-latgen-faster": ("decoding", "Lattices of words of features."),
     "nnet3-latgen-faster-parallel": ("decoding", "The same, searched by several threads."),
@@ -22,6 +26,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-latgen-faster-looped-parallel": ("decoding", "The same, searched by several threads."),
     "nnet3-latgen-faster-lookahead": ("decoding", "Lattices, composed of HCL and G on the way."),
     "nnet3-latgen-grammar": ("decoding", "Lattices, with graphs that call each other."),
+    "latgen-faster-mapped": ("decoding", "Lattices of words of log-likelihoods."),
+    "latgen-faster-mapped-parallel": ("decoding", "The same, searched by several threads."),
     "online2-wav-nnet3-latgen-faster": ("online_decoding", "Lattices of words of recordings."),
 }
 """Programs by name: the module of this folder that holds the program, and a line of help. The

@@ -33,37 +33,22 @@ _Searched = TypeVar("_Searched", bound=SearchGraph)
 
 
 @dataclass(frozen=True)
-class AcousticModel:
-    """An acoustic model in a file, `final.mdl`.
+class KnownTransitions:
+    """The transition model in a file.
 
     Attributes:
-        name: of the file. network: with its priors. ids: phone and output of each transition-id.
+        name: of the file. ids: phone and output of each transition-id.
         starts: of each transition-id, the phone that begins with it.
     """
 
     name: str
-    network: AmNnetSimple
     ids: TransitionIds
     starts: list[int]
 
     @classmethod
-    def read(cls, name: str) -> AcousticModel:
-        """Read it; the name may be a command.
-
-        Raises:
-            FormatError: it is none or damaged.
-        """
-        network = AmNnetSimple.read_from(open_reader(name))
-        reader = Reader(network.transition_model, name=name, binary=network.binary)
-        model = TransitionModel.read_from(reader)
-        acoustic = cls(name, network, TransitionIds.of(model), phone_starts(model))
-        outputs = network.nnet.output_dim("output")
-        if outputs != acoustic.ids.num_pdfs:
-            raise FormatError(
-                f"{name}: the network has {outputs} outputs, its transition model"
-                f" {acoustic.ids.num_pdfs}"
-            )
-        return acoustic
+    def of(cls, model: TransitionModel, name: str) -> KnownTransitions:
+        """Those of a transition model."""
+        return KnownTransitions(name, TransitionIds.of(model), phone_starts(model))
 
     @cached_property
     def pdfs(self) -> np.ndarray:
@@ -87,6 +72,35 @@ class AcousticModel:
                 f" {self.ids.count} transition-ids: they are of two models"
             )
         return graph
+
+
+@dataclass(frozen=True)
+class AcousticModel(KnownTransitions):
+    """An acoustic model in a file, `final.mdl`.
+
+    Attributes:
+        network: with its priors.
+    """
+
+    network: AmNnetSimple
+
+    @classmethod
+    def read(cls, name: str) -> AcousticModel:
+        """Read it; the name may be a command.
+
+        Raises:
+            FormatError: it is none or damaged.
+        """
+        network = AmNnetSimple.read_from(open_reader(name))
+        reader = Reader(network.transition_model, name=name, binary=network.binary)
+        known = KnownTransitions.of(TransitionModel.read_from(reader), name)
+        outputs = network.nnet.output_dim("output")
+        if outputs != known.ids.num_pdfs:
+            raise FormatError(
+                f"{name}: the network has {outputs} outputs, its transition model"
+                f" {known.ids.num_pdfs}"
+            )
+        return cls(known.name, known.ids, known.starts, network)
 
 
 def read_graph(name: str) -> StaticGraph:
@@ -122,8 +136,10 @@ def read_composed(first: str, grammar: str, symbols: str) -> LookaheadGraph:
     known = graph_cache.load(key) if key else None
     if known is not None and isinstance(known[0], LookaheadGraph):
         return known[0]
-    opened = [ByteFile.open(name) if key else _streamed(name) for name in (first, grammar)]
-    graph = composed_graph(*map(graph_fst, opened), read_labels(symbols), first)
+    left, right = (
+        graph_fst(ByteFile.open(name) if key else _streamed(name)) for name in (first, grammar)
+    )
+    graph = composed_graph(left, right, read_labels(symbols), first)
     if key:
         graph_cache.keep(key, graph, None)
     return graph

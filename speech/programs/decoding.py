@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...framework.base.errors import FormatError, RunError
+from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
 from ...kaldi.lattices.lattice import CompactLattice
 from ...kaldi.lattices.plain import from_raw, to_lattice
@@ -31,6 +32,7 @@ from ...kaldi.tables.tables import TableWriter
 from ...nnet3 import LoopedComputer, LoopedOptions
 from ...nnet3.inference.batches import BatchComputer, BatchOptions
 from ...nnet3.inference.chunks import ChunkComputer, UtteranceComputer
+from ...nnet3.inference.pieces import Utterance
 from ...nnet3.programs.base.options import DEBUG, GPU, chosen_place, errors_tell
 from ...nnet3.programs.base.passes import chosen_passes, optimization_options
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
@@ -50,6 +52,7 @@ from ..search.options import DECODING_SCALE
 from ..search.raw_lattice import raw_lattice
 from .acoustic_model import (
     AcousticModel,
+    KnownTransitions,
     SpokenWords,
     checked_fst,
     read_composed,
@@ -63,11 +66,15 @@ _Result = TypeVar("_Result")
 _LATTICES = "<features-rspecifier>", "<lattice-wspecifier>"
 _OUTPUTS = *_LATTICES, "[<words-wspecifier>]", "[<alignments-wspecifier>]"
 _FILES = "<nnet-in>", "<fst-in|fsts-rspecifier>", *_OUTPUTS
+_PARTIAL = Option(
+    "allow-partial", False, "Write what was found where no final state was reached, too"
+)
+_SCALED = "Factor for log-likelihoods"
 _DECODING = (
     *DECODER,
     *IVECTORS,
     SYMBOLS,
-    Option("allow-partial", False, "Write what was found where no final state was reached, too"),
+    _PARTIAL,
     GPU,
     *DEBUG,
     *optimization_options(),
@@ -198,6 +205,50 @@ def nnet3_latgen_grammar(
     _decode(options, acoustic, computer, graph, features, *outputs)
 
 
+def _mapped(
+    options: SimpleNamespace, model: str, graphs: str, loglikes: str, *outputs: str
+) -> None:
+    search_options(options)
+    transitions = KnownTransitions.of(TransitionModel.read_from(open_reader(model)), model)
+    graph = _read(transitions, graphs)
+    _decode(options, transitions, _Given(options.acoustic_scale), graph, loglikes, *outputs)
+
+
+class _Given:
+    """Gives log-likelihoods that a table holds, where others compute them."""
+
+    def __init__(self, scale: float) -> None:
+        self._scale = np.float32(scale)
+
+    def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
+        """Key and scaled log-likelihoods of each utterance."""
+        for utterance in utterances:
+            yield utterance.key, utterance.features * self._scale
+
+
+_LOGLIKES = (
+    "<trans-model-in>",
+    "<fst-in|fsts-rspecifier>",
+    "<loglikes-rspecifier>",
+    *_OUTPUTS[1:],
+)
+_GIVEN = (*DECODER, SYMBOLS, _PARTIAL, Option("acoustic-scale", DECODING_SCALE, _SCALED))
+latgen_faster_mapped = program(
+    "latgen-faster-mapped",
+    "Generate lattices of log-likelihoods, matrices with a column for each pdf.",
+    _LOGLIKES,
+    *_GIVEN,
+)(_mapped)
+latgen_faster_mapped_parallel = program(
+    "latgen-faster-mapped-parallel",
+    "Generate lattices of log-likelihoods, matrices with a column for each pdf, searched by several"
+    " threads.",
+    _LOGLIKES,
+    *_GIVEN,
+    *_PARALLEL,
+)(_mapped)
+
+
 def _opened(
     options: SimpleNamespace, model: str, kind: type[Any], cut: Any
 ) -> tuple[AcousticModel, Any]:
@@ -220,7 +271,7 @@ def _refuse_tables(graph: str) -> None:
         raise FormatError(f"{graph}: a table of graphs; one graph is wanted here")
 
 
-def _read(acoustic: AcousticModel, graphs: str) -> SearchGraph | str:
+def _read(acoustic: KnownTransitions, graphs: str) -> SearchGraph | str:
     """The graph of all utterances, or the table that has one for each."""
     if is_specifier(graphs):
         return graphs
@@ -229,8 +280,8 @@ def _read(acoustic: AcousticModel, graphs: str) -> SearchGraph | str:
 
 def _decode(
     options: SimpleNamespace,
-    acoustic: AcousticModel,
-    computer: UtteranceComputer,
+    acoustic: KnownTransitions,
+    computer: UtteranceComputer | _Given,
     graphs: SearchGraph | str,
     features: str,
     lattices: str,
@@ -269,8 +320,8 @@ def _threads(options: SimpleNamespace) -> tuple[int, int]:
 
 
 def _computed(
-    acoustic: AcousticModel,
-    computer: UtteranceComputer,
+    acoustic: KnownTransitions,
+    computer: UtteranceComputer | _Given,
     graphs: SearchGraph | str,
     features: str,
     inputs: Utterances,
@@ -352,7 +403,7 @@ class _Outputs:
 class _Decoding:
     """Decodes utterances, and counts."""
 
-    def __init__(self, options: SimpleNamespace, model: AcousticModel) -> None:
+    def __init__(self, options: SimpleNamespace, model: KnownTransitions) -> None:
         self._options = options
         self._model = model
         self._program = options.program
@@ -444,7 +495,7 @@ class _Decoding:
             seconds: of all threads. failed: utterances that were not decoded.
         """
         log = self._program.log
-        frames = self._frames * self._options.frame_subsampling_factor
+        frames = self._frames * getattr(self._options, "frame_subsampling_factor", 1)
         factor = seconds * 100 / frames if frames else math.inf
         log(f"Time taken {seconds:g}s: real-time factor assuming 100 frames/sec is {factor:g}")
         log(f"Done {self._done} utterances, failed for {failed + self._failed}")

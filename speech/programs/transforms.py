@@ -1,4 +1,4 @@
-"""apply-cmvn-online, apply-cmvn-sliding, splice-feats, transform-feats.
+"""apply-cmvn-online, apply-cmvn-sliding, add-deltas, splice-feats, transform-feats.
 
 Source: Kaldi's `featbin/` and `online2bin/` of these names.
 """
@@ -20,7 +20,7 @@ from ...nnet3.programs.base.saving import fail_unless
 from ...nnet3.programs.base.table_copies import write_table
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState
 from ..features.sliding import SlidingCmvnOptions, sliding_cmvn
-from ..features.transforms import SpliceOptions, splice, transform
+from ..features.transforms import DeltaOptions, SpliceOptions, deltas, splice, transform
 
 
 @program(
@@ -109,6 +109,29 @@ def splice_feats(options: SimpleNamespace, source: str, output: str) -> None:
     context = settings.left_context, settings.right_context
     entries = shown(read_table(source, "matrix"), "splice", "utterances")
     write_table(output, "matrix", ((key, splice(matrix, *context)) for key, matrix in entries))
+
+
+@program(
+    "add-deltas",
+    "Put beside features how they change over time (typically raw MFCC or PLP features).",
+    ("<in-rspecifier>", "<out-wspecifier>"),
+    Option("truncate", 0, "If not 0, only so many columns of the features are taken"),
+    *options_of(DeltaOptions),
+)
+def add_deltas(options: SimpleNamespace, source: str, output: str) -> None:
+    settings = from_values(DeltaOptions, vars(options))
+    if options.truncate < 0:
+        raise FormatError(f"--truncate={options.truncate} must not be negative")
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in shown(read_table(source, "matrix"), "extend", "utterances"):
+            if not len(matrix):
+                options.program.warn(f"Empty feature matrix for key {key}")
+                continue
+            if options.truncate > matrix.shape[1]:
+                raise FormatError(
+                    f"{source}: {key}: {matrix.shape[1]} columns, but --truncate={options.truncate}"
+                )
+            writer.write(key, deltas(matrix[:, : options.truncate or None], settings))
 
 
 @program(

@@ -1,11 +1,12 @@
 """Kaldi's programs that copy tables: features, matrices, FSTs; what sizes matrices have.
 
-Source: Kaldi's `featbin/copy-feats.cc`, `bin/copy-matrix.cc`, `bin/matrix-dim.cc`,
-`fstbin/fstcopy.cc`.
+Source: Kaldi's `featbin/copy-feats.cc`, `subsample-feats.cc`, `subset-feats.cc`,
+`bin/copy-matrix.cc`, `bin/matrix-dim.cc`, `fstbin/fstcopy.cc`.
 """
 
 from __future__ import annotations
 
+from itertools import islice
 from types import SimpleNamespace
 
 import click
@@ -20,8 +21,9 @@ from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import BINARY, shown
 from ..base.program import Option, program
 from ..base.saving import fail_unless, save
-from ..base.table_copies import are_tables, write_table
+from ..base.table_copies import are_tables, first_words, write_table
 
+_FIRST = 10
 _LEAST = 1e-20  # of a number whose logarithm is taken
 
 
@@ -57,6 +59,67 @@ def copy_feats(options: SimpleNamespace, source: str, output: str) -> None:
         write_table(options.write_num_frames, "int", lengths)
     options.program.log(f"Copied {len(lengths)} feature matrices.")
     fail_unless(lengths)
+
+
+@program(
+    "subsample-feats",
+    "Copy every n'th frame of features, or with a negative n each frame so many times.",
+    ("<in-rspecifier>", "<out-wspecifier>"),
+    Option("n", 1, "Take every n'th frame; if negative, repeat each frame -n times"),
+    Option("offset", 0, "The first frame that is taken"),
+)
+def subsample_feats(options: SimpleNamespace, source: str, output: str) -> None:
+    step, offset = options.n, options.offset
+    if not step or offset < 0 or (step < 0 and offset):
+        raise FormatError(f"--n={step}, --offset={offset}: no such frames")
+    failed = before = after = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in shown(read_table(source, "matrix"), "copy", "utterances"):
+            rows = matrix[offset::step] if step > 0 else np.repeat(matrix, -step, axis=0)
+            before, after = before + len(matrix), after + len(rows)
+            if not len(rows):
+                options.program.warn(
+                    f"For utterance {key}, output would have no rows, producing no output."
+                )
+                failed += 1
+                continue
+            writer.write(key, rows)
+        done = writer.count
+    log = options.program.log
+    log(f"Processed {done} feature matrices; {failed} with errors.")
+    log(f"Processed {before} input frames and {after} output frames.")
+    fail_unless(done)
+
+
+@program(
+    "subset-feats",
+    "Copy the features of some utterances: of the first n, or of those that a file names or does"
+    " not name.",
+    ("<in-rspecifier>", "<out-wspecifier>"),
+    Option("n", _FIRST, "Copy the first n feature matrices"),
+    Option("include", "", "Text file whose lines begin with the keys that are copied"),
+    Option("exclude", "", "Text file whose lines begin with the keys that are not copied"),
+)
+def subset_feats(options: SimpleNamespace, source: str, output: str) -> None:
+    listed = options.include or options.exclude
+    if (options.include and options.exclude) or (listed and options.n != _FIRST):
+        raise FormatError("Should not have more than one of --include, --exclude and --n option!")
+    if options.n < 1:
+        raise FormatError(f"Invalid option --n={options.n}. Should be at least 1")
+    entries = shown(read_table(source, "matrix"), "copy", "utterances")
+    if not listed:
+        write_table(output, "matrix", islice(entries, options.n))
+        return
+    keys = first_words(listed)
+    total = 0
+    with TableWriter(output, "matrix") as writer:
+        for key, matrix in entries:
+            total += 1
+            if (key in keys) == bool(options.include):
+                writer.write(key, matrix)
+        done = writer.count
+    options.program.log(f" Wrote {done} out of {total} utterances.")
+    fail_unless(done)
 
 
 @program(

@@ -1,7 +1,7 @@
 """Kaldi's programs for lattices that its scripts for examples call: copied, aligned, pruned.
 
-Source: Kaldi's `latbin/lattice-copy.cc`, `lattice-align-phones.cc`, `lattice-1best.cc`,
-`lattice-prune.cc`.
+Source: Kaldi's `latbin/lattice-copy.cc`, `lattice-scale.cc`, `lattice-align-phones.cc`,
+`lattice-1best.cc`, `lattice-prune.cc`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError
 from ....kaldi.files.transition_model import TransitionModel
-from ....kaldi.lattices.lattice import CompactLattice, Weight, top_sorted
+from ....kaldi.lattices.lattice import CompactLattice, Weight, single, top_sorted
 from ....kaldi.lattices.operations import best_path, pruned
 from ....kaldi.lattices.phone_align import PhoneAlignOptions, phone_aligned
 from ....kaldi.lattices.transition_ids import TransitionIds
@@ -20,6 +20,7 @@ from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.options import errors_tell, shown
 from ..base.program import Option, from_values, options_of, program
 from ..base.saving import fail_unless
+from ..base.table_copies import first_words, write_table
 
 KIND = "compact_lattice"
 
@@ -37,7 +38,7 @@ def lattice_copy(options: SimpleNamespace, source: str, output: str) -> None:
     if options.include and options.exclude:
         raise FormatError("should not have both --exclude and --include option!")
     listed = options.include or options.exclude
-    keys = _first_words(listed) if listed else set[str]()
+    keys = first_words(listed) if listed else set[str]()
     is_sorted = ReadSpecifier.parse(source).sorted
     kind = KIND if options.write_compact else "lattice"
     log = options.program.log
@@ -56,25 +57,6 @@ def lattice_copy(options: SimpleNamespace, source: str, output: str) -> None:
         done = writer.count
     log(f"Wrote {done} out of {total} utterances." if listed else f"Done copying {done} lattices.")
     fail_unless(done or options.ignore_missing)
-
-
-def _first_words(name: str) -> set[str]:
-    """The first words of a file's lines.
-
-    Raises:
-        FormatError: the file is binary, or a line is empty.
-    """
-    reader = open_reader(name)
-    if reader.binary:
-        raise FormatError(f"{name}: this is binary, but a list of keys is text")
-    keys: set[str] = set()
-    while reader.offset < reader.size:
-        start = reader.offset
-        words = reader.read_line().split()
-        if not words:
-            raise reader.error("a key was expected on each line", start)
-        keys.add(words[0])
-    return keys
 
 
 @program(
@@ -156,6 +138,48 @@ def _penalized(lattice: CompactLattice, penalty: float) -> CompactLattice:
 
 
 @program(
+    "lattice-scale",
+    "Multiply the costs of lattices with factors.",
+    ("<lattice-rspecifier>", "<lattice-wspecifier>"),
+    Option("write-compact", True, "Write compact lattices; else plain ones"),
+    Option("acoustic-scale", 1.0, "Factor for acoustic costs"),
+    Option("inv-acoustic-scale", 1.0, "The inverse of that factor, in its place"),
+    Option("lm-scale", 1.0, "Factor for graph costs"),
+    Option("acoustic2lm-scale", 0.0, "Graph costs get the acoustic ones besides, times this"),
+    Option("lm2acoustic-scale", 0.0, "Acoustic costs get the graph's ones besides, times this"),
+)
+def lattice_scale(options: SimpleNamespace, source: str, output: str) -> None:
+    acoustic = _acoustic_scale(options)
+    graph, to_graph, to_acoustic = (
+        getattr(options, f"{name}_scale") for name in ("lm", "acoustic2lm", "lm2acoustic")
+    )
+
+    def mixed(weight: Weight) -> Weight:
+        return Weight(
+            single(graph * weight.graph + to_graph * weight.acoustic),
+            single(to_acoustic * weight.graph + acoustic * weight.acoustic),
+            weight.ids,
+        )
+
+    kind = KIND if options.write_compact else "lattice"
+    lattices = shown(read_table(source, kind), "scale", "lattices")
+    done = write_table(output, kind, ((key, each.with_weights(mixed)) for key, each in lattices))
+    options.program.log(f"Done {done} lattices.")
+    fail_unless(done)
+
+
+def _acoustic_scale(options: SimpleNamespace) -> float:
+    """The factor for acoustic costs. Raises FormatError: it is given twice."""
+    if options.acoustic_scale != 1 and options.inv_acoustic_scale != 1:
+        raise FormatError("--acoustic-scale and --inv-acoustic-scale say the same: give one")
+    if options.inv_acoustic_scale == 0:
+        raise FormatError("Do not use a zero acoustic scale (cannot be inverted)")
+    if options.inv_acoustic_scale != 1:
+        return 1 / options.inv_acoustic_scale
+    return options.acoustic_scale
+
+
+@program(
     "lattice-prune",
     "Take from lattices the arcs that are on no path within a beam of the best one.",
     ("<lattice-rspecifier>", "<lattice-wspecifier>"),
@@ -164,15 +188,11 @@ def _penalized(lattice: CompactLattice, penalty: float) -> CompactLattice:
     Option("beam", 10.0, "How much worse than the best path others may be, after scaling"),
 )
 def lattice_prune(options: SimpleNamespace, source: str, output: str) -> None:
-    if options.acoustic_scale != 1 and options.inv_acoustic_scale != 1:
-        raise FormatError("--acoustic-scale and --inv-acoustic-scale say the same: give one")
-    if options.inv_acoustic_scale == 0 or options.acoustic_scale == 0:
+    scale = _acoustic_scale(options)
+    if scale == 0:
         raise FormatError("Do not use a zero acoustic scale (cannot be inverted)")
     if not options.beam > 0:
         raise FormatError(f"--beam={options.beam:g} must be positive")
-    scale = options.acoustic_scale
-    if options.inv_acoustic_scale != 1:
-        scale = 1 / options.inv_acoustic_scale
     log = options.program.log
     before, after = [0, 0], [0, 0]
     with TableWriter(output, KIND) as writer:

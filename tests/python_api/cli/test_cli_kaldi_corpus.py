@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from chain_graphs import random_hmm
-from kaldi_models import done
+from kaldi_models import done, one_state_model
 from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.tables.tables import TableWriter, read_table
 
@@ -52,6 +52,48 @@ def test_features(call, feats):
         pass
     code, _, err = call("copy-feats", "ark:none.ark", "ark:o.ark")
     assert code == 1 and "Copied 0 feature matrices." in err
+
+
+def test_parts_of_features(call, feats):
+    done(call("subsample-feats", "--n=3", "--offset=2", "ark:feats.ark", "ark:o.ark"))
+    assert {k: len(m) for k, m in matrices("ark:o.ark").items()} == {"a": 3, "b": 1}
+    assert (matrices("ark:o.ark")["a"] == feats["a"][[2, 5, 8]]).all()
+    said = "For utterance b, output would have no rows", "Processed 13 input frames and 2 output"
+    done(call("subsample-feats", "--n=4", "--offset=4", "ark:feats.ark", "ark:o.ark"), *said)
+    done(call("subsample-feats", "--n=-2", "ark:feats.ark", "ark:o.ark"))
+    assert (matrices("ark:o.ark")["b"] == feats["b"].repeat(2, 0)).all()
+    for options in (("--n=0",), ("--n=-1", "--offset=1")):
+        refused(call("subsample-feats", *options, "ark:feats.ark", "ark:x"), "no such frames")
+    done(call("subset-feats", "--n=1", "ark:feats.ark", "ark:o.ark"))
+    assert list(matrices("ark:o.ark")) == ["a"]
+    Path("keys").write_text("b and more\n")
+    for option, key in (("include", "b"), ("exclude", "a")):
+        told = done(
+            call("subset-feats", f"--{option}=keys", "ark:feats.ark", "ark,t:-"), "out of 2"
+        )
+        assert told.startswith(f"{key}  [".encode()) and told.count(b"]") == 1
+    refused(call("subset-feats", "--n=1", "--include=keys", "ark:feats.ark", "ark:x"), "more than")
+
+
+def test_transitions_in_words(call):
+    Path("final.mdl").write_text(one_state_model(2, stays=-0.25, leaves=-1.5))
+    Path("phones.txt").write_text("<eps> 0\nsil 1\na 2\n")
+    told = done(call("show-transitions", "phones.txt", "final.mdl")).decode()
+    assert told == (
+        "Transition-state 1: phone = sil hmm-state = 0 pdf = 0\n"
+        " Transition-id = 1 p = 0.778801 [self-loop]\n"
+        " Transition-id = 2 p = 0.22313 [0 -> 1]\n"
+        "Transition-state 2: phone = a hmm-state = 0 pdf = 1\n"
+        " Transition-id = 3 p = 0.778801 [self-loop]\n"
+        " Transition-id = 4 p = 0.22313 [0 -> 1]\n"
+    )
+    writer = Writer(False)
+    writer.write_vector(np.array([4.0, 0.5], np.float32))
+    Path("occs").write_bytes(writer.getvalue())
+    told = done(call("show-transitions", "phones.txt", "final.mdl", "occs")).decode()
+    assert " Transition-id = 4 p = 0.22313 count of pdf = 0.5 [0 -> 1]\n" in told
+    Path("phones.txt").write_text("sil 1\n")
+    refused(call("show-transitions", "phones.txt", "final.mdl"), "the phone 2 has no name")
 
 
 def test_matrices(call, feats):

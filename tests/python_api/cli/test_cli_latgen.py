@@ -19,6 +19,7 @@ from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech.audio.wav import WAVE, Audio
 from speech_decoding import LENGTHS, PHONES, decoding_graph, recordings, write_decoding
 from speech_graphs import arc_fst, const_bytes, vector_bytes
+from speech_lattices import paths
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "latgen"
 OFFLINE, ONLINE = "nnet3-latgen-faster", "online2-wav-nnet3-latgen-faster"
@@ -47,22 +48,6 @@ def refused(result, *parts: str) -> None:
 
 def table(name: str, kind: str = "compact_lattice") -> dict:
     return dict(read_table(name, kind))
-
-
-def paths(lattice: CompactLattice) -> dict[tuple, tuple[float, float]]:
-    """Graph and acoustic cost of each path of a small lattice, by its words and ids."""
-    found: dict[tuple, tuple[float, float]] = {}
-    stack = [(lattice.start, (), (), 0.0, 0.0)]
-    while stack:
-        state, words, ids, graph, acoustic = stack.pop()
-        end = lattice.final[state]
-        if end is not None:
-            found[words, ids + end.ids] = graph + end.graph, acoustic + end.acoustic
-        for label, weight, target in lattice.arcs[state]:
-            said = (*words, label) if label else words
-            costs = graph + weight.graph, acoustic + weight.acoustic
-            stack.append((target, said, ids + weight.ids, *costs))
-    return found
 
 
 def assert_same_paths(ours: CompactLattice, theirs: CompactLattice) -> None:

@@ -56,6 +56,9 @@ apply-cmvn --utt2spk=ark:utt2spk ark:cmvn.ark ark:feats.ark ark:normal.ark
 apply-cmvn-online global.cmvn ark:feats.ark ark:heard.ark
 apply-cmvn-sliding --cmn-window=10 ark:feats.ark ark:sliding.ark
 splice-feats --left-context=1 --right-context=1 ark:feats.ark ark:spliced.ark
+add-deltas ark:feats.ark ark:deltas.ark
+subsample-feats --n=2 ark:feats.ark ark:half.ark
+subset-feats --n=2 ark:feats.ark ark:two.ark
 copy-feats --compress=true ark:feats.ark ark,scp:copied.ark,copied.scp
 feat-to-dim ark:feats.ark dim
 feat-to-len scp:copied.scp ark,t:lengths
@@ -78,6 +81,12 @@ online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf --lattice-beam=2 \
     --ivector-extraction-config=ivector_extractor.conf final.mdl HCLG.fst ark:spk2utt scp:wav.scp \
     ark:online.lat
 lattice-copy ark:o.lat ark:copy.lat
+nnet3-latgen-faster --config=latgen.conf --determinize-lattice=false --lattice-beam=0.3 \
+    final.mdl HCLG.fst ark:feats.ark ark:raw.lat
+lattice-scale --lm-scale=0.5 ark:o.lat ark:scaled.lat
+lattice-best-path ark:o.lat ark:best.words ark:best.ali
+lattice-determinize-phone-pruned final.mdl ark:raw.lat ark:pruned.words
+lattice-determinize-non-compact --prune=true ark:raw.lat ark:plain.lat
 lattice-prune --beam=1 ark:o.lat ark:pruned.lat
 lattice-1best ark:o.lat ark:best.lat
 lattice-align-phones final.mdl ark:o.lat ark:phones.lat
@@ -89,6 +98,7 @@ copy-int-vector ark:pdfs.ark ark,t:pdfs.txt
 ali-to-post ark:o.ali ark:ids.post
 post-to-tacc --per-pdf=true final.mdl ark:ids.post 1.tacc
 vector-sum 1.tacc 1.tacc total.tacc
+show-transitions phones.txt final.mdl total.tacc
 am-info final.mdl
 hmm-info final.mdl
 tree-info tree
@@ -102,6 +112,9 @@ nnet3-am-adjust-priors made.mdl total.tacc adjusted.mdl
 nnet3-am-train-transitions made.mdl ark:o.ali trained.mdl
 copy-transition-model made.mdl made.trans
 nnet3-compute --ivectors=ark:ivectors.ark final.raw ark:feats.ark ark:out.ark
+latgen-faster-mapped --acoustic-scale=1.0 --lattice-beam=1 final.mdl HCLG.fst ark:out.ark ark:m.lat
+latgen-faster-mapped-parallel --acoustic-scale=1.0 --lattice-beam=1 final.mdl ark:graphs.ark \
+    ark:out.ark ark:mp.lat
 nnet3-compute-batch --ivectors=ark:ivectors.ark final.raw ark:feats.ark ark:batch.ark
 nnet3-xvector-compute xvector.raw ark:feats.ark ark:x.ark
 nnet3-xvector-compute-batched --chunk-size=30 xvector.raw ark:feats.ark ark:xb.ark
@@ -201,6 +214,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("HCLr.fst").write_bytes(lookahead_bytes(random_first(random, 5, 2 * PHONES), 6))
         Path("Gr.fst").write_bytes(vector_bytes(random_grammar(random, 5)))
         Path("disambig").write_text("8\n")
+        names = "".join(f"p{phone} {phone}\n" for phone in range(1, PHONES + 1))
+        Path("phones.txt").write_text(names)
         Path("latgen.conf").write_text(
             "--ivectors=ark:ivectors.ark\n--acoustic-scale=1.0\n--lattice-beam=1\n"
         )

@@ -9,6 +9,7 @@ import pytest
 
 from opscope.framework.base.errors import FormatError, OpscopeError, ShapeError
 from opscope.speech import Fbank, Mfcc, MfccOptions, Spectrogram, mfcc
+from opscope.speech.features.transforms import DeltaOptions, deltas
 from speech_data import BLOCK, SENTENCES, sentence, sounds, vosk_model
 
 # Our name of an option, that of kaldi-native-fbank, and where it keeps it.
@@ -292,3 +293,16 @@ def test_samples_that_do_not_go(caplog):
     with caplog.at_level(logging.WARNING):
         features.compute(np.full(1000, 0.5))
     assert "multiply by 32768" in caplog.text
+
+
+def test_deltas_are_slopes():
+    ramp = np.arange(12, dtype=np.float32)[:, None] * np.float32([1, -3])
+    found = deltas(ramp)
+    assert found.shape == (12, 6) and found.dtype == np.float32
+    np.testing.assert_allclose(found[4:8], np.c_[ramp[4:8], [[1, -3, 0, 0]] * 4], atol=1e-5)
+    rows = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    around = rows[np.clip(np.arange(5)[:, None] + np.arange(-2, 3), 0, 4)]
+    first = np.einsum("tjd,j->td", around, np.arange(-2, 3) / 10)
+    np.testing.assert_allclose(deltas(rows, DeltaOptions(1)), np.c_[rows, first], atol=1e-6)
+    with pytest.raises(OpscopeError, match="delta-window=0"):
+        DeltaOptions(window=0)

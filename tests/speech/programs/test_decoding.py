@@ -24,6 +24,7 @@ from speech_graphs import (
     random_grammar,
     vector_bytes,
 )
+from speech_lattices import paths
 
 OFFLINE = "nnet3-latgen-faster"
 GIVEN = "--acoustic-scale=1.0", "--lattice-beam=1.5", "--ivectors=ark:ivectors.ark"
@@ -42,23 +43,6 @@ def files(tmp_path, monkeypatch):
 def lattices(*args: str, kind: str = "compact_lattice") -> dict[str, CompactLattice]:
     done(call_main(*args, "ark:o.lat"))
     return dict(read_table("ark:o.lat", kind))
-
-
-def paths(lattice: CompactLattice) -> dict[tuple, np.ndarray]:
-    """The costs of each path, by its words and transition-ids."""
-    found = {}
-    stack = [(lattice.start, (), (), 0.0, 0.0)]
-    while stack:
-        state, words, ids, graph, acoustic = stack.pop()
-        end = lattice.final[state]
-        if end is not None:
-            costs = graph + end.graph, acoustic + end.acoustic
-            found[words, ids + end.ids] = np.array(costs)
-        for label, weight, target in lattice.arcs[state]:
-            said = (*words, label) if label else words
-            costs = graph + weight.graph, acoustic + weight.acoustic
-            stack.append((target, said, ids + weight.ids, *costs))
-    return found
 
 
 def assert_same(ours: dict[str, CompactLattice], theirs: dict[str, CompactLattice]) -> None:

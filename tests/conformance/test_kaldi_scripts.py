@@ -1,0 +1,61 @@
+"""Every program of Kaldi that the scripts of its recipes call is there, with every option passed.
+
+`kaldi_scripts.json` lists programs and options; `kaldi_scripts.py` makes it of Kaldi's repository.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+import pytest
+
+from kaldi_scripts import LISTED, walked
+from opscope.nnet3.programs.base.program import KaldiCommand
+from opscope.python_api.cli.main import kaldi_programs, main
+
+CALLED = json.loads(LISTED.read_text())["programs"]
+REPOSITORY = os.environ.get("OPSCOPE_KALDI_REPOSITORY", "")
+ELSEWHERE = {
+    "acc-tree-stats": "trees",
+    "build-tree": "trees",
+    "cluster-phones": "trees",
+    "compile-questions": "trees",
+    "sum-tree-stats": "trees",
+    "compile-train-graphs": "graphs",
+    "compile-train-graphs-fsts": "graphs",
+    "convert-ali": "trees",
+    "gmm-init-biphone": "Gaussian mixtures",
+    "gmm-init-model": "Gaussian mixtures",
+    "gmm-init-mono": "Gaussian mixtures",
+    "gmm-latgen-faster-parallel": "Gaussian mixtures",
+    "nnet-am-copy": "nnet2",
+}
+"""What is still Kaldi's alone: programs, and what they are for."""
+DROPPED = {
+    "nnet3-chain-combine": {"num-iters", "enforce-positive-weights", "enforce-sum-to-one"},
+    "nnet3-combine": {"num-iters", "enforce-positive-weights", "enforce-sum-to-one"},
+}
+"""Options that old scripts pass and Kaldi's own programs refuse by now."""
+
+
+def test_every_program_is_there() -> None:
+    assert set(CALLED) - set(kaldi_programs()) == set(ELSEWHERE)
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLED) & set(kaldi_programs())))
+def test_every_option_is_there(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert isinstance(command, KaldiCommand)
+    known = {*command.options, "config", "help", "print-args", "verbose"}
+    assert set(CALLED[name]["options"]) - known == DROPPED.get(name, set())
+
+
+@pytest.mark.skipif(
+    not Path(REPOSITORY).is_dir() or not REPOSITORY,
+    reason="OPSCOPE_KALDI_REPOSITORY names no repository of Kaldi's",
+)
+def test_the_list_is_what_the_scripts_call() -> None:
+    assert walked(REPOSITORY) == CALLED
