@@ -11,10 +11,7 @@ import os
 import re
 import time
 
-try:
-    import fcntl
-except ImportError:  # on Windows a file that is open cannot be removed: that is the lock
-    fcntl = None
+from .system import fcntl
 
 _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{12}\.tmp", re.DOTALL)
 _BEGINNING = 64  # characters of the name that a temporary file stands for
@@ -31,7 +28,7 @@ def temporary_name(path: str) -> str:
 
 def hold(handle: int, path: str) -> bool:
     """Lock a temporary file; False where another process has just taken it for a leftover."""
-    if fcntl is None:
+    if fcntl is None:  # on Windows a file that is open cannot be removed: that is the lock
         return True
     try:
         # Shared, as backups are links: two programs that save over one file hold the same contents.

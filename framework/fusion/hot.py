@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Sequence
 
+from ..base.system import HAS_THREADS
 from . import chains, libraries
 
 _NEVER = (1 << 63) - 1
@@ -34,6 +35,8 @@ def look() -> None:
     hot = [one for one in chains.programs() if one.is_hot and not one.is_compiled]
     for program in hot:
         program.set_hot_work(_NEVER)  # it does not ask again, whatever comes of it
+    if not HAS_THREADS:
+        return
     background.thread = threading.Thread(target=_compile, args=(hot,), daemon=True)
     background.thread.start()
 

@@ -20,6 +20,7 @@ from pathlib import Path
 from ..base import settings
 from ..base.atomic import atomic_file
 from ..base.errors import SaveError
+from ..base.system import HAS_USERS
 
 _log = logging.getLogger(__name__)
 
@@ -28,7 +29,6 @@ _ABANDONED = 3600  # seconds after which a temporary file belongs to no running 
 _SUM = ".sha256"
 _ELF_64 = b"\x7fELF\x02\x01"  # with the lowest byte first
 _HEAD = struct.Struct("<16sHHIQQQIHHHHHH")
-_KNOWS_OWNERS = hasattr(os, "getuid")
 
 
 def cache_folder() -> Path | None:
@@ -108,7 +108,7 @@ def _refused(folder: Path, why: str) -> None:
 
 def _open_to_others(folder: Path) -> str:
     """Why others could put something into a folder; empty where they could not."""
-    if not _KNOWS_OWNERS:
+    if not HAS_USERS:
         return ""
     state = folder.lstat()
     if stat.S_ISLNK(state.st_mode):
@@ -158,7 +158,7 @@ def read_own(path: Path, most: int = -1) -> bytes:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0))
     with os.fdopen(handle, "rb") as file:
         state = os.fstat(handle)
-        ours = not _KNOWS_OWNERS or (
+        ours = not HAS_USERS or (
             state.st_uid == os.getuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
         )
         if not (stat.S_ISREG(state.st_mode) and ours):

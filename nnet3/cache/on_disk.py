@@ -14,7 +14,6 @@ import functools
 import hashlib
 import logging
 import os
-import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from ... import __version__
 from ...framework.base.atomic import atomic_file
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.settings import read_options, switch
+from ...framework.base.system import thread_time
 from ...framework.fusion import library_files
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE
@@ -68,9 +68,9 @@ def kept(
     cached = _find(path, topology)
     if cached is not None:
         return cached
-    begin = time.thread_time()
+    begin = thread_time()
     computation = compiled()
-    if time.thread_time() - begin >= WORTH:
+    if thread_time() - begin >= WORTH:
         _keep(path, computation)
     return computation
 

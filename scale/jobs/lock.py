@@ -9,11 +9,10 @@ import sys
 from collections.abc import Iterator
 
 from ...framework.base.errors import SaveError
+from ...framework.base.system import fcntl
 
 if sys.platform == "win32":
     import msvcrt
-else:
-    import fcntl
 
 _NAME = "run.lock"
 _BYTE = 1 << 20  # the byte that Windows locks, after the text, which stays readable
@@ -50,7 +49,7 @@ def _locked(handle: int) -> bool:
             os.lseek(handle, _BYTE, os.SEEK_SET)
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
             os.lseek(handle, 0, os.SEEK_SET)
-        else:
+        elif fcntl is not None:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         return False

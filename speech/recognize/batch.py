@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from multiprocessing import get_context
 from typing import Generic, TypeVar
 
 import click
 
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import OpscopeError
+from ...framework.base.system import HAS_PROCESSES
 from .model import Model
 
 Item = TypeVar("Item")
@@ -93,6 +91,13 @@ class Batch(Generic[Item]):
         if jobs == 1 or len(self._items) == 1:
             yield from (_run(self._work, item, loaded) for item in self._items)
             return
+        if not HAS_PROCESSES:
+            raise OpscopeError("this system has no other processes: --jobs wants 1")
+        # Not everywhere there, and slow to load.
+        from concurrent.futures import ProcessPoolExecutor
+        from concurrent.futures.process import BrokenProcessPool
+        from multiprocessing import get_context
+
         count = min(jobs, len(self._items))
         try:
             with ProcessPoolExecutor(count, get_context("spawn"), _load, self._model) as pool:

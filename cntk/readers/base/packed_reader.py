@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 
+from ....framework.base.cpu.executors import executor
 from ....framework.base.errors import RunError, nearest
 from .data import Samples
 from .pack import Minibatch, Packer
@@ -33,7 +34,7 @@ class PackedReader(DataReader):
         self.legacy = legacy
         self._labels = dict(labels or {})
         self._packer = packer
-        self._thread = ThreadPoolExecutor(1, "opscope-reader") if ahead else None
+        self._thread = executor(1, "opscope-reader") if ahead else None
         self._coming: Future[Minibatch] | None = None
         self.last = Minibatch(end_of_epoch=True)
 

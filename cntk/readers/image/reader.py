@@ -19,7 +19,6 @@ import base64
 import io
 import math
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from threading import Lock
@@ -28,6 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ....framework.base.cpu.executors import executor
 from ....framework.base.errors import FormatError, OpscopeError, ShapeError
 from ....framework.base.untrusted.archives import Archive
 from ....framework.base.untrusted.limits import check_limit
@@ -215,7 +215,7 @@ class Images(Deserializer):
         self._dtype = np.dtype(dtype)
         self._seed = _SEED + seed
         self._epoch = 0
-        self._threads = ThreadPoolExecutor(threads or None, "opscope-images")
+        self._threads = executor(threads or None, "opscope-images")
         first = self._image(0)
         self._shape = first.shape
         self.streams = [
