@@ -191,18 +191,22 @@ class Struct:
         return (one.struct for one in self.fields.values() if isinstance(one, Inner | Structs))
 
 
+_EIGHT_BYTES = " __attribute__((aligned(8)))"
+"""Addresses of four bytes have room for eight, as Python writes them."""
+
+
 def _c_field(name: str, field: Field) -> str:
     if isinstance(field, Real):
         return f"double {name}"
     if isinstance(field, Address):
-        return f"void *{name}"
+        return f"void *{name}{_EIGHT_BYTES}"
     if isinstance(field, Array):
         constant = "" if field.written else "const "
-        return f"{constant}{_C_TYPES.get(field.dtype, field.dtype)} *{name}"
+        return f"{constant}{_C_TYPES.get(field.dtype, field.dtype)} *{name}{_EIGHT_BYTES}"
     if isinstance(field, Inner):
         return f"struct {field.struct} {name}"
     if isinstance(field, Structs):
-        return f"const struct {field.struct} *{name}"
+        return f"const struct {field.struct} *{name}{_EIGHT_BYTES}"
     return f"word {name}"
 
 

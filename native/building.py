@@ -80,7 +80,8 @@ def build(compiler: Compiler, target: Path, scratch: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     # A process may run the library that was there before: it keeps that file.
     linked = target.with_suffix(".new")
-    compiler.run("-shared", "-fPIC", "-pthread", str(version), *objects, "-o", str(linked), "-lm")
+    flags = units.link_flags(compiler.machine)
+    compiler.run(*flags, str(version), *objects, "-o", str(linked), "-lm")
     linked.replace(target)
 
 

@@ -20,7 +20,7 @@
 #include "base.h"
 #include "team_arguments.h"
 #include <time.h>
-#if defined(__unix__) || defined(__APPLE__)
+#if (defined(__unix__) || defined(__APPLE__)) && !defined(__wasm__)
 #define THREADS 1
 #include <pthread.h>
 #include <signal.h>

@@ -70,7 +70,11 @@ COMMON_FLAGS = (
 )
 """Flags of a compiler for all C of the package, that of fused loops included."""
 EXACT_FLAG = "-ffp-contract=off"
-_FLAGS = (*COMMON_FLAGS, "-fopenmp-simd", "-pthread", "-fvisibility=hidden")
+_FLAGS = (*COMMON_FLAGS, "-fopenmp-simd", "-fvisibility=hidden")
+_SHARED = ("-shared", "-fPIC", "-pthread")
+# Without BIGINT words are cut in two for JavaScript, and functions that take them have other types
+# than those that call them by address believe.
+_LINKED = {"wasm32": ("-sSIDE_MODULE=1", "-sWASM_BIGINT=1")}
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,8 @@ PROCESSORS: dict[str, tuple[Processor, ...]] = {
         Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("bf16_gemm",)),
     ),
     "aarch64": (Processor("neon", ()),),
+    # Steps of chains end in calls, which must be jumps.
+    "wasm32": (Processor("simd128", ("-msimd128", "-mtail-call")),),
 }
 """By the name of the machine; the order is that of `opscope_processor` in processor.h."""
 
@@ -157,6 +163,11 @@ def processors(machine: str = "") -> tuple[Processor, ...]:
     return PROCESSORS.get(machine_name(machine), _OTHER)
 
 
+def link_flags(machine: str = "") -> tuple[str, ...]:
+    """Flags of a compiler that makes a library for a machine."""
+    return _LINKED.get(machine_name(machine), _SHARED)
+
+
 def units() -> Iterator[Unit]:
     """All units."""
     return (Unit(file, kind) for file, kinds in KINDS.items() for kind in kinds)
@@ -199,5 +210,7 @@ def text(file: str) -> str:
 def digest() -> str:
     """What a library that was built of these files, in this way, says of itself."""
     parts = [text(file) for file in sorted(KINDS)]
-    parts += [repr((KINDS, ALONE, EXACT, EXACT_FLAG, _FLAGS, PROCESSORS, macros()))]
+    parts += [
+        repr((KINDS, ALONE, EXACT, EXACT_FLAG, _FLAGS, _SHARED, _LINKED, PROCESSORS, macros()))
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]

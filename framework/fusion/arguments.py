@@ -201,9 +201,7 @@ def _c_type(field: Field) -> Any:
         return ctypes.c_double
     if isinstance(field, Inner):
         return _c_struct(_part_of(field.struct))
-    if isinstance(field, Array | Address | Structs):
-        return ctypes.c_void_p
-    return ctypes.c_int64
+    return ctypes.c_int64  # addresses, too, wherever they have fewer bytes
 
 
 def _whole(size: int, unit: int) -> int:

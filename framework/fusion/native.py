@@ -186,7 +186,7 @@ def _compiled(unit: Unit, processor: Processor) -> Library | None:
     def build(target: Path) -> None:
         units.write_headers(target.parent)
         headers = ["-I", str(target.parent)]
-        run(compiler, [*headers, *options, "-shared", "-o", str(target), "-lm"])
+        run(compiler, [*headers, *options, *units.link_flags(), "-o", str(target), "-lm"])
 
     # Not the path of the file, which is another one in another environment.
     key = state(compiler), units.text(unit.file), options[:-1], os.name

@@ -180,7 +180,7 @@ def test_a_form_is_that_of_each_field() -> None:
     library: Any = Known("f")
     for one, other in ((x, None), (None, x), (x, x), (x.copy(), None), (None, x.copy())):
         struct = layout.bind(library, {"n": 3, "a": one, "b": other}).struct
-        assert [struct.a, struct.b] == [v if v is None else v.ctypes.data for v in (one, other)]
+        assert [struct.a, struct.b] == [0 if v is None else v.ctypes.data for v in (one, other)]
 
 
 def test_minus_zero_is_another_number() -> None:
