@@ -15,8 +15,8 @@
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     zoo       architectures of torchvision, timm and transformers beside PyTorch
               (further arguments go to tests/zoo)
-    processors  test the native library on all kinds of processor, under sanitizers and, with
-              qemu, on aarch64 (further arguments go to tests/processors)
+    processors  test the native library on all kinds of processor, under sanitizers, with qemu on
+              aarch64 and with Node in WebAssembly (further arguments go to tests/processors)
     wheel     build a wheel into dist/ and try it away from the tree; with a cross compiler
               (aarch64-linux-gnu-gcc) one for its machine, too
     pages     run the blocks of README and of all pages with what `pip install .` brings

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 Batches = list[dict[str, np.ndarray]]
 
 
 def load() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Training and test set: `image` [N, 64] in 0..1 and `label` [N]."""
+    from sklearn.datasets import load_digits  # not there where a saved net is only run
+
     digits = load_digits()
     images = (digits.data / 16).astype(np.float32)
     labels = digits.target.astype(np.int64)

@@ -4,7 +4,10 @@
 
 - the kinds that this processor is, from sse4 on;
 - `sanitized`: compiled with AddressSanitizer and UndefinedBehaviorSanitizer of gcc;
-- `aarch64`: cross-compiled, by an aarch64 Python under qemu.
+- `aarch64`: cross-compiled, by an aarch64 Python under qemu;
+- `wasm`: by Pyodide under Node, with the library where emscripten is.
+
+Each also runs two nets, whose outputs must be those of this Python.
 
 Names choose some of these, `here` the first ones; all else goes to pytest: `avx2 aarch64 --quick`.
 What lacks its tools is left out with a line that says what they are.
@@ -21,7 +24,7 @@ from functools import partial
 from campaign.threads.sanitized import SANITIZERS, library_path
 from opscope.framework.fusion import native
 
-from . import aarch64
+from . import aarch64, outputs, wasm
 from .machine import ROOT, Lacking, Machine
 
 TESTS = (
@@ -84,7 +87,7 @@ def sanitized() -> Machine:
 def main(arguments: list[str]) -> int:
     """Run the tests on the machines that are named, or on all; returns the exit code."""
     here = {one.name: partial(of_kind, one.name) for one in native.kinds_here()}
-    known = {**here, "sanitized": sanitized, "aarch64": aarch64.prepared}
+    known = {**here, "sanitized": sanitized, "aarch64": aarch64.prepared, "wasm": wasm.prepared}
     groups = {"here": [*here], **{name: [name] for name in known}}
     named = [name for word in arguments for name in groups.get(word, [])]
     rest = [word for word in arguments if word not in groups]
@@ -97,7 +100,10 @@ def main(arguments: list[str]) -> int:
             print(f"{name} is left out, it wants {error}", flush=True)
             continue
         print(f"{name}: the tests of native functions", flush=True)
+        failed += [f"{name} ({net})" for net in outputs.wrong(machine)]
         command = [*machine.python, "-P", "-m", "pytest", "-q", "-n", "0", *machine.options]
+        if machine.library is not None:
+            command += ["--native-library", str(machine.library)]
         variables = os.environ | machine.variables
         done = subprocess.run([*command, *TESTS, *rest], cwd=ROOT, env=variables)
         print(f"{name} took {time.monotonic() - start:.0f} s", flush=True)

@@ -6,17 +6,13 @@ come as wheels for aarch64. All of it lies in `build/aarch64`, where later runs 
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import shutil
-import subprocess
-import sys
-import zipfile
 from pathlib import Path
 
 from opscope.native import building
 
-from .machine import ROOT, Lacking, Machine
+from .machine import ROOT, Lacking, Machine, run, unpack_wheels
 
 HOME = ROOT / "build" / "aarch64"
 COMPILER, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -46,17 +42,15 @@ def prepared() -> Machine:
     if missing:
         raise Lacking(", ".join(missing))
     root, packages = HOME / "root", HOME / "packages"
-    try:
-        if not root.exists():
-            _unpack_python(root)
-        python = next(root.glob("usr/bin/python3.??"))
-        if not packages.exists():
-            version = python.name.removeprefix("python")
-            _unpack_wheels(packages, version)
-        library = HOME / "opscope_native.so"
-        building.build(building.Compiler([COMPILER]), library, HOME / "objects")
-    except subprocess.CalledProcessError as error:
-        raise Lacking(f"packages for arm64: {error}\n{error.stderr}") from error
+    if not root.exists():
+        _unpack_python(root)
+    python = next(root.glob("usr/bin/python3.??"))
+    if not packages.exists():
+        unpack_wheels(packages, _PACKAGES, python.name.removeprefix("python"), _PLATFORMS)
+    if not (packages / "opscope").is_symlink():
+        (packages / "opscope").symlink_to(ROOT)
+    library = HOME / "opscope_native.so"
+    building.build(building.Compiler([COMPILER]), library, HOME / "objects")
     # Programs that a process starts run by themselves: this one compiles loops for aarch64.
     compiler = HOME / "bin" / "cc"
     compiler.parent.mkdir(exist_ok=True)
@@ -73,14 +67,7 @@ def prepared() -> Machine:
         "PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}",
         "OPSCOPE_CACHE": str(HOME / "cache"),
     }
-    return Machine(
-        [str(script)], variables, ["--native-library", str(library), "--timeout", "1200"]
-    )
-
-
-def _run(*command: str | Path) -> None:
-    variables = os.environ | {"APT_CONFIG": str(HOME / "apt.conf")}
-    subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+    return Machine([str(script)], variables, ["--timeout", "1200"], library)
 
 
 def _unpack_python(root: Path) -> None:
@@ -89,24 +76,11 @@ def _unpack_python(root: Path) -> None:
     (HOME / "apt" / "status").touch()  # nothing is installed: all that Python needs comes along
     config = _APT.replace("{home}", str(HOME))
     (HOME / "apt.conf").write_text(config, encoding="utf-8")
-    _run("apt-get", "update")
-    _run("apt-get", "install", "-y", "--no-install-recommends", "--download-only", *_DEBIAN)
+    where = {"APT_CONFIG": str(HOME / "apt.conf")}
+    run("apt-get", "update", **where)
+    install = "install", "-y", "--no-install-recommends", "--download-only"
+    run("apt-get", *install, *_DEBIAN, **where)
     making = HOME / "root.new"
     for package in sorted((HOME / "apt" / "archives").glob("*.deb")):
-        _run("dpkg-deb", "-x", package, making)
+        run("dpkg-deb", "-x", package, making)
     making.rename(root)
-
-
-def _unpack_wheels(packages: Path, version: str) -> None:
-    """Unpack the packages that this environment has, and opscope as a link to the tree."""
-    wheels = HOME / "wheels"
-    wanted = [f"{name}=={importlib.metadata.version(name)}" for name in _PACKAGES]
-    options = [f"--platform={one}" for one in _PLATFORMS]
-    options += ["--python-version", version, "--only-binary=:all:", "-q", "-d", str(wheels)]
-    _run(sys.executable, "-m", "pip", "download", *options, *wanted)
-    making = HOME / "packages.new"
-    for wheel in sorted(wheels.glob("*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(making)
-    (making / "opscope").symlink_to(ROOT)
-    making.rename(packages)

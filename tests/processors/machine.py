@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import importlib.metadata
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +21,46 @@ class Lacking(Exception):
 
 @dataclass(frozen=True)
 class Machine:
-    """How pytest is run: by a Python, with variables of the environment and options of its own."""
+    """A Python, and how it is run.
+
+    Attributes:
+        variables: of the environment. options: of pytest. library: the native library, where it is
+            not that of the tree.
+    """
 
     python: Sequence[str]
     variables: Mapping[str, str]
     options: Sequence[str] = ()
+    library: Path | None = None
+
+
+def run(*command: str | Path, **variables: str) -> None:
+    """Run a command with more variables of the environment; what it prints is kept back.
+
+    Raises:
+        Lacking: it fails; with all that it printed.
+    """
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=os.environ | variables,
+    )
+    if done.returncode:
+        raise Lacking(f"what `{' '.join(map(str, command))}` brings: {done.stdout}")
+
+
+def unpack_wheels(
+    folder: Path, names: Iterable[str], version: str, platforms: Iterable[str]
+) -> None:
+    """Unpack packages, of the versions that this environment has, for another Python."""
+    making, wheels = folder.with_suffix(".new"), folder.with_suffix(".wheels")
+    wanted = [f"{name}=={importlib.metadata.version(name)}" for name in names]
+    options = [f"--platform={one}" for one in platforms]
+    options += ["--python-version", version, "--only-binary=:all:", "-q", "-d", str(wheels)]
+    run(sys.executable, "-m", "pip", "download", *options, *wanted)
+    for wheel in sorted(wheels.glob("*.whl")):
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(making)
+    making.rename(folder)
