@@ -376,7 +376,7 @@ CLAIMS = [
     C(465, "GetData takes a section, where to begin and how many", lambda: list(parameters(DataReader.get_data)) == ["stream", "first", "count"]),
     C(471, "DataEnd", lambda: after(lambda r: r.data_end()) is True),
     C(485, "NumberSlicesInEachRecurrentIter", lambda: after(lambda r: r.parallel_sequences, sequences) == 2),
-    C(490, "SetNbrSlicesEachRecurrentIter: the reader's option", lambda: "nbruttsineachrecurrentiter" in options_of_htk(), absent="the reader's section says the number, nothing sets it later"),
+    C(490, "SetNbrSlicesEachRecurrentIter: the reader's option", lambda: (slices(1), slices(2)) == (1, 2), absent="the reader's section says the number, nothing sets it later"),
     C(495, "SetSentenceEndInBatch: the reader is asked", lambda: after(lambda r: r.sentence_ends().tolist(), sequences) == [True, True]),
     C(546, "Init initializes the reader from its section", lambda: reader().streams[0].dim == 2),
     C(547, "It reads whatever parameters its section has", lambda: Noise(parse_config("dim = 4")).streams[0].dim == 4),
@@ -410,7 +410,7 @@ CLAIMS = [
     C(910, "DataEnd tells the end of a sentence", lambda: after(lambda r: r.data_end(), sequences) is True),
     C(913, "endDataType: the end of the epoch is that of GetMinibatch", lambda: counts(ROWS) == [ROWS], absent="the only type that any caller asks for is the end of sentences; other ends are those of `get_minibatch`"),
     C(931, "The number of slices is that of parallel sequences", lambda: after(lambda r: r.parallel_sequences, sequences) == 2),
-    C(951, "Setting the number of slices is the reader's option", lambda: "nbruttsineachrecurrentiter" in options_of_htk(), absent="the section of the reader says it"),
+    C(951, "Setting the number of slices is the reader's option", lambda: (slices(1), slices(3)) == (1, 3), absent="the section of the reader says it"),
     C(970, "The ends of sentences of a minibatch", lambda: after(lambda r: len(r.sentence_ends()), sequences) == 2),
     C(976, "A reader may be derived from another", lambda: issubclass(type(sequences()), DataReader) and derived() == [2, 2, 1]),
     C(982, "Several input streams", lambda: len(reader().streams) == 2),
@@ -421,7 +421,7 @@ CLAIMS = [
     C(995, "Samples are the unit for models of samples", lambda: sorted(order("randomize = auto")) == order("randomize = none")),
     C(995, "Sequences are the unit for models of sequences", lambda: whole_sequences()),
     C(1001, "Several sequences are in one minibatch", lambda: after(lambda r: r.last.samples, sequences) == 3),
-    C(1011, "HTKMLFReader does so", lambda: "nbruttsineachrecurrentiter" in options_of_htk()),
+    C(1011, "So do several readers here", lambda: slices(3) == 3),
     C(1029, "A new writer implements the interface", lambda: with_plugins(own_writer).closed),
     C(1049, "IDataWriter is a class to derive from", lambda: DataWriter.__abstractmethods__ == {"save_data"}),
     C(1078, "Init takes the config", lambda: fails(lambda: with_plugins(lambda: create_writer(parse_config("writerType = Keep"))), "required parameter missing.*node")),
@@ -711,10 +711,20 @@ def simple(layer: str, sizes: str, more: str = "") -> list[str]:
     return [n.operation for n in build_section_network(parse_config(text)).network.nodes.values()]
 
 
-def options_of_htk() -> str:
-    from opscope.cntk.readers.htk import reader as module
-
-    return Path(module.__file__).read_text().lower()
+def slices(count: int) -> int:
+    """How many sentences a minibatch has where the reader's section says this number."""
+    at = folder()
+    (at / "tagged").write_text("BOS O\na X\nEOS O\n\nBOS O\nb Y\nEOS O\n\nBOS O\nb X\nEOS O\n")
+    (at / "words").write_text("<unk>\nBOS\nEOS\na\nb\n")
+    (at / "tags").write_text("O\nX\nY\n")
+    text = f"""readerType = LUSequenceReader ; file = "{at}/tagged" ; nbruttsineachrecurrentiter = {count}
+        features = [ dim = 0 ]
+        labelIn = [ token = "{at}/words" ; endSequence = "EOS" ; labelDim = 5 ]
+        labels = [ token = "{at}/tags" ; labelDim = 3 ; endSequence = "none" ]"""
+    with create_reader(parse_config(text)) as source:
+        source.start_minibatch_loop(100, 0)
+        source.get_minibatch()
+        return source.parallel_sequences
 
 
 def closed_twice() -> bool:

@@ -327,6 +327,7 @@ CLAIMS = [
     C(9, "A base class is the interface of all networks", lambda: inspect.isabstract(Net)),
     C(9, "PlainNet, RecurrentNet and RecursiveNet are such networks",
       lambda: all(issubclass(kind, Net) for kind in (PlainNet, RecurrentNet, RecursiveNet))),
+    C(11, "The index is that of the operator in the network", lambda: Net.create(desc()).operators[1].index == 1),
     C(12, "The index of an operator is an integer", lambda: type(added()) is int),
     C(12, "It is the operator's place in the network", lambda: added() == 2),
     C(15, "The class is called Net", lambda: opscope.Net is Net),
@@ -387,6 +388,7 @@ CLAIMS = [
         isinstance(Net.create(one).desc, NetDesc) for one in (desc(), typed(1), typed(2)))),
     C(37, "Run is one method for forward and backward computing", lambda: gradient().shape == (2, 3)),
     C(39, "Create is a factory", lambda: type(Net.create(desc())) is PlainNet),
+    C(41, "Create gives the interface, whatever it makes", lambda: all(isinstance(Net.create(d), Net) for d in (desc(), typed(1), typed(2)))),
     C(42, "The type of the description decides", lambda: NetDesc.Type.keys() == ["PLAIN", "RECURRENT", "RECURSIVE"]),
     C(43, "A plain description makes a network of operators", lambda: type(Net.create(typed_plain())) is PlainNet),
     C(44, "It is built from the description", lambda: types(Net.create(desc())) == [op.type for op in desc().ops]),
@@ -457,6 +459,7 @@ CLAIMS = [
       and Scope(CPUPlace()).names() == []),
     C(107, "Scope takes a place", lambda: next(iter(parameters(Scope))) == "place"),
     C(109, "Variables are made and set in the scope", lambda: made_and_set()),
+    C(111, "The network is as described", lambda: types(Net.create(desc())) == [op.type for op in desc().ops]),
     C(112, "Create takes the description", lambda: isinstance(Net.create(desc()), PlainNet)),
     C(113, "More operators can be added", lambda: len(net_with(("tanh", ["y"], ["z"])).operators) == 3),
     C(116, "The network runs with the scope", lambda: near(ran(), Y)),
@@ -476,6 +479,7 @@ CLAIMS = [
     C(129, "The rate is 1e-4", lambda: rate() == F(1e-4)),
     C(129, "Adam is used by its name in any case", lambda: types(adam_by_name())[-1] == "adam"),
     C(131, "NetBuilder changes a real network", lambda: builder_over_net() == ["square", "relu"]),
+    C(133, "NetBuilder is a class over a network", lambda: isinstance(NetBuilder(PlainNet()), NetBuilder)),
     C(134, "Its constructor takes a network", lambda: NetBuilder(net := PlainNet()).forward_net is net),
     C(136, "AddOp takes the type and inputs", lambda: next(iter(parameters(NetBuilder.add_op))) == "type"),
     C(137, "AddOp takes size and activation by position", lambda: by_position()),
@@ -487,6 +491,7 @@ CLAIMS = [
     C(145, "Run takes scope, context and need_backward", lambda: list(
         parameters(NetBuilder.run))[:3] == ["scope", "context", "need_backward"]),
     C(145, "need_backward is true by default", lambda: parameters(NetBuilder.run)["need_backward"] is True),
+    C(146, "The backward part is in the same list", lambda: program()[0].net.last_forward_op < len(program()[0].net.operators) - 1),
     C(147, "With it gradients and updates run", lambda: not parameters_stay(True)),
     C(148, "A network that was changed is built before it runs", loss_falls),
     C(149, "All operators run", loss_falls),
@@ -515,6 +520,7 @@ CLAIMS = [
         recurrent()["states"][-1].numpy("previous_state_h"), recurrent()["wanted"][-1])),
     C(174, "There is one scope more than states", lambda: len(recurrent()["states"])
       == recurrent()["num_states"] + 1),
+    C(176, "for each state", lambda: all("u" in state.names() for state in recurrent()["states"])),
     C(177, "All scopes of states are initialized", lambda: len(recurrent()["prepared"]) == 6),
     C(178, "Parameters and so on are copied to each", lambda: all(
         "u" in names and "previous_state_h" in names for names in recurrent()["prepared"])),
@@ -523,6 +529,7 @@ CLAIMS = [
         recurrent()["states"][3].numpy("inlinks"), recurrent()["sequence"])),
     C(182, "The step net runs in each scope", lambda: all(near(
         recurrent()["states"][i].numpy("h"), recurrent()["wanted"][i + 1]) for i in range(5))),
+    C(183, "one after the other", lambda: recurrent()["states"][5].numpy("previous_state_step").tolist() == [5]),
     C(184, "States of a step are the previous ones of the next", lambda: all(near(
         recurrent()["states"][i + 1].numpy("previous_state_h"), recurrent()["wanted"][i + 1])
         for i in range(5))),

@@ -13,6 +13,7 @@ from opscope.cntk.brainscript.redesign.classes import TOP_CLASSES
 from opscope.cntk.brainscript.values import Array, Function, Record, flatten
 from opscope.cntk.network.network import Network
 from opscope.cntk.network.nodes.node import Node
+from opscope.cntk.sgd.options import SgdOptions
 from package_copy import ROOT
 from redesigned_files import read, value
 
@@ -46,16 +47,6 @@ def wrong(text: str, message: str) -> Callable[[], bool]:
 def node(text: str, operation: str) -> Callable[[], bool]:
     """A check that an expression is a node of a kind."""
     return lambda: isinstance(v(text), Node) and v(text).operation == operation
-
-
-def member(name: str, owner: str, default: str | None = None) -> Callable[[], bool]:
-    """A check that a class has a member, and its default."""
-
-    def check() -> bool:
-        setting = TOP_CLASSES[owner].settings.get(name.lower())
-        return setting is not None and default in (None, setting.default)
-
-    return check
 
 
 def network(members: str) -> Network:
@@ -109,13 +100,36 @@ def text_of(name: str) -> str:
 
 
 def stands_in(name: str, *pieces: str) -> Callable[[], bool]:
-    """A check that lines of the notes stand in an example, up to blanks."""
+    """A check that lines of the notes stand in an example, up to blanks, and that it is read."""
 
     def check() -> bool:
         text = " ".join(text_of(name).split())
-        return all(" ".join(piece.split()) in text for piece in pieces)
+        network = timit("TIMIT_TrainNDL").network if name == "timit.bs" else small()
+        stand = all(" ".join(piece.split()) in text for piece in pieces)
+        return stand and network.find("ScaledLogLikelihood").operation == "Minus"
 
     return check
+
+
+def options(text: str) -> SgdOptions:
+    """The options of SGD that a file has with another optimizer."""
+    given = "minibatchSize = 256 ; learningRatesPerMB = 0.8 ; maxEpochs = 5"
+    return SgdOptions.of(
+        read(redesigned().replace(given, text))[0].actions[0].config.section("SGD")
+    )
+
+
+def drawn(more: str) -> list[dict[str, Any]]:
+    """How the weights of a network are drawn with other members of its builder."""
+    weights = (n for n in other_builder(more).nodes.values() if n.name.startswith("W"))
+    return [n.attributes for n in weights if n.operation == "LearnableParameter"]
+
+
+def other_builder(more: str) -> Any:
+    """The network of a file with other members of its builder."""
+    network = action_of(redesigned().replace("layerTypes =", f"{more} ; layerTypes =")).network
+    network.validate()
+    return network
 
 
 def action_of(text: str, overrides: dict[str, str] | None = None) -> Any:
@@ -138,6 +152,7 @@ def lazy() -> bool:
 
 
 EDIT = "[ old = new NDL [ x = Input (2) ; z = Tanh (x) ] ; e = EditModel (old, [ z = Sigmoid (old.x) ]) ]"
+STREAMS = "streams = ([ reader = features ; input = model.network.features ] : [ reader = labels ; input = model.network.labels ])"
 STACK = (
     "layers = array [0..3] (i => if i == 0 then [ Eh = x ] else [ Eh = Sigmoid (layers[i-1].Eh) ])"
 )
@@ -178,7 +193,7 @@ CLAIMS = [
     C(26, "The top level defines an object of class CNTK", lambda: "CNTK" in TOP_CLASSES),
     C(26, "A file that is no such object is refused", lambda: fails(lambda: read("new Model [ ]"), "new CNTK")),
     C(27, "new CNTK [ actions=train ; train=TrainAction [ ... ] ]: new may be left out before a class", lambda: action_of(redesigned().replace("new TrainAction", "TrainAction")).name == "train"),
-    C(27, "actions is a member of CNTK", member("actions", "CNTK")),
+    C(27, "actions is a member of CNTK: it is needed", lambda: fails(lambda: read("x = 1"), "no member 'actions'")),
     C(28, "The top level is a dictionary without brackets around it", lambda: action_of(redesigned()).name == "train"),
     C(30, "new ComputeNode [ class=\"Plus\" ; arg1=A ; arg2=B ]", node("[ A = Input (2) ; B = Input (2) ; r = new ComputeNode [ class=\"Plus\" ; arg1=A ; arg2=B ] ].r", "Plus")),
     C(30, "Arguments are the node's inputs in order", lambda: [i.name for i in network("A = Input (2) ; B = Input (2) ; r = new ComputeNode [ class = 'Minus' ; arg1 = A ; arg2 = B ]").find("r").inputs if i] == ["A", "B"]),
@@ -398,19 +413,19 @@ CLAIMS = [
     C(146, "Repeat(val,count) is an array helper, of the library", is_("Repeat (5, 2)", [5.0, 5.0])),
     C(146, "A file may define it itself", stands_in("timit.bs", "Repeat(val,count) = array [1..count] (i => val)")),
     C(147, "new TrainAction [ ... ]", lambda: type(timit()).__name__ == "TrainAction"),
-    C(148, "TrainAction has a source", member("source", "TrainAction", "required")),
-    C(148, "a model", member("model", "TrainAction", "required")),
-    C(148, "and an optimizer", member("optimizer", "TrainAction", "required")),
+    C(148, "TrainAction has a source", lambda: fails(lambda: read(redesigned().replace("source = new", "sorce = new")), "source")),
+    C(148, "a model", lambda: fails(lambda: read(redesigned().replace("model = new Model", "modl = new Model")), "model")),
+    C(148, "and an optimizer", lambda: fails(lambda: read(redesigned().replace("optimizer = new", "optimzer = new")), "'optimizer' must be")),
     C(149, "The class name says what the action is", lambda: timit().config.string("action") == "train"),
     C(150, "traceLevel = 1", lambda: timit().config.int("traceLevel") == 1),
-    C(152, "new Model [ ... ] is an input of TrainAction", member("network", "Model", "required")),
+    C(152, "new Model [ ... ] is an input of TrainAction", lambda: fails(lambda: read(redesigned().replace("network = new", "netwrk = new")), "network")),
     C(153, "modelPath is made by +", lambda: timit().config.string("modelPath") == "e/TrainSimpleNetwork/model/cntkSpeech.dnn"),
     C(155, "new SimpleNetworkBuilder [ ... ]", lambda: isinstance(timit().network, Network)),
     C(156, "layerSizes = 792 : Repeat(512,3) : 183", lambda: [n.shape for n in in_order(timit().network) if n.operation == "LearnableParameter" and n.name.startswith("W")] == [(512, 792), (512, 512), (512, 512), (183, 512)]),
     C(157, "layerTypes = 'Sigmoid'", lambda: sum(n.operation == "Sigmoid" for n in timit().network.nodes.values()) == 3),
-    C(158, "initValueScale = 1.0", member("initValueScale", "SimpleNetworkBuilder", "1")),
+    C(158, "initValueScale = 1.0 is the default", lambda: drawn("") == drawn("initValueScale = 1.0") != drawn("initValueScale = 2.0")),
     C(159, "applyMeanVarNorm = true", lambda: any(n.operation == "PerDimMeanVarNormalization" for n in timit().network.nodes.values())),
-    C(160, "uniformInit = true", member("uniformInit", "SimpleNetworkBuilder", "true")),
+    C(160, "uniformInit = true is the default", lambda: drawn("") == drawn("uniformInit = true") != drawn("uniformInit = false")),
     C(161, "needPrior = true", lambda: any(n.name == "Prior" for n in timit().network.nodes.values())),
     C(166, "input = source.features.data", lambda: [n.shape for n in timit().network.groups["feature"]] == [(792,)]),
     C(167, "output = ComputeNodeRef [ dim = source.labels.dim ] stands for the top layer", stands_in("timit.bs", "output = ComputeNodeRef [ dim = source.labels.dim ]")),
@@ -418,6 +433,8 @@ CLAIMS = [
     C(168, "Criteria are nodes that are made here", lambda: [n.operation for n in timit().network.groups["criterion"]] == ["CrossEntropyWithSoftmax"]),
     C(169, "trainingCriterion = CrossEntropyWithSoftmax (labels, output)", lambda: criterion_reads_labels()),
     C(170, "evalCriterion = ErrorPrediction (labels, output)", lambda: [n.operation for n in timit().network.groups["evaluation"]] == ["ClassificationError"]),
+    C(163, "The training criterion is chosen by SGD, no longer by a name of the builder", lambda: [n.name for n in timit().network.groups["criterion"]] == ["trainingCriterion"]),
+    C(171, "Input nodes may be members of the network", lambda: network("myFeatures = Input (4) ; z = Tanh (myFeatures)").find("myFeatures").is_input),
     C(172, "myFeatures=Input(featDim): streams name it", lambda: "myFeatures" in timit("TIMIT_TrainNDL").network.nodes),
     C(174, "new NDL [ ... ] is a network of its members", lambda: isinstance(network("x = Input (2)"), Network)),
     C(175, "featDim is a dimension of an input", lambda: shape_of(timit("TIMIT_TrainNDL").network, "myFeatures")[0] == 792),
@@ -426,6 +443,7 @@ CLAIMS = [
     C(177, "hiddenDim = 512", stands_in("timit.bs", "hiddenDim = 512")),
     C(179, "myFeatures=Input(featDim), without a tag", lambda: timit("TIMIT_TrainNDL").network.groups["feature"] == [timit("TIMIT_TrainNDL").network.find("myFeatures")]),
     C(180, "myLabels=Input(labelDim), without a tag", lambda: timit("TIMIT_TrainNDL").network.groups["label"] == [timit("TIMIT_TrainNDL").network.find("myLabels")]),
+    C(183, "MeanVarNorm(myFeatures) is a function as before", node("MeanVarNorm (Input (3))", "ElementTimes")),
     C(192, "FF(X1, W1, B1) = W1 * X1 + B1", stands_in("timit.bs", "FF(X1, W1, B1) = W1 * X1 +  B1")),
     C(193, "BFF(in, rows, cols) = [ ... ] gives a dictionary of nodes", is_("BFF (Input (3), 2, 3)", ["B", "W", "z"])),
     C(194, "Parameter(rows, init = fixedvalue, value = 0)", node("Parameter(2, init = fixedvalue, value = 0)", "LearnableParameter")),
@@ -456,33 +474,36 @@ CLAIMS = [
     C(217, "ScaledLogLikelihood = outZ - logPrior", lambda: timit("TIMIT_TrainNDL").network.find("ScaledLogLikelihood").operation == "Minus"),
     C(219, "new SGDOptimizer [ ... ]", lambda: "SGD" in timit().config),
     C(220, "epochSize = 0", lambda: sgd("epochSize") == ["0"]),
-    C(220, "0 is its default", member("epochSize", "SGDOptimizer", "0")),
+    C(220, "0 is its default: all samples", lambda: options("maxEpochs = 5 ; learningRatesPerMB = 1").epoch_size is None),
     C(221, "minibatchSize = 256 : 1024", lambda: sgd("minibatchSize") == ["256", "1024"]),
     C(222, "learningRatesPerMB = 0.8 : Repeat(3.2,14) : 0.08", lambda: sgd("learningRatesPerMB") == ["0.8", *["3.2"] * 14, "0.08"]),
     C(222, "The same by the library's Repeat", lambda: len(v("0.8 : Repeat(3.2,14) : 0.08")) == 16),
     C(223, "momentumPerMB = 0.9", lambda: sgd("momentumPerMB") == ["0.9"]),
-    C(223, "0.9 is its default", member("momentumPerMB", "SGDOptimizer", "0.9")),
+    C(223, "0.9 is its default", lambda: list(options("maxEpochs = 5 ; learningRatesPerMB = 1").momenta) == [0.9]),
     C(224, "dropoutRate = 0.0", lambda: sgd("dropoutRate") == ["0"]),
     C(225, "maxEpochs = 25", lambda: sgd("maxEpochs") == ["25"]),
-    C(225, "It is required", member("maxEpochs", "SGDOptimizer", "required")),
+    C(225, "It is required", lambda: fails(lambda: options("learningRatesPerMB = 1"), "maxEpochs")),
     C(227, "trainingCriterion = model.network.CE", lambda: timit("TIMIT_TrainNDL").network.groups["criterion"] == [timit("TIMIT_TrainNDL").network.find("CE")]),
+    C(230, "readerType needs not be said", lambda: "readerType" not in redesigned() and reader("readerType") == "HTKMLFReader"),
     C(229, "new RandomizingSource [ ... ]", lambda: reader("readerType") == "HTKMLFReader"),
-    C(232, "dataSetFile is a list of utterances", member("dataSetFile", "RandomizingSource")),
-    C(233, "streams connects readers with input nodes", member("streams", "RandomizingSource", "from `data`")),
-    C(234, "reader = features", member("reader", "stream", "required")),
-    C(235, "input = model.network.myFeatures", member("input", "stream", "required")),
+    C(232, "dataSetFile is a list of utterances", lambda: action_of(redesigned("dataSetFile = 'all.scp'").replace('scpFile = "a.scp" ; ', "")).config.section("reader").section("features").string("scpFile") == "all.scp"),
+    C(233, "streams connects readers with input nodes", lambda: action_of(redesigned(STREAMS)).config.section("reader").section("features").int("dim") == 2),
+    C(234, "reader = features", lambda: fails(lambda: read(redesigned(STREAMS.replace("reader = labels", "readr = labels"))), "'reader' must be")),
+    C(235, "input = model.network.myFeatures", lambda: fails(lambda: read(redesigned(STREAMS.replace("; input = model.network.labels", ""))), "'input' of a stream must be")),
     C(235, "The stream feeds that node", lambda: timit("TIMIT_TrainNDL").config.section("reader").section("myFeatures").int("dim") == 792),
+    C(237, "reader = labels", lambda: timit("TIMIT_TrainNDL").config.section("reader").section("myLabels").string("mlfFile") == "m/TIMIT.train.align_cistate.mlf.cntk"),
+    C(238, "input = model.network.myLabels", lambda: timit("TIMIT_TrainNDL").config.section("reader").has("myLabels")),
     C(236, "Several streams are joined by :", lambda: timit("TIMIT_TrainNDL").config.section("reader").section("myLabels").int("labelDim") == 183),
     C(239, "Parentheses are for readers alone", is_("( 1 : 2 )", [1.0, 2.0])),
     C(240, "readMethod = 'blockRandomize'", lambda: reader("readMethod") == "blockRandomize"),
     C(241, "miniBatchMode = 'Partial'", lambda: reader("miniBatchMode") == "Partial"),
     C(242, "randomize = 'Auto'", lambda: reader("randomize") == "Auto"),
-    C(243, "verbosity = 1", member("verbosity", "RandomizingSource", "0")),
+    C(243, "verbosity = 1 is read, and changes nothing", lambda: read(redesigned("verbosity = 1"))[1] == [] and "verbosity" not in action_of(redesigned("verbosity = 1")).config.section("reader")),
     C(245, "Readers may be defined outside of the source", lambda: outside()),
-    C(247, "new HTKFeatReader [ ... ]", member("data", "HTKFeatReader")),
+    C(247, "new HTKFeatReader [ ... ]", lambda: reader("scpFile", "features") != "" and value("new HTKFeatReader []").type == "HTKFeatReader"),
     C(249, "scpFile = dataSetFile: the source's own list", lambda: reader("scpFile", "features") == "s/TIMIT.train.scp.fbank792"),
     C(250, "data = new ComputeNodeRef [ dim = 792 ]", lambda: reader("dim", "features") == "792"),
-    C(251, "new HTKMLFReader [ ... ]", member("data", "HTKMLFReader")),
+    C(251, "new HTKMLFReader [ ... ]", lambda: value("new HTKMLFReader []").type == "HTKMLFReader"),
     C(252, "mlfFile is a path", lambda: reader("mlfFile", "labels") == "m/TIMIT.train.align_cistate.mlf.cntk"),
     C(254, "labelMappingFile is a path", lambda: reader("labelMappingFile", "labels") == "m/TIMIT.statelist"),
     C(255, "data = new ComputeNodeRef [ dim = 183 ]", lambda: reader("labelDim", "labels") == "183"),
@@ -514,6 +535,7 @@ CLAIMS = [
     C(289, "h_bwd goes backward, with other bounds", is_("[ step (h, t) = if t == 4 then 1 else h[t+1] * 2 ; h = array [2..4] (t => step (h, t)) ; r = h[2] ].r", 4.0)),
     C(291, "outZ = [ ... ].z", stands_in("bidirectional.bs", "].z")),
     C(293, "W_fwd = Parameter(labelDim, hiddenDim)", lambda: shapes(small())[(183, 16)] == 2),
+    C(294, "W_bwd = Parameter(labelDim, hiddenDim)", lambda: any(n == "outZ.W_bwd" for n in small().nodes)),
     C(295, "b = Parameter(labelDim, 1)", lambda: shapes(small())[(183, 1)] == 1),
     C(297, "topHiddenLayer = layers[numHiddenLayers]", stands_in("bidirectional.bs", "topHiddenLayer = layers[numHiddenLayers]")),
     C(298, "z reads both states of the center frame", lambda: shape_of(small(), "outZ")[0] == 183),
@@ -521,6 +543,7 @@ CLAIMS = [
     C(301, "CE = CrossEntropyWithSoftmax(myLabels, outZ)", lambda: small().find("CE").operation == "CrossEntropyWithSoftmax"),
     C(302, "Err = ErrorPrediction(myLabels, outZ)", lambda: small().find("Err").operation == "ClassificationError"),
     C(304, "logPrior = LogPrior(myLabels)", lambda: small().find("logPrior").operation == "Log"),
+    C(305, "ScaledLogLikelihood = outZ - logPrior", lambda: [n.name for n in small().find("ScaledLogLikelihood").inputs] == ["outZ", "logPrior"]),
 ]  # fmt: skip
 
 
