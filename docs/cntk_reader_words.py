@@ -177,7 +177,7 @@ minibatchMode | string | partial | without effect: the last minibatch may be sho
         """
 scpFile | string | required | of features: a line `key frames` for each utterance, as Kaldi's feat-to-len writes them
 rx | string | required | of features: a text file that holds the rspecifier of matrices, `scp:feats.scp`
-featureTransform | of features: none, or NO_FEATURE_TRANSFORM: transforms of nnet1 are refused
+featureTransform | of features: a file of Kaldi's nnet1 that is applied to them: windows, shifts, scales, matrices; NO_FEATURE_TRANSFORM: none
 mlfFile | string | required | of labels: a text file that holds the rspecifier of posteriors, with one label of weight 1 a frame
 targets_delay | frames by which labels come later
 seqTrainCriterion | string | none | refused: derivatives of lattices are computed for networks of nnet3 alone

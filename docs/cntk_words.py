@@ -380,12 +380,16 @@ ABSENT = (
         "an older `Kaldi2Reader`, which CNTK itself does not have any more",
     ),
     (
-        "`seqTrainCriterion`, `featureTransform` of `Kaldi2Reader`",
-        "`nnet3-discriminative-train` computes the same derivatives of Kaldi's lattices, for networks of nnet3; features are transformed before they are read",
+        "`seqTrainCriterion` of `Kaldi2Reader`",
+        "`nnet3-discriminative-train` computes the same derivatives of Kaldi's lattices, for networks of nnet3",
     ),
     (
         "`BrainScriptNetworkBuilder` with `TimeReverse`",
         "CNTK's library has the function, but no node of this name either; `FutureValue` runs backwards",
+    ),
+    (
+        "`UserDefinedV2Function` (node)",
+        "CNTK's library makes it in memory around a function of its user's: no file, and no text, can name it; a kind of one's own, as in [adding a node kind](adding_a_node_kind.md), has a name, gradients and a place in files",
     ),
     (
         "models of CNTK 2.0's library (protobuf), written",

@@ -18,6 +18,11 @@ from .nodes.node import Kind, NdlFunction
 
 GROUP = "opscope.nodes"
 
+ABSENT = {
+    "UserDefinedV2Function": "CNTK's library makes it in memory, around a function of its user's",
+}
+"""Operations of CNTK that are left out, and why."""
+
 
 @cache
 def load_plugins() -> None:
@@ -41,9 +46,9 @@ def kind(operation: str) -> Kind:
     try:
         return KINDS[operation]
     except KeyError:
-        raise UnknownOperatorError(
-            f"no node operation is called {operation!r}{nearest(operation, KINDS)}"
-        ) from None
+        reason = ABSENT.get(operation)
+        why = f": {reason}" if reason else nearest(operation, KINDS)
+        raise UnknownOperatorError(f"no node operation is called {operation!r}{why}") from None
 
 
 def ndl_function(name: str) -> NdlFunction | None:

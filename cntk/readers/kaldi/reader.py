@@ -33,8 +33,9 @@ from ..htk.data import Features, Labels
 from ..htk.options import LabelOptions, window_stream
 from ..htk.reader import packing
 from ..opening import Opening
+from .transform import FeatureTransform
 
-_NO_TRANSFORM = ("", "NO_FEATURE_TRANSFORM")
+_NO_TRANSFORM = "NO_FEATURE_TRANSFORM"
 
 
 def kaldi2_reader(config: ConfigParameters) -> Opening[DataReader]:
@@ -100,16 +101,21 @@ class _KaldiFeatures(Features):
 
     Attributes:
         table: of matrices by the names of utterances.
+        transform: is applied to them.
     """
 
     table: RandomAccessTable | None = None
+    transform: FeatureTransform | None = None
 
     def file(self, entry: HtkPath) -> _Matrix:
         """See `Features.file`."""
         assert self.table is not None
         if entry.name not in self.table:
             raise FormatError(f"{self.path}:{entry.line}: Missing features for: {entry.name}")
-        return _Matrix(entry.path, self.table[entry.name])
+        values = self.table[entry.name]
+        if self.transform is not None:
+            values = self.transform.apply(values)
+        return _Matrix(entry.path, values)
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,7 @@ class _FeatureTable:
     Attributes:
         stream: its `dim` counts all frames of a window.
         lengths: the file of keys and their frames. specifier: the file that holds the rspecifier.
+        transform: the file of a transform; "" for none.
         left, right: see `Features`.
         files: the values that name these files.
     """
@@ -126,6 +133,7 @@ class _FeatureTable:
     stream: Stream
     lengths: str
     specifier: str
+    transform: str
     left: int
     right: int
     files: list[ConfigValue]
@@ -138,13 +146,14 @@ class _FeatureTable:
             FormatError: a parameter is missing or wrong.
         """
         stream, left, right = window_stream(part, name)
-        if part.string("featureTransform", "") not in _NO_TRANSFORM:
-            raise part["featureTransform"].error(
-                "transforms of Kaldi's nnet1 are not applied here: let `rx` read features that"
-                " nnet-forward has transformed, and leave featureTransform out"
-            )
-        files = part.files("scpFile", "rx")
-        return cls(stream, part.string("scpFile"), part.string("rx"), left, right, files)
+        transform = part.string("featureTransform", "")
+        keys = ["scpFile", "rx"]
+        if transform == _NO_TRANSFORM:
+            transform = ""
+        elif transform:
+            keys.append("featureTransform")
+        paths = part.string("scpFile"), part.string("rx"), transform
+        return cls(stream, *paths, left, right, part.files(*keys))
 
     def probe(self) -> None:
         """Look at the first utterance.
@@ -173,10 +182,11 @@ class _FeatureTable:
             entries.append(HtkPath(words[0], words[0], 0, int(words[1]) - 1, number))
         if not entries:
             raise FormatError(f"{self.lengths}: the list is empty")
-        table = RandomAccessTable(rspecifier_in(self.specifier), "matrix")
-        return _KaldiFeatures(
-            self.stream, entries, self.left, self.right, path=self.lengths, table=table
-        )
+        features = _KaldiFeatures(self.stream, entries, self.left, self.right, path=self.lengths)
+        features.table = RandomAccessTable(rspecifier_in(self.specifier), "matrix")
+        if self.transform:
+            features.transform = FeatureTransform.read(self.transform)
+        return features
 
 
 class _LabelTable(LabelOptions):

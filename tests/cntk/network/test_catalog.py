@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from opscope.cntk.models.v1 import format_model, parse_model
-from opscope.cntk.network.catalog import kind, ndl_function, operations
+from opscope.cntk.network.catalog import ABSENT, kind, ndl_function, operations
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.network.network import Network
-from opscope.framework.base.errors import CycleError, ShapeError
+from opscope.framework.base.errors import CycleError, ShapeError, UnknownOperatorError
 
 # All names that ComputationNetworkBuilder.cpp makes nodes of, older ones included.
 FACTORY = """
@@ -127,3 +127,9 @@ def test_a_decoder_gives_labels():
     network.validate()
     assert network.find("best").shape == (4,)
     assert parse_model(format_model(network)).find("best").operation == "SequenceDecoderNode"
+
+
+def test_operations_that_are_left_out_have_a_reason():
+    for name, reason in ABSENT.items():
+        with pytest.raises(UnknownOperatorError, match=f"{name}'?: {reason}"):
+            kind(name)

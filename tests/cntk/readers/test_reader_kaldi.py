@@ -9,7 +9,9 @@ from htk_files import IN_ORDER, STATES, corpus, epoch, frames, section
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.catalog import create_reader, create_writer
+from opscope.cntk.readers.kaldi.transform import FeatureTransform
 from opscope.framework.base.errors import FormatError, SaveError, ShapeError
+from opscope.kaldi.files.kaldi_io import Writer
 from opscope.kaldi.files.posterior import Posterior
 from opscope.kaldi.tables.tables import TableWriter, read_table
 
@@ -182,7 +184,6 @@ def test_posteriors_that_are_no_labels(tables):
 def test_settings_that_are_not_there(tables):
     for more, features, message in (
         ("seqTrainCriterion = smbr", "dim = 2", "nnet3-discriminative-train"),
-        ("", 'dim = 2 ; featureTransform = "final.nnet"', "nnet-forward has transformed"),
         ("targets_delay = -1", "dim = 2", "from 0 on"),
         ("", "dim = 5", "frames of 2 numbers"),
     ):
@@ -193,3 +194,59 @@ def test_settings_that_are_not_there(tables):
         kaldi(tables, IN_ORDER, "dim = 2 ; featureTransform = NO_FEATURE_TRANSFORM")
     ) as reader:
         assert epoch(reader, 4)
+
+
+def transform(binary: bool) -> bytes:
+    """Windows of 3 frames, shifted and scaled; the first and the last three numbers added up."""
+    w = Writer(binary)
+    w.write_token("<Nnet>")
+    for kind, output, given, data in (
+        ("<Splice>", 6, 2, np.array([-1, 0, 1], np.int32)),
+        ("<AddShift>", 6, 6, np.arange(6, dtype=np.float32)),
+        ("<Rescale>", 6, 6, np.full(6, 0.5, np.float32)),
+        ("<Copy>", 6, 6, np.array([6, 5, 4, 3, 2, 1], np.int32)),
+        ("<AffineTransform>", 2, 6, np.repeat(np.eye(2, dtype=np.float32), 3, axis=1)),
+        ("<Tanh>", 2, 2, None),
+    ):
+        w.write_token(kind)
+        w.write_int32(output)
+        w.write_int32(given)
+        if kind in ("<AddShift>", "<AffineTransform>"):
+            w.write_token("<LearnRateCoef>")
+            w.write_float(1)
+        if data is not None and data.dtype == np.int32:
+            w.write_int_vector(data)
+        elif data is not None:
+            (w.write_matrix if data.ndim == 2 else w.write_vector)(data)
+        if kind == "<AffineTransform>":
+            w.write_vector(np.float32([0.25, -0.25]))
+        w.write_token("<!EndOfComponent>")
+    w.write_token("</Nnet>")
+    return bytes(w.take())
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_feature_transforms(tables, binary):
+    path = tables / "final.nnet"
+    path.write_bytes(transform(binary))
+    with create_reader(kaldi(tables, IN_ORDER, f'dim = 2 ; featureTransform = "{path}"')) as reader:
+        found = np.concatenate([b.streams["features"].values for b in epoch(reader, 100)])
+    wanted = []
+    for number, length in enumerate(LENGTHS):
+        x = frames(number, length)
+        x = x[np.clip(np.arange(length)[:, None] + [-1, 0, 1], 0, length - 1)].reshape(length, 6)
+        x = ((x + np.arange(6)) * 0.5)[:, ::-1]
+        wanted.append(np.tanh(x.reshape(length, 2, 3).sum(2) + [0.25, -0.25]))
+    np.testing.assert_allclose(found, np.concatenate(wanted), rtol=1e-6)
+    whole = transform(binary)
+    for old, new, message in (
+        (b"<Tanh>", b"<Relu>", "a component <Relu> is none of <Splice>"),
+        (whole[-len(b"</Nnet> ") :], b"<Tanh> ", "final.nnet"),
+        (whole, b"", "final.nnet"),
+    ):
+        path.write_bytes(whole.replace(old, new))
+        with pytest.raises(FormatError, match=message):
+            FeatureTransform.read(str(path))
+    path.write_bytes(whole)
+    with pytest.raises(FormatError, match="frames of 2 numbers, not of 4"):
+        FeatureTransform.read(str(path)).apply(np.zeros((3, 4), np.float32))

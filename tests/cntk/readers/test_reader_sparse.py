@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import struct
 
 import numpy as np
 import pytest
 
 from htk_files import epoch
+from opscope.cntk.actions.common import Run
+from opscope.cntk.actions.run import run_commands
+from opscope.cntk.config import parse_config
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base.errors import FormatError
@@ -237,3 +241,45 @@ def test_what_the_sections_lack(tmp_path):
     for config, message in wrong:
         with pytest.raises(FormatError, match=message), create_reader(config) as reader:
             epoch(reader, 6)
+
+
+DSSM = """
+    WQ = Parameter(8, 20)
+    WD = Parameter(8, 20)
+    Q = SparseInput(20)
+    D = SparseInput(20)
+    qs = Tanh(Times(WQ, Q))
+    ds = Tanh(Times(WD, D))
+    S = Constant(1)
+    N = Constant(3)
+    DSSMLabel = Input(4)
+    SIM = CosDistanceWithNegativeSamples(qs, ds, S, N)
+    G = Constant(10)
+    ce = CrossEntropyWithSoftmax(DSSMLabel, Scale(G, SIM))
+    FeatureNodes = (Q, D)
+    CriterionNodes = (ce)
+"""
+
+
+def test_the_label_of_dssm_is_of_the_size_of_its_input(tmp_path):
+    """As in CNTK's end-to-end test SparseDSSM, whose reader has no section of labels."""
+    count = 48
+    head = struct.pack("<qqii", count, count // 8, 2, 0)
+    head += b"".join(struct.pack("<i1si", 1, name, DIM) for name in (b"Q", b"D"))
+    batch = b""
+    for shift in (0, 3):
+        flat = [((n * 5 + shift) % DIM, 1.0) for n in range(8)]
+        batch += elements(flat, "f") + struct.pack("<9i", *range(9))
+    batch = struct.pack("<i", 8) + batch
+    places = [number * len(batch) for number in range(count // 8)]
+    data = head + struct.pack(f"<{len(places)}q", *places) + batch * len(places)
+    (tmp_path / "train.bin").write_bytes(data)
+    (tmp_path / "net.ndl").write_text(DSSM)
+    text = f"""command = T ; modelPath = "{tmp_path}/m" ; T = [ action = train
+        NDLNetworkBuilder = [ networkDescription = "{tmp_path}/net.ndl" ]
+        SGD = [ maxEpochs = 5 ; minibatchSize = 16 ; learningRatesPerSample = 0.1 ]
+        reader = [ readerType = LibSVMBinaryReader ; file = "{tmp_path}/train.bin" ] ]"""
+    log: list[str] = []
+    run_commands(parse_config(text, "t.cntk"), Run(say=log.append))
+    found = re.findall(r"\[Training\] ce = ([\d.]+) \* 48", "".join(log))
+    assert len(found) == 5 and float(found[-1]) < 0.8 * float(found[0]), found
