@@ -11,10 +11,14 @@ from typing import Any
 import numpy as np
 
 from ..ir.kernel_args import Call
-from .team import copy_task, fill_task, with_task
+from .arguments import bind
+from .team import ParallelTask, block_task, copy_task, fill_task, library, with_task
 
 _IN_RANGE = "clip"
 """NumPy's mode for rows that are in range by construction; "raise" would go through a buffer."""
+_LEAST, _LEAST_RUN, _RUN = 1 << 14, 128, 512
+"""Bytes of an array, and of those that lie side by side, from which a copy is worth a task; and of
+a run that may be left as one: threads share the runs."""
 
 
 def take_rows(xp: Any, source: Any, rows: Any, target: Any) -> None:
@@ -51,7 +55,43 @@ def put_call(
 
 def copy_call(xp: Any, source: Any, target: Any) -> Call:
     """A call for target[...] = source."""
-    return with_task(partial(xp.copyto, target, source), copy_task(target, source))
+    call = partial(xp.copyto, target, source)
+    # Threads would read what others have written, and count no references.
+    if xp is np and (target.dtype.hasobject or np.may_share_memory(target, source)):
+        return call
+    return with_task(call, copy_task(target, source) or _runs_task(target, source))
+
+
+def _runs_task(target: Any, source: Any) -> ParallelTask | None:
+    """The task of a copy between arrays of which runs of elements lie side by side in both; None
+    where these are short, or little is copied, which NumPy does as well."""
+    arrays = target, source
+    if library() is None or any(type(array) is not np.ndarray for array in arrays):
+        return None
+    if target.dtype != source.dtype or target.shape != source.shape or target.nbytes < _LEAST:
+        return None
+    run, axis = 1, target.ndim
+    while (
+        axis
+        and run * target.itemsize < _RUN
+        and all(
+            array.shape[axis - 1] == 1 or array.strides[axis - 1] == run * array.itemsize
+            for array in arrays
+        )
+    ):
+        axis -= 1
+        run *= target.shape[axis]
+    lead, size = target.shape[:axis], run * target.itemsize
+    steps = [step for array in arrays for step in array.strides[:axis]]
+    if size < _LEAST_RUN or min(steps, default=0) < 0:
+        return None
+    fields: dict[str, Any] = {"rows": target.size // run, "bytes": size}
+    for name, array in zip(("target", "source"), arrays, strict=True):
+        offsets = np.zeros(lead, np.int64)
+        for number, (count, step) in enumerate(zip(lead, array.strides, strict=False)):
+            offsets += (np.arange(count) * step).reshape(-1, *[1] * (axis - number - 1))
+        fields |= {name: array, f"{name}_step": 1, f"{name}_rows": offsets.reshape(-1)}
+    return block_task(target.nbytes // 4, bind(library(), "opscope_copy", **fields))
 
 
 def fill_call(target: Any, value: float) -> Call:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...framework.base.backend import address
 from ...framework.base.shape import ShapeArgs
-from ...framework.fusion.team import in_order
+from ...framework.fusion.row_copies import copy_call
+from ...framework.fusion.team import in_order, task_of
 from ...framework.ir.gradient_args import GradientArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.names import EMPTY
@@ -25,7 +26,7 @@ _TO_END = (1 << 63) - 1
 def _copies(xp: Any, targets: list[Any], sources: list[Any]) -> Any:
     """A call that copies each source to its target; targets that nothing needs are None."""
     pairs = zip(targets, sources, strict=True)
-    return in_order(*(partial(xp.copyto, *pair) for pair in pairs if pair[0] is not None))
+    return in_order(*(copy_call(xp, part, to) for to, part in pairs if to is not None))
 
 
 def _views_along(whole: Any, axis: int, sizes: list[int]) -> list[Any]:
@@ -80,9 +81,10 @@ def concat_kernel(k: KernelArgs) -> Call:
     places = _views_along(out, axis % out.ndim, [part.shape[axis] for part in parts])
     # The plan may have had them written into the result (see runtime/plans/parts.py).
     moved = [pair for pair in zip(places, parts, strict=True) if not _is_there(*pair)]
-    if len(moved) == len(parts):
+    copies = [copy_call(k.xp, part, place) for place, part in moved]
+    if len(moved) == len(parts) and any(task_of(copy) is None for copy in copies):
         return partial(k.xp.concatenate, parts, axis, out)
-    return in_order(*(partial(k.xp.copyto, *pair) for pair in moved))
+    return in_order(*copies)
 
 
 def _is_there(place: Any, part: Any) -> bool:
@@ -257,7 +259,7 @@ def slice_op_shape(s: ShapeArgs) -> None:
 @slice_op.kernel
 def slice_op_kernel(k: KernelArgs) -> Call:
     x = k["x"]
-    return partial(k.xp.copyto, k["out"], x[(*_spans(k.attrs, x.ndim), ...)])
+    return copy_call(k.xp, x[(*_spans(k.attrs, x.ndim), ...)], k["out"])
 
 
 @slice_op.backward("x")

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.shape import ShapeArgs, ShapeRule, count
+from ...framework.fusion.row_copies import copy_call
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator
@@ -177,7 +178,7 @@ def transpose_shape(s: ShapeArgs) -> None:
 
 @transpose.kernel
 def transpose_kernel(k: KernelArgs) -> Call:
-    return partial(k.xp.copyto, k["out"], k["x"].transpose(*k.attrs["perm"]))
+    return copy_call(k.xp, k["x"].transpose(*k.attrs["perm"]), k["out"])
 
 
 @transpose.backward("x")
