@@ -16,5 +16,5 @@ HAS_THREADS = HAS_PROCESSES = not _ALONE
 HAS_USERS = hasattr(os, "getuid") and not _ALONE
 """Whether files belong to users, of whom others may write there."""
 
-thread_time = getattr(time, "thread_time", time.process_time)
-"""Seconds of processor time of the calling thread."""
+thread_time = getattr(time, "thread_time", time.perf_counter)
+"""Seconds of processor time of the calling thread; of the clock where there is no other thread."""

@@ -4,8 +4,8 @@ OpenBLAS's own threads wait for each other awake: beside a busy process, or in a
 use fewer cores than the machine has, a product can take tens of times as long as on one thread.
 Here large products are cut into parts for the threads that compiled loops use as well, whose number
 follows the machine (framework/base/threads.py). Small ones, for which OpenBLAS takes one thread
-anyway, are left to NumPy, and so is everything where there is no native
-library.
+anyway, are left to NumPy, and so is everything where there is no native library. Where NumPy has
+no BLAS at all, as in WebAssembly, products are those of packed_gemm.py.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.cpu import numpy_blas
 from ...framework.base.cpu.numpy_blas import OpenBlas
 from ...framework.base.cpu.threads import follow_by_numpy
 from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
-from . import parts
+from . import packed_gemm, parts
 
 _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
@@ -94,6 +95,10 @@ def product(
                 task = vector_products.few_rows(arrays, how, factors, bias)
             if task is not None:
                 return team.run_together([task])
+    if ours and not numpy_blas.is_there():
+        task = packed_gemm.packed_each_time(a, b, out, alpha, bias, by)
+        if task is not None:
+            return team.run_together([task])
     return matmul.product(xp, a, b, out, alpha=alpha, bias=bias, by=by)
 
 

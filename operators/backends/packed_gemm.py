@@ -12,6 +12,7 @@ The tile: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplicat
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -64,8 +65,18 @@ def task(
         panels = prepared.get(steps, lambda: pack(b, alpha, tiled))
         return multiply(a, b, panels, out, begin, alpha, tiled)
     if m >= _FEWEST and m * n * k >= _LARGE:
-        return _in_blocks(prepared, a, b, out, alpha, begin, tiled)
+        return _in_blocks(prepared.buffer, a, b, out, alpha, begin, tiled)
     return None
+
+
+def packed_each_time(
+    a: Any, b: Any, out: Any, alpha: float, bias: Any, by: Any
+) -> team.ParallelTask | None:
+    """The product where no library has one, see `parts.by_task`."""
+    if library(out.dtype) is None or not suited(a, b, out, bias, by):
+        return None
+    tiled = by_tiles(len(a), b.shape[1], len(b), out)
+    return _in_blocks(team.aligned, a, b, out, alpha, out if by is not None else bias, tiled)
 
 
 def kept_task(
@@ -148,10 +159,16 @@ def multiply(
 
 
 def _in_blocks(
-    prepared: Prepared, a: Any, b: Any, out: Any, alpha: float, begin: Any, tiled: bool
+    memory: Callable[[int], Any],
+    a: Any,
+    b: Any,
+    out: Any,
+    alpha: float,
+    begin: Any,
+    tiled: bool,
 ) -> team.ParallelTask:
     """The product over pieces of the inner dimension, one after another through the same panels."""
-    panels = prepared.buffer(room(b[:_BLOCK], tiled))
+    panels = memory(room(b[:_BLOCK], tiled))
     tasks = []
     for at in range(0, len(b), _BLOCK):
         rows = b[at : at + _BLOCK]

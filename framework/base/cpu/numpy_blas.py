@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,6 +34,13 @@ class OpenBlas(NamedTuple):
     set: int
     path: str
     handle: Any
+
+
+@functools.cache
+def is_there() -> bool:
+    """Whether NumPy was built with a BLAS at all: else it multiplies number by number."""
+    built: Any = np.show_config("dicts")
+    return bool(built["Build Dependencies"]["blas"].get("found"))
 
 
 def openblas() -> OpenBlas | None:

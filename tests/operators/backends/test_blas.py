@@ -11,11 +11,12 @@ import pytest
 
 from matrix_layouts import LAYOUTS, check_adding, check_layouts, maker
 from opscope.framework.base.context import Hook, OpContext
+from opscope.framework.base.cpu import numpy_blas
 from opscope.framework.base.cpu.numpy_blas import BlasThreads, controllers
 from opscope.framework.base.scope import Scope
 from opscope.framework.fusion import team
 from opscope.framework.runtime.plain_net import PlainNet
-from opscope.operators.backends import blas, parts
+from opscope.operators.backends import blas, packed_gemm, parts
 
 with_blas = pytest.mark.skipif(
     blas.library() is None, reason="NumPy has no OpenBLAS, or there is no C compiler"
@@ -64,6 +65,21 @@ def test_what_goes_to_openblas() -> None:
         assert (team.task_of(call) is not None) is wanted, (m, n, k)
     half = np.ones((200, 200), np.float16)
     assert team.task_of(blas.product(np, half, half, half.copy())) is None
+
+
+@pytest.mark.skipif(packed_gemm.library() is None, reason="there is no native library")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_without_any_blas_products_are_packed(layout: str, monkeypatch: Any) -> None:
+    assert numpy_blas.is_there() or sys.platform == "emscripten"
+    monkeypatch.setattr(blas, "library", lambda: None)
+    monkeypatch.setattr(numpy_blas, "is_there", lambda: False)
+    monkeypatch.setattr(blas, "_SMALL", 0)
+    for dtype in (np.float32, np.float64):
+        check_layouts(blas.product, layout, "rows", dtype)
+        check_layouts(blas.product, "rows", layout, dtype)
+    x = np.ones((64, 300), np.float32)
+    call = blas.product(np, x, x.T, np.empty((64, 64), np.float32))
+    assert team.task_of(call) is not None
 
 
 @with_blas
