@@ -158,8 +158,11 @@ def write_compact_lattice(writer: Writer, lattice: CompactLattice) -> None:
     _write(writer, lattice, True)
 
 
-def write_lattice(writer: Writer, lattice: CompactLattice) -> None:
+def write_lattice(writer: Writer, lattice: CompactLattice, digits: int = 6) -> None:
     """Write it as a plain lattice, which it must be.
+
+    Args:
+        digits: of costs in text.
 
     Raises:
         FormatError: an arc has several ids, or an end has one.
@@ -168,12 +171,12 @@ def write_lattice(writer: Writer, lattice: CompactLattice) -> None:
     arcs = [arc.weight for group in lattice.arcs for arc in group]
     if any(end.ids for end in ends) or any(len(weight.ids) > 1 for weight in arcs):
         raise FormatError("a compact lattice cannot be written as a plain one before it is split")
-    _write(writer, lattice, False)
+    _write(writer, lattice, False, digits)
 
 
-def _write(writer: Writer, lattice: CompactLattice, compact: bool) -> None:
+def _write(writer: Writer, lattice: CompactLattice, compact: bool, digits: int = 6) -> None:
     if not writer.binary:
-        writer.write_raw(_text(lattice, compact))
+        writer.write_raw(_text(lattice, compact, digits))
         return
     parts = [struct.pack("<i", MAGIC)]
     for name in ("vector", "compactlattice44" if compact else "lattice4"):
@@ -290,7 +293,7 @@ def _parse_weight(word: str) -> tuple[Weight, bool]:
     return Weight(graph, acoustic, ids), True
 
 
-def _text(lattice: CompactLattice, compact: bool) -> str:
+def _text(lattice: CompactLattice, compact: bool, digits: int) -> str:
     """The start state comes first; weights of nothing are left out."""
     lines = [""]
     rest = (state for state in range(lattice.states) if state != lattice.start)
@@ -298,21 +301,21 @@ def _text(lattice: CompactLattice, compact: bool) -> str:
         for label, weight, target in lattice.arcs[state]:
             line = f"{state}\t{target}\t"
             line += f"{label}" if compact else f"{sum(weight.ids)}\t{label}"
-            lines.append(line + _weight_text(weight, compact))
+            lines.append(line + _weight_text(weight, compact, digits))
         end = lattice.final[state]
         if end is not None:
-            lines.append(f"{state}{_weight_text(end, compact)}")
+            lines.append(f"{state}{_weight_text(end, compact, digits)}")
     return "\n".join(lines) + "\n\n"
 
 
-def _weight_text(weight: Weight, compact: bool) -> str:
+def _weight_text(weight: Weight, compact: bool, digits: int) -> str:
     if not compact:
         weight = weight._replace(ids=())
     if weight == Weight():
         return ""
-    costs = ",".join(_cost_text(cost) for cost in (weight.graph, weight.acoustic))
+    costs = ",".join(_cost_text(cost, digits) for cost in (weight.graph, weight.acoustic))
     return f"\t{costs}," + "_".join(map(str, weight.ids)) if compact else f"\t{costs}"
 
 
-def _cost_text(cost: float) -> str:
-    return "Infinity" if cost == math.inf else f"{cost:g}"
+def _cost_text(cost: float, digits: int) -> str:
+    return "Infinity" if cost == math.inf else f"{cost:.{digits}g}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class NnetChainSupervision:
     Attributes:
         name: of the output node.
         indexes: n, t, x of each row of the output, int32, [rows, 3], frame by frame.
-        supervision: the allowed label sequences of the frames.
+        supervision: the allowed label sequences of the frames, a `Supervision`.
         deriv_weights: how much the derivative of each row counts, float32, [rows]; may be empty.
         token: around it in files. weights_in_bytes: how weights are written in binary: a byte each.
     """
@@ -41,7 +41,7 @@ class NnetChainSupervision:
 
     name: str
     indexes: np.ndarray
-    supervision: Supervision
+    supervision: Any
     deriv_weights: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
 
     @classmethod

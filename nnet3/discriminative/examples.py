@@ -10,11 +10,10 @@ from .supervision import DiscriminativeSupervision, merge_supervision
 
 
 class NnetDiscriminativeSupervision(NnetChainSupervision):
-    """The supervision of one output; see `NnetChainSupervision`."""
+    """The supervision of one output, a `DiscriminativeSupervision`; see `NnetChainSupervision`."""
 
     token = "NnetDiscriminativeSup"
     weights_in_bytes = True
-    supervision: DiscriminativeSupervision
     read_supervision = DiscriminativeSupervision.read
     merge_supervision = staticmethod(merge_supervision)
 

@@ -70,7 +70,8 @@ class DiscriminativeSplitter:
         self._supervision = supervision
         self._pdfs = pdfs.tolist()
         self._check_ids(supervision)
-        lattice = connected(supervision.lattice).scaled(acoustic=options.acoustic_scale)
+        self._scale = single(options.acoustic_scale)  # Kaldi's is float32: ties hang on rounding
+        lattice = connected(supervision.lattice).scaled(acoustic=self._scale)
         times, _ = state_times(lattice)
         order = sorted(range(lattice.states), key=lambda state: (times[state], state))
         self._lattice = renumbered(lattice, order)
@@ -138,8 +139,7 @@ class DiscriminativeSplitter:
             for _ in range(2):  # as Brzozowski minimizes
                 part = determinized_acceptor(reversed_lattice(part))
             part = without_epsilons(part)
-        scale = single(1 / options.acoustic_scale) if options.acoustic_scale != 1 else 1.0
-        return depth_sorted(part).scaled(acoustic=scale)
+        return depth_sorted(part).scaled(acoustic=single(1 / self._scale))
 
     def _collapsed(self, part: CompactLattice) -> CompactLattice:
         """With the transition-id for each pdf that its frame had first.

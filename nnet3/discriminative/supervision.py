@@ -18,6 +18,8 @@ from ...kaldi.lattices.lattice import CompactLattice
 from ...kaldi.lattices.lattice_io import read_lattice, write_lattice
 from ...kaldi.lattices.operations import state_times
 
+_DIGITS = 7  # of costs in text: Kaldi prints examples so, and lattices with 6
+
 
 @dataclass(eq=False)
 class DiscriminativeSupervision:
@@ -98,7 +100,7 @@ class DiscriminativeSupervision:
         writer.write_token("<NumAli>")
         writer.write_int_vector(self.alignment)
         writer.write_token("<DenLat>")
-        write_lattice(writer, self.lattice)
+        write_lattice(writer, self.lattice, digits=_DIGITS)
         writer.write_token("</DiscriminativeSupervision>")
 
     def check(self) -> None:

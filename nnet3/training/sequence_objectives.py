@@ -24,7 +24,7 @@ from .objectives import Outcome, StepBuilder, take_derivative
 from .progress import ObjectiveInfo
 
 TOTALS = "totals."
-Slots = Mapping[str, tuple[tuple[int, ...], str]]
+Slots = Mapping[str, tuple[tuple[int, ...] | None, str]]
 """Shapes and dtypes of the arrays of a supervision, by slot of the operator."""
 
 
