@@ -121,12 +121,14 @@ class _Corpus(Records):
         while begin[-1] < end:
             at = begin[-1]
             for stream in self._features:
+                if at + COUNT.itemsize > size:
+                    raise self._error(begin[-1], "the file ends within this record")
                 if at + COUNT.itemsize > base + len(window):
                     base = at
                     window = self._file.read(at, min(at + _WINDOW, size))
                 count = window[at - base : at - base + COUNT.itemsize].tobytes()
                 number = int.from_bytes(count, "little", signed=True)
-                if len(count) < COUNT.itemsize or number < 0:
+                if number < 0:
                     raise self._error(at, f"the number of elements of {stream.name} was expected")
                 if number > stream.dim // self._options.sparseness:
                     raise self._error(

@@ -12,14 +12,17 @@ import numpy as np
 
 import htk_files
 import lattice_cases
+import record_files
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.lattices import Hmms, LatticeArchive, write_archive
 from opscope.cntk.lattices.htk_text import read_htk_lattice
+from opscope.cntk.models.dbn import read_dbn
 from opscope.cntk.readers.base import section_file
 from opscope.cntk.readers.base.htk_files import CHECKED, USER, HtkFile
 from opscope.cntk.readers.binary.format import write_binary
 from opscope.cntk.readers.catalog import create_reader, source_opening
 from opscope.cntk.readers.htk.mlf import read_states, read_targets
+from opscope.cntk.readers.kaldi.transform import FeatureTransform
 
 from ..inputs import Target
 from .cntk_model_targets import BINARY
@@ -299,7 +302,47 @@ def _labels(folder: Path) -> Sequence[bytes]:
     return [b"no\nyes\n", b"yes\nno\nmaybe\n"]
 
 
+def _records(name: str, make: Callable[[Path], object]) -> Seeds:
+    """A file of sparse records, beside another one."""
+
+    def seeds(folder: Path) -> Sequence[bytes]:
+        record_files.dssm(folder, name="d")
+        make(folder)
+        return [(folder / name).read_bytes()]
+
+    return seeds
+
+
+_DSSM = """readerType = "DSSMReader" ; featuresD = [ dim = 20 ; file = "{folder}/d" ]
+featuresQ = [ dim = 20 ; file = "{path}" ] ; labels = [ labelDim = 3 ]"""
+_PAIRS = """readerType = "SparsePCReader" ; file = "{path}" ; sparsenessFactor = 4
+Query = [ dim = 20 ] ; Document = [ dim = 20 ] ; labels = [ labelDim = 1 ]"""
+
+
+def _transforms(folder: Path) -> Sequence[bytes]:
+    return [record_files.transform(binary) for binary in (False, True)]
+
+
 TARGETS = (
+    Target("DSSM", ".bin", _records("q", record_files.dssm), _reads(_DSSM), BINARY),
+    Target(
+        "LibSVM",
+        ".bin",
+        _records("train.bin", record_files.libsvm),
+        _reads('readerType = "LibSVMBinaryReader" ; file = "{path}"'),
+        BINARY,
+    ),
+    Target(
+        "sparse pairs", ".bin", _records("pairs.bin", record_files.corpus), _reads(_PAIRS), BINARY
+    ),
+    Target("DBN", ".dbn", lambda _: [record_files.dbn()], read_dbn, BINARY),
+    Target(
+        "nnet1 transform",
+        ".nnet",
+        _transforms,
+        lambda path: FeatureTransform.read(str(path)).apply(np.ones((5, 2), np.float32)),
+        (*TEXT, *BYTES),
+    ),
     Target("CTF sequences", ".ctf", _texts, _reads(_TEXT_SECTION), (*TEXT, *BYTES)),
     Target("CTF joined", ".ctf", _texts, _reads(_COMPOSITE), (*TEXT, *BYTES)),
     Target(

@@ -17,35 +17,9 @@ from opscope.cntk.network.network import Network
 from opscope.cntk.run.runtime import CntkNet
 from opscope.cntk.run.values import minibatch_of
 from opscope.framework.base.errors import FormatError
+from record_files import DEVIATION, HIDDEN, INPUTS, MEAN, PRIOR, WEIGHTS, dbn
 
-FRAME, INPUTS, HIDDEN, OUTPUTS = 2, 6, 4, 3
-RNG = np.random.default_rng(0)
-MEAN, DEVIATION = np.float32([0.5, -1]), np.float32([2, 0.5])
-PRIOR = np.float32([0.5, 0.25, 0.25])
-HIDDEN_KINDS = ("rbmgaussbernoulli", "rbmisalinearbernoulli", "rbmbernoullibernoulli")
-SIZES = (INPUTS, HIDDEN, HIDDEN, HIDDEN)
-WEIGHTS = [
-    (RNG.normal(size=(b, a)).astype(np.float32), RNG.normal(size=b).astype(np.float32))
-    for a, b in zip(SIZES, (*SIZES[1:], OUTPUTS), strict=True)
-]
-
-
-def matrix(name: str, values: np.ndarray) -> bytes:
-    rows, columns = values.shape
-    head = b"BMAT" + name.encode() + b"\0" + struct.pack("<ii", rows, columns)
-    return head + values.astype("<f4").tobytes("F") + b"EMAT"
-
-
-def file_bytes(comment: str = "", complete: bool = True) -> bytes:
-    """Layers with a sigmoid, linear, with a sigmoid, and where it is complete the outputs."""
-    kinds = (*HIDDEN_KINDS, *(["perceptron"] if complete else []))
-    data = b"DBN" + (b"\n" + comment.encode() if comment else b"") + b"\0BDBN"
-    data += struct.pack("<ii", 0, len(kinds))
-    data += matrix("gmean", MEAN[:, None]) + matrix("gstddev", DEVIATION[:, None]) + b"BNET"
-    for kind, (weight, bias) in zip(kinds, WEIGHTS, strict=False):
-        data += kind.encode() + b"\0" + matrix("W", weight.T) + matrix("a", bias[:, None])
-        data += matrix("b", np.zeros((0, 0)))
-    return data + b"ENET" + (matrix("Pu", PRIOR[:, None]) if complete else b"") + b"EDBN"
+RNG = np.random.default_rng(1)
 
 
 def expected(x: np.ndarray) -> np.ndarray:
@@ -76,7 +50,7 @@ def in_a_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["float", "double"])
 def test_there_and_back(precision):
-    Path("x.dbn").write_bytes(file_bytes("made by hand"))
+    Path("x.dbn").write_bytes(dbn("made by hand"))
     act("convertdbn", f"{CRITERIA} ; precision = {precision}")
     network = read_model("m.dnn")
     assert network.precision == precision
@@ -90,11 +64,11 @@ def test_there_and_back(precision):
         np.testing.assert_allclose(found[name].data.reshape(5, -1), wanted, rtol=1e-5, atol=1e-5)
     assert [node.name for node in network.groups["output"]] == ["ScaledLogLikelihood"]
     act("exportdbn")
-    assert Path("x.dbn").read_bytes() == file_bytes()
+    assert Path("x.dbn").read_bytes() == dbn()
 
 
 def test_pretrained_networks_get_outputs():
-    Path("x.dbn").write_bytes(file_bytes(complete=False))
+    Path("x.dbn").write_bytes(dbn(complete=False))
     act("convertdbn", f"{CRITERIA} ; outputLayerSize = 7 ; addDropoutNodes = true")
     network = read_model("m.dnn")
     assert network.find("labels").shape == (7,) and network.find("W3").shape == (7, HIDDEN)
@@ -128,11 +102,11 @@ def test_products_become_two_layers():
     out = net.add("Plus", "out", [product, b])
     net.add_to_group("evaluation", net.add("ClassificationError", "e", [labels, out]))
     net.validate()
-    dbn = dbn_of(net)
-    assert [layer.kind for layer in dbn.layers] == ["rbmisalinearbernoulli", "perceptron"]
-    np.testing.assert_array_equal(dbn.layers[0].weight, v.value)
-    np.testing.assert_array_equal(dbn.layers[1].weight, u.value)
-    assert dbn.prior is None and len(dbn.mean) == 4
+    found = dbn_of(net)
+    assert [layer.kind for layer in found.layers] == ["rbmisalinearbernoulli", "perceptron"]
+    np.testing.assert_array_equal(found.layers[0].weight, v.value)
+    np.testing.assert_array_equal(found.layers[1].weight, u.value)
+    assert found.prior is None and len(found.mean) == 4
     net.rename(out, "still")
     other = net.add("Plus", "out", [net.add("Tanh", "t", [out]), b])
     net.connect(net.find("e"), [labels, other])
@@ -149,20 +123,20 @@ DAMAGE = [
     (26, struct.pack("<i", -1), "a matrix of -1 x 1"),
     (26, struct.pack("<i", 1 << 30), "the file ends within the matrix gmean"),
     (26, struct.pack("<i", 1), "tag EMAT"),
-    (len(file_bytes()) - 4, b"X", "tag EDBN"),
+    (len(dbn()) - 4, b"X", "tag EDBN"),
 ]
 
 
 @pytest.mark.parametrize(("at", "data", "message"), DAMAGE)
 def test_damage(at, data, message):
-    whole = file_bytes()
+    whole = dbn()
     Path("x.dbn").write_bytes(whole[:at] + data + whole[at + len(data) :])
     with pytest.raises(FormatError, match=f"x.dbn: .*{message}"):
         read_dbn("x.dbn")
 
 
 def test_files_that_are_cut():
-    whole = file_bytes()
+    whole = dbn()
     for length in range(0, len(whole), 7):
         Path("x.dbn").write_bytes(whole[:length])
         with pytest.raises(FormatError, match="x.dbn"):

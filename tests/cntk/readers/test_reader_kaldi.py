@@ -11,9 +11,9 @@ from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.catalog import create_reader, create_writer
 from opscope.cntk.readers.kaldi.transform import FeatureTransform
 from opscope.framework.base.errors import FormatError, SaveError, ShapeError
-from opscope.kaldi.files.kaldi_io import Writer
 from opscope.kaldi.files.posterior import Posterior
 from opscope.kaldi.tables.tables import TableWriter, read_table
+from record_files import transform
 
 LENGTHS = [6, 9, 5, 7, 4]
 NUMBERS = ["7", "3", "12"]  # what Kaldi calls the states
@@ -194,35 +194,6 @@ def test_settings_that_are_not_there(tables):
         kaldi(tables, IN_ORDER, "dim = 2 ; featureTransform = NO_FEATURE_TRANSFORM")
     ) as reader:
         assert epoch(reader, 4)
-
-
-def transform(binary: bool) -> bytes:
-    """Windows of 3 frames, shifted and scaled; the first and the last three numbers added up."""
-    w = Writer(binary)
-    w.write_token("<Nnet>")
-    for kind, output, given, data in (
-        ("<Splice>", 6, 2, np.array([-1, 0, 1], np.int32)),
-        ("<AddShift>", 6, 6, np.arange(6, dtype=np.float32)),
-        ("<Rescale>", 6, 6, np.full(6, 0.5, np.float32)),
-        ("<Copy>", 6, 6, np.array([6, 5, 4, 3, 2, 1], np.int32)),
-        ("<AffineTransform>", 2, 6, np.repeat(np.eye(2, dtype=np.float32), 3, axis=1)),
-        ("<Tanh>", 2, 2, None),
-    ):
-        w.write_token(kind)
-        w.write_int32(output)
-        w.write_int32(given)
-        if kind in ("<AddShift>", "<AffineTransform>"):
-            w.write_token("<LearnRateCoef>")
-            w.write_float(1)
-        if data is not None and data.dtype == np.int32:
-            w.write_int_vector(data)
-        elif data is not None:
-            (w.write_matrix if data.ndim == 2 else w.write_vector)(data)
-        if kind == "<AffineTransform>":
-            w.write_vector(np.float32([0.25, -0.25]))
-        w.write_token("<!EndOfComponent>")
-    w.write_token("</Nnet>")
-    return bytes(w.take())
 
 
 @pytest.mark.parametrize("binary", [False, True])

@@ -15,44 +15,7 @@ from opscope.cntk.config import parse_config
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.catalog import create_reader
 from opscope.framework.base.errors import FormatError
-
-RECORDS = 7
-DIM = 20
-
-
-def rows(seed: int, count: int = RECORDS, dim: int = DIM) -> list[list[tuple[int, float]]]:
-    """Elements (index, value) of records; the third one has none."""
-    rng = np.random.default_rng(seed)
-    made = []
-    for number in range(count):
-        size = 0 if number == 2 else int(rng.integers(1, 4))
-        places = sorted(rng.choice(dim, size, replace=False).tolist())
-        made.append([(place, float(np.float32(rng.normal()))) for place in places])
-    return made
-
-
-def elements(record: list[tuple[int, float]], code: str) -> bytes:
-    """Number, values, indices."""
-    places, values = zip(*record, strict=True) if record else ((), ())
-    count = len(record)
-    return struct.pack(f"<i{count}{code}{count}i", count, *values, *places)
-
-
-def dense(records: list[list[tuple[int, float]]], dim: int = DIM) -> np.ndarray:
-    out = np.zeros((len(records), dim))
-    for row, record in zip(out, records, strict=True):
-        for place, value in record:
-            row[place] = value
-    return out
-
-
-def dssm(folder, code="f", name="q", seed=0, count=RECORDS):
-    body, places = b"", []
-    for record in rows(seed, count):
-        places.append(len(body))
-        body += elements(record, code)
-    head = struct.pack("<qiq", count, DIM, sum(map(len, rows(seed, count))))
-    (folder / name).write_bytes(head + struct.pack(f"<{count}q", *places) + body)
+from record_files import DIM, RECORDS, corpus, dense, dssm, elements, libsvm, rows
 
 
 def dssm_config(folder, more=""):
@@ -64,37 +27,10 @@ def dssm_config(folder, more=""):
     )
 
 
-def libsvm(folder, code="f", batch=3):
-    """A feature, a label of two numbers; batches of 3, 3 and 1 records."""
-    records, labels = rows(0), np.arange(2.0 * RECORDS).reshape(-1, 2)
-    head = struct.pack("<qqii", RECORDS, -(-RECORDS // batch), 1, 1)
-    head += struct.pack("<i1si", 1, b"Q", DIM) + struct.pack("<i5si", 5, b"click", 2)
-    body, places = b"", []
-    for begin in range(0, RECORDS, batch):
-        places.append(len(body))
-        part = records[begin : begin + batch]
-        flat = [element for record in part for element in record]
-        bounds = np.cumsum([0] + [len(record) for record in part]).tolist()
-        body += struct.pack("<i", len(part)) + elements(flat, code)
-        body += struct.pack(f"<{len(bounds)}i", *bounds)
-        body += labels[begin : begin + batch].astype(f"<{code}").tobytes()
-    path = folder / "train.bin"
-    path.write_bytes(head + struct.pack(f"<{len(places)}q", *places) + body)
-
-
 def libsvm_config(folder, more=""):
     return ConfigParameters(
         f'readerType = "LibSVMBinaryReader" ; file = "{folder}/train.bin" ; {more}'
     )
-
-
-def corpus(folder, code="f", verification=0, count=RECORDS):
-    body = b""
-    for number, (document, query) in enumerate(zip(rows(1, count), rows(0, count), strict=True)):
-        body += elements(query, code) + elements(document, code)  # the last name first
-        body += struct.pack(f"<{code}", number / 2)
-        body += struct.pack("<i", verification) if verification else b""
-    (folder / "pairs.bin").write_bytes(body)
 
 
 def corpus_config(folder, more="", dim=DIM):
