@@ -266,11 +266,19 @@ def prepared(
     _copy_scripts(path, scratch)
     files = config_files(run, folder) if run is not None else [path]
     current = local((run.arguments if run is not None else {}).get("currentDirectory", ""), folder)
-    os.chdir(current if current is not None and current.is_dir() else path.parent)
+    os.chdir(current if current is not None and current.is_dir() else _data_folder(path))
     arguments = [f"configFile={file}" for file in files]
     arguments += _arguments(run, path, folder, scratch)
     arguments += [f"{name}={value}" for name, value in supplied.items()]
     return [argument.replace(SCRATCH, str(scratch)) for argument in arguments]
+
+
+def _data_folder(path: Path) -> Path:
+    """Where a test of the snapshot runs: in the folder of its data, if the snapshot has it."""
+    cases = path.with_name("testcases.yml")
+    found = cases.exists() and re.search(r"^dataDir: *(\S+)", cases.read_text(), re.MULTILINE)
+    folder = path.parent / found[1] if found else path.parent
+    return folder.resolve() if folder.is_dir() else path.parent
 
 
 def _attempt(

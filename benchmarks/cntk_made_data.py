@@ -7,6 +7,7 @@ whether its axis has several steps, and which node reads it (`streams_of`).
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -28,14 +29,21 @@ from opscope.cntk.readers.base.sections import (
 )
 from opscope.cntk.readers.binary.format import write_binary
 from opscope.cntk.readers.htk.mlf import FRAME, HEADER
-from opscope.cntk.readers.htk.options import FeatureOptions, LabelOptions
-from opscope.cntk.readers.image.reader import read_map
+from opscope.cntk.readers.htk.options import FeatureOptions, LabelOptions, window_stream
+from opscope.cntk.readers.text.format import TextStream
 from opscope.cntk.readers.text.reader import text_streams
 from opscope.framework.base.errors import FormatError
+from opscope.kaldi.files.posterior import Posterior
+from opscope.kaldi.tables.tables import TableWriter
 
 CLASSES = 6
 _STEPS = 6  # frames or words of a class in a row: sequences have several classes
+_FRAMES = 32  # of a minibatch
+_RECORDS = 64  # of LibSVMBinaryReader: more than a network compares each with
+_WRONG = 0.15  # of the frames of an utterance
 _LARGE, _FEW = 100, 8  # the side of an image that is large, and how many of those are made
+_SPOKEN, _LINE = 400, 20  # words of a text, and of a line of it
+_PICTURES = 4  # classes of images: some maps are read with several numbers of labels
 _PIXELS = (784, 3072)  # dimensions of the images of MNIST and CIFAR-10, whose values are bytes
 _ONE_HOT = {"CrossEntropyWithSoftmax", "ClassificationError", "CrossEntropy", "SequenceWithSoftmax"}
 
@@ -49,12 +57,16 @@ class Meaning:
         role: "label" (one-hot), "boxes", "gain", "group", or "" for anything.
         axis: the name of its dynamic axis.
         steps: whether sequences on that axis have several steps.
+        sparse: whether samples are sparse.
+        name: of the stream.
     """
 
     shape: tuple[int, ...] = ()
     role: str = ""
     axis: str = DEFAULT_AXIS
     steps: bool = False
+    sparse: bool = False
+    name: str = ""
 
 
 # The role of an input by the operation that reads it, and the slot.
@@ -72,9 +84,8 @@ def streams_of(networks: Iterable[Network]) -> dict[str, Meaning]:
     for network in networks:
         stepping = set()
         for node in network.nodes.values():
-            if node.delay or node.kind.whole:
-                near = [node, *node.inputs]
-                stepping |= {one.axis.name for one in near if one is not None and one.axis}
+            if node.axis is not None and (node.delay or node.kind.whole):
+                stepping |= {one.axis for one in node.inputs if one.axis is not None}
         for node in network.nodes.values():
             if not node.is_input:
                 continue
@@ -85,8 +96,11 @@ def streams_of(networks: Iterable[Network]) -> dict[str, Meaning]:
                 if given is node and (reader.operation, slot) in _ROLES
             ]
             axis = node.axis.name if node.axis is not None else DEFAULT_AXIS
+            steps = node.axis in stepping
             role = readers[0] if readers else ""
-            found[node.name.lower()] = Meaning(tuple(node.shape), role, axis, axis in stepping)
+            sparse = node.operation == "SparseInputValue"
+            shape = tuple(node.shape)
+            found[node.name.lower()] = Meaning(shape, role, axis, steps, sparse, node.name)
     return found
 
 
@@ -101,14 +115,17 @@ class MadeData:
         classes_of_words: of lists of words with classes.
 
     Attributes:
-        large: whether there are large images, of which fewer are made.
+        minibatch: samples of a minibatch, at most, that suit the data.
     """
 
     meanings: dict[str, Meaning]
     folder: Path
     count: int = 24
     classes_of_words: int = 50
-    large: bool = field(default=False, init=False)
+    minibatch: int = field(default=8, init=False)
+    _lists: set[Path] = field(default_factory=set, init=False)
+    _vocabularies: set[str] = field(default_factory=set, init=False)
+    _texts: dict[str, dict[str, TextStream]] = field(default_factory=dict, init=False)
 
     def make(self, section: ConfigParameters) -> None:
         """The files of the reader of a section.
@@ -132,6 +149,14 @@ class MadeData:
         if maker is None:
             raise FormatError(f"no data are made for {kind}")
         maker(self, section)
+
+    def lists(self, section: ConfigParameters) -> None:
+        """The lists of files that HTKMLFWriter writes, where none of a reader has their place."""
+        for _, part in sections_with(section, "scpFile"):
+            path = Path(part.string("scpFile"))
+            if path not in self._lists:
+                names = (f"{path}.{utterance}.out" for utterance in self._utterances())
+                _write(path, "".join(f"{name}\n" for name in names))
 
     # -- samples
 
@@ -175,7 +200,10 @@ class MadeData:
 
     def text(self, section: ConfigParameters) -> None:
         """A file of CNTKTextFormatReader."""
-        streams = text_streams(section)
+        path = section.string("file")
+        known = self._texts.setdefault(path, {})  # other sections may read it, too
+        known.update((one.alias, one) for one in text_streams(section))
+        streams = list(known.values())
         lines = []
         for sequence in range(self.count):
             meanings = [self._meaning(one.stream.name) for one in streams]
@@ -187,7 +215,7 @@ class MadeData:
                         sample = self._text_sample(one.stream, sequence, step)
                         words.append(f"|{one.alias} {sample}")
                 lines.append(" ".join(words) + "\n")
-        _write(section.string("file"), "".join(lines))
+        _write(path, "".join(lines))
 
     def _text_sample(self, stream: Stream, sequence: int, step: int) -> str:
         kind = (sequence + step) % CLASSES
@@ -223,25 +251,31 @@ class MadeData:
     def _utterances(self) -> list[str]:
         return [f"made{number:03}" for number in range(max(self.count // 2, 8))]
 
+    def _frames(self, stream: str, dim: int, utterance: int) -> np.ndarray:
+        """The frames of an utterance, float32, [frames, dim]."""
+        random = np.random.default_rng(utterance)
+        kinds = self._states(utterance)
+        # Some frames sound like another state: there is something left to learn after an epoch.
+        kinds = np.where(random.random(len(kinds)) < _WRONG, random.integers(CLASSES), kinds)
+        rows = np.stack([self.row(stream, dim, kind) for kind in kinds.tolist()])
+        return (rows + random.normal(scale=0.3, size=rows.shape)).astype(np.float32)
+
     def htk_features(self, name: str, part: ConfigParameters) -> None:
         """The list of a stream of features, and its files."""
+        self.minibatch = _FRAMES
         options = FeatureOptions.of(part, name)
         dim = options.stream.dim // (1 + options.left + options.right)
         path = Path(options.path)
         folder = Path(options.prefix) if options.prefix else path.parent
         lines = []
         for number, utterance in enumerate(self._utterances()):
-            kinds = self._states(number)
-            if options.expand:
-                kinds = kinds[:1]
-            random = np.random.default_rng(number)
-            rows = np.stack([self.row(name, dim, kind) for kind in kinds.tolist()])
-            rows = rows + random.normal(scale=0.3, size=rows.shape)
+            rows = self._frames(name, dim, number)[: 1 if options.expand else None]
             file = folder / f"{path.name}.{utterance}.htk"
             file.parent.mkdir(parents=True, exist_ok=True)
             write_htk(file, rows)
             named = file.name if options.prefix else file.resolve()
             lines.append(f"{utterance}.htk={named}[0,{len(rows) - 1}]\n")
+        self._lists.add(path)
         _write(path, "".join(lines))
 
     def htk_labels(self, name: str, part: ConfigParameters) -> None:
@@ -284,7 +318,7 @@ class MadeData:
         names = [f"s{number}" for number in range(dim)]
         lines = [f"p{number} T s{number}\n" for number in range(dim)]
         _write(phones.string("phoneFile"), "".join(lines))
-        _write(phones.string("transPFile"), "T 1 1 0 0.5 0.5\n")
+        _write(phones.string("transPFile"), "T 1 1 0 1 1\n")
         hmms = Hmms.read(phones.string("phoneFile"), phones.string("transPFile"), names)
         given = []
         for number, utterance in enumerate(self._utterances()):
@@ -300,6 +334,32 @@ class MadeData:
             given.append((utterance, Lattice(times, edges, scores, np.array(units), first)))
         toc = Path(part.string("denLatTocFile").replace("*", "made"))
         write_archive(toc.with_suffix(""), hmms, given)
+
+    # -- Kaldi's tables
+
+    def kaldi(self, section: ConfigParameters) -> None:
+        """Tables, files of rspecifiers and lengths of Kaldi2Reader."""
+        utterances = self._utterances()
+        self.minibatch = _FRAMES
+        for name, part in sections_with(section, "rx"):
+            if not part.has("scpFile"):
+                continue
+            stream, *_ = window_stream(part, name)
+            lengths = [len(self._states(number)) for number in range(len(utterances))]
+            pairs = zip(utterances, lengths, strict=True)
+            self._lists.add(Path(part.string("scpFile")))
+            _write(part.string("scpFile"), "".join(f"{key} {length}\n" for key, length in pairs))
+            with _table(part.string("rx"), "matrix") as table:
+                for number, utterance in enumerate(utterances):
+                    table.write(utterance, self._frames(name, stream.dim, number))
+        for _, part in sections_with(section, "mlfFile"):
+            dim = part.size("labelDim")
+            if part.string("labelMappingFile", ""):
+                _write(part.string("labelMappingFile"), "".join(f"{n}\n" for n in range(dim)))
+            with _table(part.string("mlfFile"), "posterior") as table:
+                for number, utterance in enumerate(utterances):
+                    states = [[(int(kind) % dim, 1.0)] for kind in self._states(number)]
+                    table.write(utterance, Posterior.from_frames(states))
 
     # -- images
 
@@ -317,10 +377,9 @@ class MadeData:
         crops = [max(part.array("cropSize").ints()) for part in parts if part.has("cropSize")]
         side = max([32, *crops, *(min(size, 256) for size in sizes)])
         if side > _LARGE:
-            self.large, self.count = True, min(self.count, _FEW)
-        classes = self._classes(labels[0][1].size("labelDim"))
+            self.count, self.minibatch = min(self.count, _FEW), _FEW // 2
+        classes = min(_PICTURES, labels[0][1].size("labelDim"))
         path = Path(section.string("file"))
-        embedded = section.match("type", "Base64ImageDeserializer")
         lines = []
         for number in range(self.count):
             kind = number % classes
@@ -328,9 +387,7 @@ class MadeData:
             file = self.folder / f"{path.name}.{number}.{'jpg' if number % 2 else 'png'}"
             image.save(file)
             lines.append(f"{file}\t{kind}\n")
-        assert not embedded
         _write(path, "".join(lines))
-        read_map(str(path), classes)
         for part in parts:
             if part.string("meanFile", ""):
                 self._mean(part, parts)
@@ -355,7 +412,10 @@ class MadeData:
         dim = max(part.size("labelDim", 0) for _, part in labels)
         words = ["</s>", "<unk>", *(f"w{number}" for number in range(dim - 2))]
         end = labels[0][1].string("endSequence", "</s>") or "</s>"
-        self.sentences(section.string("file"), dim, end)
+        self.minibatch = 1 << 20  # as the config has it: it is cut by sentences
+        path = section.string("file")
+        if path not in self._vocabularies:
+            self.sentences(path, _SPOKEN, end)
         files = {part.string("labelMappingFile", "") for _, part in labels} - {""}
         for file in files:
             _write(file, "".join(f"{word}\n" for word in words))
@@ -370,9 +430,10 @@ class MadeData:
         names = ["</s>", "<unk>", *(f"w{number}" for number in range(words - 2))]
         random = np.random.default_rng(1)
         lines = []
-        for begin in range(2, words, 10):
+        self._vocabularies.add(path)
+        for begin in range(2, words, _LINE):
             frequent = random.integers(2, 2 + CLASSES, 2).tolist()
-            chosen = [*frequent, *range(begin, min(begin + 10, words)), *frequent]
+            chosen = [*frequent, *range(begin, min(begin + _LINE, words)), *frequent]
             lines.append(" ".join([end, *(names[n] for n in chosen), end]) + "\n")
         _write(path, "".join(lines))
 
@@ -427,6 +488,23 @@ class MadeData:
         if labels and labels[0][1].string("labelMappingFile", ""):
             count = labels[0][1].size("labelDim")
             _write(labels[0][1].string("labelMappingFile"), "".join(f"{n}\n" for n in range(count)))
+
+    def libsvm(self, section: ConfigParameters) -> None:
+        """A batch of LibSVMBinaryReader: the sparse inputs of the networks, one-hot samples."""
+        self.minibatch = self.count = _RECORDS  # those of a batch are read together
+        sparse = [one for one in self.meanings.values() if one.sparse]
+        head = struct.pack("<qqii", self.count, 1, len(sparse), 0)
+        batch = struct.pack("<i", self.count)
+        kinds = np.arange(self.count, dtype="<i4") % CLASSES
+        for one in sparse:
+            head += struct.pack("<i", len(one.name)) + one.name.encode()
+            head += struct.pack("<i", int(np.prod(one.shape)))
+            begin = np.arange(self.count + 1, dtype="<i4")
+            batch += struct.pack("<i", self.count) + np.ones(self.count, "<f4").tobytes()
+            batch += kinds.tobytes() + begin.tobytes()
+        path = section.string("file")
+        _mkdir(path)
+        Path(path).write_bytes(head + struct.pack("<q", 0) + batch)
 
     def binary(self, section: ConfigParameters) -> None:
         """A file of CNTKBinaryReader: features and one-hot labels of 10 numbers."""
@@ -503,6 +581,12 @@ def _mkdir(path: str | Path) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
 
 
+def _table(path: str, kind: str) -> TableWriter:
+    """A table of Kaldi beside the file that holds its rspecifier, which is written."""
+    _write(path, f"ark:{path}.ark\n")
+    return TableWriter(f"ark:{path}.ark", kind)
+
+
 def _write(path: str | Path, text: str) -> None:
     _mkdir(path)
     Path(path).write_text(text)
@@ -526,6 +610,8 @@ _MAKERS = {
     "htkdeserializers": MadeData.htk,
     "htkfeaturedeserializer": _deserialized(MadeData.htk_features),
     "htkmlfdeserializer": _deserialized(MadeData.htk_labels),
+    "kaldi2reader": MadeData.kaldi,
+    "libsvmbinaryreader": MadeData.libsvm,
     "imagereader": MadeData.images,
     "imagedeserializer": MadeData.images,
     "lmsequencereader": MadeData.language,
