@@ -461,6 +461,21 @@ def alarm(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+@contextmanager
+def no_output() -> Iterator[None]:
+    """A block whose standard output is lost: configs write tables of Kaldi there."""
+    sys.stdout.flush()
+    kept = os.dup(1)
+    with open(os.devnull, "wb") as null:
+        os.dup2(null.fileno(), 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
 def try_config(path: Path, run: Run | None, tree: Tree, limit: float, *, show: bool = False) -> Row:
     """Make the data of a config and run its commands; with more epochs if the loss does not fall.
 

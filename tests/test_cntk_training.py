@@ -26,9 +26,9 @@ SPEECH = """features = [ dim = 4 ; scpFile = "$DataDir$/a.scp" ]
 TRAIN = """command = Train
 Train = [
     action = train ; modelPath = "$RunDir$/a.dnn" ; %s
-    SimpleNetworkBuilder = [ layerSizes = 3:4:2 ; trainingCriterion = "CrossEntropyWithSoftmax"
+    SimpleNetworkBuilder = [ layerSizes = 3:20:2 ; trainingCriterion = "CrossEntropyWithSoftmax"
         evalCriterion = "ClassificationError" ; layerTypes = "Sigmoid" ]
-    SGD = [ maxEpochs = 500 ; epochSize = 100000 ; minibatchSize = 256 ; learningRatesPerMB = 1 ]
+    SGD = [ maxEpochs = 500 ; epochSize = 100000 ; minibatchSize = 256 ; learningRatesPerMB = 0.2 ]
 ]
 """
 TRAINED = TRAIN % (READER % ("CNTKTextFormatReader", TEXT))
