@@ -32,6 +32,9 @@ FEATURES = "ark:feats.ark"
 BOS = PHONES + 1  # the first of the phones that stand for nonterminals
 BEGIN, END, REENTER, NAMED = (BOS + kind for kind in range(1, 5))
 SPECIAL = 4096.0
+GOLDEN = Path(__file__).parents[2] / "golden" / "latgen"
+KALDIS = dict(read_table(f"ark:{GOLDEN / 'grammar.txt'}", "lattice"))
+"""What Kaldi's nnet3-latgen-grammar writes for the grammar below, without determinization."""
 
 
 @pytest.fixture(autouse=True)
@@ -171,6 +174,18 @@ def test_a_grammar_is_what_its_graphs_make_together():
         {7: 0.25},
     )
     Path("HCLG.fst").write_bytes(vector_bytes(flat))
+    program = "nnet3-latgen-grammar", *GIVEN
+    raw = *program, "--determinize-lattice=false", "final.mdl", "grammar.fst", FEATURES
+    for key, lattice in lattices(*raw, kind="lattice").items():  # beside that of Kaldi's program
+        mine, theirs = ([*map(sorted, each.arcs)] for each in (lattice, KALDIS[key]))
+        assert len(mine) == len(theirs)
+        for ours, other in zip(mine, theirs, strict=True):
+            assert [(arc.label, arc.weight.ids, arc.target) for arc in ours] == [
+                (arc.label, arc.weight.ids, arc.target) for arc in other
+            ]
+            for arc, wanted in zip(ours, other, strict=True):
+                costs = arc.weight.graph, arc.weight.acoustic
+                np.testing.assert_allclose(costs, wanted.weight[:2], atol=2e-3)
     wide = *GIVEN, "--beam=40"
     wanted = lattices(OFFLINE, *wide, "final.mdl", "HCLG.fst", FEATURES)
     found = lattices("nnet3-latgen-grammar", *wide, "final.mdl", "grammar.fst", FEATURES)
