@@ -38,6 +38,4 @@ def _numbers(count: Counter[str]) -> list[str]:
 
 def _cell(text: str) -> str:
     """A text as a cell of a table: nothing in it is Markdown or HTML."""
-    for character in "\\`*_{}[]<>#|":
-        text = text.replace(character, f"&#{ord(character)};")
-    return text
+    return text.translate({ord(sign): f"&#{ord(sign)};" for sign in "\\`*_{}[]<>#|&"})

@@ -9,12 +9,13 @@ from mistakes.cntk import redesigned
 from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.experiment import run_experiment
 from opscope.cntk.brainscript.experiment import LaterAction, load_experiment
+from opscope.cntk.brainscript.values import flatten
 from opscope.cntk.models.v1 import write_model
 from opscope.cntk.network.initialize import initialize
 from opscope.cntk.programs.check import check_file
 from opscope.cntk.sgd.options import SgdOptions
 from opscope.framework.base.errors import FormatError, OpscopeError
-from redesigned_files import read, sgd
+from redesigned_files import read, sgd, value
 
 # --- settings: from scopes around, paths, laziness
 
@@ -113,6 +114,48 @@ def test_an_edit_waits_for_the_model_that_is_trained(tmp_path):
     add.action().run()
     again.action().run()
     assert "twice=Plus" in (tmp_path / "n.txt").read_text().replace(" ", "")
+
+
+# --- arrays
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("0.8 : Repeat (3.2, 3) : 0.08", [0.8, 3.2, 3.2, 3.2, 0.08]),
+        ("[ a = 1 : 2 ; r = a : (3 : a) : [| a ; 4 |] ].r", [1, 2, 3, 1, 2, 1, 2, 4]),
+        ("[ a = 1 : a[0] : a[1] ].a", [1, 1, 1]),
+        ("array [0..1] (i => i : i) : 2", [0, 0, 1, 1, 2]),
+        ("Append (Repeat ('a', 2), 'b')", ["a", "a", "b"]),
+        ("(1 : Fail ('no'))[0]", [1]),
+        ("(array [1..1000000] (i => 2 * i))[500000]", [1000000]),
+        ("[ f (n) = if n > 1 then f (n - 1) : n else 1 ; r = f (5000)[4999] ].r", [5000]),
+        ("[ f (n) = if n > 1 then n : f (n - 1) else 1 ; r = Length (f (5000)) ].r", [5000]),
+        # layers are CNTK's library, with its own arrays
+        ("ConvolutionalLayer {2, (3:3)} (Input {4:4:1}).inputs[1].dims", [1, 1, 2]),
+    ],
+)
+def test_colons_join_arrays(text, wanted):
+    assert flatten(value(text)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[ a = 1 : a ; r = a[5] ].r", "an array is an element of itself"),
+        ("[ a = 1 : b ; b = a : 2 ; r = Length (b) ].r", "an array is an element of itself"),
+        ("[ a = 1 : a[1] ; r = a[1] ].r", "circular reference"),
+        ("(1 : 2)[2]", r"Index 2 out of bounds \[0..1\]"),
+        ("(1 : 2)[-1]", r"Index -1 out of bounds"),
+        ("array [1..2.5] (i => i)", "expected an integer, not 2.5"),
+        ("Repeat (3, 'a')", "expected a number, not a string"),
+        ("Fac (2.5)", r"^t:1:1: expected an integer, not 2.5, in Fac"),
+        ("BatchNormalizationLayer {spatialRank = 1.5} (Input {2})", "expected an integer, not 1.5"),
+    ],
+)
+def test_wrong_arrays_and_fractions(text, message):
+    with pytest.raises(FormatError, match=message):
+        flatten(value(text))
 
 
 # --- places and misspelt names
