@@ -523,7 +523,12 @@ CLAIMS = [
     C(2346, "A command may have several actions", lambda: commands(config(LISTING))[1].actions == ("test", "eval")),
     C(2370, "train", lambda: "train" in ACTIONS),
     C(2380, "test and eval", lambda: {"test", "eval"} <= set(ACTIONS)),
+    C(2375, "train trains", lambda: "Finished Epoch[ 2 of 2]" in commands_ran()["log"]),
+    C(2375, "It writes the model", lambda: "m.dnn" in commands_ran()["files"]),
+    C(2385, "test evaluates", lambda: "Final Results" in commands_ran()["log"]),
+    C(2360, "Commands and actions run in order", lambda: commands_ran()["log"].index("Train command") < commands_ran()["log"].index("Test command")),
     C(2395, "unknown action: ... in command set: ...", lambda: fails(lambda: commands(config("command = A\nA = [ action = dance ]")), "unknown action: dance  in command set: A")),
+    C(2390, "Any other action is an error before anything runs", lambda: fails(lambda: commands(config("command = A:B\nA = [ action = train ]\nB = [ action = trian ]")), "unknown action: trian.*did you mean train")),
     C(2430, "SGD is a section", lambda: config(LISTING).section("A").section("SGD").int("maxEpochs") == 3),
     C(2435, "reader is a section", lambda: config(LISTING).section("A").section("reader").string("file") == "r"),
     C(2444, "NDLNetworkBuilder is a section", lambda: config(LISTING).section("A").section("NDLNetworkBuilder").string("run") == "Net"),
@@ -550,6 +555,11 @@ CLAIMS = [
     C(2620, "Nodes lie in files by what they are for", lambda: {"criteria", "elementwise", "images"} <= families(), absent="the four headers: `cntk/network/kinds` has a module for each family"),
     C(2685, "All nodes are of one class", lambda: type(node_of("y = Tanh(x)", "y")) is Node),
     C(2687, "A node like Scale: the number times a matrix", lambda: near(forward(), 2 * X)),
+    C(2635, "Most nodes: elementwise, linear, reshaping, sequences", lambda: {"elementwise", "linear", "reshaping", "sequences"} <= families()),
+    C(2650, "Evaluation criteria", lambda: ndl("l = Input(3, tag=label) ; e = ErrorPrediction(l, x, tag=eval)").network.find("e").operation == "ClassificationError"),
+    C(2665, "Training criteria", lambda: ndl("l = Input(3, tag=label) ; e = CrossEntropyWithSoftmax(l, x, tag=criterion)").network.find("e").operation == "CrossEntropyWithSoftmax"),
+    C(2680, "Nodes of convolutional networks", lambda: {"Convolution", "MaxPooling", "AveragePooling"} <= set(operations())),
+    C(2708, "ScaleNode is such a class: a kind with the name of its operation", lambda: kind("Scale").operation == "ElementTimes"),
     C(2732, "A node has a name", lambda: node_of("y = Tanh(x)", "y").name == "y"),
     C(2748, "Without one it gets a unique name", lambda: len({n for n in ndl("y = Plus(Tanh(x), Tanh(x))").network.nodes if n.startswith("unnamed")}) == 2),
     C(2754, "The device is the network's", lambda: "deviceId" not in Node.__slots__, absent="nodes have no device: a whole network runs in a scope on the CPU or a GPU"),
@@ -561,6 +571,9 @@ CLAIMS = [
     C(2831, "CopyTo copies what the node has", lambda: copied().operation == "Tanh" and copied().inputs[0].name == "x"),
     C(2846, "An empty name is replaced", lambda: any(n.startswith("unnamed") for n in ndl("y = Plus(Tanh(x), x)").network.nodes)),
     C(2856, "The version of the file decides what is read", lambda: any(field.since for k in map(kind, operations()) for field in k.file_fields)),
+    C(2861, "A kind with more to it lists its fields of files", lambda: [field.attribute for field in kind("MaxPooling").file_fields] != [] and reread_pooling().attributes["horizontalSubsample"] == 2),
+    C(2867, "A copy has inputs of its own", lambda: copied().inputs is not node_of("y = Tanh(x)", "y").inputs),
+    C(2900, "Duplicate takes a new name", lambda: "name" in parameters(duplicate)),
     C(2889, "Duplicate makes a node like another", lambda: copied().kind is kind("Tanh")),
     C(2911, "Without a new name it has the old one", lambda: duplicate_name() == "y"),
     C(2951, "The type of a node has a unique name", lambda: len(set(operations())) == len(list(operations()))),
@@ -570,6 +583,7 @@ CLAIMS = [
     C(2990, "node->OperationName() == TypeName()", lambda: node_of("y = Tanh(x)", "y").operation == kind("Tanh").operation),
     C(3013, "AttachInputs connects the inputs", lambda: connected() == ["f", "x"]),
     C(3015, "A kind says how many inputs it takes", lambda: kind("ElementTimes").inputs == (2, 2)),
+    C(3028, "Inputs are attached in order", lambda: attached() == ["b", "a"]),
     C(3038, "Inputs are a list", lambda: isinstance(node_of("y = Tanh(x)", "y").inputs, list)),
     C(3043, "The first input", lambda: node_of("f = Parameter(1) ; y = Scale(f, x)", "y").inputs[0].name == "f"),
     C(3048, "The second input", lambda: node_of("f = Parameter(1) ; y = Scale(f, x)", "y").inputs[1].name == "x"),
@@ -579,18 +593,22 @@ CLAIMS = [
     C(3120, "Validate checks inputs and outputs", bad("W = Parameter(2, 4) ; y = Times(W, x)", "3.*4|4.*3")),
     C(3122, "It sets the size of the value", lambda: node_of("W = Parameter(2, 3) ; y = Times(W, x)", "y").shape == (2,)),
     C(3150, "A wrong number of inputs is an error", bad("y = Scale(x)", "takes 2 parameters, not 1")),
+    C(3155, "Where a file or a program gives one input, it is an error, too", lambda: fails(lambda: one_input().validate(), "2 inputs|expected 2|inputs")),
     C(3171, "An input without elements is an error", lambda: node_of("e = Parameter(0) ; y = Scale(e, x)", "e").shape == (3,), differs="a dimension of 0 is inferred from the other input", source="Source/ComputationNetworkLib/ComputationNode.cpp:301"),
     C(3181, "The factor must be a number", lambda: node_of("f = Parameter(1) ; y = Scale(f, x)", "y").shape == (3,)),
     C(3187, "A factor that does not fit is an error", bad("f = Parameter(2) ; y = Scale(f, x)", "2|dimension")),
     C(3198, "The value has the size of the second input", lambda: node_of("f = Parameter(1) ; y = Scale(f, x)", "y").shape == node_of("f = Parameter(1) ; y = Scale(f, x)", "x").shape),
     C(3242, "ForwardProp computes the whole minibatch", lambda: near(forward(), 2 * X)),
     C(3243, "ForwardProp(t) computes a step of all sequences", in_a_loop),
+    C(3254, "One function computes whole minibatches and steps of loops", in_a_loop),
+    C(3290, "A step has the samples of all sequences that reach it", lambda: steps_of_two()),
     C(3264, "The value is that of its inputs", lambda: near(forward(), 2 * X)),
     C(3328, "The product is that of a number and a matrix", lambda: near(forward() / 2, X)),
     C(3361, "A step is a slice of the columns", in_a_loop, absent="there is one function for both: in a loop its rows are those of the step"),
     C(3380, "BackpropTo computes the gradient of each input", lambda: near(gradient(), [X.sum()])),
     C(3382, "also in recurrent networks", lambda: recurrent_gradient()),
     C(3410, "Another number of inputs is refused", bad("f = Parameter(1) ; y = Scale(f, x, x)", "takes 2 parameters, not 3")),
+    C(3405, "A third input is an error", bad("f = Parameter(1) ; y = Times(f, x, x, x)", "y|Times|parameters")),
     C(3436, "The gradient of the factor is a sum over all elements", lambda: near(gradient(), [X.sum()])),
     C(3457, "The gradient of the matrix is the factor times that of the value", lambda: near(input_gradient(), np.full((2, 3), 2.0).sum(0))),
     C(3598, "It is an inner product", lambda: near(gradient(), [(X * 1).sum()])),
@@ -602,21 +620,26 @@ CLAIMS = [
     C(3745, "Mathematics is apart from nodes", lambda: "matmul" in op_types(), absent="the library CNTKMath: nodes are lowered to operators of the package"),
     C(3747, "Sparse and dense", lambda: sparse_is_dense()),
     C(3753, "float and double", lambda: CntkNet(ndl("y = Tanh(x)").network).network.precision in ("float", "double")),
+    C(3758, "Data move between CPU and GPU where that is needed", lambda: str(scaled()[0].scope.place) == "cpu" and isinstance(scaled()[0].get("f"), np.ndarray)),
+    C(3778, "What is missing is written once for CPU and GPU", lambda: {"matmul"} <= op_types()),
     C(3771, "Values are copied to the CPU when they are asked for", lambda: isinstance(scaled()[0].get("f"), np.ndarray)),
     C(3809, "CreateComputationNode makes a node of a type", lambda: Network().add("InputValue", "x", shape=2).operation == "InputValue"),
     C(3819, "It takes type and name", lambda: list(parameters(Network.add))[:2] == ["operation", "name"]),
+    C(3793, "A node type is made known by one registration", lambda: list(operations()).count("Negate") == 1 and kind("Negate").inputs == (1, 1)),
     C(3844, "Negate", lambda: node_of("y = Negate(x)", "y").operation == "Negate"),
     C(3859, "A type that there is not is an error", lambda: fails(lambda: Network().add("Negat", "x"), "Negat.*Negate")),
     C(3889, "CreateNodeFromFile makes a node of a file", lambda: reread().find("f").operation == "LearnableParameter"),
     C(3922, "LearnableParameter with its value", lambda: near(reread().find("f").value, [2])),
     C(3969, "A function of the network's class for each type", lambda: Network().add("InputValue", "x", shape=1).name == "x", absent="`Network.add` takes the name of the type: no function for each"),
     C(3996, "The node is connected", lambda: connected() == ["f", "x"]),
+    C(3980, "A function with the inputs and a name", lambda: connected() == ["f", "x"] and scaled()[0].network.find("scaled").name == "scaled"),
     C(4001, "It is added to the network", lambda: "scaled" in scaled()[0].network),
     C(4031, "Scale(s, m, L\"scale1\")", lambda: node_of("f = Parameter(1) ; scale1 = Scale(f, x)", "scale1").name == "scale1"),
     C(4038, "It scales the matrix", lambda: near(forward(), 2 * X)),
     C(4046, "Node types are functions of NDL", lambda: len(list(ndl_names())) > 60),
     C(4059, "CheckFunction says which names are functions", lambda: ndl_function("Scale") is not None and ndl_function("Scael") is None),
     C(4069, "A name that is none is an error", bad("y = Scael(x, x)", "Undefined function or macro 'Scael'.*Scale")),
+    C(4099, "Variables may be undetermined until all is read", lambda: node_of(LOOP, "past").inputs[0].name == "h"),
     C(4109, "Names are compared without regard to case", lambda: node_of("f = Parameter(1) ; y = sCALE(f, x)", "y").operation == "ElementTimes"),
     C(4149, "Special parameters are a function's own", lambda: node_of("W = Parameter(2, 3, init = fixedValue, value = 5) ; y = Times(W, x)", "W").attributes["value"] == 5),
     # -- NDL
@@ -627,6 +650,7 @@ CLAIMS = [
     C(4192, "All scripts share the macros", lambda: with_macro("L = Layer(x, 4, 3)").network.find("L.y").shape == (4,)),
     C(4195, "Another macro of the same name: function already exists", lambda: fails(lambda: twice(MACRO.replace("Sigmoid", "Tanh")), "'Layer' already defined")),
     C(4195, "The same macro once more does no harm", lambda: twice(MACRO) is None, differs="the same text may be loaded twice here; CNTK refuses any second definition", source="Source/ActionsLib/NetworkDescriptionLanguage.h:920"),
+    C(4199, "The error tells where the other one is", lambda: fails(lambda: twice(MACRO.replace("Sigmoid", "Tanh")), "it is defined at")),
     C(4211, "Phase 1: parsing", lambda: statements("a = Input(2)") == ["Assignment"]),
     C(4215, "Phase 2: nodes are made", lambda: sorted(evaluated("x = Input(3) ; y = Tanh(x)").nodes) == ["x", "y"]),
     C(4220, "Phase 3: inputs are connected", lambda: evaluated("x = Input(3) ; y = Tanh(x)", True).find("y").inputs[0].name == "x"),
@@ -669,6 +693,7 @@ CLAIMS = [
     C(4366, "Features and labels are read by the names of nodes", lambda: {s.name for s in reader().streams} == {"features", "labels"}),
     C(4378, "net.FeatureNodes()", lambda: [n.name for n in trained()["network"].groups["feature"]] == ["features"]),
     C(4383, "net.LabelNodes()", lambda: [n.name for n in trained()["network"].groups["label"]] == ["labels"]),
+    C(4392, "A map from names to matrices", lambda: isinstance(first(), dict)),
     C(4407, "The features' matrix is that of the minibatch", lambda: first()["features"].shape == (4, 2)),
     C(4432, "The labels' matrix, too", lambda: first()["labels"].shape == (4, 3)),
     C(4461, "Precomputed nodes are evaluated before training", moments),
@@ -676,6 +701,7 @@ CLAIMS = [
     C(4464, "or the frequency of labels", lambda: node_of("l = Input(2, tag=label) ; p = Log(Mean(l))", "p").inputs[0].operation == "Mean"),
     C(4466, "A model is saved after each update of it: each epoch", lambda: [f"m.dnn.{n}" in trained()["files"] for n in (1, 2, 3)] == [True] * 3),
     C(4467, "Training goes on from a checkpoint", lambda: "m.dnn.ckp" in trained()["files"]),
+    C(4478, "Precomputing happens once: not when training goes on", lambda: trained()["text"].count("Precomputing --> Completed") == 1),
     C(4489, "A model is saved after precomputing, as that of epoch 0", lambda: "m.dnn.0" in trained()["files"]),
     C(4508, "Training is a loop over epochs", lambda: len(losses()) == 4),
     C(4510, "Properties of nodes may differ from epoch to epoch", lambda: list(SgdOptions.of(parse_config("maxEpochs = 3 ; learningRatesPerMB = 1 ; dropoutRate = 0.5:0.2")).dropout) == [0.5, 0.2]),
@@ -691,6 +717,7 @@ CLAIMS = [
     C(4638, "Time stamps of features", lambda: twice_forward(), absent="there are no time stamps: a run computes what is asked for from what is fed"),
     C(4643, "Time stamps of labels", lambda: twice_forward(), absent="there are no time stamps"),
     C(4658, "The actual size of a minibatch is its number of samples", lambda: counts(4)[-1] == 2),
+    C(4663, "The size of the last minibatch is not that of the others", lambda: counts(4) == [4, 4, 2]),
     C(4679, "The number of slices is that of the reader", lambda: after(lambda r: r.parallel_sequences, sequences) == 2),
     C(4695, "The ends of sentences are those of the reader", lambda: after(lambda r: r.sentence_ends().all(), sequences)),
     C(4710, "ComputeGradient(criterion)", lambda: near(gradient(), [X.sum()])),
@@ -700,6 +727,55 @@ CLAIMS = [
     C(4755, "What depends on changed values is computed anew", lambda: twice_forward()),
     C(4756, "also after parameters were changed", lambda: after_update()),
 ]  # fmt: skip
+
+
+@cache
+def commands_ran() -> dict[str, Any]:
+    """The log and the files of a config with two commands."""
+    from opscope.cntk.actions.run import run_commands
+
+    with tempfile.TemporaryDirectory() as name:
+        whole = parse_config(
+            f"""command = Train:Test ; deviceId = -1 ; modelPath = "{name}/m.dnn" ; stderr = "{name}/log"
+            reader = [ readerType = CNTKTextFormatReader ; file = "{folder()}/two.ctf" ; input = [
+                x = [ dim = 2 ; format = dense ] ; y = [ dim = 2 ; format = dense ] ] ]
+            Net = [ x = Input(2, tag=feature) ; y = Input(2, tag=label) ; W = Parameter(2, 2)
+                ce = CrossEntropyWithSoftmax(y, Times(W, x), tag=criterion) ]
+            Train = [ action = train ; NDLNetworkBuilder = [ run = Net ]
+                SGD = [ maxEpochs = 2 ; minibatchSize = 2 ; learningRatesPerMB = 0.1 ] ]
+            Test = [ action = test ]"""
+        )
+        run_commands(whole)
+        files = sorted(path.name for path in Path(name).iterdir())
+        log = "".join(p.read_text() for p in Path(name).iterdir() if p.name.startswith("log"))
+    return {"log": log, "files": files}
+
+
+def attached() -> list[str]:
+    net = Network("n")
+    a, b = (net.add("InputValue", name, shape=2) for name in "ab")
+    minus = net.add("Minus", "m", [a, b])
+    net.connect(minus, [b, a])
+    return [each.name for each in minus.inputs]
+
+
+def one_input() -> Network:
+    net = Network("n")
+    net.add("ElementTimes", "y", [net.add("InputValue", "x", shape=2)])
+    return net
+
+
+def steps_of_two() -> bool:
+    """Whether sequences of 2 samples and of 1 give in a loop what each gives alone."""
+    network = ndl("past = PastValue(3, h) ; h = Tanh(Plus(x, past))").network
+    net = CntkNet(network)
+    rows = np.float32([[1, 2, 3], [3, 1, 2], [0, 1, 0]]) / 4
+
+    def states(begin: list[int], values: Any) -> Any:
+        return net.forward(Minibatch({"x": Samples(np.array(begin), values)}), ["h"])["h"].data
+
+    alone = np.concatenate([states([0, 2], rows[:2]), states([0, 1], rows[2:])])
+    return near(states([0, 2, 3], rows), alone)
 
 
 def simple(layer: str, sizes: str, more: str = "") -> list[str]:
