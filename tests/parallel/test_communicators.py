@@ -30,7 +30,9 @@ def exchanges(c):
     given = np.full((3, 2), c.rank, np.float64)
     c.broadcast(given, root=c.size - 1)
     c.barrier()
+    shared = [sum_of_shared(c, kind, size) for kind, size in (("f", 7), ("d", 100000), ("f", 1))]
     return {
+        "shared": shared,
         "total": total.tolist(),
         "large": [float(large[0]), float(large[-1])],
         "other": [float(other.min()), float(other.max())],
@@ -41,8 +43,23 @@ def exchanges(c):
     }
 
 
+def sum_of_shared(c, kind, size):
+    """What an array is that each rank has added to ten times, in its own time."""
+    shared = c.share(np.full(size, 2, kind))
+    out = np.full(size, 2, kind)
+    for _ in range(10):
+        before = float(out.min())
+        shared.start_add(np.full(size, c.rank + 1, kind), out).wait()
+        assert out.min() >= before + c.rank + 1  # its own is in it, at least
+    c.barrier()
+    shared.start_add(np.zeros(size, kind), out).wait()
+    shared.close()
+    return [float(out.min()), float(out.max())]
+
+
 def expected(size):
     return {
+        "shared": [[2.0 + 5 * size * (size + 1)] * 2] * 3,
         "total": [base * size * (size + 1) / 2 for base in (1.0, 10.0, 100.0)],
         "large": [sum(range(size)), 5002 * size + sum(range(size))],
         "other": [2.0**size - 1] * 2,
@@ -296,6 +313,8 @@ def test_messages_and_the_time_of_a_link_are_recorded():
 
 
 def test_bad_arguments():
+    with pytest.raises(RanksError, match="ranks of the kind 'echo' share no arrays"):
+        EchoCommunicator(2).share(np.zeros(1))
     with pytest.raises(RanksError, match="no rank 2: the ranks are 0 to 1"):
         EchoCommunicator(2).broadcast(np.ones(1), root=2)
     with pytest.raises(RanksError, match="at least one rank, not 0"):

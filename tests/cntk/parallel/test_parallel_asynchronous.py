@@ -121,32 +121,6 @@ def test_other_ranks_hear_of_a_failure(folder):
         train(folder, 2, "syncPeriod = 4")
 
 
-SHARED = """
-    import numpy as np
-    from opscope.framework.parallel.mpi import MpiCommunicator
-    with MpiCommunicator() as ranks:
-        for dtype, size in ((np.float32, 7), (np.float64, 100000), (np.float32, 1)):
-            shared = ranks.share(np.full(size, 2, dtype))
-            out = np.empty(size, dtype)
-            before = 2
-            for number in range(20):
-                shared.start_add(np.full(size, ranks.rank + 1, dtype), out).wait()
-                assert out.min() >= before + ranks.rank + 1  # its own is in it, at least
-                before = out.min()
-            ranks.barrier()
-            shared.start_add(np.zeros(size, dtype), out).wait()
-            assert (out == 2 + 20 * 6).all(), out
-            shared.close()
-        print("equal")
-"""
-
-
-def test_arrays_of_mpi_ranks(tmp_path):
-    done = run_ranks(3, SHARED, tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("equal") == 3
-
-
 PROGRAM = """
     from opscope.python_api.cli.main import main
     main(["cntk", "configFile=t.cntk", "stderr=log"])
