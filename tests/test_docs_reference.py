@@ -152,6 +152,7 @@ def test_classes_and_functions_of_brainscript(pages: ModuleType) -> None:
     text = filled(pages, "brainscript")
     made = {**TYPES, **REDESIGNED_TYPES}
     records = "AutoAdjust ParallelTrain DataParallelSGD ModelAveragingSGD BlockMomentumSGD"
+    records += " DataParallelASGD AdjustLearningRateAtBeginning"
     told = {*CLASSES} - {STREAM, *records.split()}
     assert told == {*made}
     for name, found in CLASSES.items():

@@ -19,6 +19,7 @@ PLAIN = frozenset(
 )
 """The types of settings that the old language has as well."""
 _TEXTS = frozenset(("string", "strings", "path"))
+_INTEGERS = frozenset(("integer", "integers"))
 
 
 def find_setting(record: Record, setting: Setting) -> tuple[Value, Location | None] | None:
@@ -88,6 +89,8 @@ def _checked(setting: Setting, name: str, value: Value, place: Location | None) 
             raise Failure(f"{name!r} must be a string, not a {type_name(item)}", place)
         if setting.kind not in _TEXTS and isinstance(item, str) and '"' in item:
             raise Failure(f"{name!r} must not hold a quotation mark", place)
+        if setting.kind in _INTEGERS and isinstance(item, float) and not item.is_integer():
+            raise Failure(f"{name!r} must be an integer, not {item:g}", place)
     if setting.kind == "path":
         if isinstance(value, Array):
             raise Failure(f"{name!r} must be a string, not an array", place)

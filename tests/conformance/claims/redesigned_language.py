@@ -313,6 +313,8 @@ CLAIMS = [
     C(85, "rows of RowSlice", wrong("RowSlice (0.5, 1, Input (3))", "integer|0.5")),
     C(85, "a code of Chr", wrong("Chr (65.5)", "expected an integer, not 65.5")),
     C(85, "a dim of ComputeNodeRef", wrong("new ComputeNodeRef [ dim = 2.5 ]", "without a fraction, not 2.5")),
+    C(85, "settings of objects, such as layerSizes", lambda: fails(lambda: read(redesigned().replace("2 : 4 : 3", "2 : 4.5 : 3")), "'layerSizes' must be an integer, not 4.5")),
+    C(85, "and maxEpochs", lambda: fails(lambda: read(redesigned().replace("maxEpochs = 5", "maxEpochs = 2.5")), r"^train\.bs:15:97: 'maxEpochs' must be an integer, not 2.5")),
     C(86, "Strings stand in \"\" or ''", is_("'a' + \"b\"", "ab")),
     C(86, "There are no escape characters", is_("'a\\n'", "a\\n")),
     C(86, "The other quotation mark may stand inside", is_("'say \"x\"'", 'say "x"')),
