@@ -5,6 +5,8 @@ from __future__ import annotations
 PARALLEL_WORK = 400_000
 """Work (elements times cost) from which a loop may use threads: some 10 us. See pool.h."""
 
+SHARES = 4
+"""Parts for a thread of an item that is alone, or long: whoever is free takes the next one."""
 
 LEAST_BUCKETS, BUCKETS_EACH = 1000, 2
 """Of Kaldi's hash of tokens: at first, and for each token of a frame."""

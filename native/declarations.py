@@ -271,7 +271,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             images=COUNT,
             parts=SOME,  # of an image
             sliced=FLAG,  # whether each part has some of the outputs, and not of the pixels
-            threads=SOME,  # that have memory
+            threads=SOME,  # parts at once, that have memory
             channels=COUNT,
             outs=COUNT,
             # With zeros to whole vectors; where there are factors it is added after them.
@@ -344,7 +344,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             bias=reads("windows.channels", optional=True),
             factors=reads("windows.channels", optional=True),  # before the bias is added
             activation=Inner("activation"),
-            threads=SOME,  # that have memory
+            threads=SOME,  # parts at once, that have memory
             memory=updates("threads windows.wide*windows.channels", optional=True),  # a row
             epilogue=Structs("epilogue", "1", optional=True),  # of what is in it
             where=(

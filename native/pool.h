@@ -68,7 +68,7 @@ static void run_alone(const struct list *list) {
 EXPORT(opscope_region)(const struct list *list) { run_alone(list); }
 EXPORT(opscope_forget_pool)(const void *nothing) {}
 #else
-enum { MOST = 128, REGIONS = 16, SHARES = 4 };  /* SHARES: parts for a thread of a lone item */
+enum { MOST = 128, REGIONS = 16 };
 enum { LATE = 80000, LONG = 1000000, FIRST = 20000000, LONGEST = 1000000000 };  /* ns */
 /* ns: two short lists that are late so far apart tell of a neighbor, unless there is none. Nearer
    ones have one reason, and a lone one is a tick of the system. */
@@ -322,7 +322,8 @@ static void run_shared(const struct list *list, word threads) {
     run_alone(list);
     return;
   }
-  const uint32_t shares = list->count == 1 && SHARES * threads <= MOST ? SHARES : 1;
+  const int long_items = list->count == 1 || list->work >= WAKE_WORK * list->count;
+  const uint32_t shares = long_items && SHARES * threads <= MOST ? SHARES : 1;
   struct worker *helpers[MOST];
   uint32_t asked = 0;
   r->list = list, r->count = list->count, r->parts = shares * threads;

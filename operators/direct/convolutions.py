@@ -19,7 +19,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.runtime.plans.memory import as_view, memory_of, padded
 from ..conv.windows import Axis, make_axes
 from . import batch_norm
-from .images import Frame, Image, Work, image, lanes, nothing, steps, suited, threads
+from .images import Frame, Image, Work, image, lanes, nothing, rooms, steps, suited, threads
 from .pooling import windows_part
 from .tail import Tail, activation
 
@@ -144,11 +144,13 @@ def depthwise(k: KernelArgs, work: Work, s: _Shapes, ends: _Ends, tail: Tail) ->
 
 
 def _row_memory(k: KernelArgs, out: Any, epilogue: Several | None) -> dict[str, Any]:
-    """Fields of `depthwise`: the epilogue, and memory of each thread for what it reads."""
+    """Fields of `depthwise`: the epilogue, and memory of each part for what it reads."""
     memory = None
     if epilogue is not None:
-        memory = k.scratch((threads(), out.shape[1] * out.shape[3]), out.dtype)
-    return {"epilogue": epilogue, "memory": memory, "threads": threads()}
+        row = out.shape[1] * out.shape[3]
+        memory = k.scratch((rooms(row * out.itemsize), row), out.dtype)
+    parts = rooms(0) if memory is None else len(memory)
+    return {"epilogue": epilogue, "memory": memory, "threads": parts}
 
 
 class _Ends(NamedTuple):
@@ -173,7 +175,8 @@ def forward(
     into = _Target(out, x.shape[0], then, deep=s.deep, epilogue=epilogue)
     if tail.pool is not None:
         shape = (1,) * s.lifted + tail.shape[2:]
-        memory = k.scratch((threads(), *shape, w.shape[0]), x.dtype)
+        count = rooms(prod(shape) * w.shape[0] * x.itemsize)
+        memory = k.scratch((count, *shape, w.shape[0]), x.dtype)
         image_of_one = memory[:1].transpose(0, 3, 1, 2)
         pool = tail.pooling(work, image_of_one, out[:1])
         into = _Target(image_of_one, x.shape[0], then, pool, memory, out, s.deep)
@@ -427,7 +430,7 @@ def _run(
     elif turned or into.epilogue is not None:
         block = max(_BLOCK // (outs * dtype.itemsize * _TILES), 1) * _TILES
         room = block * outs
-        memory = k.scratch((threads(), room), dtype)
+        memory = k.scratch((rooms(room * dtype.itemsize), room), dtype)
     bound = []
     for phase in phases:
         vectors, _, inner, _ = phase.panels.shape
@@ -444,7 +447,10 @@ def _run(
             **{"depth": outs if into.deep else inner, "image_span": seen.span},
         )
         bound.append(one)
-    fields: dict[str, Any] = {"images": into.batch, "threads": threads()}
+    most = rooms(0) if memory is None else len(memory)
+    if seen.part.struct.copied:
+        most = min(most, seen.part.struct.count)
+    fields: dict[str, Any] = {"images": into.batch, "threads": most}
     fields |= dict(zip(("parts", "sliced"), cut, strict=True))
     fields |= {"channels": phases[0].panels.shape[2], "outs": outs}
     fields |= {"activation": into.activation}

@@ -12,6 +12,10 @@ from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import Block
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ...native.constants import SHARES
+
+_ROOM = 1 << 20
+"""Bytes up to which there is memory for more parts than threads."""
 
 
 def lanes(dtype: np.dtype) -> int:
@@ -89,6 +93,12 @@ class Work:
 def threads() -> int:
     """Threads that get memory of their own."""
     return most_threads()
+
+
+def rooms(size: int) -> int:
+    """Parts of the work that get memory of their own, of so many bytes each."""
+    # One thread does all by itself, and of much memory there is no more than threads need.
+    return threads() * (SHARES if threads() > 1 and size <= _ROOM else 1)
 
 
 @dataclass(frozen=True)
@@ -189,8 +199,9 @@ def image(
         return _as_it_lies(work, array, (sn, sc, sh, sw))
     size = frame.high * frame.wide * channels
     room = -(-size // 16) * 16 + 16  # a vector that begins at the last pixel may reach beyond
-    # One image for each thread is enough where a thread does whole images: it stays in its cache.
-    copies = k.scratch((batch if at_once else threads(), room), array.dtype)
+    # One image for each part is enough where a thread does whole images: it stays in its cache.
+    each = room * array.itemsize
+    copies = k.scratch((batch if at_once else rooms(each), room), array.dtype)
     part = work.bind(
         *("images", "image"),
         **{"images": batch, "x": array, "x_step": sn},
