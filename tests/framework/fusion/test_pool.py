@@ -23,7 +23,7 @@ from opscope.framework.fusion import team
 from opscope.framework.fusion.compiler import _library
 from opscope.framework.fusion.libraries import Library, find_compiler
 from opscope.native import units
-from opscope.native.constants import PARALLEL_WORK
+from opscope.native.constants import PARALLEL_WORK, macros
 
 pytestmark = pytest.mark.skipif(find_compiler("") is None, reason="there is no C compiler")
 
@@ -283,7 +283,8 @@ def policy(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     folder = tmp_path_factory.mktemp("policy")
     units.write_headers(folder)
     target = folder / "policy.so"
-    given = ["-I", str(units.FOLDER), "-I", str(folder), f"-DPARALLEL_WORK={PARALLEL_WORK}"]
+    given = ["-I", str(units.FOLDER), "-I", str(folder)]
+    given += [f"-D{name}={text}" for name, text in macros().items()]
     command = [str(find_compiler("")), *given, *units.COMMON_FLAGS, "-shared", "-x", "c", "-"]
     subprocess.run([*command, "-o", target], input=_POLICY, text=True, check=True)
     found = ctypes.CDLL(str(target))
