@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.untrusted.limits import check_limit
 from ..cache.computers import ComputerCache
 from ..graph.request import ComputationRequest, IoSpecification
 from ..index.indexes import frame_indexes
@@ -98,7 +99,7 @@ class XvectorBatches:
             have no vector.
 
     Raises:
-        OpscopeError: a size is too small.
+        OpscopeError: a size is too small, or a minibatch beyond the limit `chunk`.
     """
 
     def __init__(
@@ -116,6 +117,7 @@ class XvectorBatches:
                 f"chunks of {chunk_size} frames, {batch_size} at once: the network wants {least}"
                 " frames or more, at least one chunk"
             )
+        check_limit("chunk", chunk_size * batch_size, "chunk_size times batch_size")
         self._chunk_size = chunk_size
         self._batch_size = batch_size
         self._pad_input = pad_input
