@@ -41,7 +41,6 @@ class GrammarGraph:
         fst: all graphs, the states of one after those of the one before; the top graph is first.
         starts: the start state of the top graph, then of each nonterminal's (-1: it is empty).
         nonterminals: the number of the graph, from 1 on, by nonterminal.
-        top_states: how many states are the top graph's.
         offset: the phone `#nonterm_bos`.
         name: of the file, for messages.
     """
@@ -49,7 +48,6 @@ class GrammarGraph:
     fst: Fst
     starts: list[int]
     nonterminals: dict[int, int]
-    top_states: int
     offset: int
     name: str
 
@@ -97,9 +95,7 @@ class GrammarGraph:
             int(part.start + at) if part.start >= 0 else -1
             for part, at in zip(parts, base[:-1], strict=True)
         ]
-        graph = cls(
-            Fst(starts[0], final, begin, arcs), starts, nonterminals, parts[0].states, offset, name
-        )
+        graph = cls(Fst(starts[0], final, begin, arcs), starts, nonterminals, offset, name)
         for entry in starts[1:]:
             if entry >= 0:
                 graph.arcs_by_phone(entry, _BEGIN)

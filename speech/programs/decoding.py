@@ -101,21 +101,20 @@ _MORE_WAITING = 20
     *_CHUNKS,
     *_DECODING,
 )
-def nnet3_latgen_faster(
-    options: SimpleNamespace, model: str, graphs: str, features: str, *outputs: str
-) -> None:
-    acoustic, computer = _in_chunks(options, model)
-    _decode(options, acoustic, computer, _read(acoustic, graphs), features, *outputs)
+def nnet3_latgen_faster(options: SimpleNamespace, *files: str) -> None:
+    _by_chunks(options, *files)
 
 
-nnet3_latgen_faster_parallel = program(
+@program(
     "nnet3-latgen-faster-parallel",
     "Generate lattices using nnet3 neural net model, searched by several threads.",
     _FILES,
     *_CHUNKS,
     *_DECODING,
     *_PARALLEL,
-)(nnet3_latgen_faster.run)
+)
+def nnet3_latgen_faster_parallel(options: SimpleNamespace, *files: str) -> None:
+    _by_chunks(options, *files)
 
 
 @program(
@@ -126,15 +125,11 @@ nnet3_latgen_faster_parallel = program(
     *_STREAMS,
     *_DECODING,
 )
-def nnet3_latgen_faster_looped(
-    options: SimpleNamespace, model: str, graphs: str, features: str, *outputs: str
-) -> None:
-    cut = from_values(LoopedOptions, vars(options))
-    acoustic, computer = _opened(options, model, LoopedComputer, cut)
-    _decode(options, acoustic, computer, _read(acoustic, graphs), features, *outputs)
+def nnet3_latgen_faster_looped(options: SimpleNamespace, *files: str) -> None:
+    _by_streams(options, *files)
 
 
-nnet3_latgen_faster_looped_parallel = program(
+@program(
     "nnet3-latgen-faster-looped-parallel",
     "Generate lattices using nnet3 neural net model, each frame computed once, as online decoding"
     " does, and searched by several threads.",
@@ -142,7 +137,9 @@ nnet3_latgen_faster_looped_parallel = program(
     *_STREAMS,
     *_DECODING,
     *_PARALLEL,
-)(nnet3_latgen_faster_looped.run)
+)
+def nnet3_latgen_faster_looped_parallel(options: SimpleNamespace, *files: str) -> None:
+    _by_streams(options, *files)
 
 
 @program(
@@ -205,6 +202,21 @@ def nnet3_latgen_grammar(
     _decode(options, acoustic, computer, graph, features, *outputs)
 
 
+def _by_chunks(
+    options: SimpleNamespace, model: str, graphs: str, features: str, *outputs: str
+) -> None:
+    acoustic, computer = _in_chunks(options, model)
+    _decode(options, acoustic, computer, _read(acoustic, graphs), features, *outputs)
+
+
+def _by_streams(
+    options: SimpleNamespace, model: str, graphs: str, features: str, *outputs: str
+) -> None:
+    cut = from_values(LoopedOptions, vars(options))
+    acoustic, computer = _opened(options, model, LoopedComputer, cut)
+    _decode(options, acoustic, computer, _read(acoustic, graphs), features, *outputs)
+
+
 def _mapped(
     options: SimpleNamespace, model: str, graphs: str, loglikes: str, *outputs: str
 ) -> None:
@@ -233,20 +245,28 @@ _LOGLIKES = (
     *_OUTPUTS[1:],
 )
 _GIVEN = (*DECODER, SYMBOLS, _PARTIAL, Option("acoustic-scale", DECODING_SCALE, _SCALED))
-latgen_faster_mapped = program(
+
+
+@program(
     "latgen-faster-mapped",
     "Generate lattices of log-likelihoods, matrices with a column for each pdf.",
     _LOGLIKES,
     *_GIVEN,
-)(_mapped)
-latgen_faster_mapped_parallel = program(
+)
+def latgen_faster_mapped(options: SimpleNamespace, *files: str) -> None:
+    _mapped(options, *files)
+
+
+@program(
     "latgen-faster-mapped-parallel",
     "Generate lattices of log-likelihoods, matrices with a column for each pdf, searched by several"
     " threads.",
     _LOGLIKES,
     *_GIVEN,
     *_PARALLEL,
-)(_mapped)
+)
+def latgen_faster_mapped_parallel(options: SimpleNamespace, *files: str) -> None:
+    _mapped(options, *files)
 
 
 def _opened(
