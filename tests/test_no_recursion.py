@@ -184,6 +184,7 @@ BOUNDED = {
         framework/parallel/mpi.py: MpiCommunicator._start_from_device
             MpiCommunicator.start_all_reduce
         framework/parallel/nccl.py: NcclCommunicator.all_gather NcclCommunicator.broadcast
+        framework/parallel/nccl.py: NcclCommunicator.share
             NcclCommunicator.check NcclCommunicator.close NcclCommunicator.exchange
             NcclCommunicator.fail NcclCommunicator.start_all_reduce
         nnet3/cache/structure.py: _facts
