@@ -59,7 +59,7 @@ def determinized_acceptor(lattice: CompactLattice) -> CompactLattice:
         return CompactLattice()
     first = ((lattice.start, ONE),)
     number: dict[tuple[tuple[int, Weight], ...], int] = {first: 0}
-    subsets = [first]
+    subsets: list[tuple[tuple[int, Weight], ...]] = [first]
     result = CompactLattice(0)
     for place, subset in enumerate(subsets):  # grows in the loop
         result.add_state()
@@ -94,12 +94,11 @@ def determinized_acceptor(lattice: CompactLattice) -> CompactLattice:
 
 def _left_over(weight: Weight, best: Weight) -> Weight:
     """The costs of a path beyond those of the best one."""
-    return Weight(
-        *(
-            math.floor(single(cost - least) / _RESIDUAL_STEP + 0.5) * _RESIDUAL_STEP
-            for cost, least in zip(weight[:2], best[:2], strict=True)
-        )
-    )
+    return Weight(_rounded(weight.graph - best.graph), _rounded(weight.acoustic - best.acoustic))
+
+
+def _rounded(cost: float) -> float:
+    return math.floor(single(cost) / _RESIDUAL_STEP + 0.5) * _RESIDUAL_STEP
 
 
 def concatenated(lattices: Sequence[CompactLattice]) -> CompactLattice:

@@ -90,9 +90,10 @@ class NnetChainExample:
     """The inputs and the supervised outputs of one example, or of several merged ones.
 
     Attributes:
-        token: around it in files. output_type: of its outputs.
+        title: what people call it. token: around it in files. output_type: of its outputs.
     """
 
+    title: ClassVar[str] = "chain example"
     token: ClassVar[str] = "Nnet3ChainEg"
     output_type: ClassVar[type[NnetChainSupervision]] = NnetChainSupervision
 

@@ -21,5 +21,6 @@ class NnetDiscriminativeSupervision(NnetChainSupervision):
 class NnetDiscriminativeExample(NnetChainExample):
     """The inputs and the supervised outputs of one example, or of several merged ones."""
 
+    title = "discriminative example"
     token = "Nnet3DiscriminativeEg"
     output_type = NnetDiscriminativeSupervision

@@ -218,8 +218,9 @@ def discriminative_objective(
         _log.warning("the objective is %g; taking %g for each frame", result.objective, _FAILED)
         result.objective = _FAILED * result.weight
     if xent:
-        result.xent_deriv = xp.zeros_like(output)
-        result.xent_deriv[xp.asarray(frames), xp.asarray(reference)] = weight
+        wanted = xp.zeros_like(output)
+        wanted[xp.asarray(frames), xp.asarray(reference)] = weight
+        result.xent_deriv = wanted
     if options.l2_regularize:
         scale = weight * options.l2_regularize
         result.l2_term = -0.5 * scale * float(xp.vdot(output, output))

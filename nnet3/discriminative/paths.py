@@ -53,8 +53,8 @@ class Arcs:
             if ending is not None:
                 rows.append((state, end, 0, time, ending.graph))
         source, target, ids, frame, cost = zip(*rows, strict=True)
-        integers = (np.array(column, np.int64) for column in (source, target, ids, frame))
-        return cls(*integers, np.array(cost))
+        columns = (np.array(column, np.int64) for column in (source, target, ids, frame))
+        return cls(*columns, cost=np.array(cost))
 
 
 class Paths:

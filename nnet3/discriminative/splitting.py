@@ -23,8 +23,6 @@ from ...kaldi.lattices.operations import connected, state_times, without_epsilon
 from .paths import log_sums
 from .supervision import DiscriminativeSupervision
 
-_UNUSED = "Taken for compatibility; without effect, as in Kaldi"
-
 
 @dataclass(frozen=True)
 class SplitOptions:
@@ -37,8 +35,6 @@ class SplitOptions:
     collapse_transition_ids: bool = option(
         True, "Leave one transition-id for each pdf of a frame in the lattice; not for MPFE"
     )
-    remove_output_symbols: bool = option(True, _UNUSED)
-    remove_epsilons: bool = option(True, _UNUSED)
     determinize: bool = option(True, "Determinize the lattices of chunks")
     minimize: bool = option(True, "Minimize the lattices of chunks as well")
     acoustic_scale: float = option(0.1, "Factor for acoustic log-likelihoods, as in training")

@@ -18,6 +18,7 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.lattices.lattice import CompactLattice
 from ...kaldi.tables.streams import open_reader
 from ...kaldi.tables.tables import RandomAccessTable, read_table
+from ..chain.examples import NnetChainExample
 from ..discriminative.examples import NnetDiscriminativeExample
 from ..discriminative.splitting import DiscriminativeSplitter, SplitOptions
 from ..discriminative.supervision import DiscriminativeSupervision
@@ -26,8 +27,8 @@ from ..egs.chain_generate import chain_examples
 from ..egs.generate import IvectorSource
 from ..egs.merging import MinibatchRule
 from ..egs.splitting import Chunk
-from .base.options import COMPRESS, SRAND, shown
-from .base.program import from_values, options_of, program
+from .base.options import COMPRESS, SRAND, UNUSED, shown
+from .base.program import Option, from_values, options_of, program
 from .egs import (
     DRAWING,
     SHUFFLING,
@@ -58,6 +59,8 @@ KIND = "discriminative_example"
     *ivector_options(),
     COMPRESS,
     *options_of(SplitOptions),
+    Option("remove-output-symbols", True, UNUSED),
+    Option("remove-epsilons", True, UNUSED),
 )
 def nnet3_discriminative_get_egs(
     options: SimpleNamespace, model: str, features: str, lattices: str, alignments: str, output: str
@@ -99,7 +102,7 @@ class _Getter(Getter):
 
     def examples(
         self, key: str, matrix: Any, targets: Any, ivectors: IvectorSource | None
-    ) -> Iterator[tuple[str, NnetDiscriminativeExample]]:
+    ) -> Iterator[tuple[str, NnetChainExample]]:
         """See `Getter`."""
         supervision = DiscriminativeSupervision.of_utterance(*targets)
         parts = DiscriminativeSplitter(self._cutting, supervision, self._pdfs)
@@ -139,7 +142,7 @@ class _Copier(Copier):
 
     kind = KIND
 
-    def select(self, example: NnetDiscriminativeExample) -> NnetDiscriminativeExample:
+    def select(self, example: NnetChainExample) -> NnetChainExample:
         """See `Copier`."""
         return egs.shifted(example, self.options.frame_shift)
 

@@ -139,7 +139,7 @@ def describe(value: Any) -> str:
     if isinstance(value, NnetChainExample):
         inputs = [f"{io.name} {_example_io(io)}" for io in value.inputs]
         outputs = [f"{sup.name} {_frames(sup.indexes)}" for sup in value.outputs]
-        return "chain example: " + "; ".join(inputs + outputs)
+        return f"{value.title}: " + "; ".join(inputs + outputs)
     if isinstance(value, CompressedMatrix):
         return f"compressed matrix {value.layout}{list(value.shape)}"
     if isinstance(value, SparseMatrix):

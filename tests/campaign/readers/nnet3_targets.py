@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from chain_graphs import random_hmm, random_supervision
+from discriminative_cases import supervision
 from kaldi_models import CONFIG, TRANSITIONS
 from opscope.kaldi.files.compressed import CompressedMatrix
 from opscope.kaldi.files.context_dependency import ContextDependency
@@ -19,6 +20,10 @@ from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.fst.fst_io import read_fst, write_fst
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
+from opscope.nnet3.discriminative.examples import (
+    NnetDiscriminativeExample,
+    NnetDiscriminativeSupervision,
+)
 from opscope.nnet3.files.examples import NnetExample, NnetIo
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.saved import load_nnet, save_nnet
@@ -154,6 +159,14 @@ def chain_example() -> NnetChainExample:
     return NnetChainExample([NnetIo("input", indexes, np.ones((3, 2), np.float32))], [supervision])
 
 
+def discriminative_example() -> NnetDiscriminativeExample:
+    indexes = np.array([[0, t, 0] for t in range(3)], np.int32)
+    lattice = supervision(np.random.default_rng(3), 3, width=2)
+    output = NnetDiscriminativeSupervision("output", indexes, lattice, np.ones(3))
+    inputs = [NnetIo("input", indexes, np.ones((3, 2), np.float32))]
+    return NnetDiscriminativeExample(inputs, [output])
+
+
 def _scripts(folder: Path) -> Sequence[bytes]:
     with TableWriter(f"ark,scp:{folder}/s.ark,{folder}/s.scp", "matrix") as table:
         table.write("a", np.ones((4, 3)))
@@ -248,6 +261,13 @@ TARGETS = (
         ".egs",
         lambda _: _written(chain_example()),
         _reads(lambda r: NnetChainExample.read(r)),
+        (*BYTES, *TEXT),
+    ),
+    Target(
+        "discriminative examples",
+        ".egs",
+        lambda _: _written(discriminative_example()),
+        _reads(lambda r: NnetDiscriminativeExample.read(r)),
         (*BYTES, *TEXT),
     ),
     Target(
