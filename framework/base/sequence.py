@@ -212,7 +212,7 @@ def _one_level(level: Any, what: str) -> np.ndarray:
 def runs(begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """The runs begins[i] : begins[i] + lengths[i] of numbers, one after the other."""
     offsets = offsets_of(lengths)
-    return np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
+    return np.arange(offsets[-1]) + repeated(begins - offsets[:-1], lengths)
 
 
 def offsets_of(lengths: Any) -> np.ndarray:
@@ -221,6 +221,11 @@ def offsets_of(lengths: Any) -> np.ndarray:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
+
+
+def repeated(values: np.ndarray, counts: Any) -> np.ndarray:
+    """Each value as often as its count says, in order. NumPy of 32 bits takes no longer counts."""
+    return np.repeat(values, np.asarray(counts, np.intp))
 
 
 def lengths_of(offsets: np.ndarray) -> np.ndarray:
@@ -262,7 +267,7 @@ def make_schedule(offsets: np.ndarray) -> Schedule:
     # Step t has the sequences that are longer than t: all but those that ended at t or before.
     sizes = len(lengths) - np.cumsum(ended)[:steps]
     starts = offsets_of(sizes)
-    step_of_row = np.repeat(np.arange(steps), sizes)
+    step_of_row = repeated(np.arange(steps), sizes)
     place_of_row = np.arange(starts[-1]) - starts[step_of_row]
     rows = offsets[:-1][order[place_of_row]] + step_of_row
     return Schedule(order, sizes, starts, rows)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.sequence import lengths_of
+from ...framework.base.sequence import lengths_of, repeated
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -42,7 +42,7 @@ def _counted(k: KernelArgs, axis: int) -> np.ndarray:
     rows = np.arange(k.shape("x")[axis])
     if not levels:
         return rows
-    return rows - np.repeat(levels[-1][:-1], lengths_of(levels[-1]))
+    return rows - repeated(levels[-1][:-1], lengths_of(levels[-1]))
 
 
 @positions.kernel

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...framework.base.shape import ShapeArgs, count
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -200,8 +201,8 @@ def _scatter(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any) 
     """Give each window's gradient to its winner: each place asks the windows that cover it."""
     xp, (start, end) = k.xp, step.ends
     sizes = end - start
-    windows = np.repeat(np.arange(len(sizes)), sizes)
-    taps = np.arange(len(windows)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    windows = repeated(np.arange(len(sizes)), sizes)
+    taps = np.arange(len(windows)) - repeated(np.cumsum(sizes) - sizes, sizes)
     table = Table.of(start[windows] + taps, windows, taps, step.before[step.axis])
     # No tap is -1: a repeated place gets no gradient a second time.
     asked = np.where(table.present, table.value, -1)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying
@@ -42,7 +43,7 @@ class Table:
         order = np.lexsort((places, results))
         results, places, values = results[order], places[order], values[order]
         terms = np.bincount(results, minlength=count)
-        number = np.arange(len(results)) - np.repeat(np.cumsum(terms) - terms, terms)
+        number = np.arange(len(results)) - repeated(np.cumsum(terms) - terms, terms)
         shape = (max(int(terms.max(initial=1)), 1), count)
         index, value = np.zeros(shape, np.int64), np.zeros(shape, values.dtype)
         present = np.zeros(shape, bool)

@@ -442,7 +442,7 @@ def _run(
             **{"vectors": vectors, "inner": inner, "taps": len(taps), "tap_places": taps},
             **{"panels": panels, "panel": phase.panels[0].size, "pixels": len(here)},
             pixel_places=np.asarray(phase.pixels, np.int64),
-            memory_places=np.arange(len(here)) * outs if block else here,
+            memory_places=np.arange(len(here), dtype=np.int64) * outs if block else here,
             places=here,
             **{"depth": outs if into.deep else inner, "image_span": seen.span},
         )

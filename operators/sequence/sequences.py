@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.sequence import lengths_of, make_schedule, offsets_of
+from ...framework.base.sequence import lengths_of, make_schedule, offsets_of, repeated
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -62,7 +62,7 @@ def sequences_in(levels: Levels | None) -> int:
 
 def sequence_of_row(offsets: np.ndarray) -> np.ndarray:
     """Number of the sequence that each row belongs to."""
-    return np.repeat(np.arange(len(offsets) - 1), lengths_of(offsets))
+    return repeated(np.arange(len(offsets) - 1), lengths_of(offsets))
 
 
 # -- rows of one array as rows of another --------------------------------------------------------

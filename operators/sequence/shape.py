@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.sequence import equal_levels, lengths_of, offsets_of, runs
+from ...framework.base.sequence import equal_levels, lengths_of, offsets_of, repeated, runs
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -121,7 +121,7 @@ def sequence_reverse_shape(s: ShapeArgs) -> None:
 def _reversed(k: KernelArgs) -> np.ndarray:
     offsets = offsets_in(k, "x")
     # Row r of the sequence [a, b) becomes row a + b - 1 - r.
-    ends = np.repeat(offsets[:-1] + offsets[1:] - 1, lengths_of(offsets))
+    ends = repeated(offsets[:-1] + offsets[1:] - 1, lengths_of(offsets))
     return ends - np.arange(len(ends))
 
 
@@ -238,7 +238,7 @@ def _moving_rows(k: KernelArgs) -> tuple[Any, Call]:
     # A sequence that is shorter than its part has a room below 0, so no begin fits it.
     room = xp.asarray(lengths_of(offsets) - lengths)
     base = xp.asarray(runs(offsets[:-1], lengths))
-    number = xp.asarray(np.repeat(np.arange(len(lengths)), lengths))
+    number = xp.asarray(repeated(np.arange(len(lengths)), lengths))
     # Filled by each run, as begins are data; all else about the rows is known now.
     rows = k.scratch(base.shape, np.int64)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope, Variable
-from ...base.sequence import Schedule, make_schedule, offsets_of
+from ...base.sequence import Schedule, make_schedule, offsets_of, repeated
 from ...base.shape import ArraySpec, Levels
 from ...runtime.binding import BoundSteps
 from .description import StepNet
@@ -64,7 +64,7 @@ def _track_of_sequences(offsets: np.ndarray, order: np.ndarray, bounds: np.ndarr
     """Sequences in a new order, cut into groups at `bounds`."""
     lengths = np.diff(offsets)[order]
     begins = offsets_of(lengths)
-    rows = np.repeat(offsets[:-1][order] - begins[:-1], lengths) + np.arange(begins[-1])
+    rows = repeated(offsets[:-1][order] - begins[:-1], lengths) + np.arange(begins[-1])
     inner: list[Levels] = [
         (offsets_of(lengths[a:b]),) for a, b in zip(bounds[:-1], bounds[1:], strict=True)
     ]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import TreeError
-from ...base.sequence import Sequences, offsets_of
+from ...base.sequence import Sequences, offsets_of, repeated
 
 _SIGNIFICANT_BITS = 4
 _SHOWN = 6  # nodes of a cycle that an error tells
@@ -248,7 +248,7 @@ class _Checks:
         sizes = np.diff(self.offsets)
         if len(sizes) and sizes.min() == 0:
             raise TreeError(f"tree {int(sizes.argmin())} has no nodes; leave it out")
-        self.tree = np.repeat(np.arange(len(sizes)), sizes)
+        self.tree = repeated(np.arange(len(sizes)), sizes)
         own = sizes[self.tree]
         outside = np.flatnonzero((parents < -1) | (parents >= own))
         if len(outside):

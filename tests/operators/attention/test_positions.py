@@ -23,7 +23,7 @@ class TestPositions(OpTest):
     def reference(self, inputs, attrs):
         if "offsets" in attrs:
             return {"out": COUNTED}
-        return {"out": np.arange(inputs["x"].shape[attrs["axis"]])}
+        return {"out": np.arange(inputs["x"].shape[attrs["axis"]], dtype=np.int64)}
 
     def test_refuses(self):
         self.refuses("out of range", {"x": np.zeros(3)})
