@@ -8,6 +8,7 @@ import numpy as np
 
 from ...cntk.network.nodes import geometry
 from ...cntk.network.nodes.node import Node
+from ...framework.base.sequence import repeated
 from ...operators.names import both
 from .assembly import Value, scaled, width
 from .cntk_walk import ABSORBS, Conversion, converts, refuse, size
@@ -284,7 +285,7 @@ def _per_column(c: Conversion, node: Node, child: Node) -> np.ndarray:
     if node.attributes["spatial"] and array.size != size(node):
         fast = node.attributes["imageLayout"].lower() in ("hwc", "legacy")
         repeats = size(node) // array.size
-        return np.tile(array, repeats) if fast else np.repeat(array, repeats)
+        return np.tile(array, repeats) if fast else repeated(array, repeats)
     return array
 
 

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...framework.base.errors import FormatError, SaveError, ShapeError
-from ...framework.base.sequence import offsets_of, runs
+from ...framework.base.sequence import offsets_of, repeated, runs
 from .lattice import Lattice, LatticeHeader
 
 HEADER = np.dtype(
@@ -180,7 +180,7 @@ def _unpack(
     at = runs(begin, counts)
     phones = _phones(_field(tokens[at], _UNIT["symbol"]), numbers)
     frames = _field(tokens[at], _UNIT["frames"])
-    edge = np.repeat(np.arange(len(edges)), counts)
+    edge = repeated(np.arange(len(edges)), counts)
     spent = np.bincount(edge, frames, len(edges)).astype(np.int64)
     if implied.any() and own is None:
         raise ShapeError("edges of a lattice end with a pause, which has no symbol")

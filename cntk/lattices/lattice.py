@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.scope import Scope
-from ...framework.base.sequence import lengths_of, offsets_of
+from ...framework.base.sequence import lengths_of, offsets_of, repeated
 from .hmms import SILENCE, Hmms
 
 PARTS = (  # variables `node@LATTICE@part`, and the slots of the operator that reads them
@@ -262,7 +262,7 @@ def levels(edges: np.ndarray, count: int) -> list[np.ndarray]:
     while len(ready):
         depth[ready] = round_
         counts = lengths_of(first)[ready]
-        starts = np.repeat(first[ready] - np.cumsum(counts) + counts, counts)
+        starts = repeated(first[ready] - np.cumsum(counts) + counts, counts)
         leaving = order[starts + np.arange(len(starts))]
         ends, times = np.unique(edges[leaving, 1], return_counts=True)
         waiting[ends] -= times

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import repeated
 from ...framework.base.untrusted.limits import check_limit
 
 _NUMBERS = {
@@ -212,7 +213,7 @@ class BinaryReader:
             raise self.error("offsets of a sparse matrix do not rise to its size", start)
         if np.any(inner >= minor):
             raise self.error("an index of a sparse matrix is out of bounds", start)
-        outer = np.repeat(np.arange(major), np.diff(starts).astype(np.int64))
+        outer = repeated(np.arange(major), np.diff(starts).astype(np.int64))
         where = (inner, outer) if layout == _CSC else (outer, inner)
         result[tuple(w.astype(np.int64) for w in where)] = values
         return result

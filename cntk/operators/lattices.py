@@ -8,7 +8,7 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
-from ...framework.base.sequence import lengths_of, runs
+from ...framework.base.sequence import lengths_of, repeated, runs
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -138,7 +138,7 @@ class _Paths:
         """Best states of all phones, those of the reference too."""
         phones, frames = arrays["units"].T
         first = arrays["first_units"]
-        edge = np.repeat(np.arange(len(self.edges)), lengths_of(first))
+        edge = repeated(np.arange(len(self.edges)), lengths_of(first))
         if len(edge) != len(frames):
             why = f"first_units count {len(edge)} units of lattices, and there are {len(frames)}"
             raise RunError(k.describe(why))
@@ -155,9 +155,9 @@ class _Paths:
         aligned = align(scores, phones, first_row, counts, *hmms)
         self.acoustic = np.bincount(edge, aligned.scores[: len(edge)], len(self.edges))
         self.rows = runs(rows, frames)
-        self.edge_of_row = np.repeat(edge, frames)
+        self.edge_of_row = repeated(edge, frames)
         self.states, reference = np.split(aligned.states, [len(self.rows)])
-        there = np.repeat(np.isfinite(aligned.scores[len(edge) :]), length)
+        there = repeated(np.isfinite(aligned.scores[len(edge) :]), length)
         self.said = runs(row, length)[there], reference[there]
 
     def per_edge(self, frames: np.ndarray) -> np.ndarray:

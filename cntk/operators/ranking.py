@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.backend import to_host
+from ...framework.base.sequence import repeated
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
@@ -49,7 +50,7 @@ class _Ranking:
     @classmethod
     def of(cls, gain: np.ndarray, score: np.ndarray, query: np.ndarray) -> _Ranking:
         begins = np.flatnonzero(np.concatenate([[True], np.diff(query.astype(np.int64)) != 0]))
-        number = np.repeat(np.arange(len(begins)), np.diff(np.append(begins, len(query))))
+        number = repeated(np.arange(len(begins)), np.diff(np.append(begins, len(query))))
         place = np.arange(len(query)) - begins[number]
         rank = np.empty_like(place)
         rank[np.lexsort((gain, -score, number))] = place
@@ -69,8 +70,8 @@ class _Ranking:
         one of the query."""
         ends = np.append(self.begin[1:], len(self.query))[self.query]
         counts = np.where(self.gain > self.gain[ends - 1], ends - 1 - np.arange(len(ends)), 0)
-        first = np.repeat(np.arange(len(ends)), counts)
-        shift = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
+        first = repeated(np.arange(len(ends)), counts)
+        shift = np.arange(len(first)) - repeated(np.cumsum(counts) - counts, counts)
         return first, first + 1 + shift
 
     def slopes(self) -> np.ndarray:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import RunError
-from ...framework.base.sequence import lengths_of
+from ...framework.base.sequence import lengths_of, repeated
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -180,8 +180,8 @@ def packed_index_kernel(k: KernelArgs) -> Call:
         return nothing
     offsets = offsets_in(k, "source")
     counts = lengths_of(offsets_in(k, "x"))
-    first = xp.asarray(np.repeat(offsets[:-1], counts)).reshape(out.shape)
-    length = xp.asarray(np.repeat(lengths_of(offsets), counts)).reshape(out.shape)
+    first = xp.asarray(repeated(offsets[:-1], counts)).reshape(out.shape)
+    length = xp.asarray(repeated(lengths_of(offsets), counts)).reshape(out.shape)
 
     def run() -> None:
         xp.copyto(out, x, casting="unsafe")

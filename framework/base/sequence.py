@@ -223,9 +223,12 @@ def offsets_of(lengths: Any) -> np.ndarray:
     return offsets
 
 
-def repeated(values: np.ndarray, counts: Any) -> np.ndarray:
-    """Each value as often as its count says, in order. NumPy of 32 bits takes no longer counts."""
-    return np.repeat(values, np.asarray(counts, np.intp))
+def repeated(values: np.ndarray, counts: Any, axis: int | None = None) -> np.ndarray:
+    """Each value as often as its count says, in order, as `np.repeat`.
+
+    NumPy takes no counts wider than an address, which has 32 bits in WebAssembly.
+    """
+    return np.repeat(values, np.asarray(counts, np.intp), axis)
 
 
 def lengths_of(offsets: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import repeated
 from . import matrix_io
 from .compressed import CompressedMatrix
 from .kaldi_io import Reader, Writer
@@ -70,7 +71,7 @@ class SparseMatrix:
         if rows * columns > _LARGEST_DENSE:
             raise FormatError(f"a sparse matrix of {rows} x {columns} is too large to fill in")
         dense = np.zeros((rows, columns), np.float32)
-        dense[np.repeat(np.arange(rows), np.diff(self.starts)), self.columns] = self.values
+        dense[repeated(np.arange(rows), np.diff(self.starts)), self.columns] = self.values
         return dense
 
     @classmethod

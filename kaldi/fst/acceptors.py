@@ -22,6 +22,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import repeated
 from ...framework.base.strongly_connected import depth_first
 from .fst import Fst
 from .fst_properties import reachable
@@ -52,7 +53,7 @@ def acceptor(arcs: list[list[Arc]], final: Iterable[float], start: int = 0) -> F
     final = np.array(list(final), np.float32)
     flat = [arc for group in arcs for arc in group]
     label, weight, nextstate = zip(*flat, strict=True) if flat else ((), (), ())
-    source = np.repeat(np.arange(len(arcs)), [len(group) for group in arcs])
+    source = repeated(np.arange(len(arcs)), [len(group) for group in arcs])
     columns = source, np.array(label, np.int32), np.array(weight, np.float32)
     start = start if len(final) else -1
     return Fst.of_arcs(*columns, np.array(nextstate, np.int32), final, start=start)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
+
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 
 
 def spread(begin: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Runs of numbers from each `begin` on: which run each belongs to, and the numbers."""
-    return np.repeat(np.arange(len(counts)), counts), runs(begin, counts)
+    return repeated(np.arange(len(counts)), counts), runs(begin, counts)
 
 
 def runs(begin: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The numbers of `spread` alone."""
-    numbers = np.repeat(begin - (np.cumsum(counts) - counts), counts)
+    numbers = repeated(begin - (np.cumsum(counts) - counts), counts)
     numbers += np.arange(len(numbers))
     return numbers

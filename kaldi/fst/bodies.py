@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from .arcs import ARC, runs
 from .byte_file import ByteFile
 from .fst import Fst, Header
@@ -111,7 +112,7 @@ def _compact(element: np.dtype, unsigned: str = "") -> Read:
 def _expanded(items: np.ndarray, begin: np.ndarray, start: int, header: Header) -> Fst:
     """The FST of compact elements; that of an end has no label."""
     states = len(begin) - 1
-    source = np.repeat(np.arange(states), np.diff(begin))
+    source = repeated(np.arange(states), np.diff(begin))
     ends = items["ilabel"] == NO_LABEL
     final = np.full(states, np.inf, np.float32)
     names = items.dtype.names or ()

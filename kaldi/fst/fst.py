@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from .arcs import ARC
 
 # Properties that are true of every expanded FST of its kind; the rest is what its maker knew.
@@ -118,7 +119,7 @@ class Fst:
 
     def source(self) -> np.ndarray:
         """The state that each arc leaves, int64, [arcs]."""
-        return np.repeat(np.arange(self.states), np.diff(self.begin))
+        return repeated(np.arange(self.states), np.diff(self.begin))
 
     def with_columns(self, **columns: np.ndarray) -> Fst:
         """The same FST, some columns of its arcs replaced."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...framework.base.untrusted.values import check_nesting
 from .arcs import ARC
 from .byte_file import ByteFile
@@ -52,7 +53,7 @@ def read_ngram(file: ByteFile, header: Header, _: int, __: int) -> Fst:
     counts = np.diff(future_zeros) - 1
     if len(future_zeros) != states + 1 or future_zeros[0] != 0:
         raise file.error("the arcs of an ngram FST do not follow each other", place)
-    owner = np.repeat(np.arange(states), counts)
+    owner = repeated(np.arange(states), counts)
     same = owner[1:] == owner[:-1]
     if (labels < 1).any() or (labels[1:][same] <= labels[:-1][same]).any():
         raise file.error("the arcs of an ngram FST are not sorted by word", place)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import repeated
 from ...kaldi.fst.fst import Fst
 from .supervision import Supervision, check_labels, state_times
 
@@ -173,7 +174,7 @@ def _unrolled(supervision: Supervision) -> tuple[_Arcs, np.ndarray, np.ndarray]:
         nothing = np.full(len(final), -1)
         last = offset + frames * fst.states + final
         pieces.append((last, np.full(len(final), end), nothing, nothing, -fst.final[final]))
-        time = np.repeat(np.arange(frames + 1), fst.states)
+        time = repeated(np.arange(frames + 1), fst.states)
         time[1 : fst.states] = frames + 1  # never reached
         times += [time, [frames + 1]]
         ends.append(end)

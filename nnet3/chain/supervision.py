@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import repeated
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst, write_fst
@@ -210,7 +211,7 @@ def _concatenate(fsts: Sequence[Fst]) -> Fst:
         nextstate.append(fst.nextstate[inner] + shift)
         leaving = slice(0, int(fst.begin[1])) if number else slice(0, 0)
         width = leaving.stop
-        source.append(np.repeat(ends, width))
+        source.append(repeated(ends, width))
         label.append(np.tile(fst.ilabel[leaving], len(ends)))
         weight.append((end_weights[:, None] + fst.weight[leaving]).ravel())
         nextstate.append(np.tile(fst.nextstate[leaving] + shift, len(ends)))

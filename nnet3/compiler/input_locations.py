@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.sequence import repeated
 from ..graph.topology import Place, Topology
 from ..graph.topology_node import SumFacts
 from ..index.aligned import later, rows_among
@@ -276,9 +277,9 @@ class _Search:
         single = (lowest >= 0) & (step == self.steps.step_of_row[highest])
         starts = self.steps.starts
         first = np.where(single, starts[step], 0).astype(np.int32)
-        self._within = self.rows - np.repeat(first, self.sizes)
+        self._within = self.rows - repeated(first, self.sizes)
         place = np.arange(len(self.rows), dtype=np.int32)
-        place -= np.repeat(self.begins.astype(np.int32), self.sizes)
+        place -= repeated(self.begins.astype(np.int32), self.sizes)
         in_order = np.logical_and.reduceat(self._within == place, self.begins)
         whole = single & in_order & (self.sizes == starts[step + 1] - starts[step])
         self._lowest = lowest.tolist()
@@ -338,11 +339,11 @@ def find_reverse(summands: Iterable[Summand], sizes: list[int]) -> None:
     rows = np.concatenate([row for _, row in pairs])
     counts = np.array([len(row) for _, row in pairs])
     begins = np.cumsum(counts) - counts
-    place = np.arange(len(rows), dtype=np.int32) - np.repeat(begins.astype(np.int32), counts)
+    place = np.arange(len(rows), dtype=np.int32) - repeated(begins.astype(np.int32), counts)
     of_step = [sizes[summand.single] for summand in listed]
     ends = np.cumsum(of_step).tolist()
     reverse = np.full(ends[-1], -1, np.int32)
-    at = rows + np.repeat(np.array(ends, int) - np.array(of_step, int), counts)
+    at = rows + repeated(np.array(ends, int) - np.array(of_step, int), counts)
     reverse[at] = place
     alone = np.logical_and.reduceat(reverse[at] == place, begins).tolist()
     for summand, end, size, each_once in zip(listed, ends, of_step, alone, strict=True):

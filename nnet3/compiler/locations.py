@@ -10,6 +10,7 @@ from collections import Counter
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ..index.indexes import distinct
 from .steps import hash_order
 
@@ -108,7 +109,7 @@ def ensure_contiguous(rows: np.ndarray) -> list[np.ndarray]:
     lists = int(number.max(initial=-1)) + 1
     if lists <= 1:
         return [rows] * lists
-    of_row = np.repeat(number, np.diff(np.append(starts, len(rows))))
+    of_row = repeated(number, np.diff(np.append(starts, len(rows))))
     return [np.where(of_row == i, rows, -1) for i in range(lists)]
 
 

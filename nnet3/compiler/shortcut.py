@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ..components.base.precompute import precompute_indexes
 from ..graph.request import ComputationRequest, IoSpecification
 from ..index.indexes import Columns, IndexList, distinct
@@ -241,7 +242,7 @@ class _Expander:
             if kind in ROWS_MULTI:
                 which = np.searchsorted(numbered, few[..., 0].ravel())
             else:
-                which = np.repeat(np.arange(len(sources)), [len(one) // _FEW for one in listed])
+                which = repeated(np.arange(len(sources)), [len(one) // _FEW for one in listed])
             source = _Source(*np.array(each, np.int32).T[:, which.reshape(-1, 1, stride, 1)])
         block, within = np.divmod(rows + source.row, source.span)
         is_other = within >= source.stride

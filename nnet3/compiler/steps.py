@@ -18,6 +18,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.sequence import repeated
 from ..components.base.dependence import SAME
 from ..graph.graph import Graph, Segment
 from ..graph.request import ComputationRequest
@@ -84,7 +85,7 @@ class NnetSteps:
     @cached_property
     def step_of_row(self) -> np.ndarray:
         """The step of every row, when rows are numbered throughout."""
-        return np.repeat(np.arange(len(self.steps)), np.diff(self.starts))
+        return repeated(np.arange(len(self.steps)), np.diff(self.starts))
 
     def table(self, nodes: set[int]) -> RowTable:
         """The rows of some nodes, of the steps there are."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -252,7 +253,7 @@ def sum_group_kernel(k: KernelArgs) -> Call:
 @sum_group.backward("x")
 def sum_group_grad_kernel(k: KernelArgs) -> Call:
     sizes = k.attrs["sizes"]
-    return _gather(k, k["out_grad"], np.repeat(np.arange(len(sizes)), sizes), k["x_grad"])
+    return _gather(k, k["out_grad"], repeated(np.arange(len(sizes)), sizes), k["x_grad"])
 
 
 sum_block = operator(

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.sequence import repeated
 from ...framework.base.untrusted.values import INT32
 from ...kaldi.files.posterior import Posterior
 from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
@@ -74,7 +75,7 @@ def posterior_targets(post: Posterior, num_pdfs: int, factor: int) -> Targets:
         part = take_rows(matrix, rows)
         assert isinstance(part, SparseMatrix)
         counts = np.diff(part.starts)
-        values = part.values * np.repeat(chunk.weights[: len(rows)], counts)
+        values = part.values * repeated(chunk.weights[: len(rows)], counts)
         missing = frames - len(rows)  # frames after the last posterior have no target
         part = SparseMatrix(
             np.full(frames, num_pdfs, np.int32),

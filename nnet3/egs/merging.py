@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, ShapeError
+from ...framework.base.sequence import repeated
 from ..files.examples import NnetExample, NnetIo
 from ..training.progress import Log
 from .rows import compressed, stack_rows
@@ -106,7 +107,7 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
         if len(parts) != len(examples):
             raise ShapeError(f"{len(parts)} of {len(examples)} merged examples have {name!r}")
         indexes = np.concatenate([io.indexes for _, io in parts])
-        indexes[:, 0] += np.repeat(
+        indexes[:, 0] += repeated(
             [n * stride for n, _ in parts], [len(io.indexes) for _, io in parts]
         ).astype(np.int32)
         features = stack_rows([io.features for _, io in parts])

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import repeated
 from ...kaldi.files.compressed import CompressedMatrix, Compression, decompress_stacked
 from ...kaldi.files.posterior import Posterior
 from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
@@ -37,7 +38,7 @@ def _take_sparse(matrix: SparseMatrix, rows: np.ndarray) -> SparseMatrix:
     starts = matrix.starts[:-1][rows]
     counts = np.diff(matrix.starts)[rows]
     begins = np.concatenate(([0], np.cumsum(counts)))
-    places = np.arange(begins[-1]) + np.repeat(starts - begins[:-1], counts)
+    places = np.arange(begins[-1]) + repeated(starts - begins[:-1], counts)
     return SparseMatrix(matrix.dims[rows], begins, matrix.columns[places], matrix.values[places])
 
 

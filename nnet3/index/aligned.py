@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from .indexes import X_BITS, Aligned, Columns, Family
 
 
@@ -68,7 +69,7 @@ def rows_among(
     place = np.minimum(np.searchsorted(keys, asked, sorter=order), len(keys) - 1)
     chosen = order[place]
     there = (keys[chosen] == asked)[:, None]
-    number = np.repeat(list(sources), counts)[chosen][:, None]
+    number = repeated(list(sources), counts)[chosen][:, None]
     grid = np.concatenate([source.grid for source in sources.values()])[chosen]
     rows = np.where(there, grid, -1)
     numbers = np.where(there, np.broadcast_to(number, grid.shape), -1)

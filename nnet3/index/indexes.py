@@ -14,6 +14,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.sequence import repeated
 from .time_sets import Series, series
 
 NO_TIME = -(1 << 31)  # the t of a padding row: Kaldi's kNoTime
@@ -60,7 +61,7 @@ def as_indexes(values: object, what: str = "indexes") -> np.ndarray:
 
 def frame_indexes(sequences: int, times: np.ndarray) -> np.ndarray:
     """Indexes of some times in each of so many sequences, one sequence after the other."""
-    n = np.repeat(np.arange(sequences), len(times))
+    n = repeated(np.arange(sequences), len(times))
     t = np.tile(times, sequences)
     return np.stack((n, t, np.zeros_like(t)), axis=1)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from .indexes import Columns, distinct
 
 
@@ -69,8 +70,8 @@ class RowTable:
         moves = np.array([self._moves[node] for node, _, _ in lists])
         starts = np.array([start for _, _, start in lists])
         places = np.concatenate([columns.base(self._counts) for _, columns, _ in lists])
-        places = places + np.repeat(moves, sizes)
-        rows = np.arange(len(places)) + np.repeat(starts - np.cumsum(sizes) + sizes, sizes)
+        places = places + repeated(moves, sizes)
+        rows = np.arange(len(places)) + repeated(starts - np.cumsum(sizes) + sizes, sizes)
         if any(columns.real is not None for _, columns, _ in lists):
             real = np.concatenate([_real(columns) for _, columns, _ in lists])
             places, rows = places[real], rows[real]
@@ -100,7 +101,7 @@ class RowTable:
                 outside.append(number)
         sizes = [query.columns.size for query in queries]
         places = np.concatenate([query.columns.base(self._counts) for query in queries])
-        places = places + np.repeat(moves, sizes)
+        places = places + repeated(moves, sizes)
         if outside:
             ends = np.cumsum(sizes).tolist()
             for number in outside:

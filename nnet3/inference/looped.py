@@ -14,6 +14,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.python.gc_disabled import gc_disabled
+from ...framework.base.sequence import repeated
 from ...framework.ir.op_list import OpList
 from ..cache.on_disk import kept
 from ..compiler.compiler import Compiler
@@ -78,7 +79,7 @@ def looped_requests(
 
 
 def _io(name: str, times: np.ndarray, sequences: int) -> IoSpecification:
-    n = np.repeat(np.arange(sequences), len(times))
+    n = repeated(np.arange(sequences), len(times))
     t = np.tile(times, sequences)
     return IoSpecification(name, np.stack((n, t, np.zeros_like(t)), axis=1))
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import OpscopeError, ShapeError
+from ...framework.base.sequence import repeated
 from ...framework.base.untrusted.limits import check_limit
 from ..cache.computers import ComputerCache
 from ..graph.request import ComputationRequest, IoSpecification
@@ -121,7 +122,7 @@ class XvectorBatches:
         self._chunk_size = chunk_size
         self._batch_size = batch_size
         self._pad_input = pad_input
-        times = np.repeat(np.arange(chunk_size), batch_size)
+        times = repeated(np.arange(chunk_size), batch_size)
         chunks = np.tile(np.arange(batch_size), chunk_size)
         indexes = np.stack((chunks, times, times * 0), axis=1)
         outputs = frame_indexes(batch_size, np.zeros(1, np.int64))

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import copy_task, in_order, with_task
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -236,7 +237,7 @@ def add_row_ranges_kernel(k: KernelArgs) -> Call:
         size = int(sizes[0])
         part = x[int(begin[0]) : int(end[-1])].reshape(len(target), size, x.shape[1])
         return in_order(copy, partial(xp.sum, part, 1, None, sums), add)
-    ids = xp.asarray(np.repeat(numbers, sizes))
+    ids = xp.asarray(repeated(numbers, sizes))
     rows = np.concatenate([np.arange(a, b) for a, b in zip(begin, end, strict=True)])
     taken = k.scratch((len(rows), x.shape[1]), x.dtype)
     mode = {"mode": "clip"} if xp is np else {}

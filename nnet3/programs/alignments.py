@@ -13,6 +13,7 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import repeated
 from ...kaldi.files.context_dependency import ContextDependency, answers
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.phone_segments import PhoneSplitter, Segments
@@ -93,7 +94,7 @@ def ali_to_phones(options: SimpleNamespace, model: str, source: str, output: str
                 if options.write_lengths:
                     writer.write(key, np.stack((phones, frames), axis=1))
                 else:
-                    writer.write(key, np.repeat(phones, frames) if options.per_frame else phones)
+                    writer.write(key, repeated(phones, frames) if options.per_frame else phones)
     program.log(f"Done {done} utterances.")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.option_fields import option
+from ...framework.base.sequence import repeated
 from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..cache.computers import ComputerCache
 from ..files.examples import NnetExample
@@ -71,7 +72,7 @@ def objective(
         deriv = dense - output
         return float(len(output)), -0.5 * float((deriv.astype(np.float64) ** 2).sum()), deriv
     if isinstance(supervision, SparseMatrix):
-        rows = np.repeat(np.arange(len(output)), np.diff(supervision.starts))
+        rows = repeated(np.arange(len(output)), np.diff(supervision.starts))
         values = supervision.values.astype(np.float64)
         chosen = output[rows, supervision.columns]
         return float(values.sum()), float((values * chosen).sum()), dense

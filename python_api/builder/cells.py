@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ...framework.base.errors import ShapeError, format_shape
+from ...framework.base.sequence import repeated
 from ...framework.ir.registry import lookup
 from .methods import layer, takes
 from .net_builder import NetBuilder
@@ -85,7 +84,7 @@ class CellParameters:
         """Those of an `lstm_cell` over rows of `width`, by slot."""
         bias: Any = 0.0
         if forget_bias:
-            bias = np.repeat([0.0, forget_bias, 0.0, 0.0], size)
+            bias = repeated([0.0, forget_bias, 0.0, 0.0], size)
         parameters = {
             "w_x": self.matrix("w_x", width, 4 * size),
             "w_h": self.matrix("w_h", projection or size, 4 * size),

@@ -23,7 +23,7 @@ from ...framework.base.errors import (
     nearest,
 )
 from ...framework.base.scope import Scope
-from ...framework.base.sequence import offsets_of
+from ...framework.base.sequence import offsets_of, repeated
 from ...framework.files.saved import op_list_of
 from ...framework.fusion.row_copies import take_rows
 from ...framework.ir.desc import (
@@ -306,8 +306,7 @@ class Stepper:
         xp = self._place.xp
         for name, (rows, levels) in first.items():
             if levels and len(levels[-1]) - 1 == sequences:
-                repeated = _repeat_sequences(rows, levels[-1], copies, xp)
-                self._work.var(name).set(*repeated)
+                self._work.var(name).set(*_repeat_sequences(rows, levels[-1], copies, xp))
             else:
                 self._work.var(name).set(rows, levels)
         for memory in self.step.memories:
@@ -381,8 +380,8 @@ class Stepper:
 
 def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[Any, Any]:
     """Each sequence `copies` times, side by side."""
-    lengths = np.repeat(np.diff(offsets), copies)
-    begins = np.repeat(offsets[:-1], copies)
-    repeated = offsets_of(lengths)
-    index = np.repeat(begins - repeated[:-1], lengths) + np.arange(repeated[-1])
-    return rows[xp.asarray(index)], (repeated,)
+    lengths = repeated(np.diff(offsets), copies)
+    begins = repeated(offsets[:-1], copies)
+    made = offsets_of(lengths)
+    index = repeated(begins - made[:-1], lengths) + np.arange(made[-1])
+    return rows[xp.asarray(index)], (made,)

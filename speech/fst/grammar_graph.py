@@ -16,6 +16,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.sequence import repeated
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.arcs import spread
 from ...kaldi.fst.fst import Fst
@@ -87,7 +88,7 @@ class GrammarGraph:
             raise FormatError(f"{name}: the top graph of the grammar is empty")
         base = np.cumsum([0, *(part.states for part in parts)])
         arcs = np.concatenate([part.arcs for part in parts])
-        arcs["nextstate"] += np.repeat(base[:-1], [len(part.arcs) for part in parts])
+        arcs["nextstate"] += repeated(base[:-1], [len(part.arcs) for part in parts])
         counts = np.concatenate([np.diff(part.begin) for part in parts])
         begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         final = np.concatenate([part.final for part in parts])

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.sequence import repeated
 from ...kaldi.fst.fst import Fst
 from .sums import running_sums
 
@@ -110,7 +111,7 @@ class LookaheadGraph:
             final_label=known.final_label,
             output_keys=outputs,
             set_keys=joined_key(
-                np.repeat(np.arange(len(begin) - 1), np.diff(begin)), intervals[:, 0]
+                repeated(np.arange(len(begin) - 1), np.diff(begin)), intervals[:, 0]
             ),
             silent=np.diff(left.begin).astype(np.int32) - np.diff(words[left.begin]),
             largest=largest,
@@ -163,7 +164,7 @@ def distinct_sets(
     """
     counts = np.diff(begin)
     words = np.ascontiguousarray(intervals).view("<u8").reshape(-1)
-    place = (np.arange(len(words)) - np.repeat(begin[:-1], counts)).astype(np.uint64)
+    place = (np.arange(len(words)) - repeated(begin[:-1], counts)).astype(np.uint64)
     mixed = (words ^ (place * np.uint64(0xBF58476D1CE4E5B9))) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     mixed *= np.uint64(0x94D049BB133111EB)
@@ -173,10 +174,10 @@ def distinct_sets(
     # Sets whose keys are equal by chance are told apart by their intervals.
     leader = first[sets]
     alike = counts == counts[leader]
-    shift = np.repeat(begin[leader] - begin[:-1], np.where(alike, counts, 0))
-    mine = np.flatnonzero(np.repeat(alike, counts))
+    shift = repeated(begin[leader] - begin[:-1], np.where(alike, counts, 0))
+    mine = np.flatnonzero(repeated(alike, counts))
     differs = words[mine] != words[mine + shift]
-    owner = np.repeat(np.arange(len(counts)), np.where(alike, counts, 0))
+    owner = repeated(np.arange(len(counts)), np.where(alike, counts, 0))
     alike[owner[differs]] = False
     alone = np.flatnonzero(~alike)
     sets = sets.copy()
@@ -184,8 +185,8 @@ def distinct_sets(
     chosen = np.concatenate([first, alone])
     sizes = counts[chosen]
     starts = np.concatenate([[0], np.cumsum(sizes)])
-    inside = np.arange(int(starts[-1])) - np.repeat(starts[:-1], sizes)
-    kept = intervals[np.repeat(begin[chosen], sizes) + inside]
+    inside = np.arange(int(starts[-1])) - repeated(starts[:-1], sizes)
+    kept = intervals[repeated(begin[chosen], sizes) + inside]
     return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
 
 

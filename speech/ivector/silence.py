@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.sequence import repeated
 
 _BACK = 100  # decoder frames whose weights may still change
 _SPOKEN = 500  # decoder frames, of which those with speech are listed
@@ -121,7 +122,7 @@ class SilenceWeights:
         changed[-1] = True  # so that the last frame with a weight is known
         rows = begin + np.flatnonzero(changed)
         frames = first_frame + factor * rows[:, None] + np.arange(factor)
-        return frames.ravel(), np.repeat(moved[changed], factor)
+        return frames.ravel(), repeated(moved[changed], factor)
 
     def spoken(self, frames_ready: int, first_frame: int = 0) -> np.ndarray:
         """Frames of the decoder, of the last 500, that the traceback does not take for silence.
@@ -153,7 +154,7 @@ class SilenceWeights:
         if self._longest > 0:
             ends = np.append(np.flatnonzero(path[1:] != path[:-1]), known - 1)
             lengths = np.diff(ends, prepend=-1)
-            silent = silent | np.repeat(lengths >= self._longest, lengths)
+            silent = silent | repeated(lengths >= self._longest, lengths)
         weights = np.ones(len(ids), np.float32)
         weights[:known][silent] = self._weight
         weights[known:] = weights[known - 1]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...kaldi.fst.arcs import runs
 from ...native.constants import BUCKETS_EACH, LEAST_BUCKETS
 from ..fst.grammar_graph import SearchGraph
@@ -97,7 +98,7 @@ class ArrayLoops:
         first = (cost + adaptive).min(initial=_INFINITY)
         counts, place = self._arcs_of(states[alive])
         label, weight = arcs.ilabel[place], arcs.weight[place]
-        cost = np.repeat(costs[alive], counts)
+        cost = repeated(costs[alive], counts)
         cost += acoustic.take(label, mode="clip")  # faster than [] for an index of int32
         cost += weight
         # each arc lowers the bound for those after it; those above the first one change nothing
@@ -111,7 +112,7 @@ class ArrayLoops:
         rows = first_ones(target, table.scratch)
         table.scratch[rows] = np.arange(len(rows))
         links = np.empty(len(near), LINK)
-        links["from"] = np.repeat(alive, counts)[near]
+        links["from"] = repeated(alive, counts)[near]
         links["to"] = table.scratch[target]
         links["ilabel"] = label
         links["olabel"] = arcs.olabel[place]

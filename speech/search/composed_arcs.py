@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.python.cached import new_waiting_rlock
+from ...framework.base.sequence import repeated
 from ..fst.composition import Composition, StateArcs
 from ..fst.grammar_graph import GrammarArcs, GrammarGraph, SearchGraph
 from ..fst.graph import LookaheadGraph, StaticGraph
@@ -133,7 +134,7 @@ class ComposedArcs:
         begins = ends - arcs.counts
         epsilons = before[ends] - before[begins]
         # Arcs with a label come forward by the epsilons of their state that stand before them.
-        owner = np.repeat(np.arange(len(rows)), arcs.counts)
+        owner = repeated(np.arange(len(rows)), arcs.counts)
         inside = before[:-1] - before[begins][owner]
         place = np.where(quiet, (ends - epsilons)[owner] + inside, np.arange(len(quiet)) - inside)
         place += self.used

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import RunError
+from ...framework.base.sequence import repeated
 from ...kaldi.lattices.raw_lattice import RawLattice
 from .decoder import Decoder
 
@@ -46,7 +47,7 @@ def raw_lattice(decoder: Decoder, use_final: bool = True) -> RawLattice:
     final = np.full(len(number), np.inf, np.float32)
     final[number[first[-2] :]] = decoder.end_costs(use_final)
     frame_of = np.empty(len(number), np.int32)
-    frame_of[number] = np.repeat(np.arange(len(frames), dtype=np.int32), counts)
+    frame_of[number] = repeated(np.arange(len(frames), dtype=np.int32), counts)
     return RawLattice(frame_of, final=final, **{name: x[order] for name, x in joined.items()})
 
 

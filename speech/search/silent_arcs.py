@@ -12,6 +12,7 @@ import struct
 
 import numpy as np
 
+from ...framework.base.sequence import repeated
 from ...kaldi.fst.arcs import runs
 from ...native.constants import MANY_TOKENS, NEGATIVE_LOOP
 from .arc_table import ArcTable, first_ones
@@ -75,7 +76,7 @@ class SilentArcs:
         arcs = self._table.arcs
         counts = arcs.epsilons[rows]
         place = runs(arcs.begin[rows] + arcs.emitting[rows], counts)
-        cost = np.repeat(self._cost[rows], counts)
+        cost = repeated(self._cost[rows], counts)
         cost += arcs.weight[place]
         good = np.flatnonzero(cost < cutoff)
         return counts, good, place[good], cost[good]
@@ -120,7 +121,7 @@ class SilentArcs:
         last_cost = self._cost[rows]
         alive = np.flatnonzero((arcs.epsilons[rows] > 0) & (last_cost < cutoff))
         counts, which, place, cost = self._arcs_of(rows[alive], cutoff)
-        source = np.repeat(alive, counts)[which]
+        source = repeated(alive, counts)[which]
         target = self._token[arcs.target[place]].astype(np.int64)
         weight = arcs.weight[place]
         first_cost = np.full(len(rows), _INFINITY)

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....framework.base.sequence import repeated
 from .data import ChunkInfo, Deserializer, Samples, gather
 
 _log = logging.getLogger(__name__)
@@ -163,7 +164,7 @@ class Bundler(Deserializer):
         for index, numbers, single in zip(self._others, others, self._expanded, strict=True):
             theirs = index.read(numbers)
             if single:
-                theirs = [Samples(begin, np.repeat(s.values, lengths, axis=0)) for s in theirs]
+                theirs = [Samples(begin, repeated(s.values, lengths, axis=0)) for s in theirs]
             parts = [*parts, *theirs]
         return parts
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.limits import check_limit
 
 
@@ -76,7 +77,7 @@ class Samples:
         size = samples * dim * self.values.dtype.itemsize
         check_limit("run", size, f"{samples} samples of {dim} numbers, given as indices")
         out = np.zeros((samples, dim), self.values.dtype)
-        sample = np.repeat(np.arange(samples), np.diff(self.first))
+        sample = repeated(np.arange(samples), np.diff(self.first))
         assert self.indices is not None
         np.add.at(out, (sample, self.indices), self.values)
         return out
@@ -86,7 +87,7 @@ def ranges(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Ranges put one after the other: where each begins then, and the numbers in them."""
     lengths = end - begin
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    numbers = np.arange(offsets[-1]) + np.repeat(begin - offsets[:-1], lengths)
+    numbers = np.arange(offsets[-1]) + repeated(begin - offsets[:-1], lengths)
     return offsets, numbers
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....framework.base.python.cached import cached_property
+from ....framework.base.sequence import repeated
 
 
 @dataclass(eq=False)
@@ -49,7 +50,7 @@ class Layout:
         first = np.maximum(self.begin, 0)
         last = np.minimum(self.end, self.steps)
         counts = last - first
-        sequence = np.repeat(np.arange(len(self.slot)), counts)
+        sequence = repeated(np.arange(len(self.slot)), counts)
         offsets = np.cumsum(counts) - counts
         return sequence, np.arange(int(counts.sum())) + (first - offsets)[sequence]
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....framework.base.sequence import repeated
 from ...base.mersenne import Mersenne64, Random, numbers_of, shuffled
 from .data import Deserializer, Samples, gather
 
@@ -292,7 +293,7 @@ class BlockShuffle(Enumerator):
         self._chunks = shuffled(len(chunks), self._generator(sweep + self._seeds[0]))
         self._positions = np.cumsum([0, *self._counts[self._chunks]])
         self._windows = _windows([chunks[c].samples for c in self._chunks], self._half)
-        home = np.repeat(np.arange(len(chunks)), np.diff(self._positions))
+        home = repeated(np.arange(len(chunks)), np.diff(self._positions))
         order = self._exchanged(home, self._generator(sweep + self._seeds[1]))
         place = self._home = home[order]
         self._order = np.stack([self._chunks[place], order - self._positions[place]], axis=1)

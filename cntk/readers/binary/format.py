@@ -21,6 +21,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.values import shown
 from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
@@ -140,7 +141,7 @@ class BinaryFile(Deserializer):
         bounds = at.take("<i4", count + 1, f"the sequences of {name}").astype(np.int64)
         if bounds[0] != 0 or bounds[-1] != elements or np.any(np.diff(bounds) < 0):
             raise FormatError(f"{self.path}: byte {place}: {name}: sequences do not ascend")
-        owner = np.repeat(np.arange(count), np.diff(bounds))
+        owner = repeated(np.arange(count), np.diff(bounds))
         key = owner << 32 | rows
         if np.any(rows < 0) or np.any(np.diff(key) < 0):
             raise FormatError(f"{self.path}: byte {place}: {name}: the rows do not ascend")
@@ -190,9 +191,9 @@ def _bytes(stream: Stream, samples: Samples) -> bytes:
             raise ShapeError(f"{stream.name}: the binary format has no dense sequences")
         return samples.values.astype(kind).tobytes()
     counts = np.diff(samples.first)
-    sequence = np.repeat(np.arange(len(samples.lengths)), samples.lengths)
+    sequence = repeated(np.arange(len(samples.lengths)), samples.lengths)
     step = np.arange(len(counts)) - samples.begin[sequence]
-    sample = np.repeat(np.arange(len(counts)), counts)
+    sample = repeated(np.arange(len(counts)), counts)
     rows = samples.indices + step[sample] * stream.dim
     order = np.lexsort((rows, sequence[sample]))
     bounds = samples.first[samples.begin]

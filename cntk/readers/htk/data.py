@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from ....framework.base.errors import FormatError
+from ....framework.base.sequence import repeated
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream, ranges
 from ..base.htk_files import HtkFile, HtkPath
 
@@ -308,8 +309,8 @@ class Utterances(Deserializer):
         if not left and not right:
             return Samples(sequences, values)
         lengths = np.diff(offsets)
-        first = np.repeat(offsets[:-1], lengths)
-        last = np.repeat(offsets[1:] - 1, lengths)
+        first = repeated(offsets[:-1], lengths)
+        last = repeated(offsets[1:] - 1, lengths)
         return Windows(sequences, values, None, None, first, last, left, right)
 
     def _check_alike(self, part: Features, file: FrameFile) -> None:

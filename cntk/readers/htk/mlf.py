@@ -20,6 +20,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError, nearest
+from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.limits import check_limit
 from ....framework.base.untrusted.opener import open_text
 from ....framework.base.untrusted.values import plain, shown
@@ -116,7 +117,7 @@ def read_mlf(
         block.check_order(start, stop)
         described += 4 * int((stop - start).sum()) - _OF_A_BYTE * block.size
         check_limit("fill", described, f"{path}: the states of all frames")
-        frames = np.repeat(numbers, stop - start)
+        frames = repeated(numbers, stop - start)
         bounds = np.append(0, np.cumsum(stop - start))[block.first]
         for at, name in enumerate(block.names):
             if name in frames_of:

@@ -24,6 +24,7 @@ from functools import cache
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.sequence import repeated
 from ...base.std_shuffle import minimal_standard, shuffled
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream, ranges
@@ -313,7 +314,7 @@ class TaggedMinibatches(Packer):
         zeros = np.zeros(len(group), np.int64)
         layout = Layout(len(group), int(lengths.max()), np.arange(len(group)), zeros, lengths)
         begin, tokens = ranges(self._text.begin[group], self._text.begin[group + 1])
-        inputs = self._inputs(begin, tokens, np.repeat(group, lengths))
+        inputs = self._inputs(begin, tokens, repeated(group, lengths))
         names = [stream.name for stream in self.streams]
         return Minibatch(
             dict(zip(names, (inputs, self._labels(begin, tokens)), strict=True)),
@@ -330,7 +331,7 @@ class TaggedMinibatches(Packer):
         high = text.begin[sentence + 1] - 1
         near = np.clip(tokens[:, None] + self._context, low[:, None], high[:, None]).reshape(-1)
         first, places = ranges(text.first[near], text.first[near + 1])
-        slot = np.repeat(np.arange(len(near)), np.diff(first))
+        slot = repeated(np.arange(len(near)), np.diff(first))
         index = text.words[places] + slot % count * self._words
         width = self._words * count
         both = np.unique(slot // count * width + index)

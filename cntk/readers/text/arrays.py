@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ....framework.base.sequence import repeated
 from ..base.data import Samples, Stream
 from .lines import Problems
 
@@ -74,7 +75,7 @@ def parse_arrays(
     kind = _kinds(data, tokens, [alias.encode() for alias, _ in streams])
     if kind is None or np.any(np.bincount(bar_line[kind >= 0], minlength=len(ends)) == 0):
         return None
-    owner = np.repeat(np.arange(len(lines)), lines)[bar_line]
+    owner = repeated(np.arange(len(lines)), lines)[bar_line]
     values = ~tokens.is_name & ~is_id
     samples_lists = []
     for number, (_, stream) in enumerate(streams):

@@ -14,6 +14,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
+from ....framework.base.sequence import repeated
 from ....framework.base.untrusted.opener import open_file, read_file
 from ..text.arrays import parse_numbers
 
@@ -103,7 +104,7 @@ def _block(
         raise FormatError(
             f"{path}:{first_line + place}: {counts[place]} columns; at least {needed} were expected"
         )
-    column = np.arange(len(begin)) - np.repeat(np.cumsum(counts) - counts, counts)
+    column = np.arange(len(begin)) - repeated(np.cumsum(counts) - counts, counts)
     blocks = []
     for part in columns:
         mine = (column >= part.start) & (column < part.start + part.count)

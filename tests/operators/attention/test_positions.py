@@ -7,7 +7,7 @@ from opscope.framework.base.errors import AttributeTypeError
 from opscope.testing import Case, OpTest
 
 OFFSETS = (np.array([0, 3, 3, 5, 9]),)
-COUNTED = np.array([0, 1, 2, 0, 1, 0, 1, 2, 3])
+COUNTED = np.array([0, 1, 2, 0, 1, 0, 1, 2, 3], np.int64)
 
 
 class TestPositions(OpTest):
