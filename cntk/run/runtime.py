@@ -138,7 +138,7 @@ class BoundNet:
             if axis in self.lowered.sequences:
                 rows = Sequences(rows, (begin,))
             self.scope.var(columns).set(rows)
-            self.scope.var(grid).set(np.array([layout.parallel, layout.steps]))
+            self.scope.var(grid).set(np.array([layout.parallel, layout.steps], np.int64))
 
     def _place(self, node: Node, begin: np.ndarray, layout: Layout) -> None:
         first, _ = self._layouts.setdefault(node.axis, (begin, layout))
