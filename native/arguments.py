@@ -27,8 +27,9 @@ Sizes are written in elements, a word for each dimension: `rows:step` are rows t
 apart, `columns` elements side by side; `columns:1` says nothing of how the array's own axes lie.
 Both may be expressions without blanks of other fields, of numbers that the file exports (`lanes` is
 EXPORTED(JOIN(lanes, UNIT)) in C), of `whole(n,unit)`, n rounded up to a multiple, of `end(array)`,
-one more than the largest number in an array, of `spread(array,n)`, that or n where there is no
-array, of `span(image)`, the elements of one image, and of `given(a,b)`, whether arrays are there.
+one more than the largest number in an array (`end(array,'field')`: in a field of its records), of
+`spread(array,n)`, that or n where there is no array, of `span(image)`, the elements of one image,
+and of `given(a,b)`, whether arrays are there.
 """
 
 from __future__ import annotations
@@ -132,7 +133,16 @@ class Structs:
     optional: bool = False
 
 
-Field = Whole | Real | Address | Step | Array | Inner | Structs
+@dataclass(frozen=True)
+class Rest:
+    """Another struct at the end, as often as an argument has it: whoever binds one declares a
+    struct that begins alike, and goes on with the fields of each."""
+
+    struct: str
+    made: bool = True
+
+
+Field = Whole | Real | Address | Step | Array | Inner | Structs | Rest
 
 COUNT = Whole(0)
 SOME = Whole(1)
@@ -188,7 +198,8 @@ class Struct:
 
     def parts(self) -> Iterator[str]:
         """The structs that its definition wants before it."""
-        return (one.struct for one in self.fields.values() if isinstance(one, Inner | Structs))
+        fields = self.fields.values()
+        return (one.struct for one in fields if isinstance(one, Inner | Structs | Rest))
 
 
 _EIGHT_BYTES = " __attribute__((aligned(8)))"
@@ -207,6 +218,8 @@ def _c_field(name: str, field: Field) -> str:
         return f"struct {field.struct} {name}"
     if isinstance(field, Structs):
         return f"const struct {field.struct} *{name}{_EIGHT_BYTES}"
+    if isinstance(field, Rest):
+        return f"struct {field.struct} {name}[]"
     return f"word {name}"
 
 

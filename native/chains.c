@@ -6,6 +6,7 @@
    file is compiled without contraction), and functions are those of one table, which compiled loops
    call as well. What a function gives depends on its argument alone, not on the element's place. */
 #include "vectors.h"
+#include "chains_arguments.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -76,9 +77,13 @@ VISIBLE const char EXPORTED(chain_number_functions)[] = UNARY(TEXT) BINARY(TEXT)
     ON_NUMBERS(TEXT);
 static function *const functions[] = {UNARY(ARRAY_FUNCTION) BINARY(ARRAY_FUNCTION)
                                           TERNARY(ARRAY_FUNCTION)};
-static number_function *const number_functions[] = {
+static number_function *const functions_of_numbers[] = {
     UNARY(NUMBER_FUNCTION) BINARY(NUMBER_FUNCTION) TERNARY(NUMBER_FUNCTION)
         ON_NUMBERS(NUMBER_FUNCTION)};
+#define LENGTH(name, array) \
+  VISIBLE word EXPORTED(JOIN(name, UNIT)) = sizeof array / sizeof *array;
+LENGTH(array_functions, functions)
+LENGTH(number_functions, functions_of_numbers)
 
 /* -- operations on vectors ----------------------------------------------------------------------- */
 
@@ -113,8 +118,6 @@ INLINE vec_t op_isnan(vec_t a) { return TRUTH(a != a); }
 INLINE vec_t op_isinf(vec_t a) { return TRUTH(op_fabs(a) == splat((T)INFINITY)); }
 INLINE vec_t op_isfinite(vec_t a) { return TRUTH(op_fabs(a) < splat((T)INFINITY)); }
 INLINE vec_t op_signbit(vec_t a) { return TRUTH(bits(a) < 0); }
-#define ONE_OPERAND(D) \
-  D(neg) D(fabs) D(sqrt) D(not) D(as_number) D(as_truth) D(isnan) D(isinf) D(isfinite) D(signbit)
 
 INLINE vec_t op_add(vec_t a, vec_t b) { return a + b; }
 INLINE vec_t op_sub(vec_t a, vec_t b) { return a - b; }
@@ -138,6 +141,9 @@ INLINE vec_t op_fmax(vec_t a, vec_t b) { return choice(TRUTH((a > b) | (b != b))
 INLINE vec_t op_fmin(vec_t a, vec_t b) { return choice(TRUTH((a < b) | (b != b)), a, b); }
 INLINE vec_t op_at_least(vec_t a, vec_t b) { return at_least(a, b); }
 INLINE vec_t op_at_most(vec_t a, vec_t b) { return at_most(a, b); }
+/* a where it is more, or less; else b */
+INLINE vec_t op_more(vec_t a, vec_t b) { return at_least(b, a); }
+INLINE vec_t op_less(vec_t a, vec_t b) { return at_most(b, a); }
 /* What a comparison chooses: a processor with masks need not make a vector of its truth. */
 #if defined(__AVX512F__)
 #define CHOICE_BY(name, sign, code)                                                            \
@@ -157,65 +163,128 @@ INLINE vec_t op_at_most(vec_t a, vec_t b) { return at_most(a, b); }
 CHOICE_BY(lt, <, _CMP_LT_OQ) CHOICE_BY(gt, >, _CMP_GT_OQ) CHOICE_BY(le, <=, _CMP_LE_OQ)
 CHOICE_BY(ge, >=, _CMP_GE_OQ) CHOICE_BY(eq, ==, _CMP_EQ_OQ) CHOICE_BY(ne, !=, _CMP_NEQ_UQ)
 #undef CHOICE_BY
-/* Comparisons, then what is compared with and chosen: a register, an array in memory, a number. */
-#define BRANCHES(D, name, with)                                                                \
-  D(name, with, a, m) D(name, with, a, n) D(name, with, m, a) D(name, with, n, a)              \
-  D(name, with, m, m) D(name, with, m, n) D(name, with, n, m) D(name, with, n, n)
-#define HELD_BRANCHES(D, name, with) \
-  D(name, with, a, m) D(name, with, a, n) D(name, with, m, a) D(name, with, n, a)
-#define COMPARISONS(D, each)                                                                   \
-  D(each, lt, m) D(each, gt, m) D(each, le, m) D(each, ge, m) D(each, eq, m) D(each, ne, m)    \
-  D(each, lt, n) D(each, gt, n) D(each, le, n) D(each, ge, n) D(each, eq, n) D(each, ne, n)
-#define CHOICES(each) COMPARISONS(BRANCHES, each)
-#define HELD_CHOICES(each) COMPARISONS(HELD_BRANCHES, each)
-
 /* What is done with a product of two others; both operations round. */
 INLINE vec_t op_add_product(vec_t a, vec_t b, vec_t c) { return a + b * c; }
 INLINE vec_t op_sub_product(vec_t a, vec_t b, vec_t c) { return a - b * c; }
 INLINE vec_t op_sub_from_product(vec_t a, vec_t b, vec_t c) { return b * c - a; }
 INLINE vec_t op_mul_product(vec_t a, vec_t b, vec_t c) { return a * (b * c); }
 INLINE vec_t op_div_into_product(vec_t a, vec_t b, vec_t c) { return b * c / a; }
-#define PRODUCTS(D) \
-  D(add_product) D(sub_product) D(sub_from_product) D(mul_product) D(div_into_product)
 /* What is done with the product of the result so far. */
 INLINE vec_t op_mul_add(vec_t a, vec_t b, vec_t c) { return a * b + c; }
 INLINE vec_t op_mul_sub(vec_t a, vec_t b, vec_t c) { return a * b - c; }
 INLINE vec_t op_mul_sub_from(vec_t a, vec_t b, vec_t c) { return c - a * b; }
-#define OF_PRODUCTS(D)                                                                   \
-  D(mul_add, m, m) D(mul_add, m, n) D(mul_add, n, m) D(mul_add, n, n) D(mul_sub, m, m)   \
-  D(mul_sub, m, n) D(mul_sub, n, m) D(mul_sub, n, n) D(mul_sub_from, m, m)               \
-  D(mul_sub_from, m, n) D(mul_sub_from, n, m) D(mul_sub_from, n, n)
-#define TWO_OPERANDS(D)                                                                         \
-  D(add) D(sub) D(sub_from) D(mul) D(div) D(div_into) D(lt) D(gt) D(le) D(ge) D(eq) D(ne) D(and) \
-  D(or) D(copysign) D(fmax) D(fmin) D(at_least) D(at_most)
+INLINE vec_t op_choose(vec_t truth, vec_t a, vec_t b) { return choice(truth, a, b); }
+
+/* Which operands each of them has: see chain_steps.h. */
+#define KINDS1(D, name) D(name, a) D(name, m) BESIDE(D(name, b))
+#define OF_HELD(D, name) D(name, a, m) D(name, a, n) BESIDE(D(name, a, b))
+#define KINDS2(D, name)                                                                        \
+  OF_HELD(D, name) D(name, a, a) D(name, m, m) D(name, m, n)                                   \
+  BESIDE(D(name, b, b) D(name, b, m) D(name, b, n))
+#define ORDERED(D, name) KINDS2(D, name) D(name, n, m) BESIDE(D(name, m, b) D(name, n, b))
+#define PRODUCTS(D, name, k) D(name, k, m, m) D(name, k, m, n) \
+  BESIDE(D(name, k, b, b) D(name, k, b, m) D(name, k, b, n))
+#define KINDS3(D, name) \
+  PRODUCTS(D, name, a) PRODUCTS(D, name, m) PRODUCTS(D, name, n) BESIDE(PRODUCTS(D, name, b))
+#define KINDS_OF_PRODUCT(D, name)                                                              \
+  D(name, a, m, m) D(name, a, m, n) D(name, a, n, m) D(name, a, n, n)                          \
+  BESIDE(D(name, a, b, b) D(name, a, b, m) D(name, a, b, n) D(name, a, m, b) D(name, a, n, b))
+#define BRANCHES(D, name, k, l)                                                                \
+  D(name, k, l, a, m) D(name, k, l, a, n) D(name, k, l, m, a) D(name, k, l, n, a)              \
+  D(name, k, l, m, m) D(name, k, l, m, n) D(name, k, l, n, m) D(name, k, l, n, n)              \
+  BESIDE(D(name, k, l, a, b) D(name, k, l, m, b) D(name, k, l, n, b) D(name, k, l, b, a)       \
+         D(name, k, l, b, m) D(name, k, l, b, n))
+#define KINDS4(D, name)                                                                        \
+  BRANCHES(D, name, a, m) BRANCHES(D, name, a, n) BRANCHES(D, name, m, m)                      \
+  BRANCHES(D, name, m, n) BESIDE(BRANCHES(D, name, b, m) BRANCHES(D, name, b, n))
+#define UNARY_STEPS(D)                                                                         \
+  KINDS1(D, neg) KINDS1(D, fabs) KINDS1(D, sqrt) KINDS1(D, not) KINDS1(D, as_number)           \
+  KINDS1(D, as_truth) KINDS1(D, isnan) KINDS1(D, isinf) KINDS1(D, isfinite) KINDS1(D, signbit)
+#define BINARY_STEPS(D)                                                                        \
+  KINDS2(D, add) ORDERED(D, sub) OF_HELD(D, sub_from) KINDS2(D, mul) ORDERED(D, div)           \
+  OF_HELD(D, div_into) KINDS2(D, lt) KINDS2(D, gt) KINDS2(D, le) KINDS2(D, ge) KINDS2(D, eq)   \
+  KINDS2(D, ne) KINDS2(D, and) KINDS2(D, or) ORDERED(D, copysign) ORDERED(D, fmax)             \
+  ORDERED(D, fmin) ORDERED(D, more) ORDERED(D, less) KINDS2(D, at_least) KINDS2(D, at_most)
+#define TERNARY_STEPS(D)                                                                       \
+  KINDS3(D, add_product) KINDS3(D, sub_product) KINDS3(D, sub_from_product)                    \
+  KINDS3(D, mul_product) KINDS3(D, div_into_product) KINDS_OF_PRODUCT(D, mul_add)              \
+  KINDS_OF_PRODUCT(D, mul_sub) KINDS_OF_PRODUCT(D, mul_sub_from) D(choose, a, m, m)            \
+  D(choose, a, m, n) D(choose, a, n, m) D(choose, a, n, n) D(choose, m, a, m)                  \
+  D(choose, m, a, n) D(choose, m, m, a) D(choose, m, n, a)                                     \
+  BESIDE(D(choose, a, b, m) D(choose, a, b, n) D(choose, a, m, b) D(choose, a, n, b))
+#define CHOICE_STEPS(D) \
+  KINDS4(D, lt) KINDS4(D, gt) KINDS4(D, le) KINDS4(D, ge) KINDS4(D, eq) KINDS4(D, ne)
 
 /* -- programs ------------------------------------------------------------------------------------ */
 
+/* Vectors are computed in their order, which compilers turn round: prefetchers want it ascending. */
+#if defined(__x86_64__)
+#define IN_ORDER(vector) __asm__ volatile("" : "+v"(vector))
+#elif defined(__aarch64__)
+#define IN_ORDER(vector) __asm__ volatile("" : "+w"(vector))
+#else
+#define IN_ORDER(vector)
+#endif
+
 enum { WIDE = 8 };  /* vectors of a block: as many as the calling convention has in registers */
-typedef struct step {
-  word run[2];   /* functions for blocks of WIDE vectors and of one; first the number of the step */
-  word x, x_size, y, y_size, z, z_size;  /* places or numbers; bytes from element to element */
-  word function; /* for calls: of an array; first its number */
-} step;
-/* What the steps of a part work on: where operands and buffers are now, single numbers, and the
-   block that functions are called with. */
+/* A second block stays in registers where there are enough of them. Functions that are called may
+   change these, and a caller expects nothing of them. */
+#if defined(__AVX512F__) && !defined(__clang__)
+#define BESIDE(...) __VA_ARGS__
+register vec_t b0 __asm__("xmm16"), b1 __asm__("xmm17"), b2 __asm__("xmm18"), b3 __asm__("xmm19"),
+    b4 __asm__("xmm20"), b5 __asm__("xmm21"), b6 __asm__("xmm22"), b7 __asm__("xmm23");
+#else
+#define BESIDE(...)
+#endif
+/* What the steps of a part work on: where operands and buffers are in a row, single numbers, and
+   the block that functions are called with. */
 typedef struct frame {
   char **at;
-  const T *numbers;
+  T *numbers;
   vec_t *passed;
-  const step *steps;
-  word last;  /* where the last block begins */
+  const ChainStep *steps;
+  word last, end;     /* where the last block of a row begins, and whence on none does */
+  word rows;          /* that are left, this one included */
+  const word *moves;  /* of each operand, bytes to the next row */
+  const struct chain_program *program;
 } frame;
+
+static double number_at(const char *at, word dtype) {
+  switch (dtype) {
+    case OF_FLOAT16: return from_float16(*(const uint16_t *)at);
+    case OF_BFLOAT16: return from_bfloat16(*(const uint16_t *)at);
+    case OF_FLOAT32: return *(const float *)at;
+    case OF_FLOAT64: return *(const double *)at;
+    case OF_INT32: return *(const int32_t *)at;
+    default: return *(const int64_t *)at;
+  }
+}
+
+/* the numbers of columns in the row at hand */
+INLINE void read_columns(frame *f) {
+  const struct chain_program *p = f->program;
+  for (word k = 0; k < p->column_count; k++) {
+    const word c = p->columns[k];
+    f->numbers[p->register_count + k] = number_at(f->at[c], p->operands[c].dtype);
+  }
+}
+
+/* whether there is another row, which is then at hand */
+INLINE int next_row(frame *f) {
+  if (!--f->rows) return 0;
+  for (word k = 0; k < f->program->operand_count; k++) f->at[k] += f->moves[k];
+  read_columns(f);
+  return 1;
+}
 
 #define EACH(D, g) D(0, g) D(1, g) D(2, g) D(3, g) D(4, g) D(5, g) D(6, g) D(7, g)
 #define ARGUMENTS \
   vec_t a0, vec_t a1, vec_t a2, vec_t a3, vec_t a4, vec_t a5, vec_t a6, vec_t a7
 #define PASSED a0, a1, a2, a3, a4, a5, a6, a7
 #define NAME(name) name##_wide
-enum { SIZE_wide = 0, SIZE_one = 1 };
-#define SIZE SIZE_wide
+#define SIZE wide
 #define COUNT WIDE
-typedef void wide_run(const step *s, const frame *f, word j, ARGUMENTS);
+typedef void wide_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #define RUN wide_run
 #include "chain_steps.h"
 #undef EACH
@@ -230,206 +299,160 @@ typedef void wide_run(const step *s, const frame *f, word j, ARGUMENTS);
 #define ARGUMENTS vec_t a0
 #define PASSED a0
 #define NAME(name) name##_one
-#define SIZE SIZE_one
+#define SIZE one
 #define COUNT 1
-typedef void one_run(const step *s, const frame *f, word j, ARGUMENTS);
+typedef void one_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #define RUN one_run
 #include "chain_steps.h"
 
-#define ALL_STEPS(D)                                                                             \
-  D(end) D(load) D(load_number) D(store) D(call) D(choose_aa) D(choose_an) D(choose_na)          \
-  D(choose_nn) D(then_a) D(then_n) D(else_a) D(else_n) D(load_float16) D(load_bfloat16)          \
-  D(store_float16) D(store_bfloat16) ONE_OPERAND(D)
+#define OTHER_STEPS(D)                                                                       \
+  D(end) D(load_m) D(load_n) BESIDE(D(load_b) D(hold_a) D(hold_m) D(hold_n) D(spill_m)) \
+  D(store_m) D(call_a) D(call_am) D(call_amm) D(load_float16)     \
+  D(load_bfloat16) D(store_float16) D(store_bfloat16)
+#define ALL_STEPS(D0, D1, D2, D3, D4) \
+  OTHER_STEPS(D0) UNARY_STEPS(D1) BINARY_STEPS(D2) TERNARY_STEPS(D3) CHOICE_STEPS(D4)
 #define BOTH(name) {name##_wide, name##_one},
-#define BOTH_OF_TWO(name) BOTH(name) BOTH(name##_self) BOTH(name##_number)
-#define TEXTS_OF_TWO(name) TEXT(name) TEXT(name##_self) TEXT(name##_number)
-#define BOTH_PRODUCTS(name) BOTH(name) BOTH(name##_number)
-#define TEXTS_OF_PRODUCTS(name) TEXT(name) TEXT(name##_number)
-#define BOTH_OF_PRODUCTS(name, y, z) BOTH(name##_##y##z)
-#define TEXTS_OF_OF_PRODUCTS(name, y, z) TEXT(name##_##y##z)
-#define BOTH_CHOICES(name, with, then, otherwise) BOTH(name##_##with##_##then##otherwise)
-#define TEXTS_OF_CHOICES(name, with, then, otherwise) TEXT(name##_##with##_##then##otherwise)
-#define BOTH_HELD(name, with, then, otherwise) BOTH(held_##name##_##with##_##then##otherwise)
-#define TEXTS_OF_HELD(name, with, then, otherwise) TEXT(held_##name##_##with##_##then##otherwise)
-static void *const steps[][2] = {
-    ALL_STEPS(BOTH) TWO_OPERANDS(BOTH_OF_TWO) PRODUCTS(BOTH_PRODUCTS)
-        OF_PRODUCTS(BOTH_OF_PRODUCTS) CHOICES(BOTH_CHOICES) HELD_CHOICES(BOTH_HELD)};
-VISIBLE const char EXPORTED(chain_steps)[] =
-    ALL_STEPS(TEXT) TWO_OPERANDS(TEXTS_OF_TWO) PRODUCTS(TEXTS_OF_PRODUCTS)
-        OF_PRODUCTS(TEXTS_OF_OF_PRODUCTS) CHOICES(TEXTS_OF_CHOICES) HELD_CHOICES(TEXTS_OF_HELD);
+#define BOTH1(name, k) BOTH(name##_##k)
+#define BOTH2(name, k, l) BOTH(name##_##k##l)
+#define BOTH3(name, k, l, m) BOTH(name##_##k##l##m)
+#define BOTH4(name, k, l, m, n) BOTH(choose_##name##_##k##l##m##n)
+#define TEXT1(name, k) TEXT(name##_##k)
+#define TEXT2(name, k, l) TEXT(name##_##k##l)
+#define TEXT3(name, k, l, m) TEXT(name##_##k##l##m)
+#define TEXT4(name, k, l, m, n) TEXT(choose_##name##_##k##l##m##n)
+static void *const operations[][2] = {ALL_STEPS(BOTH, BOTH1, BOTH2, BOTH3, BOTH4)};
+VISIBLE const char EXPORTED(chain_steps)[] = ALL_STEPS(TEXT, TEXT1, TEXT2, TEXT3, TEXT4);
+LENGTH(operations, operations)
 
-enum { ARRAY, COLUMN, ONE };  /* an element for each place, for each row, or one */
-enum { FLOAT16, BFLOAT16, FLOAT, DOUBLE, INT32, INT64 };
-typedef struct operand {
-  word kind, dtype;
-  word bytes;  /* of an element */
-  word size;   /* the same for arrays, by which their places move on; else 0 */
-  word stored; /* 1: it is written; 3: it is also read */
-} operand;
-/* to = function(x, y, z), all of them registers of numbers in double */
-typedef struct head_step {
-  word function, to, x, y, z;
-} head_step;
-/* Then come literals (doubles), operands, steps of the head, the numbers that the steps read
-   (registers of the head, or -1 - operand of a column), and the steps. Registers are at first the
-   literals, then the operands that are one number. */
-typedef struct program {
-  word compiled;  /* function of a compiled loop that does the same, or 0 */
-  word done;      /* work that was interpreted; from `enough` on `*hot` becomes 1 */
-  word work;      /* of one element */
-  word enough;
-  word *hot;
-  word literals, operands, head, numbers, steps, registers, buffers;
-} program;
-
-typedef struct parts {
-  const double *literals;
-  operand *operands;
-  head_step *head;
-  const word *numbers;
-  step *steps;
-} parts;
-static parts parts_of(const program *p) {
-  parts own;
-  own.literals = (const double *)(p + 1);
-  own.operands = (operand *)(own.literals + p->literals);
-  own.head = (head_step *)(own.operands + p->operands);
-  own.numbers = (const word *)(own.head + p->head);
-  own.steps = (step *)(own.numbers + p->numbers);
-  return own;
-}
-
-/* address of a program as Python writes it: numbers of functions become their addresses */
-EXPORT(chain_prepare)(const word *b) {
-  program *p = (program *)b[0];
-  const parts own = parts_of(p);
-  for (word i = 0; i < p->head; i++)
-    own.head[i].function = (word)number_functions[own.head[i].function];
-  for (word i = 0; i < p->steps; i++) {
-    void *const *run = steps[own.steps[i].run[0]];
-    own.steps[i].run[0] = (word)run[0], own.steps[i].run[1] = (word)run[1];
-    own.steps[i].function = (word)functions[own.steps[i].function];
+/* what C knows of a program beside what Python writes: addresses and sizes */
+EXPORT(chain_prepare)(struct chain_program *p) {
+  static const int32_t bytes[] = {
+      [OF_FLOAT16] = 2, [OF_BFLOAT16] = 2, [OF_FLOAT32] = 4, [OF_FLOAT64] = 8, [OF_INT32] = 4,
+      [OF_INT64] = 8};
+  for (word i = 0; i < p->operand_count; i++) {
+    ChainOperand *o = p->operands + i;
+    o->bytes = bytes[o->dtype], o->size = o->kind == ARRAY ? o->bytes : 0;
+  }
+  for (word i = 0; i < p->head_count; i++)
+    p->head[i].address = (word)functions_of_numbers[p->head[i].function];
+  for (word i = 0; i < p->step_count; i++) {
+    ChainStep *s = p->steps + i;
+    s->wide = (word)operations[s->operation][0], s->one = (word)operations[s->operation][1];
+    s->called = (word)functions[s->function];
+#define SIZE_OF(place) ((place) < p->operand_count ? p->operands[place].size : 0)
+    s->x_size = SIZE_OF(s->x), s->y_size = SIZE_OF(s->y);
+    s->z_size = SIZE_OF(s->z), s->w_size = SIZE_OF(s->w);
   }
 }
 
-static double number_at(const char *at, word dtype) {
-  switch (dtype) {
-    case FLOAT16: return from_float16(*(const uint16_t *)at);
-    case BFLOAT16: return from_bfloat16(*(const uint16_t *)at);
-    case FLOAT: return *(const float *)at;
-    case DOUBLE: return *(const double *)at;
-    case INT32: return *(const int32_t *)at;
-    default: return *(const int64_t *)at;
-  }
-}
-
-/* `at` has the place of every operand in a row; the numbers of columns are set */
-static void run_row(const program *p, const parts *own, frame *f, char *stage, word n,
-                    int apart) {
-  const operand *o = own->operands;
-  const step *s = own->steps;
+/* The rows of a frame. */
+static void run_rows(frame *f, char *stage, word n, int apart) {
+  const struct chain_program *p = f->program;
+  const ChainOperand *o = p->operands;
+  const ChainStep *s = p->steps;
   const vec_t a = {0};
-  word j = 0;
-  f->last = n - WIDE * LANES;
-  if (f->last >= 0) ((wide_run *)s->run[SIZE_wide])(s, f, 0, a, a, a, a, a, a, a, a);
-  j = n / (WIDE * LANES) * (WIDE * LANES);
-  if (j == n) return;
+  const word wide = WIDE * LANES, whole = n - n % wide, lanes = n - n % LANES;
+  char *row[p->operand_count], *places[p->operand_count];
+  read_columns(f);
   /* The last block may compute some elements once more, where it reads what it has read before. */
-  if (apart && n >= WIDE * LANES) {
-    ((wide_run *)s->run[SIZE_wide])(s, f, n - WIDE * LANES, a, a, a, a, a, a, a, a);
+  const int only_wide = n == whole || (apart && n >= wide);
+  if (only_wide) {
+    f->last = n - wide, f->end = n;
+    ((wide_run *)s->wide)(s, f, 0, a, a, a, a, a, a, a, a);
     return;
   }
-  f->last = n - LANES;
-  if (j <= f->last) ((one_run *)s->run[SIZE_one])(s, f, j, a);
-  j = n / LANES * LANES;
-  if (j == n) return;
-  if (apart && n >= LANES) {
-    ((one_run *)s->run[SIZE_one])(s, f, n - LANES, a);
-    return;
+  const int only_vectors = n == lanes || (apart && n >= LANES);
+  const word rows = f->rows;
+  for (word i = 0; i < rows; i++) {
+    f->rows = 1;
+    f->last = n - wide, f->end = whole;
+    if (n >= wide) ((wide_run *)s->wide)(s, f, 0, a, a, a, a, a, a, a, a);
+    f->rows = 1;
+    f->last = n - LANES, f->end = only_vectors ? n : lanes;
+    if (n - whole >= LANES) ((one_run *)s->one)(s, f, whole, a);
+    if (!only_vectors) {
+      /* What is less than a vector is copied to one, whose other lanes hold ones. */
+      memcpy(row, f->at, sizeof row);
+      for (word k = 0; k < p->operand_count; k++) {
+        char *to = stage + k * BYTES;
+        places[k] = row[k] + lanes * o[k].size;
+        if (!o[k].size) continue;
+        *(vec_t *)to = splat(1);
+        memcpy(to, places[k], (n - lanes) * o[k].size);
+        f->at[k] = to;
+      }
+      f->rows = 1;
+      f->last = f->end = 0;
+      ((one_run *)s->one)(s, f, 0, a);
+      for (word k = 0; k < p->operand_count; k++)
+        if (o[k].written) memcpy(places[k], f->at[k], (n - lanes) * o[k].size);
+      memcpy(f->at, row, sizeof row);
+    }
+    f->rows = rows - i;
+    next_row(f);
   }
-  /* What is less than a vector is copied to one, whose other lanes hold ones. */
-  char *places[p->operands];
-  for (word i = 0; i < p->operands; i++) {
-    char *to = stage + i * BYTES;
-    places[i] = f->at[i] + j * o[i].size;
-    if (!o[i].size) continue;
-    *(vec_t *)to = splat(1);
-    memcpy(to, places[i], (n - j) * o[i].size);
-    f->at[i] = to;
-  }
-  f->last = 0;
-  ((one_run *)s->run[SIZE_one])(s, f, 0, a);
-  for (word i = 0; i < p->operands; i++)
-    if (o[i].stored) memcpy(places[i], f->at[i], (n - j) * o[i].size);
 }
 
 /* whether nothing that is written lies over what is read: it would all of it (loop_arrays.py) */
-static int lies_apart(const program *p, const operand *o, const word *places) {
-  for (word i = 0; i < p->operands; i++)
-    for (word k = 0; o[i].stored && k < p->operands; k++)
-      if (k == i ? o[i].stored == 3 : places[2 * i] == places[2 * k]) return 0;
+static int lies_apart(const struct chain_program *p, const struct chain_place *places) {
+  const ChainOperand *o = p->operands;
+  for (word i = 0; i < p->operand_count; i++)
+    for (word k = 0; o[i].written && k < p->operand_count; k++)
+      if (k == i ? o[i].read : places[i].at == places[k].at) return 0;
   return 1;
 }
 
 enum { A_CALL = 8000, A_ROW = 1000, A_STEP = 100 };  /* in the units of work, 40 of which are a ns */
 
-static void interpret(program *p, const word *b, word r0, word r1, word c0, word c1) {
-  const parts own = parts_of(p);
-  const operand *o = own.operands;
-  const word *places = b + 3;  /* address and step of each operand */
-  double registers[p->registers + 1];
-  T numbers[p->numbers + 1];
-  char *at[p->operands + p->buffers];
+static void interpret(struct chain_program *p, const struct chain_place *places, word r0, word r1,
+                      word c0, word c1) {
+  const ChainOperand *o = p->operands;
+  const word own = p->operand_count, known = p->register_count;
+  double registers[p->literal_count + own + p->head_count + 1];
+  T numbers[known + p->column_count + 1];
+  char *at[own + p->buffers];
   vec_t passed[WIDE], buffers[p->buffers * WIDE + 1];
-  vec_t stage[p->operands];
-  frame f = {at, numbers, passed, own.steps, 0};
-  word used = p->literals;
-  memcpy(registers, own.literals, used * sizeof(double));
-  for (word i = 0; i < p->operands; i++)
-    if (o[i].kind == ONE) registers[used++] = number_at((const char *)places[2 * i], o[i].dtype);
-  for (word i = 0; i < p->head; i++) {
-    const head_step *h = own.head + i;
-    registers[h->to] = ((number_function *)h->function)(registers[h->x], registers[h->y],
-                                                        registers[h->z]);
+  vec_t stage[own];
+  word moves[own];
+  frame f = {at, numbers, passed, p->steps, 0, 0, r1 - r0, moves, p};
+  word used = p->literal_count;
+  memcpy(registers, p->literals, used * sizeof(double));
+  for (word i = 0; i < own; i++)
+    if (o[i].kind == ONE) registers[used++] = number_at(places[i].at, o[i].dtype);
+  for (word i = 0; i < p->head_count; i++) {
+    const ChainHead *h = p->head + i;
+    registers[used++] =
+        ((number_function *)h->address)(registers[h->x], registers[h->y], registers[h->z]);
   }
-  for (word i = 0; i < p->numbers; i++)
-    if (own.numbers[i] >= 0) numbers[i] = registers[own.numbers[i]];
-  for (word i = 0; i < p->buffers; i++) at[p->operands + i] = (char *)(buffers + i * WIDE);
-  const int apart = lies_apart(p, o, places);
-  for (word i = r0; i < r1; i++) {
-    for (word k = 0; k < p->operands; k++)
-      at[k] = (char *)places[2 * k] + (i * places[2 * k + 1] + c0) * o[k].size;
-    for (word k = 0; k < p->numbers; k++)
-      if (own.numbers[k] < 0) {
-        const word c = -1 - own.numbers[k];
-        const char *column = (const char *)places[2 * c];
-        numbers[k] = number_at(column + i * places[2 * c + 1] * o[c].bytes, o[c].dtype);
-      }
-    run_row(p, &own, &f, (char *)stage, c1 - c0, apart);
+  for (word i = 0; i < known; i++) numbers[i] = registers[p->registers[i]];
+  for (word i = 0; i < p->buffers; i++) at[own + i] = (char *)(buffers + i * WIDE);
+  for (word i = 0; i < own; i++) {
+    const word bytes = o[i].kind == ARRAY || o[i].kind == COLUMN ? o[i].bytes : 0;
+    moves[i] = places[i].step * bytes;
+    at[i] = places[i].at + r0 * moves[i] + c0 * o[i].size;
   }
+  if (r1 > r0 && c1 > c0) run_rows(&f, (char *)stage, c1 - c0, lies_apart(p, places));
   /* Short rows cost more than their elements: each step is a jump, each row and call is prepared. */
-  const word work = A_CALL + (r1 - r0) * (A_ROW + p->steps * A_STEP + (c1 - c0) * p->work);
+  const word work = A_CALL + (r1 - r0) * (A_ROW + p->step_count * A_STEP + (c1 - c0) * p->work);
   if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)
-    __atomic_store_n(p->hot, 1, __ATOMIC_RELAXED);
+    __atomic_store_n((word *)p->hot, 1, __ATOMIC_RELAXED);
 }
 
-typedef void compiled_loop(const word *b, word r0, word r1, word c0, word c1,
+typedef void compiled_loop(const struct chain *a, word r0, word r1, word c0, word c1,
                            function *const *functions, number_function *const *number_functions);
 
-/* rows, columns, program; then address and step in elements of each operand */
-EXPORT(chain)(const word *b, word t, word n) {
-  const word rows = b[0], columns = b[1];
-  program *p = (program *)b[2];
-  word r0 = 0, r1 = rows, c0 = 0, c1 = columns;
-  if (rows >= n) {
-    r0 = rows * t / n, r1 = rows * (t + 1) / n;
+EXPORT(chain)(const struct chain *a, word t, word n) {
+  struct chain_program *p = a->program;
+  word r0 = 0, r1 = a->rows, c0 = 0, c1 = a->columns;
+  if (a->rows >= n) {
+    r0 = a->rows * t / n, r1 = a->rows * (t + 1) / n;
   } else {
-    const word wide = ((columns + n - 1) / n + 63) / 64 * 64;
-    c0 = least(wide * t, columns), c1 = least(c0 + wide, columns);
+    const word wide = ((a->columns + n - 1) / n + 63) / 64 * 64;
+    c0 = least(wide * t, a->columns), c1 = least(c0 + wide, a->columns);
   }
-  const word compiled = __atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE);
+  compiled_loop *compiled = __atomic_load_n(&p->compiled, __ATOMIC_ACQUIRE);
   if (compiled)
-    ((compiled_loop *)compiled)(b, r0, r1, c0, c1, functions, number_functions);
+    compiled(a, r0, r1, c0, c1, functions, functions_of_numbers);
   else
-    interpret(p, b, r0, r1, c0, c1);
+    interpret(p, a->places, r0, r1, c0, c1);
 }

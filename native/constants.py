@@ -8,6 +8,12 @@ PARALLEL_WORK = 400_000
 SHARES = 4
 """Parts for a thread of an item that is alone, or long: whoever is free takes the next one."""
 
+ARRAY, COLUMN, ONE = 0, 1, 2
+"""Operands of chains: an element for each place, for each row, or one."""
+
+OF_FLOAT16, OF_BFLOAT16, OF_FLOAT32, OF_FLOAT64, OF_INT32, OF_INT64 = range(6)
+"""Their dtypes."""
+
 LEAST_BUCKETS, BUCKETS_EACH = 1000, 2
 """Of Kaldi's hash of tokens: at first, and for each token of a frame."""
 

@@ -13,6 +13,7 @@ from .arguments import (
     SOME,
     STEP,
     Inner,
+    Rest,
     Struct,
     Structs,
     Whole,
@@ -21,6 +22,7 @@ from .arguments import (
     updates,
     writes,
 )
+from .constants import OF_INT64, ONE
 
 RECORDS: dict[str, dict[str, str]] = {
     "Arc": {"ilabel": "int32", "olabel": "int32", "weight": "float32", "nextstate": "int32"},
@@ -52,6 +54,27 @@ RECORDS: dict[str, dict[str, str]] = {
         "graph": "float32",
         "acoustic": "float32",
         "offset": "float32",
+    },
+    # An operand of a chain; the second line is what C makes of the first: bytes of an element, and
+    # of the way to the next, 0 for single numbers.
+    "ChainOperand": {
+        **{"kind": "int32", "dtype": "int32", "written": "int32", "read": "int32"},
+        **{"bytes": "int32", "size": "int32"},
+    },
+    # A function of registers, whose result is the next register.
+    "ChainHead": {
+        **{"function": "int32", "x": "int32", "y": "int32", "z": "int32"},
+        "address": "int64",
+    },
+    # A step of a chain: its operation; where its operands are in memory, and which numbers it
+    # reads; the function that it calls. C finds the functions for blocks of many vectors and of
+    # one, that which is called, and the sizes of elements.
+    "ChainStep": {
+        **{"wide": "int64", "one": "int64", "called": "int64"},
+        **{"x": "int32", "x_size": "int32", "y": "int32", "y_size": "int32"},
+        **{"z": "int32", "z_size": "int32", "w": "int32", "w_size": "int32"},
+        **{"number_x": "int32", "number_y": "int32", "number_z": "int32", "number_w": "int32"},
+        **{"operation": "int32", "function": "int32"},
     },
 }
 """Records that arrays are made of: the dtype of each field, by its name."""
@@ -219,12 +242,64 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
     "chains": (
         # What a kernel does with its results: nothing, limits, or hard swish (limits 0 and 6).
         Struct("activation", kind=Whole(0, 2), low=REAL, high=REAL),
+        # A program: framework/fusion/chains.py. Registers are numbers in double that are known
+        # before the loop: the literals, the operands that are one number, and results of the head.
+        # The numbers that steps read are some registers, then elements of columns.
+        Struct(
+            "chain_program",
+            "chain_prepare",
+            compiled=MAYBE,  # function of a compiled loop that does the same
+            done=RESULT,  # work that was interpreted; from `enough` on `hot` becomes 1
+            work=COUNT,  # of one element
+            enough=COUNT,
+            hot=ADDRESS,
+            literals=reads("literal_count", "float64"),
+            literal_count=COUNT,
+            operands=updates("operand_count", "ChainOperand"),
+            operand_count=SOME,
+            head=updates("head_count", "ChainHead"),
+            head_count=COUNT,
+            registers=reads("register_count", "int64"),
+            register_count=COUNT,
+            columns=reads("column_count", "int64"),
+            column_count=COUNT,
+            steps=updates("step_count", "ChainStep"),
+            step_count=SOME,
+            buffers=COUNT,
+            where=(
+                f"end(operands,'kind') <= {ONE + 1}",
+                f"end(operands,'dtype') <= {OF_INT64 + 1}",
+                "end(columns) <= operand_count",
+                *(
+                    f"end({one}) <= literal_count + operand_count + head_count"
+                    for one in ("registers", "head,'x'", "head,'y'", "head,'z'")
+                ),
+                "end(head,'function') <= number_functions",
+                "end(steps,'operation') <= operations",
+                "end(steps,'function') <= array_functions",
+                *(f"end(steps,'{one}') <= operand_count + buffers" for one in "xyzw"),
+                *(
+                    f"end(steps,'number_{one}') <= register_count + column_count + 1"
+                    for one in "xyzw"
+                ),
+            ),
+        ),
+        # Where an operand begins, and its step from row to row in elements.
+        Struct("chain_place", at=updates("1:0", "bytes"), step=NUMBER),
+        # A run of a program; how far its operands reach depends on what they are.
+        Struct(
+            "chain",
+            rows=COUNT,
+            columns=COUNT,
+            program=ADDRESS,
+            places=Rest("chain_place"),
+        ),
         # A chain over results of a kernel, whose pixels lie `outs` apart in memory of its own.
         Struct(
             "epilogue",
-            chain=ADDRESS,
+            function=ADDRESS,
+            chain=Structs("chain", "1"),  # for the first pixel
             operands=COUNT,
-            words=reads("3+2*operands", "int64"),  # of the chain, for the first pixel
             sizes=reads("operands", "int64"),  # bytes of an element, or 0 for single numbers
             made=COUNT,
             out=COUNT,

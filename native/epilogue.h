@@ -4,7 +4,7 @@
 #include "vectors.h"
 #include "chains_arguments.h"
 
-typedef void chain_function(const word *b, word t, word n);
+typedef void chain_function(const struct chain *a, word t, word n);
 
 enum { LIMITS = 1, HARD_SWISH };
 
@@ -24,17 +24,20 @@ INLINE void activate(const struct activation *a, const int count, vec_t *s) {
    elements, `step` of them for each pixel. in_place: they take the place of what they are made of. */
 static inline void end_pixels(const struct epilogue *e, word number, word pixels, word o0, word o1,
                               T *made, word step, int in_place) {
-  word b[3 + 2 * e->operands];
+  const size_t bytes = sizeof(struct chain) + e->operands * sizeof(struct chain_place);
+  word memory[bytes / sizeof(word)];
+  struct chain *of_these = (struct chain *)memory;
   int together = 1;  /* whether the elements of all pixels follow each other everywhere */
-  memcpy(b, e->words, sizeof b);
+  memcpy(memory, e->chain, bytes);
   for (word i = 0; i < e->operands; i++) {
-    word *place = b + 3 + 2 * i;
+    struct chain_place *place = of_these->places + i;
     if (i == e->made || (in_place && i == e->out))
-      place[0] = (word)(made + o0), place[1] = step;
+      place->at = (char *)(made + o0), place->step = step;
     else
-      place[0] += (number * place[1] + o0) * e->sizes[i];
-    if (e->sizes[i] && place[1] != o1 - o0) together = 0;
+      place->at += (number * place->step + o0) * e->sizes[i];
+    if (e->sizes[i] && place->step != o1 - o0) together = 0;
   }
-  b[0] = together ? 1 : pixels, b[1] = together ? pixels * (o1 - o0) : o1 - o0;
-  ((chain_function *)e->chain)(b, 0, 1);
+  of_these->rows = together ? 1 : pixels;
+  of_these->columns = together ? pixels * (o1 - o0) : o1 - o0;
+  ((chain_function *)e->function)(of_these, 0, 1);
 }

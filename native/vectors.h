@@ -1,7 +1,7 @@
 /* Vectors of T, as wide as the processor has them. */
 #pragma once
 #include "typed.h"
-#if defined(__AVX512F__)
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
@@ -20,11 +20,21 @@ typedef T row_t __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias
 typedef __typeof__(_Generic((T)0, float: (int32_t)0, double: (int64_t)0)) flag_t;
 typedef flag_t flags_t __attribute__((vector_size(BYTES)));
 
-/* b where a is less, or more; else a, NaN too: maxima and minima of this processor, with b before a */
+/* b where a is less, or more; else a, NaN too: maxima and minima of x86, with b before a */
+#if defined(__x86_64__)
 #if defined(__AVX512F__)
 #define EXTREME(name, a, b)                                                \
   _Generic((T)0, float: (vec_t)_mm512_##name##_ps((__m512)b, (__m512)a), \
            double: (vec_t)_mm512_##name##_pd((__m512d)b, (__m512d)a))
+#elif defined(__AVX2__)
+#define EXTREME(name, a, b)                                                \
+  _Generic((T)0, float: (vec_t)_mm256_##name##_ps((__m256)b, (__m256)a), \
+           double: (vec_t)_mm256_##name##_pd((__m256d)b, (__m256d)a))
+#else
+#define EXTREME(name, a, b)                                          \
+  _Generic((T)0, float: (vec_t)_mm_##name##_ps((__m128)b, (__m128)a), \
+           double: (vec_t)_mm_##name##_pd((__m128d)b, (__m128d)a))
+#endif
 INLINE vec_t at_least(vec_t a, vec_t b) { return EXTREME(max, a, b); }
 INLINE vec_t at_most(vec_t a, vec_t b) { return EXTREME(min, a, b); }
 #undef EXTREME

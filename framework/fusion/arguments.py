@@ -24,6 +24,7 @@ from ...native.arguments import (
     Field,
     Inner,
     Real,
+    Rest,
     Step,
     Struct,
     Structs,
@@ -33,7 +34,7 @@ from ...native.declarations import DECLARED, RECORDS
 from ..base.errors import ArgumentError
 from .libraries import Library
 
-DTYPES = {name: np.dtype([*fields.items()]) for name, fields in RECORDS.items()}
+DTYPES = {name: np.dtype([*fields.items()], align=True) for name, fields in RECORDS.items()}
 """The dtypes of records that C files have."""
 
 
@@ -170,7 +171,8 @@ def lists_of_items(
 
 
 @functools.cache
-def _struct_of(file: str, name: str) -> Struct:
+def declared(file: str, name: str) -> Struct:
+    """What a function of a file takes."""
     own = {one: struct for struct in DECLARED[file] for one in struct.functions}
     if name not in own:
         raise ArgumentError(f"native function {file}.{name} is not declared")
@@ -186,13 +188,14 @@ def _part_of(name: str) -> Struct:
 
 @functools.cache
 def _layout(file: str, name: str) -> Layout:
-    return Layout(file, name, _struct_of(file, name))
+    return Layout(file, name, declared(file, name))
 
 
 @functools.cache
 def _c_struct(struct: Struct) -> Any:
     """The ctypes structure of a declaration."""
-    fields = [(one, _c_type(field)) for one, field in struct.fields.items()]
+    own = [item for item in struct.fields.items() if not isinstance(item[1], Rest)]
+    fields = [(one, _c_type(field)) for one, field in own]
     return type(struct.name, (ctypes.Structure,), {"_fields_": fields})
 
 
@@ -208,7 +211,9 @@ def _whole(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def _end(array: Any) -> int:
+def _end(array: Any, field: str = "") -> int:
+    if field and type(array) is np.ndarray and field in (array.dtype.names or ()):
+        array = array[field]
     if type(array) is not np.ndarray or not array.size or array.dtype.kind != "i":
         return 0  # an array of another dtype is refused for that
     # No memory is large enough for places before its begin.

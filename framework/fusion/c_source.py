@@ -2,8 +2,7 @@
 
 A function is called by `chain` (native/chains.c) for a part of the rows and columns, with the
 functions of arrays and of single numbers that the interpreter calls: a compiler's own have other
-last bits. Its first argument is the 64-bit words rows, columns, address of the loop's program, then
-address and leading dimension (in elements) of each operand.
+last bits. Its first argument is that of `chain`.
 """
 
 from __future__ import annotations
@@ -61,7 +60,8 @@ _EXACT = frozenset("ceil floor rint trunc".split())
 @cache
 def c_prelude() -> str:
     """The head of a C file, before its functions."""
-    return _PRELUDE + units.included("chains")["halves.h"]
+    headers = units.included("chains")
+    return _PRELUDE + headers["chains_arguments.h"] + headers["halves.h"]
 
 
 def literal(value: float, suffix: str) -> str:
@@ -146,8 +146,8 @@ class _Printer:
         blocks = [f"{element} a{index}[{_BLOCK}];" for index in sorted(self.kept)]
         inner = [line for stage in range(last + 1) for line in self._stage(stage)]
         lines = [
-            f"EXPORT void {c_function_name(self.loop)}(const word *b, word r0, word r1, word c0,"
-            " word c1, array_function *const *F, number_function *const *G) {",
+            f"EXPORT void {c_function_name(self.loop)}(const struct chain *a, word r0, word r1,"
+            " word c0, word c1, array_function *const *F, number_function *const *G) {",
             *(f"  {line}" for line in (*self._head(), *blocks)),
             "  for (word i = r0; i < r1; i++) {",
             *(f"    {line}" for line in self._row()),
@@ -179,7 +179,7 @@ class _Printer:
     def _loaded(self, operand: int, at: str) -> str:
         """The element of an operand at a place in memory; halves as float."""
         dtype = self.loop.operands[operand].dtype
-        element = f"((const {C_TYPES[dtype]} *)b[{3 + 2 * operand}])[{at}]"
+        element = f"((const {C_TYPES[dtype]} *)a->places[{operand}].at)[{at}]"
         return f"from_{dtype}({element})" if dtype in HALF_NAMES else element
 
     def _row(self) -> list[str]:
@@ -187,12 +187,12 @@ class _Printer:
         written = {operand for operand, _ in self.loop.stores}
         for i, operand in enumerate(self.loop.operands):
             if operand.kind == COLUMN:
-                at = f"i * b[{4 + 2 * i}]"
+                at = f"i * a->places[{i}].step"
                 lines.append(f"const {self.type} m{i} = {self._loaded(i, at)};")
             elif operand.kind != ONE:
                 pointer = f"{'' if i in written else 'const '}{C_TYPES[operand.dtype]} *"
-                offset = f" + i * b[{4 + 2 * i}]" if operand.kind == FULL else ""
-                lines.append(f"{pointer}p{i} = ({pointer})b[{3 + 2 * i}]{offset};")
+                offset = f" + i * a->places[{i}].step" if operand.kind == FULL else ""
+                lines.append(f"{pointer}p{i} = ({pointer})a->places[{i}].at{offset};")
         return lines
 
     def _stage(self, stage: int) -> list[str]:

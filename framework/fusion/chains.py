@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...native.arguments import ADDRESS, COUNT, STEP, Struct, reads, updates
+from ...native import constants
+from ...native.arguments import STEP, Rest, Struct, reads, updates
 from ..base import settings
 from ..base.python.cached import new_rlock
-from . import native, team
+from . import arguments, native, team
 from .arguments import Block, Layout
 from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
 from .expression import ExpressionError
@@ -37,41 +39,72 @@ that a compiler takes, in the background, for what may run for hours."""
 HOT = ctypes.c_int64()
 """1 once there are hot loops that hot.py has not seen."""
 
-_SIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int32": 4, "int64": 8}
-_KINDS = {FULL: 0, ROW: 0, COLUMN: 1, ONE: 2}
-"""Bytes of dtypes in the order of their numbers in `chains.c`; numbers of kinds of operands."""
+_KINDS = {
+    FULL: constants.ARRAY,
+    ROW: constants.ARRAY,
+    COLUMN: constants.COLUMN,
+    ONE: constants.ONE,
+}
+_DTYPES = {
+    "float16": constants.OF_FLOAT16,
+    "bfloat16": constants.OF_BFLOAT16,
+    "float32": constants.OF_FLOAT32,
+    "float64": constants.OF_FLOAT64,
+    "int32": constants.OF_INT32,
+    "int64": constants.OF_INT64,
+}
 _REACHES = {FULL: "rows:step{0} columns:1", ROW: "columns", COLUMN: "rows:step{0}", ONE: "1"}
 """What operands hold at least; see native/arguments.py."""
 _REVERSED = {
     **{"add": "add", "mul": "mul", "sub": "sub_from", "div": "div_into", "eq": "eq", "ne": "ne"},
     **{"lt": "gt", "gt": "lt", "le": "ge", "ge": "le", "and": "and", "or": "or"},
+    **{"more": "at_least", "less": "at_most"},
 }
 """Operations that can also take their operands the other way round: which one that is."""
 _WITH_RIGHT = {"add": "add_product", "sub": "sub_product", "mul": "mul_product"}
 _WITH_LEFT = {**_WITH_RIGHT, "sub": "sub_from_product", "div": "div_into_product"}
 """Operations that take a product as one of their operands, and the step of both."""
+_OF_FACTORS = frozenset(_WITH_LEFT.values()) | frozenset(_WITH_RIGHT.values())
 _OF_RIGHT = {"add": "mul_add", "sub": "mul_sub_from"}
 _OF_LEFT = {"add": "mul_add", "sub": "mul_sub"}
 """The same where the registers hold a factor of the product."""
+_EXTREMES = {
+    **{("gt", True): "more", ("lt", True): "less"},
+    **{("lt", False): "more", ("gt", False): "less"},
+}
+"""Comparisons, and the operation that chooses from what they compare: in their order, or not."""
 _COMPARISONS = frozenset("lt gt le ge eq ne".split())
+_STEP, _LOAD, _STORE = 3, 4, 6
+"""What a step costs, what it costs more for an operand in memory, and for a store there."""
+_SLOTS = "xyzw"
+"""Of the operands of a step, in their order."""
 
 
 class _Writer:
     """Writes the operations of a graph as steps, each of which takes over what the last one left.
 
+    Args:
+        known: names of the steps that there are: an operation, and of each operand "a" where the
+            registers hold it, "b" where the second block of registers does that some processors
+            have, "m" where it is in memory, "n" where it is a number.
+        often: reads of an array from which it goes to that second block.
+
     Attributes:
-        steps: (name of the step, x, y, z, function); x, y and z are numbers of single numbers where
-            the step reads such, and of operands, then buffers, elsewhere.
+        steps: fields of `ChainStep`, the operation and the function by name. In memory are the
+            operands of the loop, then buffers.
         numbers: the single numbers that steps read, as values.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, known: Collection[str], often: int) -> None:
         self.graph = graph
-        self.steps: list[tuple[str, int, int, int, str]] = []
+        self.known = known
+        self.often = often
+        self.steps: list[dict[str, Any]] = []
         self.numbers: dict[Value, int] = {}
         self.buffers = 0
         self._free: list[int] = []
         self._held: Value | None = None  # what the registers hold
+        self._beside: Value | None = None  # what the second block of registers holds
         self._homes: dict[Value, int] = {}  # buffers of values
         self._uses: dict[Value, int] = {}  # of a value, by steps that are still to come
         # products that the step of an operation computes, with their factors; in those of the
@@ -107,11 +140,11 @@ class _Writer:
                     waiting.remove(store)
         arrays = [store for store in waiting if store[1].kind == "array"]
         if len(arrays) > 1 or arrays and len(waiting) > 1:
+            self._spill()
             for _, value in arrays:  # all are read before the first is written
                 self._load(value)
-                self._keep()
+                self._home("store", value)
         for store in waiting:
-            self._load(store[1])
             self._store(*store)
         self._step("end")
 
@@ -180,36 +213,20 @@ class _Writer:
                 if compared.name in _COMPARISONS and operation.operands[1] != operation.operands[2]:
                     self._compared[index] = compared
 
-    def _of_product(
-        self, operation: Operation, product: Value, factors: tuple[Value, Value]
-    ) -> None:
-        """A sum or difference with a product, of whose factors the registers hold the first."""
-        on_right = operation.operands[1] == product
-        name = (_OF_RIGHT if on_right else _OF_LEFT)[operation.name]
-        rest = factors[1], operation.operands[0 if on_right else 1]
-        self._first(factors[0], rest)
-        (with_what, x), (other, y) = map(self._reading, rest)
-        self._step(f"{name}_{with_what}{other}", x, y)
-
-    def _with_product(
-        self, operation: Operation, product: Value, factors: tuple[Value, Value]
-    ) -> None:
-        on_right = operation.operands[1] == product
-        name = (_WITH_RIGHT if on_right else _WITH_LEFT)[operation.name]
-        self._first(operation.operands[0 if on_right else 1], factors)
-        if self._in_memory(factors[1]):
-            self._step(name, self._place(factors[0]), self._place(factors[1]))
-        else:
-            self._step(f"{name}_number", self._place(factors[0]), self._number(factors[1]))
-
     def _count(self, value: Value) -> None:
         self._uses[value] = self._uses.get(value, 0) + 1
 
-    def _step(self, name: str, x: int = 0, y: int = 0, z: int = 0, function: str = "") -> None:
-        self.steps.append((name, x, y, z, function))
-
-    def _number(self, value: Value) -> int:
-        return self.numbers.setdefault(value, len(self.numbers))
+    def _step(
+        self, operation: str, kinds: str = "", operands: Sequence[Value] = (), **more: Any
+    ) -> None:
+        """A step of operands, each of which is read as its kind says."""
+        step: dict[str, Any] = {"operation": f"{operation}_{kinds}" if kinds else operation, **more}
+        for slot, kind, value in zip(_SLOTS, kinds, operands, strict=False):
+            if kind == "m":
+                step[slot] = self._place(value)
+            elif kind == "n":
+                step[f"number_{slot}"] = self.numbers.setdefault(value, len(self.numbers))
+        self.steps.append(step)
 
     def _place(self, value: Value) -> int:
         """Where a value is in memory: an operand, or a buffer after all operands."""
@@ -217,30 +234,50 @@ class _Writer:
             return len(self.graph.loop.operands) + self._homes[value]
         return value.index
 
-    def _reading(self, value: Value) -> tuple[str, int]:
-        """How a step reads an operand, "m" from memory and "n" as a number; and where."""
-        in_memory = self._in_memory(value)
-        return ("m", self._place(value)) if in_memory else ("n", self._number(value))
-
     def _in_memory(self, value: Value) -> bool:
         return value.kind == "array" or value in self._homes
 
+    def _is_free(self) -> bool:
+        """Whether there is a second block of registers that holds nothing which is read again."""
+        return "hold_a" in self.known and (self._beside is None or not self._uses[self._beside])
+
     def _keep(self) -> None:
-        """Write what the registers hold to a buffer."""
+        """Keep what the registers hold: in the second block of them, else in a buffer."""
         assert self._held is not None
+        if self._is_free():
+            self._step("hold_a")
+            self._beside = self._held
+        else:
+            self._write("store", self._held)
+
+    def _write(self, operation: str, value: Value) -> None:
+        """Write a value to a buffer, where it is in none."""
+        if value.kind == "step" and value not in self._homes:
+            self._home(operation, value)
+
+    def _home(self, operation: str, value: Value) -> None:
         if not self._free:
             self._free.append(self.buffers)
             self.buffers += 1
-        self._homes[self._held] = self._free.pop()
-        self._step("store", self._place(self._held))
+        self._homes[value] = self._free.pop()
+        self._step(operation, "m", [value])
 
-    def _leave(self, value: Value | None = None) -> None:
-        """Before other values take the registers: what is read again is kept."""
+    def _spill(self) -> None:
+        """Before the second block of registers is lost: what is read again goes to a buffer."""
+        if self._beside is not None and self._uses[self._beside]:
+            self._write("spill", self._beside)
+        self._beside = None
+
+    def _leave(self, reads: Sequence[Value] = ()) -> None:
+        """Before the registers take another value: what is read again is kept.
+
+        Args:
+            reads: what the step reads that writes to them.
+        """
         held = self._held
-        if held is not None and held.kind == "step" and self._uses[held] > 0:
-            if held not in self._homes:
+        if held is not None and held.kind == "step" and self._uses[held] > reads.count(held):
+            if held not in self._homes and held != self._beside:
                 self._keep()
-        self._held = value
 
     def _used(self, value: Value) -> None:
         self._uses[value] -= 1
@@ -249,114 +286,133 @@ class _Writer:
 
     def _load(self, value: Value) -> None:
         """Bring a value into the registers."""
-        if value == self._held:
-            return
-        self._leave(value)
-        if self._in_memory(value):
-            self._step("load", self._place(value))
-        else:
-            self._step("load_number", self._number(value))
+        if value != self._held:
+            self._leave()
+            self._step("load", self._kinds_of(value)[0], [value])
+            self._held = value
 
     def _store(self, operand: int, value: Value) -> None:
         dtype = self.graph.loop.operands[operand].dtype
-        self._step(f"store_{dtype}" if dtype in HALF_NAMES else "store", operand)
+        if value == self._beside and dtype not in HALF_NAMES:
+            self._step("spill_m", x=operand)
+        else:
+            self._load(value)
+            self._step(f"store_{dtype}" if dtype in HALF_NAMES else "store_m", x=operand)
         self._used(value)
 
     def _write_one(self, result: Value, operation: Operation) -> None:
-        operands, name = operation.operands, operation.name
+        operands, name, index = operation.operands, operation.name, result.index
         if not operands:  # a load of halves
             self._leave()
-            self._step(name, int(operation.extra))
+            self._step(name, x=int(operation.extra))
         elif name == "load_number":
-            self._load(operands[0])
-            self._used(operands[0])
-        elif result.index in self._compared:
-            self._compare_and_choose(self._compared[result.index], *operands[1:])
-        elif name == "choose":
-            self._choose(operands)
-        elif result.index in self._products:
-            self._with_product(operation, *self._products[result.index])
-        elif result.index in self._held_products:
-            self._of_product(operation, *self._held_products[result.index])
-        elif len(operands) == 1 or name == "call":
-            self._first(operands[0], operands[1:])
-            x, y = (*map(self._place, operands[1:]), 0, 0)[:2]
-            self._step(name, x, y, function=str(operation.extra))
+            self._operate("load", operands)
+        elif index in self._compared:
+            compared, branches = self._compared[index], operands[1:]
+            extreme = _EXTREMES.get((compared.name, branches == compared.operands))
+            if extreme is not None and set(branches) == set(compared.operands):
+                for one in compared.operands:
+                    self._used(one)
+                self._operate(extreme, branches)
+            else:
+                self._operate(compared.name, (*compared.operands, *branches), "choose_")
+        elif index in self._products:
+            product, factors = self._products[index]
+            on_right = operands[1] == product
+            by_name = _WITH_RIGHT if on_right else _WITH_LEFT
+            self._operate(by_name[name], (operands[0 if on_right else 1], *factors))
+        elif index in self._held_products:
+            product, factors = self._held_products[index]
+            on_right = operands[1] == product
+            by_name = _OF_RIGHT if on_right else _OF_LEFT
+            self._operate(by_name[name], (*factors, operands[0 if on_right else 1]))
+        elif name == "call":
+            self._operate(name, operands, function=str(operation.extra))
         else:
-            self._binary(name, *operands)
+            self._operate(name, operands)
         self._held = result
 
-    def _first(self, first: Value, rest: Sequence[Value]) -> None:
-        """Bring the first operand into the registers, others into memory; these are then used."""
-        self._load(first)
-        self._used(first)
-        # The step writes over the registers, and an operand may be in them twice.
-        if first.kind == "step" and (self._uses[first] or first in rest):
-            if first not in self._homes:
-                self._keep()
-        for one in rest:
-            self._used(one)
+    def _operate(self, name: str, operands: Sequence[Value], before: str = "", **more: Any) -> None:
+        """A step of these operands, of those that there are.
 
-    def _binary(self, name: str, left: Value, right: Value) -> None:
-        if left == right and not self._in_memory(left):
-            self._load(left)
-            self._used(left)
-            self._used(left)
+        Args:
+            before: what its name begins with, where operands after the first two stay as they are
+                when these two take each other's place. more: fields of the step.
+        """
+        forms = [(name, operands)]
+        if name in _REVERSED:
+            forms.append((_REVERSED[name], [operands[1], operands[0], *operands[2:]]))
+        elif name in _OF_FACTORS:
+            forms.append((name, [operands[0], operands[2], operands[1]]))
+        elif name == "call":
+            self._spill()
+        self._hold(operands)
+        found = self._form(forms, before)
+        if found is None and self._held in operands:
             self._leave()
-            self._step(f"{name}_self")
-            return
-        if right == self._held and left != right and name in _REVERSED:
-            name, left, right = _REVERSED[name], right, left
-        self._first(left, (right,))
-        if self._in_memory(right):
-            self._step(name, self._place(right))
-        else:
-            self._step(f"{name}_number", self._number(right))
-
-    def _compare_and_choose(self, compared: Operation, then: Value, otherwise: Value) -> None:
-        name, (left, right) = compared.name, compared.operands
-        held = self._held
-        if right == held or left.kind not in ("step", "array"):
-            name, left, right = _REVERSED[name], right, left
-        branches = then, otherwise
-        if held is not None and held in branches and held not in (left, right):
-            if self._in_memory(left):
-                other = otherwise if held == then else then
-                self._first(held, (left, right, other))
-                (with_what, y), (kind, z) = map(self._reading, (right, other))
-                order = f"a{kind}" if held == then else f"{kind}a"
-                self._step(f"held_{name}_{with_what}_{order}", self._place(left), y, z)
-                return
-        self._load(left)
-        rest = right, *branches
-        if left.kind == "step" and left not in self._homes:
-            if left == right or self._uses[left] > 1 + rest.count(left):
-                self._keep()
-        with_what, x = self._reading(right)
-        (kind, y), (other_kind, z) = (
-            ("a", 0) if one == left else self._reading(one) for one in branches
-        )
-        for one in (left, *rest):
+            found = self._form(forms, before)
+        if found is None:
+            # One that can be in memory: what the registers hold else is kept.
+            first = next((o for _, o in forms if o[0].kind in ("step", "array")), operands)[0]
+            self._load(first)
+            found = self._form(forms, before)
+        if found is None:
+            assert self._held is not None
+            self._write("store", self._held)
+            self._spill()
+            found = self._form(forms, before)
+        assert found is not None, "operations have steps for what is in memory"
+        operation, kinds, read = found
+        self._leave(read)
+        for one in read:
             self._used(one)
-        self._step(f"{name}_{with_what}_{kind}{other_kind}", x, y, z)
+        self._step(operation, kinds, read, **more)
 
-    def _choose(self, operands: tuple[Value, ...]) -> None:
-        truth, then, otherwise = operands
-        held = next((one for one in (then, otherwise) if one == self._held), None)
-        if held is None or then == otherwise or held.kind != "step":
-            self._first(truth, (then, otherwise))
-            kinds = ["a" if self._in_memory(one) else "n" for one in (then, otherwise)]
-            places = [
-                self._place(one) if kind == "a" else self._number(one)
-                for one, kind in zip((then, otherwise), kinds, strict=True)
-            ]
-            self._step(f"choose_{''.join(kinds)}", places[0], places[1])
-            return
-        other = otherwise if held == then else then
-        self._first(held, (truth, other))
-        kind = "a" if self._in_memory(other) else "n"
-        place = self._place(other) if kind == "a" else self._number(other)
-        self._step(f"{'then' if held == then else 'else'}_{kind}", self._place(truth), place)
+    def _hold(self, operands: Sequence[Value]) -> None:
+        """Let the second block of registers hold an array that is read several times."""
+        for one in operands:
+            if one.kind == "array" and self._uses[one] >= self.often and self._is_free():
+                if one != self._beside and one != self._held:
+                    self._step("hold", "m", [one])
+                    self._beside = one
+
+    def work(self) -> int:
+        """Rough work of the steps: jumps, loads, and stores to buffers."""
+        operands = len(self.graph.loop.operands)
+        work = 0
+        for step in self.steps:
+            name, _, kinds = step["operation"].rpartition("_")
+            stores = name in ("store", "spill") and step["x"] >= operands
+            work += _STEP + kinds.count("m") * _LOAD + stores * _STORE
+        return work
+
+    def _form(
+        self, forms: Iterable[tuple[str, Sequence[Value]]], before: str
+    ) -> tuple[str, str, Sequence[Value]] | None:
+        """The step that can be next: its operation, the kinds of its operands, and these."""
+        steps = [
+            (before + name, kinds, operands)
+            for name, operands in forms
+            for kinds in map("".join, itertools.product(*map(self._kinds_of, operands)))
+            if f"{before}{name}_{kinds}" in self.known
+        ]
+        return min(steps, key=lambda step: step[1].count("m"), default=None)
+
+    def _kinds_of(self, value: Value) -> str:
+        """How a step may read an operand, the best first."""
+        kinds = "a" if value == self._held else ""
+        if value == self._beside:
+            kinds += "b"
+        if self._in_memory(value):
+            return kinds + "m"
+        return kinds if value.kind == "step" else kinds + "n"
+
+
+def _best_writer(graph: Graph, known: Collection[str]) -> _Writer:
+    """The writer of the steps that take the least time."""
+    most = len(graph.operations) + len(graph.stores)
+    choices = (2, 3, 2 * most) if "hold_m" in known else (2 * most,)
+    return min((_Writer(graph, known, often) for often in choices), key=_Writer.work)
 
 
 # -- programs in memory ----------------------------------------------------------------------------
@@ -366,48 +422,50 @@ class Program:
     """The program of a loop for the processor of a library.
 
     Attributes:
-        address: of it, which the arguments of its calls hold. library: whose `chain` runs it.
-        layout: of these arguments.
+        block: its struct, whose address the arguments of its calls hold. library: whose `chain`
+            runs it. layout: of these arguments.
         tables: names of the functions that it may call, of arrays and of single numbers.
     """
 
     def __init__(self, loop: Loop, library: Library) -> None:
-        writer = _Writer(Graph(loop))
-        if writer.buffers > _MOST_BUFFERS or len(writer.steps) > _MOST_STEPS:
-            raise ExpressionError("a loop that keeps too many values")
         self.loop = loop
-        self.tables = tuple(
-            library.text(name).split() for name in ("chain_functions", "chain_number_functions")
-        )
-        self._words = np.array(_words_of(writer, self.tables, library), np.int64)
-        self.address = self._words.ctypes.data
+        self.tables = tuple(map(list, _names(library)[1:]))
+        fields = _fields(_steps_of(loop, library), library)
+        self.block = arguments.bind(library, "chain_prepare", **fields)
+        self.block.run()
         self.library = library
         self.layout = Layout(library.file, "chain", _argument_of(loop))
-        given = np.array([self.address], np.int64)
-        library.function("chain_prepare")(given.ctypes.data)
 
     @property
     def is_compiled(self) -> bool:
-        return bool(self._words[0])
+        return bool(self.block.struct.compiled)
 
     @property
     def is_hot(self) -> bool:
         """Whether the interpreter has spent long with it, and it has not been given up."""
-        return bool(self._words[1] >= self._words[3])
+        return bool(self.block.struct.done >= self.block.struct.enough)
 
     def set_hot_work(self, work: int) -> None:
         """Let it be hot from so much work on."""
-        self._words[3] = work
+        self.block.struct.enough = work
 
     def use(self, compiled: int) -> None:
         """Let a compiled loop, which gives the same bits, do the work from now on."""
-        self._words[0] = compiled
+        self.block.struct.compiled = compiled
+
+
+@functools.cache
+def _names(library: Library) -> tuple[Mapping[str, int], ...]:
+    """Numbers of the steps, of functions of arrays and of those of single numbers."""
+    texts = "chain_steps", "chain_functions", "chain_number_functions"
+    return tuple({n: i for i, n in enumerate(library.text(text).split())} for text in texts)
 
 
 def _argument_of(loop: Loop) -> Struct:
     """What `chain` and compiled loops take: where operands lie, their steps from row to row."""
     stored = {operand for operand, _ in loop.stores}
-    fields: dict[str, Any] = {"rows": COUNT, "columns": COUNT, "program": ADDRESS}
+    head = arguments.declared("chains", "chain").fields
+    fields: dict[str, Any] = {n: one for n, one in head.items() if not isinstance(one, Rest)}
     for number, operand in enumerate(loop.operands):
         array = updates if number in stored else reads
         fields[f"x{number}"] = array(_REACHES[operand.kind].format(number), operand.dtype)
@@ -415,38 +473,69 @@ def _argument_of(loop: Loop) -> Struct:
     return Struct("chain", **fields)
 
 
-def _words_of(writer: _Writer, tables: Sequence[list[str]], library: Library) -> list[int]:
+def _steps_of(loop: Loop, library: Library) -> _Writer:
+    """The steps of a loop.
+
+    Raises:
+        ExpressionError: there are too many.
+    """
+    writer = _best_writer(Graph(loop), _names(library)[0])
+    if writer.buffers > _MOST_BUFFERS or len(writer.steps) > _MOST_STEPS:
+        raise ExpressionError("a loop that keeps too many values")
+    return writer
+
+
+def _fields(writer: _Writer, library: Library) -> dict[str, Any]:
+    """The fields of `chain_program`."""
+    steps, functions, number_functions = _names(library)
     graph = writer.graph
     loop = graph.loop
-    functions, number_functions, steps = (
-        {name: number for number, name in enumerate(names)}
-        for names in (*tables, library.text("chain_steps").split())
-    )
-
-    def step_of(place: int) -> int:
-        """Bytes of an element of an operand, by which steps move on there; 0 for a buffer."""
-        return _SIZES[loop.operands[place].dtype] if place < len(loop.operands) else 0
-
-    registers = graph.register(Value("head", len(graph.head)))
-    words = [0, 0, loop.work, HOT_WORK, ctypes.addressof(HOT)]
-    words += [len(graph.literals), len(loop.operands), len(graph.head)]
-    words += [len(writer.numbers), len(writer.steps), registers, writer.buffers]
-    words += np.array(graph.literals, np.float64).view(np.int64).tolist()
     stored = {operand for operand, _ in loop.stores}
     read = set(loop.loads())
-    for i, operand in enumerate(loop.operands):
-        size, kind = _SIZES[operand.dtype], _KINDS[operand.kind]
-        words += [kind, list(_SIZES).index(operand.dtype), size, 0 if kind else size]
-        words.append((i in stored) + 2 * (i in stored and i in read))
-    for number, (name, operands) in enumerate(graph.head):
-        to = graph.register(Value("head", number))
-        words += [number_functions[name], to, *([*map(graph.register, operands), 0, 0][:3])]
-    for value in writer.numbers:
-        words.append(-1 - value.index if value.kind == "number" else graph.register(value))
-    for name, x, y, z, function in writer.steps:
-        called = functions[function] if function else 0
-        words += [steps[name], 0, x, step_of(x), y, step_of(y), z, step_of(z), called]
-    return words
+    operands = [
+        {
+            **{"kind": _KINDS[operand.kind], "dtype": _DTYPES[operand.dtype]},
+            **{"written": i in stored, "read": i in read},
+        }
+        for i, operand in enumerate(loop.operands)
+    ]
+    head = []
+    for name, given in graph.head:
+        own = zip(_SLOTS, map(graph.register, given), strict=False)
+        head.append({"function": number_functions[name], **dict(own)})
+    columns = [one for one in writer.numbers if one.kind == "number"]
+    registers = [one for one in writer.numbers if one.kind != "number"]
+    places = {writer.numbers[one]: i for i, one in enumerate([*registers, *columns])}
+    rows = []
+    for step in writer.steps:
+        row = {n: places[v] if n.startswith("number_") else v for n, v in step.items()}
+        row["operation"] = steps[step["operation"]]
+        row["function"] = functions[step["function"]] if "function" in step else 0
+        rows.append(row)
+    arrays = {
+        "literals": np.array(graph.literals, np.float64),
+        "operands": _records("ChainOperand", operands),
+        "head": _records("ChainHead", head),
+        "registers": np.array([*map(graph.register, registers)], np.int64),
+        "columns": np.array([one.index for one in columns], np.int64),
+        "steps": _records("ChainStep", rows),
+    }
+    counts = {f"{name.removesuffix('s')}_count": len(array) for name, array in arrays.items()}
+    return {
+        **arrays,
+        **counts,
+        **{"buffers": writer.buffers, "work": loop.work, "enough": HOT_WORK},
+        "hot": ctypes.addressof(HOT),
+    }
+
+
+def _records(name: str, rows: Sequence[Mapping[str, int]]) -> np.ndarray:
+    """Records of a C file; fields that a row does not name are 0."""
+    records = np.zeros(len(rows), arguments.DTYPES[name])
+    for record, row in zip(records, rows, strict=True):
+        for field, value in row.items():
+            record[field] = value
+    return records
 
 
 _lock = new_rlock()
@@ -500,7 +589,11 @@ def argument(
     Raises:
         ArgumentError: an array has another dtype than its operand, or is too small.
     """
-    values: dict[str, Any] = {"rows": shape[0], "columns": shape[1], "program": program.address}
+    values: dict[str, Any] = {
+        "rows": shape[0],
+        "columns": shape[1],
+        "program": program.block.address,
+    }
     for number, (array, step) in enumerate(operands):
         values[f"x{number}"] = array
         values[f"step{number}"] = step

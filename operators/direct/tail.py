@@ -121,8 +121,9 @@ class Tail:
         argument = chains.argument(chain, (0, 0), zip(given, distances, strict=True))
         block = work.bind(
             *("chains", "epilogue"),
-            **{"chain": argument.item[0], "operands": len(sizes), "made": end.made, "out": end.out},
-            words=np.frombuffer(argument.struct, np.int64),
+            function=argument.item[0],
+            chain=Several.of([argument]),
+            **{"operands": len(sizes), "made": end.made, "out": end.out},
             sizes=np.array(sizes, np.int64),
             **{"plane": out.shape[2] * out.shape[3], "pixel": pixel_step(out)},
         )

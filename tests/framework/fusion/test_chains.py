@@ -10,7 +10,7 @@ import pytest
 
 from opscope.framework.base.cpu import threads
 from opscope.framework.base.errors import ArgumentError
-from opscope.framework.fusion import c_source, chains, compiler, team
+from opscope.framework.fusion import arguments, c_source, chains, compiler, team
 from opscope.framework.fusion.codegen import COLUMN, FULL, ONE, ROW, Graph, Loop, Operand
 from opscope.framework.fusion.expression import FUNCTIONS, Tree, parse, replace_names
 from opscope.framework.fusion.libraries import find_compiler
@@ -231,3 +231,29 @@ def test_arrays_that_do_not_suit_a_loop_are_refused_when_it_is_bound() -> None:
         given = [*arrays[:number], bad, *arrays[number + 1 :]]
         with pytest.raises(ArgumentError, match=f"chains.chain: x{number} wants "):
             chains.argument(program, (3, 7), zip(given, steps, strict=True))
+
+
+def test_programs_of_codes_and_places_that_are_not_there_are_refused() -> None:
+    operands = tuple(Operand(kind, "float32") for kind in (FULL, COLUMN, ONE, FULL))
+    loop = Loop("float32", operands, (parse("exp(x0) * x1 + sqrt(x2)"),), ((3, "v0"),))
+    program = chains.program(loop)
+    assert program is not None
+    fields = chains._fields(chains._steps_of(loop, program.library), program.library)
+
+    def bound(**changed: Any) -> None:
+        arguments.bind(program.library, "chain_prepare", **fields | changed)
+
+    bound()
+    cases = [("steps", name) for name in "operation function x y z w number_x number_y".split()]
+    cases += [("operands", "kind"), ("operands", "dtype"), ("head", "function"), ("head", "x")]
+    for array, field in cases:
+        for number in (-1, 10_000):
+            wrong = fields[array].copy()
+            wrong[field][0] = number
+            with pytest.raises(ArgumentError, match=rf"wants end\({array},'{field}'\) <="):
+                bound(**{array: wrong})
+    for name in ("registers", "columns"):
+        with pytest.raises(ArgumentError, match=rf"wants end\({name}\) <="):
+            bound(**{name: fields[name] + 10_000})
+    with pytest.raises(ArgumentError, match="steps wants"):
+        bound(steps=fields["steps"][:-1])
