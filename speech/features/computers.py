@@ -1,7 +1,7 @@
-"""MFCC and filter banks of whole signals and of streams.
+"""MFCC, PLP and filter banks of whole signals and of streams.
 
-Source: Kaldi's `feat/feature-mfcc.cc`, `feat/feature-fbank.cc`, `feat/feature-common-inl.h`,
-`feat/online-feature.cc`.
+Source: Kaldi's `feat/feature-mfcc.cc`, `feat/feature-plp.cc`, `feat/feature-fbank.cc`,
+`feat/feature-common-inl.h`, `feat/online-feature.cc`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,22 @@ from ...framework.base.errors import OpscopeError, check_kind, nearest
 from ...nnet3.language.nodes import warn
 from ..audio.resample import Resampler
 from .frames import TINY, Framer, checked_samples, log_energies, warn_of_scale
-from .mel import apply_bins, cosine_transform, lifter, mel_bins
+from .mel import (
+    apply_bins,
+    cosine_transform,
+    equal_loudness,
+    inverse_cosines,
+    lifter,
+    linear_prediction,
+    mel_bins,
+    prediction_cepstrum,
+)
 from .options import (
     FbankOptions,
     FrameOptions,
     MelOptions,
     MfccOptions,
+    PlpOptions,
     SpectrogramOptions,
     read_config,
 )
@@ -47,6 +57,7 @@ class Features(ABC):
     """
 
     kind: ClassVar[type] = FrameOptions
+    least_energy: ClassVar[float] = TINY
 
     def __init__(
         self,
@@ -115,7 +126,7 @@ class Features(ABC):
 
     def _energies(self, frames: np.ndarray, raw: np.ndarray | None) -> np.ndarray:
         """The log energies of frames, floored."""
-        energies = log_energies(frames) if raw is None else raw
+        energies = log_energies(frames, self.least_energy) if raw is None else raw
         floor = self.options.energy_floor
         return np.maximum(energies, np.log(np.float32(floor))) if floor > 0 else energies
 
@@ -319,6 +330,49 @@ class Fbank(MelFeatures):
             energy = self._energies(frames, energies)[None]
             banks = np.concatenate((banks, energy) if options.htk_compat else (energy, banks))
         return np.ascontiguousarray(banks.T)
+
+
+class Plp(MelFeatures):
+    """Perceptual linear prediction, as Kaldi computes it.
+
+    Arguments and errors are those of `Features`; options are those of `PlpOptions`.
+    """
+
+    kind = PlpOptions
+    least_energy = float(np.finfo(np.float32).tiny)
+
+    def __init__(self, options: PlpOptions | None = None, **rest: Any) -> None:
+        super().__init__(options, **rest)
+        settings = self.options
+        self._loudness = equal_loudness(settings)[:, None]
+        self._inverse = inverse_cosines(settings.lpc_order + 1, settings.num_mel_bins + 2)
+        scales = np.full(settings.num_ceps, settings.cepstral_scale, np.float32)
+        if settings.cepstral_lifter:
+            scales *= lifter(settings.cepstral_lifter, settings.num_ceps)
+        self._scales = scales[:, None]
+
+    @property
+    def dim(self) -> int:
+        return self.options.num_ceps
+
+    def of_frames(self, frames: np.ndarray, energies: np.ndarray | None) -> np.ndarray:
+        options = self.options
+        banks = apply_bins(self.bins, _power(_spectrum(frames)[:-1])) * self._loudness
+        banks **= np.float32(options.compress_factor)
+        banks = np.concatenate((banks[:1], banks, banks[-1:]))
+        correlations = np.zeros((len(self._inverse), len(frames)), np.float32)
+        for column, row in zip(self._inverse.T, banks, strict=True):
+            correlations += column[:, None] * row
+        filters, left = linear_prediction(correlations)
+        # Kaldi floors the logarithm, not the power: a C0 is never negative.
+        first = np.maximum(np.log(np.maximum(left, self.least_energy)), 0)
+        cepstra = np.concatenate((first[None], prediction_cepstrum(filters)))[: options.num_ceps]
+        cepstra *= self._scales
+        if options.use_energy:
+            cepstra[0] = self._energies(frames, energies)
+        if options.htk_compat:
+            cepstra = np.roll(cepstra, -1, axis=0)
+        return np.ascontiguousarray(cepstra.T)
 
 
 class Spectrogram(Features):

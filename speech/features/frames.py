@@ -154,6 +154,6 @@ def row_sums(rows: np.ndarray) -> np.ndarray:
     return np.add.reduce(np.ascontiguousarray(rows), axis=1)
 
 
-def log_energies(frames: np.ndarray) -> np.ndarray:
-    """The log of the sum of squares of each frame: float32, [frames]."""
-    return np.log(np.maximum(row_sums(frames * frames), TINY))
+def log_energies(frames: np.ndarray, least: float = TINY) -> np.ndarray:
+    """The log of the sum of squares of each frame, `least` at least: float32, [frames]."""
+    return np.log(np.maximum(row_sums(frames * frames), np.float32(least)))

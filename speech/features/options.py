@@ -1,7 +1,7 @@
 """The options of features, with Kaldi's names and defaults, and the config files that hold them.
 
 Source: Kaldi's `feat/feature-window.h`, `feat/mel-computations.h`, `feat/feature-mfcc.h`,
-`feat/feature-fbank.h`.
+`feat/feature-fbank.h`, `feat/feature-plp.h`.
 """
 
 from __future__ import annotations
@@ -231,6 +231,32 @@ class FbankOptions(MelOptions):
     htk_compat: bool = option(False, "The energy last")
     use_log_fbank: bool = option(True, "Log of the filter banks")
     use_power: bool = option(True, "Power of the spectrum; else its magnitude")
+
+
+@dataclass(frozen=True)
+class PlpOptions(MelOptions):
+    """The options of PLP, as in a Kaldi `plp.conf`; see `MelOptions`."""
+
+    lpc_order: int = option(12, "Order of the linear prediction")
+    num_ceps: int = option(13, "Number of cepstra, C0 included")
+    use_energy: bool = option(True, "Use the log energy in place of C0")
+    energy_floor: float = option(0.0, "Floor of the energy; only with --use-energy=true")
+    raw_energy: bool = option(True, "Energy of the signal before preemphasis and window")
+    compress_factor: float = option(0.33333, "Power that the filter banks are raised to")
+    cepstral_lifter: int = option(22, "Constant that scales the cepstra; 0: no scaling")
+    cepstral_scale: float = option(1.0, "Factor of all cepstra")
+    htk_compat: bool = option(False, "Energy or C0 last")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 1 <= self.lpc_order <= self.num_mel_bins:
+            raise OpscopeError(
+                f"lpc_order={self.lpc_order} must lie from 1 to num_mel_bins={self.num_mel_bins}"
+            )
+        if not 1 <= self.num_ceps <= self.lpc_order + 1:
+            raise OpscopeError(
+                f"num_ceps={self.num_ceps} must lie from 1 to lpc_order + 1 = {self.lpc_order + 1}"
+            )
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import every room of this floor.
 PROGRAMS: dict[str, tuple[str, str]] = {
     "compute-mfcc-feats": ("features", "MFCC of recordings."),
     "compute-fbank-feats": ("features", "Filter banks of recordings."),
+    "compute-plp-feats": ("features", "PLP of recordings."),
     "compute-spectrogram-feats": ("features", "Spectrograms of recordings."),
     "extract-segments": ("segments", "Parts of recordings."),
     "apply-cmvn-online": ("transforms", "Normalize features by what was heard so far."),

@@ -1,6 +1,7 @@
-"""compute-mfcc-feats, compute-fbank-feats.
+"""compute-mfcc-feats, compute-fbank-feats, compute-plp-feats, compute-spectrogram-feats.
 
-Source: Kaldi's `featbin/compute-mfcc-feats.cc`, `featbin/compute-fbank-feats.cc`.
+Source: Kaldi's `featbin/compute-mfcc-feats.cc`, `featbin/compute-fbank-feats.cc`,
+`featbin/compute-plp-feats.cc`, `featbin/compute-spectrogram-feats.cc`.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ...nnet3.programs.base.options import SRAND, shown
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
 from ...nnet3.programs.base.saving import fail_unless
 from ..audio.wav import WAVE, Audio
-from ..features.computers import Fbank, Features, MelFeatures, Mfcc, Spectrogram
-from ..features.options import FbankOptions, MfccOptions, SpectrogramOptions
+from ..features.computers import Fbank, Features, MelFeatures, Mfcc, Plp, Spectrogram
+from ..features.options import FbankOptions, MfccOptions, PlpOptions, SpectrogramOptions
 
 _WARPED = (
     Option("vtln-warp", 1.0, "Taken for compatibility; nothing is warped, other values fail"),
@@ -66,6 +67,21 @@ def compute_fbank_feats(options: SimpleNamespace, source: str, output: str) -> N
     features = Fbank(from_values(FbankOptions, vars(options)))
     _check_mel(options, features)
     _compute(options, features, 0o7 | _htk_energy(options), source, output)
+
+
+@program(
+    "compute-plp-feats",
+    "Create PLP feature files.",
+    ("<wav-rspecifier>", "<feats-wspecifier>"),
+    *options_of(PlpOptions),
+    *_WARPED,
+    *_SHARED,
+)
+def compute_plp_feats(options: SimpleNamespace, source: str, output: str) -> None:
+    features = Plp(from_values(PlpOptions, vars(options)))
+    _check_mel(options, features)
+    # Kaldi writes the code of C0, even where the energy stands for it.
+    _compute(options, features, 0o13 | _HTK_C0, source, output)
 
 
 @program(
