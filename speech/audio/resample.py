@@ -25,13 +25,23 @@ class Resampler:
     Args:
         rate, new_rate: in Hz, whole numbers.
         whole_file: cut as the programs for whole files do.
+        cutoff: in Hz, half the lower rate at most, in place of either. zeros: of the sinc, on each
+            side of its middle: more of them cut more sharply.
 
     Raises:
         OpscopeError: a rate is no whole number in range, or both have so little in common that the
             filter would be huge.
     """
 
-    def __init__(self, rate: float, new_rate: float, *, whole_file: bool = False) -> None:
+    def __init__(
+        self,
+        rate: float,
+        new_rate: float,
+        *,
+        whole_file: bool = False,
+        cutoff: float | None = None,
+        zeros: int = _ZEROS,
+    ) -> None:
         for each in (rate, new_rate):
             if not 1 <= each <= _MOST_RATE or int(each) != each:
                 raise OpscopeError(
@@ -43,7 +53,10 @@ class Resampler:
         self._step = self.rate // common
         self._phases = self.new_rate // common
         lower = np.float32(min(self.rate, self.new_rate))
-        if whole_file:
+        self._zeros = zeros
+        if cutoff is not None:
+            self._cutoff = np.float32(cutoff)
+        elif whole_file:
             self._cutoff = np.float32(_OFFLINE * 0.5 * float(lower))
         else:
             self._cutoff = lower / np.float32(2)
@@ -53,7 +66,7 @@ class Resampler:
     def _filters(self) -> tuple[np.ndarray, np.ndarray]:
         """First sample of each phase of the output, and the weights, [taps, phases]."""
         cutoff = float(self._cutoff)
-        width = _ZEROS / (2.0 * cutoff)
+        width = self._zeros / (2.0 * cutoff)
         times = np.arange(self._phases) / float(self.new_rate)
         first = np.ceil((times - width) * self.rate).astype(np.int64)
         last = np.floor((times + width) * self.rate).astype(np.int64)
@@ -64,12 +77,7 @@ class Resampler:
             )
         samples = first[None] + np.arange(taps)[:, None]
         away = (samples / float(self.rate) - times[None]).astype(np.float32).astype(np.float64)
-        window = 0.5 * (1 + np.cos(2 * np.pi * cutoff / _ZEROS * away))
-        window = np.where(np.abs(away) < width, window, 0.0).astype(np.float32)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            sinc = np.sin(2 * np.pi * cutoff * away) / (np.pi * away)
-        sinc = np.where(away == 0, 2 * cutoff, sinc).astype(np.float32)
-        weights = sinc * window / np.float32(self.rate)
+        weights = windowed_sinc(away, cutoff, self._zeros) / np.float32(self.rate)
         return first, np.where(samples <= last[None], weights, np.float32(0))
 
     def reset(self) -> None:
@@ -87,7 +95,7 @@ class Resampler:
         ticks = math.lcm(self.rate, self.new_rate)
         length = samples * (ticks // self.rate)
         if not flush:
-            width = np.float32(_ZEROS / (2.0 * float(self._cutoff)))
+            width = np.float32(self._zeros / (2.0 * float(self._cutoff)))
             length -= int(np.floor(width * np.float32(ticks)))
         return 0 if length <= 0 else -(-length // (ticks // self.new_rate))
 
@@ -140,6 +148,19 @@ class Resampler:
         for tap in range(taps):
             total += padded[first + tap] * self._weights[tap][phases]
         return total.astype(np.float32)
+
+
+def windowed_sinc(times: np.ndarray, cutoff: float, zeros: int) -> np.ndarray:
+    """A low-pass filter at some times, in seconds from its middle: float32, of their shape.
+
+    Args:
+        cutoff: in Hz. zeros: of the sinc, on each side, where the window ends.
+    """
+    window = 0.5 * (1 + np.cos(2 * np.pi * cutoff / zeros * times))
+    window = np.where(np.abs(times) < zeros / (2.0 * cutoff), window, 0.0).astype(np.float32)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sinc = np.sin(2 * np.pi * cutoff * times) / (np.pi * times)
+    return np.where(times == 0, 2 * cutoff, sinc).astype(np.float32) * window
 
 
 def resample(

@@ -10,7 +10,7 @@ import dataclasses
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -71,6 +71,26 @@ def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:
         raise type(error)(f"{os.fspath(path)}: {error}") from None
 
 
+def check_values(options: Any) -> None:
+    """Check that each value of a dataclass of options is one like its default.
+
+    Raises:
+        OpscopeError: one is not, or is no finite number.
+    """
+    for each in dataclasses.fields(options):
+        value = getattr(options, each.name)
+        if isinstance(each.default, bool):
+            fits = isinstance(value, bool)
+        elif isinstance(each.default, str):
+            fits = isinstance(value, str)
+        elif isinstance(each.default, int):
+            fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        else:
+            fits = isinstance(value, int | float | np.number) and np.isfinite(value)
+        if not fits:
+            raise OpscopeError(f"{each.name}={value!r}: want a {type(each.default).__name__}")
+
+
 @dataclass(frozen=True)
 class FrameOptions:
     """How samples are cut into frames: what all kinds of features share.
@@ -100,18 +120,7 @@ class FrameOptions:
     max_feature_vectors: int = option(-1, "Taken for compatibility; without effect")
 
     def __post_init__(self) -> None:
-        for each in dataclasses.fields(self):
-            value = getattr(self, each.name)
-            if isinstance(each.default, bool):
-                fits = isinstance(value, bool)
-            elif isinstance(each.default, str):
-                fits = isinstance(value, str)
-            elif isinstance(each.default, int):
-                fits = isinstance(value, int | np.integer) and not isinstance(value, bool)
-            else:
-                fits = isinstance(value, int | float | np.number) and np.isfinite(value)
-            if not fits:
-                raise OpscopeError(f"{each.name}={value!r}: want a {type(each.default).__name__}")
+        check_values(self)
         least = {"sample_frequency": 1.0, "dither": 0.0}
         for name, low in least.items():
             if getattr(self, name) < low:
