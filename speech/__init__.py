@@ -11,9 +11,13 @@ _HOMES = {
     "read_audio": ".audio.read",
     **dict.fromkeys(("Resampler", "resample"), ".audio.resample"),
     **dict.fromkeys(
-        ("Mfcc", "Fbank", "Spectrogram", "FeatureStream", "mfcc"), ".features.computers"
+        ("Mfcc", "Plp", "Fbank", "Spectrogram", "FeatureStream", "mfcc"), ".features.computers"
     ),
-    **dict.fromkeys(("MfccOptions", "FbankOptions", "SpectrogramOptions"), ".features.options"),
+    **dict.fromkeys(
+        ("MfccOptions", "PlpOptions", "FbankOptions", "SpectrogramOptions"), ".features.options"
+    ),
+    "PitchOptions": ".features.pitch",
+    **dict.fromkeys(("Pitch", "PitchStream", "ProcessPitchOptions"), ".features.pitch_processing"),
     **dict.fromkeys(("cmvn_stats", "apply_cmvn"), ".features.cmvn"),
     **dict.fromkeys(("OnlineCmvn", "OnlineCmvnOptions", "OnlineCmvnState"), ".features.cmvn"),
     **dict.fromkeys(("sliding_cmvn", "SlidingCmvnOptions"), ".features.sliding"),

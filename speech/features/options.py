@@ -50,13 +50,18 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
 
 
 def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:
-    """A dataclass of options from a config file.
+    """A dataclass of options from a config file; errors are those of `read_configs`."""
+    return read_configs((kind,), path)[0]
+
+
+def read_configs(kinds: Sequence[type[Any]], path: str | os.PathLike[str]) -> tuple[Any, ...]:
+    """Dataclasses of options from one config file, each of these kinds.
 
     Raises:
         FormatError: it cannot be read, names an unknown option, or a value is none.
         OpscopeError: values do not go together.
     """
-    known = {each.name: each for each in options_of(kind)}
+    known = {each.name: each for kind in kinds for each in options_of(kind)}
     values = {each.attribute: each.default for each in known.values()}
     for name, value, place in config_lines(path):
         if name not in known:
@@ -66,7 +71,7 @@ def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:
         except FormatError as error:
             raise FormatError(f"{place}: {error}") from None
     try:
-        return from_values(kind, values)
+        return tuple(from_values(kind, values) for kind in kinds)
     except OpscopeError as error:
         raise type(error)(f"{os.fspath(path)}: {error}") from None
 

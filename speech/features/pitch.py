@@ -190,8 +190,9 @@ class PitchTracker:
         self._costs.append(np.zeros((1, len(self._lags)), np.float32))  # before the first frame
         self._pov = Rows((last + 1 - first,))
         self._early: list[_Measured] = []  # of the frames before `recompute_frame`
-        self._path = np.empty(0, np.int64)
-        self._path_pov = np.empty(0, np.float32)
+        self._path = Rows((), np.int64)  # the lag of each frame
+        self._path_pov = Rows(())
+        self._known = 0  # first frames whose path was traced over the costs of now
         self._latency = 0
         self.finished = False
 
@@ -203,8 +204,8 @@ class PitchTracker:
     def frames(self, begin: int = 0, end: int | None = None) -> np.ndarray:
         """NCCF and pitch in Hz of a range of the frames that are ready: float32, [frames, 2]."""
         stop = self.frames_ready if end is None else min(end, self.frames_ready)
-        pitch = np.float32(1) / self._lags[self._path[begin:stop]]
-        return np.stack((self._path_pov[begin:stop], pitch), axis=1)
+        pitch = np.float32(1) / self._lags[self._path.all[begin:stop]]
+        return np.stack((self._path_pov.all[begin:stop], pitch), axis=1)
 
     def accept(self, samples: np.ndarray) -> None:
         """Take the next samples, [count], on the scale of 16-bit integers.
@@ -350,8 +351,8 @@ class PitchTracker:
         last = self._costs.all[-1]
         moved = np.empty_like(self._moves)
         for row, here in zip(costs, local, strict=True):
-            np.add(self._moves, last[:, None], out=moved)
-            np.add(moved.min(axis=0), here, out=row)
+            np.add(self._moves, last, out=moved)
+            np.add(moved.min(axis=1), here, out=row)
             row -= row.min()
             last = row
         self._costs.append(costs)
@@ -374,23 +375,23 @@ class PitchTracker:
         self._costs = Rows((len(self._lags),))
         self._costs.append(np.zeros((1, len(self._lags)), np.float32))
         self._search(nccf)
-        self._path = np.empty(0, np.int64)
+        self._known = 0
 
     def _trace(self) -> None:
         """Follow the best path from its end to where it joins the one that was known."""
-        costs, known = self._costs.all, len(self._path)
-        count = len(costs) - 1
-        path = np.empty(count, np.int64)
-        pov = np.empty(count, np.float32)
-        path[:known], pov[:known] = self._path, self._path_pov[:known]
-        state = int(costs[-1].argmin())
+        count = len(self._costs) - 1
+        fresh = count - len(self._path)
+        self._path.append(np.zeros(fresh, np.int64))
+        self._path_pov.append(np.zeros(fresh, np.float32))
+        path, voiced = self._path.all, self._path_pov.all
+        state = int(self._costs.all[-1].argmin())
         for frame in range(count - 1, -1, -1):
-            if frame < known and path[frame] == state:
+            if frame < self._known and path[frame] == state:
                 break
             path[frame] = state
-            pov[frame] = self._pov.all[frame] @ self._upsample[:, state]
+            voiced[frame] = self._pov.all[frame] @ self._upsample[:, state]
             state = self._origin(frame, state)
-        self._path, self._path_pov = path, pov
+        self._known = count
 
     def _origin(self, frame: int, state: int) -> int:
         """The lag before that of a frame, on the best path to it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import numpy as np
@@ -138,7 +139,7 @@ def _compute(
                 continue
             try:
                 matrix = features.compute(
-                    samples, audio.rate, seed=(options.srand & 0xFFFFFFFF, _number(key))
+                    samples, audio.rate, seed=key_seed(options.srand, key)
                 )
             except OpscopeError as error:
                 warn(f"Failed to compute features for utterance {key}: {error}")
@@ -156,9 +157,19 @@ def _compute(
     fail_unless(done)
 
 
-def _number(key: str) -> int:
-    """A seed of an utterance: its noise does not depend on those before it."""
-    return zlib.crc32(key.encode("utf-8", "surrogateescape"))
+def key_seed(srand: int, key: str) -> tuple[int, int]:
+    """The seed of an utterance: its noise does not depend on those before it."""
+    return srand & 0xFFFFFFFF, zlib.crc32(key.encode("utf-8", "surrogateescape"))
+
+
+def first_channel(warn: Callable[[str], None], audio: Audio) -> np.ndarray:
+    """The samples of a recording's first channel, with a warning if there are others."""
+    if audio.channels != 1:
+        warn(
+            f"Channel not specified but you have data with {audio.channels} channels;"
+            " defaulting to zero"
+        )
+    return audio.samples[0]
 
 
 def _samples(options: SimpleNamespace, key: str, audio: Audio) -> np.ndarray | None:
@@ -168,12 +179,7 @@ def _samples(options: SimpleNamespace, key: str, audio: Audio) -> np.ndarray | N
         warn(f"File: {key} is too short ({audio.duration:g} sec): producing no output.")
         return None
     if options.channel < 0:
-        if audio.channels != 1:
-            warn(
-                f"Channel not specified but you have data with {audio.channels} channels;"
-                " defaulting to zero"
-            )
-        return audio.samples[0]
+        return first_channel(warn, audio)
     if options.channel >= audio.channels:
         warn(
             f"File with id {key} has {audio.channels} channels but you specified channel"
