@@ -21,11 +21,17 @@ from .features.cmvn import cmvn_stats as cmvn_stats
 from .features.computers import Fbank as Fbank
 from .features.computers import FeatureStream as FeatureStream
 from .features.computers import Mfcc as Mfcc
+from .features.computers import Plp as Plp
 from .features.computers import Spectrogram as Spectrogram
 from .features.computers import mfcc as mfcc
 from .features.options import FbankOptions as FbankOptions
 from .features.options import MfccOptions as MfccOptions
+from .features.options import PlpOptions as PlpOptions
 from .features.options import SpectrogramOptions as SpectrogramOptions
+from .features.pitch import PitchOptions as PitchOptions
+from .features.pitch_processing import Pitch as Pitch
+from .features.pitch_processing import PitchStream as PitchStream
+from .features.pitch_processing import ProcessPitchOptions as ProcessPitchOptions
 from .features.sliding import SlidingCmvnOptions as SlidingCmvnOptions
 from .features.sliding import sliding_cmvn as sliding_cmvn
 from .features.transforms import SpliceOptions as SpliceOptions

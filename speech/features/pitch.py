@@ -1,7 +1,7 @@
 """The pitch of a signal while it comes, as Kaldi tracks it.
 
-For each frame the signal is correlated with itself at the lags of all pitches; a Viterbi search finds
-the path of lags that has high correlations and changes little from frame to frame.
+For each frame the signal is correlated with itself at the lags of all pitches; a Viterbi search
+finds the path of lags that has high correlations and changes little from frame to frame.
 
 Source: Kaldi's `feat/pitch-functions.cc`; "A pitch extraction algorithm tuned for automatic speech
 recognition", Ghahremani et al., ICASSP 2014.
@@ -24,6 +24,7 @@ from .rows import Rows
 _BATCH = 128  # frames that are correlated at once
 _SAME_POWER = 0.01  # relative change of the signal's power that changes no path
 _MOST_LAGS = 4096
+_MOST_SAMPLES = 1 << 14  # of a frame with the longest lag, after resampling
 
 
 @dataclass(frozen=True)
@@ -101,10 +102,13 @@ class PitchOptions:
                 f" sample_frequency={self.sample_frequency:g} and"
                 f" resample_frequency={self.resample_frequency:g}: want at most {most:g}"
             )
-        if self.window_size < 2 or self.window_shift < 1 or self.lags[0] < 1:
+        first, last = self.lags
+        span = self.window_size + last
+        if self.window_size < 2 or self.window_shift < 1 or first < 0 or span > _MOST_SAMPLES:
             raise OpscopeError(
                 f"frames of {self.window_size} samples, {self.window_shift} apart, with lags from"
-                f" {self.lags[0]} samples: want 2, 1 and 1 at least"
+                f" {first} to {last} samples: want 2 samples at least, 1 apart, lags from 0, and"
+                f" {_MOST_SAMPLES} samples in all at most"
             )
         if self.simulate_first_pass_online and not self.frames_per_chunk:
             raise OpscopeError("simulate_first_pass_online wants frames_per_chunk")

@@ -175,7 +175,7 @@ class Pitch:
 
     Args:
         tracking: options of the pitch. processing: options of what is made of it.
-        config: a file of both kinds of Kaldi's options, such as `online_pitch.conf`, in their place.
+        config: a file of both kinds of Kaldi's options, such as `online_pitch.conf`, instead.
         seed: of the noise that is added to the change.
 
     Attributes:

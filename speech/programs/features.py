@@ -138,9 +138,7 @@ def _compute(
             if samples is None:
                 continue
             try:
-                matrix = features.compute(
-                    samples, audio.rate, seed=key_seed(options.srand, key)
-                )
+                matrix = features.compute(samples, audio.rate, seed=key_seed(options.srand, key))
             except OpscopeError as error:
                 warn(f"Failed to compute features for utterance {key}: {error}")
                 continue

@@ -18,6 +18,7 @@ from opscope.speech import (
     IvectorOptions,
     Mfcc,
     OnlineIvector,
+    Plp,
     SlidingCmvnOptions,
     Spectrogram,
     read_audio,
@@ -99,6 +100,40 @@ def test_spectrogram(waves):
     done(waves("compute-spectrogram-feats", *options, "ark:wav.ark", "ark:o.ark"))
     head = struct.pack(">iihH", 24, 200000, 4 * 257, 0o20007)
     assert Path("o.ark").read_bytes().startswith(b"a " + head)
+
+
+def test_plp(waves):
+    done(waves("compute-plp-feats", QUIET, "ark:wav.ark", "ark:o.ark"), "Done 2 out of 2")
+    assert np.array_equal(table("ark:o.ark")["a"], Plp(dither=0.0).compute(sounds(8000), 16000))
+    options = QUIET, "--num-ceps=10", "--output-format=htk"
+    done(waves("compute-plp-feats", *options, "ark:wav.ark", "ark:o.ark"))
+    head = struct.pack(">iihH", 48, 100000, 4 * 10, 0o20013)
+    assert Path("o.ark").read_bytes().startswith(b"a " + head)
+
+
+def test_pitch(waves):
+    """In one step as in two."""
+    log = "Done 2 utterances, 0 with errors."
+    warning = "Channel not specified but you have data with 2 channels"
+    done(waves("compute-kaldi-pitch-feats", "ark:wav.ark", "ark:pitch.ark"), log, warning)
+    assert table("ark:pitch.ark")["a"].shape == (48, 2)
+    options = "--delay=2", "--srand=7", "--add-raw-log-pitch=true"
+    done(
+        waves("process-kaldi-pitch-feats", *options, "ark:pitch.ark", "ark:two.ark"),
+        "Post-processed pitch for 2 utterances.",
+    )
+    options = *options, "ark:wav.ark", "ark:one.ark"
+    done(waves("compute-and-process-kaldi-pitch-feats", *options), log)
+    one, two = table("ark:one.ark"), table("ark:two.ark")
+    assert one["a"].shape == (50, 4) and not np.array_equal(one["a"], one["b"])
+    assert all(np.array_equal(one[key], two[key]) for key in "ab")
+    wrong = waves("compute-kaldi-pitch-feats", "ark:low.ark", "ark:o.ark")
+    refused(wrong, "you specified 16000 but data has 8000 (use --sample-frequency option)", "low")
+    done(
+        waves("compute-mfcc-feats", "ark:wav.ark", "ark:o.ark"),
+    )
+    wrong = waves("process-kaldi-pitch-feats", "ark:o.ark", "ark:p.ark")
+    refused(wrong, "a: no features of pitch, which have columns NCCF and Hz")
 
 
 def test_sampling_rates(waves):

@@ -49,6 +49,10 @@ EXPERIMENT = """
 compute-mfcc-feats --config=mfcc.conf scp:wav.scp ark:mfcc.ark
 compute-fbank-feats --num-mel-bins=10 scp:wav.scp ark:fbank.ark
 compute-spectrogram-feats scp:wav.scp ark:spectrogram.ark
+compute-plp-feats scp:wav.scp ark:plp.ark
+compute-kaldi-pitch-feats scp:wav.scp ark:pitch.ark
+process-kaldi-pitch-feats ark:pitch.ark ark:processed.ark
+compute-and-process-kaldi-pitch-feats scp:wav.scp ark:both.ark
 extract-segments scp:wav.scp segments ark:parts.ark
 compute-cmvn-stats --spk2utt=ark:spk2utt ark:feats.ark ark:cmvn.ark
 compute-cmvn-stats ark:feats.ark global.cmvn
