@@ -9,6 +9,7 @@ not where it runs.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -193,9 +194,38 @@ SWITCHES = {
 _OF_OPTIONS = [switch for switch in SWITCHES.values() if switch.option]
 
 
+class _Reading(threading.local):
+    """The switches that a thread has read in a block of `read_once`; None outside of one."""
+
+    values: dict[str, str] | None = None
+
+
+_reading = _Reading()
+
+
 def switch(name: str) -> str:
     """Value of a switch of the process by its name in the table; those of nets are `Options`."""
-    return SWITCHES[name].value()
+    values = _reading.values
+    if values is None:
+        return SWITCHES[name].value()
+    if name not in values:
+        values[name] = SWITCHES[name].value()
+    return values[name]
+
+
+@contextmanager
+def read_once() -> Iterator[None]:
+    """A block in which this thread reads each switch of the process once, for all that it binds.
+
+    A long recurrence binds thousands of kernels, each of which asks what processor to be for.
+    """
+    before = _reading.values
+    if before is None:
+        _reading.values = {}
+    try:
+        yield
+    finally:
+        _reading.values = before
 
 
 CHOSEN: ContextVar[Options | None] = ContextVar("options", default=None)

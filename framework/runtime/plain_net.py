@@ -17,7 +17,7 @@ from ..base.errors import FormatError, OpscopeError, RunError, VariableError
 from ..base.python.bounded_cache import BoundedCache
 from ..base.python.cached import new_lock
 from ..base.scope import Scope, default_scope
-from ..base.settings import CHOSEN, Options, current, read_options, using
+from ..base.settings import CHOSEN, Options, current, read_once, read_options, using
 from ..base.shape import ArraySpec
 from ..ir.desc import FORWARD, INPUT, PLAIN, STATE, TYPE_NAMES, enum_name, make_var
 from ..ir.infer import declared_spec, infer_one
@@ -417,7 +417,7 @@ class PlainNet(Net):
             frame = frames[key].get(frame_key)
         options = frame_key[-1]
         try:
-            with on_device(place, context.stream):
+            with read_once(), on_device(place, context.stream):
                 if frame is None or not frame.accept_inputs():
                     frames[key].drop(frame_key)
                     sources = (span, known, offsets)

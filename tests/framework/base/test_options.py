@@ -266,3 +266,28 @@ def test_processes_get_the_options_of_a_block(monkeypatch: pytest.MonkeyPatch) -
     for name, text in variables.items():
         monkeypatch.setenv(name, text)
     assert read_options() is chosen
+
+
+def test_switches_are_read_once_in_a_block_and_anew_after_it(monkeypatch) -> None:
+    monkeypatch.setenv("OPSCOPE_CPU", "none")
+    with settings.read_once():
+        assert settings.switch("OPSCOPE_CPU") == "none"
+        monkeypatch.setenv("OPSCOPE_CPU", "best")
+        with settings.read_once():
+            assert settings.switch("OPSCOPE_CPU") == "none"
+        assert settings.switch("OPSCOPE_CPU") == "none"
+    assert settings.switch("OPSCOPE_CPU") == "best"
+
+
+def test_a_long_recurrence_reads_the_environment_as_often_as_a_short_one(monkeypatch) -> None:
+    reads = []
+    value = settings.Switch.value
+    monkeypatch.setattr(settings.Switch, "value", lambda own: reads.append(own) or value(own))
+    counts = []
+    for steps in (30, 300):
+        b = opscope.NetBuilder("net")
+        y = b.lstm(b.input("x", [-1, 4], levels=1), 4)[0]
+        reads.clear()
+        b.run(Scope(), feed={"x": [np.zeros((steps, 4), np.float32)]}, fetch=[y.name])
+        counts.append(len(reads))
+    assert counts[1] <= counts[0] + 10
