@@ -100,9 +100,8 @@ _PART = re.compile(r"required parameter missing: \S+:train, named in \S+:command
 # What `check` rightly says of the snapshot's configs, and where CNTK says it.
 TRUE_ERRORS = {
     r"^<command line>": "a value that the shell's script gives, and this one does not know",
-    r"reader type '(Kaldi2?|LibSVMBinary)Reader'|writer type 'Kaldi(2Reader|Writer)'": "a plug-in"
-    " of CNTK that is not part of this package",
-    r"the action 'exportdbn' is not there": "models of another program are not written",
+    r"reader type 'KaldiReader'|writer type 'KaldiWriter'": "Source/Readers has no such plug-in any"
+    " more",
     r"Use of 'type' parameter is deprecated": "CNTK.cpp, wmainOldCNTKConfig",
     r"setting Truncated only in reader section": "CNTK.cpp, DisableLegacyTruncationSettings",
     r"No value given for": "Config.h, ParseValue: the user fills it in",

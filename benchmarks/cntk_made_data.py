@@ -28,6 +28,7 @@ from opscope.cntk.readers.base.sections import (
     tagged_text_sections,
 )
 from opscope.cntk.readers.binary.format import write_binary
+from opscope.cntk.readers.catalog import reader_opening
 from opscope.cntk.readers.htk.mlf import FRAME, HEADER
 from opscope.cntk.readers.htk.options import FeatureOptions, LabelOptions, window_stream
 from opscope.cntk.readers.text.format import TextStream
@@ -147,6 +148,7 @@ class MadeData:
     def _make(self, kind: str, section: ConfigParameters) -> None:
         maker = _MAKERS.get(kind.lower())
         if maker is None:
+            reader_opening(section)  # whether there is such a reader
             raise FormatError(f"no data are made for {kind}")
         maker(self, section)
 
