@@ -379,7 +379,8 @@ class MadeData:
         crops = [max(part.array("cropSize").ints()) for part in parts if part.has("cropSize")]
         side = max([32, *crops, *(min(size, 256) for size in sizes)])
         if side > _LARGE:
-            self.count, self.minibatch = min(self.count, _FEW), _FEW // 2
+            self.count = min(self.count, _FEW)
+            self.minibatch = 1 << 20  # rates of ImageNet's minibatches are too large for fewer
         classes = min(_PICTURES, labels[0][1].size("labelDim"))
         path = Path(section.string("file"))
         lines = []
