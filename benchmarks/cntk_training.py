@@ -111,7 +111,10 @@ _FILLED_IN = {  # Config.h, ParseValue, refuses a name without a value: the user
 MENDED = {
     "RNNLM/": {r"^type\s*=": "precision="},  # CNTK.cpp, wmainOldCNTKConfig, refuses `type`
     # ImageConfigHelper.cpp, ParseCropType, knows no such crop.
-    "BN-Inception.cntk": {r'\bcropType *= *"Random"': "cropType = RandomSide"},
+    "BN-Inception.cntk": {
+        r'\bcropType *= *"Random"': "cropType = RandomSide",
+        r"\bcropRatio\b": "sideRatio",
+    },
     "TIMIT/CPU/": _FILLED_IN,
     "TIMIT/GPU/": _FILLED_IN,
 }
