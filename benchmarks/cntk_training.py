@@ -334,6 +334,8 @@ class Trial:
             for one in listed
             if one.name.lower() in asked or (is_training(one) and one.parameters.holds("action"))
         ]
+        if "action" in supplied:  # a user chooses one, with a network that suits it
+            chosen = chosen[:1]
         return (
             chosen
             or [one for one in listed if one.parameters.holds("action")]
@@ -369,15 +371,9 @@ class Trial:
         """What makes the trainings short, and networks where there are none."""
         words = [f"command={':'.join(command.name for command in listed)}"]
         words += ["deviceId=-1", "timestamping=false"]
-        paths: set[str] = set()
         for command in listed:
             section = command.parameters
             parts = ["deviceId=-1"]
-            if is_training(command) and "modelPath" in section:
-                path = section.string("modelPath")
-                if path in paths:  # commands of which a user chooses one
-                    parts.append(f"modelPath={self.scratch / command.name}.model")
-                paths.add(path)
             name = "optimizer" if "optimizer" in section else "SGD"
             if builder_of(section) is None and (is_training(command) or not has_model(command)):
                 parts.append(linear_network(section))
