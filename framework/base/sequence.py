@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .errors import ShapeError, format_shape
 from .shape import Levels
@@ -223,7 +224,7 @@ def offsets_of(lengths: Any) -> np.ndarray:
     return offsets
 
 
-def repeated(values: np.ndarray, counts: Any, axis: int | None = None) -> np.ndarray:
+def repeated(values: ArrayLike, counts: ArrayLike, axis: int | None = None) -> np.ndarray:
     """Each value as often as its count says, in order, as `np.repeat`.
 
     NumPy takes no counts wider than an address, which has 32 bits in WebAssembly.
