@@ -67,14 +67,14 @@ from .whole_lattices import determinized_lattice
         " --ivector-extraction-config and --chunk-length=-1",
     ),
     Option("num-threads-startup", 8, UNUSED),
-    Option("feature-type", "mfcc", "Features: mfcc or fbank (plp is refused)"),
+    Option("feature-type", "mfcc", "Features: mfcc, plp or fbank"),
     Option("mfcc-config", "", "Config file of MFCC, e.g. conf/mfcc.conf"),
-    Option("plp-config", "", "Config file of PLP, which are not computed here"),
+    Option("plp-config", "", "Config file of PLP, e.g. conf/plp.conf"),
     Option("fbank-config", "", "Config file of filter banks, e.g. conf/fbank.conf"),
     Option("cmvn-config", "", "Config file of online CMVN, for the network's features alone"),
     Option("global-cmvn-stats", "", "Global statistics for online CMVN"),
-    Option("add-pitch", False, "Append pitch features, which are not computed here: refused"),
-    Option("online-pitch-config", "", "Config file of pitch features, without effect"),
+    Option("add-pitch", False, "Features of the pitch too, for the network alone"),
+    Option("online-pitch-config", "", "Config file of the pitch, e.g. conf/online_pitch.conf"),
     Option("ivector-extraction-config", "", "Config file of iVectors, e.g. ivector_extractor.conf"),
     *WEIGHTING,
     *options_of(LoopedOptions(acoustic_scale=DECODING_SCALE)),
@@ -88,13 +88,13 @@ def online2_wav_nnet3_latgen_faster(
     options: SimpleNamespace, model: str, graph: str, speakers: str, waves: str, lattices: str
 ) -> None:
     _check(options)
-    features = read_features(options)
+    features, pitch = read_features(options)
     acoustic = AcousticModel.read(model)
     cut = from_values(LoopedOptions, vars(options))
     with errors_tell(model):
         how = True, chosen_place(options.use_gpu), chosen_passes(options)
         network = LoopedComputer(acoustic.network, cut, *how)
-    parts = read_parts(options, features, network)
+    parts = read_parts(options, features, pitch, network)
     static = acoustic.checked(read_graph(graph), graph)
     decoding = _Decoding(options, acoustic, parts, static)
     recordings = RandomAccessTable(waves, WAVE)

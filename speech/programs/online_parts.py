@@ -14,13 +14,15 @@ from ...framework.base.errors import FormatError
 from ...kaldi.tables.streams import open_reader
 from ...nnet3 import LoopedComputer
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
-from ..features.computers import Fbank, Mfcc
+from ..features.computers import Fbank, MelFeatures, Mfcc, Plp
 from ..features.options import read_config
+from ..features.pitch_processing import Pitch
 from ..ivector.model import IvectorModel
 from ..ivector.online import AdaptationState, OnlineIvector
+from ..recognize.config import pitch_beside
 from ..recognize.front_end import FrontEnd
 
-FEATURES = {"mfcc": Mfcc, "fbank": Fbank}
+FEATURES = {"mfcc": Mfcc, "plp": Plp, "fbank": Fbank}
 
 
 @dataclass(frozen=True)
@@ -28,12 +30,13 @@ class OnlineParts:
     """What a front end is made of.
 
     Attributes:
-        features, network, ivectors: see `FrontParts`.
+        features, pitch, network, ivectors: see `FrontParts`.
         cmvn: options of it for the network's features; None: there is none.
         global_stats: of all speakers, for it.
     """
 
-    features: Mfcc | Fbank
+    features: MelFeatures
+    pitch: Pitch | None
     network: LoopedComputer
     ivectors: IvectorModel | None
     cmvn: OnlineCmvnOptions | None
@@ -85,51 +88,55 @@ class SpeakerFront:
 
     def speaker(self) -> Speaker:
         """What is known after the utterance."""
+        self.front.gather()
         return Speaker(
             None if self.ivectors is None else self.ivectors.adaptation_state(),
             None if self._cmvn is None else self._cmvn.next_state(),
         )
 
 
-def read_features(options: SimpleNamespace) -> Mfcc | Fbank:
-    """The features that are computed.
+def read_features(options: SimpleNamespace) -> tuple[MelFeatures, Pitch | None]:
+    """The features that are computed, and those of the pitch beside them; None: there are none.
 
     Raises:
         FormatError: there are no such features, or the config cannot be read.
     """
     kind = options.feature_type
     warn = options.program.warn
-    if kind == "plp":
-        raise FormatError("--feature-type=plp: PLP features are not computed here: mfcc, fbank are")
     if kind not in FEATURES:
         raise FormatError(
             f"Invalid feature type: {kind}. Supported feature types: {', '.join(FEATURES)}."
         )
-    if options.add_pitch:
-        raise FormatError("--add-pitch=true: pitch features are not computed here")
-    configs = {each: getattr(options, f"{each}_config") for each in ("mfcc", "plp", "fbank")}
+    configs = {each: getattr(options, f"{each}_config") for each in FEATURES}
     for name, path in configs.items():
         if path and name != kind:
             warn(f"--{name}-config option has no effect since feature type is set to {kind}.")
+    features = FEATURES[kind](config=configs[kind] or None)
+    if options.add_pitch:
+        return features, pitch_beside(features, options.online_pitch_config or None)
     if options.online_pitch_config:
         warn(
             "--online-pitch-config option has no effect since you did not supply --add-pitch"
             " option."
         )
-    return FEATURES[kind](config=configs[kind] or None)
+    return features, None
 
 
 def read_parts(
-    options: SimpleNamespace, features: Mfcc | Fbank, network: LoopedComputer
+    options: SimpleNamespace,
+    features: MelFeatures,
+    pitch: Pitch | None,
+    network: LoopedComputer,
 ) -> OnlineParts:
     """The features with what normalizes them and the iVectors beside them.
 
     Raises:
         FormatError: a file is missing or damaged, or does not go with the network.
     """
-    if features.dim != network.input_dim:
+    columns = features.dim + (pitch.dim if pitch else 0)
+    if columns != network.input_dim:
         raise FormatError(
-            f"Input feature dimension mismatch: got {features.dim} but network expects"
+            f"Input feature dimension mismatch: got {columns} but network expects"
             f" {network.input_dim}"
         )
     cmvn = stats = None
@@ -141,9 +148,9 @@ def read_parts(
             )
         cmvn = read_config(OnlineCmvnOptions, options.cmvn_config)
         stats = checked_stats(open_reader(name).read_matrix(np.float64), name)
-        if stats.shape[1] != features.dim + 1:
+        if stats.shape[1] != columns + 1:
             raise FormatError(
-                f"{name}: statistics of {stats.shape[1] - 1} features, but there are {features.dim}"
+                f"{name}: statistics of {stats.shape[1] - 1} features, but there are {columns}"
             )
     elif name:
         options.program.warn("--global-cmvn-stats has no effect without --cmvn-config")
@@ -169,4 +176,4 @@ def read_parts(
             f"Ivector feature dimension mismatch: got {dim} but network expects {wanted} (-1:"
             " none; see --ivector-extraction-config)"
         )
-    return OnlineParts(features, network, ivectors, cmvn, stats)
+    return OnlineParts(features, pitch, network, ivectors, cmvn, stats)

@@ -13,8 +13,9 @@ from ...kaldi.lattices.determinize import DeterminiseOptions
 from ...nnet3 import LoopedOptions
 from ...nnet3.programs.base.options import UNUSED
 from ...nnet3.programs.base.program import Option, from_values, options_of
-from ..features.computers import Fbank, Mfcc
+from ..features.computers import Fbank, MelFeatures, Mfcc
 from ..features.options import config_lines
+from ..features.pitch_processing import Pitch
 from ..lattice.incremental import ChunkOptions
 from ..search.options import DECODING_SCALE, SearchOptions
 from .endpoint import ENDPOINT, SILENCE, EndpointOptions, rules_from
@@ -133,3 +134,19 @@ def features_of(kind: type[_Features], config: str, dither: float | None = None)
     # Vosk allows it, whatever the file says.
     options = replace(kind(config=config).options, allow_downsample=True, **changed)
     return kind(options, dither_still=not is_set)
+
+
+def pitch_beside(features: MelFeatures, config: str | None) -> Pitch:
+    """Features of the pitch that stand beside others; config None: with Kaldi's defaults.
+
+    Raises:
+        FormatError: the config is wrong, or its frames are not those of the features.
+    """
+    pitch = Pitch(config=config)
+    ours, theirs = pitch.tracking.frame_shift, features.options.frame_shift
+    if ours != theirs:
+        raise FormatError(
+            f"{config or 'pitch'}: frames of the pitch every {ours:g} ms, of the other features"
+            f" every {theirs:g} ms"
+        )
+    return pitch

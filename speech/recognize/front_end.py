@@ -13,7 +13,8 @@ import numpy as np
 
 from ...nnet3 import LoopedComputer
 from ..features.cmvn import OnlineCmvn
-from ..features.computers import Fbank, Mfcc
+from ..features.computers import MelFeatures
+from ..features.pitch_processing import Pitch
 from ..ivector.model import IvectorModel
 from ..ivector.online import OnlineIvector
 from ..ivector.silence import SilenceWeights
@@ -22,10 +23,13 @@ _log = logging.getLogger(__name__)
 
 
 class FrontParts(Protocol):
-    """What computes log-likelihoods; ivectors None: the network takes none."""
+    """What computes log-likelihoods; ivectors, pitch None: the network takes none."""
 
     @property
-    def features(self) -> Mfcc | Fbank: ...
+    def features(self) -> MelFeatures: ...
+
+    @property
+    def pitch(self) -> Pitch | None: ...
 
     @property
     def network(self) -> LoopedComputer: ...
@@ -40,10 +44,14 @@ class FrontEnd:
     For each block: `accept`, then `weigh` if silence is to count less, then `loglikes`, which gives
     the rows of all chunks of the network that are due. At the end `finish` stands for `accept`.
 
+    Features of the pitch stand beside the others for the network, not for iVectors. They change
+    as more is heard: the network has those of the moment at which a chunk is due.
+
     Args:
         parts: what computes. rate: of the samples, in Hz.
         ivectors: to go on with, of a speaker that is known; by default those of `parts`.
-        cmvn: that normalizes the network's features, not those of iVectors; None: nothing does.
+        cmvn: that normalizes the network's features, the pitch too, not those of iVectors; None:
+            nothing does.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model.
@@ -59,12 +67,16 @@ class FrontEnd:
         self._scale: _ScaleCheck | None = _ScaleCheck(rate)
         self._output_dim = parts.network.output_dim
         self._features = parts.features.stream(rate)
+        self._pitch = None if parts.pitch is None else parts.pitch.stream(rate)
         self._network = parts.network.stream()
         if ivectors is None and parts.ivectors is not None:
             ivectors = OnlineIvector(parts.ivectors)
         self._ivectors = ivectors
         self._cmvn = cmvn
-        self._held: list[np.ndarray] = []
+        self._waiting: list[np.ndarray] = []  # features, without the pitch
+        self._gathered: list[np.ndarray] = []  # the network's features
+        self._gathered_count = 0
+        self._given = 0  # frames that the network has
         self._count = 0
         self._finished = False
 
@@ -72,8 +84,13 @@ class FrontEnd:
     def frames_ready(self) -> int:
         """Frames of features so far whose iVector could be asked for."""
         if self._ivectors is None:
-            return self._count
-        return min(self._count, self._ivectors.frames_ready)
+            return self._network_frames
+        return min(self._network_frames, self._ivectors.frames_ready)
+
+    @property
+    def _network_frames(self) -> int:
+        """Frames of features so far that have all columns of the network's."""
+        return self._count if self._pitch is None else min(self._count, self._pitch.frames_ready)
 
     @property
     def takes_weights(self) -> bool:
@@ -88,6 +105,8 @@ class FrontEnd:
         """
         if self._scale is not None and self._scale.decided(samples):
             self._scale = None
+        if self._pitch is not None:
+            self._pitch.accept(samples)
         self._take(self._features.accept(samples))
 
     def finish(self) -> None:
@@ -95,6 +114,8 @@ class FrontEnd:
         if self._scale is not None:
             self._scale.finish()
             self._scale = None
+        if self._pitch is not None:
+            self._pitch.finish()
         self._take(self._features.finish())
         if self._ivectors is not None:
             self._ivectors.finish()
@@ -112,34 +133,58 @@ class FrontEnd:
 
     def loglikes(self) -> np.ndarray:
         """The output that can be computed now: float32, [frames, outputs]."""
-        network = self._network
-        if not self._count:
-            return np.empty((0, self._output_dim), np.float32)
-        held = sum(map(len, self._held))
-        due = network.lacking <= held
-        if not due and not self._finished:
-            return np.empty((0, self._output_dim), np.float32)
-        features = np.concatenate(self._held)
-        self._held = [features[:0]]
-        loglikes = network.accept(features, self._ivector())
-        return np.concatenate((loglikes, network.finish())) if self._finished else loglikes
+        rows = [np.empty((0, self._output_dim), np.float32)]
+        while (end := self._due()) is not None:
+            self.gather(end)
+            features = np.concatenate(self._gathered)
+            taken = end - self._given
+            self._gathered = [features[taken:]]
+            self._given = end
+            rows.append(self._network.accept(features[:taken], self._ivector()))
+            if self._finished:
+                rows.append(self._network.finish())
+                break
+        return np.concatenate(rows)
+
+    def _due(self) -> int | None:
+        """The end of the frames that the network is to have now; None: no chunk is due."""
+        count = self._network_frames
+        if self._finished:
+            return count or None
+        end = self._given + self._network.lacking
+        if not count or end > count:
+            return None
+        return count if self._pitch is None else end  # the pitch of later frames may change
+
+    def gather(self, end: int | None = None) -> None:
+        """Make the network's features of the frames before `end`; None: of all that are ready."""
+        begin = self._gathered_count
+        end = self._network_frames if end is None else end
+        if begin >= end:
+            return
+        waiting = np.concatenate(self._waiting)
+        features, self._waiting = waiting[: end - begin], [waiting[end - begin :]]
+        if self._pitch is not None:
+            features = np.hstack((features, self._pitch.frames(begin, end)))
+        if self._cmvn is not None:
+            self._cmvn.accept(features)
+            features = self._cmvn.normalized(np.arange(begin, end))
+        self._gathered.append(features)
+        self._gathered_count = end
 
     def _take(self, features: np.ndarray) -> None:
         self._count += len(features)
         if self._ivectors is not None:
             self._ivectors.accept(features)
-        if self._cmvn is not None and len(features):
-            self._cmvn.accept(features)
-            features = self._cmvn.normalized(np.arange(self._count - len(features), self._count))
-        self._held.append(features)
+        self._waiting.append(features)
 
     def _ivector(self) -> np.ndarray | None:
-        """That of the last frame that is ready; zeros before the first one."""
+        """That of the last frame that all is ready of; zeros before the first one."""
         if self._ivectors is None:
             return None
         if not self._ivectors.frames_ready:
             return np.zeros(self._ivectors.dim, np.float32)
-        return self._ivectors.ivector()
+        return self._ivectors.ivector(self.frames_ready - 1)
 
 
 class _ScaleCheck:

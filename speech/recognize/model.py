@@ -22,12 +22,13 @@ from ...kaldi.lattices.transition_ids import TransitionIds
 from ...nnet3 import LoopedComputer
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
 from ..features.computers import Fbank, Mfcc
+from ..features.pitch_processing import Pitch
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
 from ..ivector.model import VOSK_MIN_ENERGY, IvectorModel
 from ..lattice.align_lexicon import AlignLexicon
 from ..lattice.word_boundary import WordBoundaries
-from .config import ModelConfig, features_of
+from .config import ModelConfig, features_of, pitch_beside
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +77,9 @@ class Model:
     Args:
         model_path: the folder: `am/final.mdl`, `conf/model.conf`, `conf/mfcc.conf` (or
             `fbank.conf`), `graph` with HCLG.fst or HCLr.fst, Gr.fst and disambig_tid.int, and
-            `ivector` where the network takes iVectors, `am/global_cmvn.stats` where its features
-            are normalized; or Vosk's first layout, with all of it in one folder.
+            `ivector` where the network takes iVectors, `conf/pitch.conf` where it takes the pitch,
+            `am/global_cmvn.stats` where its features are normalized; or Vosk's first layout, with
+            all of it in one folder.
         model_name, lang: in place of the path: the name of a folder, or its language, among those
             of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
@@ -89,7 +91,8 @@ class Model:
         words: the text of each word. graph: for decoding. pdfs: output of each transition-id.
         phones: phone of each transition-id, int64, [transition-ids + 1]. starts: of each, the
             phone that begins with it. boundaries: of words; None: the folder has none.
-        network, features, ivectors: what computes log-likelihoods; ivectors None: there are none.
+        network, features, pitch, ivectors: what computes log-likelihoods; pitch, ivectors None:
+            there are none.
 
     Raises:
         FormatError: a file is missing or damaged; the error says what was looked for.
@@ -109,7 +112,7 @@ class Model:
         else:
             self.path = Path(path_text(model_path))
         self._layout = layout = _layout_of(self.path)
-        self._refuse_unknown_parts()
+        self._warn_of_unused_parts()
         self.config = (
             ModelConfig.read(self.path / layout.config)
             if layout.config
@@ -128,6 +131,14 @@ class Model:
                 f" model {self.transitions.num_pdfs}"
             )
         self.features = self._features(dither)
+        self.pitch = self._pitch()
+        self._network_dim = self.features.dim + (self.pitch.dim if self.pitch else 0)
+        if self._network_dim != self.network.input_dim:
+            raise FormatError(
+                f"{self.path / (layout.mfcc if isinstance(self.features, Mfcc) else layout.fbank)}:"
+                f" {self._network_dim} features, but the network of {network} takes"
+                f" {self.network.input_dim}"
+            )
         self._cmvn_stats = self._statistics()
         self.ivectors = self._ivectors()
         self.boundaries = self._boundaries()
@@ -212,18 +223,15 @@ class Model:
     def _features(self, dither: float | None) -> Mfcc | Fbank:
         layout = self._layout
         for name, kind in ((layout.mfcc, Mfcc), (layout.fbank, Fbank)):
-            if not (self.path / name).is_file():
-                continue
-            features = features_of(kind, str(self.path / name), dither)
-            if features.dim != self.network.input_dim:
-                raise FormatError(
-                    f"{self.path / name}: {features.dim} features, but the network of"
-                    f" {self.path / layout.network} takes {self.network.input_dim}"
-                )
-            return features
+            if (self.path / name).is_file():
+                return features_of(kind, str(self.path / name), dither)
         raise FormatError(
             f"{self.path}: no options of features (looked for {layout.mfcc}, {layout.fbank})"
         )
+
+    def _pitch(self) -> Pitch | None:
+        path = self.path / self._layout.pitch
+        return pitch_beside(self.features, str(path)) if path.is_file() else None
 
     def _statistics(self) -> np.ndarray | None:
         """Those that the network's features are normalized by."""
@@ -231,10 +239,10 @@ class Model:
         if not path.is_file():
             return None
         stats = checked_stats(Reader(str(path)).read_matrix(np.float64), str(path))
-        if stats.shape[1] != self.features.dim + 1:
+        if stats.shape[1] != self._network_dim + 1:
             raise FormatError(
                 f"{path}: statistics of {stats.shape[1] - 1} features, but there are"
-                f" {self.features.dim}"
+                f" {self._network_dim}"
             )
         return stats
 
@@ -277,10 +285,7 @@ class Model:
                 raise FormatError(f"{path}: phone {phone} of the network's model is missing")
         return boundaries
 
-    def _refuse_unknown_parts(self) -> None:
-        pitch = self.path / self._layout.pitch
-        if pitch.exists():
-            raise FormatError(f"{pitch}: models with pitch features are not read")
+    def _warn_of_unused_parts(self) -> None:
         for name in _RESCORING:
             if (self.path / name).exists():
                 _log.warning("%s is not used: results are those before rescoring", self.path / name)

@@ -14,8 +14,9 @@ import numpy as np
 from ...kaldi.lattices.phone_determinize import determinized
 from ...nnet3 import LoopedComputer
 from ..features.cmvn import OnlineCmvnOptions
-from ..features.computers import Fbank, Mfcc
+from ..features.computers import MelFeatures
 from ..features.options import read_config
+from ..features.pitch_processing import Pitch
 from ..ivector.model import IvectorModel
 from ..search.decoder import Decoder
 from ..search.options import SearchOptions
@@ -31,7 +32,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Parts:
-    features: Mfcc | Fbank
+    features: MelFeatures
+    pitch: Pitch | None
     network: LoopedComputer
     ivectors: IvectorModel | None
 
@@ -59,7 +61,7 @@ def whole_utterance(
         OpscopeError: samples are NaN or infinite, or the rate does not go with the model.
     """
     stream = speakers and speakers.stream(rate, model.features.options.frame_shift)
-    parts = _Parts(model.features, model.network, _ivectors(model))
+    parts = _Parts(model.features, model.pitch, model.network, _ivectors(model))
     front = FrontEnd(parts, rate, cmvn=model.cmvn(OnlineCmvnOptions.cmn_min_energy))
     front.accept(samples)
     front.finish()

@@ -314,10 +314,10 @@ def test_online_cmvn_goes_along_with_the_speaker(decode):
 @pytest.mark.parametrize(
     ("option", "part"),
     [
-        ("--feature-type=plp", "PLP features are not computed here"),
+        ("--feature-type=plp", "Input feature dimension mismatch: got 13 but network expects 3"),
         ("--feature-type=lpc", "Invalid feature type: lpc"),
         ("--feature-type=fbank", "Input feature dimension mismatch: got 23 but network expects 3"),
-        ("--add-pitch=true", "pitch features are not computed here"),
+        ("--add-pitch=true", "Input feature dimension mismatch: got 6 but network expects 3"),
         ("--cmvn-config=cmvn.conf", "--global-cmvn-stats option is required"),
         ("--ivector-extraction-config=", "Ivector feature dimension mismatch: got -1 but"),
         ("--determinize-lattice=false", "is not supported at the moment"),

@@ -28,7 +28,8 @@ from speech_graphs import const_bytes, expanded
 from vosk_beside import skip_without_vosk, vosk_beside
 
 PHRASES = ("오후 시 하죠", "아 유영 봐왔 으니", "하죠 유영 오후 시", "이유가 로이드 와 다")
-_NODES = """component name=cepstra type=FixedAffineComponent matrix={matrix}
+_NODES = """input-node name=input dim={dim}
+component name=cepstra type=FixedAffineComponent matrix={matrix}
 component-node name=cepstra component=cepstra input=input
 component-node name=lda component=lda input=Append(Offset(cepstra, -1), cepstra, \
 Offset(cepstra, 1), ReplaceIndex(ivector, t, 0))
@@ -64,7 +65,7 @@ def _put_in_front(folder: Path, affine: np.ndarray) -> None:
     written = folder / "cepstra.mat"
     written.write_bytes(matrix(affine.astype(np.float32)))
     model = AmNnetSimple.read(str(folder / "am/final.mdl"))
-    lines = split_lines(_NODES.format(matrix=written))
+    lines = split_lines(_NODES.format(matrix=written, dim=affine.shape[1] - 1))
     model.nnet.add_config(lines, np.random.default_rng(0))
     model.set_context()
     (folder / "am/final.mdl").unlink()
@@ -105,6 +106,18 @@ def with_banks(folder: Path) -> Path:
     return folder
 
 
+def with_pitch(folder: Path) -> Path:
+    """The folder, its network's features moved a little by the pitch."""
+    (folder / "conf/pitch.conf").write_text(
+        "--delta-pitch-noise-stddev=0\n--normalization-right-context=20\n--frames-per-chunk=10\n"
+    )
+    size = Mfcc(config=str(folder / "conf/mfcc.conf")).dim
+    moved = np.zeros((size, 3))
+    moved[:3] = [[2, 0, 0], [0, 4, 0], [0, 0, 1]]
+    _put_in_front(folder, np.hstack((np.eye(size), moved, np.zeros((size, 1)))))
+    return folder
+
+
 def heard(kind: Any, model: Any, case: Case) -> list[dict]:
     recognizer = kind(model, case.rate)
     recognizer.SetWords(True)
@@ -135,6 +148,14 @@ def test_static_graphs_and_filter_banks_are_vosks(tmp_path: Path) -> None:
     case = Case(("u1", 1.2), block=8000)
     assert check_beside_vosk(folder, case)[0] == PHRASES[1]
     assert check_beside_vosk(with_banks(folder), case)[0] == PHRASES[1]
+
+
+def test_pitch_is_vosks(tmp_path: Path) -> None:
+    skip_without_vosk()
+    folder = with_pitch(static_folder(tmp_path / "model"))
+    assert Model(folder).pitch is not None
+    assert check_beside_vosk(folder, Case(("u1", 1.2), block=8000))[0] == PHRASES[1]
+    assert check_beside_vosk(folder, Case((1.5, "u1", 0.5), block=2400)) != [""]
 
 
 def test_normalized_features_are_vosks(tmp_path: Path) -> None:

@@ -314,7 +314,8 @@ def test_folders_that_lack_files(name: str, told: str, folder: Path, tmp_path: P
         ("conf/model.conf", "--beem=3\n", "invalid option --beem .did you mean beam"),
         ("conf/model.conf", "--minimize=true\n", "--minimize must be false"),
         ("conf/model.conf", "--beam=-3\n", "model.conf: beam=-3"),
-        ("conf/pitch.conf", "", "models with pitch"),
+        ("conf/pitch.conf", "", "43 features, but the network"),
+        ("conf/pitch.conf", "--frame-shift=20\n", "every 20 ms, of the other features every 10 ms"),
         ("graph/phones/word_boundary.int", "1 nonword\n", "phone 2 of the network's model"),
     ],
 )
