@@ -20,13 +20,13 @@ PHONES = 4  # the first is silence
 WORDS = {1: (2, 3), 2: (3, 4), 3: (4, 2), 4: (2, 3), 5: (3, 2)}
 COSTS = {1: 1.5, 2: 1.25, 3: 2.0, 4: 2.75, 5: 1.75}
 LENGTHS = {"a": 40, "b": 25, "c": 61}
-CONFIG = f"""
-input-node name=input dim={DIM}
-input-node name=ivector dim={IVECTOR}
-component name=a type=AffineComponent input-dim={3 * DIM + IVECTOR} output-dim=6
+_CONFIG = """
+input-node name=input dim={dim}
+input-node name=ivector dim={ivector}
+component name=a type=AffineComponent input-dim={inputs} output-dim=6
 component name=t type=TanhComponent dim=6
-component name=b type=AffineComponent input-dim=6 output-dim={PHONES}
-component name=l type=LogSoftmaxComponent dim={PHONES}
+component name=b type=AffineComponent input-dim=6 output-dim={phones}
+component name=l type=LogSoftmaxComponent dim={phones}
 component-node name=a component=a input=Append(Offset(input, -1), input, Offset(input, 1), \
 ReplaceIndex(ivector, t, 0))
 component-node name=t component=t input=a
@@ -75,15 +75,21 @@ def recordings() -> dict[str, Audio]:
     return found
 
 
-def write_decoding() -> None:
-    """All files of it in the current folder."""
-    write_model(Path())
-    nnet = Nnet.from_config_text(CONFIG, 1)
+def write_network(dim: int) -> None:
+    """final.mdl of a network that takes features of `dim` columns."""
+    sizes = {"dim": dim, "ivector": IVECTOR, "inputs": 3 * dim + IVECTOR, "phones": PHONES}
+    nnet = Nnet.from_config_text(_CONFIG.format(**sizes), 1)
     nnet.unvectorize(2.0 * waves(nnet.num_parameters))
     model = AmNnetSimple(nnet, one_state_model(PHONES).encode(), binary=False)
     model.set_context()
     model.set_priors(np.array([0.4, 0.3, 0.2, 0.1], np.float32))
     model.write("final.mdl", binary=False)
+
+
+def write_decoding() -> None:
+    """All files of it in the current folder."""
+    write_model(Path())
+    write_network(DIM)
     Path("HCLG.fst").write_bytes(vector_bytes(decoding_graph()))
     words = [f"w{word} {word}" for word in WORDS]
     Path("words.txt").write_text("\n".join(["<eps> 0", *words]) + "\n")

@@ -13,11 +13,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ivector_models import DIM
 from kaldi_models import done
 from opscope.kaldi.lattices.lattice import CompactLattice
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.speech.audio.wav import WAVE, Audio
-from speech_decoding import LENGTHS, PHONES, decoding_graph, recordings, write_decoding
+from speech_decoding import (
+    LENGTHS,
+    PHONES,
+    decoding_graph,
+    recordings,
+    write_decoding,
+    write_network,
+)
 from speech_graphs import arc_fst, const_bytes, vector_bytes
 from speech_lattices import paths
 
@@ -245,12 +253,26 @@ def test_online_of_whole_recordings(decode):
     assert Path("o.lat").read_bytes() == wanted
 
 
-def test_online_and_offline_are_equal_for_the_same_features(decode):
-    """MFCC and iVectors by programs of their own, then the network for whole utterances."""
+@pytest.mark.parametrize("kind", ["mfcc", "plp", "pitch"])
+def test_online_and_offline_are_equal_for_the_same_features(decode, kind):
+    """Features and iVectors by programs of their own, then the network for whole utterances."""
     Path("spk2utt").write_text("a a\nb b\nc c\n")
-    done(decode(ONLINE, *HEARD, "--online=false", *WAVES))
+    Path("pitch.conf").write_text("--delta-pitch-noise-stddev=0\n--normalization-left-context=9\n")
+    Path("plp.conf").write_text(f"--num-ceps={DIM}\n--lpc-order=5\n--dither=0\n")
+    options = {
+        "mfcc": (),
+        "plp": ("--feature-type=plp", "--plp-config=plp.conf"),
+        "pitch": ("--add-pitch=true", "--online-pitch-config=pitch.conf"),
+    }
+    base = "plp" if kind == "plp" else "mfcc"
+    program, tables = f"compute-{base}-feats", ("scp:wav.scp", "ark:mfcc.ark")
+    done(decode(program, f"--config={base}.conf", *tables))
+    if kind == "pitch":
+        write_network(DIM + 3)
+        pitch = "compute-and-process-kaldi-pitch-feats", "--config=pitch.conf"
+        done(decode(*pitch, "scp:wav.scp", "ark:pitch.ark"))
+    done(decode(ONLINE, *HEARD, *options[kind], "--online=false", *WAVES))
     heard = table("ark:o.lat")
-    done(decode("compute-mfcc-feats", "--config=mfcc.conf", "scp:wav.scp", "ark:mfcc.ark"))
     config = Path("ivector_extractor.conf")
     config.write_text(config.read_text() + "--ivector-period=1\n")
     greedy = "--greedy-ivector-extractor=true"
@@ -260,6 +282,12 @@ def test_online_and_offline_are_equal_for_the_same_features(decode):
         for key, rows in table("ark:i.ark", "matrix").items():
             writer.write(key, rows[-1])
     scales = "--acoustic-scale=1.0", "--lattice-beam=1.5", "--ivectors=ark:last.ark"
+    if kind == "pitch":
+        beside = table("ark:pitch.ark", "matrix")
+        known = table("ark:mfcc.ark", "matrix")
+        with TableWriter("ark:mfcc.ark", "matrix") as writer:
+            for key, rows in known.items():
+                writer.write(key, np.hstack((rows, beside[key])))
     done(decode(OFFLINE, *scales, "final.mdl", "HCLG.fst", "ark:mfcc.ark", "ark:o.lat"))
     for key, lattice in table("ark:o.lat").items():
         mine, wanted = paths(lattice), paths(heard[key])
