@@ -13,7 +13,7 @@ from ...framework.base.errors import OpscopeError, ShapeError
 from ...nnet3.language.nodes import warn
 from .options import FrameOptions
 
-TINY = np.finfo(np.float32).eps  # what Kaldi floors energies at
+TINY = float(np.finfo(np.float32).eps)  # what Kaldi floors energies at
 _STILL = 1.0
 """Largest distance of samples in a frame without a signal: one step of 16-bit integers."""
 
