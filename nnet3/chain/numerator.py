@@ -15,6 +15,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import repeated
 from ...kaldi.fst.fst import Fst
+from ...kaldi.lattices.paths import layers
 from .supervision import Supervision, check_labels, state_times
 
 
@@ -182,17 +183,3 @@ def _unrolled(supervision: Supervision) -> tuple[_Arcs, np.ndarray, np.ndarray]:
     columns = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     columns[4] = columns[4].astype(np.float64)
     return _Arcs(*columns), np.concatenate(times), np.array(ends)
-
-
-def layers(
-    step: np.ndarray, source: np.ndarray, target: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """For each step: arcs sorted by target, their sources, where each target begins, targets."""
-    order = np.lexsort((target, step))
-    cuts = np.flatnonzero(np.diff(step[order], prepend=-1))
-    steps = []
-    for arcs in np.split(order, cuts[1:]):
-        towards = target[arcs]
-        starts = np.flatnonzero(np.diff(towards, prepend=-1))
-        steps.append((arcs, source[arcs], starts, towards[starts]))
-    return steps

@@ -19,9 +19,9 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, ShapeError
 from ...framework.base.option_fields import option
+from ...kaldi.lattices.paths import Arcs, Paths
 from ...kaldi.lattices.transition_ids import TransitionIds
 from ..chain.arrays import padded
-from .paths import Arcs, Paths
 from .supervision import DiscriminativeSupervision
 
 _log = logging.getLogger(__name__)

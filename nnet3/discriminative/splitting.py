@@ -20,7 +20,7 @@ from ...kaldi.lattices.acceptors import (
 )
 from ...kaldi.lattices.lattice import ONE, Arc, CompactLattice, Weight, renumbered, single
 from ...kaldi.lattices.operations import connected, state_times, without_epsilons
-from .paths import log_sums
+from ...kaldi.lattices.paths import log_sums
 from .supervision import DiscriminativeSupervision
 
 

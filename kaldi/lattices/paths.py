@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...kaldi.lattices.lattice import CompactLattice
-from ...kaldi.lattices.operations import connected, state_times
-from ..chain.numerator import layers
+from .lattice import CompactLattice
+from .operations import connected, state_times
 
 
 @dataclass(eq=False)
@@ -152,3 +151,17 @@ def _log_add(a: float, b: float) -> float:
     if a < b:
         a, b = b, a
     return a if b == -math.inf else a + math.log1p(math.exp(b - a))
+
+
+def layers(
+    step: np.ndarray, source: np.ndarray, target: np.ndarray
+) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """For each step: arcs sorted by target, their sources, where each target begins, targets."""
+    order = np.lexsort((target, step))
+    cuts = np.flatnonzero(np.diff(step[order], prepend=-1))
+    steps = []
+    for arcs in np.split(order, cuts[1:]):
+        towards = target[arcs]
+        starts = np.flatnonzero(np.diff(towards, prepend=-1))
+        steps.append((arcs, source[arcs], starts, towards[starts]))
+    return steps
