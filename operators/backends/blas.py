@@ -22,7 +22,7 @@ from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call
 from ..base import calls as _calls
 from ..linear import matmul
-from . import packed_gemm, parts
+from . import parts
 
 _ALONE = 1 << 18
 """Multiplications up to which OpenBLAS takes one thread (its interface/gemm.c)."""
@@ -96,6 +96,8 @@ def product(
             if task is not None:
                 return team.run_together([task])
     if ours and not numpy_blas.is_there():
+        from . import packed_gemm  # most machines have a BLAS, and programs start faster without it
+
         task = packed_gemm.packed_each_time(a, b, out, alpha, bias, by)
         if task is not None:
             return team.run_together([task])

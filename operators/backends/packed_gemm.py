@@ -13,7 +13,7 @@ The tile: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplicat
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,9 +21,11 @@ from ...framework.base.cpu.cores import is_intel
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
-from ...framework.fusion.prepared import Prepared
-from ...framework.runtime.plans.kept_factors import Kept
 from . import bf16_gemm, parts
+
+if TYPE_CHECKING:
+    from ...framework.fusion.prepared import Prepared
+    from ...framework.runtime.plans.kept_factors import Kept
 
 _LARGE = 1 << 22
 """Multiplications from which a product is worth packing a factor for it alone."""
