@@ -41,6 +41,7 @@ input-node name=input dim=2
 component name=affine type=NaturalGradientAffineComponent input-dim=2 output-dim=2
 component-node name=affine component=affine input=input
 output-node name=output input=affine
+output-node name=output-default input=affine
 """
 TREE = """ContextDependency 1 0 ToPdf TE 0 5 ( NULL
 CE 0
@@ -55,8 +56,14 @@ GIVEN = {
     **dict.fromkeys(("raw-nnet-in", "raw-nnet-in...", "raw-nnet3-model-in"), "0.raw"),
     **dict.fromkeys(("chain-training-examples-in", "training-examples-in"), "ark:egs.ark"),
     **dict.fromkeys(("chain-examples-in", "egs-rspecifier"), "ark:egs.ark"),
+    **dict.fromkeys(("model", "trans-model-in"), "final.mdl"),
     "chain-supervision-rspecifier": "ark:sup.ark",
+    "den-fst-dir": "fsts",
+    "disambig-syms": "disambig.int",
     "features-rspecifier": "ark:feats.ark",
+    "hcl-fst-in": "HCLr.fst",  # of one type alone
+    "loglikes-rspecifier": "ark:logs.ark",
+    "nnet-chain-model": "0.raw",
     "spk2utt-rspecifier": "ark:spk2utt",
     "tree": "tree",
     "wav-rspecifier": "scp:wav.scp",
@@ -65,9 +72,13 @@ _IVECTORS = "--ivectors=ark:ivectors.ark"
 _FRAMES = "--num-frames=8", "--srand=0"
 OPTIONS = {
     "nnet3-align-compiled": (_IVECTORS,),
+    "nnet3-chain-compute-post": (_IVECTORS,),
     "nnet3-chain-get-egs": _FRAMES,
     "nnet3-chain-e2e-get-egs": ("--num-frames=40", "--srand=0"),
-    "nnet3-latgen-faster": (_IVECTORS, "--acoustic-scale=1.0"),
+    **{
+        f"nnet3-latgen-faster{form}": (_IVECTORS, "--acoustic-scale=1.0")
+        for form in ("", "-batch", "-lookahead", "-looped", "-looped-parallel", "-parallel")
+    },
     "online2-wav-nnet3-latgen-faster": (
         *("--mfcc-config=mfcc.conf", "--ivector-extraction-config=ivector_extractor.conf"),
         "--acoustic-scale=1.0",
@@ -76,7 +87,8 @@ OPTIONS = {
 # The widths of counts in files are one thing to a command: `test_fst_types` has them all.
 FORMS = [kind for kind in KINDS if not re.search(r"\d", kind)]
 _FST = re.compile(r"fst|graph")
-_TIME = re.compile(r"^\w+ \([^)]*\) ")
+_NO_FST = re.compile(r"out>?]?\Z|wspecifier|grammar-fst")  # a grammar is a file of several FSTs
+_TIME = re.compile(r"^\w+ \([^)]*\) |taking [-.e\d]+ seconds")
 
 Case = tuple[str, tuple[str, ...]]
 """A program and the names of its arguments."""
@@ -90,7 +102,7 @@ def _names(usage: str) -> list[str]:
 
 
 def _is_fst(name: str) -> bool:
-    return bool(_FST.search(name)) and not re.search(r"out>?]?\Z|wspecifier", name)
+    return bool(_FST.search(name)) and not _NO_FST.search(name)
 
 
 def cases() -> list[Case]:
@@ -123,11 +135,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write_decoding()
         Nnet.from_config_text(CONFIG, 0).write("0.raw")
         Path("tree").write_text(TREE)
+        Path("disambig.int").write_text("9\n")
+        Path("fsts").mkdir()
+        Path("HCLr.fst").write_bytes(sample("olabel_lookahead")[1])
         rng = np.random.default_rng(0)
         with TableWriter("ark:sup.ark", "supervision") as table:
             for key, frames in LENGTHS.items():
                 table.write(key, random_supervision(rng, frames, pdfs=2))
         indexes = np.array([[0, t, 0] for t in range(4)], np.int32)
+        with TableWriter("ark:logs.ark", "matrix") as table:
+            for key, frames in LENGTHS.items():
+                table.write(key, rng.normal(size=(frames, 4)).astype(np.float32))
         with TableWriter("ark:egs.ark", "chain_example") as table:
             output = NnetChainSupervision("output", indexes, random_supervision(rng, 4, pdfs=2))
             features = rng.normal(size=(4, 2)).astype(np.float32)
@@ -140,9 +158,10 @@ def done(case: Case, data: bytes) -> tuple[int, str, list[bytes]]:
     program, names = case
     Path("x.fst").write_bytes(data)
     Path("x.ark").write_bytes(b"a " + data)
+    Path("fsts/default.den.fst").write_bytes(data)
     arguments, made = list(OPTIONS.get(program, ())), []
     for place, name in enumerate(names):
-        if _is_fst(name):
+        if _is_fst(name) and name not in GIVEN:
             arguments.append("ark:x.ark" if "rspecifier" in name else "x.fst")
         elif name in GIVEN:
             arguments.append(GIVEN[name])
@@ -168,7 +187,7 @@ def test_a_program_takes_every_type(case, folder: Path, monkeypatch: pytest.Monk
         assert done(case, data) == known[vector], form
     # It reads the FST: where that is cut, it fails, and says in which file.
     code, told, files = done(case, samples("vector")[0][:-3])
-    assert code == 1 and re.search(r"x\.(fst|ark)", told), told
+    assert code == 1 and re.search(r"(x|default\.den)\.(fst|ark)", told), told
 
 
 def test_every_program_does_something_with_some_fst(
