@@ -35,8 +35,8 @@ _FAILURE = re.compile(r"^error|\berror:|cannot find|No such file|external data",
 _NOISE = 1e-4
 """Relative difference up to which results are called the same."""
 _OLDER_START = {
-    "Text/SequenceClassification": "from the normal numbers that the recorded build drew: it is of "
-    "2016-12-15; CPUMatrix.cpp draws them by boost::random since commit e2fd7255a of 2016-12-21"
+    "Text/SequenceClassification": "from the normal numbers that the recorded build of 2016-12-15 "
+    "drew; CPUMatrix.cpp:1050 draws them by boost::random since commit e2fd7255a of 2016-12-21"
 }
 """Tests whose recorded outputs began from random parameters that the snapshot's source does not
 draw any more."""
@@ -195,7 +195,7 @@ def polar_normal(
     from opscope.cntk.base.mersenne import Mersenne64
 
     scalar = np.dtype(dtype).type
-    raw = Mersenne64(seed).draw(2 * count + 1024)  # twice what is needed; a fifth is refused
+    raw = Mersenne64(seed).draw(2 * count + 1024)  # more than enough: a fifth is refused
     points = 2.0 * (raw.astype(dtype) / scalar(2.0**64)).astype(np.float64).reshape(-1, 2) - 1.0
     square = np.sum(points * points, axis=1, keepdims=True)
     inside = square[:, 0] < 1
@@ -224,7 +224,7 @@ def main() -> None:
     if not tests.is_dir():
         sys.exit(f"{tests} is no folder: a checkout of CNTK was expected")
     folders = sorted(path.parent for path in tests.rglob("run-test"))
-    counts = dict.fromkeys(("same", "met", "differs"), 0)
+    counts: dict[str, int] = {"same": 0, "met": 0, "differs": 0}
     for folder in folders:
         if arguments.only not in str(folder.relative_to(tests)):
             continue
@@ -249,8 +249,8 @@ def main() -> None:
             ours = result.ours.get(key)
             shown = "-" if ours is None else f"{ours:.8g}"
             print(f"         {key:48} {shown:>14} {theirs:14.8g}")
-    told = ", ".join(f"{count} {word}" for word, count in counts.items())
-    print(f"{sum(counts.values())} tests compared: {told}; ours to the left, CNTK's to the right")
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items())
+    print(f"{sum(counts.values())} tests compared: {summary}; ours left, CNTK's right")
 
 
 if __name__ == "__main__":
