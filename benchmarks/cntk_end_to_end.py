@@ -141,7 +141,10 @@ def run_test(folder: Path, tests: Path, limit: float, **switches: str) -> Result
     launcher = shutil.which("mpiexec", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if launcher is None and _PROCESSES.search(script):
         return Result(name, {}, recorded, "wants several processes, and there is no mpiexec")
-    listed = re.search(r"^dataDir: *(\S+)", (folder / "testcases.yml").read_text(), re.M)
+    description = folder / "testcases.yml"
+    if not description.exists():
+        return Result(name, {}, recorded, "no testcases.yml")
+    listed = re.search(r"^dataDir: *(\S+)", description.read_text(), re.M)
     data = folder / (listed[1] if listed else ".")
     if not data.exists():
         return Result(name, {}, recorded, f"no data: {listed[1] if listed else '.'} is absent")
