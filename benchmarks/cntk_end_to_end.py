@@ -31,7 +31,7 @@ _EPOCH = re.compile(r"Finished Epoch\[ *(\d+) of \d+\]: \[(Training|Validate)\] 
 _FINAL = re.compile(r"Final Results: Minibatch\[[-\d]+\]: (.*)")
 _CRITERION = re.compile(r"([\w.\[\]]+) = ([-+.\de]+)%? \* \d+")
 _PROCESSES = re.compile(r"mpirun|MPI_BINARY|MPIMode=1|cntkmpirun|numnodes|cntkrun_mpi", re.I)
-_FAILURE = re.compile(r"^error|\berror:|cannot find|No such file|external data", re.I)
+_FAILURE = re.compile(r"^error|\berror:|cannot find|No such file|external data|not available", re.I)
 _NOISE = 1e-4
 """Relative difference up to which results are called the same."""
 _OLDER_START = {
