@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -68,3 +68,27 @@ class TransitionIds:
         for number in ids:
             if not 0 < number <= self.count:
                 raise ShapeError(f"{number} is no transition-id: the model has 1 to {self.count}")
+
+    def right(
+        self,
+        ids: np.ndarray,
+        reference: np.ndarray,
+        *,
+        by_phone: bool,
+        silence: Sequence[int],
+        one_silence_class: bool,
+    ) -> np.ndarray:
+        """Whether each transition-id is right where another one is the reference, as MPFE and sMBR
+        count it.
+
+        Args:
+            ids, reference: of the same shape; 0 among `ids` is no transition-id.
+            by_phone: whether phones are compared (MPFE), or pdfs (sMBR).
+            silence: phones that are never right, or with `one_silence_class` right for each other.
+        """
+        of_class = np.array(self.phone if by_phone else self.pdf)
+        silent = np.isin(self.phone, silence)
+        same = of_class[ids] == of_class[reference]
+        if one_silence_class:
+            return same | (silent[ids] & silent[reference])
+        return same & ~silent[ids]

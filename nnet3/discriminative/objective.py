@@ -103,12 +103,13 @@ def lattice_arrays(
     frame = np.where(real, arcs.frame, 0)
     reference = alignment[frame]
     silent = np.isin(phones, options.silence)
-    of_class = phones if options.criterion == "mpfe" else pdfs
-    same = of_class[arcs.ids] == of_class[reference]
-    if options.one_silence_class:
-        right = same | (silent[arcs.ids] & silent[reference])
-    else:
-        right = same & ~silent[arcs.ids]
+    right = ids.right(
+        arcs.ids,
+        reference,
+        by_phone=options.criterion == "mpfe",
+        silence=options.silence,
+        one_silence_class=options.one_silence_class,
+    )
     costs = arcs.cost.copy()
     if options.criterion == "mmi" and options.boost:
         wrong = phones[arcs.ids] != phones[reference]
