@@ -231,6 +231,8 @@ def supply(name: str, path: Path) -> str:
         config = parse_command_line([f"configFile={path}"])
         sections = [n for n in config if config.is_section(n)]
         return ":".join(n for n in sections if ConfigParameters(config.raw(n)).holds("action"))
+    if name.lower() == "lratepersample" and "_smbr_" in path.name:
+        return "0.00001"  # train_cntk2_smbr.sh
     known = {key.lower(): value for key, value in SUPPLIED.items()}
     return known.get(name.lower()) or _folder_for(name, path)
 

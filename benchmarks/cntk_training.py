@@ -84,6 +84,8 @@ MODELS = {
     "TIMIT_WriteScaledLogLike.cntk": _SIMPLE,
     "AMI/cntk_config/Align.cntk": _DNN,
     "CNTK2_write.cntk": _DNN,
+    "CNTK2_smbr_ndl_deprecated.cntk": (_DNN[0], "oldModel"),
+    "CNTK2_lstmp_smbr_ndl_deprecated.cntk": ("CNTK2_lstmp_ndl_deprecated.cntk", "oldModel"),
     "ModelExport/Model0/0.cntk": ("../../Speech/DNN/cntk.cntk", "modelPath"),
     "ModelExport/Model1/1.cntk": ("../../Speech/DNN/cntk.cntk", "modelPath"),
     "fastrcnn.cntk": (
@@ -291,7 +293,8 @@ class Trial:
         """
         target = Path(key if "/" in key else self.listed[0].parameters.string(key)).absolute()
         path = (self.path.parent / other).resolve()
-        trial = Trial(path, 1, None, self.tree, self.scratch)
+        # Its own folder: a model of the same name would be that of a finished training.
+        trial = Trial(path, 1, None, self.tree, self.scratch / "before")
         trial.perform(lambda text: None)
         trained = [one for one in trial.listed if is_training(one)]
         model = Path(trained[-1].parameters.string("modelPath")).absolute()
@@ -332,7 +335,9 @@ class Trial:
         chosen = [
             one
             for one in listed
-            if one.name.lower() in asked or (is_training(one) and one.parameters.holds("action"))
+            if one.name.lower() in asked
+            or (is_training(one) and one.parameters.holds("action"))
+            or one.parameters.holds("oldModel")  # makes the model that the training begins with
         ]
         if "action" in supplied:  # a user chooses one, with a network that suits it
             chosen = chosen[:1]

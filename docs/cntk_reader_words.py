@@ -173,14 +173,23 @@ minibatchMode | string | partial | without effect: the last minibatch may be sho
     Section(
         "Kaldi2Reader",
         "HTKMLFReader's orders, and its options, over tables of Kaldi. A section with `scpFile` is a stream of features, one with `mlfFile` of labels.",
-        ("readers.kaldi.reader",),
+        ("readers.kaldi.reader", "readers.kaldi.derivatives"),
         """
 scpFile | string | required | of features: a line `key frames` for each utterance, as Kaldi's feat-to-len writes them
 rx | string | required | of features: a text file that holds the rspecifier of matrices, `scp:feats.scp`
 featureTransform | of features: a file of Kaldi's nnet1 that is applied to them: windows, shifts, scales, matrices; NO_FEATURE_TRANSFORM: none
 mlfFile | string | required | of labels: a text file that holds the rspecifier of posteriors, with one label of weight 1 a frame
 targets_delay | frames by which labels come later
-seqTrainCriterion | string | none | refused: derivatives of lattices are computed for networks of nnet3 alone
+seqTrainCriterion | string | none | smbr or mpfe: a training gives the network's first output back, and gets the slope of this criterion by it; wants `frameMode = false`
+type | string | required with seqTrainCriterion | of two streams: `readerDeriv` or `seqTrainDeriv`, the slopes; `readerObj` or `seqTrainObj`, the frames expected to be wrong
+denlats | section | required with seqTrainCriterion | the lattices: their `rx`, Kaldi's model, silence and scales
+alignments | section | required with seqTrainCriterion | the reference: its `rx`, of vectors of transition-ids
+kaldiModel | string | required with seqTrainCriterion | of denlats: a file that begins with a transition model
+silPhoneList | strings | none | of denlats: silence phones, `1:2`
+oneSilenceClass | of denlats: any silence is right for any other; false: silence is never right
+oldAcousticScale | of denlats: of the acoustic costs that are in the lattices
+acousticScale | of denlats: of the network's log-likelihoods
+lmScale | of denlats: of the costs of the graph
 prefetch | read the next minibatch in a thread of its own
 """,
     ),

@@ -380,10 +380,6 @@ ABSENT = (
         "an older `Kaldi2Reader`, which CNTK itself does not have any more",
     ),
     (
-        "`seqTrainCriterion` of `Kaldi2Reader`",
-        "`nnet3-discriminative-train` computes the same derivatives of Kaldi's lattices, for networks of nnet3",
-    ),
-    (
         "`BrainScriptNetworkBuilder` with `TimeReverse`",
         "CNTK's library has the function, but no node of this name either; `FutureValue` runs backwards",
     ),

@@ -169,6 +169,7 @@ class EpochRunner:
         apart = self._apart(epoch)
         if sums:
             self._begin_sums(nodes, learns, epoch)
+        self.reader.use_network(self._first_output)
         coming = minibatches(self.reader, size, epoch, options.epoch_size)
         step = _Step(nodes, count, context, learns, rate, momentum, progress.accumulate, common)
         used = 0
@@ -208,6 +209,14 @@ class EpochRunner:
                 f" {self.criterion.name!r} in {progress.run} minibatches"
             )
         return progress.result()
+
+    def _first_output(self, minibatch: Minibatch) -> np.ndarray:
+        """See `DataReader.use_network`."""
+        outputs = self.net.network.groups["output"]
+        if not outputs:
+            raise RunError("the reader asks for the network's output, but it has no output node")
+        data = self.net.forward(minibatch, outputs[:1], train=True)[outputs[0].name].data
+        return data.reshape(len(data), -1)
 
     def _alone(self, minibatch: Minibatch, step: _Step, carried: bool) -> tuple[list[_Values], int]:
         """Train on a minibatch: sums and samples of the nodes, part by part; samples of all."""

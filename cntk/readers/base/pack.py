@@ -138,6 +138,15 @@ class SequencePacker(Packer):
             batch.end_of_epoch,
         )
 
+    def names(self, batch: Minibatch) -> list[str]:
+        """The names of the sequences of a minibatch; its source has names."""
+        names = []
+        for chunk, number in batch.sequences.tolist():
+            keys = self.order.source.chunks[chunk].keys
+            assert keys is not None
+            names.append(keys[number])
+        return names
+
     def close(self) -> None:
         """See `Packer.close`."""
         self.order.source.close()

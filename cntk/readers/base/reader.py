@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -54,6 +54,14 @@ class DataReader(ABC):
             Whether the reader can; if not, it gives the same to all ranks, who cut it themselves.
         """
         return ranks == 1
+
+    def use_network(self, output: Callable[[Minibatch], np.ndarray]) -> None:  # noqa: B027
+        """Called before each epoch of a training; some readers make streams of what the network
+        gives.
+
+        Args:
+            output: gives the network's first output for a minibatch, [samples, outputs].
+        """
 
     @abstractmethod
     def get_minibatch(self) -> Minibatch | None:

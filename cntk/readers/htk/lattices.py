@@ -134,8 +134,7 @@ class LatticePacker(Packer):
             return batch
         lengths = batch.layouts[self.streams[0].name]
         frames = (lengths.end - lengths.begin).tolist()
-        chunks = self._packer.order.source.chunks
-        names = [chunks[chunk].keys[number] for chunk, number in batch.sequences.tolist()]
+        names = self._packer.names(batch)
         lattices = [self._lattice(name, count) for name, count in zip(names, frames, strict=True)]
         batch.lattices = Lattices(self._archive.hmms, lattices)
         return batch

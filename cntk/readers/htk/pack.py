@@ -48,13 +48,12 @@ class _Placed:
         self._keys.append(what.key)
 
     def minibatch(
-        self, streams: Sequence[Stream], slots: int, steps: int, end_of_epoch: bool
+        self, names: Sequence[str], slots: int, steps: int, end_of_epoch: bool
     ) -> Minibatch:
         """The minibatch of all that was added."""
         if not self._places:
             return Minibatch(end_of_epoch=True)
         layout = Layout(slots, steps, *np.array(self._places, np.int64).T)
-        names = [stream.name for stream in streams]
         samples = [join(list(parts)) for parts in zip(*self._streams, strict=True)]
         return Minibatch(
             dict(zip(names, samples, strict=True)),
@@ -193,11 +192,35 @@ class ParallelUtterances(SequencePacker):
             filled[to] += what.length
             self._next(source)
         over = self._over and not slots[0].length
-        return placed.minibatch(self.streams, len(slots), steps, over)
+        return placed.minibatch([s.name for s in self.streams], len(slots), steps, over)
 
     def _next(self, number: int) -> None:
         if not self._renew(number) and number == 0:
             self._slots[0] = _Slot()
+
+
+def in_pieces(batch: Minibatch, steps: int) -> list[Minibatch]:
+    """A minibatch of whole sequences, all streams on one layout, in pieces of so many steps."""
+    names = list(batch.streams)
+    layout = batch.layouts[names[0]]
+    places = list(
+        zip(layout.slot.tolist(), layout.begin.tolist(), layout.end.tolist(), strict=True)
+    )
+    whole = [
+        _Slot([s.take(np.array([n])) for s in batch.streams.values()], key, end - begin)
+        for n, (key, (_, begin, end)) in enumerate(zip(batch.sequences, places, strict=True))
+    ]
+    pieces = []
+    for start in range(0, layout.steps, steps):
+        stop = min(start + steps, layout.steps)
+        placed = _Placed()
+        for what, (slot, begin, end) in zip(whole, places, strict=True):
+            first, last = max(begin, start), min(end, stop)
+            if first < last:
+                placed.add(slot, first - start, what, first - begin, last - begin)
+        over = batch.end_of_epoch and stop == layout.steps
+        pieces.append(placed.minibatch(names, layout.parallel, stop - start, over))
+    return pieces
 
 
 class TruncatedUtterances(ParallelUtterances):
@@ -209,7 +232,8 @@ class TruncatedUtterances(ParallelUtterances):
         placed = _Placed()
         for number in range(len(self._slots)):
             self._fill(number, placed)
-        return placed.minibatch(self.streams, len(self._slots), self._size, self._done())
+        names = [stream.name for stream in self.streams]
+        return placed.minibatch(names, len(self._slots), self._size, self._done())
 
     def _done(self) -> bool:
         return self._over and all(slot.used == slot.length for slot in self._slots)

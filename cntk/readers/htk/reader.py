@@ -15,7 +15,7 @@ Source: CNTK's `HTKMLFReader/HTKMLFReader.cpp` (`PrepareForTrainingOrTesting`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 from ...config.parameters import ConfigParameters
 from ..base.order import WHOLE_SWEEP, Batch, Enumerator, FileOrder
@@ -41,7 +41,7 @@ _TRAINING = (
     "truncated",
     "useMersenneTwisterRand",
 )
-_Pack = Callable[[list[Features], list[Labels]], Packer]
+_Pack = Callable[[list[Features], list[Labels], Container[str] | None], Packer]
 
 
 def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
@@ -63,19 +63,24 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
     def opened() -> DataReader:
         given = [part.open() for part in features]
         wanted = {entry.name for entry in given[0].entries}
-        packer = pack(given, [part.open(wanted) for part in labels])
+        packer = pack(given, [part.open(wanted) for part in labels], None)
         return PackedReader(packer, ahead=ahead, legacy=True)
 
     return opening_of(config, features, labels, opened)
 
 
-def packing(config: ConfigParameters, expand: list[bool], labels: Sequence[str]) -> _Pack:
-    """What makes minibatches, or with `action = write` gives file by file.
+def packing(
+    config: ConfigParameters, expand: list[bool], labels: Sequence[str], *, whole: bool = False
+) -> _Pack:
+    """What makes minibatches, or with `action = write` gives file by file. It takes features,
+    labels, and the names of the utterances that can be used, each of which is a sequence of its
+    own; None: all can be.
 
     Args:
         config: the section.
         expand: of the streams of features.
         labels: names of the streams of labels.
+        whole: whether minibatches have whole utterances even where `truncated` is set.
 
     Raises:
         FormatError: a parameter is wrong, or the streams are none of which it can.
@@ -86,7 +91,7 @@ def packing(config: ConfigParameters, expand: list[bool], labels: Sequence[str])
     if not writes and len(expand) + len(labels) < 2:
         raise complaint(config, "the reader section needs streams of features and of labels")
     config.only_if(not writes, "action = write reads file by file", *_TRAINING)
-    return _files if writes else _training(config, expand)
+    return _files if writes else _training(config, expand, whole)
 
 
 def opening_of(
@@ -106,7 +111,9 @@ def opening_of(
     )
 
 
-def _files(features: list[Features], labels: Sequence[Labels] = ()) -> Packer:
+def _files(
+    features: list[Features], labels: Sequence[Labels] = (), usable: Container[str] | None = None
+) -> Packer:
     """Every file is a minibatch."""
     for part in features[1:]:
         part.expand = all(part.frames(entry) == 1 for entry in part.entries)
@@ -126,15 +133,16 @@ class _OneByOne(FileOrder):
         return super().next_batch(1)
 
 
-def _training(config: ConfigParameters, expand: list[bool]) -> _Pack:
+def _training(config: ConfigParameters, expand: list[bool], uncut: bool) -> _Pack:
     """What makes minibatches of features and labels as the section says.
 
     Args:
         config: the section.
         expand: of the streams of features.
+        uncut: see `packing`.
     """
     frame_mode = config.bool("frameMode", True)
-    truncated = config.bool("truncated", False)
+    truncated = config.bool("truncated", False) and not uncut
     partial = config.string("minibatchMode", "partial").lower() == "partial"
     if frame_mode and truncated:
         raise config["truncated"].error("'truncated' needs frameMode = false")
@@ -148,6 +156,8 @@ def _training(config: ConfigParameters, expand: list[bool]) -> _Pack:
     if method not in ("blockrandomize", "rollingwindow"):
         raise config["readMethod"].error("readMethod is 'blockRandomize' or 'rollingWindow'")
     rolling = method == "rollingwindow"
+    if uncut and (frame_mode or rolling):
+        raise complaint(config, "whole utterances need frameMode = false and blockRandomize")
     window = randomization(config)
     if not rolling and window == 0:
         raise config["randomize"].error("blockRandomize cannot go with randomize = 'none'")
@@ -160,9 +170,12 @@ def _training(config: ConfigParameters, expand: list[bool]) -> _Pack:
     mersenne = not rolling and config.bool("useMersenneTwisterRand", False)
     single = frame_mode or rolling
 
-    def pack(features: list[Features], labels: list[Labels]) -> Packer:
-        archive = lattices_of(config, whole)
-        source = Utterances(features, labels, frame_mode=single, longest=longest, lattices=archive)
+    def pack(
+        features: list[Features], labels: list[Labels], usable: Container[str] | None
+    ) -> Packer:
+        archive = lattices_of(config, whole) if usable is None else None
+        usable = archive if usable is None else usable
+        source = Utterances(features, labels, frame_mode=single, longest=longest, lattices=usable)
         order: Enumerator
         if rolling:
             order = RollingWindow(source, window)
@@ -172,7 +185,7 @@ def _training(config: ConfigParameters, expand: list[bool]) -> _Pack:
             return FrameMinibatches(order, source.streams, partial=partial)
         if truncated:
             return TruncatedUtterances(order, source.streams, slots, partial=partial)
-        alone = archive is not None
+        alone = usable is not None
         packer = ParallelUtterances(order, source.streams, slots, partial=partial, single=alone)
         if archive is None:
             return packer

@@ -8,7 +8,8 @@
 
 `rx` and `mlfFile` are text files that hold an rspecifier: of matrices, and of posteriors with one
 label of weight 1 for each frame. `scpFile` has a line `key frames` for each utterance, as Kaldi's
-feat-to-len writes them. Source: CNTK's `Kaldi2Reader/HTKMLFReader.cpp`, `htkfeatio.h`.
+feat-to-len writes them. For sequence training see `derivatives`. Source: CNTK's
+`Kaldi2Reader/HTKMLFReader.cpp`, `htkfeatio.h`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
 from ..base.data import Stream
 from ..base.htk_files import HtkPath
+from ..base.pack import SequencePacker
 from ..base.packed_reader import PackedReader
 from ..base.reader import DataReader
 from ..base.sections import complaint, sections_with
@@ -33,6 +35,12 @@ from ..htk.data import Features, Labels
 from ..htk.options import LabelOptions, window_stream
 from ..htk.reader import packing
 from ..opening import Opening
+from .derivatives import (
+    LatticeCriterion,
+    SequenceTrainingReader,
+    UtteranceCriterion,
+    rspecifier_in,
+)
 from .transform import FeatureTransform
 
 _NO_TRANSFORM = "NO_FEATURE_TRANSFORM"
@@ -44,11 +52,9 @@ def kaldi2_reader(config: ConfigParameters) -> Opening[DataReader]:
     Raises:
         FormatError: a parameter is missing or wrong, or asks for what is not there.
     """
-    if config.has("seqTrainCriterion"):
-        raise config["seqTrainCriterion"].error(
-            "Kaldi2Reader does not compute derivatives of lattices here; nnet3-discriminative-train"
-            " does, for networks of nnet3"
-        )
+    writes = config.match("action", "write")
+    criterion = None if writes else LatticeCriterion.of(config)
+    truncated = config.bool("truncated", False)
     features = [_FeatureTable.of(part, name) for name, part in sections_with(config, "scpFile")]
     if not features:
         raise complaint(config, "the reader section has no stream with an scpFile")
@@ -56,19 +62,32 @@ def kaldi2_reader(config: ConfigParameters) -> Opening[DataReader]:
     if delay < 0:
         raise config["targets_delay"].error("labels come later by a number of frames from 0 on")
     parts = sections_with(config, "mlfFile")
-    pack = packing(config, [False] * len(features), [name for name, _ in parts])
+    names = [name for name, _ in parts]
+    pack = packing(config, [False] * len(features), names, whole=criterion is not None)
     labels = [_LabelTable.of(part, name) for name, part in parts]
     ahead = config.bool("prefetch", True)
 
     def opened() -> DataReader:
         given = [part.open() for part in features]
-        packer = pack(given, [part.open_delayed(delay) for part in labels])
-        return PackedReader(packer, ahead=ahead, legacy=True)
+        late = [part.open_delayed(delay) for part in labels]
+        if criterion is None:
+            return PackedReader(pack(given, late, None), ahead=ahead, legacy=True)
+        utterances = UtteranceCriterion(criterion)
+        packer = pack(given, late, utterances)
+        assert isinstance(packer, SequencePacker)
+        return SequenceTrainingReader(
+            packer, utterances, criterion.streams, truncated=truncated, ahead=ahead
+        )
 
+    files = [file for part in (*features, *labels) for file in part.files]
+    streams = [part.stream for part in (*features, *labels)]
+    if criterion is not None:
+        files += criterion.files
+        streams += criterion.streams
     return Opening(
         opened,
-        [file for part in (*features, *labels) for file in part.files],
-        [part.stream for part in (*features, *labels)],
+        files,
+        streams,
         probe=lambda: [part.probe() for part in features],
     )
 
@@ -239,15 +258,3 @@ def _labels(
     if unknown is not None:
         raise FormatError(f"{path}: {name}: state {unknown} not found in statelist")
     return np.array([numbers[str(at)] for at in posterior.ids.tolist()], np.int32)
-
-
-def rspecifier_in(path: str) -> str:
-    """The rspecifier that a text file holds.
-
-    Raises:
-        FormatError: it cannot be read, or is empty.
-    """
-    text = read_text(path).strip()
-    if not text:
-        raise FormatError(f"{path}: an rspecifier of Kaldi was expected, such as scp:feats.scp")
-    return text

@@ -183,7 +183,6 @@ def test_posteriors_that_are_no_labels(tables):
 
 def test_settings_that_are_not_there(tables):
     for more, features, message in (
-        ("seqTrainCriterion = smbr", "dim = 2", "nnet3-discriminative-train"),
         ("targets_delay = -1", "dim = 2", "from 0 on"),
         ("", "dim = 5", "frames of 2 numbers"),
     ):
