@@ -78,7 +78,7 @@ def test_no_number_of_a_text_costs_more_than_the_text(name: str, tmp_path: Path)
 def test_a_generator(name: str, tmp_path: Path) -> None:
     found = finds(GENERATORS[name], MADE, tmp_path)
     assert not found.finds, {what: data[:2000] for what, data in found.finds.items()}
-    assert found.ran > MADE // 10
+    assert found.ran >= MADE // 10
 
 
 @pytest.mark.parametrize("name", GENERATORS)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from .lattice import CompactLattice
+from .layers import layers
 from .operations import connected, state_times
 
 
@@ -151,17 +152,3 @@ def _log_add(a: float, b: float) -> float:
     if a < b:
         a, b = b, a
     return a if b == -math.inf else a + math.log1p(math.exp(b - a))
-
-
-def layers(
-    step: np.ndarray, source: np.ndarray, target: np.ndarray
-) -> list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """For each step: arcs sorted by target, their sources, where each target begins, targets."""
-    order = np.lexsort((target, step))
-    cuts = np.flatnonzero(np.diff(step[order], prepend=-1))
-    steps = []
-    for arcs in np.split(order, cuts[1:]):
-        towards = target[arcs]
-        starts = np.flatnonzero(np.diff(towards, prepend=-1))
-        steps.append((arcs, source[arcs], starts, towards[starts]))
-    return steps

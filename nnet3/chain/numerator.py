@@ -15,7 +15,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import repeated
 from ...kaldi.fst.fst import Fst
-from ...kaldi.lattices.paths import layers
+from ...kaldi.lattices.layers import layers
 from .supervision import Supervision, check_labels, state_times
 
 
