@@ -8,21 +8,24 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.backend import to_host
-from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..operators.objectives import (
+    SEQUENCE_INPUTS,
+    sequence_outputs,
+    set_sequence_outputs,
+    store_sequence,
+)
 from .arrays import graph_of, supervision_of
 from .objective import ChainOptions, chain_objective
 
 _SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
 _GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
-_XENT = ("xent_output", "xent_deriv", "xent_totals")
 
 
 def _rule(s: ShapeArgs) -> None:
     shape = s.rank("output", 2)
-    dtype = s.floats("output")
     for slot in ("arcs", "layout", "graph_arcs"):
         s.integers(slot)
     (arcs,), (moves,) = s.rank("weights", 1), s.rank("graph_probs", 1)
@@ -32,18 +35,9 @@ def _rule(s: ShapeArgs) -> None:
     s.same_shape("weight and [1]", s["weight"], (1,))
     s.same_shape("layout and [2]", s["layout"], (2,))
     s.rank("graph_initial", 1)
-    if s.has("deriv_weights"):
-        s.same_shape("deriv_weights and [N]", s["deriv_weights"], shape[:1])
-    s.set("deriv", (shape, dtype))
-    s.set("totals", ((3,), np.dtype(np.float64)))
+    set_sequence_outputs(s, totals=3)
     if s.has("posteriors"):
         s.same_shape("outputs and posteriors", shape, s["posteriors"])
-    present = [slot for slot in _XENT if s.has(slot)]
-    if present and len(present) < len(_XENT):
-        raise ShapeError(f"want all of {', '.join(_XENT)} or none, not {', '.join(present)} alone")
-    if present:
-        s.set("xent_deriv", (s.same_shape("outputs", shape, s["xent_output"]), dtype))
-        s.set("xent_totals", ((2,), np.dtype(np.float64)))
 
 
 chain = operator(
@@ -63,16 +57,10 @@ chain = operator(
         Slot("graph_arcs", "[G, 3] int32: source, next state, pdf"),
         Slot("graph_probs", "[G] float64"),
         Slot("graph_initial", "[H] float64"),
-        Slot("deriv_weights", "[N]: factor of each row's derivative", optional=True),
-        Slot("xent_output", "[N, D]: log-probabilities", optional=True),
+        *SEQUENCE_INPUTS,
         Slot("posteriors", "[N, D]: of another network, not to be forgotten", optional=True),
     ],
-    outputs=[
-        Slot("deriv", "[N, D]"),
-        Slot("totals", "[3]"),
-        Slot("xent_deriv", "[N, D]", optional=True),
-        Slot("xent_totals", "[2]", optional=True),
-    ],
+    outputs=sequence_outputs(totals=3),
     attrs=[
         AttrSpec("l2_regularize", "float", "of the output", default=0.0, minimum=0),
         AttrSpec(
@@ -94,12 +82,9 @@ chain = operator(
 def chain_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     output = k["output"]
-    deriv = k["deriv"]
-    totals = k["totals"]
     attrs, state = k.attrs, k.state
     options = ChainOptions(**{field.name: attrs[field.name] for field in fields(ChainOptions)})
-    xent = k.get("xent_output")
-    row_weights = k.get("deriv_weights")
+    xent = k.get("xent_output") is not None
     rows, pdfs = output.shape
     held: dict[str, Any] = {}
 
@@ -116,21 +101,12 @@ def chain_kernel(k: KernelArgs) -> Call:
             held["graph"],
             supervision,
             output,
-            xent=xent is not None,
+            xent=xent,
             penalize=penalize,
             posteriors=k.get("posteriors"),
             xp=xp,
         )
-        deriv[...] = result.deriv
-        totals[0], totals[1], totals[2] = result.weight, result.objective, result.l2_term
-        if row_weights is not None:
-            xp.multiply(deriv, row_weights[:, None], out=deriv)
-        if xent is not None:
-            xent_deriv = k["xent_deriv"]
-            k["xent_totals"][0] = result.weight
-            k["xent_totals"][1] = xp.vdot(xent, result.xent_deriv)
-            xp.multiply(result.xent_deriv, output.dtype.type(options.xent_regularize), xent_deriv)
-            if row_weights is not None:
-                xp.multiply(xent_deriv, row_weights[:, None], out=xent_deriv)
+        totals = result.weight, result.objective, result.l2_term
+        store_sequence(k, totals, result.deriv, result.xent_deriv)
 
     return compute

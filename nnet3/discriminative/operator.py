@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ...framework.base.backend import to_host
-from ...framework.base.errors import ShapeError
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ..operators.objectives import (
+    SEQUENCE_INPUTS,
+    sequence_outputs,
+    set_sequence_outputs,
+    store_sequence,
+)
 from .objective import CRITERIA, DiscriminativeOptions, discriminative_objective
 
 _SUPERVISION = ("arcs", "costs", "accuracies", "reference", "weight")
-_XENT = ("xent_output", "xent_deriv", "xent_totals")
 
 
 def _rule(s: ShapeArgs) -> None:
     shape = s.rank("output", 2)
-    dtype = s.floats("output")
     s.integers("arcs")
     s.integers("reference")
     (arcs,) = s.rank("costs", 1)
@@ -26,16 +27,7 @@ def _rule(s: ShapeArgs) -> None:
     s.same_shape("reference and [N]", s["reference"], shape[:1])
     s.same_shape("weight and [1]", s["weight"], (1,))
     s.rank("log_priors", 1)
-    if s.has("deriv_weights"):
-        s.same_shape("deriv_weights and [N]", s["deriv_weights"], shape[:1])
-    s.set("deriv", (shape, dtype))
-    s.set("totals", ((5,), np.dtype(np.float64)))
-    present = [slot for slot in _XENT if s.has(slot)]
-    if present and len(present) < len(_XENT):
-        raise ShapeError(f"want all of {', '.join(_XENT)} or none, not {', '.join(present)} alone")
-    if present:
-        s.set("xent_deriv", (s.same_shape("outputs", shape, s["xent_output"]), dtype))
-        s.set("xent_totals", ((2,), np.dtype(np.float64)))
+    set_sequence_outputs(s, totals=5)
 
 
 discriminative = operator(
@@ -53,15 +45,9 @@ discriminative = operator(
         Slot("reference", "[N] int32: pdfs"),
         Slot("weight", "[1]: of the supervision"),
         Slot("log_priors", "[D], or [0]: of the pdfs"),
-        Slot("deriv_weights", "[N]: factor of each row's derivative", optional=True),
-        Slot("xent_output", "[N, D]: log-probabilities", optional=True),
+        *SEQUENCE_INPUTS,
     ],
-    outputs=[
-        Slot("deriv", "[N, D]"),
-        Slot("totals", "[5]"),
-        Slot("xent_deriv", "[N, D]", optional=True),
-        Slot("xent_totals", "[2]", optional=True),
-    ],
+    outputs=sequence_outputs(totals=5),
     attrs=[
         AttrSpec("criterion", "string", "what is maximized", default="smbr", choices=CRITERIA),
         AttrSpec("acoustic_scale", "float", "of log-likelihoods", default=0.1),
@@ -79,29 +65,13 @@ discriminative = operator(
 def discriminative_kernel(k: KernelArgs) -> Call:
     xp = k.xp
     output = k["output"]
-    deriv = k["deriv"]
-    totals = k["totals"]
     options = DiscriminativeOptions(**k.attrs)
-    xent = k.get("xent_output")
-    row_weights = k.get("deriv_weights")
+    xent = k.get("xent_output") is not None
 
     def compute() -> None:
         supervision = {name: to_host(k[name]) for name in _SUPERVISION}
         priors = to_host(k["log_priors"])
-        result = discriminative_objective(
-            options, supervision, output, priors, xent=xent is not None, xp=xp
-        )
-        deriv[...] = result.deriv
-        for place, value in enumerate(result.totals):
-            totals[place] = value
-        if row_weights is not None:
-            xp.multiply(deriv, row_weights[:, None], out=deriv)
-        if xent is not None:
-            xent_deriv = k["xent_deriv"]
-            k["xent_totals"][0] = result.weight
-            k["xent_totals"][1] = xp.vdot(xent, result.xent_deriv)
-            xp.multiply(result.xent_deriv, output.dtype.type(options.xent_regularize), xent_deriv)
-            if row_weights is not None:
-                xp.multiply(xent_deriv, row_weights[:, None], out=xent_deriv)
+        result = discriminative_objective(options, supervision, output, priors, xent=xent, xp=xp)
+        store_sequence(k, result.totals, result.deriv, result.xent_deriv)
 
     return compute

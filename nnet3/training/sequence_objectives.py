@@ -6,6 +6,7 @@ Source: Kaldi's `nnet3/nnet-chain-training.cc`, `nnet3/nnet-discriminative-train
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -28,7 +29,7 @@ Slots = Mapping[str, tuple[tuple[int, ...] | None, str]]
 """Shapes and dtypes of the arrays of a supervision, by slot of the operator."""
 
 
-class SequenceObjectives:
+class SequenceObjectives(ABC):
     """The base of objectives of sequences; see `Objective`.
 
     Args:
@@ -53,19 +54,19 @@ class SequenceObjectives:
         self._xent = xent_regularize != 0
         self._common = common
 
+    @abstractmethod
     def attributes(self) -> Mapping[str, Any]:
         """Those of the operator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def slots(self, deriv: VarDecl) -> Slots:
         """What the operator reads of a supervision, for a derivative of this shape."""
-        raise NotImplementedError
 
+    @abstractmethod
     def arrays(
         self, example: NnetChainExample, output: NnetChainSupervision
     ) -> dict[str, np.ndarray]:
         """The arrays of these slots, but for the weights of derivatives."""
-        raise NotImplementedError
 
     def request(
         self, nnet: Nnet, example: NnetChainExample, store_component_stats: bool
