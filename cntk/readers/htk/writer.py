@@ -9,20 +9,17 @@ Source: CNTK's `HTKMLFReader/HTKMLFWriter.cpp`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import TypeAlias
 
 import numpy as np
 
 from ....framework.base.atomic import make_folder_of
-from ....framework.base.errors import SaveError, ShapeError
 from ....framework.base.untrusted.roots import current
 from ...base.text import read_text
 from ...config.parameters import ConfigParameters
 from ...config.value import ConfigValue
-from ..base.data import Samples
 from ..base.htk_files import write_htk
-from ..base.writer import DataWriter
+from ..base.writer import DataWriter, UtteranceWriter
 from ..opening import Opening
 
 _log = logging.getLogger(__name__)
@@ -87,7 +84,7 @@ def _lines(path: str) -> list[str]:
     return list(filter(None, lines))
 
 
-class HtkWriter(DataWriter):
+class HtkWriter(UtteranceWriter):
     """Writes each sequence into the next file of a list.
 
     Args:
@@ -97,39 +94,12 @@ class HtkWriter(DataWriter):
     """
 
     def __init__(self, names: list[str], dims: list[int], files: list[list[str]]) -> None:
-        self.names = list(names)
-        self._dims = dict(zip(names, dims, strict=True))
-        self._files = dict(zip(names, files, strict=True))
+        super().__init__(dict(zip(names, dims, strict=True)), files, "names {} files")
         self.files = [path for paths in files for path in paths]
-        self._next = 0
 
-    def save_data(self, values: Mapping[str, Samples]) -> None:
-        """See `DataWriter.save_data`.
-
-        Raises:
-            SaveError: there are more utterances than files in the list.
-        """
-        count = 0
-        for name in self.names:
-            samples = values[name]
-            rows = samples.values.reshape(len(samples.values), -1)
-            if rows.shape[1] != self._dims[name]:
-                raise ShapeError(f"{name} has {rows.shape[1]} numbers; dim is {self._dims[name]}")
-            count = len(samples.begin) - 1
-            files = self._files[name][self._next : self._next + count]
-            if len(files) < count:
-                raise SaveError(
-                    f"the list of {name} names {len(self._files[name])} files; there are more "
-                    f"utterances"
-                )
-            bounds = zip(samples.begin[:-1].tolist(), samples.begin[1:].tolist(), strict=True)
-            for path, (first, last) in zip(files, bounds, strict=True):
-                self._write(path, rows[first:last])
-        self._next += count
-
-    def _write(self, path: str, rows: np.ndarray) -> None:
+    def _write(self, name: str, entry: str, rows: np.ndarray) -> None:
         bad = int(np.count_nonzero(~np.isfinite(rows)))
         if bad:
-            _log.warning("%s: %d numbers are not finite", path, bad)
-        make_folder_of(path)
-        write_htk(path, rows, _PERIOD)
+            _log.warning("%s: %d numbers are not finite", entry, bad)
+        make_folder_of(entry)
+        write_htk(entry, rows, _PERIOD)

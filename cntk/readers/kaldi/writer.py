@@ -20,14 +20,13 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from ....framework.base.atomic import make_folder_of
-from ....framework.base.errors import SaveError, ShapeError
+from ....framework.base.errors import SaveError
 from ....framework.base.untrusted.roots import current
 from ....kaldi.tables.specifiers import WriteSpecifier
 from ....kaldi.tables.tables import TableWriter
 from ...base.text import read_text
 from ...config.parameters import ConfigParameters
-from ..base.data import Samples
-from ..base.writer import DataWriter
+from ..base.writer import DataWriter, UtteranceWriter
 from ..htk.writer import output_sections
 from ..opening import Opening
 
@@ -81,7 +80,7 @@ def _first_words(path: str) -> list[str]:
     return [line.split()[0] for line in read_text(path).splitlines() if line.strip()]
 
 
-class KaldiWriter(DataWriter):
+class KaldiWriter(UtteranceWriter):
     """Writes each sequence under the next key of a list.
 
     Args:
@@ -101,12 +100,9 @@ class KaldiWriter(DataWriter):
         specifiers: Sequence[str] | None,
         overflow: Overflow,
     ) -> None:
-        self.names = list(dims)
-        self._dims = dims
-        self._keys = dict(zip(dims, keys, strict=True))
+        super().__init__(dims, keys, "has {} lines")
         self._overflow = overflow
         self._shown = 0
-        self._next = 0
         self._stack = ExitStack()
         self._tables: dict[str, TableWriter] | None = None
         if specifiers is None:
@@ -123,45 +119,21 @@ class KaldiWriter(DataWriter):
             self._tables = dict(zip(dims, writers, strict=True))
             self._stack = stack.pop_all()
 
-    def save_data(self, values: Mapping[str, Samples]) -> None:
-        """See `DataWriter.save_data`.
-
-        Raises:
-            SaveError: there are more utterances than lines in the list.
-        """
-        count = 0
-        for name in self.names:
-            samples = values[name]
-            rows = samples.values.reshape(len(samples.values), -1)
-            if rows.shape[1] != self._dims[name]:
-                raise ShapeError(f"{name} has {rows.shape[1]} numbers; dim is {self._dims[name]}")
-            count = len(samples.begin) - 1
-            keys = self._keys[name][self._next : self._next + count]
-            if len(keys) < count:
-                raise SaveError(
-                    f"the list of {name} has {len(self._keys[name])} lines; there are more"
-                    " utterances"
-                )
-            bounds = zip(samples.begin[:-1].tolist(), samples.begin[1:].tolist(), strict=True)
-            for key, (first, last) in zip(keys, bounds, strict=True):
-                self._write(name, key, rows[first:last])
-        self._next += count
-
-    def _write(self, name: str, key: str, rows: np.ndarray) -> None:
-        stem = PurePosixPath(key).stem
+    def _write(self, name: str, entry: str, rows: np.ndarray) -> None:
+        stem = PurePosixPath(entry).stem
         size = rows.shape[1] if self._tables is None else len(rows)
         large = rows > self._overflow.limit
         if large.any():
             if self._shown < self._overflow.warnings:
                 self._shown += 1
-                _log.warning("%s: %d numbers of %s overflowed", key, int(large.sum()), name)
+                _log.warning("%s: %d numbers of %s overflowed", entry, int(large.sum()), name)
             rows = np.where(large, rows.dtype.type(math.log(size)), rows)
         if self._tables is not None:
             self._tables[name].write(stem, rows.astype(np.float32))
             return
-        make_folder_of(key)
+        make_folder_of(entry)
         kind = "double_matrix" if rows.dtype == np.float64 else "matrix"
-        with TableWriter(f"ark:{key}", kind) as table:
+        with TableWriter(f"ark:{entry}", kind) as table:
             table.write(stem, rows)
 
     def close(self) -> None:
