@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ...proto import net_pb2 as pb
 from ..base.errors import VariableError, nearest
-from ..ir.desc import FORWARD
+from ..ir.desc import FORWARD, INPUT
 from ..ir.messages import as_op_list
 from ..ir.op_list import OpList, OpNode
 
 
-def prune(net: OpList | pb.NetDesc, outputs: Iterable[str]) -> OpList:
+def prune(net: OpList | pb.NetDesc, outputs: Iterable[str], given: Collection[str] = ()) -> OpList:
     """A net with just the forward operators and variables that `outputs` need.
 
     Operators that write PARAMETER or STATE variables go too, unless an output depends on them.
 
+    Args:
+        given: variables that are inputs from now on: what computes them is left out.
+
     Raises:
-        VariableError: the net has no such output.
+        VariableError: the net has no such output, or what computes a given variable is needed for
+            another one.
     """
     net = as_op_list(net)
     names = {var.name for var in net.vars}
@@ -33,7 +37,12 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str]) -> OpList:
         if op.role != FORWARD:
             continue
         writes = {bases.get(name, name) for name in op.output_names()}
-        if writes & wanted:
+        if needed := writes & wanted - set(given):
+            for name in writes.intersection(given):
+                raise VariableError(
+                    f"{name!r} cannot be given: {op.type} computes it beside {min(needed)!r}, which"
+                    " is wanted"
+                )
             remaining.append(op)
             for name in op.input_names():
                 wanted.add(name)
@@ -42,5 +51,9 @@ def prune(net: OpList | pb.NetDesc, outputs: Iterable[str]) -> OpList:
     used = wanted | {name for op in remaining for name in op.output_names()}
     out = net.copy()
     out.ops = remaining[::-1]
-    out.vars = [var for var in net.vars if var.name in used]
+    out.vars = [
+        var.changed(kind=INPUT) if var.name in given else var
+        for var in net.vars
+        if var.name in used
+    ]
     return out

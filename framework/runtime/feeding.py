@@ -143,12 +143,21 @@ class Feeder:
 
 
 class Inputs:
-    """What a net may be fed: its inputs, and parameters and states; nothing that it computes."""
+    """What a net may be fed: its inputs, and parameters and states.
 
-    def __init__(self, net: OpList) -> None:
+    Args:
+        between: whether what its forward operators compute may be fed, too: then a run leaves out
+            what computes it (`prune`).
+
+    Attributes:
+        between: names of such variables.
+    """
+
+    def __init__(self, net: OpList, *, between: bool = False) -> None:
         self._vars = {var.name: var for var in net.vars}
         self._checked: dict[str, VarDecl] = {}
         self._computed: dict[str, str] = {}  # name -> the operator that computes it
+        self.between: set[str] = set()
         external: set[str] = set()
         for index, op in enumerate(net.ops):
             # Read before it is written: fed as well, though an operator updates it later.
@@ -156,6 +165,8 @@ class Inputs:
             for name in op.output_names():
                 if name not in external and self._vars[name].kind not in PERSISTENT:
                     self._computed.setdefault(name, f"op {index} ({op.type})")
+                    if between and op.role == FORWARD:
+                        self.between.add(name)
 
     def declared(self, name: str, where: str = "feed") -> VarDecl:
         """The declaration of a variable that may be fed.
@@ -170,6 +181,8 @@ class Inputs:
                 f"{where}: the net has no variable {name!r}{nearest(name, self._vars)};"
                 f" its inputs are {', '.join(inputs) or 'none'}"
             )
+        if name in self.between:
+            return var.changed(kind=INPUT)
         op = self._computed.get(name)
         if op is not None:
             raise VariableError(

@@ -57,7 +57,7 @@ class Predictor:
         self._forward = forward
         self._whole = PlainNet(forward, check=False)
         self._vars = {var.name: var for var in net.vars}
-        self._inputs = Inputs(forward)
+        self._inputs = Inputs(forward, between=True)
         self._parts: BoundedCache[Any, _Part] = BoundedCache(_MOST_PARTS)
 
     def predict(
@@ -73,7 +73,8 @@ class Predictor:
             scope: holds parameters and states; it stays as it is.
             feed: input name -> array or `Sequences`, cut into batches along the first axis (the
                 outermost sequences) where the input declares -1 there; other inputs go whole into
-                each batch. Inputs that the user set in `scope` need not be fed.
+                each batch. Inputs that the user set in `scope` need not be fed. A variable that an
+                operator computes may be fed, too: what computes it is left out.
             fetch: names of the results. None: the variables of kind OUTPUT, or else what the
                 forward operators make of these inputs and do not read again, as far as it has a
                 row for each row fed. What needs an input that is not there, a label say, is
@@ -132,16 +133,17 @@ class Predictor:
 
     def _part(self, scope: Scope, given: Given, fetch: tuple[str, ...] | None) -> _Part:
         key: Any = fetch
+        cut = frozenset(self._inputs.between.intersection(given))
         if fetch is None:
             known = [var.name for var in self._forward.vars if var.kind == INPUT]
             key = frozenset(name for name in known if name in given or _is_set(scope, name))
-        part = self._parts.get(key)
+        part = self._parts.get((key, cut))
         if part is None:
-            part = self._make_part(self._results(key) if fetch is None else fetch)
-            self._parts.add(key, part)
+            part = self._make_part(self._results(key, cut) if fetch is None else fetch, cut)
+            self._parts.add((key, cut), part)
         return part
 
-    def _make_part(self, fetch: tuple[str, ...]) -> _Part:
+    def _make_part(self, fetch: tuple[str, ...], cut: frozenset[str]) -> _Part:
         written = {name for op in self._forward.ops for name in op.output_names()}
         for name in fetch:
             var = self._vars.get(name)
@@ -150,7 +152,7 @@ class Predictor:
                 raise VariableError(f"predict: the net has no variable {name!r}{hint}")
             if name not in written and var.view is None:
                 raise VariableError(f"predict: no forward operator computes {name!r}")
-        net = PlainNet(prune(self._forward, fetch), check=False)
+        net = PlainNet(prune(self._forward, fetch, cut), check=False)
         externals = [(name, net.vars[name].kind) for name in net.externals(frozenset(fetch))]
         own = {name for op in net.operators for name in op.output_vars()}
         return _Part(
@@ -161,7 +163,7 @@ class Predictor:
             tuple(name for name, kind in externals if kind in PERSISTENT and name in own),
         )
 
-    def _results(self, inputs: frozenset[str]) -> tuple[str, ...]:
+    def _results(self, inputs: frozenset[str], cut: frozenset[str]) -> tuple[str, ...]:
         """The results that somebody wants who names none, given values of some inputs.
 
         Where everything ends in single numbers, a loss say, inputs are left out, labels say: as few
@@ -170,7 +172,7 @@ class Predictor:
         # Fewest left out first; combinations grow fast, and a net has few labels.
         for count in range(min(len(inputs), _MOST_LEFT_OUT) + 1):
             tried = [
-                self._results_of(inputs - set(out))
+                self._results_of(inputs - set(out), cut)
                 for out in itertools.combinations(sorted(inputs), count)
             ]
             operators, results = max(tried, key=lambda one: (bool(one[1]), one[0]))
@@ -178,17 +180,21 @@ class Predictor:
                 return results
         raise VariableError(
             f"predict: nothing with a row for each row fed can be computed from"
-            f" {', '.join(sorted(inputs)) or 'no inputs'}; feed more inputs, or name fetch="
+            f" {', '.join(sorted(inputs | cut)) or 'no inputs'}; feed more inputs, or name fetch="
         )
 
-    def _results_of(self, inputs: frozenset[str]) -> tuple[int, tuple[str, ...]]:
+    def _results_of(
+        self, inputs: frozenset[str], cut: frozenset[str]
+    ) -> tuple[int, tuple[str, ...]]:
         """How many operators can run on these inputs alone, and the results that they end in."""
-        known = {var.name for var in self._forward.vars if var.kind in PERSISTENT} | inputs
+        known = {var.name for var in self._forward.vars if var.kind in PERSISTENT} | inputs | cut
         views = {var.name: var.view.base for var in self._forward.vars if var.view is not None}
         results: dict[str, None] = {}
         read: set[str] = set()
         count = 0
         for op in self._whole.operators:
+            if cut.intersection(op.output_vars()):
+                continue
             if {views.get(name, name) for name in op.input_vars()} <= known:
                 count += 1
                 read.update(op.input_vars())

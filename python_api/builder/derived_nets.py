@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...framework.base.context import OpContext
 from ...framework.base.scope import Scope
@@ -72,11 +72,11 @@ class RunCache:
         nets: by the variables that are fetched: the forward operators that these need; all of them
             for no variables.
         runs: what is prepared of runs, by the context that the caller gave, whether it trains, and
-            the variables that are fetched.
+            the variables that are fetched; and by the computed variables that are fed, if any.
         predictor: of the forward operators, where somebody predicted.
     """
 
     initialized: weakref.WeakSet[Scope] = field(default_factory=weakref.WeakSet)
     nets: dict[frozenset[str], PlainNet] = field(default_factory=dict)
-    runs: dict[tuple[OpContext, bool, tuple[str, ...]], BoundRun] = field(default_factory=dict)
+    runs: dict[tuple[Any, ...], BoundRun] = field(default_factory=dict)
     predictor: Predictor | None = None

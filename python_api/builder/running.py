@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -128,7 +128,9 @@ def run(
             Where the input holds sequences: `Sequences`, or a list of arrays. A run that is given a
             feed, an empty one too, reads no input that an earlier feed left in the scope: each
             must be in the feed or set to stay (`feed(scope, ...)`, `scope.var(name).set(...)`).
-            None: the run reads what the scope holds.
+            None: the run reads what the scope holds. A variable that a forward operator computes
+            may be fed, too, where the run has no gradients: what computes it is left out, and just
+            what `fetch` needs runs.
         fetch: variable, or variables, whose values are wanted.
 
     Returns:
@@ -137,7 +139,7 @@ def run(
 
     Raises:
         VariableError: an unknown name, a variable to fetch that the run does not compute, a
-            computed variable to feed, or an input without a value.
+            computed variable to feed to a run with gradients, or an input without a value.
         ShapeError: an array that does not fit its input, or shapes that do not fit together.
     """
     if scope is None:
@@ -156,6 +158,8 @@ def run(
     given: Given = {}
     if feed is not None:
         given = bound.fed.read(feed, lambda key: _name_of(builder, key))
+        if not bound.fed.between.isdisjoint(given):
+            bound = _bind_cut(builder, key, bound.fed.between.intersection(given))
         for name in bound.inputs:
             if name not in given:
                 why = missing_input(scope, name, bound.net.vars[name])
@@ -250,10 +254,38 @@ def _check_places(method: str, call: str, scope: Any, context: Any) -> None:
             )
 
 
-def _bind_run(
-    builder: NetBuilder, context: OpContext, need_backward: bool, names: tuple[str, ...]
+def _bind_cut(
+    builder: NetBuilder, key: tuple[OpContext, bool, tuple[str, ...]], cut: set[str]
 ) -> BoundRun:
-    """Check what a run is asked for, and prepare all that does not depend on the scope."""
+    """As `_bind_run`, of a run that is fed variables which operators compute."""
+    if key[1] and builder.objective.costs:
+        raise VariableError(
+            f"feed: {min(cut)!r} is computed by an operator, whose gradient the run wants; feed"
+            " what it is computed from, or run with need_backward=False"
+        )
+    if not key[2]:
+        raise VariableError(
+            f"feed: {min(cut)!r} is computed by an operator: name what is wanted of it by fetch="
+        )
+    runs = builder.run_cache.runs
+    own = (*key, frozenset(cut))
+    if own not in runs:
+        runs[own] = _bind_run(builder, *own)
+    return runs[own]
+
+
+def _bind_run(
+    builder: NetBuilder,
+    context: OpContext,
+    need_backward: bool,
+    names: tuple[str, ...],
+    cut: Collection[str] = (),
+) -> BoundRun:
+    """Check what a run is asked for, and prepare all that does not depend on the scope.
+
+    Args:
+        cut: computed variables that are fed.
+    """
     whole = builder.net
     wanted = frozenset(names)
     for name in names:
@@ -261,8 +293,11 @@ def _bind_run(
             raise VariableError(
                 f"fetch: the net has no variable {name!r}{nearest(name, whole.vars)}"
             )
-    kept = {name for name in names if whole.vars[name].kind in (*PERSISTENT, INPUT)}
-    net = builder.bound_net(wanted, need_backward)
+    kept = {name for name in names if whole.vars[name].kind in (*PERSISTENT, INPUT)} | set(cut)
+    if cut:
+        net = PlainNet(prune(builder.forward_net.op_list, names, cut), check=False)
+    else:
+        net = builder.bound_net(wanted, need_backward)
     computed = {name for op in net.operators for name in op.output_vars()}
     for name in names:
         if name not in computed and name not in kept and whole.vars[name].view is None:
@@ -279,7 +314,7 @@ def _bind_run(
     return BoundRun(
         net,
         context.derive(train=need_backward, live_out=wanted),
-        Inputs(builder.op_list),
+        Inputs(builder.op_list, between=True),
         tuple(dict.fromkeys(inputs)),
     )
 

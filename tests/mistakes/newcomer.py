@@ -190,7 +190,7 @@ MISTAKES = [
     ),
     (
         'trained.run(Scope(), feed={"x": X, "label": Y, "scores": X})',
-        "'scores' is computed by op 0",
+        "input 'scores' wants [-1, 3] given [2, 4]",
     ),
     ('trained.predict({"x": X}, scope=Scope())', "holds no value of 'scores.w' initialize"),
     ('OpContext(seed="one")', "seed: want a whole number from 0 on, or None, not 'one'"),

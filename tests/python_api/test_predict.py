@@ -230,6 +230,39 @@ def test_sequences_are_cut_between_sequences() -> None:
     close(parts[last.name], whole[last.name])
 
 
+def test_what_an_operator_computes_may_be_fed() -> None:
+    b = NetBuilder("between")
+    x = b.input("x", [-1, 4])
+    code = b.fc(x, size=2, name="code")
+    one, other = b.split(code, num=2, axis=1)
+    seen = b.fc(b.mul(one, other), size=4, name="seen")
+    loss = b.mean(b.square(seen - x), name="loss")
+    scope = Scope()
+    b.initialize(scope)
+    wanted = b.run(scope, feed={"x": X[:, :4]}, fetch=["code", "seen", "loss", one])
+    given = {"code": wanted["code"]}
+    for found in (
+        b.run(scope, feed=given, fetch="seen"),
+        b.predict(given, "seen", 3, scope=scope),
+        b.predict(given, scope=scope),
+    ):
+        assert list(found) == ["seen"]
+        close(found["seen"], wanted["seen"])
+    both = {"x": X[:, :4], "code": wanted["code"] * 0}
+    found = b.run(scope, feed=both, fetch=["code", "loss"])
+    assert not found["code"].any() and found["loss"] != wanted["loss"]
+    with pytest.raises(VariableError, match="input 'x' is not in the feed"):
+        b.run(scope, feed=given, fetch="loss")
+    with pytest.raises(VariableError, match="name what is wanted of it by fetch="):
+        b.run(scope, feed=given)
+    with pytest.raises(VariableError, match="cannot be given: split computes it beside"):
+        b.run(scope, feed={one: wanted[one.name]}, fetch="seen")
+    b.backward_from(loss)
+    with pytest.raises(VariableError, match="'code' is computed by an operator, whose gradient"):
+        b.run(scope, feed=both, fetch="seen")
+    close(b.run(scope, feed=given, fetch="seen", need_backward=False)["seen"], wanted["seen"])
+
+
 def test_states_that_a_net_carries_stay() -> None:
     b, scope = NetBuilder("n"), Scope()
     held = b.state("held", [1], 1.0)
@@ -248,7 +281,7 @@ def test_states_that_a_net_carries_stay() -> None:
     [
         ({"feed": {"x": X[:, :3]}}, ShapeError, r"'x' wants \[-1, 4\]"),
         ({"feed": {"xx": X}}, VariableError, r"no variable 'xx'.*inputs are x, label"),
-        ({"feed": {"x": X, "hidden": X}}, VariableError, "'hidden' is computed by op"),
+        ({"feed": {"hidden": X}, "fetch": "hidden"}, ShapeError, "'hidden' wants"),
         ({"feed": [X]}, VariableError, "maps names of inputs to arrays"),
         ({"feed": {"x": X}, "fetch": "score"}, VariableError, "did you mean scores"),
         ({"feed": {"x": X}, "fetch": ["cost"]}, VariableError, "input 'label' is not in the feed"),

@@ -46,7 +46,7 @@ REFUSED = {
     ),
     "computed feed": (
         {"feed": {"x": X + 1, "y": Y, "hidden": X}},
-        r"'hidden' is computed by op 0 \(relu\)",
+        "'hidden' is computed by an operator, whose gradient the run wants",
     ),
     "computed gradient": ({"feed": {"x": X + 1, "y": Y, "out.w@GRAD": X}}, "is computed by op"),
     "second of two feeds": ({"feed": {"x": X + 1, "y": Y[:, :0]}}, r"'y' wants \[-1, 1\]"),
