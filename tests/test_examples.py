@@ -110,6 +110,12 @@ def test_trees(tmp_path: pathlib.Path) -> None:
     assert "-(2 + 3) = " in out
 
 
+def test_the_decoder_of_an_autoencoder_runs_alone() -> None:
+    out = run(ROOT / "examples/vae/train.py", "--epochs", 5)
+    assert float(re.search(r"held out: ([0-9.]+)", out)[1]) < 30
+    assert [len(line) for line in out.splitlines()[-8:]] == [6 * 8 + 5 * 3] * 8
+
+
 def test_characters(tmp_path: pathlib.Path) -> None:
     """Trained on a little text, then sampled from the files in a process of its own."""
     folder = ROOT / "examples/char_rnn"

@@ -78,9 +78,14 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
     entry = operator(
         op_type,
         doc=doc,
+        inputs=[
+            Slot("like", "has the sizes that `shape` leaves open", optional=True, shape_only=True)
+        ],
         outputs=[Slot("out", "shape `shape`")],
         attrs=[
-            AttrSpec("shape", "ints", "of the result", minimum=0),
+            AttrSpec(
+                "shape", "ints", "of the result; -1: the size that like has there", minimum=-1
+            ),
             AttrSpec("dtype", "dtype", "of the result", np.dtype("float32")),
             *attrs,
             _SEED,
@@ -95,9 +100,23 @@ def _random(op_type: str, doc: str, attrs: tuple[AttrSpec, ...], source: str = "
         dtype = s.float_dtype("draws floating numbers")
         if not s.attrs.get("low", 0) <= s.attrs.get("high", np.inf):
             s.fail(f"low {s.attrs['low']} is above high {s.attrs['high']}")
-        s.set("out", (s.attrs["shape"], dtype))
+        s.set("out", (_sizes(s), dtype))
 
     return entry
+
+
+def _sizes(s: ShapeArgs) -> Shape:
+    """The attribute `shape` with what it leaves open."""
+    shape = s.attrs["shape"]
+    if -1 not in shape:
+        return shape
+    if not s.has("like"):
+        s.fail(f"shape {list(shape)} leaves sizes open, and there is no `like` that has them")
+    like = s["like"]
+    short = [axis for axis, size in enumerate(shape) if size < 0 and axis >= len(like)]
+    if short:
+        s.fail(f"shape {list(shape)} leaves axis {short[0]} open, which like {list(like)} lacks")
+    return tuple(like[axis] if size < 0 else size for axis, size in enumerate(shape))
 
 
 uniform_random = _random(
@@ -161,7 +180,7 @@ xavier_random = _random(
 @xavier_random.kernel
 def xavier_random_kernel(k: KernelArgs) -> Call:
     attrs = k.attrs
-    fan_in, fan_out = fans(attrs["shape"])
+    fan_in, fan_out = fans(k["out"].shape)
     total = (attrs["fan_in"] or fan_in) + (attrs["fan_out"] or fan_out)
     return _scaled(k, 2.0 * attrs["gain"] ** 2 / max(total, 1))
 
@@ -181,7 +200,7 @@ he_random = _random(
 
 @he_random.kernel
 def he_random_kernel(k: KernelArgs) -> Call:
-    fan_in = k.attrs["fan_in"] or fans(k.attrs["shape"])[0]
+    fan_in = k.attrs["fan_in"] or fans(k["out"].shape)[0]
     return _scaled(k, 2.0 / ((1.0 + k.attrs["slope"] ** 2) * max(fan_in, 1)))
 
 

@@ -17,6 +17,7 @@ from . import (  # noqa: F401
 )
 from .blocks import (  # noqa: F401
     attention,
+    drawn,
     losses,
     multi_head,
     norm_layers,

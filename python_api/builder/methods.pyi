@@ -525,6 +525,34 @@ class BuilderMethods:
         name: str = "",
     ) -> tuple[Var, Var]:
         """Attention of each query over its own sequence of the memory."""
+    def randn_like(
+        self,
+        x: Var | str,
+        *,
+        mean: float = 0.0,
+        std: float = 1.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Numbers from a normal distribution, in the shape and dtype of x."""
+    def rand_like(
+        self,
+        x: Var | str,
+        *,
+        low: float = 0.0,
+        high: float = 1.0,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """Numbers drawn evenly from [low, high), in the shape and dtype of x; see `randn_like`."""
+    def bernoulli(
+        self,
+        p: Var | str,
+        *,
+        seed: int = 0,
+        name: str = "",
+    ) -> Var:
+        """1 with probability p, else 0, in the shape and dtype of p, element by element."""
     def cross_entropy_loss(
         self,
         scores: Var | str,
@@ -1112,6 +1140,7 @@ class BuilderMethods:
         0, 1 and 0."""
     def bernoulli_random(
         self,
+        like: Var | str | None = None,
         *,
         shape: int | Sequence[int],
         dtype: Any = ...,
@@ -1455,6 +1484,7 @@ class BuilderMethods:
         begin with `batch_dims` axes in common, which the indexes leave out."""
     def gaussian_random(
         self,
+        like: Var | str | None = None,
         *,
         shape: int | Sequence[int],
         dtype: Any = ...,
@@ -1573,6 +1603,7 @@ class BuilderMethods:
         """One at the largest element along `axis` (the first of several), zero elsewhere."""
     def he_random(
         self,
+        like: Var | str | None = None,
         *,
         shape: int | Sequence[int],
         dtype: Any = ...,
@@ -2175,6 +2206,7 @@ class BuilderMethods:
         """1 at each id and 0 elsewhere along a new last axis."""
     def orthogonal_random(
         self,
+        like: Var | str | None = None,
         *,
         shape: int | Sequence[int],
         dtype: Any = ...,
@@ -2912,6 +2944,7 @@ class BuilderMethods:
         """Whole number next to x towards 0: x without its fraction."""
     def uniform_random(
         self,
+        like: Var | str | None = None,
         *,
         shape: int | Sequence[int],
         dtype: Any = ...,
@@ -2931,6 +2964,7 @@ class BuilderMethods:
         """x with new axes of size 1."""
     def xavier_random(
         self,
+        like: Var | str | None = None,
         *,
         shape: int | Sequence[int],
         dtype: Any = ...,

@@ -29,6 +29,7 @@ class Random(OpTest):
                 yield Case({}, {"shape": [60, 50], "dtype": np.dtype(dtype), **attrs})
         yield Case({}, {"shape": [0, 3]})
         yield Case({}, {"shape": [], "seed": 3})
+        yield Case({"like": np.zeros((4, 2))}, {"shape": [-1, 3]})
 
     def reference(self, inputs, attrs):
         return {}
@@ -45,7 +46,9 @@ class Random(OpTest):
     def test_refuses(self):
         shape = {"shape": [2]}
         self.refuses("not int64", {}, {**shape, "dtype": np.dtype("int64")})
-        self.refuses("below 0", {}, {"shape": [-2]}, AttributeTypeError)
+        self.refuses("below -1", {}, {"shape": [-2]}, AttributeTypeError)
+        self.refuses("no `like` that has them", {}, {"shape": [-1]})
+        self.refuses("axis 1 open, which like", {"like": np.zeros(3)}, {"shape": [2, -1]})
         self.refuses("below 0", {}, {**shape, "seed": -1}, AttributeTypeError)
         self.refuses("'shape'.*missing", {}, {}, AttributeTypeError)
 
