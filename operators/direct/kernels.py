@@ -9,6 +9,7 @@ from ..conv import conv as _conv
 from ..conv import pool as _pool
 from ..math import norm as _norm
 from . import batch_norm as _batch_norm
+from . import convolution_gradients as _convolution_gradients
 from . import convolutions as _convolutions
 from . import pooling as _pooling
 from .tail import ACTIVATIONS
@@ -43,7 +44,7 @@ def _register(
 
 for _entry, _after in ((_conv.conv1d, _pool.max_pool1d), (_conv.conv2d, _pool.max_pool2d)):
     _following = _norm.batch_norm.type, *ACTIVATIONS, _after.type
-    _register(_entry, _convolutions.conv, _convolutions.conv_grad, tails=_following)
+    _register(_entry, _convolutions.conv, _convolution_gradients.conv_grad, tails=_following)
 for _entry in (_pool.max_pool1d, _pool.max_pool2d):
     _register(_entry, _pooling.max_pool, _pooling.max_pool_grad)
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):

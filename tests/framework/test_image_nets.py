@@ -11,7 +11,7 @@ import pytest
 import opscope
 from opscope.framework.base.cpu import threads
 from opscope.framework.fusion import chains
-from opscope.operators.direct import convolutions
+from opscope.operators.direct import convolution_sums
 from opscope.operators.direct.tail import ACTIVATIONS
 
 SWITCHES: dict[str, tuple[Any, Any]] = {
@@ -282,7 +282,7 @@ def test_threads_share_an_image_with_a_pooling(
 ) -> None:
     """Rows of windows to each, whose pixels may be those of two."""
     monkeypatch.setattr(threads, "usable_cores", lambda: 3)
-    monkeypatch.setattr(convolutions, "_PART", 1 << 8)
+    monkeypatch.setattr(convolution_sums, "_PART", 1 << 8)
     rng, found = np.random.default_rng(kernel), {}
     given = rng.standard_normal((batch, 3, 31, 26)).astype("float32")
     for count, tails in ((1, "0"), (3, "1"), (2, "1")):
@@ -309,7 +309,7 @@ def test_threads_share_few_pixels_by_their_outputs(
 ) -> None:
     """With an activation, a loop, groups, part of a vector; 81 pixels are shared as pixels."""
     monkeypatch.setattr(threads, "usable_cores", lambda: 3)
-    monkeypatch.setattr(convolutions, "_PART", 1 << 8)
+    monkeypatch.setattr(convolution_sums, "_PART", 1 << 8)
     given = np.random.default_rng(size).standard_normal((batch, 40, size, size), np.float32)
     b = opscope.NetBuilder("few")
     x = b.conv2d(b.input("x", [-1, 40, size, size]), 83, 3, padding="same", activation="relu")

@@ -1,0 +1,172 @@
+"""Gradients of convolutions: by the data another convolution, by the weights sums over pixels
+(`sums_of` of `native/convolution.c`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...framework.ir.kernel_args import Call, KernelArgs
+from ..conv.windows import Axis
+from .convolution_sums import (
+    FEWEST,
+    Ends,
+    Phase,
+    Shapes,
+    Target,
+    add_sums,
+    declines,
+    parts_of,
+    places_of,
+    without_padding,
+)
+from .images import Frame, Work, image, lanes, nothing, steps, suited, threads
+from .panels import pack
+from .tail import activation
+
+_CACHE = 24 << 10
+"""Bytes of image and gradient that are gone over again and again for sums."""
+_LEAST = 128
+"""Pixels that are gone over at least, as all sums pass by for each such piece."""
+_MANY = 512
+"""Channels of image and gradient together from which it is twice as many."""
+
+
+def conv_grad(k: KernelArgs) -> Call | None:
+    """Gradients; None where the arrays or the shapes do not suit."""
+    grad = k["out_grad"]
+    w = k["w"]
+    x_grad = k.get("x_grad")
+    w_grad, b_grad = k.get("w_grad"), k.get("b_grad")
+    x = k["x"] if w_grad is not None else None
+    if declines(k, grad.ndim - 2) or not suited(grad, w, x, x_grad, w_grad, b_grad):
+        return None
+    s = Shapes(k, x if x is not None else x_grad, grad, w)
+    work = Work(grad.dtype)
+    # Vectors are of input channels there: of three, as an image has, most lanes would be idle.
+    if x_grad is not None and w.shape[1] < FEWEST and not s.deep:
+        return None
+    filters = w.shape[0] // s.groups
+    for group in range(s.groups):
+        own = slice(group * filters, (group + 1) * filters)
+        if w_grad is not None or b_grad is not None:
+            of_w = None if w_grad is None else s.lift(w_grad)[own]
+            by_weights(k, work, s, group, of_w, None if b_grad is None else b_grad[own])
+        if x_grad is not None:
+            target = s.part(s.lift(x_grad), group)
+            by_data(k, work, s, s.part(s.small, group), s.w[own], target)
+    return work.call()
+
+
+def by_weights(k: KernelArgs, work: Work, s: Shapes, group: int, w_grad: Any, b_grad: Any) -> None:
+    """Gradients of one group by its weights and its bias."""
+    grad = s.part(s.small, group)
+    dtype = s.small.dtype
+    (batch, outs), shape = grad.shape[:2], grad.shape[2:]
+    room = -(-outs // lanes(dtype)) * lanes(dtype)
+    if w_grad is None:  # the bias alone: no rows of weights
+        x = grad
+        seen = nothing(work, grad)
+        at = places = np.zeros(0, np.int64)
+        step = 0
+    else:
+        x = s.part(s.large, group)
+        ragged = s.deep and room != outs
+        seen = image(k, work, x, s.frame(shape), at_once=False, copy=ragged)
+        channels = np.arange(1 if s.deep else x.shape[1])
+        at = (s.taps(seen.row, seen.pixel)[:, None] + channels).reshape(-1)
+        so, si, down, right = steps(w_grad)
+        taps = np.arange(w_grad[0, 0].size)
+        places = taps // w_grad.shape[3] * down + taps % w_grad.shape[3] * right
+        places = (places[:, None] + channels * si).reshape(-1)
+        step = so
+    plane = Frame(shape[0], shape[1], 0, 0)
+    # The vector of the last pixel may reach beyond the array: it is read from a copy then.
+    given = image(k, work, grad, plane, at_once=False, rows=True, copy=room != outs)
+    parts = min(batch, threads())
+    pixels = s.pixels(seen.row, seen.pixel, shape)
+    sums = k.scratch((parts, len(at) + 1, room), dtype)
+    depth = x.shape[1] + room
+    few = max(_CACHE // dtype.itemsize // depth, _LEAST * (2 if depth >= _MANY else 1))
+    work.add(
+        "convolution",
+        "sums_of",
+        grad.size * len(at),
+        **{"parts": parts, "images": batch, "threads": threads(), "rows": len(at)},
+        **{"row_places": np.asarray(at, np.int64), "pixels": len(pixels)},
+        **{"pixel_places": np.asarray(pixels, np.int64), "outs": room, "few": few, "sums": sums},
+        **{"grad_step": given.pixel, "image": seen.part, "grad": given.part, "deep": s.deep},
+    )
+    work.add(
+        *("convolution", "total"),
+        **{"parts": parts, "rows": len(at), "outs": room, "sums": sums, "wanted": outs},
+        **{"w_grad": w_grad, "places": np.asarray(places, np.int64), "w_step": step},
+        b_grad=b_grad,
+    )
+
+
+def by_data(k: KernelArgs, work: Work, s: Shapes, grad: Any, w: Any, x_grad: Any) -> None:
+    """Gradient of one group by its input: for each remainder of the places a convolution."""
+    taps = [
+        [_taps(axis, rest) for rest in range(min(axis.stride, size))]
+        for axis, size in zip((s.down, s.right), x_grad.shape[2:], strict=True)
+    ]
+    spans = [_span(axis_taps, size, axis.stride) for axis_taps, size, axis in
+             zip(taps, x_grad.shape[2:], (s.down, s.right), strict=True)]  # fmt: skip
+    (top, high), (left, wide) = spans
+    parts = parts_of(grad.shape[0], grad[0].size * w[0].size)
+    ragged = s.deep and grad.shape[1] % lanes(grad.dtype) != 0
+    frame = Frame(high, wide, top, left)
+    seen = image(k, work, grad, frame, at_once=parts > 1, copy=ragged)
+    phases = []
+    for row, down in enumerate(taps[0]):
+        for column, right in enumerate(taps[1]):
+            rows, columns = slice(row, None, s.down.stride), slice(column, None, s.right.stride)
+            count = [
+                len(range(*part.indices(size)))
+                for part, size in zip((rows, columns), x_grad.shape[2:], strict=True)
+            ]
+            at = np.array([(dy + top) * seen.row + (dx + left) * seen.pixel
+                           for _, dy in down for _, dx in right], np.int64)  # fmt: skip
+            numbers = np.array(
+                [ky * w.shape[3] + kx for ky, _ in down for kx, _ in right], np.int64
+            )
+            pixels = np.arange(count[0])[:, None] * seen.row + np.arange(count[1]) * seen.pixel
+            phase = Phase(
+                at,
+                pack(k, work, w, 0 if s.deep else 1, numbers),
+                pixels.reshape(-1),
+                places_of(x_grad, rows, columns),
+            )
+            reach = [_reach(shift, count[0], grad.shape[2]) for _, shift in down]
+            phases += without_padding(phase, reach, count[0]) if right else [phase]
+    depth = (1 if s.deep else w.shape[0]) * w[0, 0].size // max(len(phases), 1)
+    into = Target(x_grad, len(x_grad), activation(work), deep=s.deep)
+    add_sums(k, work, seen, phases, seen.pixel, into, Ends(None), (parts, False), depth)
+
+
+def _taps(axis: Axis, rest: int) -> list[tuple[int, int]]:
+    """The taps that reach places of that remainder: number, and position less place // stride."""
+    taps = []
+    for tap in range(axis.kernel):
+        # Of places with this remainder only every stride-th tap meets a position.
+        distance = rest + axis.before - tap * axis.dilation
+        if distance % axis.stride == 0:
+            taps.append((tap, distance // axis.stride))
+    return taps
+
+
+def _reach(shift: int, count: int, size: int) -> slice:
+    """The rows j < count for which row j + shift of `size` rows is there."""
+    begin = min(max(-shift, 0), count)
+    return slice(begin, max(begin, min(count, size - shift)))
+
+
+def _span(taps: Sequence[Sequence[tuple[int, int]]], size: int, stride: int) -> tuple[int, int]:
+    """Where positions begin in the frame that the taps of all remainders read, and its size."""
+    shifts = [shift for each in taps for _, shift in each] or [0]
+    count = -(-size // stride)
+    first = min(shifts)
+    return -first, max(shifts) - first + count

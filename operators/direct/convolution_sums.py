@@ -1,0 +1,255 @@
+"""What convolutions and their gradients share: shapes, outputs by the taps that go into them, and
+the sums over taps and channels (`conv` of `native/convolution.c`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...framework.fusion.arguments import Block, Several
+from ...framework.ir.kernel_args import KernelArgs
+from ..conv.windows import Axis, make_axes
+from .images import Frame, Image, Work, lanes, rooms, steps, threads
+from .panels import add_packing
+
+FEWEST = 4
+"""Channels or filters of a group from which a vector of them is worth its other lanes."""
+_FULL = 0.8
+"""Share of multiplications with what is no padding from which the others are not left out."""
+_BLOCK = 32 << 10
+"""Bytes of results that are turned, or that an epilogue reads, at a time."""
+_TILES = 48
+"""Pixels of whole tiles, of whatever height."""
+_PART = 1 << 16
+"""Multiplications from which a part of an image is worth being one."""
+READ = 8
+"""Work of reading a weight: where pixels are few it takes longer than the multiplications."""
+
+
+class Shapes:
+    """Arrays and windows of one kernel, one-dimensional ones lifted to [N, C, 1, L]."""
+
+    def __init__(self, k: KernelArgs, large: Any, small: Any, w: Any) -> None:
+        axes = make_axes(k.attrs, k.shape("w")[2:], k.shape("x")[2:])
+        self.lifted = len(axes) == 1
+        self.down, self.right = (Axis(1), *axes) if self.lifted else axes
+        self.groups = k.attrs["groups"]
+        self.large, self.small, self.w = map(self.lift, (large, small, w))
+        self.deep = self.groups > 1 and w.shape[1] == 1 and self.groups == w.shape[0]
+        if self.deep:  # all groups at once, lane by lane
+            self.groups = 1
+
+    def lift(self, array: Any) -> Any:
+        return array[:, :, None] if array is not None and self.lifted else array
+
+    def part(self, array: Any, group: int) -> Any:
+        """The channels of a group."""
+        size = array.shape[1] // self.groups
+        return array[:, group * size : (group + 1) * size]
+
+    def taps(self, row: int, pixel: int) -> np.ndarray:
+        """Places of the taps, row by row, where the image's pixels have these distances."""
+        down = np.arange(self.down.kernel)[:, None] * self.down.dilation * row
+        return (down + np.arange(self.right.kernel) * self.right.dilation * pixel).reshape(-1)
+
+    def pixels(self, row: int, pixel: int, shape: Sequence[int]) -> np.ndarray:
+        """Places of the first tap at each position of the small array's `shape`."""
+        down = np.arange(shape[0])[:, None] * self.down.stride * row
+        return (down + np.arange(shape[1]) * self.right.stride * pixel).reshape(-1)
+
+    def frame(self, shape: Sequence[int]) -> Frame:
+        """The frame that the windows at all positions of the small array's `shape` read."""
+        high, wide = (
+            (count - 1) * axis.stride + axis.extent
+            for axis, count in zip((self.down, self.right), shape, strict=True)
+        )
+        return Frame(high, wide, self.down.before, self.right.before)
+
+
+def declines(k: KernelArgs, rank: int) -> bool:
+    """Whether the convolution is better off with matrix products."""
+    filters, channels = k.shape("w")[:2]
+    groups = k.attrs["groups"]
+    deep = groups == filters > FEWEST and channels == 1
+    few = min(filters // groups, channels if groups > 1 else filters) < FEWEST
+    return rank > 2 or (few and not deep)
+
+
+class Ends(NamedTuple):
+    """What else makes a result of a sum.
+
+    Attributes:
+        bias: of the outputs, or None. factors, terms: the same, with zeros to whole vectors.
+    """
+
+    bias: Any
+    factors: Any = None
+    terms: Any = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a convolution writes.
+
+    Attributes:
+        array: the images; where a pooling follows, one image in a thread's memory.
+        batch: number of images. activation: what follows.
+        pool: of one image, or None; `memory`: of all threads, for it; `pooled`:
+            what it writes.
+        deep: each output has one channel of its own.
+        epilogue: the loop over its results, or None.
+    """
+
+    array: Any
+    batch: int
+    activation: Block
+    pool: Several | None = None
+    memory: Any = None
+    pooled: Any = None
+    deep: bool = False
+    epilogue: Several | None = None
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Outputs that the same taps go into.
+
+    Attributes:
+        taps: their places. panels: weights of these taps, and perhaps of more around them.
+        pixels: places in the image. places: in what is written. first: tap among the panels.
+    """
+
+    taps: Any
+    panels: Any
+    pixels: Any
+    places: Any
+    first: int = 0
+
+
+def without_padding(phase: Phase, reach: Sequence[slice], rows: int) -> list[Phase]:
+    """The phase without the rows of taps that meet nothing but padding, where that pays.
+
+    Args:
+        reach: the rows of positions where each row of taps meets the image. rows: of positions.
+    """
+    met = sum(part.stop - part.start for part in reach)
+    if not reach or met > _FULL * rows * len(reach):
+        return [phase]
+    width = len(phase.pixels) // rows
+    across = len(phase.taps) // len(reach)
+    taken = [
+        [tap for tap, part in enumerate(reach) if part.start <= row < part.stop]
+        for row in range(rows)
+    ]
+    phases = []
+    begin = 0
+    for row in range(1, rows + 1):
+        if row < rows and taken[row] == taken[begin]:
+            continue
+        own = taken[begin]
+        pixels = slice(begin * width, row * width)
+        first, end = (own[0] * across, (own[-1] + 1) * across) if own else (0, 0)
+        phases.append(
+            Phase(
+                phase.taps[first:end],
+                phase.panels,
+                phase.pixels[pixels],
+                phase.places[pixels],
+                first,
+            )
+        )
+        begin = row
+    return phases
+
+
+def parts_of(batch: int, work: int) -> int:
+    """Into how many parts an image is cut, so that all threads get some."""
+    # Whole images then: a part reads rows around it that its neighbors read, too.
+    if batch >= 2 * threads() or threads() == 1:
+        return 1
+    return max(1, min(8 * threads() // batch, work // _PART))
+
+
+def places_of(array: Any, rows: slice, columns: slice) -> np.ndarray:
+    """Places of an image's pixels, some rows and columns of it."""
+    *_, down, right = steps(array)
+    height, width = (np.arange(size) for size in array.shape[2:])
+    return (height[rows, None] * down + width[columns] * right).reshape(-1)
+
+
+def add_sums(
+    k: KernelArgs,
+    work: Work,
+    seen: Image,
+    phases: Sequence[Phase],
+    step: int,
+    into: Target,
+    ends: Ends,
+    cut: tuple[int, bool],
+    depth: int,
+) -> None:
+    """The sums of all phases, times the factors, plus bias and terms.
+
+    Args:
+        cut: the number of parts of an image, and whether these are of outputs.
+    """
+    out = into.array
+    outs = into.array.shape[1]
+    dtype = into.array.dtype
+    sn, sc = steps(out)[:2]
+    bias, b = ends.terms, ends.bias
+    size = lanes(dtype)
+    if b is not None and outs % size == 0 and b.flags.c_contiguous:
+        bias = b
+    elif b is not None:
+        bias = k.scratch((-(-outs // size) * size,), dtype)
+        add_packing(work, b, (outs, 1, *steps(b), 0), np.zeros(1), bias.reshape(-1, size))
+    memory = None
+    room = block = 0
+    turned = sc != 1 and outs > 1
+    span = max(int(phase.places.max(initial=0)) for phase in phases) + 1
+    if into.pool is not None:
+        memory = into.memory
+        room = into.memory[0].size
+        span = 1
+        out = into.pooled
+        sn = steps(into.pooled)[0]
+        turned = False
+    elif turned or into.epilogue is not None:
+        block = max(_BLOCK // (outs * dtype.itemsize * _TILES), 1) * _TILES
+        room = block * outs
+        memory = k.scratch((rooms(room * dtype.itemsize), room), dtype)
+    bound = []
+    for phase in phases:
+        vectors, _, inner, _ = phase.panels.shape
+        taps = np.asarray(phase.taps, np.int64)
+        panels = phase.panels[:, phase.first :]
+        here = np.asarray(phase.places, np.int64)
+        one = work.bind(
+            *("convolution", "phase"),
+            **{"vectors": vectors, "inner": inner, "taps": len(taps), "tap_places": taps},
+            **{"panels": panels, "panel": phase.panels[0].size, "pixels": len(here)},
+            pixel_places=np.asarray(phase.pixels, np.int64),
+            memory_places=np.arange(len(here), dtype=np.int64) * outs if block else here,
+            places=here,
+            **{"depth": outs if into.deep else inner, "image_span": seen.span},
+        )
+        bound.append(one)
+    most = rooms(0) if memory is None else len(memory)
+    if seen.part.struct.copied:
+        most = min(most, seen.part.struct.count)
+    fields: dict[str, Any] = {"images": into.batch, "threads": most}
+    fields |= dict(zip(("parts", "sliced"), cut, strict=True))
+    fields |= {"channels": phases[0].panels.shape[2], "outs": outs}
+    fields |= {"activation": into.activation}
+    fields |= {"bias": bias, "factors": ends.factors, "image": seen.part, "deep": into.deep}
+    fields |= {"out": out, "out_image": sn, "out_channel": sc, "span": span, "step": step}
+    fields |= {"memory": memory, "room": room, "block": block, "pool": into.pool}
+    fields |= {"epilogue": into.epilogue}
+    fields |= {"count": len(bound), "phases": Several.of(bound)}
+    read = sum(phase.panels.size for phase in phases)
+    amount = max(into.batch * into.array[0].size * depth, READ * read)
+    work.add("convolution", "conv", amount, **fields)
