@@ -16,6 +16,14 @@
 #include "epilogue.h"
 #include "convolution_arguments.h"
 
+/* Whether there are 32 registers of vectors, and not 16, which sums, weights and a pixel share: taller
+   or wider tiles go through memory then and take 1.5 times as long. */
+#if defined(__AVX512F__) || defined(__aarch64__)
+enum { MANY = 1 };
+#else
+enum { MANY = 0 };
+#endif
+
 /* where nothing has changed since the panels were made, nothing is done */
 EXPORT(pack_weights)(const struct pack_weights *a, word t, word threads) {
   const word outs = a->outs, inner = a->inner, taps = a->taps, so = a->out_step, si = a->in_step;
@@ -137,10 +145,11 @@ typedef void (*tiler_t)(const tiles *a, const word *px, const word *po);
            : step == 3  ? tile_##high##_##wide##_3                                              \
                         : tile_##high##_##wide##_even;                                          \
   }
-ROW(16, 1) ROW(12, 1) ROW(8, 1) ROW(8, 2) ROW(6, 4)
+ROW(16, 1) ROW(12, 1) ROW(8, 1) ROW(8, 2) ROW(6, 2) ROW(6, 4)
 #undef ROW
 TILE(1, 1, any, -1) TILE(2, 1, any, 0) TILE(4, 1, any, 0) TILE(8, 1, any, 0)
-TILE(1, 2, any, -1) TILE(2, 2, any, 0) TILE(4, 2, any, 0) TILE(8, 2, any, 0)
+TILE(1, 2, any, -1) TILE(2, 2, any, 0) TILE(4, 2, any, 0) TILE(6, 2, any, 0)
+TILE(8, 2, any, 0)
 TILE(1, 4, any, -1) TILE(2, 4, any, 0) TILE(4, 4, any, 0) TILE(6, 4, any, 0)
 #undef TILE
 
@@ -149,7 +158,7 @@ static void pixels(word i0, word i1, const tiles *all, const word *po) {
   const word *px = all->phase->pixel_places, step = all->step;
   for (word o = 0, wide; o < all->outs; o += wide * LANES) {
     const word left = (all->outs - o + LANES - 1) / LANES;
-    wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+    wide = MANY && left >= 4 ? 4 : left >= 2 ? 2 : 1;
     tiles a = *all;
     a.w += o / LANES * a.phase->panel, a.outs -= o, a.out += o;
     if (a.bias) a.bias += o;
@@ -165,13 +174,14 @@ static void pixels(word i0, word i1, const tiles *all, const word *po) {
             : high == 2 ? tile_2_4_any
                         : tile_1_4_any;
       } else if (wide == 2) {
-        high = rest >= 8 ? 8 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
+        high = MANY && rest >= 8 ? 8 : rest >= 6 ? 6 : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
         f = high == 8   ? (EVEN(8) ? tiler_8_2(step) : tile_8_2_any)
+            : high == 6 ? (EVEN(6) ? tiler_6_2(step) : tile_6_2_any)
             : high == 4 ? tile_4_2_any
             : high == 2 ? tile_2_2_any
                         : tile_1_2_any;
       } else {
-        high = rest >= 16 && EVEN(16)   ? 16
+        high = MANY && rest >= 16 && EVEN(16)   ? 16
                : rest >= 12 && EVEN(12) ? 12
                : rest >= 8              ? 8
                : rest >= 4              ? 4
@@ -330,8 +340,8 @@ typedef void (*summer_t)(ARGS);
   static void sums_##high##_##wide##_##side(ARGS) {             \
     sums(high, wide, side, count, x, px, at, g, gstep, to, outs); \
   }
-SUMS(1, 1, 0) SUMS(4, 1, 0) SUMS(8, 1, 0) SUMS(16, 1, 1)
-SUMS(1, 2, 0) SUMS(4, 2, 0) SUMS(8, 2, 0) SUMS(8, 2, 1)
+SUMS(1, 1, 0) SUMS(4, 1, 0) SUMS(8, 1, 0) SUMS(12, 1, 1) SUMS(16, 1, 1)
+SUMS(1, 2, 0) SUMS(4, 2, 0) SUMS(6, 2, 0) SUMS(6, 2, 1) SUMS(8, 2, 0) SUMS(8, 2, 1)
 SUMS(1, 4, 0) SUMS(4, 4, 0) SUMS(4, 4, 1)
 #undef SUMS
 #undef ARGS
@@ -371,7 +381,7 @@ EXPORT(sums_of)(const struct sums_of *b, word t, word threads) {
         const T *from = g + j0 * gstep;
         for (word o = 0, wide; o < outs; o += wide * LANES) {
           const word left = (outs - o) / LANES;
-          wide = left >= 4 ? 4 : left >= 2 ? 2 : 1;
+          wide = MANY && left >= 4 ? 4 : left >= 2 ? 2 : 1;
           for (word r = 0; b->deep && r < rows; r += 8)
             for (word v = o; v < o + wide * LANES; v += LANES)
               products(least(8, rows - r), few, x + v, pixel, at + r, from + v, gstep,
@@ -384,13 +394,19 @@ EXPORT(sums_of)(const struct sums_of *b, word t, word threads) {
               high = rest >= 4 ? 4 : 1;
               f = high == 4 ? (SIDE(4) ? sums_4_4_1 : sums_4_4_0) : sums_1_4_0;
             } else if (wide == 2) {
-              high = rest >= 8 ? 8 : rest >= 4 ? 4 : 1;
+              high = MANY && rest >= 8 ? 8 : rest >= 6 ? 6 : rest >= 4 ? 4 : 1;
               f = high == 8   ? (SIDE(8) ? sums_8_2_1 : sums_8_2_0)
+                  : high == 6 ? (SIDE(6) ? sums_6_2_1 : sums_6_2_0)
                   : high == 4 ? sums_4_2_0
                               : sums_1_2_0;
             } else {
-              high = rest >= 16 && SIDE(16) ? 16 : rest >= 8 ? 8 : rest >= 4 ? 4 : 1;
-              f = high == 16  ? sums_16_1_1
+              high = MANY && rest >= 16 && SIDE(16) ? 16
+                     : rest >= 12 && SIDE(12)       ? 12
+                     : rest >= 8                    ? 8
+                     : rest >= 4                    ? 4
+                                                    : 1;
+              f = high == 16   ? sums_16_1_1
+                  : high == 12 ? sums_12_1_1
                   : high == 8 ? sums_8_1_0
                   : high == 4 ? sums_4_1_0
                               : sums_1_1_0;
