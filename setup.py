@@ -59,11 +59,10 @@ class BuildNative(Command):
     editable_mode = False
 
     def initialize_options(self):
-        self.build_lib = self.build_temp = None
+        self.build_lib = None
 
     def finalize_options(self):
-        folders = ("build_lib", "build_lib"), ("build_temp", "build_temp")
-        self.set_undefined_options("build", *folders)
+        self.set_undefined_options("build", ("build_lib", "build_lib"))
 
     @property
     def library(self):
@@ -77,7 +76,7 @@ class BuildNative(Command):
             self.warn("there is no C compiler: the native library is not built")
             return
         try:
-            building.build(compiler, self.library, Path(self.build_temp, "native"))
+            building.build(compiler, self.library)
         except (OSError, subprocess.SubprocessError) as error:
             detail = getattr(error, "stderr", "")
             self.warn(f"the native library is not built: {error}\n{detail}")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +29,9 @@ class Compiler:
         self.command = list(command)
         triple = self.run("-dumpmachine")
         self.machine = units.machine_name(triple.split("-")[0])
+        self.version = self.run("--version")
+        self.objects = units.FOLDER.parent / "build" / "native" / self.machine
+        """Where the objects of this tree are kept, for the next library."""
 
     def run(self, *arguments: str) -> str:
         """Run it; returns what it prints."""
@@ -47,42 +52,56 @@ def find_compiler() -> Compiler | None:
     return None
 
 
-def build(compiler: Compiler, target: Path, scratch: Path) -> None:
-    """Compile the whole library.
+def build(compiler: Compiler, target: Path) -> None:
+    """Compile the whole library, but for the objects that an earlier build left.
 
     A unit that the compiler does not take for some processor is left out: another one serves there.
-
-    Args:
-        scratch: a folder for objects, and for headers that are made.
 
     Raises:
         OSError, subprocess.SubprocessError: it takes nothing, or cannot link.
     """
-    scratch.mkdir(parents=True, exist_ok=True)
-    units.write_headers(scratch)
+    compiler.objects.mkdir(parents=True, exist_ok=True)
     jobs = [(unit, one) for unit in units.units() for one in unit.processors(compiler.machine)]
-
-    def compile_one(job: tuple[units.Unit, units.Processor]) -> str | None:
-        unit, processor = job
-        made = str(scratch / f"{unit.marker(processor)}.o")
-        try:
-            compiler.run("-I", str(scratch), *unit.arguments(processor), "-c", "-o", made)
-        except subprocess.CalledProcessError:
-            if unit.file in units.ALONE:
-                raise
-            return None
-        return made
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = [made for made in pool.map(compile_one, jobs) if made is not None]
-    version = scratch / "version.c"
-    version.write_text(f'const char opscope_version[] = "{units.digest()}";\n', encoding="utf-8")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # A process may run the library that was there before: it keeps that file.
-    linked = target.with_suffix(".new")
-    flags = units.link_flags(compiler.machine)
-    compiler.run(*flags, str(version), *objects, "-o", str(linked), "-lm")
-    linked.replace(target)
+    # Builds may run side by side: what is not compiled yet is written where no other one looks.
+    with tempfile.TemporaryDirectory(dir=compiler.objects) as folder:
+        scratch = Path(folder)
+        units.write_headers(scratch)
+
+        def compile_one(job: tuple[units.Unit, units.Processor]) -> Path | None:
+            unit, processor = job
+            kept = compiler.objects / f"{unit.marker(processor)}-{_key(compiler, *job)}.o"
+            if kept.exists():
+                return kept
+            made = scratch / kept.name
+            try:
+                compiler.run("-I", folder, *unit.arguments(processor), "-c", "-o", str(made))
+            except subprocess.CalledProcessError:
+                if unit.file in units.ALONE:
+                    raise
+                return None
+            for older in compiler.objects.glob(f"{unit.marker(processor)}-*.o"):
+                older.unlink(missing_ok=True)
+            return made.rename(kept)
+
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = [str(made) for made in pool.map(compile_one, jobs) if made is not None]
+        version, linked = scratch / "version.c", scratch / target.name
+        text = f'const char opscope_version[] = "{units.digest()}";\n'
+        version.write_text(text, encoding="utf-8")
+        flags = units.link_flags(compiler.machine)
+        compiler.run(*flags, str(version), *objects, "-o", str(linked), "-lm")
+        # A process may run the library that was there before: it keeps that file.
+        new = target.with_suffix(".new")
+        shutil.copy(linked, new)
+        new.replace(target)
+
+
+def _key(compiler: Compiler, unit: units.Unit, processor: units.Processor) -> str:
+    """What an object is made of; the path of the file, the last argument, does not count."""
+    arguments = unit.arguments(processor)[:-1]
+    parts = compiler.command, compiler.version, arguments, units.text(unit.file)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
 
 def platform_tag(library: Path, machine: str) -> str | None:

@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "depthwise": TYPES,
     "dot_products": TYPES,
     "few_rows": TYPES,
+    "glibc": ("",),
     "image_norm": TYPES,
     "images": TYPES,
     "integer_gemm": ("",),
@@ -52,7 +53,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 }
 """The C files, and the kinds of numbers that each is compiled for."""
 
-ALONE = ("team",)
+ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
 EXACT = ("chains",)

@@ -50,7 +50,7 @@ def prepared() -> Machine:
     if not (packages / "opscope").is_symlink():
         (packages / "opscope").symlink_to(ROOT)
     library = HOME / "opscope_native.so"
-    building.build(building.Compiler([COMPILER]), library, HOME / "objects")
+    building.build(building.Compiler([COMPILER]), library)
     # Programs that a process starts run by themselves: this one compiles loops for aarch64.
     compiler = HOME / "bin" / "cc"
     compiler.parent.mkdir(exist_ok=True)

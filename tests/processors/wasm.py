@@ -83,5 +83,5 @@ def _library() -> Path | None:
         return None
     library = HOME / "opscope_native.so"
     if not (library.exists() and units.digest().encode() in library.read_bytes()):
-        building.build(building.Compiler([COMPILER]), library, HOME / "objects")
+        building.build(building.Compiler([COMPILER]), library)
     return library

@@ -25,7 +25,7 @@ from opscope.native.units import Unit
 pytestmark = pytest.mark.skipif(
     not compiler.available() or sys.platform == "win32", reason="there is no C compiler"
 )
-_FEW = {"team": ("",), "rows": ("float",)}
+_FEW = {"glibc": ("",), "team": ("",), "rows": ("float",)}
 _Share = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """A function that threads share: argument, part, parts."""
 
@@ -45,7 +45,7 @@ def built(monkeypatch: Any, tmp_path: Path) -> Path:
     monkeypatch.setattr(units, "BUILT", tmp_path / "opscope_native.so")
     found = building.find_compiler()
     assert found is not None
-    building.build(found, units.BUILT, tmp_path / "objects")
+    building.build(found, units.BUILT)
     return units.BUILT
 
 
@@ -86,6 +86,36 @@ def test_every_kind_of_processor_computes_the_same(built: Path, monkeypatch: Any
     assert found is not None and found.ending.endswith(min(names[-1], "avx512"))
     other = native.load("rows", "float", without=found.ending.rpartition("_")[2])
     assert other is None if names == ["sse4"] else other.ending != found.ending
+
+
+_ALONE = """
+import ctypes, sys
+import numpy as np
+library, x, out = ctypes.CDLL(sys.argv[1]), np.load(sys.argv[2]), []
+for name in sys.argv[4:]:
+    out.append(np.empty_like(x))
+    words = np.array([*x.shape, x.ctypes.data, out[-1].ctypes.data, 0], np.int64)
+    library[name](ctypes.c_void_p(words.ctypes.data), ctypes.c_int64(0), ctypes.c_int64(1))
+assert sys.argv[3] in open("/proc/self/maps").read()
+np.save(sys.argv[2], out)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc alone")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="vector functions of x86-64")
+def test_an_older_glibc_serves(built: Path, tmp_path: Path) -> None:
+    """Nothing newer than glibc 2.17 is wanted; vector functions that it lacks go lane by lane."""
+    assert building.platform_tag(built, "x86_64") == "manylinux_2_17_x86_64"
+    compiler, empty, path = building.find_compiler(), tmp_path / "libmvec.so.1", tmp_path / "x.npy"
+    assert compiler is not None
+    compiler.run("-shared", "-x", "c", os.devnull, "-o", str(empty))
+    np.save(path, rows())
+    names = [f"softmax_float_{one.name}" for one in units.processors()[:3]]
+    names = names[: len(native.kinds_here())]
+    command = [sys.executable, "-c", _ALONE, *map(str, (built, path, empty)), *names]
+    subprocess.run(command, env=os.environ | {"LD_LIBRARY_PATH": str(tmp_path)}, check=True)
+    for found in np.load(path):
+        np.testing.assert_allclose(found, right(rows()), rtol=1e-5)
 
 
 def test_a_file_is_compiled_where_the_library_was_not_built(
@@ -240,9 +270,8 @@ def test_the_library_of_another_machine_runs_under_qemu(tmp_path: Path, monkeypa
     library, program = tmp_path / "opscope_native.so", tmp_path / "softmax"
     compiler = building.Compiler([cross])
     assert compiler.machine == "aarch64"
-    building.build(compiler, library, tmp_path / "objects")
-    tag = building.platform_tag(library, compiler.machine)
-    assert tag is not None and re.fullmatch(r"manylinux_2_\d+_aarch64", tag)
+    building.build(compiler, library)
+    assert building.platform_tag(library, compiler.machine) == "manylinux_2_17_aarch64"
     for unit in units.units():
         for processor in unit.processors("aarch64"):
             assert unit.marker(processor).encode() in library.read_bytes()
