@@ -85,17 +85,20 @@ class Environment:
         """Make it and install this tree as an editable package with these extras.
 
         Nothing is done where the stamp says that it has been done. Extras of earlier commands stay,
-        so that commands run in turn do not reinstall each other's.
+        so that commands run in turn do not reinstall each other's; a tree that has not changed
+        is not built again for more of them.
         """
         self.create()
         key = install_key()
-        before = self.installed(key)
-        if before is not None and before.issuperset(extras) and generated_exist():
+        before = self.installed(key) if generated_exist() else None
+        if before is not None and before.issuperset(extras):
             return
         wanted = sorted({*extras, *(before or ())})
         say(f"installing opscope[{','.join(wanted)}]")
         self.stamp.unlink(missing_ok=True)  # an install that is broken off leaves no stamp
-        self.pip("install", "-e", f"{ROOT}[{','.join(wanted)}]", what="installing opscope")
+        what = ["-e", str(ROOT)] if before is None else ["opscope"]
+        what[-1] += f"[{','.join(wanted)}]"
+        self.pip("install", *what, what="installing opscope")
         self.stamp.write_text(json.dumps({"key": key, "extras": wanted}), encoding="utf-8")
 
     def install_torch(self) -> None:

@@ -112,7 +112,7 @@ def test_prepare_adds_extras_and_keeps_the_former(tree, pip_calls):
     environment.prepare("test")
     environment.prepare("examples")
     environment.prepare("test")
-    assert [call[-1] for call in pip_calls] == [f"{tree}[test]", f"{tree}[examples,test]"]
+    assert [call[-1] for call in pip_calls] == [f"{tree}[test]", "opscope[examples,test]"]
 
 
 def test_prepare_installs_again_after_a_change(tree, pip_calls, monkeypatch):
