@@ -25,7 +25,7 @@ from ..readers.program_targets import (
     prepare,
     run_words,
 )
-from .seeded import seeded
+from .seeded import chosen, seeded
 
 _TRUE, _FALSE = ("true", "t", "T", "1", "True"), ("false", "f", "0", "FALSE")
 
@@ -51,7 +51,7 @@ def _value(rng: random.Random, option: Option) -> tuple[str, Any]:
 
 
 def _build(rng: random.Random) -> tuple[str, tuple[dict[str, Any], list[str]]]:
-    name = rng.choice(KALDI)
+    name = chosen(rng, KALDI)
     command = command_of(name)
     values = {option.attribute: option.default for option in command.options.values()}
     words = [name]
@@ -95,7 +95,7 @@ def _click_command(name: str) -> click.Command | None:
 def _click_line(rng: random.Random) -> str:
     command = None
     while command is None:
-        name = rng.choice(commands())
+        name = chosen(rng, commands())
         command = _click_command(name)
     words = [name]
     if isinstance(command, click.Group):

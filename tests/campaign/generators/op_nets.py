@@ -28,7 +28,7 @@ from opscope.framework.runtime.net import Net
 from ..inputs import Depth, WrongError
 from ..switched import EVERYWHERE, switched
 from ..switches import difference
-from .seeded import seeded
+from .seeded import chosen, seeded
 
 _LARGEST = 256  # elements of a variable
 _TRIES = 8
@@ -81,7 +81,7 @@ class _Maker:
     def grow(self) -> None:
         """One more operator that takes variables that are there; none where none was found."""
         for _ in range(_TRIES):
-            node = self._drawn(lookup(self.rng.choice(_types())))
+            node = self._drawn(lookup(chosen(self.rng, _types())))
             try:
                 specs = infer_one(Operator(node), self.specs, {})
             except (OpscopeError, KeyError):

@@ -34,7 +34,7 @@ from opscope.framework.passes.verify.verifier import ERROR, problems
 from opscope.framework.runtime.net import Net
 
 from ..inputs import Depth
-from .seeded import seeded
+from .seeded import chosen, seeded
 
 _TRIES = 12  # sets of shapes that are drawn for an operator until its shape rule takes them
 _FLOATS = (*("float32",) * 4, *("float64",) * 2, *(dtype.name for dtype in HALVES))
@@ -150,7 +150,7 @@ class _Maker:
     def make(self, op_type: str) -> Case:
         rng = self.rng
         for number in range(rng.choices((1, 2, 3), (6, 2, 1))[0]):
-            self._grow(op_type if op_type and not number else rng.choice(_types()))
+            self._grow(op_type if op_type and not number else chosen(rng, _types()))
         written = {name for op in self.net.ops for name in op.output_names() if name != EMPTY}
         live_out = tuple(sorted(written)) if rng.random() < 0.6 else None
         if rng.random() < 0.05:
