@@ -43,12 +43,16 @@ _LISTEN = 1e-3
 """Seconds between looks whether another rank has ended."""
 _GRACE = 3.0
 """Seconds that ranks have to end by themselves after one has failed."""
-_SAME_TIME = 0.5
+_TO_REPORT = 30.0
+"""The same while one that failed has not written why: on a busy machine that takes its time."""
+_SAME_TIME = 1.5
 """Seconds in which ranks that fail by the same cause tell each other of it."""
 _FAILED = " has ended the run: "
 """What the notice of a rank has that was the first to fail; see `Communicator.describe_failure`."""
 _LOOK_FOR_DEAD = 0.5
 """Seconds between looks whether the processes of this machine are alive."""
+_LAST_WORD = 0.2
+"""Seconds in which the notice of a process that is gone already comes through."""
 
 
 def _mpi() -> Any:
@@ -71,7 +75,7 @@ class MpiCommunicator(Communicator):
     """This process as a rank of the MPI program that it was started in (`mpiexec -n 4 ...`).
 
     Only the failing rank writes a message; all end with an exit code other than 0, within five
-    seconds. Those that do not end by themselves by then are ended by MPI_Abort.
+    seconds of it. Those that do not end by themselves by then are ended by MPI_Abort.
 
     Args:
         comm: an mpi4py communicator; None means MPI.COMM_WORLD.
@@ -275,6 +279,9 @@ class MpiCommunicator(Communicator):
         for rank, (node, process) in enumerate(self._processes):
             if rank != self.rank and node == here and rank not in self._ended:
                 if not is_alive(int(process)):
+                    self._hear_from(rank, _LAST_WORD)  # its notice may not have been read yet
+                    if rank in self._ended:
+                        return
                     self._let_another_tell(rank)
                     self._ended.setdefault(
                         rank, f"rank {rank} of {self.size}, process {process} of {node}, is gone"
@@ -284,11 +291,11 @@ class MpiCommunicator(Communicator):
         """Give the lowest rank that is left time to tell of one that is gone: one tells of it."""
         lowest = min(rank for rank in range(self.size) if rank != gone and rank not in self._ended)
         if lowest != self.rank:
-            self._hear_from(lowest)
+            self._hear_from(lowest, 2 * _LOOK_FOR_DEAD)
 
-    def _hear_from(self, rank: int) -> None:
+    def _hear_from(self, rank: int, seconds: float) -> None:
         """Wait a little for a word of a rank."""
-        until = time.perf_counter() + 2 * _LOOK_FOR_DEAD
+        until = time.perf_counter() + seconds
         self._hear()
         while rank not in self._ended and time.perf_counter() < until:
             time.sleep(0.01)
@@ -314,11 +321,12 @@ class MpiCommunicator(Communicator):
             self._tell(self._own_end)
             for_all = isinstance(error, RanksError) and error.on_all and self.rank > 0
             if not (for_all or self._lower_tells()):
+                message = f"opscope: {self._own_end}\n"
                 if not isinstance(error, (OpscopeError, KeyboardInterrupt)):
-                    traceback.print_exception(error)
-                print(f"opscope: {self._own_end}", file=sys.stderr, flush=True)
+                    message = "".join(traceback.format_exception(error)) + message
+                print(message, end="", file=sys.stderr, flush=True)
             self._tell("")
-        watchdog = threading.Timer(_GRACE + 1, self._abort)
+        watchdog = threading.Timer(self._grace() + 1, self._abort)
         # A rank may hang in MPI after its error; this thread ends it then, and does not keep it
         # alive otherwise.
         watchdog.daemon = True
@@ -367,8 +375,8 @@ class MpiCommunicator(Communicator):
         ends = [self._own_end, *self._ended.values()]
         if all(" has finished" in why for why in ends):
             return
-        until = time.perf_counter() + _GRACE
-        while not self._all_is_reported() and time.perf_counter() < until:
+        began = time.perf_counter()
+        while not self._all_is_reported() and time.perf_counter() - began < self._grace():
             time.sleep(0.01)
             self._hear()
         self._abort()
@@ -392,8 +400,16 @@ class MpiCommunicator(Communicator):
 
     def _all_is_reported(self) -> bool:
         """Whether all ranks have ended, and those that failed have written why."""
+        return len(self._ended) == self.size - 1 and not self._are_reporting()
+
+    def _are_reporting(self) -> bool:
+        """Whether a rank that failed has not written yet why."""
         failed = {rank for rank, why in self._ended.items() if _FAILED in why}
-        return len(self._ended) == self.size - 1 and failed <= self._have_reported
+        return not failed <= self._have_reported
+
+    def _grace(self) -> float:
+        """Seconds that ranks have to end by themselves."""
+        return _TO_REPORT if self._are_reporting() else _GRACE
 
     def _abort(self) -> None:
         sys.stdout.flush()
