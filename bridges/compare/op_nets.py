@@ -17,6 +17,7 @@ from ...framework.base.settings import Options, options
 from ...framework.ir.desc import FORWARD, INPUT, PARAMETER, STATE
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList
+from ...framework.ir.results import net_results
 from ...framework.passes.to_dtype import ToFloat64, ToHalf
 from ...framework.runtime.predict import Predictor
 from .layers import Computed, Feed, InputSpec, Layer, Wanted
@@ -74,6 +75,7 @@ class OpNet:
             self.dtype = max(floats, key=lambda each: each.itemsize, default=SINGLE)
         self._held = {var.name for var in net.vars if var.kind in (PARAMETER, STATE)}
         self._read = {name for op in forward.ops for name in op.input_names()}
+        self._results = set(net_results(self._net))
         declared = {var.name: var for var in self._net.vars}
         self._scope = Scope()
         for name in sorted(self._held & self._read):
@@ -105,7 +107,7 @@ class OpNet:
         with options_of(self._runtime):
             values = Predictor(self._net).predict(self._scope, feed, list(kinds), None)
         layers = {
-            name: Layer(name, kind, plain_value(values[name]), reads, name not in self._read)
+            name: Layer(name, kind, plain_value(values[name]), reads, name in self._results)
             for name, (kind, reads) in kinds.items()
         }
         return Computed(layers)

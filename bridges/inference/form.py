@@ -13,15 +13,15 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError, VariableError, nearest
 from ...framework.base.shape import ArraySpec
-from ...framework.ir.desc import FORWARD, INPUT, OUTPUT, make_op
+from ...framework.ir.desc import FORWARD, INPUT, make_op
 from ...framework.ir.infer import declared_spec, infer_specs
-from ...framework.ir.names import COPY_OP, EMPTY
+from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator
+from ...framework.ir.results import net_results
 from ...framework.passes.lowering import lower
 from ...framework.passes.rewriter import Rewriter, rewrite
 from ...framework.runtime.initialize import PERSISTENT
-from ...operators.control.layers import LAST, RECURRENT_LAYERS
 
 _TRAINING_ONLY = {
     "batch_norm_apply": {"batch_mean", "batch_variance", "count"},
@@ -31,14 +31,6 @@ _TRAINING_ONLY = {
 _WRITE_IN_TRAINING = {"cntk.batch_norm"}
 """Operators that leave their states alone in test phase, beside those whose slots say so."""
 _MASK = "cntk.dropout_mask"
-_LOSSES = "opscope.operators.loss"
-_JUDGED = ("x",)
-"""Slots of losses and metrics that hold what is judged; the others hold labels and weights."""
-_BESIDE = {"recurrent": ("final",), "recursive": ("final",)} | {
-    kind: tuple(LAST + state for state in layer.states) for kind, layer in RECURRENT_LAYERS.items()
-}
-"""Output slots that are results only where somebody names them."""
-_NO_LOSSES = {"masked_mean", "sequence_mean", "element_count", "label_weight"}
 
 
 class ExportError(OpscopeError):
@@ -74,8 +66,7 @@ def inference_form(
 
     Args:
         net: any; composites are expanded, but for those that nets keep whole.
-        outputs: names of variables. None: the variables of kind OUTPUT, else what the operators end
-            in once losses, metrics and what follows from them are left out.
+        outputs: names of variables. None: the results of the net (`net_results`).
         use: what it is exported to, for errors.
 
     Raises:
@@ -83,7 +74,7 @@ def inference_form(
     """
     whole = rewrite(lower(net, keep_whole=True), _without_mask)
     forward = [op for op in whole.ops if op.role == FORWARD]
-    wanted = list(dict.fromkeys(_results(whole, forward) if outputs is None else outputs))
+    wanted = list(dict.fromkeys(net_results(net) if outputs is None else outputs))
     declared = {var.name: var for var in whole.vars}
     written = {name for op in forward for name in op.output_names()}
     for name in wanted:
@@ -157,37 +148,6 @@ def _externals(operators: Iterable[Operator]) -> set[str]:
         names.update(name for name in reads_of(op.node) if name and name not in written)
         written.update(op.output_vars())
     return names
-
-
-def _results(net: OpList, forward: list[OpNode]) -> list[str]:
-    """The outputs where none are named."""
-    written = [name for op in forward for name in op.output_names()]
-    declared = [var.name for var in net.vars if var.kind == OUTPUT and var.name in written]
-    if declared:
-        return declared
-    persistent = {var.name for var in net.vars if var.kind in PERSISTENT}
-    lost: set[str] = set()
-    labels: set[str] = set()
-    judged: set[str] = set()
-    kept: list[Operator] = []
-    for number, node in enumerate(forward):
-        op = Operator(node, number)
-        is_loss = op.entry.module.startswith(_LOSSES) and op.type not in _NO_LOSSES
-        if not is_loss and not lost.intersection(op.input_vars()):
-            kept.append(op)
-            continue
-        lost.update(op.output_vars())
-        for slot, names in op.inputs.items():
-            (judged if slot in _JUDGED else labels).update(names)
-    read = {name for op in kept for name in op.input_vars()}
-    results: list[str] = []
-    for op in kept:
-        for slot, names in op.outputs.items():
-            if op.entry.output_slots[slot].intermediate or slot in _BESIDE.get(op.type, ()):
-                continue
-            results += [name for name in names if name != EMPTY and name not in read | persistent]
-    of_losses = [name for name in results if name in judged]
-    return of_losses or [name for name in results if name not in labels]
 
 
 def _refuse_carried(

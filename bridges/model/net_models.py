@@ -14,11 +14,12 @@ from ...framework.editing.operations import Edit
 from ...framework.files.saved import Loaded, loaded, put_values, save
 from ...framework.ir.desc import INPUT
 from ...framework.ir.op_list import OpList
+from ...framework.ir.results import net_results
 from ...framework.passes.verify.verifier import verify
 from ...framework.runtime.initialize import persistent_vars
 from . import op_nets
 from .model import Feed, Model, Port
-from .op_net import OpNet
+from .op_net import OpNet, leaves
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -73,9 +74,7 @@ class NetModel(Model):
 
     @property
     def outputs(self) -> list[Port]:
-        read = {name for op in self.desc.ops for name in op.input_names()}
-        written = dict.fromkeys(name for op in self.desc.ops for name in op.output_names())
-        return self._ports(name for name in written if name and name not in read)
+        return self._ports(leaves(self.desc) if self.dialect else net_results(self.desc))
 
     def _ports(self, names: Iterable[str]) -> list[Port]:
         shapes = {var.name: var.shape or () for var in self.desc.vars}

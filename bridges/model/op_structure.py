@@ -14,6 +14,7 @@ from ...framework.ir.desc import FORWARD, INPUT, OUTPUT, PARAMETER, TEMPORARY, m
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpNode
 from ...framework.ir.registry import lookup
+from ...framework.ir.results import net_results
 from ...framework.passes.prune import prune
 from .op_net import OpNet, leaves, with_inputs
 
@@ -228,7 +229,7 @@ def new_output(net: OpNet, edit: edits.NewOutput) -> str:
         raise ShapeError(f"size={edit.size}: an output has at least one column")
     name = edit.output
     if not name:
-        marked = [var.name for var in net.net.vars if var.kind == OUTPUT] or leaves(net.net)
+        marked = net_results(net.net)
         if len(marked) != 1:
             raise VariableError(f"say which output: {', '.join(marked)}")
         name = marked[0]

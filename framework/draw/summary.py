@@ -21,6 +21,7 @@ from ..ir.names import outer_name
 from ..ir.op_list import OpList, OpNode, VarDecl
 from ..ir.operation import Operator
 from ..ir.registry import lookup
+from ..ir.results import net_results
 
 _FIRST, _LAST = 150, 50  # rows of a long table that are shown
 _HEAD = ("operator", "result", "shape", "parameters")
@@ -61,6 +62,7 @@ class Summary:
     Attributes:
         name: of the net.
         rows: its inputs and forward operators, in order.
+        results: what it is there for; see `net_results`.
         operators: how many there are: forward, backward, optimizer.
         parameters: trained or not. frozen: those that no gradient reaches (`trainable=False`).
         states: kept from run to run, optimizer states among them.
@@ -71,6 +73,7 @@ class Summary:
 
     name: str
     rows: tuple[Row, ...]
+    results: tuple[str, ...]
     operators: tuple[int, int, int]
     parameters: Memory
     frozen: Memory
@@ -109,7 +112,8 @@ class Summary:
     def _totals(self) -> list[tuple[str, object]]:
         forward, backward, optimizer = self.operators
         counts = f"{forward:,} forward, {backward:,} backward, {optimizer:,} optimizer"
-        totals: list[tuple[str, object]] = [("operators", counts), ("parameters", self.parameters)]
+        totals: list[tuple[str, object]] = [("results", ", ".join(self.results) or "none")]
+        totals += [("operators", counts), ("parameters", self.parameters)]
         if self.frozen.numbers:
             totals.append(("of them not trained", self.frozen))
         if self.states.numbers:
@@ -165,6 +169,7 @@ def summarize(
     return Summary(
         whole.name,
         tuple(rows),
+        tuple(net_results(whole)),
         _counts(whole.ops),
         _memory((var.shape, var.dtype) for var in parameters),
         _memory((var.shape, var.dtype) for var in parameters if var.stop_gradient),

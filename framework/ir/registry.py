@@ -153,6 +153,8 @@ class OperatorDef:
             others see float32 (see framework/runtime/halves.py).
         whole: a composite that stands for one operator and names all variables of it: a net keeps
             it as it was written, in its op list and in files, and runs the other.
+        judges: of a loss or metric, the input slot of what it judges (see results.py).
+        beside: output slots that are results of a net only where somebody names them.
 
     Attributes:
         expressions: output slot -> its scalar expression.
@@ -182,6 +184,8 @@ class OperatorDef:
     takes_halves: tuple[str, ...] = ()
     boundary: bool = False
     whole: bool = False
+    judges: str = ""
+    beside: tuple[str, ...] = ()
     gradient: GradientMaker | None = field(init=False, default=None)
     expand: Expansion | None = field(init=False, default=None)
     split_epilogue: EpilogueSplit | None = field(init=False, default=None)

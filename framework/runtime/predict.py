@@ -6,7 +6,6 @@ states that an operator would write are copied there first. So several threads m
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -19,8 +18,9 @@ from ..base.errors import ShapeError, VariableError, nearest
 from ..base.python.bounded_cache import BoundedCache
 from ..base.scope import FED, Scope
 from ..base.sequence import Sequences
-from ..ir.desc import FORWARD, INPUT, OUTPUT
+from ..ir.desc import FORWARD, INPUT
 from ..ir.op_list import OpList
+from ..ir.results import net_results
 from ..passes.prune import prune
 from .feeding import Given, Inputs, missing_input
 from .initialize import PERSISTENT
@@ -30,7 +30,6 @@ BATCH_SIZE = 256
 """Rows of a batch whose size is not given."""
 
 _MOST_PARTS = 16  # kinds of results that are remembered
-_MOST_LEFT_OUT = 3
 
 
 class _Part(NamedTuple):
@@ -55,7 +54,6 @@ class Predictor:
         forward = net.copy()
         forward.ops = [op for op in net.ops if op.role == FORWARD]
         self._forward = forward
-        self._whole = PlainNet(forward, check=False)
         self._vars = {var.name: var for var in net.vars}
         self._inputs = Inputs(forward, between=True)
         self._parts: BoundedCache[Any, _Part] = BoundedCache(_MOST_PARTS)
@@ -75,10 +73,8 @@ class Predictor:
                 outermost sequences) where the input declares -1 there; other inputs go whole into
                 each batch. Inputs that the user set in `scope` need not be fed. A variable that an
                 operator computes may be fed, too: what computes it is left out.
-            fetch: names of the results. None: the variables of kind OUTPUT, or else what the
-                forward operators make of these inputs and do not read again, as far as it has a
-                row for each row fed. What needs an input that is not there, a label say, is
-                left out; so are labels that are there, where all ends in one loss.
+            fetch: names of the results. None: those of `net_results`, as far as they can be
+                computed from these inputs.
             batch_size: rows of a batch; None: all at once.
 
         Returns:
@@ -139,9 +135,18 @@ class Predictor:
             key = frozenset(name for name in known if name in given or _is_set(scope, name))
         part = self._parts.get((key, cut))
         if part is None:
-            part = self._make_part(self._results(key, cut) if fetch is None else fetch, cut)
+            part = self._make_part(self._wanted(key | cut) if fetch is None else fetch, cut)
             self._parts.add((key, cut), part)
         return part
+
+    def _wanted(self, given: frozenset[str]) -> tuple[str, ...]:
+        results = net_results(self._forward, given)
+        if not results:
+            names = ", ".join(sorted(given)) or "no inputs"
+            raise VariableError(
+                f"predict: no result can be computed from {names}; feed more inputs, or name fetch="
+            )
+        return tuple(results)
 
     def _make_part(self, fetch: tuple[str, ...], cut: frozenset[str]) -> _Part:
         written = {name for op in self._forward.ops for name in op.output_names()}
@@ -162,55 +167,6 @@ class Predictor:
             tuple(name for name, kind in externals if kind in PERSISTENT),
             tuple(name for name, kind in externals if kind in PERSISTENT and name in own),
         )
-
-    def _results(self, inputs: frozenset[str], cut: frozenset[str]) -> tuple[str, ...]:
-        """The results that somebody wants who names none, given values of some inputs.
-
-        Where everything ends in single numbers, a loss say, inputs are left out, labels say: as few
-        as give a result, and those that leave most operators.
-        """
-        # Fewest left out first; combinations grow fast, and a net has few labels.
-        for count in range(min(len(inputs), _MOST_LEFT_OUT) + 1):
-            tried = [
-                self._results_of(inputs - set(out), cut)
-                for out in itertools.combinations(sorted(inputs), count)
-            ]
-            operators, results = max(tried, key=lambda one: (bool(one[1]), one[0]))
-            if results:
-                return results
-        raise VariableError(
-            f"predict: nothing with a row for each row fed can be computed from"
-            f" {', '.join(sorted(inputs | cut)) or 'no inputs'}; feed more inputs, or name fetch="
-        )
-
-    def _results_of(
-        self, inputs: frozenset[str], cut: frozenset[str]
-    ) -> tuple[int, tuple[str, ...]]:
-        """How many operators can run on these inputs alone, and the results that they end in."""
-        known = {var.name for var in self._forward.vars if var.kind in PERSISTENT} | inputs | cut
-        views = {var.name: var.view.base for var in self._forward.vars if var.view is not None}
-        results: dict[str, None] = {}
-        read: set[str] = set()
-        count = 0
-        for op in self._whole.operators:
-            if cut.intersection(op.output_vars()):
-                continue
-            if {views.get(name, name) for name in op.input_vars()} <= known:
-                count += 1
-                read.update(op.input_vars())
-                known.update(views.get(name, name) for name in op.output_vars())
-                results.update(dict.fromkeys(op.results()))
-        declared = [name for name in results if self._vars[name].kind == OUTPUT]
-        last = [
-            name
-            for name in results
-            if name not in read and self._vars[name].kind not in PERSISTENT and self._has_rows(name)
-        ]
-        return count, tuple(declared or last)
-
-    def _has_rows(self, name: str) -> bool:
-        shape = self._vars[name].shape
-        return shape is None or shape[:1] == (-1,)
 
     def _check_rows(self, values: Mapping[str, Any], rows: int) -> None:
         for name, value in values.items():

@@ -134,6 +134,7 @@ def _layer(type_: str, cell: OperatorDef, doc: str, states: Mapping[str, str]) -
         attrs=attrs,
         source=cell.source,
         whole=True,
+        beside=tuple(last.name for last in lasts),
     )
     layer = RecurrentLayer(entry, cell, states)
     entry.expansion(layer.expand)

@@ -79,6 +79,7 @@ recurrent = operator(
     attrs=[AttrSpec("net", "net", "the RECURRENT net")],
     source="Paddle: paddle/operators/recurrent_op.cc, doc/design/ops/rnn.md",
     takes_halves=EVERYWHERE,
+    beside=("final",),
 )
 
 

@@ -71,6 +71,7 @@ recursive = operator(
         ),
     ],
     attrs=[AttrSpec("net", "net", "the RECURSIVE net")],
+    beside=("final",),
     source=(
         "C. Goller and A. Kuechler, Learning task-dependent distributed representations by"
         " backpropagation through structure"

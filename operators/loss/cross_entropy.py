@@ -57,6 +57,7 @@ cross_entropy = operator(
     source="Paddle: paddle/operators/cross_entropy_op.cc",
     shape=_rule,
     rows=rows_of("x", "label", rank=1),
+    judges="x",
 )
 
 
@@ -124,6 +125,7 @@ nll_loss = operator(
     source="PyTorch: torch.nn.functional.nll_loss",
     shape=_rule,
     rows=rows_of("x", "label", rank=1),
+    judges="x",
 )
 
 
@@ -209,6 +211,7 @@ softmax_cross_entropy = operator(
     source="Paddle: paddle/operators/softmax_with_cross_entropy_op.cc",
     shape=_rule,
     rows=rows_of("x", "label", rank=1),
+    judges="x",
 )
 
 

@@ -48,6 +48,7 @@ ctc_loss = operator(
         ),
     ],
     source="Graves et al. 2006, Connectionist temporal classification; torch.nn.CTCLoss",
+    judges="x",
 )
 
 

@@ -156,6 +156,7 @@ def _register(loss: _Loss) -> None:
         source=loss.source,
         shape=_same_shapes(other),
         scalar=loss.value,
+        judges="x",
     )
     entry.kernel(derived_kernel)
     wrt = ("x", other) if loss.both else ("x",)
@@ -180,6 +181,7 @@ kl_div = operator(
     outputs=[_OUT],
     source="PyTorch: torch.nn.functional.kl_div",
     shape=_same_shapes("label"),
+    judges="x",
 )
 
 

@@ -30,6 +30,7 @@ accuracy = operator(
     attrs=[AttrSpec("k", "int", "how many scores count as chosen", 1, minimum=1), IGNORE_INDEX],
     source="Paddle: paddle/operators/accuracy_op.cc",
     no_gradient="a metric",
+    judges="x",
 )
 
 
@@ -111,6 +112,7 @@ edit_distance = operator(
     attrs=[AttrSpec("normalized", "bool", "divide by the label's length", False)],
     source="Paddle: paddle/operators/edit_distance_op.cc",
     no_gradient="a metric",
+    judges="x",
 )
 
 
@@ -214,6 +216,7 @@ auc = operator(
     outputs=[Slot("out", "area, float32 []")],
     source="Mann and Whitney 1947; Paddle: paddle/operators/auc_op.cc",
     no_gradient="a metric",
+    judges="x",
 )
 
 

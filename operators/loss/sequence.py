@@ -160,6 +160,7 @@ sequence_error = operator(
     ],
     attrs=[IGNORE_INDEX],
     no_gradient="a metric",
+    judges="x",
 )
 
 

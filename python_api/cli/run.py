@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     metavar="NAME=ARRAY",
     help="Give a variable the array in FILE.npy or FILE.npz:KEY.",
 )
-@click.option("--fetch", multiple=True, required=True, metavar="NAME", help="Variable to read.")
+@click.option(
+    "--fetch", multiple=True, metavar="NAME", help="Variable to read; without it the results."
+)
 @click.option("--out", metavar="OUT", help="Write .npy (one variable) or .npz instead of text.")
 @click.option(
     "--range", "span", metavar="A:B", help="Run exactly the operators A to B (exclusive)."
@@ -100,12 +102,14 @@ def _run_net(
     """The values that operators of a net make."""
     from ...framework.base.context import OpContext
     from ...framework.ir.desc import PLAIN
+    from ...framework.ir.results import net_results
     from ...framework.passes.prune import prune
     from ...framework.runtime.feeding import Feeder
     from ...framework.runtime.net import Net
     from .files import read_net, variable
 
     net, scope = read_net(model, device)
+    fetch = fetch or tuple(net_results(net.op_list, arrays) or net_results(net.op_list))
     for name in (*arrays, *fetch):
         variable(net.op_list, name)
     if span is None and net.op_list.type == PLAIN:

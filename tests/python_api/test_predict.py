@@ -183,7 +183,7 @@ def test_what_is_predicted_where_nobody_says_it(trained) -> None:
     b, scope = trained
     assert list(b.predict({"x": X}, scope=scope)) == ["scores"]
     assert list(b.predict({"x": X, "label": LABEL}, scope=scope)) == ["scores"]
-    with pytest.raises(VariableError, match="nothing with a row .* computed from label"):
+    with pytest.raises(VariableError, match="no result can be computed from label"):
         b.predict({"label": LABEL}, scope=scope)
     with pytest.raises(VariableError, match="computed from no inputs"):
         b.predict({}, scope=scope)

@@ -362,3 +362,14 @@ def test_sequences_of_sequences_are_refused(tmp_path):
     with pytest.raises(OpscopeError, match="sequences of sequences"):
         opscope.to_onnx(b, tmp_path / "m.onnx", Scope(), outputs=["p"])
     assert Sequences.from_list([np.ones((1, 3))]).shape == (1, 3)
+
+
+def test_a_net_with_its_loss_is_exported_by_what_the_loss_judges(tmp_path) -> None:
+    b, scope = NetBuilder("n"), Scope()
+    x, label = b.input("x", [-1, 4]), b.input("label", [-1], "int64")
+    b.cross_entropy_loss(b.fc(x, size=3, name="scores"), label, weight=[1.0, 2.0, 1.0])
+    b.initialize(scope)
+    opscope.to_onnx(b, tmp_path / "net.onnx", scope)
+    model = opscope.from_onnx(tmp_path / "net.onnx")
+    assert [info.name for info in model.inputs] == ["x"]
+    assert [info.name for info in model.outputs] == ["scores"]
