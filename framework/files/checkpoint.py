@@ -20,7 +20,7 @@ from ..base.atomic import PathLike, atomic_file
 from ..base.errors import FormatError
 from ..base.scope import Scope
 from ..base.untrusted.values import json_value, whole_number
-from ..ir.desc import NetDesc
+from ..ir.desc import TEMPORARY, NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
 from ..ir.op_list import OpList
 from ..passes.lowering import lower
@@ -116,11 +116,12 @@ def _under(tensors: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarr
 def net_difference(saved: OpList, wanted: OpList) -> str:
     """The first difference between the net of a checkpoint ("there") and another net ("here").
 
-    "" where there is none; source lines and free metadata may differ, and so may whether a layer is
-    whole, as nets before this version held none.
+    "" where there is none; source lines and free metadata may differ, and so may names of what is
+    computed and not kept, and whether a layer is whole: older files have others.
     """
     mine, theirs = (_bare(to_message(lower(net))) for net in (wanted, saved))
-    if mine == theirs:
+    numbered = (_bare(to_message(_numbered(lower(net)))) for net in (wanted, saved))
+    if mine == theirs or next(numbered) == next(numbered):
         return ""
     for what, ours, others in (("variable", mine.vars, theirs.vars), ("op", mine.ops, theirs.ops)):
         for index, (one, other) in enumerate(zip(ours, others, strict=False)):
@@ -136,6 +137,18 @@ def net_difference(saved: OpList, wanted: OpList) -> str:
         if len(ours) != len(others):
             return f"{len(others)} {what}s there and {len(ours)} here"
     return f"{saved.name!r} there, {wanted.name!r} here"
+
+
+def _numbered(net: OpList) -> OpList:
+    """The net with numbers for the names of its temporaries, in the order of their declarations."""
+    fixed = {var.view.base for var in net.vars if var.view is not None}
+    fixed.update(var.name for var in net.vars if var.kind != TEMPORARY or var.view is not None)
+    free = (var.name for var in net.vars if var.name not in fixed)
+    names = {name: f"@{number}" for number, name in enumerate(free)}
+    out = net.copy()
+    out.ops = [op.renamed(names) for op in net.ops]
+    out.vars = [var.changed(name=names.get(var.name, var.name)) for var in net.vars]
+    return out
 
 
 def _bare(desc: NetDesc) -> NetDesc:

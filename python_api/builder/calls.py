@@ -152,8 +152,12 @@ def all_or_nothing(function: _F) -> _F:
 
     @functools.wraps(function)
     def method(builder: Any, *args: Any, **keywords: Any) -> Any:
-        with builder.forward_net.all_or_nothing():
-            return function(builder, *args, **keywords)
+        around = builder.within
+        try:
+            with builder.forward_net.all_or_nothing():
+                return function(builder, *args, **keywords)
+        finally:
+            builder.within = around
 
     return cast(_F, method)
 

@@ -43,7 +43,7 @@ class CellParameters:
     @classmethod
     def of(cls, builder: NetBuilder, kind: str, o: CellOptions) -> CellParameters:
         """Those of a cell that may have no name yet."""
-        name = o.name or builder.unique_name(kind)
+        name = builder.layer_name(o.name, kind)
         return cls(builder, name, o.init, lr_factor=o.lr_factor, trainable=o.trainable)
 
     def __init__(self, builder: NetBuilder, name: str, init: Any, **learned: Any) -> None:

@@ -53,7 +53,7 @@ def fc(
     Returns:
         [..., N]
     """
-    name = name or builder.unique_name("fc")
+    name = builder.layer_name(name, "fc")
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     inputs = list(x) if isinstance(x, (list, tuple)) else [x]
     if w is not None:
@@ -168,7 +168,7 @@ def _conv(
     activation: str,
     o: ConvOptions,
 ) -> Var:
-    name = o.name or builder.unique_name(kind)
+    name = builder.layer_name(o.name, kind)
     w = o.w
     b = o.b
     entry = lookup(kind)
@@ -347,7 +347,7 @@ def sequence_conv(
     Returns:
         Sequences [N, M].
     """
-    name = name or builder.unique_name("sequence_conv")
+    name = builder.layer_name(name, "sequence_conv")
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     if w is not None:
         nothing_to_learn(f"layer {name!r} (sequence_conv)", "w=", learned)
@@ -389,7 +389,7 @@ def embedding(
         init: of the table; see `initializers.initializer`.
         lr_factor: multiplies its learning rate. trainable: False keeps it as it is.
     """
-    name = name or builder.unique_name("embedding")
+    name = builder.layer_name(name, "embedding")
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     attrs = {"sparse": sparse, "padding_idx": padding_idx}
     if w is not None:
@@ -423,7 +423,7 @@ def prelu(
         init: of the slopes; see `initializers.initializer`.
         lr_factor: multiplies their learning rate. trainable: False keeps them as they are.
     """
-    name = name or builder.unique_name("prelu")
+    name = builder.layer_name(name, "prelu")
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     if w is not None:
         nothing_to_learn(f"layer {name!r} (prelu)", "w=", learned)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import warnings
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,7 @@ class NetBuilder(BuilderMethods, Shown):
         self.settled_rates: weakref.WeakKeyDictionary[Scope, dict[str, float]]
         self.settled_rates = weakref.WeakKeyDictionary()  # see gradients.settle_rates
         self._counters: dict[str, itertools.count[int]] = {}
+        self.within = ""  # the layer that is being made; see `layer_name`
         self.switch_to(net)
 
     @classmethod
@@ -365,11 +366,26 @@ class NetBuilder(BuilderMethods, Shown):
         return self.declared(var).dtype
 
     def unique_name(self, stem: str) -> str:
-        """`stem_0`, `stem_1`, ...: the first that is free."""
+        """`stem_0`, `stem_1`, ...: the first that is free; in a layer `layer.stem`, ..."""
         counter = self._counters.setdefault(stem, itertools.count())
-        return next(
-            name for name in (f"{stem}_{n}" for n in counter) if name not in self._forward.vars
-        )
+        name = self._free(f"{stem}_{n}" for n in counter)
+        # Numbers count on inside layers, too: parameters of layers without a name are called by
+        # them, and those of older files must fit.
+        if not self.within or stem.startswith(self.within):
+            return name
+        inner = f"{self.within}.{stem}"
+        return self._free(itertools.chain([inner], (f"{inner}_{n}" for n in itertools.count(1))))
+
+    def _free(self, names: Iterable[str]) -> str:
+        return next(name for name in names if name not in self._forward.vars)
+
+    def layer_name(self, name: str, kind: str) -> str:
+        """The name of a layer that is made now, by default one of its own.
+
+        What the method of the layer appends without a name from here on is called after it.
+        """
+        self.within = name or self.unique_name(kind)
+        return self.within
 
     # -- operators -----------------------------------------------------------------------------
 

@@ -165,7 +165,7 @@ def _stack(
     """Layers of a cell, each over the one below."""
     _check(cell, options)
     _check_sequences(builder, cell.title, x)
-    name = options.name or builder.unique_name(cell.stem)
+    name = builder.layer_name(options.name, cell.stem)
     ways = [False, True] if options.bidirectional else [options.reverse]
     wanted = options.layers * len(ways)
     if isinstance(options.initial, (Var, str)):

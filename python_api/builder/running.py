@@ -336,7 +336,7 @@ def predict(
         feed: input name -> array or `Sequences`, cut into batches along the first axis (the
             outermost sequences) where the input declares -1 there; other inputs go whole into each
             batch. Inputs that the user set in `scope` need not be fed.
-        fetch: the results. None: what the net ends in, labels and losses left aside; see
+        fetch: the results. None: those of `net_results`; see
             `Predictor.predict`.
         batch_size: rows of a batch; None: all at once.
         scope: holds parameters and states that were trained, loaded or initialized; None: the

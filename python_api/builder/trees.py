@@ -61,7 +61,7 @@ def tree_lstm(
     """
     if size < 1 or arity < 0:
         raise AttributeTypeError(f"tree_lstm: want size >= 1, arity >= 0, not {size}, {arity}")
-    name = name or builder.unique_name("tree_lstm")
+    name = builder.layer_name(name, "tree_lstm")
     learned = {"lr_factor": lr_factor, "trainable": trainable}
     shared = {"init": init, **learned}
     # All that depends on x alone is one product over all nodes, outside the recursion.

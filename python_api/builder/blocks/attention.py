@@ -56,7 +56,7 @@ def attention(
     """
     if kind not in KINDS:
         raise AttributeTypeError(f"attention: kind is one of {', '.join(KINDS)}, not {kind!r}")
-    name = name or builder.unique_name("attention")
+    name = builder.layer_name(name, "attention")
     shared = {"init": init, "lr_factor": lr_factor, "trainable": trainable}
     if kind == "dot":
         learned = {"lr_factor": lr_factor, "trainable": trainable}

@@ -49,7 +49,7 @@ def cross_entropy_loss(
     Returns:
         [], or [...] with reduction="none".
     """
-    name = name or builder.unique_name("cross_entropy_loss")
+    name = builder.layer_name(name, "cross_entropy_loss")
     soft = is_float(as_var(builder, label).dtype or builder.dtype)
     weight = _weights(builder, scores, weight, name)
     losses = builder.softmax_cross_entropy(
@@ -94,7 +94,7 @@ def softmax_focal_loss(
 
     Source: Lin et al. 2017, Focal loss for dense object detection.
     """
-    name = name or builder.unique_name("softmax_focal_loss")
+    name = builder.layer_name(name, "softmax_focal_loss")
     alpha = _weights(builder, scores, alpha, name)
     each = builder.softmax_cross_entropy(scores, label, ignore_index=ignore_index)
     last = name if reduction == "none" else f"{name}.each"

@@ -72,7 +72,7 @@ def multi_head_attention(
     Source: Vaswani et al. 2017, Attention is all you need; torch.nn.MultiheadAttention, whose
     boolean masks mean the opposite for `mask` and the same for `key_padding_mask`.
     """
-    name = name or builder.unique_name(_KIND)
+    name = builder.layer_name(name, _KIND)
     parts = Parts(builder, name, _KIND, init=init, lr_factor=lr_factor, trainable=trainable)
     key = query if key is None else key
     value = key if value is None else value

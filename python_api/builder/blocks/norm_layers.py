@@ -90,7 +90,7 @@ def batch_norm(
         Shape of x.
     """
     o = NormOptions(**options)
-    name = o.name or builder.unique_name("batch_norm")
+    name = builder.layer_name(o.name, "batch_norm")
     width = [known_size(builder, x, 1, name, "batch_norm")]
     given = {"scale": scale, "bias": bias}
     parameters = _parameters(builder, f"layer {name!r} (batch_norm)", name, width, given, o)
@@ -120,7 +120,7 @@ def _of_axes(
     o: AffineOptions,
 ) -> Var:
     """A normalization over the axes from `begin` on."""
-    name = o.name or builder.unique_name(kind)
+    name = builder.layer_name(o.name, kind)
     rank = len(builder.shape_of(x) or ())
     first = -1 if begin is None else begin
     axes = range(*slice(first, None).indices(rank)) or [first]  # of a wrong axis known_size says so
@@ -182,7 +182,7 @@ def _of_channels(
     builder: NetBuilder, kind: str, x: Any, scale: Any, bias: Any, attrs: Any, o: AffineOptions
 ) -> Var:
     """A normalization of [N, C, ...] with a scale and a bias for each channel."""
-    name = o.name or builder.unique_name(kind)
+    name = builder.layer_name(o.name, kind)
     width = [known_size(builder, x, 1, name, kind)]
     given = {"scale": scale, "bias": bias}
     parameters = _parameters(builder, f"layer {name!r} ({kind})", name, width, given, o)

@@ -60,16 +60,17 @@ class Parts:
         )
 
     def linear(self, x: Any, size: int, part: str, *, bias: bool = True, name: str = "") -> Var:
-        """x w + b, with the parameters `layer.part.w` and `layer.part.b`."""
+        """x w + b as `layer.part`, with the parameters `layer.part.w` and `layer.part.b`."""
         w = self.parameter(f"{part}.w", [self.width(x, "the input"), size], self.init)
         b = self.parameter(f"{part}.b", [size], 0.0) if bias else None
-        return self.builder.affine(x, w, b, name=name)
+        return self.builder.affine(x, w, b, name=name or f"{self.name}.{part}")
 
     def norm(self, x: Any, part: str, epsilon: float, *, name: str = "") -> Var:
-        """Layer normalization, with the parameters `layer.part.scale` and `layer.part.bias`."""
+        """Layer normalization, `layer.part`, with `layer.part.scale` and `layer.part.bias`."""
         width = self.width(x, "the input")
         scale = self.parameter(f"{part}.scale", [width], 1.0)
         bias = self.parameter(f"{part}.bias", [width], 0.0)
+        name = name or f"{self.name}.{part}"
         return self.builder.add_op(
             "layer_norm", x, scale=scale, bias=bias, epsilon=epsilon, name=name
         )

@@ -46,7 +46,7 @@ def positional_encoding(
 
     Source: Vaswani et al. 2017, Attention is all you need.
     """
-    name = name or builder.unique_name(_KIND)
+    name = builder.layer_name(name, _KIND)
     parts = Parts(builder, name, _KIND, init=init, lr_factor=lr_factor, trainable=trainable)
     if kind not in KINDS:
         raise AttributeTypeError(

@@ -49,10 +49,10 @@ class _Layer:
 
     def __init__(self, builder: NetBuilder, name: str, kind: str, o: EncoderOptions) -> None:
         self.builder = builder
-        self.name = name
+        self.name = builder.layer_name(name, kind)
         self.options = o
         self.shared = {"init": o.init, "lr_factor": o.lr_factor, "trainable": o.trainable}
-        self.parts = Parts(builder, name, kind, **self.shared)
+        self.parts = Parts(builder, self.name, kind, **self.shared)
         self._norms = 0
 
     def norm(self, x: Any, name: str = "") -> Var:
@@ -152,7 +152,7 @@ def transformer_encoder_layer(
     """
     kind = "transformer_encoder_layer"
     o = EncoderOptions(**options)
-    return _encoder_layer(_Layer(builder, o.name or builder.unique_name(kind), kind, o), x)
+    return _encoder_layer(_Layer(builder, o.name, kind, o), x)
 
 
 @builder_method
@@ -180,7 +180,7 @@ def transformer_encoder(
     """
     kind = "transformer_encoder"
     o = EncoderOptions(**options)
-    name = o.name or builder.unique_name(kind)
+    name = builder.layer_name(o.name, kind)
     for number in _numbers(name, kind, layers):
         x = _encoder_layer(_Layer(builder, f"{name}.{number}", kind, o), x)
     return _finished(builder, name, kind, x, final_norm, o)
@@ -217,7 +217,7 @@ def transformer_decoder_layer(
     """
     kind = "transformer_decoder_layer"
     o = DecoderOptions(**options)
-    layer = _Layer(builder, o.name or builder.unique_name(kind), kind, o)
+    layer = _Layer(builder, o.name, kind, o)
     return _decoder_layer(layer, x, memory, o)
 
 
@@ -247,7 +247,7 @@ def transformer_decoder(
     """
     kind = "transformer_decoder"
     o = DecoderOptions(**options)
-    name = o.name or builder.unique_name(kind)
+    name = builder.layer_name(o.name, kind)
     for number in _numbers(name, kind, layers):
         x = _decoder_layer(_Layer(builder, f"{name}.{number}", kind, o), x, memory, o)
     return _finished(builder, name, kind, x, final_norm, o)
