@@ -70,7 +70,9 @@ class Parts:
         width = self.width(x, "the input")
         scale = self.parameter(f"{part}.scale", [width], 1.0)
         bias = self.parameter(f"{part}.bias", [width], 0.0)
-        name = name or f"{self.name}.{part}"
+        if not name:
+            self.builder.unique_name("layer_norm")  # it counts, as what has no name does
+            name = f"{self.name}.{part}"
         return self.builder.add_op(
             "layer_norm", x, scale=scale, bias=bias, epsilon=epsilon, name=name
         )
