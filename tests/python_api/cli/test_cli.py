@@ -305,7 +305,7 @@ def test_run_refuses(call, folder):
     refused(call("run", "net", "--feed", "X=x.npy", "--fetch", "scores"), 1, "no variable 'X'")
     refused(call("run", "net", "--feed", "x", "--fetch", "scores"), 2, "want NAME=VALUE")
     refused(call("run", "net", *feed, *feed, "--fetch", "scores"), 2, "given twice")
-    refused(call("run", "net", *feed), 2, "--fetch")
+    assert call("run", "net", *feed)[1].startswith("scores float32[5, 3]")
     refused(
         call("run", "net", "--feed", "x=no.npy", "--fetch", "h0"),
         1,
