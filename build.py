@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The one door to this repository: `python build.py COMMAND`.
 
+    install   make the environment with all that the checks of .ci/run use
     demo      train a network on handwritten digits, then load it again in a fresh process
     check     lint, types, deadcode, docs and a sample of the tests, in about two minutes
     test      run the tests (further arguments go to pytest)
@@ -92,6 +93,14 @@ def pytest_arguments(rest: Iterable[str]) -> list[str]:
     given = list(rest)
     chosen = any(a.startswith(("-n", "--numprocesses")) or a in ("--pdb", "--trace") for a in given)
     return given if chosen else ["-n", "2", "--dist", "worksteal", *given]
+
+
+def install(arguments: argparse.Namespace) -> None:
+    """Make the environment with all that the checks of .ci/run use: they can run side by side."""
+    environment = Environment(VENV)
+    environment.create()
+    environment.install_torch()  # first: the libraries of the zoo take the one that is there
+    environment.prepare("test", "speed", "onnx", "docs", "zoo")
 
 
 def demo(arguments: argparse.Namespace) -> None:
@@ -314,6 +323,7 @@ def stubs(arguments: argparse.Namespace) -> None:
 
 # Each command, and whether it passes further arguments on.
 COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
+    install: False,
     demo: False,
     check: False,
     test: True,

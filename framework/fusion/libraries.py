@@ -24,7 +24,8 @@ from . import library_files
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT = 120  # seconds
+_TIMEOUT = 600
+"""Seconds until a compiler counts for hung; on a busy machine a large file takes minutes."""
 _LOWEST = 19  # of priorities
 _NO_COMPILER = "none"
 

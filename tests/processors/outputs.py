@@ -25,6 +25,7 @@ import numpy as np
 import opscope
 from opscope import nnet3
 from opscope.framework.files.saved import persistent_values
+from opscope.framework.fusion import native
 from opscope.native import units
 from opscope.speech import IvectorModel, Mfcc, OnlineIvector
 
@@ -121,9 +122,18 @@ def _path(folder: str, name: str) -> str:
 
 
 def main(folder: str, library: str = "") -> None:
-    """Write the outputs of the nets, and say how long they take at first and then."""
+    """Write the outputs of the nets, and say how long they take at first and then.
+
+    Raises:
+        SystemExit: a part of the native library is not there: NumPy would do its work unseen.
+    """
     if library:
         units.BUILT = Path(library)
+    here = set(native.kinds())
+    wanted = [unit for unit in units.units() if here.intersection(unit.processors())]
+    lacking = [str(unit) for unit in wanted if native.load(unit.file, unit.kind) is None]
+    if lacking:
+        sys.exit(f"these could not be had: {', '.join(lacking)}")
     for name, (_, compute) in NETS.items():
         if not os.path.exists(_path(folder, name)):
             continue
