@@ -18,6 +18,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ..base.calls import reducing, stacked
 from ..tensor.random import draw_below
+from .caches import check_past
 from .heads import HEADS, head_shape, split_heads
 
 _BOOL = np.dtype(bool)
@@ -31,9 +32,11 @@ attention = operator(
         " [N, S, heads e] and out [N, T, heads e]: each head takes its own columns. `mask`"
         " broadcasts to the weights, [..., T, S] or [N, heads, T, S]: booleans are true where a"
         " query may look, floats are added. `key_mask` [N, S] says the same of keys, for all"
-        " queries; N is the first axis. `causal` lets row t see the keys 0 .. t alone. A row that"
-        " sees nothing gives zeros, and has no gradient. While training, `dropout` sets"
-        " weights to 0 with that probability and divides the others by 1 - dropout."
+        " queries; N is the first axis. `causal` lets row t see the keys 0 .. t alone; with `past`"
+        " 0 .. past[n] + t, where keys and values are those of a cache, to which the rows of the"
+        " query were appended. A row that sees nothing gives zeros, and has no gradient. While"
+        " training, `dropout` sets weights to 0 with that probability and divides the others by"
+        " 1 - dropout."
     ),
     inputs=[
         Slot("query", "[..., T, d]"),
@@ -41,6 +44,7 @@ attention = operator(
         Slot("value", "[..., S, e]"),
         Slot("mask", "booleans or floats", optional=True, not_in_gradient=True),
         Slot("key_mask", "booleans [N, S], true at keys", optional=True, not_in_gradient=True),
+        Slot("past", "int64 [N], keys before those of row 0", optional=True, not_in_gradient=True),
     ],
     outputs=[
         Slot("out", "[..., T, e]"),
@@ -72,6 +76,10 @@ def attention_shape(s: ShapeArgs) -> None:
         _check_mask(s, weights, dtype)
     if s.has("key_mask"):
         _check_key_mask(s, weights)
+    if s.has("past"):
+        if not s.attrs["causal"] or len(weights) < 3:
+            s.fail("past says what rows of sequences see: want causal=True and an axis N in front")
+        check_past(s, weights[0])
     if s.attrs["heads"]:
         columns = s["value"][-1]
         s.set("out", ((batch[0], query[-2], columns), dtype))
@@ -125,7 +133,11 @@ def _masking(k: KernelArgs, weights: Any) -> list[Call]:
     keys = k.get("key_mask")
     added = []
     calls = []
-    if k.attrs["causal"]:
+    if k.get("past") is not None:
+        bias, load = _after(k, weights)
+        calls.append(load)
+        added.append(bias)
+    elif k.attrs["causal"]:
         # Made once when bound: the triangle follows from the shape alone.
         later = np.triu(np.full(weights.shape[-2:], -np.inf, weights.dtype), 1)
         added.append(xp.asarray(later))
@@ -143,6 +155,23 @@ def _masking(k: KernelArgs, weights: Any) -> list[Call]:
     if mask is not None and mask.dtype != _BOOL:
         added.append(mask)
     return [*calls, *(partial(xp.add, weights, bias, weights) for bias in added)]
+
+
+def _after(k: KernelArgs, weights: Any) -> tuple[Any, Call]:
+    """Minus infinity at the keys after a row that begins behind `past` others, and what sets it."""
+    xp = k.xp
+    queries, keys = weights.shape[-2:]
+    ahead = xp.asarray(np.arange(keys) - np.arange(queries)[:, None])
+    past = k["past"].reshape(-1, *(1,) * (weights.ndim - 1))
+    later = k.scratch((len(past), *(1,) * (weights.ndim - 3), queries, keys), np.bool_)
+    bias = k.scratch(later.shape, weights.dtype)
+
+    def load() -> None:
+        xp.greater(ahead, past, out=later)
+        bias.fill(0)
+        xp.copyto(bias, -np.inf, where=later)
+
+    return bias, load
 
 
 def _softmax(k: KernelArgs, x: Any) -> Call:

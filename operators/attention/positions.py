@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
+from ...framework.ir.rows import rows_of
+from .caches import check_past
 from .heads import HEADS
 
 _INT = np.dtype("int64")
@@ -21,10 +24,14 @@ positions = operator(
     doc=(
         "Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries sequences"
         " and the axis is that of their rows, each sequence begins at 0. By default the axis before"
-        " the last: T of [N, T, D], and the rows of sequences [rows, D]."
+        " the last: T of [N, T, D], and the rows of sequences [rows, D]. With `past` sequence n"
+        " begins at past[n]: out [N, size of the axis], or, where x carries sequences, [rows]."
     ),
-    inputs=[Slot("x", "any shape; its values are not read", shape_only=True)],
-    outputs=[Slot("out", "int64 [size of the axis]")],
+    inputs=[
+        Slot("x", "any shape; its values are not read", shape_only=True),
+        Slot("past", "int64 [N], positions before those of x", optional=True),
+    ],
+    outputs=[Slot("out", "int64 [size of the axis], or [N, size of the axis]")],
     attrs=[AttrSpec("axis", "int", "axis to count along", -2)],
     no_gradient="it reads no values",
 )
@@ -32,7 +39,17 @@ positions = operator(
 
 @positions.shape_rule
 def positions_shape(s: ShapeArgs) -> None:
-    s.set("out", ((s["x"][s.axis(s.attrs["axis"], len(s["x"]))],), _INT))
+    x = s["x"]
+    axis = s.axis(s.attrs["axis"], len(x))
+    shape = (x[axis],)
+    if s.has("past"):
+        levels = s.offsets("x")
+        if axis:
+            shape = x[0], x[axis]
+        elif levels == ():
+            s.fail("past along the first axis wants x to carry sequences")
+        check_past(s, x[0] if axis else -1 if levels is None else len(levels[-1]) - 1)
+    s.set("out", (shape, _INT))
 
 
 def _counted(k: KernelArgs, axis: int) -> np.ndarray:
@@ -49,7 +66,15 @@ def _counted(k: KernelArgs, axis: int) -> np.ndarray:
 def positions_kernel(k: KernelArgs) -> Call:
     out = k["out"]
     # They follow from shape and offsets alone: computed when bound, copied in each run.
-    numbers = k.xp.asarray(_counted(k, k.attrs["axis"] % len(k.shape("x"))))
+    axis = k.attrs["axis"] % len(k.shape("x"))
+    numbers = k.xp.asarray(_counted(k, axis))
+    past = k.get("past")
+    if past is not None and axis:
+        return partial(k.xp.add, past[:, None], numbers, out)
+    if past is not None:
+        lengths = lengths_of(k.offsets("x")[-1])
+        sequence = k.xp.asarray(repeated(np.arange(len(lengths)), lengths))
+        return lambda: k.xp.add(past[sequence], numbers, out)
 
     def run() -> None:
         out[...] = numbers
@@ -80,6 +105,7 @@ sinusoidal_encoding = operator(
     ],
     source="Vaswani et al. 2017, Attention is all you need",
     no_gradient="positions are no result of training",
+    rows=rows_of("positions"),
 )
 
 

@@ -109,6 +109,8 @@ def _bind(k: KernelArgs) -> Call | None:
     slots = [split_heads(k[slot], k.attrs["heads"]) for slot in ("query", "key", "value", "out")]
     query, key, value, out = slots
     lead = out.shape[:-2]
+    if k.get("past") is not None:
+        return _bind_cached(k, slots)
     make = _products(k)
     if make is None or not _suit(slots, lead) or (k.train and k.attrs["dropout"] > 0):
         return None
@@ -143,6 +145,39 @@ def _bind(k: KernelArgs) -> Call | None:
     width = query.shape[-1] + value.shape[-1] + _EXP
     work = len(heads.places) * queries * keys * width
     return heads.call("attend", work, count=count, **fields, **room)
+
+
+def _bind_cached(k: KernelArgs, slots: list[Any]) -> Call | None:
+    """Over as many keys as the sequences have by now: how many, only a run knows."""
+    out = slots[-1]
+    lead = out.shape[:-2]
+    # Without heads the axis of them has one.
+    query, key, value, out = (x if x.ndim != 3 else x[:, None] for x in slots)
+    extras = any(k.get(slot) is not None for slot in ("mask", "key_mask", "weights"))
+    if extras or not _suit(slots, lead) or out.ndim != 4 or (k.train and k.attrs["dropout"] > 0):
+        return None
+    if any(array.strides[-1] != array.itemsize for array in slots):
+        return None
+    heads = _Heads(k, blas.make_gemm, lead)
+    count, queries, keys = len(heads.places), out.shape[-2], key.shape[-2]
+    work = count * queries * keys * (query.shape[-1] + value.shape[-1] + _EXP)
+    return heads.call(
+        "attend_cached",
+        work,
+        count=out.shape[0],
+        heads=out.shape[1],
+        queries=queries,
+        keys=keys,
+        width=query.shape[-1],
+        columns=out.shape[-1],
+        scale=_scale(k, query),
+        past=k["past"],
+        query=query,
+        key=key,
+        value=value,
+        out=out,
+        **heads.room(keys),
+    )
 
 
 def _suit(arrays: list[Any], lead: tuple[int, ...]) -> bool:

@@ -6,18 +6,19 @@
     best = generator.beam([prompt], 50, width=5, end=END)[0][0]
 
 The net is one that reads whole sequences of tokens, as it was trained: it is cut down to one step
-(stepping.py), and its states live in a scope of the generator's own.
+(one_step.py), and its states, memories of recurrent layers or keys and values of causal attention,
+live in a scope of the generator's own (stepping.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from ...framework.base.errors import AttributeTypeError, ShapeError
+from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeError
 from ...framework.base.scope import Scope
 from .stepping import Stepper
 
@@ -81,9 +82,11 @@ class Generator:
             The generated tokens of each sequence, without prompt and end.
 
         Raises:
-            ShapeError: no prompts, or an empty one. AttributeTypeError: an argument out of bounds.
+            ShapeError: no prompts, an empty one, or more tokens than the net has positions.
+            AttributeTypeError: an argument out of bounds.
         """
-        return self._generate(prompts, steps, end, feed, lambda scores: scores.argmax(axis=1))
+        tokens = self._tokens(prompts, steps, end, feed, lambda scores: scores.argmax(axis=1))
+        return _listed(tokens, len(prompts))
 
     def sample(
         self,
@@ -92,6 +95,7 @@ class Generator:
         *,
         temperature: float = 1.0,
         top_k: int = 0,
+        top_p: float = 1.0,
         end: int | None = None,
         feed: Mapping[str, Any] | None = None,
         seed: int | np.random.Generator | None = None,
@@ -101,59 +105,62 @@ class Generator:
         Args:
             temperature: scores are divided by it; below 1 makes probable tokens more probable.
             top_k: only the so many most probable ones are drawn; 0 = all.
+            top_p: only the most probable ones are drawn, as few as have this probability together.
             seed: a number, or a generator of random numbers to go on with.
         """
-        if not 0 < temperature < np.inf or top_k < 0:
-            raise AttributeTypeError(
-                f"sample: wants temperature > 0 and top_k >= 0, not {temperature} and {top_k}"
-            )
-        rng = np.random.default_rng(seed)
+        choose = _drawing(temperature, top_k, top_p, seed)
+        return _listed(self._tokens(prompts, steps, end, feed, choose), len(prompts))
 
-        def choose(scores: np.ndarray) -> np.ndarray:
-            scores = scores.astype(np.float64) / temperature
-            if 0 < top_k < scores.shape[1]:
-                bound = np.partition(scores, -top_k, axis=1)[:, -top_k, None]
-                scores = np.where(scores < bound, -np.inf, scores)
-            summed = np.exp(log_softmax(scores)).cumsum(axis=1)
-            drawn = rng.random((len(scores), 1)) * summed[:, -1:]
-            return np.minimum((summed <= drawn).sum(axis=1), scores.shape[1] - 1)
+    def stream(
+        self,
+        prompt: Sequence[int] | np.ndarray,
+        steps: int,
+        *,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        end: int | None = None,
+        feed: Mapping[str, Any] | None = None,
+        seed: int | np.random.Generator | None = None,
+    ) -> Iterator[int]:
+        """The tokens of `sample` for one prompt, each as soon as it is drawn.
 
-        return self._generate(prompts, steps, end, feed, choose)
+        Raises:
+            OpscopeError: the generator was given other prompts before all tokens were taken.
+        """
+        choose = _drawing(temperature, top_k, top_p, seed)
+        tokens = self._tokens([prompt], steps, end, feed, choose)
+        return (int(token) for (token,) in tokens)
 
-    def _generate(
+    def _tokens(
         self,
         prompts: Prompts,
         steps: int,
         end: int | None,
         feed: Mapping[str, Any] | None,
         choose: Chooser,
-    ) -> list[np.ndarray]:
+    ) -> Iterator[np.ndarray]:
+        """The next token of each prompt, step by step; -1 where it has ended."""
         checked = _check_prompts(prompts, steps)
         stepper = self.stepper
-        count = len(checked)
-        stepper.start(count, feed=feed)
-        lengths = np.array([len(prompt) for prompt in checked])
-        generated: list[list[int]] = [[] for _ in checked]
-        running = np.ones(count, bool)
-        tokens = np.array([prompt[0] for prompt in checked])
-        for time in range(int(lengths.max()) + steps - 1):
-            scores = stepper.run(tokens)
+        stepper.start(len(checked), feed)
+        return self._go_on(stepper.read(checked, steps - 1), steps, end, choose, stepper.turn)
+
+    def _go_on(
+        self, scores: np.ndarray, steps: int, end: int | None, choose: Chooser, turn: int
+    ) -> Iterator[np.ndarray]:
+        running = np.ones(len(scores), bool)
+        for step in range(steps):
             chosen = choose(scores)
-            for row in np.flatnonzero(running):
-                if time + 1 < lengths[row]:
-                    tokens[row] = checked[row][time + 1]
-                    continue
-                token = int(chosen[row])
-                if token == end:
-                    running[row] = False
-                    continue
-                tokens[row] = token
-                generated[row].append(token)
-                running[row] = len(generated[row]) < steps
+            if end is not None:
+                running &= chosen != end
             if not running.any():
-                break
-            stepper.advance()
-        return [np.array(tokens, np.int64) for tokens in generated]
+                return
+            yield np.where(running, chosen, -1)
+            if self.stepper.turn != turn:
+                raise OpscopeError("the generator was given other prompts before this one ended")
+            if step + 1 < steps:
+                scores = self.stepper.run(chosen)
 
     def beam(
         self,
@@ -189,19 +196,20 @@ class Generator:
             )
         checked = _check_prompts(prompts, steps)
         stepper = self.stepper
-        stepper.start(len(checked), width, feed)
-        beams = [_Beam(prompt, width, steps, end, length_penalty) for prompt in checked]
-        for _ in range(max(len(prompt) for prompt in checked) + steps - 1):
-            scores = stepper.run(np.concatenate([beam.tokens for beam in beams]))
+        stepper.start(len(checked), feed)
+        scores = np.repeat(stepper.read(checked, steps - 1), width, 0)
+        stepper.spread(width)
+        beams = [_Beam(width, steps, end, length_penalty) for _ in checked]
+        while True:
             log_probs = log_softmax(scores.astype(np.float64)).reshape(len(beams), width, -1)
             parents = [
                 n * width + beam.extend(own)
                 for n, (beam, own) in enumerate(zip(beams, log_probs, strict=True))
             ]
             if all(beam.done for beam in beams):
-                break
-            stepper.advance(np.concatenate(parents))
-        return [beam.results() for beam in beams]
+                return [beam.results() for beam in beams]
+            stepper.reorder(np.concatenate(parents))
+            scores = stepper.run(np.concatenate([beam.tokens for beam in beams]))
 
 
 class _Beam:
@@ -211,15 +219,12 @@ class _Beam:
         tokens: [width], what each row reads next. done: whether the search is over.
     """
 
-    def __init__(
-        self, prompt: np.ndarray, width: int, steps: int, end: int | None, alpha: float
-    ) -> None:
-        self._prompt = list(prompt)
+    def __init__(self, width: int, steps: int, end: int | None, alpha: float) -> None:
         self._width = width
         self._steps = steps
         self._end = end
         self._alpha = alpha
-        self.tokens = np.full(width, self._prompt.pop(0))
+        self.tokens = np.zeros(width, np.int64)
         self.done = False
         self._live: list[tuple[int, ...]] = [()] * width
         self._log_probs = np.full(width, -np.inf)
@@ -236,12 +241,8 @@ class _Beam:
         Returns:
             For each new row the row that it goes on from.
         """
-        same = np.arange(self._width)
         if self.done:
-            return same
-        if self._prompt:
-            self.tokens = np.full(self._width, self._prompt.pop(0))
-            return same
+            return np.arange(self._width)
         self._length += 1
         total = self._log_probs[:, None] + log_probs
         parents, tokens = self._best(total)
@@ -296,6 +297,42 @@ class _Beam:
 
     def results(self) -> list[Hypothesis]:
         return self._ended
+
+
+def _drawing(
+    temperature: float, top_k: int, top_p: float, seed: int | np.random.Generator | None
+) -> Chooser:
+    """Draws tokens; see `Generator.sample`."""
+    if not 0 < temperature < np.inf or top_k < 0 or not 0 < top_p <= 1:
+        raise AttributeTypeError(
+            "sample: wants temperature > 0, top_k >= 0 and 0 < top_p <= 1, not"
+            f" {temperature}, {top_k} and {top_p}"
+        )
+    rng = np.random.default_rng(seed)
+
+    def choose(scores: np.ndarray) -> np.ndarray:
+        scores = scores.astype(np.float64) / temperature
+        if 0 < top_k < scores.shape[1]:
+            bound = np.partition(scores, -top_k, axis=1)[:, -top_k, None]
+            scores = np.where(scores < bound, -np.inf, scores)
+        powers = np.exp(log_softmax(scores))
+        if top_p < 1:
+            order = np.argsort(-powers, axis=1, kind="stable")
+            falling = np.take_along_axis(powers, order, 1)
+            # One is left out where those before it have the probability already.
+            spare = falling.cumsum(axis=1) - falling >= top_p
+            np.put_along_axis(powers, order, np.where(spare, 0, falling), 1)
+        summed = powers.cumsum(axis=1)
+        drawn = rng.random((len(scores), 1)) * summed[:, -1:]
+        return np.minimum((summed <= drawn).sum(axis=1), scores.shape[1] - 1)
+
+    return choose
+
+
+def _listed(tokens: Iterator[np.ndarray], count: int) -> list[np.ndarray]:
+    """The tokens of each sequence, from those of each step."""
+    steps = np.array(list(tokens), np.int64).reshape(-1, count)
+    return [row[row >= 0] for row in steps.T]
 
 
 def log_softmax(scores: np.ndarray) -> np.ndarray:

@@ -1,31 +1,21 @@
-"""One step of a net that was trained on whole sequences, for generation.
+"""A net that was trained on whole sequences, cut down to the tokens that come next.
 
 Recurrent operators are opened: their step nets become part of one PLAIN net, whose rows are
-hypotheses; memories become variables, set from outside before each step. What does not depend on
-the generated tokens (an encoder, say) is not part of the step and runs once.
+hypotheses; memories become variables, set from outside before each step. Attention over earlier
+tokens reads caches, states to which each run appends the keys and values of its own tokens. What
+does not depend on the generated tokens (an encoder, say) is not part of the step and runs once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from ...framework.base.backend import on_device, to_host
-from ...framework.base.context import OpContext
-from ...framework.base.errors import (
-    NotFiniteError,
-    OpscopeError,
-    ShapeError,
-    VariableError,
-    nearest,
-)
-from ...framework.base.scope import Scope
-from ...framework.base.sequence import offsets_of, repeated
-from ...framework.files.saved import op_list_of
-from ...framework.fusion.row_copies import take_rows
+from ...framework.base.errors import OpscopeError, ShapeError, VariableError, nearest
+from ...framework.base.shape import ArraySpec, Shape
 from ...framework.ir.desc import (
     FORWARD,
     INPUT,
@@ -34,19 +24,20 @@ from ...framework.ir.desc import (
     make_op,
     make_var,
 )
-from ...framework.ir.infer import declared_spec
-from ...framework.ir.op_list import OpList, OpNode
+from ...framework.ir.infer import declared_spec, infer_one
+from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator
 from ...framework.ir.row_kinds import EACH, row_kinds
 from ...framework.loops.recurrent.description import StepNet, step_net
 from ...framework.passes.lowering import lower
 from ...framework.passes.prune import prune
-from ...framework.runtime.feeding import Feeder
-from ...framework.runtime.initialize import PERSISTENT
-from ...framework.runtime.net import Net
 
 _IDENTITY_IN_TEST = "dropout"
 """Draws random numbers, so it is not row-wise by declaration; in test phase it only copies."""
+_ATTENTION = "scaled_dot_product_attention"
+_OF_SEQUENCES = ("sequence_pad", "sequence_unpad", "sequence_mask", "sequence_length")
+"""Work on the tokens of a run as on those of whole sequences."""
+_AXES = ("axis", "axes", "begin_norm_axis")
 
 
 @dataclass(frozen=True)
@@ -68,18 +59,47 @@ class StepMemory:
     dtype: np.dtype
 
 
+@dataclass(frozen=True)
+class Cache:
+    """Keys or values of all tokens so far: a variable of the one-step net, which it appends to.
+
+    Attributes:
+        name: of the variable. axis: along which tokens lie; the first is that of hypotheses.
+        shape: -1 for hypotheses and tokens. dtype: of its numbers.
+    """
+
+    name: str
+    axis: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
 @dataclass
 class OneStep:
     """A net cut down to one step.
 
     Attributes:
-        net: of type PLAIN, over rows. memories: what goes from step to step.
+        net: of type PLAIN. Where it has `caches`, or tokens are [N, T], a run takes several tokens
+            of each hypothesis; else it is over rows, one token each.
+        memories, caches: what goes from step to step.
         context: variables that the step reads and other operators of the whole net write.
+        of_sequences: those of them that have a row for each sequence, without saying so.
+        past: the variable with the number of tokens before those of the run [N]; "" where none
+            reads it.
+        positions: how many positions there are, by the variable that holds them.
+        packed: whether tokens are packed sequences [rows], not [N, T].
+        blocks: whether a run takes several tokens of each hypothesis.
     """
 
     net: OpList
     memories: list[StepMemory] = field(default_factory=list)
+    caches: list[Cache] = field(default_factory=list)
     context: list[str] = field(default_factory=list)
+    of_sequences: Collection[str] = ()
+    past: str = ""
+    positions: dict[str, int] = field(default_factory=dict)
+    packed: bool = True
+    blocks: bool = False
 
 
 def one_step(net: OpList, ids: str, scores: str) -> OneStep:
@@ -89,7 +109,8 @@ def one_step(net: OpList, ids: str, scores: str) -> OneStep:
 
     Raises:
         VariableError: no such variables, or `scores` do not depend on `ids`.
-        OpscopeError: an operator in between needs more than the present step.
+        ShapeError: `ids` are no tokens.
+        OpscopeError: an operator in between needs more than the present and the earlier tokens.
     """
     return _Cut(lower(net), ids, scores).result()
 
@@ -121,44 +142,207 @@ class _Cut:
             for name in op.output_names()
             if self.vars[name].kind == STATE
         }
-        self.step = OneStep(OpList(f"{net.name} step", PLAIN))
-        self.inner: dict[str, Any] = {}  # declarations of opened step nets
+        tokens = self.vars[ids]
+        spec = declared_spec(tokens)
+        rank = 0 if spec is None or spec[1].kind not in "iu" else len(spec[0])
+        if rank not in (1, 2) or (rank == 2) == bool(tokens.sequence_levels):
+            raise ShapeError(
+                f"{net.name!r}: {ids!r} does not hold one integer a row: want sequences [-1] or"
+                " padded ones [-1, -1]"
+            )
+        self.packed = rank == 1
+        self.past = f"{ids}.past"
+        self.specs: dict[str, ArraySpec] = {ids: ((-1,) * rank, tokens.dtype or np.dtype(int))}
+        for name in self.vars.keys() - self.moving:
+            declared = declared_spec(self.vars[name])
+            if declared is not None:
+                self.specs[name] = declared
+        self.numbers: set[str] = set()  # of positions
+        self.across: set[str] = set()  # what tokens attend to of other sequences
+        self.step = OneStep(OpList(f"{net.name} step", PLAIN), packed=self.packed)
+        self.inner: dict[str, VarDecl] = {}  # declarations that the whole net does not have
 
     def result(self) -> OneStep:
+        step = self.step
         needed = {name for op in self.ops for name in op.input_names()} | {self.scores}
         for index, desc in enumerate(self.ops):
             if desc.type == "recurrent":
                 self._open(desc, needed, f"{index}/")
+                self._as_declared(desc.output_names())
+            elif desc.type == _ATTENTION:
+                self._attend(desc)
+            elif desc.type == "positions":
+                self._count(desc)
+            elif desc.type == "rotary_embedding":
+                self._rotate(desc)
             else:
                 self._check_rows(desc)
-                self.step.net.ops.append(desc)
-        written = {name for op in self.step.net.ops for name in op.output_names()}
-        read = {name for op in self.step.net.ops for name in op.input_names()}
-        for name in dict.fromkeys((*read, *written)):
-            var = self.vars.get(name) if name not in self.inner else self.inner[name]
-            if var is not None:
-                if name in self.moving:
-                    var = var.changed(sequence_levels=0)
-                self.step.net.vars.append(var)
+                self._add(desc)
+        step.blocks = not step.memories and (bool(step.caches) or not self.packed)
+        self._declare()
+        step.net = prune(step.net, [self.scores, *(memory.state for memory in step.memories)])
+        written = {name for op in step.net.ops for name in op.output_names()}
+        read = {name for op in step.net.ops for name in op.input_names()}
+        step.past = self.past if self.past in read else ""
         steady = read - written - self.inner.keys() - {self.ids}
-        self.step.context = sorted(steady | {m.boot for m in self.step.memories if m.boot})
-        return self.step
+        step.context = sorted(steady | {m.boot for m in step.memories if m.boot})
+        step.of_sequences = self.across
+        return step
+
+    def _declare(self) -> None:
+        """Declare the variables of the step."""
+        step = self.step
+        of_tokens = bool(step.caches) or not self.packed
+        names = (name for op in step.net.ops for name in (*op.input_names(), *op.output_names()))
+        for name in dict.fromkeys(names):
+            var = self.inner.get(name) or self.vars.get(name) or VarDecl(name)
+            if name == self.ids and of_tokens:
+                var = var.changed(shape=self.specs[name][0])
+            elif name in self.moving:
+                # Of other tokens than those of whole sequences, so of other shapes.
+                var = var.changed(shape=None) if of_tokens else var.changed(sequence_levels=0)
+            step.net.vars.append(var)
+
+    def _fail(self, why: str) -> NoReturn:
+        raise OpscopeError(f"{self.title}: {why}")
+
+    def _shape(self, name: str) -> Shape:
+        if name not in self.specs:
+            self._fail(f"the shape of {name!r} is not known; declare it")
+        return self.specs[name][0]
+
+    def _add(self, node: OpNode) -> None:
+        self.step.net.ops.append(node)
+        op = Operator(node)
+        if all(name in self.specs for name in op.input_vars()):
+            self.specs.update(infer_one(op, self.specs, {}))
+        else:
+            self._as_declared(node.output_names())
+
+    def _as_declared(self, names: Collection[str]) -> None:
+        for name in names:
+            spec = declared_spec(self.vars[name]) if name in self.vars else None
+            if spec is not None:
+                self.specs.setdefault(name, spec)
 
     def _check_rows(self, desc: OpNode) -> None:
         op = Operator(desc)
-        names = (*op.input_vars(), *op.output_vars())
-        declared = {name: declared_spec(self.vars[name]) for name in names if name in self.vars}
-        if op.type == _IDENTITY_IN_TEST:
+        if op.type == "embedding" and self.numbers & set(op.inputs["ids"]):
+            (table,) = op.inputs["w"]
+            self.step.positions[table] = self._shape(table)[0]
+        if op.type == _IDENTITY_IN_TEST or op.type in _OF_SEQUENCES:
             return
-        specs = {name: spec for name, spec in declared.items() if spec is not None}
-        known = all(name in specs for name in op.input_vars())
+        known = all(name in self.specs for name in op.input_vars())
         fixed = {name for name in op.input_vars() if name not in self.moving}
-        kinds = row_kinds(op, specs, self.moving, fixed) if known else None
-        if kinds is None or any(kind != EACH for kind in kinds.values()):
+        if not (known and self._by_rows(op, fixed)):
             raise OpscopeError(
                 f"{self.title}: {op.title()} does not work on each row by itself, so it cannot run"
                 f" step by step between {self.ids!r} and {self.scores!r}"
             )
+
+    def _by_rows(self, op: Operator, fixed: set[str]) -> bool:
+        """Whether an operator computes each token by itself."""
+        kinds = row_kinds(op, self.specs, self.moving, fixed)
+        if kinds is None or any(kind != EACH for kind in kinds.values()):
+            return False
+        if self.packed:
+            return True
+        # The same of the axis of tokens: of each hypothesis [T, ...].
+        attrs = dict(op.node.attrs)
+        rank = len(self.specs[next(n for n in op.input_vars() if n in self.moving)][0])
+        for name in _AXES:
+            axes = op.attrs.get(name)
+            if axes is not None:  # counted from the end, they stay where they are
+                several = axes if isinstance(axes, tuple) else (axes,)
+                counted = tuple(axis % rank - rank for axis in several)
+                attrs[name] = counted if isinstance(axes, tuple) else counted[0]
+        specs = dict(self.specs)
+        for name in op.input_vars():
+            shape, dtype = specs[name]
+            if name in self.moving or len(shape) >= rank:
+                specs[name] = shape[1:], dtype
+        kinds = row_kinds(Operator(op.node.changed(attrs=attrs)), specs, self.moving, fixed)
+        return kinds is not None and all(kind == EACH for kind in kinds.values())
+
+    # -- attention and positions ------------------------------------------------------------------
+
+    def _read_past(self) -> str:
+        self.inner[self.past] = make_var(self.past, [-1], np.int64, INPUT)
+        self.specs[self.past] = (-1,), np.dtype(np.int64)
+        return self.past
+
+    def _attend(self, desc: OpNode) -> None:
+        op = Operator(desc)
+        inputs: dict[str, Any] = {slot: names[0] for slot, names in op.inputs.items()}
+        query, *read = (inputs[slot] for slot in ("query", "key", "value"))
+        own = [name for name in read if name in self.moving]
+        mask = inputs.get("mask", "")
+        if not own and query in self.moving and mask not in self.moving:
+            self.across.update(name for name in inputs.values() if name not in self.moving)
+            if op.attrs["causal"]:
+                inputs["past"] = self._read_past()
+        elif len(own) < 2 or query not in self.moving or mask or not op.attrs["causal"]:
+            self._fail(
+                f"{op.title()} does not look at earlier tokens alone: want causal=True, and no mask"
+            )
+        else:
+            inputs["past"] = self._read_past()
+            axis = 1 if op.attrs["heads"] else len(self._shape(own[0])) - 2
+            inputs["key"], inputs["value"] = (self._cached(name, axis) for name in own)
+            # Prompts come without padding, and what lies behind a short one is never looked at.
+            inputs.pop("key_mask", None)
+        outputs = {"out": op.outputs["out"][0]}
+        self._add(make_op(desc.type, inputs, outputs, desc.attrs, source=desc.source))
+
+    def _cached(self, name: str, axis: int) -> str:
+        """The variable with what `name` was at all tokens so far."""
+        cache = f"{name}.cache"
+        if cache not in self.inner:
+            shape, dtype = self._shape(name), self.specs[name][1]
+            if axis < 1:
+                self._fail(f"{name!r} {list(shape)} has no axis of sequences")
+            dims = tuple(-1 if at in (0, axis) else size for at, size in enumerate(shape))
+            if -1 in dims[1:axis] + dims[axis + 1 :]:
+                self._fail(f"the width of {name!r} is not known; declare it")
+            self.inner[cache] = make_var(cache, dims, dtype, STATE)
+            self.specs[cache] = dims, dtype
+            self.step.caches.append(Cache(cache, axis, dims, dtype))
+            inputs = {"cache": cache, "x": name, "past": self.past}
+            self._add(make_op("cache_append", inputs, {"out": cache}, {"axis": axis}))
+        return cache
+
+    def _count(self, desc: OpNode) -> None:
+        op = Operator(desc)
+        (x,) = op.inputs["x"]
+        axis = op.attrs["axis"] % len(self._shape(x))
+        if axis != (0 if self.packed else 1):
+            self._fail(f"{op.title()} does not count along the tokens")
+        self._add_count(x, axis, op.outputs["out"][0])
+
+    def _add_count(self, x: str, axis: int, out: str) -> None:
+        inputs = {"x": x, "past": self._read_past()}
+        self._add(make_op("positions", inputs, {"out": out}, {"axis": axis}))
+        self.numbers.add(out)
+        self.moving.add(out)
+
+    def _rotate(self, desc: OpNode) -> None:
+        op = Operator(desc)
+        (x,) = op.inputs["x"]
+        if "positions" in op.inputs:
+            if op.inputs["positions"][0] not in self.moving:
+                self._fail(f"{op.title()} has positions that do not depend on {self.ids!r}")
+            self._add(desc)
+            return
+        rank = len(self._shape(x))
+        numbers = f"{op.outputs['out'][0]}.positions"
+        self._add_count(x, 0 if self.packed else rank - 2, numbers)
+        if rank == 4:  # heads are an axis of their own
+            one = f"{numbers}.of_heads"
+            self._add(make_op("unsqueeze", {"x": numbers}, {"out": one}, {"axes": [1]}))
+            self.moving.add(one)
+            numbers = one
+        inputs = {"x": x, "positions": numbers}
+        self._add(make_op(desc.type, inputs, {"out": op.outputs["out"][0]}, desc.attrs))
 
     # -- recurrent operators -------------------------------------------------------------------
 
@@ -238,150 +422,3 @@ class _Cut:
             if wanted & set(op.output_names()) and not self.left_behind & set(op.output_names()):
                 wanted.update(op.input_names())
         return bool(wanted & self.left_behind)
-
-
-class Stepper:
-    """Runs a net step by step over rows of hypotheses, with their states in a scope of its own.
-
-    Args:
-        net: a NetBuilder, a Net, its description, or what `opscope.load` returns.
-        scope: holds the parameters; by default that of a loaded net. It stays as it is.
-        ids: the input that holds tokens, sequences of integers [rows].
-        scores: the variable with the scores of the next token, [rows, tokens]: before or after the
-            logarithm of a softmax.
-        device: where it runs, by default the place of the scope.
-
-    Raises:
-        OpscopeError: the net cannot run step by step; the message says why.
-    """
-
-    def __init__(
-        self,
-        net: Any,
-        scope: Scope | None = None,
-        *,
-        ids: str = "ids",
-        scores: str = "scores",
-        device: Any = None,
-    ) -> None:
-        scope = scope if scope is not None else getattr(net, "scope", None)
-        if not isinstance(scope, Scope):
-            raise VariableError("want the scope that holds the net's parameters")
-        self.op_list = op_list_of(net)
-        self.ids = str(ids)
-        self.scores = str(scores)
-        self.step = one_step(self.op_list, self.ids, self.scores)
-        self.scope = scope
-        kept = [self.scores, *(memory.state for memory in self.step.memories)]
-        self._context = OpContext(device, train=False, live_out=kept)
-        self._device = device
-        self._place = device or scope.place
-        self._net = Net.create(self.step.net)
-        (var,) = (var for var in self.step.net.vars if var.name == self.ids)
-        spec = declared_spec(var)
-        if spec is None or len(spec[0]) != 1 or spec[1].kind not in "iu":
-            raise ShapeError(f"{self.op_list.name!r}: {self.ids!r} does not hold one integer a row")
-        self._dtype = spec[1]
-        self._work = Scope(parent=scope)
-
-    def start(self, sequences: int, copies: int = 1, feed: Mapping[str, Any] | None = None) -> None:
-        """Begin with `copies` hypotheses of each sequence, side by side, in their first states.
-
-        Args:
-            feed: inputs of the net that the first states or the steps depend on, other than the
-                tokens; sequences as `Sequences` or lists of arrays.
-
-        Raises:
-            VariableError: an input is missing. ShapeError: rows for another number of sequences.
-        """
-        self.sequences = sequences
-        self.copies = copies
-        first = self._run_context(feed or {})
-        self._work = Scope(parent=self.scope)
-        with on_device(self._place):
-            self._begin(first, sequences, copies)
-
-    def _begin(self, first: dict[str, tuple[Any, Any]], sequences: int, copies: int) -> None:
-        """Set the inputs of the steps to `first`, and memories to their initial states."""
-        xp = self._place.xp
-        for name, (rows, levels) in first.items():
-            if levels and len(levels[-1]) - 1 == sequences:
-                self._work.var(name).set(*_repeat_sequences(rows, levels[-1], copies, xp))
-            else:
-                self._work.var(name).set(rows, levels)
-        for memory in self.step.memories:
-            value = xp.full((sequences * copies, *memory.row), memory.value, memory.dtype)
-            if memory.boot:
-                boot = first[memory.boot][0]
-                if len(boot) != sequences:
-                    raise ShapeError(
-                        f"{self.step.net.name}: {memory.boot!r} has {len(boot)} rows for"
-                        f" {sequences} sequences"
-                    )
-                value[...] = xp.repeat(boot, copies, 0)
-            self._work.var(memory.previous).bind(value)
-
-    def _run_context(self, feed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """Values and offsets of the inputs of the steps, parameters aside."""
-        persistent = {var.name for var in self.op_list.vars if var.kind in PERSISTENT}
-        names = [name for name in self.step.context if name not in persistent]
-        scope = Scope(parent=self.scope)
-        declared = {var.name: var for var in self.op_list.vars}
-        for key in feed:
-            if str(key) in declared:
-                scope.var(str(key))  # the scope of the parameters stays as it is
-        if feed:
-            Feeder(self.op_list, scope)(feed, lambda: self.step.net.name)
-        if names:
-            wanted = [name for name in names if declared[name].kind != INPUT]
-            if wanted:
-                context = OpContext(self._device, train=False, live_out=wanted)
-                Net.create(prune(self.op_list, wanted)).run(scope, context)
-        first = {}
-        for name in names:
-            variable = scope.find(name)
-            if variable is None or variable.array is None:
-                raise VariableError(f"{self.step.net.name}: input {name!r} is missing; feed it")
-            first[name] = variable.array, variable.offsets
-        return first
-
-    def run(self, tokens: Any) -> np.ndarray:
-        """Give each hypothesis its next token.
-
-        Returns:
-            Scores of what follows, [hypotheses, tokens], on the host; valid until the next step.
-
-        Raises:
-            NotFiniteError: NaN among the scores.
-        """
-        self._work.var(self.ids).set(np.asarray(tokens, self._dtype))
-        self._net.run(self._work, self._context)
-        scores = to_host(self._work.get(self.scores).array)
-        if np.isnan(scores).any():
-            raise NotFiniteError(f"{self.step.net.name}: {self.scores!r} holds NaN")
-        return scores
-
-    def advance(self, parents: Sequence[int] | np.ndarray | None = None) -> None:
-        """Take over the states of the last step.
-
-        Args:
-            parents: for each hypothesis the one that it goes on from; by default itself.
-        """
-        with on_device(self._place):
-            for memory in self.step.memories:
-                source = self._work.get(memory.state).array
-                target = self._work.get(memory.previous).array
-                if parents is None:
-                    target[...] = source
-                else:
-                    xp = self._place.xp
-                    take_rows(xp, source, xp.asarray(parents), target)
-
-
-def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[Any, Any]:
-    """Each sequence `copies` times, side by side."""
-    lengths = repeated(np.diff(offsets), copies)
-    begins = repeated(offsets[:-1], copies)
-    made = offsets_of(lengths)
-    index = repeated(begins - made[:-1], lengths) + np.arange(made[-1])
-    return rows[xp.asarray(index)], (made,)

@@ -22,13 +22,16 @@ def heads_apart(x, heads):
     return x.reshape(*x.shape[:2], heads, x.shape[2] // heads).transpose(0, 2, 1, 3)
 
 
-def attend(query, key, value, mask=None, causal=False, scale=0.0):
+def attend(query, key, value, mask=None, causal=False, scale=0.0, past=0):
     """Attention and its weights by the formula."""
     scores = (scale or max(query.shape[-1], 1) ** -0.5) * query @ key.swapaxes(-1, -2)
     if mask is not None:
         scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + mask
     if causal:
-        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
+        queries, keys = scores.shape[-2:]
+        last = np.reshape(past, (-1, *(1,) * (scores.ndim - 1))) + np.arange(queries)[:, None]
+        last = last if np.ndim(past) else last.reshape(queries, 1)
+        scores = np.where(np.arange(keys) <= last, scores, -np.inf)
     top = scores.max(-1, keepdims=True, initial=-np.inf)
     exps = np.exp(scores - np.where(np.isfinite(top), top, 0))
     total = exps.sum(-1, keepdims=True)
@@ -63,6 +66,11 @@ class TestAttention(OpTest):
         yield Case(side_by_side, {"heads": 3})
         yield Case(side_by_side | {"mask": ALLOWED}, {"heads": 3, "causal": True})
         yield Case(side_by_side | {"mask": ALLOWED, "key_mask": KEYS[:, 2:]}, {"heads": 3})
+        cached = arrays((2, 3, 2, 4), (2, 3, 9, 4), (2, 3, 9, 7)) | {"past": np.array([0, 6])}
+        yield Case(cached, {"causal": True})
+        cached = arrays((2, 2, 6), (2, 9, 6), (2, 9, 9)) | {"past": np.array([7, 1])}
+        yield Case(cached | {"key_mask": np.tile(KEYS, 2)[:, :9]}, {"heads": 3, "causal": True})
+        yield Case(cached, {"heads": 3, "causal": True}, train=False)
 
     def reference(self, inputs, attrs):
         heads = attrs["heads"]
@@ -71,7 +79,8 @@ class TestAttention(OpTest):
         if "key_mask" in inputs:
             keys = inputs["key_mask"][:, None, None]
             mask = keys if mask is None else np.where(keys, mask, False)
-        out, weights = attend(query, key, value, mask, attrs["causal"], attrs["scale"])
+        past = inputs.get("past", 0)
+        out, weights = attend(query, key, value, mask, attrs["causal"], attrs["scale"], past)
         if heads:
             out = np.concatenate(list(out.swapaxes(0, 1)), -1)
         return {"out": out, "weights": weights}
@@ -143,6 +152,7 @@ class TestAttention(OpTest):
         flat = given((3, 4), (5, 4), (5, 4), key_mask=np.ones((2, 5), bool))
         self.refuses("no axis N in front", flat)
         self.refuses("mask wants bool", given(mask=np.zeros((3, 5), int)))
+        self.refuses("past says what rows", given(past=np.zeros(2, np.int64)))
         self.refuses("above 1", given(), {"dropout": 1.5}, AttributeTypeError)
 
 

@@ -7,6 +7,7 @@ from opscope.framework.base.errors import AttributeTypeError
 from opscope.testing import Case, OpTest
 
 OFFSETS = (np.array([0, 3, 3, 5, 9]),)
+PAST = np.array([4, 0, 7, 2])
 COUNTED = np.array([0, 1, 2, 0, 1, 0, 1, 2, 3], np.int64)
 
 
@@ -19,14 +20,23 @@ class TestPositions(OpTest):
             yield Case({"x": x}, {"axis": axis})
         yield Case({"x": np.arange(5)}, {"axis": 0})
         yield Case({"x": rng.normal(size=(9, 2))}, offsets={"x": OFFSETS})
+        yield Case({"x": x, "past": PAST[:2]}, {"axis": 1})
+        yield Case({"x": rng.normal(size=(9, 2)), "past": PAST}, offsets={"x": OFFSETS})
 
     def reference(self, inputs, attrs):
+        past = inputs.get("past")
         if "offsets" in attrs:
-            return {"out": COUNTED}
+            lengths = np.diff(OFFSETS[0])
+            return {"out": COUNTED + (0 if past is None else np.repeat(past, lengths))}
+        if past is not None:
+            return {"out": past[:, None] + np.arange(inputs["x"].shape[attrs["axis"]])}
         return {"out": np.arange(inputs["x"].shape[attrs["axis"]], dtype=np.int64)}
 
     def test_refuses(self):
         self.refuses("out of range", {"x": np.zeros(3)})
+        self.refuses(
+            "wants x to carry sequences", {"x": np.zeros((3, 2)), "past": np.zeros(3, int)}
+        )
 
 
 class TestSinusoidalEncoding(OpTest):

@@ -69,12 +69,11 @@ def whole(b, scope, sequences, **feed):
 
 def check_steps(b, scope, rows, **feed):
     stepper = Stepper(b, scope)
-    stepper.start(len(rows), feed=feed)
+    stepper.start(len(rows), feed)
     wanted = whole(b, scope, rows, **feed)
     for time in range(len(rows[0])):
         scores = stepper.run([row[time] for row in rows])
         np.testing.assert_allclose(scores, [own[time] for own in wanted], rtol=1e-9)
-        stepper.advance()
 
 
 @pytest.mark.parametrize(

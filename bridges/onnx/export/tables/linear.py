@@ -112,7 +112,12 @@ def _biases(e: Emission, weights: str, rank: int) -> list[str]:
     """What is added to the products: minus infinity where nothing looks, and float masks."""
     least, zero = (e.const(number, like="query") for number in (-math.inf, 0.0))
     biases: list[str] = []
-    if e.attrs["causal"]:
+    if e.has("past"):
+        keys, first = e.range(e.size(weights, -1)), e.unsqueeze(e["past"], 1, 2, 3)
+        row = e.node("Add", e.unsqueeze(e.range(e.size(weights, -2)), 1), first)
+        later = e.node("Greater", keys, row)
+        biases.append(e.node("Where", later, least, zero))
+    elif e.attrs["causal"]:
         ones = e.node("Expand", e.graph.constant(np.int64(1)), e.dims(weights, -2))
         seen = e.cast(e.node("Trilu", ones, upper=0), np.bool_)
         biases.append(e.node("Where", seen, zero, least))
@@ -137,7 +142,8 @@ def _softmax_of_some(e: Emission, weights: str) -> str:
 
 @emits("positions")
 def positions(e: Emission) -> None:
-    e.set("out", e.range(e.size(e["x"], e.axis())))
+    numbers = e.range(e.size(e["x"], e.axis()))
+    e.set("out", e.node("Add", e.unsqueeze(e["past"], 1), numbers) if e.has("past") else numbers)
 
 
 def _angles(e: Emission, numbers: str, width: int) -> tuple[str, str]:

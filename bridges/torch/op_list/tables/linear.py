@@ -76,6 +76,8 @@ def einsum(e: Emission) -> None:
 @writes("scaled_dot_product_attention")
 def attention(e: Emission) -> None:
     heads, causal = e.attrs["heads"], e.attrs["causal"]
+    if e.has("past"):
+        e.refuse("it reads a cache of earlier tokens")
     width = e.shape("query")[-1]
     if width < 0:
         e.refuse("the width of the query is not known; declare it")
@@ -97,7 +99,8 @@ def attention(e: Emission) -> None:
 
 @writes("positions")
 def positions(e: Emission) -> None:
-    e.set("out", f"torch.arange({e['x']}.shape[{e.axis()}], device={e['x']}.device)")
+    past = f"{e['past']}[:, None] + " if e.has("past") else ""
+    e.set("out", f"{past}torch.arange({e['x']}.shape[{e.axis()}], device={e['x']}.device)")
 
 
 def _angles(e: Emission, numbers: str, width: int) -> str:

@@ -1,0 +1,304 @@
+"""Runs one step of a net after the other, for generation; one_step.py cuts it out of the net."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...framework.base.backend import on_device, to_host
+from ...framework.base.context import OpContext
+from ...framework.base.errors import NotFiniteError, ShapeError, VariableError
+from ...framework.base.scope import Scope
+from ...framework.base.sequence import offsets_of, repeated
+from ...framework.files.saved import op_list_of
+from ...framework.ir.desc import INPUT
+from ...framework.passes.prune import prune
+from ...framework.runtime.feeding import Feeder
+from ...framework.runtime.initialize import PERSISTENT
+from ...framework.runtime.net import Net
+from .one_step import Cache, one_step
+
+_ROOM = 64
+"""Caches grow by so many tokens, and prompts are read in blocks of a quarter, for few plans."""
+
+
+class Stepper:
+    """Runs a net step by step over rows of hypotheses, with their states in a scope of its own.
+
+    Args:
+        net: a NetBuilder, a Net, its description, or what `opscope.load` returns.
+        scope: holds the parameters; by default that of a loaded net. It stays as it is.
+        ids: the input that holds tokens: sequences of integers [rows], or padded ones [N, T].
+        scores: the variable with the scores of the next token, [rows, tokens] or [N, T, tokens]:
+            before or after the logarithm of a softmax.
+        device: where it runs, by default the place of the scope.
+
+    Attributes:
+        turn: rises with each start, so that who goes on with an earlier one sees it.
+
+    Raises:
+        OpscopeError: the net cannot run step by step; the message says why.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        scope: Scope | None = None,
+        *,
+        ids: str = "ids",
+        scores: str = "scores",
+        device: Any = None,
+    ) -> None:
+        scope = scope if scope is not None else getattr(net, "scope", None)
+        if not isinstance(scope, Scope):
+            raise VariableError("want the scope that holds the net's parameters")
+        self.op_list = op_list_of(net)
+        self.ids = str(ids)
+        self.scores = str(scores)
+        self.step = one_step(self.op_list, self.ids, self.scores)
+        self.scope = scope
+        self.turn = 0
+        kept = [self.scores, *(memory.state for memory in self.step.memories)]
+        self._context = OpContext(device, train=False, live_out=kept)
+        self._device = device
+        self._place = device or scope.place
+        self._net = Net.create(self.step.net)
+        self._work = Scope(parent=scope)
+        self._first: dict[str, tuple[Any, Any]] = {}
+        self._past = np.zeros(0, np.int64)
+        (tokens,) = (var for var in self.step.net.vars if var.name == self.ids)
+        self._dtype = tokens.dtype
+
+    def start(self, sequences: int, feed: Mapping[str, Any] | None = None) -> None:
+        """Begin with a hypothesis of each sequence, in its first states.
+
+        Args:
+            feed: inputs of the net that the first states or the steps depend on, other than the
+                tokens; sequences as `Sequences` or lists of arrays.
+
+        Raises:
+            VariableError: an input is missing. ShapeError: rows for another number of sequences.
+        """
+        self.turn += 1
+        self.sequences = sequences
+        self._first = self._run_context(feed or {})
+        self._past = np.zeros(sequences, np.int64)
+        with on_device(self._place):
+            self._set_context(1)
+            xp = self._place.xp
+            for memory in self.step.memories:
+                value = xp.full((sequences, *memory.row), memory.value, memory.dtype)
+                if memory.boot:
+                    boot = self._first[memory.boot][0]
+                    if len(boot) != sequences:
+                        raise ShapeError(
+                            f"{self.step.net.name}: {memory.boot!r} has {len(boot)} rows for"
+                            f" {sequences} sequences"
+                        )
+                    value[...] = boot
+                self._work.var(memory.previous).bind(value)
+
+    def spread(self, copies: int) -> None:
+        """Go on with `copies` hypotheses in place of each, side by side."""
+        with on_device(self._place):
+            xp = self._place.xp
+            self._set_context(copies)
+            for memory in self.step.memories:
+                variable = self._work.var(memory.previous)
+                variable.bind(xp.repeat(variable.inner, copies, 0))
+            self._past = np.repeat(self._past, copies)
+            for cache in self.step.caches:
+                used = self._used(cache)
+                room = self._work.get(cache.name).inner.shape[cache.axis]
+                self._allocate(cache, copies * len(used), room)
+                self._used(cache)[...] = xp.repeat(used, copies, 0)
+
+    def _set_context(self, copies: int) -> None:
+        """Set the inputs of the steps, for so many hypotheses of each sequence."""
+        xp = self._place.xp
+        for name, (rows, levels) in self._first.items():
+            if levels and len(levels[-1]) - 1 == self.sequences:
+                self._work.var(name).set(*_repeat_sequences(rows, levels[-1], copies, xp))
+            elif name in self.step.of_sequences:
+                if len(rows) != self.sequences:
+                    raise ShapeError(
+                        f"{self.step.net.name}: {name!r} has {len(rows)} rows for"
+                        f" {self.sequences} sequences"
+                    )
+                self._work.var(name).set(xp.repeat(rows, copies, 0))
+            else:
+                self._work.var(name).set(rows, levels)
+
+    def _run_context(self, feed: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """Values and offsets of the inputs of the steps, parameters aside."""
+        persistent = {var.name for var in self.op_list.vars if var.kind in PERSISTENT}
+        names = [name for name in self.step.context if name not in persistent]
+        scope = Scope(parent=self.scope)
+        declared = {var.name: var for var in self.op_list.vars}
+        for key in feed:
+            if str(key) in declared:
+                scope.var(str(key))  # the scope of the parameters stays as it is
+        if feed:
+            Feeder(self.op_list, scope)(feed, lambda: self.step.net.name)
+        if names:
+            wanted = [name for name in names if declared[name].kind != INPUT]
+            if wanted:
+                context = OpContext(self._device, train=False, live_out=wanted)
+                Net.create(prune(self.op_list, wanted)).run(scope, context)
+        first = {}
+        for name in names:
+            variable = scope.find(name)
+            if variable is None or variable.array is None:
+                raise VariableError(f"{self.step.net.name}: input {name!r} is missing; feed it")
+            first[name] = variable.array, variable.offsets
+        return first
+
+    # -- running -----------------------------------------------------------------------------------
+
+    def read(self, prompts: Sequence[np.ndarray], more: int = 0) -> np.ndarray:
+        """Give each hypothesis its next tokens, of any lengths.
+
+        Args:
+            more: tokens that are to follow, which caches get room for.
+
+        Returns:
+            Scores of what follows each of them, [hypotheses, tokens], on the host.
+
+        Raises:
+            ShapeError: more tokens than the net has positions.
+            NotFiniteError: NaN among the scores.
+        """
+        lengths = np.array([len(prompt) for prompt in prompts])
+        most = self._check_positions(lengths, more)
+        rows = np.arange(len(lengths))
+        if self.step.blocks:
+            unit = _ROOM // 4
+            width = min(-(-lengths.max() // unit) * unit, most - self._past.max())
+            tokens = np.zeros((len(lengths), width), np.int64)
+            for row, prompt in enumerate(prompts):
+                tokens[row, : len(prompt)] = prompt
+            self._make_room(max(width, lengths.max() + more))
+            # What lies behind a short prompt is not seen, and its next tokens write over it.
+            scores = self._run(tokens)[rows, lengths - 1]
+            self._past += lengths
+            return self._checked(scores)
+        self._make_room(lengths.max() + more)
+        result: Any = None
+        for time in range(lengths.max()):
+            reading = lengths > time
+            tokens = [prompt[min(time, len(prompt) - 1)] for prompt in prompts]
+            scores = self._run(np.array(tokens)[:, None])[:, 0]
+            result = scores.copy() if result is None else result
+            result[reading] = scores[reading]
+            self._take_over(reading)
+        return self._checked(result)
+
+    def run(self, tokens: Any) -> np.ndarray:
+        """Give each hypothesis its next token; see `read`. Scores are valid until the next run."""
+        tokens = np.asarray(tokens, np.int64)
+        self._make_room(1)
+        scores = self._run(tokens[:, None])[:, 0]
+        self._take_over(np.ones(len(tokens), bool))
+        return self._checked(scores)
+
+    def _run(self, tokens: np.ndarray) -> np.ndarray:
+        """Scores [hypotheses, steps, kinds] of tokens [hypotheses, steps]."""
+        rows, steps = tokens.shape
+        variable = self._work.var(self.ids)
+        if not self.step.packed:
+            variable.set(tokens, dtype=self._dtype)
+        elif self.step.caches:
+            variable.set(tokens.reshape(-1), (np.arange(rows + 1) * steps,), dtype=self._dtype)
+        else:
+            variable.set(tokens.reshape(-1), dtype=self._dtype)
+        if self.step.past:
+            self._work.var(self.step.past).set(self._past)
+        self._net.run(self._work, self._context)
+        scores = to_host(self._work.get(self.scores).array)
+        return scores.reshape(rows, steps, -1)
+
+    def _checked(self, scores: np.ndarray) -> np.ndarray:
+        if np.isnan(scores).any():
+            raise NotFiniteError(f"{self.step.net.name}: {self.scores!r} holds NaN")
+        return scores
+
+    def _take_over(self, rows: np.ndarray) -> None:
+        """Some hypotheses take over the states that the last run left."""
+        self._past[rows] += 1
+        with on_device(self._place):
+            for memory in self.step.memories:
+                source = self._work.get(memory.state).array
+                target = self._work.get(memory.previous).array
+                if rows.all():
+                    target[...] = source
+                else:
+                    index = self._place.xp.asarray(np.flatnonzero(rows))
+                    target[index] = source[index]
+
+    def reorder(self, parents: np.ndarray) -> None:
+        """Let each hypothesis go on from another one; `parents` are their numbers."""
+        moved = np.flatnonzero(parents != np.arange(len(parents)))
+        if not len(moved):
+            return
+        with on_device(self._place):
+            to, source = (self._place.xp.asarray(one) for one in (moved, parents[moved]))
+            for memory in self.step.memories:
+                states = self._work.get(memory.previous).array
+                states[to] = states[source]
+            for cache in self.step.caches:
+                used = self._used(cache)
+                used[to] = used[source]
+        self._past = self._past[parents]
+
+    # -- caches ------------------------------------------------------------------------------------
+
+    def _check_positions(self, lengths: np.ndarray, more: int) -> int:
+        """The most tokens that a hypothesis may have."""
+        most = 1 << 62
+        for table, count in self.step.positions.items():
+            wanted = self._past + lengths + more
+            if wanted.max() > count:
+                row = int(wanted.argmax())
+                raise ShapeError(
+                    f"{self.step.net.name}: prompt {row} of {lengths[row]} tokens, and {more + 1}"
+                    f" to be written, want {wanted[row]} positions; {table!r} has {count}"
+                )
+            most = min(most, count)
+        return most
+
+    def _used(self, cache: Cache) -> Any:
+        """A view [hypotheses, tokens, ...] of what a cache holds."""
+        array = self._work.get(cache.name).inner
+        return array.swapaxes(1, cache.axis)[:, : self._past.max()]
+
+    def _allocate(self, cache: Cache, rows: int, tokens: int) -> None:
+        shape = list(cache.shape)
+        shape[0], shape[cache.axis] = rows, tokens
+        self._work.var(cache.name).bind(self._place.xp.zeros(shape, cache.dtype))
+
+    def _make_room(self, more: int) -> None:
+        """Caches hold so many more tokens; those that they have stay."""
+        rows = len(self._past)
+        wanted = int(self._past.max()) + int(more)
+        with on_device(self._place):
+            for cache in self.step.caches:
+                held = self._work.var(cache.name).inner
+                if held is not None and len(held) == rows and held.shape[cache.axis] >= wanted:
+                    continue
+                used = self._used(cache) if held is not None and len(held) == rows else None
+                # By half as many again at least: few steps copy what is there.
+                room = wanted if used is None else max(wanted, used.shape[1] * 3 // 2)
+                self._allocate(cache, rows, -(-room // _ROOM) * _ROOM)
+                if used is not None:
+                    self._used(cache)[...] = used
+
+
+def _repeat_sequences(rows: Any, offsets: Any, copies: int, xp: Any) -> tuple[Any, Any]:
+    """Each sequence `copies` times, side by side."""
+    lengths = repeated(np.diff(offsets), copies)
+    begins = repeated(offsets[:-1], copies)
+    made = offsets_of(lengths)
+    index = repeated(begins - made[:-1], lengths) + np.arange(made[-1])
+    return rows[xp.asarray(index)], (made,)
