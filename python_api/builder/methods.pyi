@@ -1157,6 +1157,17 @@ class BuilderMethods:
         name: str = "",
     ) -> tuple[Var, ...]:
         """The values of one rank on all of them."""
+    def cache_append(
+        self,
+        cache: Var | str,
+        x: Var | str,
+        past: Var | str,
+        *,
+        axis: int = 1,
+        name: str = "",
+    ) -> Var:
+        """Write T new rows of each sequence to a cache of S: out[n, past[n] + t] = x[n, t], and
+        all other rows as in `cache`. Where out is the variable of the cache, only x is copied."""
     def cast(
         self,
         x: Var | str,
@@ -2230,13 +2241,16 @@ class BuilderMethods:
     def positions(
         self,
         x: Var | str,
+        past: Var | str | None = None,
         *,
         axis: int = -2,
         name: str = "",
     ) -> Var:
         """Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries
         sequences and the axis is that of their rows, each sequence begins at 0. By default the
-        axis before the last: T of [N, T, D], and the rows of sequences [rows, D]."""
+        axis before the last: T of [N, T, D], and the rows of sequences [rows, D]. With `past`
+        sequence n begins at past[n]: out [N, size of the axis], or, where x carries sequences,
+        [rows]."""
     def pow(
         self,
         x: Var | str | float | np.ndarray,
@@ -2471,6 +2485,7 @@ class BuilderMethods:
         value: Var | str,
         mask: Var | str | None = None,
         key_mask: Var | str | None = None,
+        past: Var | str | None = None,
         *,
         causal: bool = False,
         dropout: float = 0.0,
@@ -2485,9 +2500,10 @@ class BuilderMethods:
         [N, T, heads e]: each head takes its own columns. `mask` broadcasts to the weights, [...,
         T, S] or [N, heads, T, S]: booleans are true where a query may look, floats are added.
         `key_mask` [N, S] says the same of keys, for all queries; N is the first axis. `causal`
-        lets row t see the keys 0 .. t alone. A row that sees nothing gives zeros, and has no
-        gradient. While training, `dropout` sets weights to 0 with that probability and divides
-        the others by 1 - dropout."""
+        lets row t see the keys 0 .. t alone; with `past` 0 .. past[n] + t, where keys and values
+        are those of a cache, to which the rows of the query were appended. A row that sees
+        nothing gives zeros, and has no gradient. While training, `dropout` sets weights to 0
+        with that probability and divides the others by 1 - dropout."""
     def scatter_add(
         self,
         x: Var | str,

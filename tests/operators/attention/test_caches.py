@@ -1,4 +1,4 @@
-"""Caches of keys and values: what is appended, and attention and positions that go on from there."""
+"""Caches of keys and values: what is appended to them, and by whom that is refused."""
 
 import numpy as np
 import pytest

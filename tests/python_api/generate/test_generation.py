@@ -122,6 +122,113 @@ def test_states_carried_in_training_start_from_zeros():
     assert_same(Generator(b, scope).greedy(prompts, 8), Generator(plain, other).greedy(prompts, 8))
 
 
+def transformer(kind, packed, encoder=False, context=40):
+    """A decoder of causal attention, over padded tokens or sequences."""
+    b = NetBuilder("gpt", "float64")
+
+    def tokens(name, positions):
+        shape, levels = ([-1], 1) if packed else ([-1, -1], 0)
+        x = b.embedding(b.input(name, shape, "int64", levels=levels), [V, 8], init=WIDE)
+        return (
+            x
+            if positions == "rotary"
+            else b.positional_encoding(
+                x,
+                kind=positions,
+                max_length=context if positions == "learned" else 0,
+                name=f"{name}_at",
+            )
+        )
+
+    options = {"layers": 2, "heads": 2, "norm_first": True, "causal": True}
+    x = tokens("ids", kind)
+    options["rotary"] = kind == "rotary"
+    if encoder:
+        memory = b.transformer_encoder(tokens("source", "sinusoidal"), layers=1, heads=2)
+        x = b.transformer_decoder(x, memory, **options)
+    else:
+        x = b.transformer_encoder(x, **options)
+    b.fc(x, size=V, init=WIDE, name="scores")
+    scope = Scope()
+    b.initialize(scope, opscope.OpContext(seed=3))
+    return b, scope
+
+
+def last(b, scope, packed, row, source=None):
+    """Scores of what follows a row, by the whole net."""
+    given = {"ids": row} | ({} if source is None else {"source": source})
+    feed = {n: Sequences.from_list([r], np.int64) if packed else [r] for n, r in given.items()}
+    scores = b.run(scope, feed=feed, fetch=["scores"], need_backward=False)["scores"]
+    return scores.reshape(len(row), V)[-1]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["learned", "sinusoidal", "rotary"])
+def test_tokens_read_from_caches_equal_the_whole_net(kind, packed):
+    b, scope = transformer(kind, packed)
+    generator = Generator(b, scope)
+    stepper, rows = generator.stepper, [[1, 2], [3], [0, 4, 4, 1]]
+    stepper.start(3)
+    scores = stepper.read([np.array(row) for row in rows])
+    for more in ([0, 1, 2], [[3, 1, 0], [2], [4, 4]], [1, 1, 0]):
+        for one, row in zip(scores, rows, strict=True):
+            np.testing.assert_allclose(one, last(b, scope, packed, row), rtol=1e-9)
+        several = [np.atleast_1d(one) for one in more]
+        single = all(len(one) == 1 for one in several)
+        scores = stepper.run(more) if single else stepper.read(several)
+        rows = [[*row, *one] for row, one in zip(rows, several, strict=True)]
+    stepper.reorder(np.array([2, 2, 0]))
+    scores = stepper.run([3, 1, 2])
+    for one, (parent, token) in zip(scores, ((2, 3), (2, 1), (0, 2)), strict=True):
+        np.testing.assert_allclose(one, last(b, scope, packed, [*rows[parent], token]), rtol=1e-9)
+    greedy = generator.greedy([[1], [2, 3]], 9)
+    assert_same(greedy, [one[0].tokens for one in generator.beam([[1], [2, 3]], 9, width=1)])
+    assert list(generator.stream([1], 9, top_k=1)) == greedy[0].tolist()
+    best = generator.beam([[1], [2, 3]], 5, width=3)[1][0]
+    row, total = [2, 3], 0.0
+    for token in best.tokens:
+        total += log_softmax(last(b, scope, packed, row))[token]
+        row.append(token)
+    assert best.log_prob == pytest.approx(total)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_decoder_with_caches_reads_its_own_source(packed):
+    b, scope = transformer("learned", packed, encoder=True)
+    sources = [[1, 2, 3], [4, 0, 1]] + [[2, 2]] * packed
+    feed = {"source": Sequences.from_list(sources, np.int64) if packed else sources}
+    prompts = [[1], [2, 4, 4], [3, 0]][: len(sources)]
+    found = Generator(b, scope).beam(prompts, 4, width=2, feed=feed)
+    for hypotheses, prompt, source in zip(found, prompts, sources, strict=True):
+        for one in hypotheses:
+            row, total = list(prompt), 0.0
+            for token in one.tokens:
+                total += log_softmax(last(b, scope, packed, row, source))[token]
+                row.append(token)
+            assert one.log_prob == pytest.approx(total)
+
+
+def test_caches_grow_and_positions_end():
+    b, scope = transformer("learned", False, context=150)
+    generator = Generator(b, scope)
+    long = generator.greedy([[1, 2], [3]], 148)
+    stepper = generator.stepper
+    stepper.start(2)
+    scores = stepper.read([np.array([1, 2]), np.array([3])])
+    for step in range(148):  # without saying how many come
+        assert scores.argmax(1).tolist() == [row[step] for row in long]
+        scores = stepper.run(scores.argmax(1))
+    with pytest.raises(
+        ShapeError, match=r"prompt 1 of 30 tokens, and 122 .* want 151 .*'ids_at.w' has 150"
+    ):
+        generator.greedy([[1], [2] * 30], 122)
+    stream = generator.stream([1], 5)
+    next(stream)
+    generator.greedy([[1]], 1)
+    with pytest.raises(OpscopeError, match="was given other prompts before"):
+        next(stream)
+
+
 def assert_same(one, two):
     for a, b in zip(one, two, strict=True):
         np.testing.assert_array_equal(a, b)
@@ -178,6 +285,12 @@ def test_samples_follow_the_probabilities():
     wanted[best] = np.exp(log_softmax(scores[best]))
     np.testing.assert_allclose(shares(top_k=2), wanted, atol=0.03)
     assert shares(top_k=1)[best[0]] == 1
+    order = np.argsort(-scores)
+    falling = np.exp(log_softmax(scores))[order]
+    nucleus = order[: 1 + int((falling.cumsum() < 0.6).sum())]
+    wanted = np.zeros(V)
+    wanted[nucleus] = np.exp(log_softmax(scores[nucleus]))
+    np.testing.assert_allclose(shares(top_p=0.6), wanted, atol=0.03)
     assert_same(generator.sample([[1]], 20, seed=5), generator.sample([[1]], 20, seed=5))
     assert_same(generator.sample([[1]], 20, top_k=1), generator.greedy([[1]], 20))
 
@@ -283,6 +396,26 @@ def test_nets_that_cannot_run_step_by_step():
         Generator(b, scope, ids="other", scores=b.tanh(other))
 
 
+def test_attention_that_looks_elsewhere_is_refused():
+    b = NetBuilder("model")
+    x = b.embedding(b.input("ids", [-1, -1], "int64"), [V, 8])
+    mask = b.input("mask", [-1, -1], "bool")
+    b.transformer_encoder(x, layers=1, heads=2, name="both_ways")
+    b.multi_head_attention(x, heads=2, causal=True, mask=mask, name="masked")
+    b.reduce_mean(x, axes=[1], name="mean")
+    b.mul(x, b.parameter("table", [7, 8]), name="scaled")
+    scope = Scope()
+    b.initialize(scope)
+    for name, text in (
+        ("both_ways", "does not look at earlier tokens alone: want causal=True"),
+        ("masked", "does not look at earlier tokens alone"),
+        ("mean", "reduce_mean.*does not work on each row by itself"),
+        ("scaled", "mul.*does not work on each row by itself"),
+    ):
+        with pytest.raises(OpscopeError, match=text):
+            Generator(b, scope, scores=name)
+
+
 def test_wrong_arguments():
     b, scope = translator()
     generator, feed = Generator(b, scope), {"source": SOURCES}
@@ -294,8 +427,9 @@ def test_wrong_arguments():
         generator.beam(["abc"], 3)
     with pytest.raises(AttributeTypeError, match="generation of 0 tokens"):
         generator.sample([[1]], 0)
-    with pytest.raises(AttributeTypeError, match="temperature > 0"):
-        generator.sample([[1]], 3, temperature=0.0)
+    for wrong in ({"temperature": 0.0}, {"top_p": 0.0}, {"top_p": 1.5}, {"top_k": -1}):
+        with pytest.raises(AttributeTypeError, match="temperature > 0"):
+            generator.sample([[1]], 3, **wrong)
     with pytest.raises(AttributeTypeError, match="width >= 1"):
         generator.beam([[1]], 3, width=0)
     with pytest.raises(VariableError, match="'source'"):
