@@ -49,6 +49,8 @@ _RICH = (
     "blended norms, double",
     "rows and heads",
     "rows and heads, double",
+    "cached",
+    "cached, double",
     "filled",
     "sums of columns",
     "groups",

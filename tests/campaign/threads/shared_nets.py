@@ -107,6 +107,25 @@ def rows_and_heads(dtype: str) -> Work:
     return _training(b, {"x": rng.normal(size=(4, 40, 96)).astype(dtype)})
 
 
+def cached(dtype: str) -> Work:
+    """Attention over caches that hold more of some sequences than of others."""
+    b = NetBuilder("cached", dtype)
+    names = ("query", "key", "value")
+    shapes = ([4, 6, 96], [4, 300, 96], [4, 300, 96])
+    given = [b.input(name, shape) for name, shape in zip(names, shapes, strict=True)]
+    past = b.input("past", [4], "int64")
+    b.scaled_dot_product_attention(*given, past=past, causal=True, heads=3, name="seen")
+    rng = np.random.default_rng(12)
+    feed = {n: rng.normal(size=s).astype(dtype) for n, s in zip(names, shapes, strict=True)}
+    feed["past"] = np.array([0, 294, 7, 100])
+
+    def run() -> Results:
+        found = b.run(Scope(), feed=feed, fetch=["seen"], need_backward=False)
+        return {name: np.array(value) for name, value in found.items()}
+
+    return run
+
+
 def filled() -> Work:
     """Large arrays of one value, and products of one row with large matrices."""
     b = NetBuilder("filled")
@@ -499,6 +518,8 @@ WORKS: dict[str, Callable[[], Work]] = {
     "mlp, float16": partial(kind, "mlp", "float16"),
     "rows and heads": partial(rows_and_heads, "float32"),
     "rows and heads, double": partial(rows_and_heads, "float64"),
+    "cached": partial(cached, "float32"),
+    "cached, double": partial(cached, "float64"),
     "filled": filled,
     "optimizers": optimizers,
     "convolutions": partial(convolutions, "float32"),
