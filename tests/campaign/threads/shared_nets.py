@@ -112,9 +112,12 @@ def cached(dtype: str) -> Work:
     b = NetBuilder("cached", dtype)
     names = ("query", "key", "value")
     shapes = ([4, 6, 96], [4, 300, 96], [4, 300, 96])
-    given = [b.input(name, shape) for name, shape in zip(names, shapes, strict=True)]
-    past = b.input("past", [4], "int64")
-    b.scaled_dot_product_attention(*given, past=past, causal=True, heads=3, name="seen")
+    for name, shape in zip(names, shapes, strict=True):
+        b.input(name, shape)
+    inputs = {name: name for name in (*names, b.input("past", [4], "int64").name)}
+    options = {"causal": True, "heads": 3}
+    # As a generator has it: of the weights nothing is kept.
+    b.forward_net.add_op("scaled_dot_product_attention", inputs, {"out": "seen"}, options)
     rng = np.random.default_rng(12)
     feed = {n: rng.normal(size=s).astype(dtype) for n, s in zip(names, shapes, strict=True)}
     feed["past"] = np.array([0, 294, 7, 100])
