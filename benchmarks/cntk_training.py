@@ -40,7 +40,7 @@ from cntk_corpus import (
     prepared,
     supply,
 )
-from cntk_made_data import MadeData, streams_of
+from cntk_made_data import MadeData, make, sentences, streams_of, writer_lists
 
 from opscope.cntk.actions.checks.models import Models
 from opscope.cntk.actions.command_line import run_config as run_commands
@@ -363,13 +363,13 @@ class Trial:
         for command in listed:
             section = command.parameters
             if "writeWordAndClass" in command.actions:
-                made.sentences(section.string("inputFile"), section.int("vocabSize"))
+                sentences(made, section.string("inputFile"), section.int("vocabSize"))
             for name in ("reader", "cvReader"):
                 if name in section and section.string(name, ""):
-                    made.make(section.section(name))
+                    make(made, section.section(name))
         for command in listed:
             if command.parameters.has("writer"):
-                made.lists(command.parameters.section("writer"))
+                writer_lists(made, command.parameters.section("writer"))
         return made
 
     def _changes(self, listed: list[Command], most: int = 8) -> list[str]:
