@@ -11,7 +11,7 @@ Source: CNTK's `Common/DataReader.cpp`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -63,6 +63,11 @@ class MultiReader(DataReader):
         for reader in self._readers:
             reader.take_share(0, 1)
         return False
+
+    def use_network(self, output: Callable[[Minibatch], np.ndarray]) -> None:
+        """See `DataReader.use_network`: a reader that asks for outputs gives its own streams."""
+        for reader in self._readers:
+            reader.use_network(output)
 
     def start_minibatch_loop(self, size: int, epoch: int, epoch_size: int | None = None) -> None:
         """See `DataReader.start_minibatch_loop`."""

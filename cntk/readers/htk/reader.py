@@ -70,7 +70,12 @@ def htk_mlf_reader(config: ConfigParameters) -> Opening[DataReader]:
 
 
 def packing(
-    config: ConfigParameters, expand: list[bool], labels: Sequence[str], *, whole: bool = False
+    config: ConfigParameters,
+    expand: list[bool],
+    labels: Sequence[str],
+    *,
+    whole: bool = False,
+    needs_window: bool = True,
 ) -> _Pack:
     """What makes minibatches, or with `action = write` gives file by file. It takes features,
     labels, and the names of the utterances that can be used, each of which is a sequence of its
@@ -81,6 +86,8 @@ def packing(
         expand: of the streams of features.
         labels: names of the streams of labels.
         whole: whether minibatches have whole utterances even where `truncated` is set.
+        needs_window: whether blockRandomize refuses `randomize = none`; else blocks are shuffled,
+            and what is in them, as Kaldi2Reader does.
 
     Raises:
         FormatError: a parameter is wrong, or the streams are none of which it can.
@@ -91,7 +98,7 @@ def packing(
     if not writes and len(expand) + len(labels) < 2:
         raise complaint(config, "the reader section needs streams of features and of labels")
     config.only_if(not writes, "action = write reads file by file", *_TRAINING)
-    return _files if writes else _training(config, expand, whole)
+    return _files if writes else _training(config, expand, whole, needs_window)
 
 
 def opening_of(
@@ -133,13 +140,15 @@ class _OneByOne(FileOrder):
         return super().next_batch(1)
 
 
-def _training(config: ConfigParameters, expand: list[bool], uncut: bool) -> _Pack:
+def _training(
+    config: ConfigParameters, expand: list[bool], uncut: bool, needs_window: bool
+) -> _Pack:
     """What makes minibatches of features and labels as the section says.
 
     Args:
         config: the section.
         expand: of the streams of features.
-        uncut: see `packing`.
+        uncut: `whole` of `packing`. needs_window: see there.
     """
     frame_mode = config.bool("frameMode", True)
     truncated = config.bool("truncated", False) and not uncut
@@ -159,7 +168,7 @@ def _training(config: ConfigParameters, expand: list[bool], uncut: bool) -> _Pac
     if uncut and (frame_mode or rolling):
         raise complaint(config, "whole utterances need frameMode = false and blockRandomize")
     window = randomization(config)
-    if not rolling and window == 0:
+    if needs_window and not rolling and window == 0:
         raise config["randomize"].error("blockRandomize cannot go with randomize = 'none'")
     if rolling and any(expand):
         raise config["readMethod"].error("rollingWindow cannot go with expandToUtterance")

@@ -63,7 +63,13 @@ def kaldi2_reader(config: ConfigParameters) -> Opening[DataReader]:
         raise config["targets_delay"].error("labels come later by a number of frames from 0 on")
     parts = sections_with(config, "mlfFile")
     names = [name for name, _ in parts]
-    pack = packing(config, [False] * len(features), names, whole=criterion is not None)
+    pack = packing(
+        config,
+        [False] * len(features),
+        names,
+        whole=criterion is not None,
+        needs_window=False,
+    )
     labels = [_LabelTable.of(part, name) for name, part in parts]
     ahead = config.bool("prefetch", True)
 

@@ -136,13 +136,14 @@ def test_without_a_network_the_streams_are_missing(corpus):
         assert set(epoch(reader, 4)[0].streams) == {"features", "labels"}
 
 
+@pytest.mark.parametrize("among", ["%s", "readers = a ; a = [ %s ]"])
 @pytest.mark.parametrize("truncated", [True, False])
-def test_training_lowers_the_criterion(corpus, truncated):
+def test_training_lowers_the_criterion(corpus, truncated, among):
     folder = corpus[0]
     (folder / "net.ndl").write_text(NETWORK)
     text = f"""command = Train ; deviceId = -1
         Train = [ action = train ; modelPath = "{folder}/m.dnn"
-        reader = [ {text_of(folder, f"truncated = {truncated}")} ]
+        reader = [ {among % text_of(folder, f"truncated = {truncated}")} ]
         SGD = [ maxEpochs = 4 ; minibatchSize = 4 ; learningRatesPerSample = 0.1
                 truncated = {truncated} ; momentumPerMB = 0 ]
         NDLNetworkBuilder = [ networkDescription = "{folder}/net.ndl" ] ]"""

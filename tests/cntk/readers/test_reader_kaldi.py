@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from htk_files import IN_ORDER, STATES, corpus, epoch, frames, section
+from opscope.cntk.actions.common import Run
+from opscope.cntk.actions.run import run_commands
+from opscope.cntk.config import parse_config
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.catalog import create_reader, create_writer
@@ -38,13 +41,15 @@ def tables(tmp_path):
     return tmp_path
 
 
-def kaldi(folder, more="", features="dim = 2", labels="labelDim = 3"):
-    return ConfigParameters(
-        f"""readerType = "Kaldi2Reader" ; {more}
+def kaldi(*given):
+    return ConfigParameters(text_of(*given))
+
+
+def text_of(folder, more="", features="dim = 2", labels="labelDim = 3"):
+    return f"""readerType = "Kaldi2Reader" ; {more}
         features = [ {features} ; scpFile = "{folder}/lens" ; rx = "{folder}/feats.rx" ]
         labels = [ mlfFile = "{folder}/post.rx" ; labelMappingFile = "{folder}/numbers"
                    {labels} ]"""
-    )
 
 
 def same(found, wanted):
@@ -80,6 +85,26 @@ def test_the_orders_of_htk(tables, more, features):
         assert len(STATES) == one.streams[1].dim
         for number in range(2):
             same(epoch(one, 4, number), epoch(other, 4, number))
+
+
+def test_without_a_window_blocks_are_shuffled(tables):
+    """`action = test` says `randomize = none`, which HTKMLFReader alone refuses."""
+    wanted = np.concatenate([frames(number, length) for number, length in enumerate(LENGTHS)])
+    for mode in (True, False):
+        with create_reader(kaldi(tables, f"randomize = none ; frameMode = {mode}")) as reader:
+            found = np.concatenate([b.streams["features"].values for b in epoch(reader, 100)])
+        assert sorted(found.tolist()) == sorted(wanted.tolist())
+    with pytest.raises(FormatError, match="blockRandomize cannot go with randomize = 'none'"):
+        create_reader(section(tables, "randomize = none"))
+    text = f"""command = Train:Test ; deviceId = -1 ; modelPath = "{tables}/m.dnn"
+        reader = [ {text_of(tables)} ]
+        Train = [ action = train ; SGD = [ maxEpochs = 1 ; learningRatesPerSample = 0.01 ]
+        SimpleNetworkBuilder = [ layerSizes = 2:3 ; trainingCriterion = CrossEntropyWithSoftmax
+        evalCriterion = ClassificationError ] ]
+        Test = [ action = test ]"""
+    log: list[str] = []
+    run_commands(parse_config(text, "t.cntk"), Run(say=log.append))
+    assert f"* {sum(LENGTHS)}; CrossEntropyWithSoftmax = " in "".join(log)
 
 
 def test_labels_that_come_later(tables):
