@@ -10,8 +10,9 @@ import numpy as np
 
 from opscope.nnet3.graph.graph import NotComputableError
 from opscope.nnet3.graph.request import ComputationRequest, IoSpecification
+from opscope.nnet3.inference.chunks import ChunkComputer
 from opscope.nnet3.inference.looped_computer import LoopedComputer
-from opscope.nnet3.inference.pieces import LoopedOptions
+from opscope.nnet3.inference.pieces import ChunkOptions, LoopedOptions
 from opscope.nnet3.lower.commands import lower_computation
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.optimize import OptimizeOptions, compile_optimized
@@ -20,11 +21,15 @@ from opscope.nnet3.xconfig import xconfig_to_config
 
 from ..inputs import Depth, Generator, WrongError
 from .descriptors import Grammar, indexes
-from .nnet3_meaning import Network
+from .nnet3_meaning import Network, moved
 
 _TOLERANCE = 2e-4
 _AFFINE = ("AffineComponent", "NaturalGradientAffineComponent", "LinearComponent")
-_SAME = ("RectifiedLinear", "Sigmoid", "Tanh", "LogSoftmax", "Softmax", "NoOp", "Normalize")
+_SAME = (
+    *("RectifiedLinear", "Sigmoid", "Tanh", "LogSoftmax", "Softmax", "NoOp", "Normalize"),
+    *("PerElementScale", "NaturalGradientPerElementScale", "PerElementOffset"),
+)
+_HALF = ("ElementwiseProduct", "Pnorm")  # as many columns as they give, twice
 _BOUNDED = ("Sigmoid", "Tanh", "Softmax")  # a loop of others grows without bound
 
 
@@ -64,25 +69,46 @@ class _Config:
         rng, name, dim = self.rng, f"l{number}", self.rng.randint(2, 4)
         read, width = self.read()
         recurrent = rng.random() < 0.4
+        delay = rng.randint(1, 3)
+        lstm = recurrent and rng.random() < 0.4
         if recurrent:
             # Its own input ends the loop, which otherwise may read earlier times for ever.
-            own = f"IfDefined(Offset({name}, -{rng.randint(1, 3)}))"
-            read, width = f"Append(input, {read}, {own})", 3 + width + dim
-        gate = not recurrent and rng.random() < 0.2
-        rows = 2 * dim if gate else dim
-        kind = "ElementwiseProduct" if gate else rng.choice(_BOUNDED if recurrent else _SAME)
-        shape = f"input-dim={rows} output-dim={dim}" if gate else f"dim={dim}"
-        affine = rng.choice(_AFFINE)
+            own = f"IfDefined(Offset({name}, -{delay}))"
+            read, width = f"Append(input, {read}, {own})", 3 + width + dim * (1 + lstm)
+        half = not recurrent and rng.random() < 0.3
+        rows = dim * (4 if lstm else 1 + half)
+        kind = rng.choice(_HALF if half else _BOUNDED if recurrent else _SAME)
+        shape = f"input-dim={rows} output-dim={dim}" if half else f"dim={dim}"
+        gates = f"{name}a"
+        if lstm:
+            kind, shape = "LstmNonlinearity", f"cell-dim={dim} self-repair-scale=0"
+            gates = f"Append({name}a, IfDefined(Offset({name}c, -{delay})))"
         self.lines += [
-            f"component name={name}a type={affine} input-dim={width} output-dim={rows}",
+            f"component name={name}a {self.affine(width, rows, recurrent)}",
             f"component-node name={name}a component={name}a input={read}",
             f"component name={name} type={kind}Component {shape}",
-            f"component-node name={name} component={name} input={name}a",
+            f"component-node name={name} component={name} input={gates}",
         ]
+        if lstm:
+            self.lines.append(
+                f"dim-range-node name={name}c input-node={name} dim-offset=0 dim={dim}"
+            )
+            dim *= 2
         self.dims[name] = dim
         if dim > 2 and rng.random() < 0.3:
             self.lines.append(f"dim-range-node name={name}r input-node={name} dim-offset=1 dim=2")
             self.dims[f"{name}r"] = 2
+
+    def affine(self, width: int, rows: int, recurrent: bool) -> str:
+        """A component from so many columns to others."""
+        shape = f"input-dim={width} output-dim={rows}"
+        draw = self.rng.random()
+        if draw < 0.15 and not recurrent:
+            times = sorted(self.rng.sample(range(-2, 3), self.rng.randint(1, 3)))
+            return f"type=TdnnComponent {shape} time-offsets={','.join(map(str, times))}"
+        if draw < 0.3 and width % 2 == rows % 2 == 0:
+            return f"type=BlockAffineComponent {shape} num-blocks=2"
+        return f"type={self.rng.choice(_AFFINE)} {shape}"
 
     def text(self) -> str:
         for number in range(self.rng.randint(1, 3)):
@@ -124,6 +150,7 @@ def _run(text: str) -> Depth:
     request = ComputationRequest(
         [IoSpecification("input", indexes(many, [(t, 0) for t in given]), deriv)],
         [IoSpecification("output", indexes(many, [(t, 0) for t in times]), deriv)],
+        need_model_derivative=deriv and nnet.num_parameters > 0,
     )
     options = OptimizeOptions(optimize="optimize" in flags)
     computable = all(row is not None for row in wanted)
@@ -140,29 +167,41 @@ def _run(text: str) -> Depth:
     computer.run()
     _compare("output of a network", computer.get_output("output"), np.array(wanted))
     if deriv:
-        _check_slope(computer, meaning, features, times)
+        _check_slopes(computer, nnet, config, features, times)
     return Depth.RAN
 
 
-def _check_slope(
-    computer: NnetComputer, meaning: Network, features: list[np.ndarray], times: range
+def _check_slopes(
+    computer: NnetComputer, nnet: Nnet, config: str, features: list[np.ndarray], times: range
 ) -> None:
-    """The derivative at the input along a direction, beside a difference of two outputs."""
+    """The derivatives at the input and of the parameters along a direction, beside differences of
+    two outputs."""
     rng, step = np.random.default_rng(5), 1e-6
     along = [rng.normal(size=each.shape) for each in features]
-    sides = []
-    for sign in (1, -1):
+    way = nnet.copy()
+    if nnet.num_parameters:
+        way.unvectorize(rng.normal(size=nnet.num_parameters).astype(np.float32))
+
+    def output(of_inputs: float, of_parameters: float) -> np.ndarray:
+        meaning = Network.of(config, moved(nnet.components, way.components, of_parameters))
+        assert meaning is not None
         rows = [
-            meaning.run({"input": (-9, each + sign * step * way)})
-            for each, way in zip(features, along, strict=True)
+            meaning.run({"input": (-9, each + of_inputs * there)})
+            for each, there in zip(features, along, strict=True)
         ]
-        sides.append(np.array([one("output", t) for one in rows for t in times]))
-    slope = rng.normal(size=sides[0].shape)
+        return np.array([one("output", t) for one in rows for t in times])
+
+    slope = rng.normal(size=output(0, 0).shape)
     computer.accept_input("output", slope.astype(np.float32))
     computer.run()
-    found = (computer.get_output("input") * np.concatenate(along)).sum()
-    wanted = (slope * (sides[0] - sides[1])).sum() / (2 * step)
-    _compare("derivative of a network", np.array([found]), np.array([wanted]), 50)
+    found = [(computer.get_output("input") * np.concatenate(along)).sum()]
+    changes = [output(step, 0) - output(-step, 0)]
+    if nnet.num_parameters:
+        found.append(computer.model_derivative() @ way.vectorize())
+        changes.append(output(0, step) - output(0, -step))
+    wanted = [(slope * change).sum() / (2 * step) for change in changes]
+    for what, one, other in zip(("input", "parameters"), found, wanted, strict=False):
+        _compare(f"derivative at the {what} of a network", np.array([one]), np.array([other]), 50)
 
 
 def _compare(what: str, got: np.ndarray, wanted: np.ndarray, more: float = 1) -> None:
@@ -200,7 +239,28 @@ def _run_streamed(text: str) -> Depth:
     _compare("output of a stream", np.concatenate(parts), np.array(wanted))
     whole = computer.compute(features)
     _compare("output of a stream at once", whole, np.array(wanted))
+    _check_chunks(nnet, config, chunk, features)
     return Depth.RAN
+
+
+def _check_chunks(nnet: Nnet, config: str, length: int, features: np.ndarray) -> None:
+    """Chunks of which each begins anew, beside the frames that it is given."""
+    left, right = 4, 3  # a loop reads what it is given of the past
+    options = ChunkOptions(
+        frames_per_chunk=length, extra_left_context=left, extra_right_context=right
+    )
+    computer = ChunkComputer(nnet, options, collapse=False)
+    meaning = Network.of(config, nnet.components)
+    assert meaning is not None
+    left += computer.left_context
+    right += computer.right_context
+    length = computer.frames_per_chunk
+    wanted = []
+    for begin in range(0, len(features), length):
+        given = np.arange(begin - left, begin + length + right)
+        rows = meaning.run({"input": (given[0], np.take(features, given, 0, mode="clip"))})
+        wanted += [rows("output", t) for t in range(begin, min(begin + length, len(features)))]
+    _compare("output in chunks", computer.compute(features), np.array(wanted))
 
 
 # xconfig
