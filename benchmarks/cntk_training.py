@@ -57,7 +57,8 @@ from opscope.framework.base.errors import OpscopeError
 
 EPOCHS = 3, 8
 """Of each training; the second number, with minibatches of the config's own size, where the loss
-does not fall in so few: rates of a minibatch are made for larger ones than ours."""
+does not fall in so few: rates of a minibatch are made for larger ones than ours. Of costly samples
+there are few: they get a tenth of the rate in place of more epochs."""
 SAMPLES = 24
 
 PARTS = {
@@ -89,7 +90,7 @@ MODELS = {
     "ModelExport/Model0/0.cntk": ("../../Speech/DNN/cntk.cntk", "modelPath"),
     "ModelExport/Model1/1.cntk": ("../../Speech/DNN/cntk.cntk", "modelPath"),
     "fastrcnn.cntk": (
-        "../../Classification/AlexNet/BrainScript/AlexNet_ImageNet.cntk",
+        "../../../../Tests/EndToEndTests/Image/AlexNet/AlexNet.cntk",  # whose nodes it names
         "../../../../../PretrainedModels/AlexNet.model",
     ),
 }
@@ -139,7 +140,7 @@ class Training:
 
     Attributes:
         criterion: its name; first, last: its value in the first epoch and in the last one.
-        samples: of an epoch.
+        epochs: how many. samples: of an epoch.
     """
 
     command: str
@@ -147,6 +148,7 @@ class Training:
     criterion: str = ""
     first: float = float("nan")
     last: float = float("nan")
+    epochs: int = 0
     samples: int = 0
 
     @property
@@ -161,7 +163,6 @@ class Row:
     """A config: its commands, and what went wrong."""
 
     config: str
-    epochs: int = 0
     seconds: float = 0.0
     commands: list[Training] = field(default_factory=list)
     error: str = ""
@@ -227,6 +228,7 @@ class Trial:
     Args:
         path: of the config, in the tree.
         epochs: of each training.
+        again: whether the loss did not fall in a first try.
         run: of a baseline log, whose arguments are taken; None: there is none.
         tree: the copy of the snapshot.
         scratch: for what is made and written.
@@ -234,6 +236,7 @@ class Trial:
 
     path: Path
     epochs: int
+    again: bool
     run: Run | None
     tree: Path
     scratch: Path
@@ -248,7 +251,9 @@ class Trial:
         """
         if self.path.name.endswith(LABELS):
             words = self._label_words()
-            return words + self._changes(commands(parse_command_line(words)))
+            return words + self._changes(
+                commands(parse_command_line(words)), MadeData({}, self.scratch)
+            )
         supplied = self.supplied
         while True:
             words = prepared(self.path, self.run, self.tree, self.scratch, supplied)
@@ -259,7 +264,7 @@ class Trial:
                 config = parse_command_line(words)
                 self.listed = self._commands(config, supplied)
                 made = self._make(self.listed)
-                return words + self._changes(self.listed, made.minibatch)
+                return words + self._changes(self.listed, made)
             except OpscopeError as error:
                 self._supply(error)
 
@@ -294,7 +299,7 @@ class Trial:
         target = Path(key if "/" in key else self.listed[0].parameters.string(key)).absolute()
         path = (self.path.parent / other).resolve()
         # Its own folder: a model of the same name would be that of a finished training.
-        trial = Trial(path, 1, None, self.tree, self.scratch / "before")
+        trial = Trial(path, 1, False, None, self.tree, self.scratch / "before")
         trial.perform(lambda text: None)
         trained = [one for one in trial.listed if is_training(one)]
         model = Path(trained[-1].parameters.string("modelPath")).absolute()
@@ -372,10 +377,11 @@ class Trial:
                 writer_lists(made, command.parameters.section("writer"))
         return made
 
-    def _changes(self, listed: list[Command], most: int = 8) -> list[str]:
+    def _changes(self, listed: list[Command], made: MadeData) -> list[str]:
         """What makes the trainings short, and networks where there are none."""
         words = [f"command={':'.join(command.name for command in listed)}"]
         words += ["deviceId=-1", "timestamping=false"]
+        epochs = EPOCHS[0] if self.again and made.costly else self.epochs
         for command in listed:
             section = command.parameters
             parts = ["deviceId=-1"]
@@ -388,10 +394,12 @@ class Trial:
                 else:
                     parts.append(f"outputPath={self.scratch / 'written'}")
             if is_training(command):
-                size = most if self.epochs < EPOCHS[1] else 1 << 20
+                size = 1 << 20 if self.again else made.minibatch
                 if name in section:
                     size = min([size, *section.section(name).array("minibatchSize", "32").ints()])
-                short = f"{name}=[maxEpochs={self.epochs};epochSize=0;minibatchSize={size}]"
+                short = f"{name}=[maxEpochs={epochs};epochSize=0;minibatchSize={size}]"
+                if self.again and made.costly:
+                    short = short.replace("]", f"{_tenth(section.section(name))}]")
                 if "reader" in section and section.section("reader").has("truncated"):
                     # CNTK wants it to be said outside of the reader as well.
                     value = section.section("reader").string("truncated")
@@ -402,6 +410,16 @@ class Trial:
                 parts += ["minibatchSize=1", "itersPerNode=1"]
             words.append(f"{command.name}=[{';'.join(parts)}]")
         return words
+
+
+def _tenth(section: ConfigParameters) -> str:
+    """Settings of SGD with a tenth of a section's learning rates."""
+    parts = []
+    for key in ("learningRatesPerMB", "learningRatesPerSample"):
+        if key in section:
+            rates = ":".join(f"{rate / 10:g}" for rate in section.array(key).floats())
+            parts.append(f";{key}={rates}")
+    return "".join(parts)
 
 
 def is_training(command: Command) -> bool:
@@ -457,6 +475,7 @@ def commands_of(log: str) -> list[Training]:
             training.criterion = epochs[0][1]
             training.first = float(epochs[0][2].rstrip("%"))
             training.last = float(epochs[-1][2].rstrip("%"))
+            training.epochs = len(epochs)
             training.samples = int(epochs[0][3])
         done[command, action] = training
     return list(done.values())
@@ -502,15 +521,15 @@ def try_config(path: Path, run: Run | None, tree: Tree, limit: float, *, show: b
         show: whether the log is printed.
     """
     start = time.process_time()
-    for epochs in EPOCHS:
-        row = Row(str(path.relative_to(tree.folder)), epochs)
+    for again, epochs in enumerate(EPOCHS):
+        row = Row(str(path.relative_to(tree.folder)))
         log: list[str] = []
         with tempfile.TemporaryDirectory() as temporary:
             scratch = Path(temporary, "run")  # within: "$RunDir$\\file" is a file beside it
             scratch.mkdir()
             try:
                 with alarm(limit), no_output():
-                    Trial(path, epochs, run, tree.folder, scratch).perform(log.append)
+                    Trial(path, epochs, bool(again), run, tree.folder, scratch).perform(log.append)
             except (OpscopeError, TimeoutError) as error:
                 row.error = str(error).splitlines()[0].replace(temporary, "")
             except Exception as error:  # a defect of ours: others are OpscopeErrors
@@ -542,7 +561,8 @@ def told(row: Row) -> str:
     end = "ok" if row.good else row.error or "the loss does not fall"
     if row.refused:
         end = f"refused, as CNTK does ({row.refused}): {end}"
-    return f"| {row.config} | {row.epochs} | {losses or '—'} | {row.seconds:g} | {end} |"
+    epochs = max((one.epochs for one in row.trained), default=0)
+    return f"| {row.config} | {epochs} | {losses or '—'} | {row.seconds:g} | {end} |"
 
 
 def main() -> int:

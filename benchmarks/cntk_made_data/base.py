@@ -86,6 +86,7 @@ class MadeData:
 
     Attributes:
         minibatch: samples of a minibatch, at most, that suit the data.
+        costly: whether samples are so large that few are made.
     """
 
     meanings: dict[str, Meaning]
@@ -93,6 +94,7 @@ class MadeData:
     count: int = 24
     classes_of_words: int = 50
     minibatch: int = field(default=8, init=False)
+    costly: bool = field(default=False, init=False)
     lists: set[Path] = field(default_factory=set, init=False)
     vocabularies: set[str] = field(default_factory=set, init=False)
     texts: dict[str, dict[str, TextStream]] = field(default_factory=dict, init=False)

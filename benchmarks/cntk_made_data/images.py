@@ -30,6 +30,7 @@ def images(made: MadeData, section: ConfigParameters) -> None:
     crops = [max(part.array("cropSize").ints()) for part in parts if part.has("cropSize")]
     side = max([32, *crops, *(min(size, 256) for size in sizes)])
     if side > _LARGE:
+        made.costly = True
         made.count = min(made.count, _FEW)
         made.minibatch = 1 << 20  # rates of ImageNet's minibatches are too large for fewer
     classes = min(_PICTURES, labels[0][1].size("labelDim"))
