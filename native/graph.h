@@ -1,15 +1,34 @@
 /* Decoding graphs: static arcs, and composition on the fly with a table of states.
 
-   speech/fst/composition.py does the same in NumPy; both give the same arcs in the same order. */
+   speech/fst/composition.py does the same in NumPy; both give the same arcs in the same order.
+
+   Searches share what was composed. States and arcs stay where they are while more are made, under
+   a lock, so that others need none to read them. */
 #pragma once
 #include "base.h"
 #include "search_arguments.h"
 #include <math.h>
 #include <stdlib.h>
+#if (defined(__unix__) || defined(__APPLE__)) && !defined(__wasm__)
+#include <pthread.h>
+#include <sched.h>
+#define give_way sched_yield
+#else
+static int give_way(void) { return 0; }
+#endif
 
 typedef struct { int32_t s1, s2, label, filter; float weight; } Tuple;
+typedef struct {
+  Tuple tuple;
+  int32_t emitting, epsilons;
+  const Arc *arcs;             /* 0: not made yet */
+  const int32_t *met;          /* where they lead to, in OpenFst's order, which mixes both sorts */
+} State;
+enum { STATES = 1 << 14, ARCS = 1 << 16 };  /* that are allocated at once */
 typedef struct { int64_t key, arc; float weight; int32_t reached; } Memo;
 typedef struct { const float *final; const int64_t *begin; const Arc *arcs; int64_t start; } Fst;
+typedef struct Block { struct Block *next; Arc arcs[]; } Block;
+/* What is composed; the FSTs and what looking ahead needs. */
 typedef struct {
   int64_t lazy, most;
   Fst a, b;
@@ -18,17 +37,41 @@ typedef struct {
   const int64_t *interval_begin;
   const double *sums;
   int32_t final_label;
-  const Arc *arcs;             /* of a static graph, or those made so far */
-  const int64_t *begin;        /* where a state's arcs begin; -1: not made yet */
-  const int32_t *emitting;
-  int32_t *epsilon_arcs;       /* lazy only */
-  Arc *own_arcs; int64_t arcs_used, arcs_room;
-  Tuple *tuples; int64_t states, room;
-  int64_t *own_begin; int32_t *own_emitting;
+  const int32_t *emitting;     /* of a static graph's states */
+  State **chunks; int64_t states, chunks_used;
+  Block *blocks; int64_t arcs_used, arcs_left;
   int32_t *table; int64_t slots;
   Arc *work; int64_t work_used, work_room;
   int failed;                  /* NO_MEMORY or MANY_STATES */
+  int64_t users;               /* searches, and the home of which it is the newest */
 } Graph;
+/* The graph that new searches share. */
+typedef struct { Graph *newest; } Home;
+/* What one search knows of a graph: numbers of states in the order in which it met them, by which
+   Kaldi's hash sorts tokens. They do not depend on what others composed. */
+typedef struct {
+  Graph *graph;
+  int32_t *number; int64_t room;       /* of each state; -1: none yet; 0: the state itself */
+  uint8_t *visited;                    /* whether what its arcs lead to has numbers */
+  int32_t numbered; int64_t arcs_met;
+  int failed;
+} View;
+
+static char growing;
+/* Held while states and arcs are made, and where graphs are taken and left. */
+static void begin_growing(void) {
+  while (__atomic_test_and_set(&growing, __ATOMIC_ACQUIRE)) give_way();
+}
+static void end_growing(void) { __atomic_clear(&growing, __ATOMIC_RELEASE); }
+#ifdef give_way
+/* A fork finds nothing half done. */
+__attribute__((constructor)) static void watch_forks(void) {
+  pthread_atfork(begin_growing, end_growing, end_growing);
+}
+#endif
+static State *state_at(const Graph *g, int64_t state) {
+  return g->chunks[state / STATES] + state % STATES;
+}
 
 static int grow(void **at, int64_t *room, int64_t wanted, size_t size) {
   if (wanted <= *room) return 1;
@@ -55,7 +98,7 @@ static int rehash(Graph *g, int64_t slots) {
   if (!table) return 0;
   memset(table, -1, slots * sizeof(int32_t));
   for (int64_t s = 0; s < g->states; s++) {
-    uint64_t at = hash_of(&g->tuples[s]) & (slots - 1);
+    uint64_t at = hash_of(&state_at(g, s)->tuple) & (slots - 1);
     while (table[at] >= 0) at = (at + 1) & (slots - 1);
     table[at] = (int32_t)s;
   }
@@ -68,18 +111,14 @@ static int32_t state_of(Graph *g, int32_t s1, int32_t s2, int32_t filter, float 
   if (g->states * 2 >= g->slots && !rehash(g, g->slots * 2)) { g->failed = NO_MEMORY; return 0; }
   uint64_t at = hash_of(&t) & (g->slots - 1);
   for (; g->table[at] >= 0; at = (at + 1) & (g->slots - 1))
-    if (same(&g->tuples[g->table[at]], &t)) return g->table[at];
+    if (same(&state_at(g, g->table[at])->tuple, &t)) return g->table[at];
   if (g->states >= g->most) { g->failed = MANY_STATES; return 0; }
-  if (g->states >= g->room) {
-    int64_t r1 = g->room, r2 = g->room, r3 = g->room, r4 = g->room;
-    if (!grow((void **)&g->tuples, &r1, g->states + 1, sizeof(Tuple))
-        || !grow((void **)&g->own_begin, &r2, g->states + 1, 8)
-        || !grow((void **)&g->own_emitting, &r3, g->states + 1, 4)
-        || !grow((void **)&g->epsilon_arcs, &r4, g->states + 1, 4)) { g->failed = NO_MEMORY; return 0; }
-    g->room = r1; g->begin = g->own_begin; g->emitting = g->own_emitting;
+  if (g->states >= g->chunks_used * STATES) {
+    State *made = malloc(STATES * sizeof(State));
+    if (!made) { g->failed = NO_MEMORY; return 0; }
+    g->chunks[g->chunks_used++] = made;
   }
-  g->tuples[g->states] = t;
-  g->own_begin[g->states] = -1;
+  *state_at(g, g->states) = (State){t};
   g->table[at] = (int32_t)g->states;
   return (int32_t)g->states++;
 }
@@ -263,8 +302,20 @@ static void expand_pending(Graph *g, const Tuple *t, int words_first) {
                   state_of(g, x->nextstate, t->s2, t->filter, t->weight, t->label));
       }
 }
-static void expand(Graph *g, int64_t state) {
-  const Tuple t = g->tuples[state];
+/* Makes room for arcs, and for as many states that they lead to. */
+static Arc *new_arcs(Graph *g, int64_t count) {
+  const int64_t wanted = count + (count + 3) / 4;  /* four states are as long as an arc */
+  if (wanted > g->arcs_left) {
+    const int64_t room = wanted > ARCS ? wanted : ARCS;
+    Block *made = malloc(sizeof(Block) + room * sizeof(Arc));
+    if (!made) return 0;
+    made->next = g->blocks;
+    g->blocks = made; g->arcs_left = room;
+  }
+  return g->blocks->arcs + (g->arcs_left -= wanted);
+}
+static void expand(Graph *g, State *state) {
+  const Tuple t = state->tuple;
   const int64_t low = g->a.begin[t.s1], high = g->a.begin[t.s1 + 1];
   const int64_t low2 = g->b.begin[t.s2], high2 = g->b.begin[t.s2 + 1];
   const int by_first = high - low <= high2 - low2;
@@ -292,70 +343,164 @@ static void expand(Graph *g, int64_t state) {
       }
     }
   }
-  if (!grow((void **)&g->own_arcs, &g->arcs_room, g->arcs_used + g->work_used, sizeof(Arc)))
-    g->failed = NO_MEMORY;
-  if (g->failed) return;
-  g->arcs = g->own_arcs;
-  const int64_t begin = g->arcs_used;
+  const int64_t count = g->work_used;
+  Arc *arcs = g->failed ? 0 : new_arcs(g, count);
+  if (!arcs) { if (!g->failed) g->failed = NO_MEMORY; return; }
+  int32_t *met = (int32_t *)(arcs + count);
+  int64_t used = 0;
   for (int turn = 0; turn < 2; turn++) {
-    for (int64_t i = 0; i < g->work_used; i++)
-      if ((g->work[i].ilabel == 0) == turn) g->own_arcs[g->arcs_used++] = g->work[i];
-    if (!turn) g->own_emitting[state] = (int32_t)(g->arcs_used - begin);
+    for (int64_t i = 0; i < count; i++)
+      if ((g->work[i].ilabel == 0) == turn) arcs[used++] = g->work[i];
+    if (!turn) state->emitting = (int32_t)used;
   }
-  g->epsilon_arcs[state] = (int32_t)(g->arcs_used - begin) - g->own_emitting[state];
-  g->own_begin[state] = begin;
+  for (int64_t i = 0; i < count; i++) met[i] = g->work[i].nextstate;
+  state->epsilons = (int32_t)count - state->emitting;
+  state->met = met;
+  g->arcs_used += count;
+  __atomic_store_n(&state->arcs, arcs, __ATOMIC_RELEASE);  /* who sees them may read the rest */
+}
+/* Gives a state the next number where it has none. */
+static void number_state(View *v, int32_t state) {
+  if (state >= v->room) {
+    const int64_t before = v->room;
+    int64_t room = before;
+    if (!grow((void **)&v->number, &room, state + 1, 4)) { v->failed = NO_MEMORY; return; }
+    uint8_t *visited = realloc(v->visited, room);
+    if (!visited) { v->failed = NO_MEMORY; return; }
+    v->visited = visited; v->room = room;
+    memset(v->number + before, -1, (room - before) * 4);
+    memset(visited + before, 0, room - before);
+  }
+  if (v->number[state] < 0) v->number[state] = v->numbered++;
+}
+/* Numbers what the arcs of a state lead to, and makes these where nobody has. */
+static void visit(View *v, State *state) {
+  if (!__atomic_load_n(&state->arcs, __ATOMIC_ACQUIRE)) {
+    Graph *g = v->graph;
+    begin_growing();
+    if (!state->arcs) expand(g, state);
+    v->failed = g->failed; g->failed = 0;
+    end_growing();
+    if (v->failed) return;
+  }
+  const int64_t count = state->emitting + state->epsilons;
+  for (int64_t i = 0; i < count; i++) number_state(v, state->met[i]);
+  v->arcs_met += count;
+}
+/* The start state, with a number. */
+static int32_t start_of(View *v) {
+  Graph *g = v->graph;
+  begin_growing();
+  const int32_t state = state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1);
+  v->failed = g->failed; g->failed = 0;
+  end_growing();
+  if (!v->failed) number_state(v, state);
+  return state;
 }
 /* The arcs of a state: those with an input label, then the epsilons behind them. */
-static const Arc *arcs_of(Graph *g, int64_t state, int64_t *emitting, int64_t *epsilons) {
-  if (g->lazy && g->begin[state] < 0) expand(g, state);
-  if (g->failed) { *emitting = *epsilons = 0; return 0; }
-  *emitting = g->emitting[state];
-  *epsilons = g->lazy ? g->epsilon_arcs[state] : g->begin[state + 1] - g->begin[state] - *emitting;
-  return g->arcs + g->begin[state];
+static const Arc *arcs_of(View *v, int64_t state, int64_t *emitting, int64_t *epsilons) {
+  const Graph *g = v->graph;
+  if (!g->lazy) {
+    *emitting = g->emitting[state];
+    *epsilons = g->a.begin[state + 1] - g->a.begin[state] - *emitting;
+    return g->a.arcs + g->a.begin[state];
+  }
+  State *x = state_at(g, state);
+  if (!v->visited[state]) {
+    visit(v, x);
+    if (v->failed) { *emitting = *epsilons = 0; return 0; }
+    v->visited[state] = 1;
+  }
+  *emitting = x->emitting; *epsilons = x->epsilons;
+  return x->arcs;
 }
 static float final_of(const Graph *g, int64_t state) {
   if (!g->lazy) return g->a.final[state];
-  const Tuple *t = &g->tuples[state];
+  const Tuple *t = &state_at(g, state)->tuple;
   return t->label >= 0 ? INFINITY : (g->a.final[t->s1] - t->weight) + g->b.final[t->s2];
 }
 static Fst fst_of(const struct fst *a) {
   return (Fst){a->final, a->begin, a->arcs, a->start};
 }
-EXPORT(graph_new)(struct graph_new *a) {
-  Graph *g = calloc(1, sizeof(Graph));
-  if (!g) return;
-  g->lazy = a->lazy;
-  g->a = fst_of(&a->first);
-  g->most = a->most;
-  if (!g->lazy) {
-    g->arcs = g->a.arcs; g->begin = g->a.begin; g->emitting = a->emitting;
-    g->states = a->first.states;
-    a->graph = (word)g;
-    return;
+static Graph *composed(const Graph *like) {
+  Graph *g = malloc(sizeof(Graph));
+  if (!g) return 0;
+  *g = *like;
+  g->chunks = calloc(g->most / STATES + 1, sizeof(State *));
+  if (g->chunks && rehash(g, 1 << 12)) return g;
+  free(g->chunks); free(g);
+  return 0;
+}
+/* One user less; the last one frees it. */
+static void leave_graph(Graph *g) {
+  if (--g->users) return;
+  for (int64_t i = 0; i < g->chunks_used; i++) free(g->chunks[i]);
+  for (Block *next; g->blocks; g->blocks = next) { next = g->blocks->next; free(g->blocks); }
+  free(g->chunks); free(g->table); free(g->work); free(g->memo); free(g);
+}
+/* The graph that searches share, a new one where more than `most` arcs were composed: one user more.
+   0: there is no memory. */
+static Graph *take_graph(Home *home, int64_t most) {
+  Graph *g = home->newest;
+  if (g->lazy && g->arcs_used > most) {
+    Graph like = {.lazy = 1, .most = g->most, .a = g->a, .b = g->b, .epsilons = g->epsilons,
+                  .intervals = g->intervals, .interval_set = g->interval_set, .labels = g->labels,
+                  .interval_begin = g->interval_begin, .sums = g->sums,
+                  .final_label = g->final_label, .users = 1};
+    Graph *made = composed(&like);
+    if (!made) return 0;
+    leave_graph(g);
+    g = home->newest = made;
   }
-  g->b = fst_of(&a->second);
-  g->epsilons = a->epsilons;
-  g->interval_begin = a->interval_begin; g->intervals = a->intervals;
-  g->final_label = (int32_t)a->final_label;
-  g->interval_set = a->interval_set; g->labels = a->labels;
-  g->sums = a->sums;
-  if (rehash(g, 1 << 12)) a->graph = (word)g;
-  else free(g);
+  g->users++;
+  return g;
+}
+EXPORT(graph_new)(struct graph_new *a) {
+  Graph like = {.lazy = a->lazy, .most = a->most, .a = fst_of(&a->first), .users = 1};
+  if (a->lazy) {
+    like.b = fst_of(&a->second);
+    like.epsilons = a->epsilons;
+    like.interval_begin = a->interval_begin; like.intervals = a->intervals;
+    like.final_label = (int32_t)a->final_label;
+    like.interval_set = a->interval_set; like.labels = a->labels;
+    like.sums = a->sums;
+  } else {
+    like.emitting = a->emitting;
+  }
+  Home *home = malloc(sizeof(Home));
+  Graph *g = home ? composed(&like) : 0;
+  if (!g) { free(home); return; }
+  if (!g->lazy) g->states = a->first.states;
+  home->newest = g;
+  a->graph = (word)home;
 }
 EXPORT(graph_free)(const struct graph_free *a) {
-  Graph *g = a->graph;
-  free(g->own_arcs); free(g->tuples); free(g->own_begin); free(g->own_emitting);
-  free(g->epsilon_arcs); free(g->table); free(g->work); free(g->memo); free(g);
+  Home *home = a->graph;
+  begin_growing();
+  leave_graph(home->newest);
+  end_growing();
+  free(home);
 }
-/* forgets all other states and all arcs; the states get new numbers */
-static void shrink_graph(Graph *g, int32_t *states, int64_t count) {
-  Tuple *kept = malloc((count + 1) * sizeof(Tuple));
-  if (!g->lazy || !kept) { free(kept); return; }
-  for (int64_t i = 0; i < count; i++) kept[i] = g->tuples[states[i]];
-  g->states = g->arcs_used = g->memos = 0;
-  for (int64_t i = 0; i < g->memo_slots; i++) g->memo[i].key = -1;
-  memset(g->table, -1, g->slots * sizeof(int32_t));
-  for (int64_t i = 0; i < count; i++)
-    states[i] = state_of(g, kept[i].s1, kept[i].s2, kept[i].filter, kept[i].weight, kept[i].label);
-  free(kept);
+/* Forgets what was met, but for these states, which get new numbers. */
+static void number_anew(View *v, const int32_t *states, int64_t count) {
+  memset(v->number, -1, v->room * 4);
+  memset(v->visited, 0, v->room);
+  v->numbered = 0; v->arcs_met = 0;
+  for (int64_t i = 0; i < count; i++) number_state(v, states[i]);
+}
+/* The same, with the states in the graph that searches share now. */
+static void shrink_graph(View *v, Home *home, int64_t most, int32_t *states, int64_t count) {
+  begin_growing();
+  Graph *old = v->graph, *g = take_graph(home, most);
+  if (g) {
+    for (int64_t i = 0; g != old && i < count; i++) {
+      const Tuple *t = &state_at(old, states[i])->tuple;
+      states[i] = state_of(g, t->s1, t->s2, t->filter, t->weight, t->label);
+    }
+    v->failed = g->failed; g->failed = 0;
+    v->graph = g;
+    leave_graph(old);
+  } else v->failed = NO_MEMORY;
+  end_growing();
+  if (!v->failed) number_anew(v, states, count);
 }

@@ -13,7 +13,7 @@ typedef struct {
   int prune_links, prune_tokens;
 } Frame;
 typedef struct {
-  Graph *graph; Step step;
+  Home *home; View view; Step step;
   const int32_t *pdf; int64_t outputs;
   Limits limits;
   float lattice_beam, prune_delta;
@@ -48,7 +48,7 @@ static int advance(Search *s, const float *likelihood) {
   Step *step = &s->step;
   Frame *last = s->frame_count ? s->frames + s->frame_count - 1 : 0;
   float offset;
-  const int status = step_frame(step, s->graph, &s->limits, last ? last->tokens : 0, s->states,
+  const int status = step_frame(step, &s->view, &s->limits, last ? last->tokens : 0, s->states,
                                 last ? last->count : 1, likelihood, s->pdf, &offset);
   if (status) return status;
   if (!step->count) return NO_PATH;
@@ -185,7 +185,7 @@ static void prune_active(Search *s) {
 }
 /* The cost of ending in a newest token. */
 static float ending(const Search *s, int64_t token) {
-  return s->finalized ? s->finals[token] : final_of(s->graph, s->states[token]);
+  return s->finalized ? s->finals[token] : final_of(s->view.graph, s->states[token]);
 }
 static int any_ends(const Search *s) {
   for (int64_t i = 0; i < s->frames[s->frame_count - 1].count; i++)
@@ -195,38 +195,46 @@ static int any_ends(const Search *s) {
 EXPORT(search_new)(struct search_new *a) {
   Search *s = calloc(1, sizeof(Search));
   if (!s) return;
-  s->graph = a->graph; s->pdf = a->pdf; s->outputs = a->outputs;
+  s->home = a->graph; s->pdf = a->pdf; s->outputs = a->outputs;
   s->step.hash_size = LEAST_BUCKETS;
   s->limits = (Limits){a->beam, a->beam_delta, a->most, a->least, a->most_tokens};
   s->lattice_beam = a->lattice_beam; s->prune_delta = a->prune_delta;
   s->prune_interval = a->prune_interval; s->most_arcs = a->most_arcs;
-  a->search = (word)s;
+  begin_growing();
+  s->view.graph = take_graph(s->home, s->most_arcs);
+  end_growing();
+  if (s->view.graph) a->search = (word)s;
+  else free(s);
 }
 EXPORT(search_free)(const struct search_free *a) {
   Search *s = a->search;
+  begin_growing();
+  leave_graph(s->view.graph);
+  end_growing();
   free_frames(s);
   free_step(&s->step);
+  free(s->view.number); free(s->view.visited);
   free(s->frames); free(s->states); free(s->finals); free(s->fresh); free(s->places);
   free(s);
 }
 EXPORT(search_start)(struct search_start *a) {
-  Search *s = a->search; Graph *g = s->graph;
+  Search *s = a->search; Graph *g = s->view.graph;
   free_frames(s);
   s->finalized = 0;
   a->status = NO_MEMORY;
   if (!grow((void **)&s->states, &s->states_room, 1, 4)) return;
-  s->states[0] = g->lazy ? state_of(g, (int32_t)g->a.start, (int32_t)g->b.start, 0, 0, -1)
-                         : (int32_t)g->a.start;
-  a->status = advance(s, 0);
+  s->states[0] = g->lazy ? start_of(&s->view) : (int32_t)g->a.start;
+  a->status = s->view.failed ? s->view.failed : advance(s, 0);
 }
 /* Takes frames; those that it took are counted where it fails. */
 EXPORT(search_accept)(struct search_accept *a) {
   Search *s = a->search;
   for (int64_t i = 0; i < a->rows; i++) {
     if ((s->frame_count - 1) % s->prune_interval == 0) prune_active(s);
-    if (s->graph->arcs_used > s->most_arcs)
-      shrink_graph(s->graph, s->states, s->frames[s->frame_count - 1].count);
-    a->status = advance(s, a->likelihoods + i * s->outputs);
+    if (s->view.arcs_met > s->most_arcs)
+      shrink_graph(&s->view, s->home, s->most_arcs, s->states,
+                   s->frames[s->frame_count - 1].count);
+    a->status = s->view.failed ? s->view.failed : advance(s, a->likelihoods + i * s->outputs);
     if (a->status) break;
   }
   a->frames = s->frame_count;

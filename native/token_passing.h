@@ -44,8 +44,8 @@ static int link_to(Step *s, int64_t count, Link l) {
   s->links[count] = l;
   return 1;
 }
-/* Tokens in the order of Kaldi's hash: by buckets of their states, as these were filled. */
-static int list_tokens(Step *s, const int32_t *states, int64_t count) {
+/* Tokens in the order of Kaldi's hash: by buckets of their states' numbers, as these were filled. */
+static int list_tokens(const View *v, Step *s, const int32_t *states, int64_t count) {
   const int64_t before = s->bucket_room;
   int64_t filled = 0, listed = 0;
   if (!grow((void **)&s->order, &s->order_room, count, 4)
@@ -54,7 +54,7 @@ static int list_tokens(Step *s, const int32_t *states, int64_t count) {
       || !grow((void **)&s->buckets, &s->bucket_room, s->hash_size, sizeof(Bucket))) return 0;
   memset(s->buckets + before, -1, (s->bucket_room - before) * sizeof(Bucket));
   for (int64_t i = 0; i < count; i++) {
-    const int64_t key = states[i] % s->hash_size;
+    const int64_t key = (v->number ? v->number[states[i]] : states[i]) % s->hash_size;
     Bucket *b = s->buckets + key;
     if (b->first < 0) { b->first = (int32_t)i; s->used[filled++] = (int32_t)key; }
     else s->next[b->last] = (int32_t)i;
@@ -69,10 +69,10 @@ static int list_tokens(Step *s, const int32_t *states, int64_t count) {
   return 1;
 }
 /* Puts a token into the queue if its state has epsilons; 2: it was there too often. */
-static int wait_token(Graph *g, Step *s, int32_t at, int64_t *waiting) {
+static int wait_token(View *v, Step *s, int32_t at, int64_t *waiting) {
   int64_t emitting, epsilons;
-  arcs_of(g, s->states[at], &emitting, &epsilons);
-  if (g->failed) return 0;
+  arcs_of(v, s->states[at], &emitting, &epsilons);
+  if (v->failed) return 0;
   if (!epsilons) return 1;
   const int64_t before = s->times_room;
   if (!grow((void **)&s->queue, &s->queue_room, *waiting + 1, 4)
@@ -82,10 +82,11 @@ static int wait_token(Graph *g, Step *s, int32_t at, int64_t *waiting) {
   return ++s->times[at] > s->count + 1 ? 2 : 1;
 }
 /* The token that a try leads to, made where there is none; 2 where it is new or became better. */
-static int reach_token(Graph *g, Step *s, const Try *t, int32_t *token) {
+static int reach_token(const View *v, Step *s, const Try *t, int32_t *token) {
   if (t->next >= s->places) {
     const int64_t before = s->places;
-    if (!grow((void **)&s->place, &s->places, g->states, 4)) return 0;
+    const int64_t states = v->number ? v->room : v->graph->states;
+    if (!grow((void **)&s->place, &s->places, states, 4)) return 0;
     memset(s->place + before, -1, (s->places - before) * 4);
   }
   int32_t at = s->place[t->next];
@@ -109,7 +110,7 @@ typedef struct {
 /* Passes the tokens of a frame on; `likelihood` is 0 at the start, where epsilons alone are
    followed. What it makes lies in `s`, the offset of acoustic costs in *offset_found. Returns 0, or
    why it failed. */
-static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
+static int step_frame(Step *s, View *v, const Limits *limits, const Token *old,
                       const int32_t *states, int64_t count, const float *likelihood,
                       const int32_t *pdf, float *offset_found) {
   const float beam = limits->beam, delta = limits->beam_delta;
@@ -121,7 +122,7 @@ static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
   if (!likelihood) {
     Try t = {-1, states[0], 0, 0, 0, 0, 0};
     int32_t token;
-    if (!reach_token(g, s, &t, &token)) goto end;
+    if (!reach_token(v, s, &t, &token)) goto end;
     cutoff = beam;
   } else {
     float best = INFINITY, adaptive = beam, keep;
@@ -139,7 +140,7 @@ static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
       if (loose > keep) { adaptive = loose - best + delta; keep = loose; }
     }
     offset = -best;
-    if (!list_tokens(s, states, count)) goto end;
+    if (!list_tokens(v, s, states, count)) goto end;
     if (count * BUCKETS_EACH > s->hash_size) s->hash_size = count * BUCKETS_EACH;
     for (int64_t n = -1; n < count; n++) {
       int64_t i = 0;
@@ -147,8 +148,8 @@ static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
       else while (old[s->order[i]].cost > best) i++;
       if (n < 0) i = s->order[i];
       if (!(old[i].cost <= keep)) continue;
-      const Arc *arcs = arcs_of(g, states[i], &emitting, &epsilons);
-      if (g->failed) { status = g->failed; goto end; }
+      const Arc *arcs = arcs_of(v, states[i], &emitting, &epsilons);
+      if (v->failed) { status = v->failed; goto end; }
       for (int64_t k = 0; k < emitting; k++) {
         const Arc *x = arcs + k;
         if (n < 0) {           /* the best token's arcs tell about what the next tokens cost */
@@ -162,34 +163,34 @@ static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
         if (cost + adaptive < cutoff) cutoff = cost + adaptive;
         Try t = {(int32_t)i, x->nextstate, x->ilabel, x->olabel, x->weight, acoustic, cost};
         Link l = {t.from, 0, t.ilabel, t.olabel, t.graph, t.acoustic};
-        if (!reach_token(g, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
+        if (!reach_token(v, s, &t, &l.to) || !link_to(s, s->emitting, l)) goto end;
         s->emitting++;
       }
     }
   }
-  if (!list_tokens(s, s->states, s->count)) goto end;
+  if (!list_tokens(v, s, s->states, s->count)) goto end;
   for (int64_t n = 0, first = s->count; n < first; n++)
-    if (!wait_token(g, s, s->order[n], &waiting)) {
-      if (g->failed) status = g->failed;
+    if (!wait_token(v, s, s->order[n], &waiting)) {
+      if (v->failed) status = v->failed;
       goto end;
     }
   while (waiting) {
     const int32_t at = s->queue[--waiting];
     const float from = s->tokens[at].cost;
     if (!(from < cutoff)) continue;
-    arcs_of(g, s->states[at], &emitting, &epsilons);
+    const Arc *arcs = arcs_of(v, s->states[at], &emitting, &epsilons) + emitting;
     for (int64_t k = 0; k < epsilons; k++) {
-      const Arc x = g->arcs[g->begin[s->states[at]] + emitting + k];
+      const Arc x = arcs[k];
       const float cost = from + x.weight;
       int32_t token;
       if (!(cost < cutoff)) continue;
       Try t = {at, x.nextstate, 0, x.olabel, x.weight, 0, cost};
-      const int found = reach_token(g, s, &t, &token);
+      const int found = reach_token(v, s, &t, &token);
       if (!found) goto end;
       if (found == 1) continue;
-      const int put = wait_token(g, s, token, &waiting);
+      const int put = wait_token(v, s, token, &waiting);
       if (put != 1) {
-        if (g->failed) status = g->failed;
+        if (v->failed) status = v->failed;
         else if (put == 2) status = NEGATIVE_LOOP;
         goto end;
       }
@@ -199,7 +200,7 @@ static int step_frame(Step *s, Graph *g, const Limits *limits, const Token *old,
   for (int64_t i = 0; i < s->count; i++) {
     const float cost = s->tokens[i].cost;
     if (!(cost < cutoff)) continue;
-    const Arc *arcs = arcs_of(g, s->states[i], &emitting, &epsilons);
+    const Arc *arcs = arcs_of(v, s->states[i], &emitting, &epsilons);
     for (int64_t k = emitting; k < emitting + epsilons; k++) {
       if (!(cost + arcs[k].weight < cutoff)) continue;
       Link l = {(int32_t)i, s->place[arcs[k].nextstate], 0, arcs[k].olabel, arcs[k].weight, 0};

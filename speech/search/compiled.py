@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.python.cached import new_waiting_rlock
 from ...framework.fusion import native
 from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
@@ -15,6 +16,7 @@ from .frames import LINK, TOKEN, TRACED, Frame
 from .options import SearchOptions
 
 _MOST_STATES = (1 << 31) - 8
+_making = new_waiting_rlock()
 
 
 def available() -> bool:
@@ -29,6 +31,33 @@ def _fst(library: Library, fst: Any) -> Block:
 
 
 _LAZY = "epsilons", "interval_begin", "intervals", "interval_set", "labels", "sums"
+
+
+class _CompiledGraph:
+    """A graph of the library, with the arcs that searches composed and share.
+
+    Attributes:
+        address: of it.
+    """
+
+    def __init__(self, library: Library, graph: Graph) -> None:
+        self.library = library
+        self._block = _new_graph(library, graph)  # it keeps the arrays
+        self.address = self._block.struct.graph
+        if not self.address:
+            raise MemoryError("a decoding graph")
+        weakref.finalize(self, _run_with, library, "graph_free", graph=self.address)
+
+
+def _graph_of(library: Library, graph: Graph) -> _CompiledGraph:
+    """The graph for a search: that of all searches, where its arcs are composed."""
+    if isinstance(graph, StaticGraph):
+        return _CompiledGraph(library, graph)
+    with _making:
+        kept = graph.kept.get(_CompiledGraph)
+        if kept is None or kept.library is not library:
+            kept = graph.kept[_CompiledGraph] = _CompiledGraph(library, graph)
+        return kept
 
 
 def _new_graph(library: Library, graph: Graph) -> Block:
@@ -60,14 +89,11 @@ class CompiledTokens:
             raise RuntimeError("there is no native library")  # callers ask `available` first
         self._library = library
         self._outputs = outputs
-        self._block = _new_graph(library, graph)  # it keeps the arrays
-        graph_address = self._block.struct.graph
-        if not graph_address:
-            raise MemoryError("a decoding graph")
+        self._graph = _graph_of(library, graph)
         self._search_block = bind(
             library,
             "search_new",
-            graph=graph_address,
+            graph=self._graph.address,
             pdf=np.maximum(pdf, 0),  # -1 stands for that of label 0, which is not read
             labels=len(pdf),
             outputs=outputs,
@@ -83,9 +109,9 @@ class CompiledTokens:
         )
         self._search_block.run()
         self._search = self._search_block.struct.search
-        weakref.finalize(self, _free, library, graph_address, self._search)
         if not self._search:
             raise MemoryError("tokens of a search")
+        weakref.finalize(self, _free_search, library, self._search, self._graph)
         self.count = 0
 
     def _run(self, name: str, **fields: Any) -> Any:
@@ -175,10 +201,13 @@ class CompiledTokens:
         ]
 
 
-def _free(library: Library, graph: int, search: int) -> None:
-    if search:
-        bind(library, "search_free", search=search).run()
-    bind(library, "graph_free", graph=graph).run()
+def _run_with(library: Library, name: str, **values: int) -> None:
+    bind(library, name, **values).run()
+
+
+def _free_search(library: Library, search: int, graph: _CompiledGraph) -> None:
+    """Free a search, and only then the graph that it reads."""
+    _run_with(library, "search_free", search=search)
 
 
 __all__ = ["CompiledTokens", "available"]

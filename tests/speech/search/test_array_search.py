@@ -118,11 +118,18 @@ def test_numpy_searches_vosks_graph_as_c_does() -> None:
     assert_same_search(*both, np.split(likes, range(7, len(likes), 7)))
 
 
-def test_decoders_share_arcs_and_nothing_else() -> None:
+def composed(graph: LookaheadGraph) -> object:
+    """What decoders of a graph share: in NumPy how much that is, in C which it is."""
+    arcs = graph.kept.get(ComposedArcs)
+    return arcs.used if arcs is not None else graph.kept[compiled._CompiledGraph].address
+
+
+@pytest.mark.parametrize("compiled_loops", [False, pytest.param(True, marks=needs_c)])
+def test_decoders_share_arcs_and_nothing_else(compiled_loops: bool) -> None:
     options = SearchOptions(beam=10.0, lattice_beam=5.0)
 
     def searched(graph: LookaheadGraph, seed: int) -> list[tuple[object, ...]]:
-        decoder = Decoder(graph, PDFS, options, compiled_loops=False)
+        decoder = Decoder(graph, PDFS, options, compiled_loops=compiled_loops)
         for block in np.split(loglikes(seed), [4, 9, 15]):
             decoder.accept(block)
         decoder.finalize()
@@ -131,8 +138,8 @@ def test_decoders_share_arcs_and_nothing_else() -> None:
     wanted = [searched(large_graph(1), seed) for seed in range(6)]
     graph = large_graph(1)
     assert [searched(graph, seed) for seed in (5, 0)] == [wanted[5], wanted[0]]
-    used = graph.kept[ComposedArcs].used
-    assert searched(graph, 5) == wanted[5] and graph.kept[ComposedArcs].used == used
+    used = composed(graph)
+    assert searched(graph, 5) == wanted[5] and composed(graph) == used
     graph = large_graph(1)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda seed: searched(graph, seed), range(6))) == wanted
@@ -152,6 +159,28 @@ def test_shared_arcs_are_bounded_and_go_with_their_graph() -> None:
     assert graph.kept[ComposedArcs] is not first and max(most) <= options.graph_arcs
     gone = weakref.ref(graph)
     del graph, decoder, first
+    gc.collect()
+    assert gone() is None
+
+
+@needs_c
+def test_searches_in_c_share_arcs_within_their_bound() -> None:
+    """Each moves to a fresh graph when it has met too many arcs, while others go on in the old."""
+    options = SearchOptions(beam=10.0, lattice_beam=5.0, graph_arcs=2000)
+    seeds = range(4)
+    alone = []
+    for seed in seeds:
+        decoder = Decoder(large_graph(2), PDFS, options)
+        decoder.accept(loglikes(seed))
+        alone.append(parts(decoder))
+    graph = large_graph(2)
+    decoders = [Decoder(graph, PDFS, options) for _ in seeds]
+    for frame in range(24):
+        for seed, decoder in zip(seeds, decoders, strict=True):
+            decoder.accept(loglikes(seed)[frame : frame + 1])
+    assert [parts(decoder) for decoder in decoders] == alone
+    gone = weakref.ref(graph)
+    del graph, decoder, decoders
     gc.collect()
     assert gone() is None
 
