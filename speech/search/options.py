@@ -24,8 +24,9 @@ class SearchOptions:
         lattice_beam: costs above the best path's up to which a lattice keeps paths.
         prune_scale: part of the lattice beam by which costs may change unseen while pruning.
         acoustic_scale: factor of the log-likelihoods.
-        graph_arcs: arcs of a composed graph that are kept, 16 bytes each; with more, those of
-            states without a token are forgotten after a frame.
+        graph_arcs: arcs of a composed graph that its searches share, 20 bytes each. With more,
+            new searches begin with none; one that has met more itself forgets, after a frame,
+            those of states without a token.
         frame_tokens: tokens of a frame, at most, before the search gives up.
     """
 
