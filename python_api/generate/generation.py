@@ -18,8 +18,14 @@ from typing import Any
 
 import numpy as np
 
+from ...bridges.onnx.export.checking import Check
+from ...bridges.onnx.export.exporting import to_onnx
+from ...bridges.onnx.importing.imported import ImportedModel
+from ...framework.base.atomic import PathLike
 from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeError
 from ...framework.base.scope import Scope
+from .cached_onnx import SCORES, cached_net, random_inputs
+from .imported import ImportedStepper
 from .stepping import Stepper
 
 Prompts = Sequence[Sequence[int] | np.ndarray]
@@ -47,6 +53,9 @@ class Hypothesis:
 class Generator:
     """Generates with a net; see `Stepper` for the arguments and the nets that it accepts.
 
+    A decoder from elsewhere, `opscope.from_onnx(path)`, has its caches as inputs and outputs; its
+    tokens and scores are named `input_ids` and `logits` as a rule.
+
     A net may read other inputs, such as the source of a translation: the methods take them as
     `feed`, with one row or one sequence for each prompt.
     """
@@ -60,7 +69,11 @@ class Generator:
         scores: str = "scores",
         device: Any = None,
     ) -> None:
-        self.stepper = Stepper(net, scope, ids=ids, scores=scores, device=device)
+        self.stepper: Stepper | ImportedStepper
+        if isinstance(net, ImportedModel):
+            self.stepper = ImportedStepper(net, ids=ids, scores=scores)
+        else:
+            self.stepper = Stepper(net, scope, ids=ids, scores=scores, device=device)
 
     def greedy(
         self,
@@ -131,6 +144,29 @@ class Generator:
         choose = _drawing(temperature, top_k, top_p, seed)
         tokens = self._tokens([prompt], steps, end, feed, choose)
         return (int(token) for (token,) in tokens)
+
+    def to_onnx(
+        self, path: PathLike, *, feed: Mapping[str, Any] | None = None, **options: Any
+    ) -> Check:
+        """Write the step of the net, with its caches as inputs and outputs, as an ONNX file.
+
+        Names are those of Hugging Face's exports, see cached_onnx.py. What the steps read of an
+        encoder, and other inputs, are inputs of the graph under their own names.
+
+        Args:
+            feed: other inputs of the net, to check the graph with; see `greedy`.
+            options: of `opscope.to_onnx`: `opset`, `external`, `bound`, `name`, `int8`.
+
+        Raises:
+            OpscopeError: the net does not read tokens [N, T] by causal attention; see `to_onnx`.
+        """
+        stepper = self.stepper
+        if isinstance(stepper, ImportedStepper):
+            raise OpscopeError(f"{stepper.model.path} has its caches outside already")
+        made = cached_net(stepper.step, stepper.ids, stepper.scores)
+        outputs = [SCORES, *made.caches.values()]
+        inputs = random_inputs(made, *stepper.context(feed or {}))
+        return to_onnx(made.net, path, stepper.scope, outputs=outputs, inputs=inputs, **options)
 
     def _tokens(
         self,

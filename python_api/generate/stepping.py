@@ -100,6 +100,12 @@ class Stepper:
                     value[...] = boot
                 self._work.var(memory.previous).bind(value)
 
+    def context(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], int]:
+        """What the steps read besides tokens and states, on the host; and of how many sequences."""
+        first = {name: to_host(rows) for name, (rows, _) in self._run_context(feed).items()}
+        counts = [len(first[name]) for name in self.step.of_sequences if name in first]
+        return first, max(counts, default=2)
+
     def spread(self, copies: int) -> None:
         """Go on with `copies` hypotheses in place of each, side by side."""
         with on_device(self._place):
