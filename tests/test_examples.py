@@ -116,6 +116,18 @@ def test_the_decoder_of_an_autoencoder_runs_alone() -> None:
     assert [len(line) for line in out.splitlines()[-8:]] == [6 * 8 + 5 * 3] * 8
 
 
+def test_gpt(tmp_path: pathlib.Path) -> None:
+    """Trained on a little text; it writes what was asked for, and a checked ONNX file."""
+    small = ("--epochs", 1, "--updates", 40, "--width", 32, "--layers", 1)
+    out = run(ROOT / "examples/gpt/train.py", "--out", tmp_path, *small, "--length", 60)
+    assert float(re.search(r"held-out bits per byte ([0-9.]+)", out)[1]) < 6
+    assert re.search(r"maximum error .* on 2 inputs", out)
+    written = out[out.index("\nThe ") + 1 : out.rindex("\n", 0, -2)]
+    assert len(written) == len("The ") + 60
+    for name in ("gpt.pb", "gpt.safetensors", "gpt.onnx"):
+        assert (tmp_path / name).stat().st_size > 0
+
+
 def test_characters(tmp_path: pathlib.Path) -> None:
     """Trained on a little text, then sampled from the files in a process of its own."""
     folder = ROOT / "examples/char_rnn"

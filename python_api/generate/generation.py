@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...bridges.onnx.export.checking import Check
-from ...bridges.onnx.export.exporting import to_onnx
 from ...bridges.onnx.importing.imported import ImportedModel
 from ...framework.base.atomic import PathLike
 from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeError
@@ -27,6 +25,9 @@ from ...framework.base.scope import Scope
 from .cached_onnx import SCORES, cached_net, random_inputs
 from .imported import ImportedStepper
 from .stepping import Stepper
+
+if TYPE_CHECKING:
+    from ...bridges.onnx.export.checking import Check
 
 Prompts = Sequence[Sequence[int] | np.ndarray]
 Chooser = Callable[[np.ndarray], np.ndarray]
@@ -160,6 +161,10 @@ class Generator:
         Raises:
             OpscopeError: the net does not read tokens [N, T] by causal attention; see `to_onnx`.
         """
+        from ...bridges.onnx.export.exporting import (
+            to_onnx,
+        )  # who only writes text needs none of it
+
         stepper = self.stepper
         if isinstance(stepper, ImportedStepper):
             raise OpscopeError(f"{stepper.model.path} has its caches outside already")
