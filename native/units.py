@@ -38,7 +38,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "glibc": ("",),
     "image_norm": TYPES,
     "images": TYPES,
+    "integer_convolution": ("",),
     "integer_gemm": ("",),
+    "integers": ("",),
     "mersenne": ("",),
     "mkl_rows": TYPES,
     "packed_gemm": TYPES,
@@ -59,7 +61,7 @@ ALONE = ("glibc", "team")
 EXACT = ("chains",)
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 
-SPECIAL = ("bf16_gemm", "integer_gemm")
+SPECIAL = ("bf16_gemm",)
 """Files for those kinds of processor alone that name them."""
 
 COMMON_FLAGS = (
@@ -105,7 +107,7 @@ PROCESSORS: dict[str, tuple[Processor, ...]] = {
         Processor("sse4", ("-march=x86-64-v2",)),
         Processor("avx2", ("-march=x86-64-v3",)),
         Processor("avx512", _AVX512),
-        Processor("avx512bf16", _BF16, ("bf16_gemm_1", "integer_gemm")),
+        Processor("avx512bf16", _BF16, ("bf16_gemm_1", "integer_convolution", "integer_gemm")),
         Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("bf16_gemm",)),
     ),
     "aarch64": (Processor("neon", ()),),

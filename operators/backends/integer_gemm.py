@@ -1,8 +1,8 @@
-"""Products of matrices of 8-bit integers by VNNI (library "native").
+"""Products of matrices of 8-bit integers, exact in 32 bits (library "native").
 
-An instruction adds four products of bytes to each 32-bit number of a vector, four times what a
-vector of float32 multiplies; the sums are exact. Weights are packed once for all runs where they
-are kept (framework/runtime/plans/kept_factors.py), else for each product.
+VNNI adds four products of bytes to each 32-bit number of a vector, four times what a vector of
+float32 multiplies; AVX2 multiplies bytes as numbers of 16 bits. Weights are packed once for all
+runs where they are kept (framework/runtime/plans/kept_factors.py), else for each product.
 
 Source: Intel's manual of instruction set extensions, VPDPBUSD.
 """
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.fusion import arguments, native, team
+from ...framework.fusion.arguments import Block
 from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..linear.integer_matmul import integer_matmul
@@ -25,8 +26,9 @@ _SPEED = 4
 
 
 def is_fast() -> bool:
-    """Whether there are such products here."""
-    return native.load("integer_gemm") is not None
+    """Whether such products take less time here than those of float32."""
+    library = native.load("integer_gemm")
+    return library is not None and library.ending == "_avx512bf16"
 
 
 def _kernel(k: KernelArgs) -> Call | None:
@@ -34,75 +36,125 @@ def _kernel(k: KernelArgs) -> Call | None:
     x, y, out = k["x"], k["y"], k["out"]
     if library is None or y.ndim != 2 or not out.size or not x.size:
         return None
-    x_zero, y_zero, scale = (k.get(slot) for slot in ("x_zero", "y_zero", "scale"))
-    arrays = (x, y, out, x_zero, y_zero, scale)
-    if any(one is not None and not _is_whole(one) for one in arrays):
-        return None
-    if scale is not None and scale.dtype != np.float32:
+    if not suits(k, x, y, out):
         return None
     depth, width = y.shape
-    tasks: list[team.ParallelTask] = []
-    panels = _kept(library, k.frame, y)
-    if panels is None:
-        panels, packing = _packed(library, y)
-        tasks.append(packing)
-    a, target = x.reshape(-1, depth), out.reshape(-1, width)
+    rows = np.arange(depth) * width
+    tasks, columns = columns_of(k, x, y, k.get("y_zero"), rows, 1, 1)
+    a, target = x.reshape(-1, depth), out.reshape(-1, width).view(np.uint8)
     block = arguments.bind(
         library,
         "integer_product",
+        columns=columns,
         m=len(a),
-        n=width,
-        k=depth,
         a=a,
-        is_signed=x.dtype == np.int8,
-        a_zero=x_zero,
-        panels=panels,
-        sums=_sums(panels, width),
-        is_unsigned=y.dtype == np.uint8,
-        b_zero=y_zero,
-        b_zeros=0 if y_zero is None else y_zero.size,
-        scale=scale,
-        scales=0 if scale is None else scale.size,
-        out=target.view(np.int32),
+        out=target,
+        size=out.itemsize,
     )
-    tasks.append(team.block_task(max(target.size * depth // _SPEED, y.size), block))
+    tasks.append(team.block_task(max(out.size * depth // _SPEED, y.size), block))
     return team.run_together(tasks)
+
+
+def suits(k: KernelArgs, *arrays: Any) -> bool:
+    """Whether the functions take these arrays and those of what becomes of the sums."""
+    slots = "x_zero", "y_zero", "w_zero", "scale", "bias", "out_zero"
+    given = [one for one in (*arrays, *map(k.get, slots)) if one is not None]
+    scale = k.get("scale")
+    return all(map(_is_whole, given)) and (scale is None or scale.dtype == np.float32)
 
 
 def _is_whole(array: Any) -> bool:
     return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
 
 
-def _kept(library: Library, frame: Any, y: Any) -> Any:
+def columns_of(
+    k: KernelArgs,
+    x: Any,
+    y: Any,
+    y_zero: Any,
+    rows: np.ndarray,
+    right: int,
+    groups: int,
+) -> tuple[list[team.ParallelTask], Block]:
+    """The second factor of a product as C functions take it, and the tasks that pack it.
+
+    Args:
+        rows: where its rows begin in y. right: from a column to the next. groups: of columns.
+    """
+    library = native.load("integer_gemm")
+    assert library is not None, "the caller has seen that it is there"
+    width = y.size // (groups * max(len(rows), 1))
+    tasks: list[team.ParallelTask] = []
+    sizes = groups, len(rows), width
+    panels = _kept(library, k.frame, y, rows, right, sizes)
+    if panels is None:
+        panels, packing = _packed(library, y, rows, right, sizes)
+        tasks.append(packing)
+    scale, bias, out_zero = map(k.get, ("scale", "bias", "out_zero"))
+    block = arguments.bind(
+        library,
+        "integer_columns",
+        groups=groups,
+        n=width,
+        k=len(rows),
+        is_signed=x.dtype == np.int8,
+        a_zero=k.get("x_zero"),
+        panels=panels,
+        sums=_sums(panels, groups * _whole(width)),
+        is_unsigned=y.dtype == np.uint8,
+        b_zero=y_zero,
+        b_zeros=0 if y_zero is None else y_zero.size,
+        bias=bias,
+        scale=scale,
+        scales=0 if scale is None else scale.size,
+        out_zero=out_zero,
+        out_is_signed=out_zero is not None and out_zero.dtype == np.int8,
+    )
+    return tasks, block
+
+
+def _kept(
+    library: Library, frame: Any, y: Any, rows: np.ndarray, right: int, sizes: tuple[int, int, int]
+) -> Any:
     """The panels of weights that stay packed; None for others, and where there is no room."""
     kept = getattr(frame, "kept", None)
     if kept is None or not kept.holds(y):
         return None
-    return kept.get(y, "integers", _room(*y.shape), lambda: _packed(library, y))
+    make = lambda: _packed(library, y, rows, right, sizes)  # noqa: E731
+    return kept.get(y, ("integers", sizes), _room(*sizes), make)
 
 
-def _room(depth: int, width: int) -> int:
+def _whole(width: int) -> int:
+    return -(-width // _COLUMNS) * _COLUMNS
+
+
+def _room(groups: int, depth: int, width: int) -> int:
     """Bytes of the panels of a matrix, and of the sums of their columns after them."""
-    return -(-width // _COLUMNS) * _COLUMNS * (-(-depth // _GROUP) * _GROUP + 4)
+    return groups * _whole(width) * (-(-depth // _GROUP) * _GROUP + 4)
 
 
-def _sums(panels: Any, width: int) -> Any:
-    return panels[-4 * -(-width // _COLUMNS) * _COLUMNS :].view(np.int32)
+def _sums(panels: Any, columns: int) -> Any:
+    return panels[-4 * columns :].view(np.int32)
 
 
-def _packed(library: Library, y: Any) -> tuple[Any, team.ParallelTask]:
+def _packed(
+    library: Library, y: Any, rows: np.ndarray, right: int, sizes: tuple[int, int, int]
+) -> tuple[Any, team.ParallelTask]:
     """New panels of a matrix, and the task that fills them."""
-    depth, width = y.shape
-    panels = team.aligned(_room(depth, width))
+    groups, depth, width = sizes
+    panels = team.aligned(_room(*sizes))
     block = arguments.bind(
         library,
         "pack_integers",
+        groups=groups,
         k=depth,
         n=width,
-        b=y,
+        b=y.reshape(-1),
+        rows=rows,
+        right=right,
         is_unsigned=y.dtype == np.uint8,
         panels=panels,
-        sums=_sums(panels, width),
+        sums=_sums(panels, groups * _whole(width)),
     )
     return panels, team.block_task(2 * y.size, block)
 

@@ -30,8 +30,12 @@ padding_algorithm `same`."""
 
 def _rule(s: ShapeArgs) -> None:
     rank = int(s.op.type[len("conv")])
+    s.set("out", (conv_shape(s, rank), s.floats("x", "w", "b")))
+
+
+def conv_shape(s: ShapeArgs, rank: int) -> tuple[int, ...]:
+    """The shape of a convolution over so many spatial axes, whose slots are checked for it."""
     x, w = s.rank("x", rank + 2), s.rank("w", rank + 2)
-    dtype = s.floats("x", "w", "b")
     groups = s.attrs["groups"]
     check_attrs(s, rank)
     if 0 in w:
@@ -55,7 +59,7 @@ def _rule(s: ShapeArgs) -> None:
                 f"a window of {axis.extent} does not fit into {size} inputs padded with"
                 f" {axis.before} and {axis.after}"
             )
-    s.set("out", ((x[0], w[0], *out), dtype))
+    return (x[0], w[0], *out)
 
 
 def _correlation(k: KernelArgs, small: str, multiply: Any) -> Correlation:

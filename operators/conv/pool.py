@@ -18,6 +18,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import copying
+from ..base.integers import BYTES
 from .windows import (
     PADDING,
     PADDING_ALGORITHM,
@@ -110,7 +111,8 @@ def _passes(attrs: dict, x: Sequence[int], out: Sequence[int]) -> list[_Pass]:
 
 def _out_shape(s: ShapeArgs, rank: int) -> tuple[int, ...]:
     x = s.rank("x", rank + 2)
-    s.floats("x")
+    if s.op.type != f"max_pool{rank}d" or s.dtype("x") not in BYTES:
+        s.floats("x")
     per_axis(s, "kernel", rank)
     check_attrs(s, rank)
     out = []
@@ -188,7 +190,8 @@ def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any)
         calls.append(partial(xp.maximum, inputs[0], inputs[1], out=target))
     else:
         # Padding never wins a maximum, though it counts as 0 in a convolution.
-        calls.append(partial(target.fill, -xp.inf))
+        lowest = np.iinfo(target.dtype).min if target.dtype in BYTES else -xp.inf
+        calls.append(partial(target.fill, lowest))
         if winner is not None:
             # A window of -inf alone has no tap that is greater; its winner must lie inside, too.
             calls.append(partial(xp.copyto, winner, _first_taps(k, step, winner.dtype)))
@@ -275,7 +278,7 @@ def _register_max(rank: int) -> OperatorDef:
         doc="Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding]. "
         + _SIZES
         + "\nOf equal inputs the first one, row by row, gets the gradient.",
-        inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]", not_in_gradient=True)],
+        inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]; 8-bit integers, too", not_in_gradient=True)],
         outputs=[
             Slot("out", f"[N, C, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True),
             WINNERS,

@@ -64,6 +64,8 @@ class RunsAtOnce(Protocol):
     loops: LoopBudget
     frame: HostFrame
 
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]: ...
+
 
 class AtOnce:
     """Computes operators as they are added; see `Emits`.
@@ -80,6 +82,10 @@ class AtOnce:
     def constant(self, array: np.ndarray) -> Value:
         """A constant as a value."""
         return known(array)
+
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
+        """See `Call.evaluate`."""
+        return self._engine.evaluate(node, env)
 
     def emit(
         self,

@@ -24,7 +24,7 @@ class Value:
         roots: the small inputs of the net that it is computed from, if it is from these alone.
         is_parameter: whether it is trained, so that nothing is computed from it beforehand.
         label: what the variable of a constant is called; "" after the node that reads it.
-        dequantized: the call of DequantizeLinear that made it, if one did.
+        made_by: the call of the node that made it.
     """
 
     name: str
@@ -34,11 +34,22 @@ class Value:
     roots: frozenset[str] | None = None
     is_parameter: bool = False
     label: str = ""
-    dequantized: Call | None = None
+    made_by: Call | None = None
 
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is one number."""
+        return self.shape in ((), (1,))
+
+    @property
+    def dequantized(self) -> Call | None:
+        """The call of DequantizeLinear that made it, if one did."""
+        made = self.made_by
+        return made if made is not None and made.node.op == "DequantizeLinear" else None
 
     @property
     def is_float(self) -> bool:
@@ -161,6 +172,8 @@ class Emits(Protocol):
 
     def constant(self, array: np.ndarray) -> Value: ...
 
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]: ...
+
 
 class Call(Attributes):
     """A node that becomes operators of a net."""
@@ -181,6 +194,14 @@ class Call(Attributes):
     def get(self, number: int) -> Value | None:
         """An input; None where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else None
+
+    def with_first(self, value: Value) -> Call:
+        """The same call of another first input."""
+        return Call(self.node, self._where, [value, *self.inputs[1:]], self._stage)
+
+    def evaluate(self, env: Mapping[str, Any]) -> Sequence[Any]:
+        """The outputs of the node on the host, for arrays by the names of its inputs."""
+        return self._stage.evaluate(self.node, env)
 
     def known(self, number: int, default: Any = None) -> Any:
         """The array of an input, `default` where it is left out.
@@ -264,12 +285,14 @@ class Kind:
 
     Attributes:
         evaluate: on the host, by NumPy. lower: by operators of a net. expand: by other nodes.
+        of_integers: by operators of a net, where integers stand for its inputs; else it gives None.
         is_random: two runs differ.
     """
 
     evaluate: Evaluate | None = None
     lower: Lower | None = None
     expand: Expand | None = None
+    of_integers: Lower | None = None
     is_random: bool = False
 
 
@@ -315,6 +338,17 @@ def lowers(*names: str, domain: str = "") -> Callable[[_L], _L]:
     def add(function: _L) -> _L:
         for name in names:
             KINDS.setdefault((domain, name), Kind()).lower = function
+        return function
+
+    return add
+
+
+def of_integers(*names: str, domain: str = "") -> Callable[[_L], _L]:
+    """Decorator: how operators become those of a net where integers stand for their inputs."""
+
+    def add(function: _L) -> _L:
+        for name in names:
+            KINDS.setdefault((domain, name), Kind()).of_integers = function
         return function
 
     return add

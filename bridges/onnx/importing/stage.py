@@ -293,6 +293,10 @@ class Lowering:
         self._ops.append(node)
         return produced[0] if len(produced) == 1 and outs in (1, ("out",)) else produced
 
+    def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
+        """See `Call.evaluate`."""
+        return self._store.evaluate(node, env)
+
     # -- nodes ---------------------------------------------------------------------------------
 
     def lower(self, nodes: Sequence[Node], wanted: Sequence[str]) -> Stage:
@@ -355,8 +359,9 @@ class Lowering:
             self._call(node, inputs)
             if known:
                 self._note_arrays(node, values)
-        if node.op == "DequantizeLinear" and (source := self._values.get(node.outputs[0])):
-            source.dequantized = Call(node, self._store.where, inputs, self)
+        made = self._values.get(node.outputs[0])
+        if made is not None and (made.made_by is None or node.op == "DequantizeLinear"):
+            made.made_by = Call(node, self._store.where, inputs, self)
         return None
 
     def _note_arrays(self, node: Node, values: Mapping[str, Value | None]) -> None:
@@ -381,7 +386,10 @@ class Lowering:
         if any(value and value.dtype not in DTYPES for value in inputs):
             return self._defer(node, host=True)
         try:
-            outputs = kind.lower(Call(node, self._store.where, inputs, self))
+            call = Call(node, self._store.where, inputs, self)
+            outputs = None if kind.of_integers is None else kind.of_integers(call)
+            if outputs is None:
+                outputs = kind.lower(call)
         except NeedsValue as error:
             self._undo(before)
             value = error.value

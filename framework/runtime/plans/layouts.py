@@ -19,7 +19,7 @@ from ...fusion.codegen import COLUMN, FULL, ONE
 from ...ir.registry import REFERENCE
 from .steps import PlanStep
 
-_DTYPES = np.dtype(np.float32), np.dtype(np.float64)
+_DTYPES = (*map(np.dtype, (np.float32, np.float64, np.uint8, np.int8)),)
 _RANKS = 3, 4
 
 

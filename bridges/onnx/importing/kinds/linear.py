@@ -7,51 +7,13 @@ from functools import partial
 
 import numpy as np
 
-from .....framework.base.dtypes import SINGLE
-from .....operators.backends import integer_gemm
-from .....operators.linear.integer_matmul import BYTES
 from ..calls import Attributes, Call, Value, evaluates, lowers
 
 
 @lowers("MatMul")
 def _matmul(n: Call) -> Value:
-    by_integers = product_of_integers(n, n[0], n[1])
-    if by_integers is not None:
-        return by_integers
     x, y = (in_floats(n, n[i]) for i in range(2))
     return n.cast(matmul(n, x, y), n[0].dtype)
-
-
-def product_of_integers(n: Call, x: Value, y: Value) -> Value | None:
-    """The product of what DequantizeLinear made of 8-bit integers, from the product of these.
-
-    Returns:
-        None for other values, and where the processor multiplies floats as fast.
-    """
-    first, second = x.dequantized, y.dequantized
-    if first is None or second is None or not integer_gemm.is_fast():
-        return None
-    if x.ndim < 2 or y.ndim != 2 or not x.dtype == y.dtype == SINGLE:
-        return None
-    if first[0].dtype not in BYTES or second[0].dtype not in BYTES:
-        return None
-    of_x, of_y = ((one[1], *filter(None, [one.get(2)])) for one in (first, second))
-    if any(not _is_one(value) for value in of_x):
-        return None
-    by_column = not second.attr("block_size", 0) and second.axis(second.attr("axis", 1), 2) == 1
-    if any(not _is_one(value) and (value.ndim > 1 or not by_column) for value in of_y):
-        return None
-    left, right = first[1], second[1]
-    if left.array is None or right.array is None or left.is_parameter or right.is_parameter:
-        scale = n.op("mul", left, right)
-    else:
-        scale = n.const(left.array * right.array)
-    zeros = first.get(2), second.get(2)
-    return matmul(n, first[0], second[0], lambda a, b: n.op("integer_matmul", a, b, *zeros, scale))
-
-
-def _is_one(value: Value) -> bool:
-    return value.shape in ((), (1,))
 
 
 def in_floats(n: Call, x: Value) -> Value:
@@ -86,10 +48,11 @@ def _gemm(n: Call) -> Value:
         "transpose_y": bool(n.attr("transB", 0)),
         "alpha": n.attr("alpha", 1.0),
     }
-    plain = how == {"transpose_x": False, "transpose_y": False, "alpha": 1.0}
-    product = product_of_integers(n, n[0], n[1]) if plain else None
-    if product is None:
-        product = n.op("matmul", *(in_floats(n, n[i]) for i in range(2)), **how)
+    return gemm_of(n, n.op("matmul", *(in_floats(n, n[i]) for i in range(2)), **how))
+
+
+def gemm_of(n: Call, product: Value) -> Value:
+    """The result of a Gemm whose matrices are multiplied."""
     c = n.get(2)
     if c is None:
         return n.cast(product, n[0].dtype)

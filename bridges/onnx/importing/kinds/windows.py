@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
+from .....operators.base.integers import BYTES
 from ..calls import Adds, Attributes, Call, NotHere, Value, lowers
 from .shapes import padded
 
@@ -61,8 +63,14 @@ def _conv(n: Call) -> Value:
     return convolved(n, n[0], n[1], n.get(2))
 
 
-def convolved(n: Call, x: Value, w: Value, b: Value | None = None) -> Value:
-    """The convolution of values, by the attributes of a node."""
+def convolved(
+    n: Call,
+    x: Value,
+    w: Value,
+    b: Value | None = None,
+    convolve: Callable[..., Value] | None = None,
+) -> Value:
+    """The convolution of values, by the attributes of a node, by `convolve` if that is given."""
     rank = w.ndim - 2
     if rank not in (1, 2, 3):
         raise NotHere
@@ -73,11 +81,11 @@ def convolved(n: Call, x: Value, w: Value, b: Value | None = None) -> Value:
         n.fail(f"kernel_shape {kernel} and weights {list(w.shape)}")
     strides, dilations, pads = _geometry(n, kernel, x.shape[2:])
     x, flat = _explicit(n, x, pads)
-    return n.op(
-        f"conv{rank}d",
+    convolve = convolve or partial(n.op, f"conv{rank}d")
+    return convolve(
         x,
         w,
-        b,
+        *([] if b is None else [b]),
         stride=strides,
         dilation=dilations,
         padding=flat,
@@ -188,12 +196,13 @@ def _windows(n: Call, x: Value, fill: float) -> Value:
 
 
 @lowers("MaxPool", "AveragePool")
-def _pool(n: Call) -> Any:
+def pool(n: Call) -> Any:
     x = n[0]
     rank = x.ndim - 2
     kernel, strides, dilations, begins, ends, counts = _pool_geometry(n, x.shape[2:])
     is_max = n.node.op == "MaxPool"
-    if x.is_float and rank in (1, 2, 3) and not n.wants(1) and set(dilations) == {1}:
+    fits = x.is_float or (is_max and x.dtype in BYTES)
+    if fits and rank in (1, 2, 3) and not n.wants(1) and set(dilations) == {1}:
         attrs: dict[str, Any] = {}
         if not is_max:
             attrs["count_include_pad"] = bool(n.attr("count_include_pad", 0))

@@ -1,0 +1,188 @@
+/* Rows of bytes times panels of bytes, exact in 32 bits, and what becomes of the sums.
+
+   VNNI multiplies unsigned bytes with signed ones. Others are turned into these by their highest bit,
+   which adds 128 to, or takes it from, both a number and its zero point. AVX2 multiplies them as
+   numbers of 16 bits: its products of bytes saturate. */
+#pragma once
+#include "base.h"
+#include "integer_gemm_arguments.h"
+#include <math.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { COLS = 32, GROUP = 4, NEAR = 64, HIGH_LOG = 3, HIGH = 1 << HIGH_LOG };
+
+/* of a panel: what is added to all sums of its columns, their zero points and whether one of these is
+   not 0, and what they are multiplied with */
+typedef struct {
+  int32_t first[COLS], zeros[COLS];
+  float scales[COLS];
+  int shifted;
+} columns;
+
+/* what sums become: floats or bytes between two limits, without their zero point */
+typedef struct {
+  int scaled, bytes;
+  float low, high;
+  int32_t zero;
+} ending;
+
+INLINE ending ending_of(const float *scale, const char *out_zero, word out_is_signed) {
+  ending e = {.scaled = scale != 0, .bytes = out_zero != 0};
+  if (out_zero) {
+    e.zero = out_is_signed ? (signed char)*out_zero : (unsigned char)*out_zero;
+    e.low = (out_is_signed ? -128 : 0) - e.zero, e.high = (out_is_signed ? 127 : 255) - e.zero;
+  }
+  return e;
+}
+
+/* `count` sums, of whole vectors in memory, as they shall be */
+INLINE void end_sums(const ending *e, const int lanes, word count, const int32_t *s,
+                     const float *scales, char *out) {
+  if (!e->scaled) {
+    memcpy(out, s, count * sizeof *s);
+    return;
+  }
+  float f[COLS];
+  for (int j = 0; j < lanes; j++) f[j] = (float)s[j] * scales[j];
+  if (!e->bytes) {
+    memcpy(out, f, count * sizeof *f);
+    return;
+  }
+  char made[COLS];
+  for (int j = 0; j < lanes; j++) {
+    float x = f[j] > e->low ? f[j] : e->low;
+    x = x < e->high ? x : e->high;
+    made[j] = (int32_t)rintf(x) + e->zero;
+  }
+  if (count == lanes)
+    memcpy(out, made, lanes);
+  else
+    memcpy(out, made, count);
+}
+
+/* sums[i] = `high` rows of x, `step` apart, times the panel p of k rows */
+INLINE void sums_of(const int high, word k, const char *x, word step, const char *p, int is_signed,
+                    int32_t (*sums)[COLS]) {
+  const word whole = k / GROUP, rest = k % GROUP;
+#if defined(__AVX512VNNI__)
+  const __m512i flip = _mm512_set1_epi8(is_signed ? -128 : 0);
+  __m512i s[HIGH][2];
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++) s[i][0] = s[i][1] = _mm512_setzero_si512();
+#define GROUP_OF(g, size)                                                                      \
+  const __m512i left = _mm512_loadu_si512(p + (g) * COLS * GROUP);                             \
+  const __m512i right = _mm512_loadu_si512(p + (g) * COLS * GROUP + 64);                       \
+  _Pragma("GCC unroll 8") for (int i = 0; i < high; i++) {                                     \
+    int four = 0;                                                                              \
+    memcpy(&four, x + i * step + (g) * GROUP, size);                                           \
+    const __m512i bytes = _mm512_xor_si512(_mm512_set1_epi32(four), flip);                     \
+    s[i][0] = _mm512_dpbusd_epi32(s[i][0], bytes, left);                                       \
+    s[i][1] = _mm512_dpbusd_epi32(s[i][1], bytes, right);                                      \
+  }
+  /* First, as GCC moves the sums about in a loop that has something after it. Nothing lies after the
+     last row. */
+  if (rest) { GROUP_OF(whole, rest) }
+  for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
+#undef GROUP_OF
+#pragma GCC unroll 8
+  for (int i = 0; i < high; i++)
+    for (int v = 0; v < 2; v++) _mm512_storeu_si512(sums[i] + v * 16, s[i][v]);
+#elif defined(__AVX2__)
+  const int flip = is_signed ? 0x80808080 : 0;
+  for (int c = 0; c < COLS; c += 8) {
+    __m256i s[HIGH][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) s[i][0] = s[i][1] = _mm256_setzero_si256();
+#define GROUP_OF(g, size)                                                                      \
+  const __m128i *from = (const __m128i *)(p + ((g) * COLS + c) * GROUP);                       \
+  const __m256i left = _mm256_cvtepi8_epi16(_mm_loadu_si128(from));                            \
+  const __m256i right = _mm256_cvtepi8_epi16(_mm_loadu_si128(from + 1));                       \
+  _Pragma("GCC unroll 8") for (int i = 0; i < high; i++) {                                     \
+    int four = 0;                                                                              \
+    memcpy(&four, x + i * step + (g) * GROUP, size);                                           \
+    const __m256i bytes = _mm256_cvtepu8_epi16(_mm_set1_epi32(four ^ flip));                   \
+    s[i][0] = _mm256_add_epi32(s[i][0], _mm256_madd_epi16(bytes, left));                       \
+    s[i][1] = _mm256_add_epi32(s[i][1], _mm256_madd_epi16(bytes, right));                      \
+  }
+    if (rest) { GROUP_OF(whole, rest) }
+    for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
+#undef GROUP_OF
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) {
+      const __m256i both = _mm256_hadd_epi32(s[i][0], s[i][1]);
+      _mm256_storeu_si256((__m256i *)(sums[i] + c), _mm256_permute4x64_epi64(both, 0xd8));
+    }
+  }
+#else
+  const unsigned char flip = is_signed ? 128 : 0;
+  for (int i = 0; i < high; i++) {
+    int32_t s[COLS] = {0};
+    for (word g = 0; g * GROUP < k; g++) {
+      int16_t four[GROUP] = {0};
+      for (word j = 0; j < GROUP && g * GROUP + j < k; j++)
+        four[j] = (unsigned char)x[i * step + g * GROUP + j] ^ flip;
+      const signed char *w = (const signed char *)p + g * COLS * GROUP;
+      for (int c = 0; c < COLS; c++)
+        s[c] += four[0] * w[c * GROUP] + four[1] * w[c * GROUP + 1] + four[2] * w[c * GROUP + 2] +
+                four[3] * w[c * GROUP + 3];
+    }
+    memcpy(sums[i], s, sizeof s);
+  }
+#endif
+}
+
+INLINE void rows_of(const int high, const struct integer_columns *c, const ending *e,
+                    const columns *by, const char *x, word step, const char *p, word cols, char *out,
+                    word out_step) {
+  int32_t sums[HIGH][COLS];
+  const word size = e->bytes ? 1 : 4;
+  sums_of(high, c->k, x, step, p, c->is_signed, sums);
+  for (int i = 0; i < high; i++) {
+    for (int j = 0; j < COLS; j++) sums[i][j] += by->first[j];
+    if (by->shifted) {
+      const unsigned char one = c->is_signed ? 128 : 0;
+      uint32_t sum = 0;
+      for (word j = 0; j < c->k; j++) sum += (unsigned char)x[i * step + j] ^ one;
+      for (int j = 0; j < COLS; j++) sums[i][j] -= sum * (uint32_t)by->zeros[j];
+    }
+    end_sums(e, COLS, cols, sums[i], by->scales, out + i * out_step);
+  }
+}
+
+#define ROWS_OF(high)                                                                             \
+  static void rows_##high(const struct integer_columns *c, const ending *e, const columns *by,    \
+                          const char *x, word step, const char *p, word cols, char *out,          \
+                          word out_step) {                                                        \
+    rows_of(high, c, e, by, x, step, p, cols, out, out_step);                                     \
+  }
+ROWS_OF(1) ROWS_OF(2) ROWS_OF(4) ROWS_OF(8)
+#undef ROWS_OF
+
+/* `rows` rows of x times a panel of those of a group */
+static void panel_of(const struct integer_columns *c, word group, word panel, const char *x, word step,
+                     word rows, char *out, word out_step) {
+  static void (*const sizes[])(const struct integer_columns *, const ending *, const columns *,
+                               const char *, word, const char *, word, char *, word) = {
+      rows_1, rows_2, rows_4, rows_8};
+  const word panels = (c->n + COLS - 1) / COLS, at = group * c->n + panel * COLS;
+  const word cols = least(COLS, c->n - panel * COLS), depth = (c->k + GROUP - 1) / GROUP * GROUP;
+  const char *p = c->panels + (group * panels + panel) * depth * COLS;
+  const int32_t *sums = c->sums + (group * panels + panel) * COLS;
+  const ending e = ending_of(c->scale, c->out_zero, c->out_is_signed);
+  const int32_t zero = (unsigned char)((c->a_zero ? *c->a_zero : 0) ^ (c->is_signed ? -128 : 0));
+  columns by = {0};
+  for (word j = 0; j < cols; j++) {
+    const char own = c->b_zero ? c->b_zero[c->b_zeros > 1 ? at + j : 0] : 0;
+    const uint32_t shift = (signed char)(own ^ (c->is_unsigned ? -128 : 0));
+    by.zeros[j] = shift, by.shifted |= shift != 0;
+    by.first[j] = (c->bias ? c->bias[at + j] : 0) - zero * ((uint32_t)sums[j] - c->k * shift);
+    by.scales[j] = c->scale ? c->scale[c->scales > 1 ? at + j : 0] : 1;
+  }
+  const word size = e.bytes ? 1 : 4;
+  out += at * size;
+  for (int log = HIGH_LOG; log >= 0; log--)
+    for (; rows >= 1 << log; rows -= 1 << log, x += step << log, out += out_step << log)
+      sizes[log](c, &e, &by, x, step, p, cols, out, out_step);
+}

@@ -1,0 +1,171 @@
+/* Arrays of bytes that stand for reals: operators/backends/integers.py. An argument may be NULL where
+   it is 0 or left out; limits are those of the bytes, less their zero point. */
+#include "base.h"
+#include "integers_arguments.h"
+#include <math.h>
+
+enum { BLOCK = 64 };
+
+INLINE int32_t byte_of(const char *x, word i, int is_signed) {
+  return is_signed ? ((const signed char *)x)[i] : ((const unsigned char *)x)[i];
+}
+INLINE int32_t zero_of(const char *zero, word is_signed) {
+  return zero ? byte_of(zero, 0, is_signed) : 0;
+}
+INLINE float cut(float x, float low, float high) {
+  x = x > low ? x : low;
+  return x < high ? x : high;
+}
+
+/* Where arrays do not lie alike, `channels` of x follow each other that lie side by side in out. */
+EXPORT(quantize)(const struct quantize *a, word t, word threads) {
+  const float scale = *a->scale;
+  const int32_t zero = zero_of(a->zero, a->is_signed);
+  const float low = (a->is_signed ? -128 : 0) - zero, high = low + 255;
+  const word blocks = (a->size + BLOCK - 1) / BLOCK, units = a->images * blocks, c = a->channels;
+  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+    const word at = u % blocks * BLOCK, count = least(BLOCK, a->size - at);
+    const float *x = a->x + u / blocks * c * a->size + at;
+    char *out = a->out + (u / blocks * a->size + at) * c;
+    for (word k = 0; k < c; k++, x += a->size, out++) {
+      char made[BLOCK];
+      if (count == BLOCK)
+        for (word j = 0; j < BLOCK; j++) made[j] = (int32_t)rintf(cut(x[j] / scale, low, high)) + zero;
+      else
+        for (word j = 0; j < count; j++) made[j] = (int32_t)rintf(cut(x[j] / scale, low, high)) + zero;
+      if (c == 1)
+        memcpy(out, made, count);
+      else
+        for (word j = 0; j < count; j++) out[j * c] = made[j];
+    }
+  }
+}
+
+EXPORT(dequantize)(const struct dequantize *a, word t, word threads) {
+  const word i0 = a->count * t / threads, i1 = a->count * (t + 1) / threads;
+  const int32_t zero = zero_of(a->zero, a->is_signed);
+  const float scale = *a->scale;
+  const char *restrict x = a->x;
+  float *restrict out = a->out;
+  if (a->is_signed)
+    for (word i = i0; i < i1; i++) out[i] = (float)(byte_of(x, i, 1) - zero) * scale;
+  else
+    for (word i = i0; i < i1; i++) out[i] = (float)(byte_of(x, i, 0) - zero) * scale;
+}
+
+/* the smallest and the largest number of a part, 0 among them */
+EXPORT(range_of)(const struct range_of *a, word t, word threads) {
+  for (word p = a->parts * t / threads; p < a->parts * (t + 1) / threads; p++) {
+    const float *restrict x = a->x;
+    const word i0 = a->count * p / a->parts, i1 = a->count * (p + 1) / a->parts;
+    float low[BLOCK] = {0}, high[BLOCK] = {0};
+    word i = i0;
+    for (; i + BLOCK <= i1; i += BLOCK)
+      for (word j = 0; j < BLOCK; j++) {
+        low[j] = x[i + j] < low[j] ? x[i + j] : low[j];
+        high[j] = x[i + j] > high[j] ? x[i + j] : high[j];
+      }
+    for (; i < i1; i++) {
+      low[0] = x[i] < low[0] ? x[i] : low[0];
+      high[0] = x[i] > high[0] ? x[i] : high[0];
+    }
+    for (word j = 1; j < BLOCK; j++) {
+      low[0] = low[j] < low[0] ? low[j] : low[0];
+      high[0] = high[j] > high[0] ? high[j] : high[0];
+    }
+    a->ranges[2 * p] = low[0], a->ranges[2 * p + 1] = high[0];
+  }
+}
+
+EXPORT(scale_of)(const struct scale_of *a, word t, word threads) {
+  if (t) return;
+  float low = 0, high = 0;
+  for (word p = 0; p < a->parts; p++) {
+    low = a->ranges[2 * p] < low ? a->ranges[2 * p] : low;
+    high = a->ranges[2 * p + 1] > high ? a->ranges[2 * p + 1] : high;
+  }
+  *a->scale = high == low ? 1 : (high - low) / 255;
+  *a->zero = (int32_t)rintf(cut(-low / *a->scale, 0, 255));
+}
+
+#define SUM(s) rintf(cut((s), low, high))
+EXPORT(combine)(const struct combine *a, word t, word threads) {
+  const word i0 = a->count * t / threads, i1 = a->count * (t + 1) / threads;
+  const int s = a->is_signed;
+  const int32_t x_zero = zero_of(a->x_zero, s), y_zero = zero_of(a->y_zero, s);
+  const int32_t zero = zero_of(a->out_zero, s);
+  const float low = (s ? -128 : 0) - zero, high = low + 255;
+  const float of_x = *a->x_scale / *a->out_scale, of_y = *a->y_scale / *a->out_scale;
+  const float product = *a->x_scale * *a->y_scale / *a->out_scale;
+  const float fixed = zero - (of_x * x_zero + of_y * y_zero);
+  const char *restrict x = a->x, *restrict y = a->y;
+  char *restrict out = a->out;
+  const float least_out = s ? -128 : 0, most_out = least_out + 255;
+#define ALL(value)                                                                             \
+  if (s)                                                                                       \
+    for (word i = i0; i < i1; i++) { enum { S = 1 }; out[i] = (int32_t)(value); }              \
+  else                                                                                         \
+    for (word i = i0; i < i1; i++) { enum { S = 0 }; out[i] = (int32_t)(value); }
+#define X byte_of(x, i, S)
+#define Y byte_of(y, i, S)
+  if (a->multiplies)
+    ALL(rintf(cut((float)((X - x_zero) * (Y - y_zero)) * product, low, high)) + zero)
+  else
+    ALL(rintf(cut(fmaf((float)Y, of_y, fmaf((float)X, of_x, fixed)), least_out, most_out)))
+#undef ALL
+#undef X
+#undef Y
+}
+
+EXPORT(look_up)(const struct look_up *a, word t, word threads) {
+  const unsigned char *restrict x = (const unsigned char *)a->x;
+  for (word i = a->count * t / threads; i < a->count * (t + 1) / threads; i++)
+    a->out[i] = a->table[x[i]];
+}
+
+/* Maxima of windows of pixels whose channels lie side by side. */
+EXPORT(most_of)(const struct most_of *a, word t, word threads) {
+  const word c = a->channels, rows = a->images * a->high;
+  const unsigned char flip = a->is_signed ? 128 : 0;
+  for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
+    const word n = u / a->high, top = u % a->high * a->stride_down - a->before_down;
+    const word y0 = top < 0 ? 0 : top, y1 = least(top + a->kernel_down, a->height);
+    for (word q = 0; q < a->wide; q++) {
+      unsigned char *restrict out = (unsigned char *)a->out + (u * a->wide + q) * a->out_pixel;
+      const word left = q * a->stride_right - a->before_right;
+      const word x0 = left < 0 ? 0 : left, x1 = least(left + a->kernel_right, a->width);
+      for (word j = 0; j < c; j++) out[j] = 0;
+      for (word y = y0; y < y1; y++)
+        for (word x = x0; x < x1; x++) {
+          const unsigned char *restrict from =
+              (const unsigned char *)a->x + n * a->x_image + y * a->x_row + x * a->x_pixel;
+          for (word j = 0; j < c; j++) {
+            const unsigned char one = from[j] ^ flip;
+            out[j] = one > out[j] ? one : out[j];
+          }
+        }
+      for (word j = 0; j < c; j++) out[j] ^= flip;
+    }
+  }
+}
+
+/* Means of all pixels of each image, as bytes of another scale. */
+EXPORT(means_of)(const struct means_of *a, word t, word threads) {
+  const word c = a->channels, s = a->is_signed;
+  const int32_t x_zero = zero_of(a->x_zero, s), zero = zero_of(a->out_zero, s);
+  const float low = (s ? -128 : 0) - zero, high = low + 255;
+  const float scale = *a->x_scale / (*a->out_scale * (float)a->pixels);
+  const word units = a->images * c;
+  for (word u = units * t / threads; u < units * (t + 1) / threads;) {
+    const word n = u / c, j0 = u % c, j1 = least(least(c, j0 + BLOCK), j0 + units * (t + 1) / threads - u);
+    int32_t sums[BLOCK] = {0};
+    const char *x = a->x + n * a->x_image;
+    for (word i = 0; i < a->pixels; i++)
+      for (word j = j0; j < j1; j++) sums[j - j0] += byte_of(x + i * a->x_pixel, j, s);
+    for (word j = j0; j < j1; j++) {
+      const int32_t sum = sums[j - j0] - a->pixels * x_zero;
+      a->out[n * c + j] = (int32_t)rintf(cut((float)sum * scale, low, high)) + zero;
+    }
+    u += j1 - j0;
+  }
+}
