@@ -865,18 +865,22 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         # Sums or products of bytes of three scales.
         Struct(
             "combine",
-            count=COUNT,
+            rows=COUNT,
+            columns=SOME,
             multiplies=FLAG,
             is_signed=FLAG,
-            x=reads("count", "bytes"),
+            x=reads("rows:x_step columns", "bytes"),
+            x_step=STEP,  # columns; 0: one row for all
             x_scale=reads("1", "float32"),
             x_zero=reads("1", "bytes", optional=True),
-            y=reads("count", "bytes"),
+            y=reads("rows:y_step columns", "bytes"),
+            y_step=STEP,
             y_scale=reads("1", "float32"),
             y_zero=reads("1", "bytes", optional=True),
             out_scale=reads("1", "float32"),
             out_zero=reads("1", "bytes", optional=True),
-            out=writes("count", "bytes"),
+            out=writes("rows columns", "bytes"),
+            where=("x_step in (0, columns)", "y_step in (0, columns)"),
         ),
         Struct(
             "look_up",

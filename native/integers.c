@@ -4,7 +4,7 @@
 #include "integers_arguments.h"
 #include <math.h>
 
-enum { BLOCK = 64 };
+enum { BLOCK = 64, SPREAD = 1024 };
 
 INLINE int32_t byte_of(const char *x, word i, int is_signed) {
   return is_signed ? ((const signed char *)x)[i] : ((const unsigned char *)x)[i];
@@ -88,9 +88,15 @@ EXPORT(scale_of)(const struct scale_of *a, word t, word threads) {
   *a->zero = (int32_t)rintf(cut(-low / *a->scale, 0, 255));
 }
 
-#define SUM(s) rintf(cut((s), low, high))
+/* Of x and of y there is a row for each of out, or one for all. */
 EXPORT(combine)(const struct combine *a, word t, word threads) {
-  const word i0 = a->count * t / threads, i1 = a->count * (t + 1) / threads;
+  const word all = a->rows * a->columns, columns = a->columns == 1 ? SPREAD : a->columns;
+  char spread[2][SPREAD];  /* single numbers, a vector of each */
+  const char *x_row = a->x, *y_row = a->y;
+  if (a->columns == 1) {
+    if (!a->x_step) x_row = memset(spread[0], *a->x, SPREAD);
+    if (!a->y_step) y_row = memset(spread[1], *a->y, SPREAD);
+  }
   const int s = a->is_signed;
   const int32_t x_zero = zero_of(a->x_zero, s), y_zero = zero_of(a->y_zero, s);
   const int32_t zero = zero_of(a->out_zero, s);
@@ -98,23 +104,28 @@ EXPORT(combine)(const struct combine *a, word t, word threads) {
   const float of_x = *a->x_scale / *a->out_scale, of_y = *a->y_scale / *a->out_scale;
   const float product = *a->x_scale * *a->y_scale / *a->out_scale;
   const float fixed = zero - (of_x * x_zero + of_y * y_zero);
-  const char *restrict x = a->x, *restrict y = a->y;
-  char *restrict out = a->out;
   const float least_out = s ? -128 : 0, most_out = least_out + 255;
+  for (word at = all * t / threads, end = all * (t + 1) / threads, count; at < end; at += count) {
+    const word in_row = at % columns;
+    count = least(end - at, a->x_step && a->y_step ? all : columns - in_row);
+    const char *restrict x = x_row + (a->x_step ? at : in_row);
+    const char *restrict y = y_row + (a->y_step ? at : in_row);
+    char *restrict out = a->out + at;
 #define ALL(value)                                                                             \
   if (s)                                                                                       \
-    for (word i = i0; i < i1; i++) { enum { S = 1 }; out[i] = (int32_t)(value); }              \
+    for (word i = 0; i < count; i++) { enum { S = 1 }; out[i] = (int32_t)(value); }            \
   else                                                                                         \
-    for (word i = i0; i < i1; i++) { enum { S = 0 }; out[i] = (int32_t)(value); }
+    for (word i = 0; i < count; i++) { enum { S = 0 }; out[i] = (int32_t)(value); }
 #define X byte_of(x, i, S)
 #define Y byte_of(y, i, S)
-  if (a->multiplies)
-    ALL(rintf(cut((float)((X - x_zero) * (Y - y_zero)) * product, low, high)) + zero)
-  else
-    ALL(rintf(cut(fmaf((float)Y, of_y, fmaf((float)X, of_x, fixed)), least_out, most_out)))
+    if (a->multiplies)
+      ALL(rintf(cut((float)((X - x_zero) * (Y - y_zero)) * product, low, high)) + zero)
+    else
+      ALL(rintf(cut(fmaf((float)Y, of_y, fmaf((float)X, of_x, fixed)), least_out, most_out)))
 #undef ALL
 #undef X
 #undef Y
+  }
 }
 
 EXPORT(look_up)(const struct look_up *a, word t, word threads) {

@@ -34,10 +34,24 @@ def is_fast() -> bool:
 def _kernel(k: KernelArgs) -> Call | None:
     library = native.load("integer_gemm")
     x, y, out = k["x"], k["y"], k["out"]
-    if library is None or y.ndim != 2 or not out.size or not x.size:
+    if library is None or not out.size or not x.size or not suits(k, x, y, out):
         return None
-    if not suits(k, x, y, out):
+    if y.ndim > 2:
+        return _stacked(k, library, x, y, out)
+    return team.run_together(_tasks(k, library, x, y, out))
+
+
+def _stacked(k: KernelArgs, library: Library, x: Any, y: Any, out: Any) -> Call | None:
+    """Products of stacks; None where their axes are broadcast."""
+    if x.shape[:-2] != y.shape[:-2]:
         return None
+    stacks = [one.reshape(-1, *one.shape[-2:]) for one in (x, y, out)]
+    tasks = [task for each in zip(*stacks, strict=True) for task in _tasks(k, library, *each)]
+    return team.run_together(tasks)
+
+
+def _tasks(k: KernelArgs, library: Library, x: Any, y: Any, out: Any) -> list[team.ParallelTask]:
+    """A product of matrices."""
     depth, width = y.shape
     rows = np.arange(depth) * width
     tasks, columns = columns_of(k, x, y, k.get("y_zero"), rows, 1, 1)
@@ -52,7 +66,7 @@ def _kernel(k: KernelArgs) -> Call | None:
         size=out.itemsize,
     )
     tasks.append(team.block_task(max(out.size * depth // _SPEED, y.size), block))
-    return team.run_together(tasks)
+    return tasks
 
 
 def suits(k: KernelArgs, *arrays: Any) -> bool:

@@ -125,16 +125,24 @@ def _dynamic(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
 
 
 def _combine(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
-    y = k["y"]
-    together = alike(k["x"], y, k["out"]) if whole(y) else None
-    if together is None:
+    x, y, out = k["x"], k["y"], k["out"]
+    if not whole(y):
         return None
-    x, y, out = together
+    columns = min(x.size, y.size)
+    together = alike(x, y, out)
+    if together is not None:
+        x, y, out = together
+    elif not all(one.flags.c_contiguous for one in (x, y, out)):
+        return None
+    elif any(one.size > 1 and out.shape[-one.ndim :] != one.shape for one in (x, y)):
+        return None
     fields = {f"{name}_scale": k[f"{name}_scale"] for name in ("x", "y", "out")}
     fields |= {f"{name}_zero": k.get(f"{name}_zero") for name in ("x", "y", "out")}
     multiplies = k.op.type == ops.quantized_mul.type
     fields |= {"multiplies": multiplies, "is_signed": is_signed(x)}
-    return [_task(library, "combine", _WORK * x.size, count=x.size, x=x, y=y, out=out, **fields)]
+    fields |= {"rows": out.size // columns, "columns": columns, "x": x, "y": y, "out": out}
+    fields |= {"x_step": columns * (x.size == out.size), "y_step": columns * (y.size == out.size)}
+    return [_task(library, "combine", _WORK * out.size, **fields)]
 
 
 def _look_up(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
