@@ -4,6 +4,20 @@
 #include "integer_rows.h"
 #include "integer_convolution_arguments.h"
 
+/* memcpy of few bytes takes most of its time for finding out how many they are */
+INLINE void copy(char *to, const char *from, word size) {
+#define ENDS(n)                                                                                \
+  if (size >= n && size <= 2 * n) {                                                            \
+    char first[n], last[n];                                                                    \
+    memcpy(first, from, n), memcpy(last, from + size - n, n);                                  \
+    memcpy(to, first, n), memcpy(to + size - n, last, n);                                      \
+    return;                                                                                    \
+  }
+  ENDS(32) ENDS(16) ENDS(8) ENDS(4)
+#undef ENDS
+  memcpy(to, from, size);
+}
+
 /* the windows of `count` outputs from one on, of one group of channels */
 static void gather(const struct integer_convolution *a, word pixel, word count, word group, char *to) {
   const word c = a->channels, across = a->kernel_right, step = a->columns.k;
@@ -25,14 +39,14 @@ static void gather(const struct integer_convolution *a, word pixel, word count, 
         const word first = left < 0 ? least(-left, across) : 0;
         const word last = left + across > a->width ? a->width - left : across;
         if (first) memset(into, pad, first * c);
-        if (last > first) memcpy(into + first * c, from + first * c, (last - first) * c);
+        if (last > first) copy(into + first * c, from + first * c, (last - first) * c);
         if (last < across) memset(into + (last > first ? last : first) * c, pad,
                                   (across - (last > first ? last : first)) * c);
         continue;
       }
       for (word z = 0; z < across; z++, into += c, from += a->dilation_right * a->x_pixel)
         if ((uint64_t)(left + z * a->dilation_right) < (uint64_t)a->width)
-          memcpy(into, from, c);
+          copy(into, from, c);
         else
           memset(into, pad, c);
     }
@@ -87,56 +101,82 @@ EXPORT(pack_depthwise)(const struct pack_depthwise *a, word t, word threads) {
   }
 }
 
-/* an output pixel, of whose taps these are the places */
-INLINE void pixel_of(const int is_signed, const struct integer_depthwise *a, const ending *e,
-                     const char *const *places, word taps, char *out) {
+/* `high` neighboring pixels of the output: tap y of the first reads what lies at places[y], those of
+   each next one what is steps[y] farther */
+INLINE void pixels_of(const int high, const int is_signed, const struct integer_depthwise *a,
+                      const ending *e, const char *const *places, const word *steps, word taps,
+                      char *out) {
   const word c = a->channels, size = e->bytes ? 1 : 4;
   for (word k = 0; k < c; k += LANES) {
     const word i = least(k, c - LANES);
     const int32_t *w = a->panels + i;
-    int32_t s[LANES];
 #if defined(__AVX512VNNI__)
-    __m512i sum = _mm512_loadu_si512(a->first + i);
+    __m512i s[HIGH];
+#pragma GCC unroll 8
+    for (int p = 0; p < high; p++) s[p] = _mm512_loadu_si512(a->first + i);
     for (word y = 0; y < taps; y++) {
-      const __m128i bytes = _mm_loadu_si128((const __m128i *)(places[y] + i));
-      const __m512i x = is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
-      sum = _mm512_dpwssd_epi32(sum, x, _mm512_loadu_si512(w + y * c));
-    }
-    _mm512_storeu_si512(s, sum);
-#else
-    memcpy(s, a->first + i, sizeof s);
-    for (word y = 0; y < taps; y++)
-      for (int l = 0; l < LANES; l++) {
-        const char x = places[y][i + l];
-        s[l] += (is_signed ? (signed char)x : (unsigned char)x) * (int16_t)w[y * c + l];
+      const __m512i factor = _mm512_loadu_si512(w + y * c);
+      const char *x = places[y] + i;
+#pragma GCC unroll 8
+      for (int p = 0; p < high; p++, x += steps[y]) {
+        const __m128i bytes = _mm_loadu_si128((const __m128i *)x);
+        s[p] = _mm512_dpwssd_epi32(
+            s[p], is_signed ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes), factor);
       }
+    }
+    const __m512 factors = _mm512_loadu_ps(a->factors + i);
+#pragma GCC unroll 8
+    for (int p = 0; p < high; p++)
+      end_vector(e, 0xffff, s[p], factors, out + p * a->out_pixel + i * size);
+#else
+    for (int p = 0; p < high; p++) {
+      int32_t s[LANES];
+      memcpy(s, a->first + i, sizeof s);
+      for (word y = 0; y < taps; y++)
+        for (int l = 0; l < LANES; l++) {
+          const char x = places[y][p * steps[y] + i + l];
+          s[l] += (is_signed ? (signed char)x : (unsigned char)x) * (int16_t)w[y * c + l];
+        }
+      end_sums(e, LANES, LANES, s, a->factors + i, out + p * a->out_pixel + i * size);
+    }
 #endif
-    end_sums(e, LANES, LANES, s, a->factors + i, out + i * size);
   }
 }
 
+/* Pixels of which no column is outside are computed several at a time. */
 EXPORT(integer_depthwise)(const struct integer_depthwise *a, word t, word threads) {
   const ending e = ending_of(a->scaled ? a->factors : 0, a->out_zero, a->out_is_signed);
   const word rows = a->images * a->high, across = a->kernel_right, taps = a->kernel_down * across;
+  const word reach = (across - 1) * a->dilation_right + 1;
   const char *places[MOST_TAPS];
+  word steps[MOST_TAPS];
   for (word u = rows * t / threads; u < rows * (t + 1) / threads; u++) {
     const word n = u / a->high, top = u % a->high * a->stride_down - a->before_down;
     char *out = a->out + u * a->wide * a->out_pixel;
-    for (word q = 0; q < a->wide; q++, out += a->out_pixel) {
+    for (word q = 0, count; q < a->wide; q += count, out += count * a->out_pixel) {
       const word left = q * a->stride_right - a->before_right;
+      const word last = left + (HIGH - 1) * a->stride_right + reach;
+      count = left >= 0 && last <= a->width && q + HIGH <= a->wide ? HIGH : 1;
       for (word y = 0; y < a->kernel_down; y++) {
         const word row = top + y * a->dilation_down;
         const char *from = a->x + n * a->x_image + row * a->x_row;
         for (word z = 0; z < across; z++) {
-          const word col = left + z * a->dilation_right;
+          const word col = left + z * a->dilation_right, tap = y * across + z;
           const int inside = (uint64_t)row < (uint64_t)a->height && (uint64_t)col < (uint64_t)a->width;
-          places[y * across + z] = inside ? from + col * a->x_pixel : a->padding;
+          places[tap] = inside ? from + col * a->x_pixel : a->padding;
+          steps[tap] = inside ? a->stride_right * a->x_pixel : 0;
         }
       }
-      if (a->is_signed)
-        pixel_of(1, a, &e, places, taps, out);
+#define PIXELS(high, is_signed) pixels_of(high, is_signed, a, &e, places, steps, taps, out)
+      if (count == HIGH && a->is_signed)
+        PIXELS(HIGH, 1);
+      else if (count == HIGH)
+        PIXELS(HIGH, 0);
+      else if (a->is_signed)
+        PIXELS(1, 1);
       else
-        pixel_of(0, a, &e, places, taps, out);
+        PIXELS(1, 0);
+#undef PIXELS
     }
   }
 }

@@ -62,15 +62,41 @@ INLINE void end_sums(const ending *e, const int lanes, word count, const int32_t
     memcpy(out, made, count);
 }
 
-/* sums[i] = `high` rows of x, `step` apart, times the panel p of k rows */
-INLINE void sums_of(const int high, word k, const char *x, word step, const char *p, int is_signed,
-                    int32_t (*sums)[COLS]) {
-  const word whole = k / GROUP, rest = k % GROUP;
+/* the sum of k unsigned bytes, or of signed ones and 128 each */
+INLINE uint32_t sum_of(const char *x, word k, int is_signed) {
+  const unsigned char flip = is_signed ? 128 : 0;
+  uint32_t sum = 0;
+  for (word j = 0; j < k; j++) sum += (unsigned char)x[j] ^ flip;
+  return sum;
+}
+
 #if defined(__AVX512VNNI__)
-  const __m512i flip = _mm512_set1_epi8(is_signed ? -128 : 0);
+/* 16 sums as they shall be, those that are there */
+INLINE void end_vector(const ending *e, __mmask16 there, __m512i s, __m512 scales, char *out) {
+  if (!e->scaled) {
+    _mm512_mask_storeu_epi32(out, there, s);
+    return;
+  }
+  const __m512 f = _mm512_mul_ps(_mm512_cvtepi32_ps(s), scales);
+  if (!e->bytes) {
+    _mm512_mask_storeu_ps(out, there, f);
+    return;
+  }
+  const __m512 cut = _mm512_min_ps(_mm512_max_ps(f, _mm512_set1_ps(e->low)), _mm512_set1_ps(e->high));
+  const __m512i made = _mm512_add_epi32(_mm512_cvtps_epi32(cut), _mm512_set1_epi32(e->zero));
+  _mm512_mask_cvtepi32_storeu_epi8(out, there, made);
+}
+
+/* `high` rows of x, `step` apart, times the panel p of k rows */
+INLINE void rows_of(const int high, const struct integer_columns *c, const ending *e,
+                    const columns *by, const char *x, word step, const char *p, word cols, char *out,
+                    word out_step) {
+  const word k = c->k, whole = k / GROUP, rest = k % GROUP, size = e->bytes ? 1 : 4;
+  const __m512i flip = _mm512_set1_epi8(c->is_signed ? -128 : 0);
   __m512i s[HIGH][2];
 #pragma GCC unroll 8
-  for (int i = 0; i < high; i++) s[i][0] = s[i][1] = _mm512_setzero_si512();
+  for (int i = 0; i < high; i++)
+    for (int v = 0; v < 2; v++) s[i][v] = _mm512_loadu_si512(by->first + v * 16);
 #define GROUP_OF(g, size)                                                                      \
   const __m512i left = _mm512_loadu_si512(p + (g) * COLS * GROUP);                             \
   const __m512i right = _mm512_loadu_si512(p + (g) * COLS * GROUP + 64);                       \
@@ -86,10 +112,29 @@ INLINE void sums_of(const int high, word k, const char *x, word step, const char
   if (rest) { GROUP_OF(whole, rest) }
   for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
 #undef GROUP_OF
+  if (by->shifted)
+    for (int i = 0; i < high; i++) {
+      const __m512i sum = _mm512_set1_epi32(sum_of(x + i * step, k, c->is_signed));
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; v++)
+        s[i][v] = _mm512_sub_epi32(
+            s[i][v], _mm512_mullo_epi32(sum, _mm512_loadu_si512(by->zeros + v * 16)));
+    }
+#pragma GCC unroll 2
+  for (int v = 0; v < 2; v++) {
+    const __mmask16 there = (1u << least(16, cols > v * 16 ? cols - v * 16 : 0)) - 1;
+    const __m512 scales = _mm512_loadu_ps(by->scales + v * 16);
 #pragma GCC unroll 8
-  for (int i = 0; i < high; i++)
-    for (int v = 0; v < 2; v++) _mm512_storeu_si512(sums[i] + v * 16, s[i][v]);
-#elif defined(__AVX2__)
+    for (int i = 0; i < high; i++)
+      end_vector(e, there, s[i][v], scales, out + i * out_step + v * 16 * size);
+  }
+}
+#else
+/* sums[i] = `high` rows of x, `step` apart, times the panel p of k rows */
+INLINE void sums_of(const int high, word k, const char *x, word step, const char *p, int is_signed,
+                    int32_t (*sums)[COLS]) {
+  const word whole = k / GROUP, rest = k % GROUP;
+#if defined(__AVX2__)
   const int flip = is_signed ? 0x80808080 : 0;
   for (int c = 0; c < COLS; c += 8) {
     __m256i s[HIGH][2];
@@ -142,14 +187,13 @@ INLINE void rows_of(const int high, const struct integer_columns *c, const endin
   for (int i = 0; i < high; i++) {
     for (int j = 0; j < COLS; j++) sums[i][j] += by->first[j];
     if (by->shifted) {
-      const unsigned char one = c->is_signed ? 128 : 0;
-      uint32_t sum = 0;
-      for (word j = 0; j < c->k; j++) sum += (unsigned char)x[i * step + j] ^ one;
+      const uint32_t sum = sum_of(x + i * step, c->k, c->is_signed);
       for (int j = 0; j < COLS; j++) sums[i][j] -= sum * (uint32_t)by->zeros[j];
     }
     end_sums(e, COLS, cols, sums[i], by->scales, out + i * out_step);
   }
 }
+#endif
 
 #define ROWS_OF(high)                                                                             \
   static void rows_##high(const struct integer_columns *c, const ending *e, const columns *by,    \
