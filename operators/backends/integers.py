@@ -16,6 +16,7 @@ from ..conv.pool import max_pool1d, max_pool2d
 from ..conv.windows import Axis, make_axes, spread
 from ..math import quantize as ops
 
+_DTYPES = {*BYTES, np.dtype("float32")}
 _WORK = 2
 """Work of an element."""
 
@@ -59,7 +60,11 @@ def _task(library: Library, name: str, work: int, **fields: Any) -> team.Paralle
 def _kernel(bind: Callable[[KernelArgs, Library], list[team.ParallelTask] | None]) -> Any:
     def kernel(k: KernelArgs) -> Call | None:
         library = native.load("integers")
-        tasks = None if library is None or not whole(k["x"], k["out"]) else bind(k, library)
+        given = [k[slot] for slots in (k.op.inputs, k.op.outputs) for slot in slots]
+        kinds = {one.dtype for one in given if one is not None}
+        if library is None or not kinds <= _DTYPES or not whole(k["x"], k["out"]):
+            return None
+        tasks = bind(k, library)
         return None if tasks is None else team.run_together(tasks)
 
     return kernel

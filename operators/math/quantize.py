@@ -15,12 +15,11 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ..base.integers import as_bytes, check_bytes, check_zero, shifted
 
-SINGLE = np.dtype("float32")
 _NO_GRADIENT = "its result is a whole number"
 
 
 def _scale(name: str) -> Slot:
-    return Slot(f"{name}_scale" if name else "scale", "[] or [1], float32")
+    return Slot(f"{name}_scale" if name else "scale", "[] or [1], floats")
 
 
 def _zero(name: str, dtype: str) -> Slot:
@@ -28,11 +27,9 @@ def _zero(name: str, dtype: str) -> Slot:
     return Slot(slot, f"[] or [1], {dtype}; none: 0", optional=True)
 
 
-def _check_single(s: ShapeArgs, *slots: str) -> None:
+def _check_one(s: ShapeArgs, *slots: str) -> None:
     for slot in slots:
-        if s.dtype(slot) != SINGLE:
-            s.fail(f"{slot} wants dtype float32 and has {s.dtype(slot)}")
-        if slot != "x" and s[slot] not in ((), (1,)):
+        if s[slot] not in ((), (1,), (-1,)):
             s.fail(f"{slot} wants shape [] or [1] and has {list(s[slot])}")
 
 
@@ -44,7 +41,7 @@ quantize_linear = operator(
         "Reals as 8-bit integers: out = round(x / scale) + zero, half to even, saturated; uint8"
         " where no zero point says another dtype."
     ),
-    inputs=[Slot("x", "[...], float32"), _scale(""), _zero("", "uint8 or int8")],
+    inputs=[Slot("x", "[...], dtype of scale"), _scale(""), _zero("", "uint8 or int8")],
     outputs=[Slot("out", "[...], dtype of zero")],
     no_gradient=_NO_GRADIENT,
     source="ONNX: docs/Operators.md, QuantizeLinear",
@@ -53,7 +50,8 @@ quantize_linear = operator(
 
 @quantize_linear.shape_rule
 def quantize_shape(s: ShapeArgs) -> None:
-    _check_single(s, "x", "scale")
+    s.floats("x", "scale")
+    _check_one(s, "scale")
     check_zero(s, "zero", 1)
     s.set("out", (s["x"], s.dtype("zero") if s.has("zero") else np.dtype("uint8")))
 
@@ -71,7 +69,7 @@ dequantize_linear = operator(
     "dequantize_linear",
     doc="The reals that 8-bit integers stand for: out = scale * (x - zero).",
     inputs=[Slot("x", "[...], uint8 or int8"), _scale(""), _zero("", "dtype of x")],
-    outputs=[Slot("out", "[...], float32")],
+    outputs=[Slot("out", "[...], dtype of scale")],
     no_gradient="its input is a whole number",
     source="ONNX: docs/Operators.md, DequantizeLinear",
 )
@@ -80,9 +78,9 @@ dequantize_linear = operator(
 @dequantize_linear.shape_rule
 def dequantize_shape(s: ShapeArgs) -> None:
     check_bytes(s, "x")
-    _check_single(s, "scale")
+    _check_one(s, "scale")
     check_zero(s, "zero", 1, s.dtype("x"))
-    s.set("out", (s["x"], SINGLE))
+    s.set("out", (s["x"], s.floats("scale")))
 
 
 @dequantize_linear.kernel
@@ -91,9 +89,9 @@ def dequantize_kernel(k: KernelArgs) -> Call:
 
 
 def _dequantize(x: Any, scale: Any, zero: Any, out: Any) -> None:
-    whole = x.astype(np.float32)
+    whole = x.astype(scale.dtype)
     if zero is not None:
-        whole -= zero.astype(np.float32).reshape(())
+        whole -= zero.astype(scale.dtype).reshape(())
     out[...] = whole * scale.reshape(())
 
 
@@ -103,10 +101,10 @@ dynamic_quantize_linear = operator(
         "Reals as uint8 in a scale of their own: scale = (max - min) / 255 over all of x and 0, 1"
         " where that is 0; zero = round(-min / scale); out = round(x / scale) + zero, saturated."
     ),
-    inputs=[Slot("x", "[...], float32")],
+    inputs=[Slot("x", "[...], floats")],
     outputs=[
         Slot("out", "[...], uint8"),
-        Slot("scale", "[], float32"),
+        Slot("scale", "[], dtype of x"),
         Slot("zero", "[], uint8"),
     ],
     no_gradient=_NO_GRADIENT,
@@ -116,9 +114,8 @@ dynamic_quantize_linear = operator(
 
 @dynamic_quantize_linear.shape_rule
 def dynamic_quantize_shape(s: ShapeArgs) -> None:
-    _check_single(s, "x")
     s.set("out", (s["x"], np.dtype("uint8")))
-    s.set("scale", ((), SINGLE))
+    s.set("scale", ((), s.floats("x")))
     s.set("zero", ((), np.dtype("uint8")))
 
 
@@ -128,11 +125,11 @@ def dynamic_quantize_kernel(k: KernelArgs) -> Call:
 
 
 def _dynamic_quantize(xp: Any, x: Any, scale: Any, zero: Any, out: Any) -> None:
-    nothing = xp.zeros((), np.float32)
+    nothing = xp.zeros((), x.dtype)
     low = xp.minimum(x.min() if x.size else nothing, nothing)
     high = xp.maximum(x.max() if x.size else nothing, nothing)
-    step = (high - low) / np.float32(255)
-    scale[...] = xp.where(step == 0, np.float32(1), step)
+    step = (high - low) / x.dtype.type(255)
+    scale[...] = xp.where(step == 0, x.dtype.type(1), step)
     zero[...] = xp.clip(xp.rint(-low / scale), 0, 255).astype(np.uint8)
     as_bytes(xp, x / scale, zero, out)
 
@@ -166,8 +163,9 @@ def _combining_shape(s: ShapeArgs) -> None:
     check_bytes(s, "x")
     if s.dtype("y") != s.dtype("x"):
         s.fail(f"x and y want one dtype and have {s.dtype('x')} and {s.dtype('y')}")
+    s.floats("x_scale", "y_scale", "out_scale")
     for name in ("x", "y", "out"):
-        _check_single(s, f"{name}_scale")
+        _check_one(s, f"{name}_scale")
         if s.has(f"{name}_zero") and s.dtype(f"{name}_zero") != s.dtype("x"):
             s.fail(f"{name}_zero wants dtype {s.dtype('x')}, not {s.dtype(f'{name}_zero')}")
         check_zero(s, f"{name}_zero", 1)
@@ -184,13 +182,13 @@ def _combining_kernel(k: KernelArgs) -> Call:
 
 def _add(xp: Any, x: Any, y: Any, scales: list[Any], zeros: list[Any], out: Any) -> None:
     of_x, of_y, of_out = (scale.reshape(()) for scale in scales)
-    # float64, rounded once to float32 at the end of each sum, is what fused operations give.
+    # Sums of float64, rounded to float32 each, are those of fused operations.
     first, second = (shifted(one, None) for one in (x, y))
     a, b = of_x / of_out, of_y / of_out
-    zero = [np.float32(0) if one is None else one.astype(np.float32).reshape(()) for one in zeros]
+    zero = [0 if one is None else one.astype(a.dtype).reshape(()) for one in zeros]
     fixed = zero[2] - (a * zero[0] + b * zero[1])
-    sums = (first * a + fixed).astype(np.float32)
-    sums = (second * b + sums).astype(np.float32)
+    sums = (first * a + fixed).astype(a.dtype)
+    sums = (second * b + sums).astype(a.dtype)
     info = np.iinfo(out.dtype)
     out[...] = xp.rint(xp.clip(sums, info.min, info.max)).astype(out.dtype)
 
@@ -198,7 +196,7 @@ def _add(xp: Any, x: Any, y: Any, scales: list[Any], zeros: list[Any], out: Any)
 def _multiply(xp: Any, x: Any, y: Any, scales: list[Any], zeros: list[Any], out: Any) -> None:
     of_x, of_y, of_out = (scale.reshape(()) for scale in scales)
     product = shifted(x, zeros[0]) * shifted(y, zeros[1])
-    as_bytes(xp, product.astype(np.float32) * (of_x * of_y / of_out), zeros[2], out)
+    as_bytes(xp, product.astype(of_x.dtype) * (of_x * of_y / of_out), zeros[2], out)
 
 
 quantized_add = _combining(
@@ -272,7 +270,8 @@ def global_mean_shape(s: ShapeArgs) -> None:
     check_bytes(s, "x")
     if len(x) < 3:
         s.fail(f"x wants at least 3 dimensions and has {len(x)}")
-    _check_single(s, "x_scale", "out_scale")
+    s.floats("x_scale", "out_scale")
+    _check_one(s, "x_scale", "out_scale")
     for slot in ("x_zero", "out_zero"):
         if s.has(slot) and s.dtype(slot) != s.dtype("x"):
             s.fail(f"{slot} wants dtype {s.dtype('x')}, not {s.dtype(slot)}")
@@ -290,7 +289,7 @@ def _global_mean(
     xp: Any, x: Any, x_scale: Any, out_scale: Any, x_zero: Any, out_zero: Any, out: Any
 ) -> None:
     axes = tuple(range(2, x.ndim))
-    pixels = np.float32(x.size // max(x.shape[0] * x.shape[1], 1))
-    sums = shifted(x, x_zero).sum(axes, keepdims=True).astype(np.float32)
+    pixels = x_scale.dtype.type(x.size // max(x.shape[0] * x.shape[1], 1))
+    sums = shifted(x, x_zero).sum(axes, keepdims=True).astype(x_scale.dtype)
     factor = x_scale.reshape(()) / (out_scale.reshape(()) * pixels)
     as_bytes(xp, sums * factor, out_zero, out)
