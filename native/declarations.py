@@ -827,7 +827,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "integers": (
-        # Images of some channels, which lie side by side in the result.
+        # Images of some channels, which lie side by side where they are bytes.
         Struct(
             "quantize",
             images=COUNT,
@@ -841,12 +841,14 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
         Struct(
             "dequantize",
-            count=COUNT,
-            x=reads("count", "bytes"),
+            images=COUNT,
+            channels=COUNT,
+            size=COUNT,
+            x=reads("images size channels", "bytes"),
             is_signed=FLAG,
             scale=reads("1", "float32"),
             zero=reads("1", "bytes", optional=True),
-            out=writes("count", "float32"),
+            out=writes("images channels size", "float32"),
         ),
         Struct(
             "range_of",

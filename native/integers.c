@@ -41,16 +41,27 @@ EXPORT(quantize)(const struct quantize *a, word t, word threads) {
   }
 }
 
+/* the other way round */
 EXPORT(dequantize)(const struct dequantize *a, word t, word threads) {
-  const word i0 = a->count * t / threads, i1 = a->count * (t + 1) / threads;
   const int32_t zero = zero_of(a->zero, a->is_signed);
   const float scale = *a->scale;
-  const char *restrict x = a->x;
-  float *restrict out = a->out;
-  if (a->is_signed)
-    for (word i = i0; i < i1; i++) out[i] = (float)(byte_of(x, i, 1) - zero) * scale;
-  else
-    for (word i = i0; i < i1; i++) out[i] = (float)(byte_of(x, i, 0) - zero) * scale;
+  const word blocks = (a->size + BLOCK - 1) / BLOCK, units = a->images * blocks, c = a->channels;
+  for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
+    const word at = u % blocks * BLOCK, count = least(BLOCK, a->size - at);
+    const char *x = a->x + (u / blocks * a->size + at) * c;
+    float *restrict out = a->out + u / blocks * c * a->size + at;
+    for (word k = 0; k < c; k++, x++, out += a->size) {
+      char given[BLOCK];
+      if (c == 1)
+        memcpy(given, x, count);
+      else
+        for (word j = 0; j < count; j++) given[j] = x[j * c];
+      if (a->is_signed)
+        for (word j = 0; j < count; j++) out[j] = (float)(byte_of(given, j, 1) - zero) * scale;
+      else
+        for (word j = 0; j < count; j++) out[j] = (float)(byte_of(given, j, 0) - zero) * scale;
+    }
+  }
 }
 
 /* the smallest and the largest number of a part, 0 among them */
@@ -100,7 +111,6 @@ EXPORT(combine)(const struct combine *a, word t, word threads) {
   const int s = a->is_signed;
   const int32_t x_zero = zero_of(a->x_zero, s), y_zero = zero_of(a->y_zero, s);
   const int32_t zero = zero_of(a->out_zero, s);
-  const float low = (s ? -128 : 0) - zero, high = low + 255;
   const float of_x = *a->x_scale / *a->out_scale, of_y = *a->y_scale / *a->out_scale;
   const float product = *a->x_scale * *a->y_scale / *a->out_scale;
   const float fixed = zero - (of_x * x_zero + of_y * y_zero);
@@ -119,7 +129,7 @@ EXPORT(combine)(const struct combine *a, word t, word threads) {
 #define X byte_of(x, i, S)
 #define Y byte_of(y, i, S)
     if (a->multiplies)
-      ALL(rintf(cut((float)((X - x_zero) * (Y - y_zero)) * product, low, high)) + zero)
+      ALL(rintf(cut((float)((X - x_zero) * (Y - y_zero)) * product + zero, least_out, most_out)))
     else
       ALL(rintf(cut(fmaf((float)Y, of_y, fmaf((float)X, of_x, fixed)), least_out, most_out)))
 #undef ALL

@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
-EXACT = ("chains",)
+EXACT = ("chains", "integers")
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 
 SPECIAL = ("bf16_gemm",)

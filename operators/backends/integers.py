@@ -11,6 +11,7 @@ from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import arguments, native, team
 from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ..base.calls import is_read
 from ..base.integers import BYTES
 from ..conv.pool import max_pool1d, max_pool2d
 from ..conv.windows import Axis, make_axes, spread
@@ -70,53 +71,47 @@ def _kernel(bind: Callable[[KernelArgs, Library], list[team.ParallelTask] | None
     return kernel
 
 
+def _turned(planes: Any, pixels: Any) -> tuple[Any, Any, dict[str, int]] | None:
+    """Arrays of one shape as they lie in memory, and the sizes of images [N, C, ...] of which one
+    holds planes and the other one pixels; None for others."""
+    together = alike(planes, pixels)
+    if together is not None:
+        return *together, {"images": 1, "channels": 1, "size": planes.size}
+    turned = pixels_of(pixels)
+    if not planes.flags.c_contiguous or turned is None:
+        return None
+    images, channels = planes.shape[:2]
+    sizes = {"images": images, "channels": channels, "size": planes.size // (images * channels)}
+    return planes, turned, sizes
+
+
 def _quantize(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
-    return _quantizing(library, k["x"], k["scale"], k.get("zero"), k["out"])
+    return _quantizing(k, library, k["scale"], k.get("zero"))
 
 
 def _quantizing(
-    library: Library, x: Any, scale: Any, zero: Any, out: Any
+    k: KernelArgs, library: Library, scale: Any, zero: Any
 ) -> list[team.ParallelTask] | None:
-    together = alike(x, out)
-    if together is not None:
-        images, channels, size = 1, 1, x.size
-        x, out = together
-    elif x.flags.c_contiguous:
-        images, channels = x.shape[:2]
-        size = x.size // (images * channels)
-        out = pixels_of(out)
-    else:
+    turned = _turned(k["x"], k["out"])
+    if turned is None:
         return None
-    return [
-        _task(
-            library,
-            "quantize",
-            _WORK * x.size,
-            images=images,
-            channels=channels,
-            size=size,
-            x=x,
-            scale=scale,
-            zero=zero,
-            is_signed=is_signed(out),
-            out=out,
-        )
-    ]
+    x, out, sizes = turned
+    given = {"scale": scale, "zero": zero, "is_signed": is_signed(out), **sizes}
+    return [_task(library, "quantize", _WORK * x.size, x=x, out=out, **given)]
 
 
 def _dequantize(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
-    together = alike(k["x"], k["out"])
-    if together is None:
+    turned = _turned(k["out"], k["x"])
+    if turned is None:
         return None
-    x, out = together
-    fields = {"count": x.size, "x": x, "is_signed": is_signed(x), "out": out}
-    given = {"scale": k["scale"], "zero": k.get("zero")}
-    return [_task(library, "dequantize", _WORK * x.size, **fields, **given)]
+    out, x, sizes = turned
+    given = {"scale": k["scale"], "zero": k.get("zero"), "is_signed": is_signed(x), **sizes}
+    return [_task(library, "dequantize", _WORK * x.size, x=x, out=out, **given)]
 
 
 def _dynamic(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
     x, scale, zero = k["x"], k["scale"], k["zero"]
-    then = _quantizing(library, x, scale, zero, k["out"])
+    then = _quantizing(k, library, scale, zero)
     if then is None:
         return None
     parts = most_threads()
@@ -192,7 +187,7 @@ def windows_of(axes: tuple[Axis, ...], x: Any, out: Any, *, dilates: bool) -> di
 def _most(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
     x, out = pixels_of(k["x"]), pixels_of(k["out"])
     rank = k["x"].ndim - 2
-    if x is None or out is None or k.get("index") is not None:
+    if x is None or out is None or (k.get("index") is not None and is_read(k, "index")):
         return None
     axes = make_axes(k.attrs, spread(k.attrs["kernel"], rank), k["x"].shape[2:])
     fields = windows_of(axes, x, out, dilates=False)
@@ -204,7 +199,7 @@ def _most(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
 _APART, _TOGETHER = (("x",), ("out",)), (("x", "out"),)
 for _entry, _bind, _layouts in (
     (ops.quantize_linear, _quantize, _APART),
-    (ops.dequantize_linear, _dequantize, _TOGETHER),
+    (ops.dequantize_linear, _dequantize, _APART),
     (ops.dynamic_quantize_linear, _dynamic, _APART),
     (ops.quantized_add, _combine, (("x", "y", "out"),)),
     (ops.quantized_mul, _combine, (("x", "y", "out"),)),

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.backend import address
-from ...framework.ir.kernel_args import Call
+from ...framework.ir.kernel_args import Call, KernelArgs
 
 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
@@ -58,3 +58,12 @@ def reducing(xp: Any, source: Any, target: Any) -> Call | None:
         ones = xp.ones(len(rows), source.dtype)
         return partial(xp.dot, ones, rows, out=reduced.reshape(-1))
     return partial(source.sum, axis=axes, out=reduced)
+
+
+def is_read(k: KernelArgs, slot: str) -> bool:
+    """Whether anybody reads an output after the kernel ran."""
+    plan = getattr(k.frame, "plan", None)
+    (name,) = k.op.outputs[slot]
+    if plan is None or name in plan.live_out:
+        return True
+    return any(name in step.reads for step in plan.steps)

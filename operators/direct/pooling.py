@@ -14,7 +14,7 @@ from ...framework.fusion import native
 from ...framework.fusion.arguments import Block
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
-from ..base.calls import copying
+from ..base.calls import copying, is_read
 from ..conv.windows import Axis, make_axes, spread
 from .images import Work, steps, suited, turn
 
@@ -35,15 +35,6 @@ def windows(k: KernelArgs, shape: tuple[int, ...]) -> tuple[Axis, Axis] | None:
     ):
         return None
     return axes_2d if 0 not in shape and axes_2d != (Axis(1), Axis(1)) else None
-
-
-def is_read(k: KernelArgs, slot: str) -> bool:
-    """Whether anybody reads an output after the kernel ran."""
-    plan = getattr(k.frame, "plan", None)
-    (name,) = k.op.outputs[slot]
-    if plan is None or name in plan.live_out:
-        return True
-    return any(name in step.reads for step in plan.steps)
 
 
 def _lift(array: Any) -> Any:

@@ -17,9 +17,10 @@ from ...framework.fusion import chains
 from ...framework.fusion.arguments import Block, Several
 from ...framework.fusion.codegen import FULL
 from ...framework.ir.kernel_args import KernelArgs
+from ..base.calls import is_read
 from . import batch_norm
 from .images import Work, pixel_step
-from .pooling import is_read, windows, windows_part
+from .pooling import windows, windows_part
 
 _LIMITS, _HARD_SWISH = 1, 2
 ACTIVATIONS: dict[str, tuple[int, float | str, float | str]] = {

@@ -195,8 +195,11 @@ def _add(xp: Any, x: Any, y: Any, scales: list[Any], zeros: list[Any], out: Any)
 
 def _multiply(xp: Any, x: Any, y: Any, scales: list[Any], zeros: list[Any], out: Any) -> None:
     of_x, of_y, of_out = (scale.reshape(()) for scale in scales)
-    product = shifted(x, zeros[0]) * shifted(y, zeros[1])
-    as_bytes(xp, product.astype(of_x.dtype) * (of_x * of_y / of_out), zeros[2], out)
+    product = (shifted(x, zeros[0]) * shifted(y, zeros[1])).astype(of_x.dtype)
+    scaled = product * (of_x * of_y / of_out)
+    if zeros[2] is not None:  # before it is rounded, as ONNX Runtime does it
+        scaled = scaled + zeros[2].astype(of_x.dtype)
+    as_bytes(xp, scaled, None, out)
 
 
 quantized_add = _combining(

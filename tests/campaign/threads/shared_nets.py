@@ -489,19 +489,46 @@ def sums_of_columns() -> Work:
 
 
 def integer_products() -> Work:
-    """Products of bytes, in parts for several threads, with a factor that stays packed."""
+    """Products and images of bytes, in parts for several threads, with factors that stay packed."""
     rng = np.random.default_rng(17)
-    x = rng.integers(-128, 128, (300, 260), np.int8)
-    y = rng.integers(-128, 128, (260, 200), np.int8)
     b = NetBuilder("integers")
-    factor = b.state("y", [260, 200], dtype="int8")
-    b.integer_matmul(b.input("x", [-1, 260], "int8"), factor, name="out")
+    arrays = {
+        "y": rng.integers(-128, 128, (260, 200), np.int8),
+        "w": rng.integers(-128, 128, (48, 48, 3, 3), np.int8),
+        "deep": rng.integers(-128, 128, (48, 1, 3, 3), np.int8),
+        "table": rng.integers(0, 256, 256, np.uint8),
+        "s": np.array(0.02, np.float32),
+        "z": np.array(100, np.uint8),
+    }
+    y, w, deep, table, s, z = (
+        b.state(name, list(one.shape), dtype=str(one.dtype)) for name, one in arrays.items()
+    )
     scope = Scope()
-    scope.var("y").set(y)
+    for name, array in arrays.items():
+        scope.var(name).set(array)
+    b.integer_matmul(b.input("x", [-1, 260], "int8"), y, name="out")
+    pixels = b.quantize_linear(b.input("images", [-1, 48, 10, 10]), s, z)
+    made = b.integer_conv(pixels, w, x_zero=z, scale=s, out_zero=z, padding=(1,))
+    made = b.integer_conv(made, deep, x_zero=z, scale=s, out_zero=z, padding=(1,), groups=48)
+    made = b.quantized_add(b.byte_table(made, table), pixels, s, z, s, z, s, z)
+    most = b.max_pool2d(made, kernel=(3,), stride=(2,), padding=(1,))
+    b.quantized_global_avg_pool(most, s, z, s, z, name="means")
+    lines = b.quantize_linear(b.input("lines", [-1, 48, 20]), s, z)
+    most = b.max_pool1d(lines, kernel=(2,))
+    table = b.byte_table(most, table)
+    reals = b.dequantize_linear(table, s, z, name="reals")
+    again = b.dynamic_quantize_linear(reals)
+    b.quantized_mul(again[0], again[0], again[1], again[2], s, z, s, z, name="products")
     with tempfile.TemporaryDirectory() as folder:
         save(b, scope, f"{folder}/net")
         loaded = load(f"{folder}/net")
-    return lambda: loaded.predict({"x": x}, "out")
+    feed = {
+        "x": rng.integers(-128, 128, (160, 260), np.int8),
+        "images": rng.normal(size=(160, 48, 10, 10)).astype(np.float32),
+    }
+    feed["lines"] = feed["images"].reshape(160, 48, 100)[..., :20]
+    names = ["out", "reals", "means", "products"]
+    return lambda: dict(loaded.predict(feed, names))
 
 
 def random_integers() -> Work:

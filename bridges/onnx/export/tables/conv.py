@@ -37,20 +37,24 @@ def _pads(e: Emission, rank: int, extents: Sequence[int], strides: Sequence[int]
     return [*before, *(total - begin for total, begin in zip(totals, before, strict=True))]
 
 
-@emits("conv1d", "conv2d", "conv3d")
-def conv(e: Emission) -> None:
+def window_attributes(e: Emission) -> dict[str, Any]:
+    """The attributes of a convolution."""
     rank = e.rank("x") - 2
     kernel = e.shape("w")[2:]
     strides, dilations = (list(spread(e.attrs[name], rank)) for name in ("stride", "dilation"))
     extents = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilations, strict=True)]
-    e.set(
-        "out",
-        e.node(
-            "Conv", e["x"], e["w"], e.get("b"), kernel_shape=list(kernel), strides=strides,
-            dilations=dilations, pads=_pads(e, rank, extents, strides),
-            group=int(e.attrs["groups"]),
-        ),
-    )  # fmt: skip
+    return {
+        "kernel_shape": list(kernel),
+        "strides": strides,
+        "dilations": dilations,
+        "pads": _pads(e, rank, extents, strides),
+        "group": int(e.attrs["groups"]),
+    }
+
+
+@emits("conv1d", "conv2d", "conv3d")
+def conv(e: Emission) -> None:
+    e.set("out", e.node("Conv", e["x"], e["w"], e.get("b"), **window_attributes(e)))
 
 
 @emits("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")

@@ -51,14 +51,6 @@ def matmul(e: Emission) -> None:
     e.set("out", product if alpha == 1 else e.node("Mul", product, e.const(alpha)))
 
 
-@emits("integer_matmul")
-def integer_matmul(e: Emission) -> None:
-    product = e.node("MatMulInteger", e["x"], e["y"], e.get("x_zero"), e.get("y_zero"))
-    if e.has("scale"):
-        product = e.node("Mul", e.cast(product, np.float32), e["scale"])
-    e.set("out", product)
-
-
 @emits("einsum")
 def einsum(e: Emission) -> None:
     """`...` of all operands stands for as many axes in ONNX; here they broadcast."""

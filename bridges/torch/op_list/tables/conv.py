@@ -80,19 +80,22 @@ def _applied(e: Emission, kind: str, rank: int, x: str, options: str, turned: bo
     e.set("out", f"{e.layer(make, *tensors)}({x})")
 
 
-@writes("conv1d", "conv2d", "conv3d")
-def conv(e: Emission) -> None:
+def windows(e: Emission, x: str) -> tuple[str, str]:
+    """What a convolution reads of x, and its options."""
     rank = e.rank("x") - 2
     kernel = e.shape("w")[2:]
     strides, dilations = (list(spread(e.attrs[name], rank)) for name in ("stride", "dilation"))
     extents = [(taps - 1) * step + 1 for taps, step in zip(kernel, dilations, strict=True)]
     before, after = _pads(e, rank, extents, strides)
-    x = e["x"]
     if before != after:
         x = _padded(x, before, after)
         before = [0] * rank
-    options = _options(stride=(strides, 1), padding=(before, 0), dilation=(dilations, 1))
-    _applied(e, "Conv", rank, x, options, False)
+    return x, _options(stride=(strides, 1), padding=(before, 0), dilation=(dilations, 1))
+
+
+@writes("conv1d", "conv2d", "conv3d")
+def conv(e: Emission) -> None:
+    _applied(e, "Conv", e.rank("x") - 2, *windows(e, e["x"]), False)
 
 
 @writes("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")

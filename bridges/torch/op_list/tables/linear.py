@@ -56,17 +56,6 @@ def matmul(e: Emission) -> None:
     e.set("out", text if alpha == 1 else f"{e.number(alpha)} * ({text})")
 
 
-@writes("integer_matmul")
-def integer_matmul(e: Emission) -> None:
-    # Products of float64 are exact, and of integers PyTorch has none of their own width.
-    left, right = (
-        f"({e[slot]}.double() - {e[zero]}.double())" if e.has(zero) else f"{e[slot]}.double()"
-        for slot, zero in (("x", "x_zero"), ("y", "y_zero"))
-    )
-    text = f"({left} @ {right}).long().int()"
-    e.set("out", f"{text}.float() * {e['scale']}" if e.has("scale") else text)
-
-
 @writes("einsum")
 def einsum(e: Emission) -> None:
     equation = e.attrs["equation"].replace(" ", "")

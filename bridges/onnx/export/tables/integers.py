@@ -1,0 +1,94 @@
+"""8-bit integers that stand for reals."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..emission import Emission, emits
+from .conv import window_attributes
+
+
+def _ended(e: Emission, sums: str, axes_after: int) -> None:
+    """What becomes of exact sums: with a bias, a scale, a zero point."""
+
+    def per_result(slot: str) -> str:
+        if not axes_after or e.shape(slot) in ((), (1,)):
+            return e[slot]
+        return e.reshape(e[slot], -1, *(1,) * axes_after)
+
+    if e.has("bias"):
+        sums = e.node("Add", sums, per_result("bias"))
+    if e.has("scale"):
+        dtype = e.dtype("scale")
+        sums = e.node("Mul", e.cast(sums, dtype), per_result("scale"))
+    if e.has("out_zero"):
+        sums = e.node("QuantizeLinear", sums, e.const(1, like="scale"), _number(e, "out_zero"))
+    e.set("out", sums)
+
+
+def _number(e: Emission, slot: str) -> str | None:
+    """An input as a number without axes; None where there is none."""
+    if not e.has(slot):
+        return None
+    return e[slot] if e.shape(slot) == () else e.reshape(e[slot], *())
+
+
+@emits("integer_matmul")
+def integer_matmul(e: Emission) -> None:
+    product = e.node("MatMulInteger", e["x"], e["y"], e.get("x_zero"), e.get("y_zero"))
+    _ended(e, product, 0)
+
+
+@emits("integer_conv")
+def integer_conv(e: Emission) -> None:
+    if e.has("w_zero") and e.shape("w_zero") not in ((), (1,)):
+        e.refuse("runtimes take one zero point for all filters")
+    zeros = _number(e, "x_zero"), _number(e, "w_zero")
+    sums = e.node("ConvInteger", e["x"], e["w"], *zeros, **window_attributes(e))
+    _ended(e, sums, e.rank("x") - 2)
+
+
+@emits("quantize_linear")
+def quantize_linear(e: Emission) -> None:
+    given = e["x"], _number(e, "scale"), _number(e, "zero")
+    e.set("out", e.node("QuantizeLinear", *given))
+
+
+@emits("dequantize_linear")
+def dequantize_linear(e: Emission) -> None:
+    e.set("out", _reals(e, "x", "scale", "zero"))
+
+
+def _reals(e: Emission, slot: str, scale: str, zero: str) -> str:
+    return e.node("DequantizeLinear", e[slot], _number(e, scale), _number(e, zero))
+
+
+@emits("dynamic_quantize_linear")
+def dynamic_quantize_linear(e: Emission) -> None:
+    if e.dtype("x") != np.float32:
+        e.refuse("DynamicQuantizeLinear is for float32")
+    made = e.node("DynamicQuantizeLinear", e["x"], outputs=3)
+    for slot, value in zip(("out", "scale", "zero"), made, strict=True):
+        e.set(slot, value)
+
+
+@emits("quantized_add", "quantized_mul")
+def combined(e: Emission) -> None:
+    x, y = (_reals(e, name, f"{name}_scale", f"{name}_zero") for name in "xy")
+    _rounded(e, e.node("Add" if e.op.type == "quantized_add" else "Mul", x, y))
+
+
+@emits("quantized_global_avg_pool")
+def global_mean(e: Emission) -> None:
+    _rounded(e, e.node("GlobalAveragePool", _reals(e, "x", "x_scale", "x_zero")))
+
+
+def _rounded(e: Emission, reals: str) -> None:
+    zero = _number(e, "out_zero") or e.const(0)
+    e.set("out", e.node("QuantizeLinear", reals, _number(e, "out_scale"), zero))
+
+
+@emits("byte_table")
+def byte_table(e: Emission) -> None:
+    # Gather counts numbers below 0 from the end: int8 finds the place of its bits so.
+    e.set("out", e.node("Gather", e["table"], e.cast(e["x"], np.int64)))

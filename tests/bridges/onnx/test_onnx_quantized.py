@@ -1,0 +1,143 @@
+"""ONNX models whose numbers are 8-bit integers: QLinear*, pairs, dynamic; beside ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.model import model_of_bytes
+from opscope.operators.backends import integer_gemm
+from opscope.proto import onnx_pb2 as pb
+
+RNG = np.random.default_rng(3)
+STANDARD = ("QLinearConv", "QLinearMatMul")
+
+
+class Bytes:
+    """A graph over images or rows of bytes."""
+
+    def __init__(self, *shape: int) -> None:
+        self.graph = Graph("bytes", 17)
+        self.shape = shape
+        x = self.graph.input("x", np.dtype("f4"), ("N", *shape))
+        self.first = self.quantized(x, 0.03, 110)
+
+    def numbers(self, scale: Any, zero: Any, dtype: str = "u1") -> list[str]:
+        arrays = np.asarray(scale, "f4"), np.asarray(zero, dtype)
+        return [self.graph.constant(array) for array in arrays]
+
+    def quantized(self, x: str, scale: float, zero: int) -> str:
+        return self.graph.node("QuantizeLinear", [x, *self.numbers(scale, zero)], f"{x}/q")
+
+    def real(self, x: str, scale: float, zero: int) -> str:
+        return self.graph.node("DequantizeLinear", [x, *self.numbers(scale, zero)], f"{x}/real")
+
+    def again(self, x: str, scale: float, zero: int) -> str:
+        return self.real(self.quantized(x, scale, zero), scale, zero)
+
+    def file(self) -> bytes:
+        """The model, whose operators are those of ONNX Runtime where ONNX has none."""
+        model = pb.ModelProto.FromString(model_bytes(self.graph))
+        for node in model.graph.node:
+            if node.op_type.startswith("QLinear") and node.op_type not in STANDARD:
+                node.domain = "com.microsoft"
+        model.opset_import.add(domain="com.microsoft", version=1)
+        return model.SerializeToString()
+
+    def weights(self, *shape: int) -> list[str]:
+        outs = shape[0] if len(shape) > 2 else shape[1]
+        whole = RNG.integers(-127, 128, shape, np.int8)
+        scales = RNG.uniform(0.5, 2, outs) / np.prod(shape) * outs / 20
+        return [self.graph.constant(whole), *self.numbers(scales, np.zeros(outs), "i1")]
+
+
+def qlinear() -> Bytes:
+    """Every operator of this form."""
+    g = Bytes(16, 9, 10)
+    given, at = [g.first, *g.numbers(0.03, 110)], g.numbers(0.05, 120)
+    bias = g.graph.constant(RNG.integers(-900, 900, 24, np.int32))
+    wide = [*given, *g.weights(24, 16, 3, 3), *at, bias]
+    made = g.graph.node("QLinearConv", wide, "conv", pads=[1] * 4, strides=[2, 1])
+    deep = [made, *at, *g.weights(24, 1, 3, 3), *at]
+    alone = g.graph.node("QLinearConv", deep, "deep", pads=[1] * 4, group=24)
+    both = [made, *at, alone, *at, *g.numbers(0.08, 100)]
+    added = g.graph.node("QLinearAdd", both, "added")
+    times = g.graph.node("QLinearMul", both, "times")
+    bent = [added, *g.numbers(0.08, 100), *g.numbers(0.06, 30)]
+    bent_once = g.graph.node("QLinearLeakyRelu", bent, "bent", alpha=0.1)
+    most = g.graph.node("MaxPool", [bent_once], "most", kernel_shape=[3, 3], strides=[2, 2])
+    parts = [*g.numbers(0.09, 60)]
+    parts += [most, *g.numbers(0.06, 30), most, *g.numbers(0.07, 40)]
+    joined = g.graph.node("QLinearConcat", parts, "joined", axis=1)
+    mean = [joined, *g.numbers(0.09, 60), *g.numbers(0.05, 70)]
+    means = g.graph.node("QLinearGlobalAveragePool", mean, "means")
+    flat = g.graph.node("Flatten", [means], "flat")
+    last = [flat, *g.numbers(0.05, 70), *g.weights(48, 40), *g.numbers(0.04, 128)]
+    g.graph.output(g.graph.node("QLinearMatMul", last, "product"), np.dtype("u1"))
+    g.graph.output(times, np.dtype("u1"))
+    return g
+
+
+def pairs() -> Bytes:
+    """The same between DequantizeLinear and QuantizeLinear."""
+    g = Bytes(16, 9, 10)
+    x = g.real(g.first, 0.03, 110)
+    w = g.graph.node("DequantizeLinear", g.weights(24, 16, 3, 3), "w", axis=0)
+    made = g.graph.node("Conv", [x, w], "conv", pads=[1] * 4)
+    made = g.graph.node("Relu", [made], "relu")
+    conv = g.quantized(made, 0.05, 0)
+    again = g.real(conv, 0.05, 0)
+    added = g.quantized(g.graph.node("Add", [again, again], "added"), 0.1, 3)
+    bent = g.quantized(g.graph.node("Sigmoid", [g.real(added, 0.1, 3)], "bent"), 1 / 256, 0)
+    most = g.graph.node("MaxPool", [g.real(bent, 1 / 256, 0)], "most", kernel_shape=[2, 2])
+    mean = g.graph.node("GlobalAveragePool", [g.again(most, 1 / 256, 0)], "mean")
+    flat = g.graph.node("Flatten", [g.again(mean, 1 / 300, 0)], "flat")
+    flat = g.again(flat, 1 / 300, 0)
+    v = g.graph.node("DequantizeLinear", g.weights(24, 40), "v", axis=1)
+    g.graph.output(g.quantized(g.graph.node("Gemm", [flat, v], "gemm"), 0.01, 128), np.dtype("u1"))
+    return g
+
+
+def dynamic() -> Bytes:
+    """Scales that follow the numbers."""
+    g = Bytes(16, 6, 7)
+    x, scale, zero = g.graph.node("DynamicQuantizeLinear", ["x"], "dynamic", outputs=3)
+    w = g.graph.constant(RNG.integers(-127, 128, (8, 16, 3, 3), np.int8))
+    sums = g.graph.node("ConvInteger", [x, w, zero], "conv", pads=[1] * 4)
+    factor = g.graph.node("Mul", [scale, g.graph.constant(np.float32(0.01))], "factor")
+    reals = g.graph.node("Mul", [g.graph.node("Cast", [sums], "cast", to=1), factor], "reals")
+    g.graph.output(reals, np.dtype("f4"))
+    return g
+
+
+FORMS: dict[Callable[[], Bytes], tuple[str, ...]] = {
+    qlinear: ("integer_conv", "quantized_add", "byte_table", "integer_matmul", "quantized_mul"),
+    pairs: ("integer_conv", "quantized_add", "byte_table", "integer_matmul", "max_pool2d"),
+    dynamic: ("dynamic_quantize_linear", "integer_conv"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_are_those_of_onnx_runtime(form: Callable[[], Bytes], tmp_path: Any) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    g = form()
+    data = g.file()
+    model = model_of_bytes(data)
+    feed = {"x": RNG.normal(size=(2, *g.shape)).astype("f4")}
+    wanted = ort.InferenceSession(data).run(None, feed)
+    found = model.run(feed)
+    for own, other in zip(found.values(), wanted, strict=True):
+        np.testing.assert_allclose(own.astype("f8"), other.astype("f8"), rtol=1e-5, atol=1e-6)
+    kinds = {op.type for op in model.op_list().ops}
+    if integer_gemm.is_fast():
+        assert kinds >= {*FORMS[form]} and not kinds & {"conv2d", "matmul", "cast"}
+    model.save(tmp_path / "net")
+    again = opscope.load(tmp_path / "net").predict(feed)
+    for name, value in found.items():
+        np.testing.assert_array_equal(again[name], value, strict=True)
