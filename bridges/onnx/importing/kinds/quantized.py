@@ -380,12 +380,21 @@ def _of_integers(n: Call, x: Value, end: End) -> Value | None:
         n: what adds operators. x: reals, computed of dequantized integers perhaps.
     """
     made = x.made_by
-    if made is None or made.node.domain:
-        return None
+    bounds: list[Call] = []  # applied to the integers of the result, from the last to the first
+    while made is not None and made.node.op in ("Relu", "Clip") and integers_of(made[0]) is None:
+        bounds.append(made)
+        made = made[0].made_by
+    value = None if made is None else _of_call(n, made, end)
+    for bound in reversed(bounds):
+        value = value and _of_node(n, bound, Integers(value, *end), end)
+    return value
+
+
+def _of_call(n: Call, made: Call, end: End) -> Value | None:
+    """As `_of_integers`, of the result of a node."""
     op = made.node.op
-    if op in ("Relu", "Clip") and integers_of(made[0]) is None:
-        inner = _of_integers(n, made[0], end)
-        return None if inner is None else _of_node(n, made, Integers(inner, *end), end)
+    if made.node.domain:
+        return None
     if op in ("Conv", "MatMul", "Gemm"):
         return integer_product(made, end)
     if op == "Concat":
