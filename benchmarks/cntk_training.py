@@ -90,7 +90,7 @@ MODELS = {
     "ModelExport/Model0/0.cntk": ("../../Speech/DNN/cntk.cntk", "modelPath"),
     "ModelExport/Model1/1.cntk": ("../../Speech/DNN/cntk.cntk", "modelPath"),
     "fastrcnn.cntk": (
-        "../../../../Tests/EndToEndTests/Image/AlexNet/AlexNet.cntk",  # whose nodes it names
+        "../../../../Tests/EndToEndTests/Image/AlexNet/AlexNetCommon.cntk",  # whose nodes it names
         "../../../../../PretrainedModels/AlexNet.model",
     ),
 }

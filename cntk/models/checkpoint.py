@@ -176,6 +176,10 @@ def _write_states(writer: BinaryWriter, states: LearnerStates) -> None:
 
 def format_checkpoint(checkpoint: Checkpoint) -> bytes:
     """The bytes of a checkpoint file."""
+    return _written(checkpoint).bytes()
+
+
+def _written(checkpoint: Checkpoint) -> BinaryWriter:
     writer = BinaryWriter()
     writer.marker("BVersion")
     writer.number("uint64", VERSION)
@@ -210,7 +214,7 @@ def format_checkpoint(checkpoint: Checkpoint) -> bytes:
         for states in checkpoint.others:
             _write_states(writer, states)
         writer.marker("ERanks")
-    return writer.bytes()
+    return writer
 
 
 def write_checkpoint(checkpoint: Checkpoint, path: PathLike) -> None:
@@ -219,6 +223,6 @@ def write_checkpoint(checkpoint: Checkpoint, path: PathLike) -> None:
     Raises:
         SaveError: it cannot be written.
     """
-    data = format_checkpoint(checkpoint)
+    writer = _written(checkpoint)
     with atomic_file(path) as file:
-        file.write(data)
+        file.writelines(writer.parts)

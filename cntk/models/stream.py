@@ -222,11 +222,13 @@ class BinaryReader:
 class BinaryWriter:
     """Collects the bytes of a file in CNTK's format.
 
+    Large matrices are not copied: `parts` hold them where they are.
+
     Its methods raise FormatError for values that the format cannot hold.
     """
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.parts: list[bytes | memoryview] = []
 
     def bytes(self) -> bytes:
         return b"".join(self.parts)
@@ -273,5 +275,5 @@ class BinaryWriter:
         self.number("int32", 0)
         self.number("uint64", rows)
         self.number("uint64", columns)
-        self.parts.append(value.astype(dtype).tobytes(order="F"))
+        self.parts.append(np.asarray(value, dtype).ravel(order="F").data)
         self.marker("EMAT")
