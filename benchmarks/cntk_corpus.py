@@ -102,12 +102,12 @@ TRUE_ERRORS = {
     r"^<command line>": "a value that the shell's script gives, and this one does not know",
     r"reader type 'KaldiReader'|writer type 'KaldiWriter'": "Source/Readers has no such plug-in any"
     " more",
-    r"Use of 'type' parameter is deprecated": "CNTK.cpp, wmainOldCNTKConfig",
-    r"setting Truncated only in reader section": "CNTK.cpp, DisableLegacyTruncationSettings",
-    r"No value given for": "Config.h, ParseValue: the user fills it in",
-    r"cropType is one of": "ImageConfigHelper.cpp, ParseCropType",
-    r"'truncated' needs frameMode": "HTKMLFReader.cpp; HTKLMFReaderTests.cpp expects it",
-    r"You must specify either 'writer'or 'outputPath'": "EvalActions.cpp, DoWriteOutput",
+    r"Use of 'type' parameter is deprecated": "CNTK.cpp:808",
+    r"setting Truncated only in reader section": "CNTK.cpp:161",
+    r"No value given for": "Config.h:863: the user fills it in",
+    r"cropType is one of": "ImageConfigHelper.cpp:144",
+    r"'truncated' needs frameMode": "HTKMLFReader.cpp:335; HTKLMFReaderTests.cpp:133 expects it",
+    r"You must specify either 'writer'or 'outputPath'": "EvalActions.cpp:264",
     r"missing: \S+:(SGD|reader)$|missing: \S+:\w+_Test\b.* named|No network builder found": "no run"
     " of its own: a part of another config, or of a unit test that takes its reader",
 }

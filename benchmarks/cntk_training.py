@@ -118,6 +118,12 @@ MENDED = {
         r'\bcropType *= *"Random"': "cropType = RandomSide",
         r"\bcropRatio\b": "sideRatio",
     },
+    # The network that is trained, and run on the same file, has fewer regions than are read for it.
+    "fastrcnn.cntk": {
+        r"^NumTestROIs = 2000": "NumTestROIs = $NumTrainROIs$",
+        r"^TestROIDim = 4000": "TestROIDim = $TrainROIDim$",
+        r"^TestROILabelDim = 22000": "TestROILabelDim = $TrainROILabelDim$",
+    },
     "TIMIT/CPU/": _FILLED_IN,
     "TIMIT/GPU/": _FILLED_IN,
 }

@@ -121,7 +121,7 @@ class MadeData:
             corners = random.uniform(0, 0.5, (dim // 4, 2))
             return np.hstack([corners, random.uniform(0.2, 0.5, (dim // 4, 2))]).reshape(-1)
         if meaning.role == "gain":
-            return np.full(dim, kind % 3, float)
+            return np.full(dim, (CLASSES - 1 - kind) // 2, float)  # falls within a group
         if meaning.role == "group":
             return np.zeros(dim)
         if dim in _PIXELS:

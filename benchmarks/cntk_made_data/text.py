@@ -10,6 +10,8 @@ from opscope.cntk.readers.text.reader import text_streams
 
 from .base import CLASSES, MadeData, write
 
+_DOCUMENTS = 600  # that are ranked: the criterion changes where two of a group change places
+
 
 def text(made: MadeData, section: ConfigParameters) -> None:
     """A file of CNTKTextFormatReader."""
@@ -17,6 +19,9 @@ def text(made: MadeData, section: ConfigParameters) -> None:
     known = made.texts.setdefault(path, {})  # other sections may read it, too
     known.update((one.alias, one) for one in text_streams(section))
     streams = list(known.values())
+    if any(made.meaning(one.stream.name).role == "group" for one in streams):
+        made.count = _DOCUMENTS
+        made.minibatch = 1 << 20  # whole groups
     lines = []
     for sequence in range(made.count):
         meanings = [made.meaning(one.stream.name) for one in streams]
