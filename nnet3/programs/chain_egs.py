@@ -40,14 +40,12 @@ from .base.program import Option, program
 from .base.saving import fail_unless
 from .egs import (
     COPYING,
-    DRAWING,
-    SHUFFLING,
     Copier,
     copy_examples,
-    draw_examples,
     merge_to,
     merging_options,
-    shuffle_examples,
+    shuffle_program,
+    subset_program,
 )
 from .get_egs import CUTTING, NAN, Getter, ivector_options
 
@@ -329,23 +327,5 @@ def nnet3_chain_merge_egs(options: SimpleNamespace, source: str, output: str) ->
     merge_to(merger, accepted, output, KIND, options.program.log)
 
 
-@program(
-    "nnet3-chain-shuffle-egs",
-    "Copy chain examples in random order.",
-    ("<egs-rspecifier>", "<egs-wspecifier>"),
-    SRAND,
-    *SHUFFLING,
-)
-def nnet3_chain_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    shuffle_examples(options, source, output, KIND)
-
-
-@program(
-    "nnet3-chain-subset-egs",
-    "Draw chain examples at random.",
-    ("<egs-rspecifier>", "<egs-wspecifier>"),
-    SRAND,
-    *DRAWING,
-)
-def nnet3_chain_subset_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    draw_examples(options, source, output, KIND)
+nnet3_chain_shuffle_egs = shuffle_program("nnet3-chain-shuffle-egs", "chain examples", KIND)
+nnet3_chain_subset_egs = subset_program("nnet3-chain-subset-egs", "chain examples", KIND)

@@ -30,15 +30,13 @@ from ..egs.splitting import Chunk
 from .base.options import COMPRESS, SRAND, UNUSED, shown
 from .base.program import Option, from_values, options_of, program
 from .egs import (
-    DRAWING,
-    SHUFFLING,
     SPREADING,
     Copier,
     copy_examples,
-    draw_examples,
     merge_to,
     merging_options,
-    shuffle_examples,
+    shuffle_program,
+    subset_program,
 )
 from .get_egs import CUTTING, Getter, ivector_options
 
@@ -159,23 +157,9 @@ def nnet3_discriminative_merge_egs(options: SimpleNamespace, source: str, output
     merge_to(merger, (example for _, example in entries), output, KIND, options.program.log)
 
 
-@program(
-    "nnet3-discriminative-shuffle-egs",
-    "Copy discriminative examples in random order.",
-    ("<egs-rspecifier>", "<egs-wspecifier>"),
-    SRAND,
-    *SHUFFLING,
+nnet3_discriminative_shuffle_egs = shuffle_program(
+    "nnet3-discriminative-shuffle-egs", "discriminative examples", KIND
 )
-def nnet3_discriminative_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    shuffle_examples(options, source, output, KIND)
-
-
-@program(
-    "nnet3-discriminative-subset-egs",
-    "Draw discriminative examples at random.",
-    ("<egs-rspecifier>", "<egs-wspecifier>"),
-    SRAND,
-    *DRAWING,
+nnet3_discriminative_subset_egs = subset_program(
+    "nnet3-discriminative-subset-egs", "discriminative examples", KIND
 )
-def nnet3_discriminative_subset_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    draw_examples(options, source, output, KIND)

@@ -21,17 +21,10 @@ from ..egs.augment import AugmentationOptions, augmented
 from ..egs.merging import ExampleMerger, MinibatchRule
 from ..training.progress import Log
 from .base.options import SRAND, UNUSED, errors_tell, shown
-from .base.program import Option, from_values, options_of, program
+from .base.program import KaldiCommand, Option, from_values, options_of, program
 from .base.saving import fail_unless
 from .base.table_copies import write_table
 
-SHUFFLING = (
-    Option("buffer-size", 0, "If above 0, hold no more examples than this, and shuffle less well"),
-)
-DRAWING = (
-    Option("n", 1000, "Number of examples to write"),
-    Option("randomize-order", True, "Write them in random order"),
-)
 SPREADING = (
     Option("random", False, "Write to outputs drawn at random"),
     Option("frame-shift", 0, "Frames by which times are later, after the choice of frames"),
@@ -204,49 +197,53 @@ def merge_to(
     fail_unless(merger.minibatches)
 
 
-@program(
-    "nnet3-shuffle-egs",
-    "Copy examples in random order.",
-    ("<egs-rspecifier>", "<egs-wspecifier>"),
-    SRAND,
-    *SHUFFLING,
-)
-def nnet3_shuffle_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    shuffle_examples(options, source, output, "example")
+def shuffle_program(name: str, examples: str, kind: str) -> KaldiCommand:
+    """The program that copies a table of examples in random order.
+
+    Args:
+        name: of the program. examples: what its usage message calls them. kind: of the table.
+    """
+
+    def shuffle(options: SimpleNamespace, source: str, output: str) -> None:
+        entries = shown(read_table(source, kind), "read", "examples")
+        shuffled = selecting.shuffle(entries, generator(options), options.buffer_size)
+        done = write_table(output, kind, shuffled)
+        how = "using a buffer (partial randomization)" if options.buffer_size > 0 else ""
+        options.program.log(f"Shuffled order of {done} neural-network training examples {how}")
+        fail_unless(done)
+
+    size = "If above 0, hold no more examples than this, and shuffle less well"
+    files = "<egs-rspecifier>", "<egs-wspecifier>"
+    options = SRAND, Option("buffer-size", 0, size)
+    return program(name, f"Copy {examples} in random order.", files, *options)(shuffle)
 
 
-def shuffle_examples(options: SimpleNamespace, source: str, output: str, kind: str) -> None:
-    """Copy a table of examples in random order."""
-    entries = shown(read_table(source, kind), "read", "examples")
-    shuffled = selecting.shuffle(entries, generator(options), options.buffer_size)
-    done = write_table(output, kind, shuffled)
-    how = "using a buffer (partial randomization)" if options.buffer_size > 0 else ""
-    options.program.log(f"Shuffled order of {done} neural-network training examples {how}")
-    fail_unless(done)
+def subset_program(name: str, examples: str, kind: str) -> KaldiCommand:
+    """The program that copies some examples of a table, drawn at random; see `shuffle_program`."""
 
+    def draw(options: SimpleNamespace, source: str, output: str) -> None:
+        if options.n < 0:
+            raise FormatError("--n must not be negative")
+        entries = shown(read_table(source, kind), "read", "examples")
+        rng = generator(options)
+        chosen, read = selecting.subset(entries, options.n, rng, options.randomize_order)
+        write_table(output, kind, chosen)
+        options.program.log(
+            f"Selected a subset of {len(chosen)} out of {read} neural-network training examples "
+        )
+        fail_unless(read)
 
-@program(
-    "nnet3-subset-egs",
-    "Draw examples at random.",
-    ("<egs-rspecifier>", "<egs-wspecifier>"),
-    SRAND,
-    *DRAWING,
-)
-def nnet3_subset_egs(options: SimpleNamespace, source: str, output: str) -> None:
-    draw_examples(options, source, output, "example")
-
-
-def draw_examples(options: SimpleNamespace, source: str, output: str, kind: str) -> None:
-    """Copy some examples of a table, drawn at random."""
-    if options.n < 0:
-        raise FormatError("--n must not be negative")
-    entries = shown(read_table(source, kind), "read", "examples")
-    chosen, read = selecting.subset(entries, options.n, generator(options), options.randomize_order)
-    write_table(output, kind, chosen)
-    options.program.log(
-        f"Selected a subset of {len(chosen)} out of {read} neural-network training examples "
+    files = "<egs-rspecifier>", "<egs-wspecifier>"
+    options = (
+        SRAND,
+        Option("n", 1000, "Number of examples to write"),
+        Option("randomize-order", True, "Write them in random order"),
     )
-    fail_unless(read)
+    return program(name, f"Draw {examples} at random.", files, *options)(draw)
+
+
+nnet3_shuffle_egs = shuffle_program("nnet3-shuffle-egs", "examples", "example")
+nnet3_subset_egs = subset_program("nnet3-subset-egs", "examples", "example")
 
 
 @program(
