@@ -82,6 +82,7 @@ ALLOWED: dict[str, list[str]] = {
         "reduce_mean_grad_kernel",
     ],
     "arguments of Vosk's methods": ["spk_model"],
+    "programs, which the command line finds by their names": ["*_shuffle_egs", "*_subset_egs"],
     "click calls these methods of a group and a command": [
         "format_commands",
         "get_command",
