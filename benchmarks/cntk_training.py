@@ -55,10 +55,6 @@ from opscope.cntk.readers.htk.mlf import read_mlf, read_states
 from opscope.cntk.run.build import Seeds, builder_of
 from opscope.framework.base.errors import OpscopeError
 
-EPOCHS = 3, 8
-"""Of each training; the second number, with minibatches of the config's own size, where the loss
-does not fall in so few: rates of a minibatch are made for larger ones than ours. Of costly samples
-there are few: they get a tenth of the rate in place of more epochs."""
 SAMPLES = 24
 
 PARTS = {
@@ -138,6 +134,27 @@ _BANNER = re.compile(r"^# (\S+) command \((\w+) action\).*", re.MULTILINE)
 _EPOCH = re.compile(r"Finished Epoch\[ *(\d+) of \d+\]: \[Training\] (\S+) = (\S+) \* (\d+)")
 _UTTERANCES = 8  # of a label file
 _MOST = 80  # variables that the command line gives
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a training is shortened.
+
+    Attributes:
+        epochs: how many. own: whether minibatches have the config's own size, and are not smaller.
+        rate: share of the config's learning rates.
+    """
+
+    epochs: int
+    own: bool = True
+    rate: float = 1.0
+
+
+WAYS = Way(3, own=False), Way(8), Way(8, rate=0.1)
+"""Each is tried where the loss does not fall in the one before: rates of a minibatch are made for
+larger ones than ours, and for more data."""
+COSTLY = Way(3, rate=0.1)
+"""The second way with costly samples, of which there are few."""
 
 
 @dataclass
@@ -233,16 +250,14 @@ class Trial:
 
     Args:
         path: of the config, in the tree.
-        epochs: of each training.
-        again: whether the loss did not fall in a first try.
+        way: of its trainings.
         run: of a baseline log, whose arguments are taken; None: there is none.
         tree: the copy of the snapshot.
         scratch: for what is made and written.
     """
 
     path: Path
-    epochs: int
-    again: bool
+    way: Way
     run: Run | None
     tree: Path
     scratch: Path
@@ -305,7 +320,7 @@ class Trial:
         target = Path(key if "/" in key else self.listed[0].parameters.string(key)).absolute()
         path = (self.path.parent / other).resolve()
         # Its own folder: a model of the same name would be that of a finished training.
-        trial = Trial(path, 1, False, None, self.tree, self.scratch / "before")
+        trial = Trial(path, Way(1, own=False), None, self.tree, self.scratch / "before")
         trial.perform(lambda text: None)
         trained = [one for one in trial.listed if is_training(one)]
         model = Path(trained[-1].parameters.string("modelPath")).absolute()
@@ -387,7 +402,7 @@ class Trial:
         """What makes the trainings short, and networks where there are none."""
         words = [f"command={':'.join(command.name for command in listed)}"]
         words += ["deviceId=-1", "timestamping=false"]
-        epochs = EPOCHS[0] if self.again and made.costly else self.epochs
+        way = COSTLY if self.way.own and made.costly else self.way
         for command in listed:
             section = command.parameters
             parts = ["deviceId=-1"]
@@ -400,12 +415,12 @@ class Trial:
                 else:
                     parts.append(f"outputPath={self.scratch / 'written'}")
             if is_training(command):
-                size = 1 << 20 if self.again else made.minibatch
+                size = 1 << 20 if way.own else made.minibatch
                 if name in section:
                     size = min([size, *section.section(name).array("minibatchSize", "32").ints()])
-                short = f"{name}=[maxEpochs={epochs};epochSize=0;minibatchSize={size}]"
-                if self.again and made.costly:
-                    short = short.replace("]", f"{_tenth(section.section(name))}]")
+                short = f"{name}=[maxEpochs={way.epochs};epochSize=0;minibatchSize={size}]"
+                if way.rate < 1:
+                    short = short.replace("]", f"{_slower(section.section(name), way.rate)}]")
                 if "reader" in section and section.section("reader").has("truncated"):
                     # CNTK wants it to be said outside of the reader as well.
                     value = section.section("reader").string("truncated")
@@ -418,12 +433,12 @@ class Trial:
         return words
 
 
-def _tenth(section: ConfigParameters) -> str:
-    """Settings of SGD with a tenth of a section's learning rates."""
+def _slower(section: ConfigParameters, share: float) -> str:
+    """Settings of SGD with a share of a section's learning rates."""
     parts = []
     for key in ("learningRatesPerMB", "learningRatesPerSample"):
         if key in section:
-            rates = ":".join(f"{rate / 10:g}" for rate in section.array(key).floats())
+            rates = ":".join(f"{rate * share:g}" for rate in section.array(key).floats())
             parts.append(f";{key}={rates}")
     return "".join(parts)
 
@@ -520,14 +535,14 @@ def no_output() -> Iterator[None]:
 
 
 def try_config(path: Path, run: Run | None, tree: Tree, limit: float, *, show: bool = False) -> Row:
-    """Make the data of a config and run its commands; with more epochs if the loss does not fall.
+    """Make the data of a config and run its commands, in one of `WAYS` after the other.
 
     Args:
         limit: seconds of processor time.
         show: whether the log is printed.
     """
     start = time.process_time()
-    for again, epochs in enumerate(EPOCHS):
+    for way in WAYS:
         row = Row(str(path.relative_to(tree.folder)))
         log: list[str] = []
         with tempfile.TemporaryDirectory() as temporary:
@@ -535,7 +550,7 @@ def try_config(path: Path, run: Run | None, tree: Tree, limit: float, *, show: b
             scratch.mkdir()
             try:
                 with alarm(limit), no_output():
-                    Trial(path, epochs, bool(again), run, tree.folder, scratch).perform(log.append)
+                    Trial(path, way, run, tree.folder, scratch).perform(log.append)
             except (OpscopeError, TimeoutError) as error:
                 row.error = str(error).splitlines()[0].replace(temporary, "")
             except Exception as error:  # a defect of ours: others are OpscopeErrors
