@@ -133,13 +133,11 @@ def _dynamic(n: Call) -> list[Value]:
 
 def _factor(n: Call, x: Value, y: Value, out: Value | None = None) -> Value:
     """The scale of a product, in units of that of its result, as ONNX Runtime rounds it."""
-    scales = [scale for scale in (x, y, out) if scale is not None]
-    arrays = [scale.array for scale in scales]
-    if any(array is None for array in arrays):
+    if x.array is None or y.array is None or (out is not None and out.array is None):
         product = n.op("mul", x, y)
         return product if out is None else n.op("div", product, out)
-    product = arrays[0] * arrays[1]
-    return n.const(product if out is None else product / arrays[2], SINGLE)
+    factor = x.array * y.array
+    return n.const(factor if out is None else factor / out.array, SINGLE)
 
 
 def _multiply(
@@ -229,9 +227,14 @@ def _scaled(n: Call) -> Value | None:
             continue
         product = cast[0].made_by
         rules = {"MatMulInteger": _matmul_integer, "ConvInteger": _conv_integer}
-        rule = None if product is None else rules.get(product.node.op)
-        if rule is not None and scale.is_one and scale.ndim <= one.ndim:
-            return rule(product, scale)
+        if product is None or product.node.op not in rules or scale.ndim > one.ndim:
+            continue
+        of_conv = product.node.op == "ConvInteger"
+        wanted = (one.shape[1], *(1,) * (one.ndim - 2)) if of_conv else one.shape[-1:]
+        if scale.is_one or scale.shape == wanted:
+            return rules[product.node.op](
+                product, scale if scale.is_one else n.reshape(scale, [-1])
+            )
     return None
 
 
@@ -299,19 +302,18 @@ _COMBINED = {"QLinearAdd": "quantized_add", "QLinearMul": "quantized_mul",
 def _table(n: Call, x: Integers, end: End, function: Callable[[np.ndarray], Any]) -> Value | None:
     """A function of single numbers, of all that 8-bit integers can stand for; None where a scale
     is not known."""
-    numbers = (x.scale, x.zero, *end)
-    if any(one is not None and one.array is None for one in numbers):
+    zero = n.const(0, x.value.dtype) if x.zero is None else x.zero
+    numbers = [one.array for one in (x.scale, zero, *end) if one.array is not None]
+    if len(numbers) < 4:
         return None
-    scale, zero, out_scale, out_zero = (
-        None if one is None else one.array.reshape(()) for one in numbers
-    )
+    scale, shift, out_scale, out_shift = (one.reshape(()) for one in numbers)
     bits = np.arange(256, dtype=np.uint8).view(x.value.dtype)
     with np.errstate(all="ignore"):
-        reals = (bits.astype(np.float32) - np.float32(0 if zero is None else zero)) * scale
+        reals = (bits.astype(np.float32) - shift.astype(np.float32)) * scale
         wanted = np.asarray(function(reals), np.float32) / out_scale
-    info, shift = np.iinfo(out_zero.dtype), np.float32(out_zero)
-    whole = np.rint(np.clip(np.nan_to_num(wanted), info.min - shift, info.max - shift)) + shift
-    table = whole.astype(out_zero.dtype)
+    info, last = np.iinfo(out_shift.dtype), np.float32(out_shift)
+    whole = np.rint(np.clip(np.nan_to_num(wanted), info.min - last, info.max - last)) + last
+    table = whole.astype(out_shift.dtype)
     if table.dtype == bits.dtype and np.array_equal(table, bits):
         return x.value
     return n.op("byte_table", x.value, n.const(table))
@@ -406,8 +408,9 @@ def _of_call(n: Call, made: Call, end: End) -> Value | None:
         return None
     if op in _COMBINED:
         second = integers_of(made[1])
-        fits = second is not None and second.value.dtype == first.value.dtype
-        return _combine(made, op, first, second, end) if fits else None
+        if second is None or second.value.dtype != first.value.dtype:
+            return None
+        return _combine(made, op, first, second, end)
     if op == "GlobalAveragePool":
         return _mean(made, first, end)
     if op in _OF_ONE:
@@ -489,8 +492,8 @@ def _whole_bias(bias: Value, first: Integers, second: Integers) -> Value | None:
     zero = call.get(2)
     if zero is not None and (zero.array is None or zero.array.any()):
         return None
-    arrays = call[1].array, first.scale.array, second.scale.array
-    if any(array is None for array in arrays):
+    own, left, right = (one.array for one in (call[1], first.scale, second.scale))
+    if own is None or left is None or right is None:
         return None
-    same = np.allclose(arrays[0], arrays[1] * arrays[2], rtol=1e-3, atol=0)
+    same = np.allclose(own, left * right, rtol=1e-3, atol=0)
     return call[0] if same and call[0].ndim == 1 else None
