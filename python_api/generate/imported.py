@@ -1,42 +1,59 @@
-"""Steps of a decoder that was read from ONNX, with its caches as inputs and outputs."""
+"""Steps of a decoder that was read from elsewhere, with its caches as inputs and outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...bridges.onnx.importing.imported import ImportedModel
+from ...framework.base.context import OpContext
 from ...framework.base.errors import NotFiniteError, OpscopeError, ShapeError, VariableError
+from ...framework.base.scope import Scope
+from ...framework.ir.desc import INPUT, STATE, make_op, make_var
+from ...framework.ir.op_list import OpList, OpNode
+from ...framework.passes.prune import prune
+from ...framework.runtime.plain_net import PlainNet
 from .cached_onnx import IDS, MASK, POSITIONS, SCORES
 
 _BLOCK = 64
 """Caches grow, and are given, by so many rows: few shapes serve all lengths."""
+_PROBE = ([0, 1, 0], 1)
+"""Tokens that every model knows: read with a cache and without, they must give the same."""
+_NEAR = 1e-3
+_LENGTH = "past.length"
 
 
 class ImportedStepper:
     """Runs a decoder that takes keys and values of earlier tokens, and gives them with its own.
 
     The names are those of Hugging Face's exports, see cached_onnx.py; `ids` and `scores` may have
-    others. What a run gives is appended to arrays of the stepper's own, of which it is given views;
-    the mask leaves out their rows that hold nothing.
+    others. There are three ways, of which the first is taken that gives for a few tokens what the
+    model computes of them at once:
+
+    - a single token is computed by the model's net, changed so that it appends to the caches in
+      place; the mask says which of their rows hold something;
+    - the model runs as it is, with caches that end in rows which the mask leaves out;
+    - it is given just the rows that there are: shapes are new in each step, and all sequences are
+      equally long.
 
     Args:
-        model: with inputs `past_key_values...` and outputs `present...`, in the same order.
+        model: with inputs `past...` and outputs `present...`, in the same order.
 
     Raises:
-        OpscopeError: it has none, or no mask.
+        OpscopeError: it has none.
     """
 
     def __init__(self, model: ImportedModel, *, ids: str = IDS, scores: str = SCORES) -> None:
         self.model = model
-        self.ids, self.scores = ids, scores
+        self.ids = ids
+        self.scores = scores
         inputs = {info.name: info for info in model.inputs}
         outputs = [info.name for info in model.outputs]
         past = [name for name in inputs if name.startswith("past")]
         present = [name for name in outputs if name.startswith("present")]
-        for name, there in ((ids, inputs), (MASK, inputs), (POSITIONS, inputs), (scores, outputs)):
+        for name, there in ((ids, inputs), (scores, outputs)):
             if name not in there:
                 raise VariableError(f"{model.path}: wants {name!r}, and has {', '.join(there)}")
         if not past or len(past) != len(present):
@@ -44,67 +61,118 @@ class ImportedStepper:
                 f"{model.path}: {len(past)} inputs past... and {len(present)} outputs present...:"
                 " want caches as inputs and outputs"
             )
-        self._infos = {name: inputs[name] for name in past}
+        self._shapes: dict[str, tuple[int, int]] = {}
+        self._dtypes = {name: inputs[name].dtype for name in past}
+        for name in past:
+            shape = inputs[name].shape or ()
+            if len(shape) != 4 or not (isinstance(shape[1], int) and isinstance(shape[3], int)):
+                raise ShapeError(
+                    f"{model.path}: {name!r} wants [N, heads, rows, width], heads and width known"
+                )
+            self._shapes[name] = shape[1], shape[3]
         self._caches = dict(zip(past, present, strict=True))
+        self._says = [name for name in (MASK, POSITIONS) if name in inputs]
         self._held: dict[str, np.ndarray] = {}
-        self._feed: Mapping[str, Any] = {}
+        self._feed: dict[str, Any] = {}
         self._past = np.zeros(0, np.int64)
+        self._ways: list[str] = ["exact"]
+        if len(self._says) == 2:
+            self._ways = ["in place", "masked", "exact"]
+        self._proven = False
+        self._step: tuple[Any, Callable[[np.ndarray], np.ndarray]] | None = None
         self.turn = 0
 
     def start(self, sequences: int, feed: Mapping[str, Any] | None = None) -> None:
         """See `Stepper.start`; `feed` goes to every run."""
         self.turn += 1
-        self._feed = dict(feed or {})
+        if not self._proven:
+            self._prove({name: np.asarray(given)[:1] for name, given in (feed or {}).items()})
+        self._begin(sequences, dict(feed or {}))
+
+    def _begin(self, sequences: int, feed: dict[str, Any]) -> None:
+        self._feed = feed
         self._past = np.zeros(sequences, np.int64)
-        self._held = {}
-        for name, info in self._infos.items():
-            if info.shape is None or len(info.shape) != 4:
-                raise ShapeError(f"{self.model.path}: {name!r} wants [N, heads, rows, width]")
-            heads, width = info.shape[1], info.shape[3]
-            if not (isinstance(heads, int) and isinstance(width, int)):
-                raise ShapeError(
-                    f"{self.model.path}: the heads and width of {name!r} are not known"
-                )
-            self._held[name] = np.zeros((sequences, heads, 0, width), info.dtype)
+        self._held = {
+            name: np.zeros((sequences, heads, 0, width), self._dtypes[name])
+            for name, (heads, width) in self._shapes.items()
+        }
+
+    def _prove(self, feed: dict[str, Any]) -> None:
+        """Find the way that gives what the model computes at once."""
+        tokens, last = _PROBE
+        self._begin(1, feed)
+        wanted = self._run(np.array([[*tokens, last]]), np.array([len(tokens) + 1]), exact=True)
+        while self._ways:
+            self._begin(1, feed)
+            try:
+                self.read([np.array(tokens)])
+                found = self.run([last])
+                if np.abs(found - wanted).max() <= _NEAR * max(1.0, np.abs(wanted).max()):
+                    self._proven = True
+                    return
+            except OpscopeError:
+                if len(self._ways) == 1:
+                    raise
+            del self._ways[0]
+        raise OpscopeError(
+            f"{self.model.path}: with caches it computes other scores than at once"
+        )
 
     def read(self, prompts: Sequence[np.ndarray], more: int = 0) -> np.ndarray:
         """See `Stepper.read`."""
         lengths = np.array([len(prompt) for prompt in prompts])
+        exact = self._ways[0] == "exact"
+        if exact and len({*(self._past + lengths)}) > 1:
+            raise ShapeError(
+                f"{self.model.path}: prompts of {min(lengths)} to {max(lengths)} tokens: of several"
+                f" lengths only where the model has {MASK!r} and {POSITIONS!r}, and goes by them"
+            )
+        width = lengths.max() if exact else -(-lengths.max() // 16) * 16
         self._make_room(int(self._past.max() + lengths.max() + more))
-        width = -(-lengths.max() // 16) * 16
         tokens = np.zeros((len(lengths), width), np.int64)
         for row, prompt in enumerate(prompts):
             tokens[row, : len(prompt)] = prompt
-        return self._run(tokens, lengths)
+        return self._run(tokens, lengths, exact=exact)
 
     def run(self, tokens: Any) -> np.ndarray:
         """See `Stepper.run`."""
         tokens = np.asarray(tokens, np.int64)[:, None]
         self._make_room(int(self._past.max()) + 1)
-        return self._run(tokens, np.ones(len(tokens), np.int64))
+        if self._ways[0] != "in place":
+            exact = self._ways[0] == "exact"
+            return self._run(tokens, np.ones(len(tokens), np.int64), exact=exact)
+        shapes = [(name, held.shape) for name, held in self._held.items()]
+        if self._step is None or self._step[0] != shapes:
+            self._step = shapes, self._step_in_place()
+        scores = self._step[1](tokens)
+        self._past = self._past + 1
+        return self._checked(scores)
 
-    def _run(self, tokens: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    def _given(self, tokens: np.ndarray, seen: np.ndarray) -> dict[str, Any]:
+        """What the model is fed besides caches."""
+        positions = self._past[:, None] + np.arange(tokens.shape[1])
+        said = {MASK: seen.astype(np.int64), POSITIONS: positions}
+        return {**self._feed, self.ids: tokens, **{name: said[name] for name in self._says}}
+
+    def _run(self, tokens: np.ndarray, lengths: np.ndarray, *, exact: bool) -> np.ndarray:
         """Scores of what follows the first so many tokens of each row."""
         rows, steps = tokens.shape
-        given = -(-int(self._past.max()) // _BLOCK) * _BLOCK
+        given = int(self._past.max())
+        given = given if exact else -(-given // _BLOCK) * _BLOCK
         columns = np.arange(given + steps)
-        seen = (columns < self._past[:, None]) | (columns >= given)
-        feed = {
-            **self._feed,
-            self.ids: tokens,
-            MASK: seen.astype(np.int64),
-            POSITIONS: self._past[:, None] + np.arange(steps),
-        }
+        feed = self._given(tokens, (columns < self._past[:, None]) | (columns >= given))
         feed |= {name: held[:, :, :given] for name, held in self._held.items()}
         results = self.model.run(feed)
         number = np.arange(rows)
-        for row in number:
-            begin, count = self._past[row], lengths[row]
-            for name, present in self._caches.items():
-                new = results[present][row, :, given : given + count]
-                self._held[name][row, :, begin : begin + count] = new
+        if any(len(held[0, 0]) for held in self._held.values()):
+            for row, begin, count in zip(number, self._past, lengths, strict=True):
+                for name, present in self._caches.items():
+                    new = results[present][row, :, given : given + count]
+                    self._held[name][row, :, begin : begin + count] = new
         self._past = self._past + lengths
-        scores = results[self.scores][number, lengths - 1]
+        return self._checked(results[self.scores][number, lengths - 1])
+
+    def _checked(self, scores: np.ndarray) -> np.ndarray:
         if np.isnan(scores).any():
             raise NotFiniteError(f"{self.model.path}: {self.scores!r} holds NaN")
         return scores
@@ -125,6 +193,61 @@ class ImportedStepper:
 
     def reorder(self, parents: np.ndarray) -> None:
         """See `Stepper.reorder`."""
-        self._past = self._past[parents]
+        moved = np.flatnonzero(parents != np.arange(len(parents)))
         for held in self._held.values():
-            held[...] = held[parents]
+            used = held[:, :, : self._past.max()]
+            used[moved] = used[parents[moved]]
+        self._past = self._past[parents]
+
+    # -- a step that appends in place --------------------------------------------------------------
+
+    def _step_in_place(self) -> Callable[[np.ndarray], np.ndarray]:
+        """What gives the scores that follow single tokens, and appends to the caches.
+
+        Raises:
+            OpscopeError: the model is no single net, or does not append its keys and values.
+        """
+        sequences = len(self._past)
+        rows = {held.shape[2] for held in self._held.values()}.pop()
+        seen = np.ones((sequences, rows), bool)
+        fed = self._given(np.zeros((sequences, 1), np.int64), seen)
+        shapes: dict[str, Any] = {name: np.shape(given) for name, given in fed.items()}
+        shapes |= {n: (*h.shape[:2], rows - 1, h.shape[3]) for n, h in self._held.items()}
+        net = PlainNet(self._appending(self.model.op_list(shapes)), check=False)
+        scope = Scope(parent=self.model.scope)
+        context = OpContext(train=False, live_out=[self.scores])
+        columns = np.arange(rows)
+
+        def step(tokens: np.ndarray) -> np.ndarray:
+            for name, held in self._held.items():
+                scope.var(name).bind(held)
+            for name, value in self._given(tokens, columns <= self._past[:, None]).items():
+                scope.var(name).set(value)
+            scope.var(_LENGTH).set(self._past)
+            net.run(scope, context)
+            return scope.get(self.scores).numpy()[:, -1]
+
+        return step
+
+    def _appending(self, net: OpList) -> OpList:
+        """The net with caches that it writes to, in place of copies with a row more."""
+        writers = {name: op for op in net.ops for name in op.output_names()}
+        renamed: dict[str, str] = {}
+        appends: dict[int, OpNode] = {}
+        for past, present in self._caches.items():
+            op = writers[present]
+            if op.type == "assign":
+                op = writers[op.input_names()[0]]
+            if op.type != "concat" or op.input_names()[:1] != [past] or len(op.input_names()) > 2:
+                raise OpscopeError(f"{self.model.path}: {present!r} is no {past!r} with more rows")
+            renamed[op.output_names()[0]] = past
+            inputs = {"cache": past, "x": op.input_names()[1], "past": _LENGTH}
+            appends[id(op)] = make_op("cache_append", inputs, {"out": past}, {"axis": 2})
+        made = net.copy()
+        made.ops = [appends.get(id(op)) or op.renamed(renamed) for op in net.ops]
+        made.vars = [
+            var.changed(kind=STATE, shape=None) if var.name in self._caches else var
+            for var in net.vars
+        ]
+        made.vars.append(make_var(_LENGTH, [-1], np.int64, INPUT))
+        return prune(made, [self.scores])
