@@ -24,7 +24,7 @@ from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeErro
 from ...framework.base.scope import Scope
 from .cached_onnx import SCORES, cached_net, random_inputs
 from .imported import ImportedStepper
-from .stepping import Stepper
+from .stepping import Read, Stepper
 
 if TYPE_CHECKING:
     from ...bridges.onnx.export.checking import Check
@@ -83,6 +83,7 @@ class Generator:
         *,
         end: int | None = None,
         feed: Mapping[str, Any] | None = None,
+        after: Read | None = None,
     ) -> list[np.ndarray]:
         """The most probable token at each step.
 
@@ -91,6 +92,7 @@ class Generator:
             steps: most tokens to generate for each.
             end: token that ends a sequence.
             feed: other inputs of the net.
+            after: what was read before each prompt (see `read`), with the feed of then.
 
         Returns:
             The generated tokens of each sequence, without prompt and end.
@@ -99,7 +101,9 @@ class Generator:
             ShapeError: no prompts, an empty one, or more tokens than the net has positions.
             AttributeTypeError: an argument out of bounds.
         """
-        tokens = self._tokens(prompts, steps, end, feed, lambda scores: scores.argmax(axis=1))
+        tokens = self._tokens(
+            prompts, steps, end, feed, after, lambda scores: scores.argmax(axis=1)
+        )
         return _listed(tokens, len(prompts))
 
     def sample(
@@ -112,6 +116,7 @@ class Generator:
         top_p: float = 1.0,
         end: int | None = None,
         feed: Mapping[str, Any] | None = None,
+        after: Read | None = None,
         seed: int | np.random.Generator | None = None,
     ) -> list[np.ndarray]:
         """Tokens drawn by their probabilities; see `greedy` for the other arguments.
@@ -123,7 +128,7 @@ class Generator:
             seed: a number, or a generator of random numbers to go on with.
         """
         choose = _drawing(temperature, top_k, top_p, seed)
-        return _listed(self._tokens(prompts, steps, end, feed, choose), len(prompts))
+        return _listed(self._tokens(prompts, steps, end, feed, after, choose), len(prompts))
 
     def stream(
         self,
@@ -135,6 +140,7 @@ class Generator:
         top_p: float = 1.0,
         end: int | None = None,
         feed: Mapping[str, Any] | None = None,
+        after: Read | None = None,
         seed: int | np.random.Generator | None = None,
     ) -> Iterator[int]:
         """The tokens of `sample` for one prompt, each as soon as it is drawn.
@@ -143,8 +149,37 @@ class Generator:
             OpscopeError: the generator was given other prompts before all tokens were taken.
         """
         choose = _drawing(temperature, top_k, top_p, seed)
-        tokens = self._tokens([prompt], steps, end, feed, choose)
+        tokens = self._tokens([prompt], steps, end, feed, after, choose)
         return (int(token) for (token,) in tokens)
+
+    def read(self, prompts: Prompts, *, feed: Mapping[str, Any] | None = None) -> Read:
+        """Read tokens that several texts begin with, once for all of them.
+
+            context = generator.read([article])
+            for question in questions:
+                answer = generator.greedy([question], 50, after=context)
+
+        Args:
+            prompts: as of `greedy`; one serves any number of sequences.
+
+        Returns:
+            What methods take as `after`; it holds the caches, and is of this generator alone.
+        """
+        checked = _check_prompts(prompts, 1)
+        self.stepper.start(len(checked), feed)
+        self.stepper.read(checked)
+        return self.stepper.so_far()
+
+    def _begun(
+        self, sequences: int, feed: Mapping[str, Any] | None, after: Read | None
+    ) -> Stepper | ImportedStepper:
+        if after is None:
+            self.stepper.start(sequences, feed)
+        elif feed:
+            raise OpscopeError("generation after what was read goes on with the feed of then")
+        else:
+            self.stepper.resume(after, sequences)
+        return self.stepper
 
     def to_onnx(
         self, path: PathLike, *, feed: Mapping[str, Any] | None = None, **options: Any
@@ -179,12 +214,12 @@ class Generator:
         steps: int,
         end: int | None,
         feed: Mapping[str, Any] | None,
+        after: Read | None,
         choose: Chooser,
     ) -> Iterator[np.ndarray]:
         """The next token of each prompt, step by step; -1 where it has ended."""
         checked = _check_prompts(prompts, steps)
-        stepper = self.stepper
-        stepper.start(len(checked), feed)
+        stepper = self._begun(len(checked), feed, after)
         return self._go_on(stepper.read(checked, steps - 1), steps, end, choose, stepper.turn)
 
     def _go_on(
@@ -212,6 +247,7 @@ class Generator:
         end: int | None = None,
         length_penalty: float = 0.0,
         feed: Mapping[str, Any] | None = None,
+        after: Read | None = None,
     ) -> list[list[Hypothesis]]:
         """Beam search with `width` hypotheses at a time.
 
@@ -236,8 +272,7 @@ class Generator:
                 f"beam: wants width >= 1 and length_penalty >= 0, not {width} and {length_penalty}"
             )
         checked = _check_prompts(prompts, steps)
-        stepper = self.stepper
-        stepper.start(len(checked), feed)
+        stepper = self._begun(len(checked), feed, after)
         scores = np.repeat(stepper.read(checked, steps - 1), width, 0)
         stepper.spread(width)
         beams = [_Beam(width, steps, end, length_penalty) for _ in checked]

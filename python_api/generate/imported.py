@@ -16,6 +16,7 @@ from ...framework.ir.op_list import OpList, OpNode
 from ...framework.passes.prune import prune
 from ...framework.runtime.plain_net import PlainNet
 from .cached_onnx import IDS, MASK, POSITIONS, SCORES
+from .stepping import Read
 
 _BLOCK = 64
 """Caches grow, and are given, by so many rows: few shapes serve all lengths."""
@@ -114,9 +115,7 @@ class ImportedStepper:
                 if len(self._ways) == 1:
                     raise
             del self._ways[0]
-        raise OpscopeError(
-            f"{self.model.path}: with caches it computes other scores than at once"
-        )
+        raise OpscopeError(f"{self.model.path}: with caches it computes other scores than at once")
 
     def read(self, prompts: Sequence[np.ndarray], more: int = 0) -> np.ndarray:
         """See `Stepper.read`."""
@@ -184,6 +183,23 @@ class ImportedStepper:
                 larger = np.zeros((*held.shape[:2], rows, held.shape[3]), held.dtype)
                 larger[:, :, : held.shape[2]] = held
                 self._held[name] = larger
+
+    def so_far(self) -> Read:
+        """See `Stepper.so_far`."""
+        held = [held[:, :, : self._past.max()].copy() for held in self._held.values()]
+        title, count = self.model.path, len(self._past)
+        return Read(self, title, count, self._feed, self._past.copy(), held)
+
+    def resume(self, read: Read, sequences: int) -> None:
+        """See `Stepper.resume`."""
+        copies = read.copies(self, self.model.path, sequences)
+        self.turn += 1
+        self._begin(read.sequences, dict(read.context))
+        self._past = read.past.copy()
+        self._make_room(int(self._past.max()))
+        for held, value in zip(self._held.values(), read.states, strict=True):
+            held[:, :, : value.shape[2]] = value
+        self.spread(copies)
 
     def spread(self, copies: int) -> None:
         """See `Stepper.spread`."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.backend import on_device, to_host
 from ...framework.base.context import OpContext
-from ...framework.base.errors import NotFiniteError, ShapeError, VariableError
+from ...framework.base.errors import NotFiniteError, OpscopeError, ShapeError, VariableError
 from ...framework.base.scope import Scope
 from ...framework.base.sequence import offsets_of, repeated
 from ...framework.files.saved import op_list_of
@@ -22,6 +23,40 @@ from .one_step import Cache, one_step
 
 _ROOM = 64
 """Caches grow by so many tokens, and prompts are read in blocks of a quarter, for few plans."""
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a stepper has read: all that its next run depends on.
+
+    Attributes:
+        owner: the stepper. title: its net, in messages. sequences: how many.
+        context: inputs of the steps besides tokens and states.
+        past: tokens of each sequence. states: arrays.
+    """
+
+    owner: object
+    title: str
+    sequences: int
+    context: Mapping[str, Any]
+    past: np.ndarray
+    states: Sequence[Any]
+
+    def copies(self, stepper: object, title: str, sequences: int) -> int:
+        """How many hypotheses of each sequence a stepper begins with.
+
+        Raises:
+            OpscopeError: it is of another net. ShapeError: it is of another number of sequences.
+        """
+        if self.owner is not stepper:
+            raise OpscopeError(
+                f"{title}: what was read before is in the caches of another generator, {self.title}"
+            )
+        if self.sequences not in (1, sequences):
+            raise ShapeError(
+                f"{title}: {self.sequences} sequences were read before, and these are {sequences}"
+            )
+        return sequences // self.sequences
 
 
 class Stepper:
@@ -66,7 +101,8 @@ class Stepper:
         self._place = device or scope.place
         self._net = Net.create(self.step.net)
         self._work = Scope(parent=scope)
-        self._first: dict[str, tuple[Any, Any]] = {}
+        self._first: Mapping[str, tuple[Any, Any]] = {}
+        self._copies = 1
         self._past = np.zeros(0, np.int64)
         (tokens,) = (var for var in self.step.net.vars if var.name == self.ids)
         self._dtype = tokens.dtype
@@ -86,7 +122,8 @@ class Stepper:
         self._first = self._run_context(feed or {})
         self._past = np.zeros(sequences, np.int64)
         with on_device(self._place):
-            self._set_context(1)
+            self._copies = 1
+            self._set_context()
             xp = self._place.xp
             for memory in self.step.memories:
                 value = xp.full((sequences, *memory.row), memory.value, memory.dtype)
@@ -106,11 +143,41 @@ class Stepper:
         counts = [len(first[name]) for name in self.step.of_sequences if name in first]
         return first, max(counts, default=2)
 
+    def so_far(self) -> Read:
+        """What it has read since it was started, to go on from there more than once."""
+        with on_device(self._place):
+            states = [self._work.get(m.previous).inner for m in self.step.memories]
+            states = [one.copy() for one in (*states, *map(self._used, self.step.caches))]
+        title = repr(self.op_list.name)
+        return Read(self, title, self.sequences, self._first, self._past.copy(), states)
+
+    def resume(self, read: Read, sequences: int) -> None:
+        """Begin with a hypothesis of each sequence, after what was read of it, or of one for all.
+
+        Raises:
+            OpscopeError: it was read by another stepper, or of another number of sequences.
+        """
+        copies = read.copies(self, repr(self.op_list.name), sequences)
+        self.turn += 1
+        self.sequences, self._first, self._past = read.sequences, read.context, read.past.copy()
+        count = len(self.step.memories)
+        with on_device(self._place):
+            for memory, value in zip(self.step.memories, read.states[:count], strict=True):
+                self._work.var(memory.previous).bind(value.copy())
+            self._copies = 1
+            self._make_room(0)
+            for cache, value in zip(self.step.caches, read.states[count:], strict=True):
+                self._used(cache)[...] = value
+        self.spread(copies)
+
     def spread(self, copies: int) -> None:
         """Go on with `copies` hypotheses in place of each, side by side."""
         with on_device(self._place):
             xp = self._place.xp
-            self._set_context(copies)
+            self._copies *= copies
+            self._set_context()
+            if copies == 1:
+                return
             for memory in self.step.memories:
                 variable = self._work.var(memory.previous)
                 variable.bind(xp.repeat(variable.inner, copies, 0))
@@ -121,9 +188,10 @@ class Stepper:
                 self._allocate(cache, copies * len(used), room)
                 self._used(cache)[...] = xp.repeat(used, copies, 0)
 
-    def _set_context(self, copies: int) -> None:
-        """Set the inputs of the steps, for so many hypotheses of each sequence."""
+    def _set_context(self) -> None:
+        """Set the inputs of the steps, for all hypotheses of each sequence."""
         xp = self._place.xp
+        copies = self._copies
         for name, (rows, levels) in self._first.items():
             if levels and len(levels[-1]) - 1 == self.sequences:
                 self._work.var(name).set(*_repeat_sequences(rows, levels[-1], copies, xp))

@@ -5,7 +5,7 @@ import pytest
 
 import opscope
 from opscope import NetBuilder, Scope
-from opscope.framework.base.errors import NotFiniteError, OpscopeError, VariableError
+from opscope.framework.base.errors import NotFiniteError, OpscopeError, ShapeError, VariableError
 from opscope.python_api.generate.generation import Generator
 
 V = 7
@@ -69,6 +69,12 @@ def test_a_generator_takes_such_a_file(tmp_path):
         [r.tolist() for r in own.sample(prompts, 9, top_p=0.8, seed=3)]
     ] * 2
     assert list(other.stream([1], 5, top_k=1)) == own.greedy([[1]], 5)[0].tolist()
+    context = other.read([[1, 2]])
+    after = other.greedy([[3], [4, 0]], 5, after=context)
+    for one, two in zip(own.greedy([[1, 2, 3], [1, 2, 4, 0]], 5), after, strict=True):
+        assert one.tolist() == two.tolist()
+    with pytest.raises(OpscopeError, match="in the caches of another generator, .*gpt.onnx"):
+        own.greedy([[3]], 2, after=context)
     with pytest.raises(OpscopeError, match="has its caches outside already"):
         other.to_onnx(tmp_path / "again.onnx")
     with pytest.raises(VariableError, match="wants 'ids', and has input_ids, attention_mask"):
@@ -93,6 +99,43 @@ def test_a_decoder_reads_the_memory_that_it_is_fed(tmp_path):
         assert one.tolist() == two.tolist()
 
 
+def test_a_model_without_a_mask_is_given_just_the_rows_that_there_are(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    helper, types = onnx.helper, onnx.TensorProto
+    constants = {"eye": np.eye(V, dtype=np.float32), "axis": [2], "one": [1], "last": [1 << 40]}
+    nodes = [
+        ("Gather", ["eye", "input_ids"], ["rows"], {}),
+        ("Unsqueeze", ["rows", "one"], ["new"], {}),
+        ("Concat", ["past.key", "new"], ["present.key"], {"axis": 2}),
+        ("Shape", ["input_ids"], ["steps"], {"start": 1}),
+        ("Neg", ["steps"], ["begin"], {}),
+        ("CumSum", ["present.key", "axis0"], ["sums"], {}),
+        ("Slice", ["sums", "begin", "last", "axis"], ["own"], {}),
+        ("Squeeze", ["own", "one"], ["logits"], {}),
+    ]
+    constants["axis0"] = np.array(2)
+    graph = helper.make_graph(
+        [helper.make_node(kind, reads, writes, **attrs) for kind, reads, writes, attrs in nodes],
+        "counts",
+        [
+            helper.make_tensor_value_info("input_ids", types.INT64, ["N", "T"]),
+            helper.make_tensor_value_info("past.key", types.FLOAT, ["N", 1, "P", V]),
+        ],
+        [
+            helper.make_tensor_value_info("logits", types.FLOAT, ["N", "T", V]),
+            helper.make_tensor_value_info("present.key", types.FLOAT, ["N", 1, "Q", V]),
+        ],
+        [onnx.numpy_helper.from_array(np.array(value), n) for n, value in constants.items()],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), tmp_path / "m.onnx")
+    counting = Generator(opscope.from_onnx(tmp_path / "m.onnx"), ids="input_ids", scores="logits")
+    found = counting.greedy([[1, 2, 2], [3, 3, 3]], 4)
+    assert [row.tolist() for row in found] == [[2] * 4, [3] * 4]
+    with pytest.raises(ShapeError, match="prompts of 1 to 2 tokens.*'attention_mask'"):
+        counting.greedy([[1], [1, 2]], 4)
+
+
 def test_what_has_no_such_form_is_refused(tmp_path):
     b = NetBuilder("model")
     x = b.embedding(b.input("ids", [-1], "int64", levels=1), [V, 8])
@@ -106,5 +149,5 @@ def test_what_has_no_such_form_is_refused(tmp_path):
     scope = Scope()
     b.initialize(scope)
     opscope.to_onnx(b, tmp_path / "plain.onnx", scope, outputs=["scores"])
-    with pytest.raises(VariableError, match="wants 'attention_mask', and has input_ids"):
+    with pytest.raises(OpscopeError, match="0 inputs past... and 0 outputs present"):
         Generator(opscope.from_onnx(tmp_path / "plain.onnx"), ids="input_ids")

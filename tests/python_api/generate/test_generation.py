@@ -208,6 +208,30 @@ def test_a_decoder_with_caches_reads_its_own_source(packed):
             assert one.log_prob == pytest.approx(total)
 
 
+@pytest.mark.parametrize("make", [language_model, lambda: transformer("learned", False)])
+def test_what_several_texts_begin_with_is_read_once(make):
+    generator = Generator(*make())
+    context = generator.read([[1, 2, 3]])
+    both = generator.read([[1, 2], [3, 0, 4]])
+    for prompts in ([[4], [0, 2]], [[2]]):
+        wholes = [[1, 2, 3, *prompt] for prompt in prompts]
+        assert_same(generator.greedy(prompts, 6, after=context), generator.greedy(wholes, 6))
+        found = generator.beam(prompts, 6, width=3, after=context)
+        for one, two in zip(found, generator.beam(wholes, 6, width=3), strict=True):
+            assert [h.tokens for h in one] == [h.tokens for h in two]
+    whole = generator.greedy([[1, 2, 4], [3, 0, 4, 0, 2]], 6)
+    assert_same(generator.greedy([[4], [0, 2]], 6, after=both), whole)
+    assert list(generator.stream([4], 6, top_k=1, after=context)) == (
+        generator.greedy([[1, 2, 3, 4]], 6)[0].tolist()
+    )
+    with pytest.raises(ShapeError, match="2 sequences were read before, and these are 3"):
+        generator.greedy([[1]] * 3, 2, after=both)
+    with pytest.raises(OpscopeError, match="in the caches of another generator, '(model|gpt)'"):
+        Generator(*language_model()).greedy([[1]], 2, after=context)
+    with pytest.raises(OpscopeError, match="with the feed of then"):
+        generator.greedy([[1]], 2, after=context, feed={"ids": 1})
+
+
 def test_caches_grow_and_positions_end():
     b, scope = transformer("learned", False, context=150)
     generator = Generator(b, scope)
