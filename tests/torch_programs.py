@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 
 class Fn(nn.Module):
@@ -107,6 +109,27 @@ class Unseen(nn.Module):
         changed = x.clone()
         changed[:, 0] += 1
         return x * y + z + self.w * changed
+
+
+class Blocks(nn.Module):
+    """Graphs that operators call: a choice, a loop over rows, blocks cast or made again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        layer = self.layer
+        x, y = torch.cond(
+            x.sum() > 0, lambda a: (layer(a), a.sin()), lambda a: (a * 2, a.cos()), (x,)
+        )
+        total, rows = scan(lambda c, a: (c + a, c * layer(a)), torch.ones(3), x)
+        with torch.autocast("cpu", enabled=False):
+            plain = layer(x).sin()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            short = (x + y).sin()
+        again = checkpoint(lambda a: layer(a).tanh(), x, use_reentrant=False)
+        return total, rows, plain, short, again
 
 
 class Tied(nn.Module):
@@ -253,4 +276,42 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
         nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 2, 3), dim=None)), [x(-1, 4, 7)]),
     "no_gradients": (lambda: Unseen(), [x(-1, 3)]),
     "embedding": (lambda: nn.Embedding(9, 4, padding_idx=2), [ids(9, -1, -2)]),
+    "bags": (lambda: Fn(lambda w, i: (*(F.embedding_bag(i, w.weight, mode=mode) for mode in (
+        "sum", "mean", "max")), F.embedding_bag(i.flatten(), w.weight, torch.tensor([0, 2, 2, 9]),
+        per_sample_weights=w.weight[:, 0].repeat(2)[:12].softmax(0), mode="sum", padding_idx=3,
+        include_last_offset=True)), nn.Embedding(9, 4)), [ids(9, 3, 4)]),
+    "sampling": (lambda: Fn(lambda x, t: (F.grid_sample(x, F.affine_grid(t, [2, 2, 4, 5])),
+        F.grid_sample(x, t[:, None, :, :2], "bicubic", "reflection", True),
+        F.grid_sample(x, 2 * t[:, :, None, 1:], "bilinear", "border"))),
+        [x(2, 2, 6, 5), x(2, 2, 3)]),
+    "resizing": (lambda: Fn(lambda x: (F.interpolate(x, (5, 9), mode="bicubic"), F.interpolate(
+        x, (4, 3), mode="bilinear", antialias=True), F.interpolate(x, (5, 3), mode="bicubic",
+        antialias=True), F.interpolate(x, scale_factor=1.7, mode="bicubic", align_corners=True),
+        F.interpolate(x, (5, 9), mode="nearest-exact"))), [x(-1, 2, 7, 6)]),
+    "windows": (lambda: Fn(lambda x: (F.unfold(x, (2, 3), (1, 2), 1, 2), x.unfold(3, 3, 2),
+        F.fold(F.unfold(x, 2), (6, 7), 2), F.max_pool2d(x, 2, dilation=2), F.max_pool2d(
+        x, 3, 2, 1, return_indices=True), F.avg_pool2d(x, 2, divisor_override=3))),
+        [x(3, 3, 6, 7)]),
+    "entries": (lambda: Fn(lambda x, i: (x[:, i[0, :2], i[1, :2] - 3], x[i[0, :2], :, i[0, :2]],
+        torch.index_put(x, (i[0, :3], i[1, :3]), x[0, 0], True), x.diagonal(1, 1, 2),
+        torch.index_put(x, (x > 1,), torch.tensor(0.5)), x.masked_scatter(x > 0, x.flip(0)),
+        x.scatter_reduce(1, i[:, :, None], x[:, :2, :1], "mean", include_self=False),
+        x.scatter(2, i[:, :, None], 2.0), x.as_strided((2, 3), (5, 2), 1),
+        torch.slice_scatter(x, x[:, ::2] * 2, 1, 0, 4, 2))), [x(3, 4, 5), ids(3, 3, 2)]),
+    "orders": (lambda: Fn(lambda x, y: (x.median(), *x.median(1), *x.kthvalue(2, 0), torch.cdist(
+        x, y), torch.pdist(x, 1), torch.bucketize(x, y[0].sort().values, right=True),
+        torch.searchsorted(y.sort(1).values, x, out_int32=True))), [x(3, 5), x(3, 5)]),
+    "forms": (lambda: Fn(lambda x: (F.dropout(x * 2, 0.5, False, True), x.moveaxis(0, 1),
+        x.isposinf(), torch.broadcast_tensors(x, x[:1]), torch.permute_copy(x, (1, 0)),
+        torch.multiply(x, x),
+        (x / 0).nan_to_num(1.0, 2.0, 3.0), F.alpha_dropout(x, 0.5, False), torch.hstack([x, x]),
+        x.logit(0.3), torch.diff(x), torch.ops.aten._unsafe_index_put(x, [torch.arange(2)], x[:2]),
+        F.pad(x[:, None], (1, 1), mode="circular"), x.round(decimals=1),
+        x.clone().fill_(2.0), torch.trapezoid(x), torch.logaddexp(x, x.flip(1)))), [x(3, 4)]),
+    "bits": (lambda: Fn(lambda i: (i & 3, i | 4, i ^ 5, ~i, torch.isin(i, i[0, :2]))),
+             [ids(9, 3, 4)]),
+    "transforms": (lambda: Fn(lambda x: (torch.fft.fft2(x).real, torch.fft.rfft(x).abs(),
+        torch.fft.irfft(torch.fft.rfft(x, norm="ortho") * torch.fft.rfft(x.flip(1)), n=6),
+        torch.view_as_real(torch.fft.fft(x, dim=1)))), [x(-1, 4, 6)]),
+    "blocks": (Blocks, [x(4, 3)]),
 }  # fmt: skip

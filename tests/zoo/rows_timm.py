@@ -10,6 +10,7 @@ from typing import Any
 
 import timm
 from timm.layers import GatedMlp
+from timm.models.convmixer import ConvMixer
 from timm.models.metaformer import MetaFormer, Pooling
 from timm.models.mlp_mixer import Affine, MlpMixer, ResBlock, SpatialGatingBlock
 from torch import nn
@@ -91,4 +92,32 @@ TIMM = [
     row("nest_tiny", img_size=64),
     row("visformer_tiny", 64, img_size=64),
     row("sequencer2d_s", 28, img_size=28, layers=(1, 1, 1, 1)),
+    row("botnet26t_256", 64, img_size=64),
+    row("halonet26t", 256),
+    row("lambda_resnet26t", 64, img_size=64),
+    row("gcresnext26ts", 32),
+    row("convnextv2_atto", 32, depths=(1, 1, 1, 1)),
+    built("convmixer", lambda: ConvMixer(48, 2, num_classes=10), 32),
+    row("mobilenetv4_conv_small", 32),
+    row("mobilenetv4_hybrid_medium"),
+    row("fbnetc_100", 32),
+    row("rexnet_100", 32),
+    row("tinynet_e", 32),
+    row("skresnet18", 32),
+    row("regnetz_005", 32),
+    row("repvit_m0_9", 32),
+    row("efficientvit_b0", 32),
+    row("coatnet_pico_rw_224", 64, img_size=64),
+    row("mobilevitv2_050"),
+    row("pvt_v2_b0", 64, depths=(1, 1, 1, 1)),
+    row("inception_next_atto", 32),
+    row("hgnetv2_b0", 32),
+    row("swinv2_cr_tiny_224", 64, img_size=64, depths=(1, 1, 1, 1)),
+    row("starnet_s1", 32),
+    row("mambaout_femto", 32),
+    row("vit_relpos_small_patch16_224", 32, img_size=32, depth=2),
+    row("vit_tiny_r_s16_p8_224", 64, img_size=64, depth=2),
+    row("shvit_s1", 64),
+    row("ghostnetv2_100"),
+    row("samvit_base_patch16_224", 32, img_size=32, depth=2, embed_dim=48, num_heads=4),
 ]

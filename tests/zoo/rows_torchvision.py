@@ -51,6 +51,16 @@ def segmenting(name: str, *outputs: str, **options: Any) -> Architecture:
     return Architecture(name, "torchvision", make, images(64))
 
 
+def moving(name: str) -> Architecture:
+    """A function of `torchvision.models.video`, on clips of 16 images."""
+    build = getattr(models.video, name)
+
+    def draw(batch: int) -> list[torch.Tensor]:
+        return [torch.randn(batch, 3, 16, 32, 32)]
+
+    return Architecture(name, "torchvision", lambda: build(weights=None, num_classes=10), draw)
+
+
 def _features(build: Callable[..., Any], size: int) -> nn.Module:
     """The convolutions alone: the linear layers have more than a hundred million weights."""
     return nn.Sequential(build(weights=None).features, nn.Flatten(), nn.Linear(size, 10))
@@ -102,4 +112,5 @@ TORCHVISION = [
     segmenting("fcn_resnet50", "out", "aux", aux_loss=True),
     segmenting("deeplabv3_mobilenet_v3_large", "out"),
     segmenting("lraspp_mobilenet_v3_large", "out"),
+    moving("r3d_18"),
 ]

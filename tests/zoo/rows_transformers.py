@@ -63,6 +63,10 @@ def waves(batch: int) -> list[torch.Tensor]:
     return [torch.randn(batch, 800)]
 
 
+def clips(batch: int) -> list[torch.Tensor]:
+    return [torch.randn(batch, 4, 3, 32, 32)]
+
+
 def row(
     name: str,
     model: str,
@@ -195,5 +199,113 @@ TRANSFORMERS = [
     row(
         "mamba", "MambaModel", tokens,
         vocab_size=_WORDS, hidden_size=16, num_hidden_layers=2, state_size=4,
+    ),
+    row("xlm_roberta", "XLMRobertaForSequenceClassification", masked, _MASKED, **SMALL),
+    row("bert_answers", "BertForQuestionAnswering", masked, _MASKED, **SMALL),
+    row("convbert", "ConvBertModel", masked, _MASKED, embedding_size=32, head_ratio=2, **SMALL),
+    row("roformer", "RoFormerModel", masked, _MASKED, embedding_size=32, **SMALL),
+    row(
+        "nystromformer", "NystromformerModel", tokens, "input_ids",
+        num_landmarks=4, segment_means_seq_len=12, **SMALL,
+    ),
+    row("layoutlm", "LayoutLMModel", masked, _MASKED, max_2d_position_embeddings=64, **SMALL),
+    row("rembert", "RemBertModel", masked, _MASKED, input_embedding_size=16, **SMALL),
+    row("esm", "EsmModel", masked, _MASKED, position_embedding_type="rotary", **SMALL),
+    row("modernbert", "ModernBertModel", masked, _MASKED, local_attention=8, **SMALL),
+    row("big_bird", "BigBirdModel", masked, _MASKED, attention_type="original_full", **SMALL),
+    row("longformer", "LongformerModel", masked, _MASKED, attention_window=[4, 4], **SMALL),
+    row(
+        "flaubert", "FlaubertModel", masked, _MASKED,
+        vocab_size=_WORDS, emb_dim=32, n_layers=2, n_heads=4,
+    ),
+    row(
+        "gpt_neo", "GPTNeoModel", masked, _MASKED,
+        vocab_size=_WORDS, hidden_size=32, num_layers=2, num_heads=4,
+        attention_types=[[["global", "local"], 1]], window_size=4, max_position_embeddings=64,
+    ),
+    row(
+        "gptj", "GPTJModel", masked, _MASKED,
+        vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=32,
+    ),
+    row(
+        "codegen", "CodeGenModel", masked, _MASKED,
+        vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=32,
+    ),
+    row(
+        "gpt_bigcode", "GPTBigCodeModel", masked, _MASKED,
+        vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32,
+    ),
+    row(
+        "openai_gpt", "OpenAIGPTModel", masked, _MASKED,
+        vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32,
+    ),
+    row("falcon", "FalconModel", masked, _MASKED, **SMALL),
+    row(
+        "mpt", "MptModel", masked, _MASKED,
+        vocab_size=_WORDS, d_model=32, n_layers=2, n_heads=4, max_seq_len=32,
+    ),
+    row("stablelm", "StableLmModel", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("starcoder2", "Starcoder2Model", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("olmo2", "Olmo2Model", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("gemma2", "Gemma2Model", masked, _MASKED,
+        num_key_value_heads=2, head_dim=8, sliding_window=5, **SMALL),
+    row("qwen3", "Qwen3Model", masked, _MASKED, num_key_value_heads=2, head_dim=8, **SMALL),
+    row("phi3", "Phi3Model", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("cohere", "CohereModel", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("granite", "GraniteModel", masked, _MASKED, num_key_value_heads=2, **SMALL),
+    row("mixtral", "MixtralModel", masked, _MASKED,
+        num_key_value_heads=2, num_local_experts=3, **SMALL),
+    row("mbart", "MBartModel", translated, "input_ids decoder_input_ids", **_TWO_PARTS),
+    row("m2m_100", "M2M100Model", translated, "input_ids decoder_input_ids", **_TWO_PARTS),
+    row("pegasus", "PegasusModel", translated, "input_ids decoder_input_ids", **_TWO_PARTS),
+    row("wavlm", "WavLMModel", waves, "input_values", **SMALL, **_AUDIO),
+    row("data2vec_audio", "Data2VecAudioModel", waves, "input_values", **SMALL, **_AUDIO),
+    row("wav2vec2_conformer", "Wav2Vec2ConformerModel", waves, "input_values", **SMALL, **_AUDIO),
+    row(
+        "whisper", "WhisperModel",
+        lambda batch: [torch.randn(batch, 8, 40), *tokens(batch)],
+        "input_features decoder_input_ids", **_TWO_PARTS, num_mel_bins=8, max_source_positions=20,
+    ),
+    row(
+        "audio_spectrogram", "ASTModel", lambda batch: [torch.randn(batch, 32, 16)],
+        "input_values", **_VISION | {"patch_size": 8}, max_length=32, num_mel_bins=16,
+    ),
+    row("convnext_hf", "ConvNextModel", images(32), "pixel_values",
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32]),
+    row("resnet_hf", "ResNetModel", images(32), "pixel_values",
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], embedding_size=8),
+    row("mobilevit_hf", "MobileViTModel", images(64), "pixel_values",
+        image_size=64, hidden_sizes=[16, 24, 32], neck_hidden_sizes=[8, 8, 16, 24, 32, 40, 48]),
+    row("pvt_hf", "PvtModel", images(64), "pixel_values", image_size=64,
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], num_attention_heads=[1, 2, 3, 4]),
+    row("glpn", "GLPNModel", images(64), "pixel_values",
+        depths=[1, 1, 1, 1], hidden_sizes=[8, 16, 24, 32], num_attention_heads=[1, 2, 3, 4]),
+    row("yolos", "YolosModel", images(32), "pixel_values",
+        **_VISION | {"image_size": [32, 32]}, num_detection_tokens=4),
+    row("swinv2_hf", "Swinv2Model", images(32), "pixel_values",
+        image_size=32, patch_size=4, embed_dim=16, depths=[2, 2], num_heads=[2, 4], window_size=4),
+    row("siglip_vision", "SiglipVisionModel", images(32), "pixel_values", **_VISION),
+    row("siglip_text", "SiglipTextModel", masked, _MASKED, **SMALL),
+    row("videomae", "VideoMAEModel", clips, "pixel_values", **_VISION, num_frames=4),
+    row("timesformer", "TimesformerModel", clips, "pixel_values", **_VISION, num_frames=4),
+    row(
+        "patchtst", "PatchTSTModel", lambda batch: [torch.randn(batch, 32, 3)], "past_values",
+        context_length=32, num_input_channels=3, patch_length=8, patch_stride=8, d_model=16,
+        num_attention_heads=2, num_hidden_layers=2, ffn_dim=32,
+    ),
+    row(
+        "patchtsmixer", "PatchTSMixerModel", lambda batch: [torch.randn(batch, 32, 3)],
+        "past_values", context_length=32, num_input_channels=3, patch_length=8, patch_stride=8,
+        d_model=16, num_layers=2,
+    ),
+    row(
+        "rwkv", "RwkvModel", tokens,
+        vocab_size=_WORDS, hidden_size=16, attention_hidden_size=16, num_hidden_layers=2,
+        context_length=32,
+    ),
+    row(
+        "mamba2", "Mamba2Model", tokens,
+        vocab_size=_WORDS, hidden_size=16, num_hidden_layers=2, state_size=4, num_heads=4,
+        head_dim=8, n_groups=2, chunk_size=4,
     ),
 ]  # fmt: skip

@@ -191,6 +191,10 @@ class Call(Attributes):
             self.fail(f"input {number} is missing")
         return value
 
+    def like(self, node: Node, inputs: Sequence[Value | None]) -> Call:
+        """A call of another node, whose operators go where those of this one do."""
+        return Call(node, self._where, inputs, self._stage)
+
     def get(self, number: int) -> Value | None:
         """An input; None where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else None

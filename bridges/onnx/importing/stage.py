@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ _FROZEN = ("DequantizeLinear",)
 would be converted in every run."""
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
+_SLICED = 9
+"""An operator set in which Squeeze has its axes as an attribute."""
 _FEW_STEPS = 8
 """Steps of a layer that are written out where inputs come in ever new lengths."""
 
@@ -469,6 +471,8 @@ class Lowering:
                 chosen = bool(condition.array.reshape(-1)[0])
                 graph = attributes.graph("then_branch" if chosen else "else_branch")
                 return self._inline(node, graph, {})
+            if self._unroll and self._both(node, attributes):
+                return None
             if condition is not None and condition.roots and self._may_promote:
                 raise Promote(condition.roots)
         most = attributes.attr("steps_in_a_net")  # of a layer's loop, which always may be
@@ -489,6 +493,31 @@ class Lowering:
             if name:
                 nodes.append(Node("Identity", "", 13, name, (out,), (name,), {}))
         self._lower_all(nodes)
+
+    def _both(self, node: Node, attributes: Attributes) -> bool:
+        """Compute both branches, and of each result choose one, so that gradients flow.
+
+        That is one net for either; False where the branches differ in shapes, or depend on data.
+        """
+        branches = []
+        for key in ("then_branch", "else_branch"):
+            names = tuple(f"{out}/{key}" if out else "" for out in node.outputs)
+            self._inline(replace(node, outputs=names), attributes.graph(key), {})
+            branches.append(names)
+        pairs = list(zip(*branches, strict=True))
+        for pair in pairs:
+            then, other = (self._values.get(name) if name else None for name in pair)
+            if pair[0] and (not then or not other or then.shape != other.shape):
+                return False
+        condition = f"{next(filter(None, node.outputs))}/condition"
+        known = {"axes": [0]} if self._values[node.inputs[0]].ndim else None
+        nodes = [Node("Squeeze" if known else "Identity", "", _SLICED, node.name,
+                      node.inputs[:1], (condition,), known or {})]  # fmt: skip
+        for pair, out in zip(pairs, node.outputs, strict=True):
+            if out:
+                nodes.append(Node("Where", "", 16, node.name, (condition, *pair), (out,), {}))
+        self._lower_all(nodes)
+        return True
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -514,7 +543,8 @@ class Lowering:
             elif name not in stage.feeds:
                 stage.fetches[name] = value.name
                 stage.makes += math.prod(value.shape) * value.dtype.itemsize
-        self._prune(set(stage.fetches.values()))
+        passed = {stage.feeds[name] for name in wanted if self._unroll and name in stage.feeds}
+        self._prune({*stage.fetches.values(), *passed})  # an output may be an input as it is
 
     def _is_ready(self, name: str, ready: set[str]) -> bool:
         return name in ready or name in self._store.parameters or name in self._store.constants

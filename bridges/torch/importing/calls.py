@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
+from inspect import Parameter, signature
 from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 
 from ....framework.base.dtypes import is_float
 from ....operators.names import Name, names_in, names_of
-from ...onnx.importing.calls import Attributes, Call, Kind, NotHere, Value
+from ...onnx.importing.calls import KINDS, Attributes, Call, Kind, NeedsValue, NotHere, Value
 from ...onnx.importing.graph import Node
 
 DOMAIN = "aten"
 """The domain of the nodes that rules here know."""
+COMPLEX = "complex"
+"""The domain of those that take or give complex numbers, which are pairs of floats here."""
 RULES: dict[tuple[str, str], Kind] = {}
 """(domain, operator) -> kind; filled by the modules in `kinds`. Files name none of these."""
+_OPSET = 21
+"""The operator set of the nodes that rules say in ONNX's words."""
 TO_END = 2**63 - 1
 """The end of a slice that goes to the end."""
 
@@ -56,12 +61,14 @@ class Aten:
 
     Attributes:
         name: of the operator, without overload. given: its arguments, in order; see `get`.
+        places: names of the arguments that may be given by position.
         dtypes: of the results.
     """
 
     def __init__(self, call: Call) -> None:
         self._call = call
         self.given: Mapping[str, Any] = call.node.attrs["arguments"]
+        self.places: Sequence[str] = call.node.attrs["places"]
         self.name = call.node.op
         self.dtypes: list[np.dtype] = call.node.attrs["dtypes"]
 
@@ -87,6 +94,25 @@ class Aten:
             self.fail(f"has no argument {name!r}")
         return self._resolved(self.given[name])
 
+    def bound(self, parameters: Sequence[Parameter]) -> list[Any]:
+        """The arguments that a rule takes: by their names in the schema, or else by position.
+
+        Forms of an operator have other names for the same arguments: dims of `transpose` are axes
+        of `swapaxes`. What the rule has a default for is known by its name alone; that default
+        stands for None and for what the schema lacks.
+        """
+        asked = {one.name for one in parameters}
+        values = []
+        for at, one in enumerate(parameters):
+            name = one.name
+            needed = one.default is one.empty
+            if needed and name not in self.given:
+                if at >= len(self.places) or self.places[at] in asked:
+                    self.fail(f"has no argument {name!r}")
+                name = self.places[at]
+            values.append(self.get(name, None if needed else one.default))
+        return values
+
     def _resolved(self, value: Any) -> Any:
         if isinstance(value, list):
             return [self._resolved(one) for one in value]
@@ -102,6 +128,15 @@ class Aten:
         if not isinstance(value, Value):
             return self.const(value, dtype or self.dtypes[0])
         return value if dtype is None else self.cast(value, dtype)
+
+    def array(self, value: Value) -> np.ndarray:
+        """The numbers of a value: the node waits for them, and is no part of a net that lacks them.
+
+        They do not become part of a signature, which would plan anew for each of them.
+        """
+        if value.array is None or value.is_parameter:
+            raise NeedsValue(replace(value, roots=None))
+        return value.array
 
     def number(self, name: str) -> float | int | None:
         """An argument that is a number, or a tensor whose one number is known; else None."""
@@ -126,6 +161,22 @@ class Aten:
     def op(self, op_type: str, *args: Any, **more: Any) -> Any:
         """Add an operator of the net; see `Call.op`."""
         return self._call.op(op_type, *args, **more)
+
+    def onnx(self, op: str, *inputs: Value | None, **attrs: Any) -> Any:
+        """What an operator of ONNX gives: what both have is a rule there."""
+        call = self._call
+        node = replace(call.node, op=op, domain="", version=_OPSET, attrs=attrs)
+        lower = KINDS["", op].lower
+        assert lower is not None, op
+        return lower(call.like(node, inputs))
+
+    def on_host(self, op: str, *inputs: Value, **attrs: Any) -> Value:
+        """What an operator of ONNX gives that no net has: the node waits for the numbers."""
+        call = self._call
+        node = replace(call.node, op=op, domain="", version=_OPSET, attrs=attrs)
+        evaluate = KINDS["", op].evaluate
+        assert evaluate is not None, op
+        return self.const(evaluate(call.like(node, inputs), *map(self.array, inputs)))
 
     def const(self, array: Any, dtype: Any = None) -> Value:
         """A constant."""
@@ -191,16 +242,18 @@ def wants_floats(n: Aten, *values: Value) -> None:
         raise NotHere
 
 
-Rule = Callable[[Aten], Any]
+Rule = Callable[..., Any]
+"""(call, arguments of the operator...) -> the output value or several; see `Aten.bound`."""
 _R = TypeVar("_R", bound=Rule)
 _X = TypeVar("_X", bound=Callable[[Attributes], list[Node]])
 
 
-def aten(*names: str) -> Callable[[_R], _R]:
-    """Decorator: the rule of operators, of all overloads that it can read."""
+def aten(*names: str, domain: str = DOMAIN, is_random: bool = False) -> Callable[[_R], _R]:
+    """Decorator: the rule of operators, of all overloads and forms that it can read."""
 
     def add(rule: _R) -> _R:
-        RULES.update({(DOMAIN, name): Kind(lower=_lower(rule)) for name in names})
+        kind = Kind(lower=_lower(rule), is_random=is_random)
+        RULES.update({(domain, name): kind for name in names})
         return rule
 
     return add
@@ -228,9 +281,23 @@ def add_names(rule: Rule) -> None:
             RULES.setdefault((DOMAIN, name), Kind(lower=_lower(rule)))
 
 
+def known_form(domain: str, name: str) -> str | None:
+    """The name under which an operator has a rule: its own, or that of the plain form.
+
+    In place (`relu_`), copying what would be a view (`view_copy`) and without checks
+    (`_unsafe_view`) an operator computes what its plain form does.
+    """
+    forms = name, name.removesuffix("_"), name.removesuffix("_copy")
+    forms = (*forms, name.removeprefix("_unsafe_"))
+    return next((form for form in forms if (domain, form) in RULES), None)
+
+
 def _lower(rule: Rule) -> Callable[[Call], Any]:
+    _, *parameters = signature(rule).parameters.values()
+
     @wraps(rule)  # errors name it
     def lower(call: Call) -> Any:
-        return rule(Aten(call))
+        n = Aten(call)
+        return rule(n, *n.bound(parameters))
 
     return lower

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import pkgutil
@@ -12,14 +13,18 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import FormatError, OpscopeError, ShapeError
+from ...onnx.importing import kinds as onnx_kinds
 from ...onnx.importing.imported import ImportedModel
 from ...onnx.importing.whole import Given, Variants
 from . import kinds
-from .blocks import inlined
+from .blocks import casts, inlined
+from .calls import known_form
+from .refusals import REFUSED
 from .translate import WHERE, Program, Reader, name_of, needs_functions, source_of, unknown
 
-for _module in pkgutil.iter_modules(kinds.__path__):  # a table: each module adds its rules
-    importlib.import_module(f"{kinds.__name__}.{_module.name}")
+for _kinds in (onnx_kinds, kinds):  # tables: each module adds its rules
+    for _module in pkgutil.iter_modules(_kinds.__path__):
+        importlib.import_module(f"{_kinds.__name__}.{_module.name}")
 
 _MOST_SHOWN = 50
 
@@ -153,26 +158,36 @@ def from_torch(program: Any) -> TorchProgram:
         is_module = hasattr(program, "forward")
         raise OpscopeError(f"{kind} is no ExportedProgram{hint if is_module else ''}")
     program = inlined(program)
-    if needs_functions(program):
+    if needs_functions(program) or casts(program):
         program = program.run_decompositions({})
     missing = unknown(program)
     if missing:
-        program = _decomposed(program, missing)
+        program = _decomposed(program)
         missing = unknown(program)
     if missing:
         raise FormatError(f"{WHERE}: not supported:\n  {_listed(missing)}")
     return TorchProgram(Reader(program).read())
 
 
-def _decomposed(program: Any, nodes: list[Any]) -> Any:
-    """The program with some operators in terms of PyTorch's core operators, where it knows how."""
-    torch = sys.modules.get("torch")
-    if torch is None:
+def _decomposed(program: Any) -> Any:
+    """The program with what has no rule here in terms of what has, where PyTorch knows how."""
+    if "torch" not in sys.modules:
         return program
-    table = torch.export.default_decompositions()
-    wanted = {node.target for node in nodes if node.op == "call_function"}
-    chosen = {target: table[target] for target in wanted if target in table}
-    return program.run_decompositions(chosen) if chosen else program
+    return program.run_decompositions(dict(_decompositions()))
+
+
+@functools.cache
+def _decompositions() -> dict[Any, Any]:
+    """How PyTorch says what has no rule here in other operators."""
+    torch = sys.modules["torch"]
+    table = {**torch._decomp.decomposition_table, **torch.export.default_decompositions()}
+    return {target: rule for target, rule in table.items() if not _is_known(target)}
+
+
+def _is_known(target: Any) -> bool:
+    if not hasattr(target, "_schema"):  # it calls graphs
+        return True
+    return known_form(target.namespace, target._schema.name.split("::")[-1]) is not None
 
 
 def _listed(nodes: list[Any]) -> str:
@@ -180,6 +195,8 @@ def _listed(nodes: list[Any]) -> str:
     for node in nodes:
         full = name_of(node)[2] if node.op == "call_function" else f"{node.op} {node.target}"
         place = source_of(node)
-        lines.append(f"{full}: node {node.name!r}" + (f", {place}" if place else ""))
+        why = REFUSED.get(name_of(node)[1], "")
+        parts = [f"node {node.name!r}", *filter(None, (place, why))]
+        lines.append(f"{full}: {', '.join(parts)}")
     more = [f"and {len(lines) - _MOST_SHOWN} more"] if len(lines) > _MOST_SHOWN else []
     return "\n  ".join(lines[:_MOST_SHOWN] + more)

@@ -5,8 +5,11 @@ Programs are read by their attributes alone: graph, signature, state. torch itse
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +18,8 @@ import numpy as np
 from ....framework.base.dtypes import to_dtype
 from ....framework.base.errors import FormatError, ShapeError
 from ...onnx.importing.graph import Graph, InputInfo, Model, Node
-from .calls import DOMAIN, RULES, Ref, TorchNode
+from .calls import COMPLEX, DOMAIN, RULES, Ref, TorchNode, known_form
+from .control import CONTROL_CALLS, OPSET, calls_of, is_block
 from .merging import Merged, merged_rows
 
 WHERE = "ExportedProgram"
@@ -54,6 +58,9 @@ class Program:
 def array_of(tensor: Any) -> np.ndarray:
     """A tensor's values in an array of its own."""
     plain = tensor.detach().cpu()
+    if plain.dtype.is_complex:  # pairs
+        whole = plain.resolve_conj().numpy()
+        return np.stack([whole.real, whole.imag], -1)
     dtype = dtype_of(plain.dtype)
     if dtype.name == "bfloat16":
         return plain.float().numpy().astype(dtype)
@@ -61,14 +68,21 @@ def array_of(tensor: Any) -> np.ndarray:
 
 
 def dtype_of(dtype: Any) -> np.dtype:
-    """The NumPy dtype of a torch.dtype."""
-    return to_dtype(str(dtype).removeprefix("torch."))
+    """The NumPy dtype of a torch.dtype; of complex numbers that of their parts."""
+    name = str(dtype).removeprefix("torch.")
+    return to_dtype({"complex64": "float32", "complex128": "float64"}.get(name, name))
+
+
+def _refuse_complex(value: Any, what: str) -> None:
+    if getattr(getattr(value, "dtype", None), "is_complex", False):
+        raise FormatError(f"{WHERE}: {what} is of complex numbers")
 
 
 def source_of(node: Any) -> str:
     """The line of the model that a node stems from, as file:line; empty where it is not known."""
     frames = re.findall(r'File "([^"]*)", line (\d+)', node.meta.get("stack_trace") or "")
-    own = [frame for frame in frames if "torch/nn/modules" not in frame[0].replace("\\", "/")]
+    home = os.path.dirname(getattr(sys.modules.get("torch"), "__file__", "") or "")
+    own = [frame for frame in frames if not (home and frame[0].startswith(home))]
     return ":".join((own or frames)[-1]) if frames else ""
 
 
@@ -78,25 +92,34 @@ def is_operator(node: Any) -> bool:
 
 
 def name_of(node: Any) -> tuple[str, str, str]:
-    """Domain, name without overload, and full name of what a node calls."""
+    """Domain, name under which rules know it, and full name of what a node calls."""
     if is_operator(node):
+        domain = COMPLEX if _is_complex(node) else node.target.namespace
         plain = node.target._schema.name.split("::")[-1]
-        return node.target.namespace, plain, str(node.target)
+        return domain, known_form(domain, plain) or plain, str(node.target)
     name = getattr(node.target, "__name__", str(node.target))
     return "size" if _is_size(node.meta.get("val")) else "", name, name
+
+
+def _is_complex(node: Any) -> bool:
+    """Whether an operator takes or gives complex numbers."""
+    values = [node.meta.get("val"), *(one.meta.get("val") for one in node.all_input_nodes)]
+    tensors = [one for value in values for one in (value if isinstance(value, tuple) else [value])]
+    return any(getattr(getattr(one, "dtype", None), "is_complex", False) for one in tensors)
 
 
 def unknown(program: Any) -> list[Any]:
     """The nodes whose operators have no rule here."""
     nodes = []
-    for node in program.graph.nodes:
-        if node.op == "call_module" or node.op == "get_attr":
+    for module, node in calls_of(program.graph_module):
+        if node.op == "get_attr" and is_block(module, node):
+            continue
+        if node.op in ("call_module", "get_attr"):
             nodes.append(node)
         elif node.op == "call_function":
             domain, name, _ = name_of(node)
-            plain = name.removesuffix("_") if is_operator(node) and _mutates(node) else name
-            known = {(domain, name), (domain, plain)} & RULES.keys()
-            if not known and name not in _VIEWS and not name.startswith(_CHECKS):
+            known = (domain, name) in RULES or name in (*_VIEWS, *CONTROL_CALLS)
+            if not known and not name.startswith(_CHECKS):
                 nodes.append(node)
     return nodes
 
@@ -107,7 +130,7 @@ def _mutates(node: Any) -> bool:
 
 def needs_functions(program: Any) -> bool:
     """Whether operators change tensors that others may read, so that they must be replaced."""
-    for node in program.graph.nodes:
+    for _, node in calls_of(program.graph_module):
         if node.op != "call_function" or not _mutates(node):
             continue
         changed: Any = node.args[0] if node.args else None
@@ -155,16 +178,17 @@ class Reader:
     def read(self) -> Program:
         """The program as a graph."""
         inputs = self._inputs()
-        for node in self.program.graph.nodes:
-            if node.op == "call_function":
-                self._call(node)
+        self._read(self.program.graph_module)
         outputs, infos = self._outputs()
         model = self.imported.model
-        model.graph = Graph(tuple(inputs), tuple(outputs), self._nodes)
+        model.graph = Graph(tuple(inputs), tuple(outputs), _read_by_any(self._nodes, outputs))
         model.outputs = infos
         for symbol, limits in self.program.range_constraints.items():
-            upper = float(limits.upper) if str(limits.upper).lstrip("-").isdigit() else np.inf
-            self.imported.ranges[symbol] = (int(limits.lower), upper)
+            lower, upper = (str(end).lstrip("-").isdigit() for end in (limits.lower, limits.upper))
+            self.imported.ranges[symbol] = (
+                int(limits.lower) if lower else 0,
+                float(limits.upper) if upper else np.inf,
+            )
         return self.imported
 
     # -- inputs and parameters -------------------------------------------------------------------
@@ -218,6 +242,7 @@ class Reader:
     def _user_input(self, node: Any) -> str:
         name = self._free(node.name)
         value = node.meta["val"]
+        _refuse_complex(value, f"input {name!r}")
         self._env[node] = name
         if _is_size(value):
             info = InputInfo(name, np.dtype(np.int64), ())
@@ -237,8 +262,17 @@ class Reader:
 
     # -- nodes -----------------------------------------------------------------------------------
 
+    def _read(self, module: Any) -> None:
+        for node in module.graph.nodes:
+            if node.op == "call_function":
+                self._call(node)
+            elif node.op == "get_attr":
+                self._env[node] = module.get_submodule(node.target)
+
     def _call(self, node: Any) -> None:
         domain, name, full = name_of(node)
+        if name in CONTROL_CALLS and not domain:
+            return self._control(node)
         if name == "getitem":
             source, number = node.args
             self._env[node] = self._env[source][number]
@@ -254,10 +288,6 @@ class Reader:
             arguments["likes"] = self._likes(node, arguments[_SIZED[name]])
         inputs: list[str] = []
         templates = {key: self._template(value, inputs) for key, value in arguments.items()}
-        if domain == DOMAIN and _mutates(node) and (domain, name) not in RULES:
-            name = name.removesuffix("_")
-            if "self" in templates:  # what some operators call their input
-                templates.setdefault("input", templates["self"])
         value = node.meta.get("val")
         several = isinstance(value, (tuple, list))
         values = list(value) if several else [value]
@@ -266,6 +296,7 @@ class Reader:
             np.dtype(np.int64) if one is None or _is_size(one) else dtype_of(one.dtype)
             for one in values
         ]
+        attrs = {"arguments": templates, "dtypes": dtypes, "places": _places_of(node)}
         self._nodes.append(
             TorchNode(
                 name,
@@ -274,13 +305,62 @@ class Reader:
                 node.name,
                 tuple(inputs),
                 outputs,
-                {"arguments": templates, "dtypes": dtypes},
+                attrs,
                 (),
                 RULES[domain, name],
                 full,
                 source_of(node),
             )
         )
+
+    def _control(self, node: Any) -> None:
+        """An operator that calls graphs."""
+        op, inputs, attrs = CONTROL_CALLS[node.target.__name__](self, *node.args, **node.kwargs)
+        outputs = self._results(node, list(node.meta["val"]), True)
+        inner = dict.fromkeys(
+            name for graph in attrs.values() if isinstance(graph, Graph) for name in graph.captures
+        )
+        self._nodes.append(
+            TorchNode(
+                op, "", OPSET, node.name, tuple(inputs), outputs, attrs, tuple(inner), None,
+                str(node.target), source_of(node),
+            )
+        )  # fmt: skip
+
+    def names(self, values: Sequence[Any]) -> list[str]:
+        """The names of values; numbers become constants."""
+        found = []
+        for value in values:
+            name = self._env[value] if hasattr(value, "meta") else self._free("number")
+            if not hasattr(value, "meta"):
+                held = {"value": np.array(value)}
+                self._nodes.append(Node("Constant", "", OPSET, name, (), (name,), held))
+            found.append(name)
+        return found
+
+    def fresh(self, values: Sequence[Any]) -> list[str]:
+        """New names, one for each value."""
+        return [self._free(getattr(value, "name", "step")) for value in values]
+
+    def block(self, holder: Any, given: Sequence[str]) -> list[str]:
+        """Read the nodes of a block for some values; the names of its results."""
+        module = self._env[holder]
+        places = [node for node in module.graph.nodes if node.op == "placeholder"]
+        self._env.update(zip(places, given, strict=True))
+        self._merged = {**self._merged, **merged_rows(module.graph)}
+        self._read(module)
+        (results,) = next(node for node in module.graph.nodes if node.op == "output").args
+        return self.names(results if isinstance(results, (list, tuple)) else [results])
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Node]]:
+        """Nodes that are read meanwhile go into a list of their own."""
+        around = self._nodes
+        self._nodes = nodes = []
+        try:
+            yield nodes
+        finally:
+            self._nodes = around
 
     def _likes(self, node: Any, given: Any) -> list[Any]:
         """For each size the tensor and axis that it is of, where it may vary; else None.
@@ -318,7 +398,8 @@ class Reader:
         self._nodes.append(
             TorchNode(
                 "view", DOMAIN, 1, name, tuple(inputs), (name,),
-                {"arguments": templates, "dtypes": [dtype]}, (), kind, "aten.view.default",
+                {"arguments": templates, "dtypes": [dtype], "places": list(templates)}, (), kind,
+                "aten.view.default",
                 source_of(node),
             )
         )  # fmt: skip
@@ -380,6 +461,7 @@ class Reader:
                 continue  # None or a number: nothing computes it
             name = self._free(f"output{label}" if not label or label[0] in "._" else label)
             value = given.meta["val"]
+            _refuse_complex(value, f"output {name!r}")
             names.append(self._env[given])
             dims = () if _is_size(value) else tuple(_dim(dim) for dim in value.shape)
             dtype = np.dtype(np.int64) if _is_size(value) else dtype_of(value.dtype)
@@ -396,6 +478,24 @@ class Reader:
             return
         place = source_of(given)
         raise FormatError(f"{WHERE}: buffer {target!r} is changed, by {given.name!r} ({place})")
+
+
+def _read_by_any(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:
+    """The nodes whose results are read: checks, which are left out, leave what they checked."""
+    wanted = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if not wanted.isdisjoint(node.outputs):
+            kept.append(node)
+            wanted.update(node.reads())
+    return kept[::-1]
+
+
+def _places_of(node: Any) -> list[str]:
+    """Names of the arguments that a call may give by position."""
+    if not is_operator(node):
+        return []
+    return [one.name for one in node.target._schema.arguments if not one.kwarg_only]
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import operator
 import subprocess
 import sys
@@ -20,7 +21,9 @@ nn, F = torch.nn, torch.nn.functional
 if not hasattr(torch.export, "default_decompositions"):
     pytest.skip("torch.export is older than 2.6", allow_module_level=True)
 
-from opscope.bridges.torch.importing.calls import DOMAIN, RULES, aten  # noqa: E402
+from opscope.bridges.torch.importing.calls import COMPLEX, DOMAIN, RULES, aten, known_form  # noqa: E402
+from opscope.bridges.torch.importing.refusals import REFUSED  # noqa: E402
+from opscope.framework.base.dtypes import to_dtype  # noqa: E402
 from torch_programs import CASES, Fn, Unseen, mlp, x  # noqa: E402
 
 
@@ -30,12 +33,22 @@ def export(module: Any, inputs: list[Any], *, dynamic: Any = None) -> Any:
         return torch.export.export(module, tuple(inputs), dynamic_shapes=dynamic)
 
 
-def flat(value: Any) -> list[Any]:
+def tensors(value: Any) -> list[Any]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
-        return [one for each in value for one in flat(each)]
-    return [value.numpy()]
+        return [one for each in value for one in tensors(each)]
+    return [value]
+
+
+def array(tensor: Any) -> np.ndarray:
+    if tensor.dtype == torch.bfloat16:
+        return tensor.float().numpy().astype(to_dtype("bfloat16"))
+    return tensor.numpy()
+
+
+def flat(value: Any) -> list[Any]:
+    return [array(one) for one in tensors(value)]
 
 
 def dims_of(draws: list[Any]) -> tuple[Any, ...]:
@@ -71,7 +84,9 @@ def assert_same(found: dict[str, Any], wanted: Any) -> None:
     for name, array in zip(found, wanted, strict=True):
         assert found[name].dtype == array.dtype, name
         assert found[name].shape == array.shape, name
-        np.testing.assert_allclose(found[name], array, atol=1e-5, rtol=1e-5, err_msg=name)
+        tolerance = 1e-2 if array.dtype.kind == "V" else 1e-5
+        pair = (one.astype(np.float64) for one in (found[name], array))
+        np.testing.assert_allclose(*pair, atol=tolerance, rtol=tolerance, err_msg=name)
 
 
 def fed(model: Any, inputs: list[Any]) -> dict[str, Any]:
@@ -80,6 +95,12 @@ def fed(model: Any, inputs: list[Any]) -> dict[str, Any]:
 
 def varies(model: Any) -> bool:
     return any(isinstance(dim, str) for info in model.inputs for dim in info.shape or ())
+
+
+FIXED = {"losses"}
+"""Cases in which a size that varies is a number of the computation."""
+ON_DATA = {"bits"}
+"""Cases that no net computes: NumPy does, between nets."""
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -93,14 +114,10 @@ def test_outputs(name: str) -> None:
         with torch.no_grad():
             wanted = module(*inputs)
         assert_same(model.run(fed(model, inputs)), wanted)
-    assert model.is_one_net(fed(model, inputs))
+    assert model.is_one_net(fed(model, inputs)) != (name in {"blocks"} | ON_DATA)
 
 
-FIXED = {"losses"}
-"""Cases in which a size that varies is a number of the computation."""
-
-
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES.keys() - ON_DATA)
 def test_one_net(name: str, tmp_path: Any) -> None:
     """The net of all sizes that vary, saved and loaded."""
     module, draws, _, model = loaded(name)
@@ -119,6 +136,38 @@ def test_one_net(name: str, tmp_path: Any) -> None:
             wanted = module(*inputs)
         found = net.predict(fed(model, inputs))
         assert_same({info.name: found[info.name] for info in model.outputs}, wanted)
+
+
+@pytest.mark.parametrize("name", CASES.keys() - ON_DATA)
+def test_gradients(name: str) -> None:
+    """Of random sums of the outputs, with respect to all parameters and inputs."""
+    module, draws, _, model = loaded(name)
+    torch.manual_seed(1)
+    inputs = [draw(3, 7) for draw in draws]
+    leaves = [one.requires_grad_(one.is_floating_point()) for one in inputs]
+    outputs = dict(zip(model.outputs, tensors(module(*leaves)), strict=True))
+    wanted = [(info.name, one) for info, one in outputs.items() if one.requires_grad]
+    weights = {f"{key}/weight": torch.randn(one.shape, dtype=one.dtype) for key, one in wanted}
+    if not wanted:
+        pytest.skip("nothing to differentiate")
+    module.zero_grad()
+    sum((one * weights[f"{key}/weight"]).sum() for key, one in wanted).backward()
+    gradients = {key: one.grad for key, one in module.named_parameters() if key in model.parameters}
+    names = [info.name for info in model.inputs]
+    gradients |= {key: one.grad for key, one in zip(names, leaves, strict=True)}
+    gradients = {key: one for key, one in gradients.items() if one is not None}
+    arrays = {key: one.detach() for key, one in zip(names, inputs, strict=True)}
+    b = NetBuilder.from_desc(model.op_list({key: one.shape for key, one in arrays.items()}))
+    costs = []
+    for key, one in wanted:
+        dtype = str(one.dtype).removeprefix("torch.")
+        factor = b.input(f"{key}/weight", list(one.shape), dtype)
+        costs.append(b.cast(b.reduce_sum(b.mul(b.var(key), factor)), dtype="float32"))
+    b.backward_from(b.sum(costs), wrt=list(gradients))
+    feed = {key: array(one) for key, one in (arrays | weights).items()}
+    found = b.run(model.scope, feed=feed, fetch=[b.gradient(key) for key in gradients])
+    for got, (key, one) in zip(found.values(), gradients.items(), strict=True):
+        np.testing.assert_allclose(got, one.numpy(), atol=2e-4, rtol=2e-4, err_msg=key)
 
 
 @pytest.mark.parametrize("name", ["residual", "encoder", "class_losses", "cutting"])
@@ -210,30 +259,18 @@ def test_no_gradient_passes_blocks_under_no_grad() -> None:
         np.testing.assert_allclose(found[name], wanted.numpy(), atol=1e-6)
 
 
-def test_forms_in_place_have_the_arguments_of_plain_ones() -> None:
-    """Rules read arguments by the names of the plain schema: only `self` may be another there."""
-    wrong = []
-    for domain, name in RULES:
-        forms = [getattr(torch.ops.aten, each, None) for each in (name, f"{name}_")]
-        if domain != "aten" or None in forms:
-            continue
-        plain, in_place = forms
-        for overload in in_place.overloads():
-            first = getattr(in_place, overload)._schema.arguments[0]
-            if overload not in plain.overloads() or str(first.type) != "Tensor":
-                continue
-            a, b = (
-                [argument.name for argument in getattr(form, overload)._schema.arguments]
-                for form in (plain, in_place)
-            )
-            if a[0] not in ("self", "input") or not set(b[1:]) <= set(a):
-                wrong.append((name, overload, a, b))
-    assert not wrong
-    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5, inplace=True)).eval()
-    given = torch.randn(2, 3)
-    with torch.no_grad():
-        wanted = module(given)
-    assert_same(from_torch(export(module, [given])).run({"input": given.numpy()}), wanted)
+def test_core_operators_are_known_or_refused_for_a_reason() -> None:
+    """PyTorch's own list: what has the tag `core`."""
+    names = {
+        overload._schema.name.removeprefix("aten::")
+        for packet in map(functools.partial(getattr, torch.ops.aten), dir(torch.ops.aten))
+        for overload in (getattr(packet, each) for each in getattr(packet, "overloads", list)())
+        if torch.Tag.core in overload.tags
+    }
+    assert len(names) > 150 and REFUSED.keys() <= names
+    known = {name for name in names if known_form(DOMAIN, name) or known_form(COMPLEX, name)}
+    assert known.isdisjoint(REFUSED) and names - known == REFUSED.keys()
+    assert all(REFUSED.values())
 
 
 def test_frozen_parameters_stay() -> None:
@@ -305,14 +342,14 @@ class Strange(nn.Module):
     """Operators of which nothing here computes any."""
 
     def forward(self, x: Any) -> Any:
-        return torch.linalg.svdvals(x), torch.nonzero(x), torch.fft.rfft(x)
+        return torch.linalg.svdvals(x), torch.polygamma(2, x), torch.mode(x)
 
 
 def test_unknown_operators_are_named_at_once() -> None:
     with pytest.raises(FormatError) as told:
         from_torch(export(Strange(), [torch.randn(3, 3)]))
     text = str(told.value)
-    for name in ("svd", "aten.nonzero.default: node 'nonzero'", "fft"):
+    for name in ("svd", "aten.mode.default: node 'mode'", "polygamma"):
         assert name in text
     line = Strange.forward.__code__.co_firstlineno + 1
     assert text.count(f"test_from_torch.py:{line}") == 3
@@ -335,9 +372,45 @@ def test_a_mistake_in_a_rule_is_named(
 
 
 def test_arguments_that_are_not_supported() -> None:
-    program = export(Fn(lambda x: F.max_pool1d(x, 2, dilation=2)), [torch.randn(1, 2, 8)])
-    with pytest.raises(FormatError, match=r"max_pool1d.*torch_programs.py:\d+.*dilated"):
-        from_torch(program).run({"args_0": np.zeros((1, 2, 8), np.float32)})
+    program = export(Fn(lambda x: F.softplus(x, threshold=2.0)), [torch.randn(2, 8)])
+    with pytest.raises(FormatError, match=r"softplus.*torch_programs.py:\d+.*threshold"):
+        from_torch(program).run({"args_0": np.zeros((2, 8), np.float32)})
+
+
+def test_gradients_of_pytorch_are_refused_with_the_reason() -> None:
+    def function(x: Any) -> Any:
+        return torch.ops.aten.avg_pool2d_backward(x, x, [1, 1], [], [0, 0], False, True, None)
+
+    with pytest.raises(FormatError, match="export the model itself"):
+        from_torch(export(Fn(function), [torch.randn(1, 1, 2, 2)]))
+
+
+def test_what_data_decide() -> None:
+    """Loops with a condition, masks that pick entries: nets, and NumPy between them."""
+    loop = importlib.import_module("torch._higher_order_ops.while_loop").while_loop
+
+    def function(x: Any, n: Any) -> Any:
+        _, y = loop(lambda k, y: k < 3, lambda k, y: (k + 1, y * 2), (n, x))
+        return y, x[x > 0], torch.nonzero(x > 0), x.masked_select(x < 0), x.cummax(0)
+
+    given = [torch.randn(5, 3), torch.tensor(0)]
+    model = from_torch(export(Fn(function), given))
+    for first in (given[0], given[0].flip(0), -given[0]):
+        for count in (0, 2, 7):
+            inputs = [first, torch.tensor(count)]
+            assert_same(model.run(fed(model, inputs)), function(*inputs))
+
+
+def test_random_numbers_are_drawn_in_every_run() -> None:
+    def function(x: Any) -> Any:
+        return torch.rand_like(x), torch.randn(40), torch.bernoulli(x), torch.randperm(9)
+
+    model = from_torch(export(Fn(function), [torch.full((50,), 0.3)]))
+    feed = {"args_0": np.full(50, 0.3, np.float32)}
+    first, second = (list(model.run(feed).values()) for _ in range(2))
+    assert not any(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
+    assert 0 <= first[0].min() and first[0].max() < 1 and set(first[2]) <= {0, 1}
+    assert sorted(first[3]) == list(range(9))
 
 
 def test_changed_buffers_are_refused() -> None:

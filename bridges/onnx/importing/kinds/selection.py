@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .....framework.base.untrusted.values import check_fill
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from ..calls import Adds, Attributes, Call, NotHere, Value, evaluates, lowers
 from .linear import in_floats
 
 
@@ -31,7 +31,7 @@ def _counted(ids: np.ndarray, size: Any) -> np.ndarray:
     return np.where(ids < 0, ids + size, ids)
 
 
-def _counted_here(n: Call, ids: Value, sizes: Any) -> Value:
+def counted(n: Adds, ids: Value, sizes: Any) -> Value:
     """Ids counted from the front, those of a net's input too."""
     if ids.array is not None:
         return n.const(_counted(ids.array, sizes))
@@ -45,7 +45,7 @@ def _gather_elements_here(n: Call) -> Value:
     x = n[0]
     ids = n[1]
     axis = n.axis(n.attr("axis", 0), n[0].ndim)
-    where = _counted_here(n, ids, x.shape[axis])
+    where = counted(n, ids, x.shape[axis])
     if _are_lines(x, ids, axis):
         return n.op("take_along_axis", x, where, axis=axis)
     gathered = n.op("gather", n.reshape(x, [-1]), _flat_ids(n, x, where, axis), axis=0)
@@ -74,7 +74,7 @@ def _gather_nd_here(n: Call) -> Value:
     ids = n[1]
     dims = n.attr("batch_dims", 0)
     sizes = np.array(n[0].shape[dims : dims + ids.shape[-1]])
-    return n.op("gather_nd", n[0], _counted_here(n, ids, sizes), batch_dims=dims)
+    return n.op("gather_nd", n[0], counted(n, ids, sizes), batch_dims=dims)
 
 
 # The reductions that no operator has: those of ids that come several times.
@@ -107,7 +107,7 @@ def _scatter_elements_here(n: Call) -> Value:
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
     if how is None:
         raise NotHere
-    where = _counted_here(n, ids, x.shape[axis])
+    where = counted(n, ids, x.shape[axis])
     if _are_lines(x, ids, axis):
         return n.op("put_along_axis", x, where, n[2], axis=axis, mode=how)
     flat = n.reshape(x, [-1])
@@ -128,7 +128,7 @@ def _scatter_nd_here(n: Call) -> Value:
     how = {"none": "set", "add": "add"}.get(n.attr("reduction", "none"))
     if how is None:
         raise NotHere
-    where = _counted_here(n, ids, np.array(n[0].shape[: ids.shape[-1]]))
+    where = counted(n, ids, np.array(n[0].shape[: ids.shape[-1]]))
     return n.op("scatter_nd", n[0], where, n[2], mode=how)
 
 
@@ -158,7 +158,7 @@ def _one_hot(n: Call) -> Value:
         ids = n.op("cast", ids, dtype=np.dtype("int64"))
     axis = n.axis(n.attr("axis", -1), ids.ndim + 1)
     check_fill([*ids.shape, count], values.dtype.itemsize, n.node.title())
-    where = _counted_here(n, ids, count)
+    where = counted(n, ids, count)
     where = n.reshape(where, [*ids.shape[:axis], 1, *ids.shape[axis:]])
     shape = [1] * (ids.ndim + 1)
     shape[axis] = count

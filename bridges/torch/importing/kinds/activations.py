@@ -19,8 +19,7 @@ def by_name(n: Aten) -> Value:
     slots = lookup(n.ours.type).input_slots
     tensors = list(n.given)[: len(slots)]
     values = [n.tensor(one, None if n.dtypes[0] == np.bool_ else n.dtypes[0]) for one in tensors]
-    # `input` is another name of `self`, where an operator wrote over it; `dtype` is the result's
-    for other in n.given.keys() - {*tensors, *name.attrs, *name.fixed, "input", "dtype"}:
+    for other in n.given.keys() - {*tensors, *name.attrs, *name.fixed, "dtype"}:
         n.refuse_unless(not n.get(other), f"{other}={n.get(other)!r} is not supported")
     if name.type in _ROUND and not is_float(values[0].dtype):
         return values[0]
@@ -34,6 +33,17 @@ def by_name(n: Aten) -> Value:
 add_names(by_name)
 
 
+@aten("round")
+def _round(n: Aten, x: Value, decimals: int = 0) -> Value:
+    if not is_float(x.dtype):
+        return x
+    if not decimals:
+        return n.op("round", x)
+    ten = n.const(10.0 ** abs(decimals), x.dtype)
+    there, back = ("mul", "div") if decimals > 0 else ("div", "mul")
+    return n.op(back, n.op("round", n.op(there, x, ten)), ten)
+
+
 @aten("alias", "clone", "contiguous", "lift_fresh_copy", "lift_fresh")
 def _same(n: Aten) -> Value:
     return n["self"]
@@ -45,8 +55,12 @@ def _log_sigmoid(n: Aten) -> list[Value]:
 
 
 @aten("_safe_softmax")
-def _safe_softmax(n: Aten) -> Value:
-    return n.op("softmax", n.cast(n["self"], n.dtypes[0]), axis=int(n["dim"]))
+def _safe_softmax(n: Aten, x: Value, dim: int) -> Value:
+    x = n.cast(x, n.dtypes[0])  # rows that are all masked give zeros
+    seen = n.op("not_equal", x, n.const(-np.inf, x.dtype))
+    seen = n.op("reduce_any", seen, axes=[dim % x.ndim], keepdims=True)
+    zero = n.const(0, x.dtype)
+    return n.op("where", seen, n.op("softmax", n.op("where", seen, x, zero), axis=dim), zero)
 
 
 @aten("elu")
@@ -102,13 +116,11 @@ def _glu(n: Aten) -> Value:
 
 
 @aten("dropout", "feature_dropout", "native_dropout")
-def _dropout(n: Aten) -> Value | list[Value]:
-    native = n.name == "native_dropout"
-    x = n["input"]
+def _dropout(n: Aten, x: Value, p: float, train: bool = True) -> Value | list[Value]:
     y = x
-    if n.get("train", True) and n["p"]:
-        y = n.op("dropout", x, p=float(n["p"]), channels=n.name == "feature_dropout")
-    if native:
+    if train and p:
+        y = n.op("dropout", x, p=float(p), channels=n.name == "feature_dropout")
+    if n.name == "native_dropout":
         n.refuse_unless(not n.wants(1), "its mask is read")
         return [y]
     return y

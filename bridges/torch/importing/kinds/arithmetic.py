@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .....framework.base.dtypes import is_float
@@ -16,6 +18,17 @@ _SYMBOLIC = {
     "mod": lambda a, b: a % b,
     "truediv": lambda a, b: a / b,
     "neg": lambda a: -a,
+    "and_": lambda a, b: a & b,
+    "or_": lambda a, b: a | b,
+    "sym_not": lambda a: not a,
+    "sym_ite": lambda a, b, c: b if a else c,
+    "sym_float": float,
+    "sym_int": int,
+    "sym_sum": lambda *a: sum(*a),
+    "trunc": math.trunc,
+    "ceil": math.ceil,
+    "floor": math.floor,
+    "round": round,
     "sym_max": max,
     "sym_min": min,
     "pow": lambda a, b: a**b,
@@ -153,7 +166,8 @@ def _common(x: Value, y: Value) -> np.dtype:
 def _logic(n: Aten) -> Value:
     values = [n.tensor(name) for name in n.given]
     if not n.name.startswith("logical") and any(value.dtype != np.bool_ for value in values):
-        n.fail("bits of integers are not supported")
+        word = n.name.strip("_").removeprefix("bitwise_")
+        return n.on_host(f"Bitwise{word.title()}", *values)
     return n.op(n.ours.type, *(n.cast(value, np.bool_) for value in values))
 
 

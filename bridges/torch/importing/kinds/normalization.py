@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from ....onnx.importing.calls import Value
@@ -69,8 +71,17 @@ def _layer_norm(n: Aten) -> Value | list[Value]:
     )
     if n.name == "layer_norm":
         return normalized
-    n.refuse_unless(not (n.wants(1) or n.wants(2)), "its saved statistics are read")
-    return [normalized]
+    first = _last_axes(n, x)
+    return [normalized, *_statistics(n, x, list(range(first, x.ndim)))]
+
+
+def _statistics(n: Aten, x: Value, axes: list[int], keepdims: bool = True) -> list[Value]:
+    """Mean and 1 / deviation over axes, which PyTorch notes for the gradient."""
+    if not (n.wants(1) or n.wants(2)):
+        return []
+    mean = n.op("reduce_mean", x, axes=axes, keepdims=keepdims)
+    power = n.op("reduce_var", x, axes=axes, keepdims=keepdims, ddof=0)
+    return [mean, n.op("rsqrt", n.op("scale", power, bias=float(n["eps"])))]
 
 
 @aten("rms_norm", "_fused_rms_norm")
@@ -89,17 +100,20 @@ def _rms_norm(n: Aten) -> Value | list[Value]:
 def _group_norm(n: Aten) -> Value | list[Value]:
     x = n["input"]
     wants_floats(n, x)
-    groups = n["num_groups"] if n.has("num_groups") else n["group"]
+    groups = int(n["num_groups"] if n.has("num_groups") else n["group"])
     normalized = n.op(
         "group_norm",
         x,
         n.get("weight"),
         n.get("bias"),
         outs=("out",),
-        groups=int(groups),
+        groups=groups,
         epsilon=float(n["eps"]),
     )
-    return normalized if n.name == "group_norm" else [normalized]
+    if n.name == "group_norm":
+        return normalized
+    groups_apart = n.reshaped(x, [x.shape[0], groups, math.prod(x.shape[1:]) // groups])
+    return [normalized, *_statistics(n, groups_apart, [2], keepdims=False)]
 
 
 @aten("instance_norm")

@@ -67,9 +67,23 @@ def _arg(n: Aten) -> Value:
 
 
 @aten("cumsum", "cumprod")
-def _running(n: Aten) -> Value:
-    x = n.cast(n["self"], n.dtypes[0])
-    return n.cast(n.op(n.name, x, axis=n.axis("dim", x.ndim)), n.dtypes[0])
+def _running(n: Aten, x: Value, dim: int) -> Value:
+    x = n.cast(x, n.dtypes[0])
+    return n.cast(n.op(n.name, x, axis=dim % x.ndim), n.dtypes[0]) if x.ndim else x
+
+
+@aten("cummax", "cummin")
+def _extreme_so_far(n: Aten, x: Value, dim: int) -> list[Value]:
+    """Entries by places that are found on the host: which entry it is depends on data."""
+    held = n.array(x)
+    if not x.ndim:
+        return [x, n.const(0, np.int64)]
+    best = (np.maximum if n.name == "cummax" else np.minimum).accumulate(held, axis=dim)
+    line = [-1 if axis == dim % x.ndim else 1 for axis in range(x.ndim)]
+    places = np.arange(x.shape[dim]).reshape(line)
+    places = np.where((held == best) | np.isnan(held), places, 0)
+    ids = n.const(np.maximum.accumulate(places, axis=dim), np.int64)
+    return [n.op("take_along_axis", x, ids, axis=dim % x.ndim), ids]
 
 
 @aten("topk")

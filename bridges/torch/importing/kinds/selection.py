@@ -9,13 +9,7 @@ import numpy as np
 from .....framework.base.untrusted.values import check_fill
 from ....onnx.importing.calls import Value
 from ..calls import Aten, aten
-
-
-def _counted(n: Aten, ids: Value, size: int) -> Value:
-    """Positions from the front; those below 0 count from the end."""
-    if ids.array is not None and not ids.is_parameter:
-        return n.const(np.where(ids.array < 0, ids.array + size, ids.array))
-    return ids
+from .shapes import spread
 
 
 @aten("index_select")
@@ -40,51 +34,53 @@ def _take_along(n: Aten) -> Value:
     return n.op("take_along_axis", x, n["indices"], axis=n.axis("dim", x.ndim))
 
 
-@aten("scatter", "scatter_add")
-def _scatter(n: Aten) -> Value:
-    x, ids = n["self"], n["index"]
-    axis = n.axis("dim", x.ndim)
-    n.refuse_unless(not n.has("reduce"), "its reduction is not supported")
-    whole = all(
-        a == b or k == axis for k, (a, b) in enumerate(zip(ids.shape, x.shape, strict=True))
-    )
-    n.refuse_unless(whole, "indexes for a part of the other axes are not supported")
-    given = n["src"] if n.has("src") else n["value"]
-    if isinstance(given, Value):
-        updates = given
-        for other in range(x.ndim):
-            updates = n.part(updates, other, 0, ids.shape[other])
-    else:
-        updates = n.const(np.full([1] * x.ndim, given), x.dtype)
-    mode = "add" if n.name == "scatter_add" else "set"
-    return n.op("put_along_axis", x, ids, n.cast(updates, x.dtype), axis=axis, mode=mode)
+_REDUCED = {"add": "add", "sum": "add", "mean": "add", "multiply": "mul", "prod": "mul",
+            "amax": "max", "amin": "min"}  # fmt: skip
+"""How what is scattered meets what is there, in ONNX's words."""
 
 
-@aten("index", "_unsafe_index")
-def _index(n: Aten) -> Value:
-    x, given = n["self"], n["indices"]
-    axes = [axis for axis, ids in enumerate(given) if ids is not None]
-    ids = [given[axis] for axis in axes]
-    if any(one.dtype == np.bool_ for one in ids):
-        n.fail("the number of entries that a mask picks depends on data")
-    n.refuse_unless(axes == list(range(axes[0], axes[-1] + 1)), "indexes of axes apart")
-    if len(axes) == 1:
-        at = axes[0]
-        return n.op("gather", x, ids[0], axis=at, from_end=True)
-    whole = np.broadcast_shapes(*(one.shape for one in ids))
-    stacked = []
-    for axis, one in zip(axes, ids, strict=True):
-        one = n.cast(_counted(n, one, x.shape[axis]), np.int64)
-        stacked.append(one if one.shape == whole else n.op("expand", one, shape=list(whole)))
-    nd = n.op("stack", stacked, axis=len(whole))
-    first = axes[0]
-    if not first:
-        return n.op("gather_nd", x, nd)
-    perm = [*axes, *range(first), *range(axes[-1] + 1, x.ndim)]
-    gathered = n.op("gather_nd", n.moved(x, perm), nd)
-    k = len(whole)
-    back = [*range(k, k + first), *range(k), *range(k + first, gathered.ndim)]
-    return n.moved(gathered, back)
+def _neutral(how: str, dtype: np.dtype) -> Any:
+    """What a reduction leaves as it is."""
+    if how not in ("max", "min"):
+        return int(how == "mul")
+    limits = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return limits.min if how == "max" else limits.max
+
+
+@aten("scatter", "scatter_add", "scatter_reduce")
+def _scatter(
+    n: Aten,
+    x: Value,
+    dim: int,
+    index: Value,
+    src: Value | None = None,
+    value: Any = None,
+    reduce: str | None = None,
+    include_self: bool = True,
+) -> Value:
+    axis = dim % max(x.ndim, 1)
+    if src is None:
+        src = n.const(np.full([1] * x.ndim, value), x.dtype)
+        src = n.op("expand", src, shape=list(index.shape))
+    for each in range(x.ndim):
+        src = n.part(src, each, 0, index.shape[each])
+    src = n.cast(src, x.dtype)
+    reduce = "sum" if n.name == "scatter_add" else reduce
+    how = _REDUCED.get(reduce or "", "none")
+
+    def scattered(x: Value, values: Value, reduction: str) -> Value:
+        return n.onnx("ScatterElements", x, index, values, axis=axis, reduction=reduction)
+
+    if not include_self:
+        x = scattered(x, n.const(np.full(src.shape, _neutral(how, x.dtype)), x.dtype), "none")
+    if how in ("mul", "max", "min"):
+        return n.on_host("ScatterElements", x, index, src, axis=axis, reduction=how)
+    total = scattered(x, src, how)
+    if reduce != "mean":
+        return total
+    ones = n.op("fill_like", src, value=1.0)
+    counts = scattered(n.op("fill_like", x, value=float(include_self)), ones, "add")
+    return n.op("div", total, n.op("clip", counts, minimum=1.0))
 
 
 def _full(n: Aten, dims: Any, value: Any) -> Value:
@@ -94,12 +90,13 @@ def _full(n: Aten, dims: Any, value: Any) -> Value:
 
 
 @aten("zeros", "ones", "full", "empty", "scalar_tensor", "new_zeros", "new_ones", "new_full",
-      "new_empty")  # fmt: skip
+      "new_empty", "empty_strided", "new_empty_strided")  # fmt: skip
 def _filled(n: Aten) -> Value:
     if n.name == "scalar_tensor":
         return n.const(n["s"], n.dtypes[0])
     kind = n.name.removeprefix("new_")
     value = n["fill_value"] if kind == "full" else int(kind == "ones")
+    value = n.array(value) if isinstance(value, Value) else value
     likes = n.get("likes", [None] * len(n["size"]))
     known = [dim if like is None else 1 for dim, like in zip(n["size"], likes, strict=True)]
     return n.grown(_full(n, known, value))
@@ -113,6 +110,18 @@ def _filled_like(n: Aten) -> Value:
     return n.op("fill_like", n.cast(x, n.dtypes[0]), value=float(value))
 
 
+@aten("fill")
+def _fill(n: Aten, x: Value, value: Any) -> Value:
+    if not isinstance(value, Value):
+        return n.op("fill_like", x, value=float(value))
+    return spread(n, n.cast(value, x.dtype), x)
+
+
+@aten("_local_scalar_dense", "item")
+def _number(n: Aten, x: Value) -> Value:
+    return x
+
+
 @aten("arange")
 def _arange(n: Aten) -> Value:
     start, step = n.get("start", 0), n.get("step", 1)
@@ -124,7 +133,8 @@ def _arange(n: Aten) -> Value:
 
 @aten("linspace")
 def _linspace(n: Aten) -> Value:
-    return n.const(np.linspace(n["start"], n["end"], n["steps"]), n.dtypes[0])
+    ends = (n.array(one) if isinstance(one, Value) else one for one in (n["start"], n["end"]))
+    return n.const(np.linspace(*ends, n["steps"]), n.dtypes[0])
 
 
 @aten("eye")

@@ -21,7 +21,7 @@ def _filled(n: Aten, count: int, dims: Sequence[int]) -> list[int]:
     return filled
 
 
-@aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias")
+@aten("view", "reshape", "_reshape_alias")
 def _view(n: Aten) -> Value:
     x = n["self"]
     n.refuse_unless(n.has("size") or n.has("shape"), "its bytes are read as another dtype")
@@ -52,7 +52,7 @@ def _unflatten(n: Aten) -> Value:
     return n.reshaped(x, [*x.shape[:at], *inner, *x.shape[at + 1 :]])
 
 
-@aten("squeeze", "squeeze_copy")
+@aten("squeeze")
 def _squeeze(n: Aten) -> Value:
     x = n["self"]
     axes = n.axes("dim", x.ndim)
@@ -60,26 +60,23 @@ def _squeeze(n: Aten) -> Value:
     return n.op("squeeze", x, axes=gone) if gone else x
 
 
-@aten("unsqueeze", "unsqueeze_copy")
+@aten("unsqueeze")
 def _unsqueeze(n: Aten) -> Value:
     x = n["self"]
     return n.op("unsqueeze", x, axes=[n.axis("dim", x.ndim + 1)])
 
 
-@aten("permute", "permute_copy")
+@aten("permute")
 def _permute(n: Aten) -> Value:
     x = n["self"]
     return n.moved(x, [axis % x.ndim for axis in n["dims"]])
 
 
-@aten("transpose", "transpose_copy", "swapaxes", "swapdims")
-def _transpose(n: Aten) -> Value:
-    x = n["self"]
+@aten("transpose", "swapaxes", "swapdims")
+def _transpose(n: Aten, x: Value, dim0: int, dim1: int) -> Value:
     perm = list(range(x.ndim))
     if x.ndim:
-        word = "axis" if n.name == "swapaxes" else "dim"
-        a, b = (n.axis(f"{word}{k}", x.ndim) for k in (0, 1))
-        perm[a], perm[b] = b, a
+        perm[dim0], perm[dim1] = perm[dim1], perm[dim0]
     return n.moved(x, perm)
 
 
@@ -104,7 +101,7 @@ def _movedim(n: Aten) -> Value:
     return n.moved(x, perm)
 
 
-@aten("expand", "expand_copy", "broadcast_to")
+@aten("expand", "broadcast_to")
 def _expand(n: Aten) -> Value:
     x = n["self"]
     wanted = list(n["size"])
@@ -165,7 +162,7 @@ def _place(at: int, size: int) -> int:
     return min(max(at + size if at < 0 else at, 0), size)
 
 
-@aten("slice", "slice_copy")
+@aten("slice")
 def _slice(n: Aten) -> Value:
     x = n["self"]
     axis = n.axis("dim", x.ndim)
@@ -194,8 +191,14 @@ def _scatter_range(n: Aten) -> Value:
         start = _place(n["index"], size)
         end = start + 1
         source = n.op("unsqueeze", source, axes=[axis])
+    elif n["step"] != 1:
+        start, end = (_place(n.get(*one), size) for one in (("start", 0), ("end", TO_END)))
+        lines = [1] * x.ndim
+        places = np.arange(start, end, n["step"])
+        lines[axis] = len(places)
+        ids = n.const(places.reshape(lines))
+        return n.op("put_along_axis", x, ids, source, axis=axis)
     else:
-        n.refuse_unless(n.get("step", 1) == 1, "steps are not supported")
         start = _place(n.get("start", 0), size)
         end = _place(n.get("end", TO_END), size)
     parts = [n.part(x, axis, 0, start)] if start else []
@@ -203,24 +206,27 @@ def _scatter_range(n: Aten) -> Value:
     return parts[0] if len(parts) == 1 else n.op("concat", parts, axis=axis)
 
 
+def spread(n: Aten, value: Value, like: Value) -> Value:
+    """A value in the shape of another one, of whatever sizes."""
+    if value.shape == like.shape:
+        return value
+    zeros = n.op("fill_like", n.cast(like, value.dtype))
+    return n.op("logical_or" if value.dtype == np.bool_ else "add", zeros, value)
+
+
 @aten("copy")
-def _copy(n: Aten) -> Value:
-    x = n["self"]
-    source = n.cast(n["src"], n.dtypes[0])
-    if source.shape == x.shape:
-        return source
-    zeros = n.op("fill_like", n.cast(x, source.dtype))  # the shape, of whatever sizes
-    return n.op("logical_or" if source.dtype == np.bool_ else "add", zeros, source)
+def _copy(n: Aten, x: Value, src: Value) -> Value:
+    return spread(n, n.cast(src, n.dtypes[0]), x)
 
 
-@aten("narrow", "narrow_copy")
+@aten("narrow")
 def _narrow(n: Aten) -> Value:
     x = n["self"]
     start = n["start"]
     return n.part(x, n.axis("dim", x.ndim), start, start + n["length"])
 
 
-@aten("select", "select_copy")
+@aten("select")
 def _select(n: Aten) -> Value:
     x = n["self"]
     axis = n.axis("dim", x.ndim)
@@ -229,7 +235,7 @@ def _select(n: Aten) -> Value:
     return n.op("squeeze", part, axes=[axis])
 
 
-@aten("split", "split_with_sizes", "split_copy", "split_with_sizes_copy", "tensor_split")
+@aten("split", "split_with_sizes", "tensor_split")
 def _split(n: Aten) -> list[Value]:
     x = n["self"]
     axis = n.axis("dim", x.ndim)
@@ -275,16 +281,13 @@ def _unbind(n: Aten) -> list[Value]:
 _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-@aten("pad", "constant_pad_nd", "reflection_pad1d", "reflection_pad2d", "replication_pad1d",
-      "replication_pad2d", "replication_pad3d")  # fmt: skip
+@aten("pad", "constant_pad_nd", *(f"{kind}_pad{d}d" for d in (1, 2, 3)
+      for kind in ("reflection", "replication", "circular")))  # fmt: skip
 def _pad(n: Aten) -> Value:
     x = n["self"]
     given = list(n["pad"] if n.has("pad") else n["padding"])
     mode = n.get("mode", "constant")
-    if n.name[:3] == "ref":
-        mode = "reflect"
-    elif n.name[:3] == "rep":
-        mode = "replicate"
+    mode = {"ref": "reflect", "rep": "replicate", "cir": "circular"}.get(n.name[:3], mode)
     value = n.get("value", 0) or 0
     pairs = [(0, 0)] * (x.ndim - len(given) // 2)
     pairs += [(given[k], given[k + 1]) for k in range(len(given) - 2, -1, -2)]
@@ -305,6 +308,9 @@ def _flip(n: Aten) -> Value:
 @aten("roll")
 def _roll(n: Aten) -> Value:
     x = n["self"]
+    if not n.get("dims"):
+        flat = n.reshaped(x, [math.prod(x.shape)])
+        return n.reshaped(n.op("roll", flat, shifts=list(n["shifts"]), axes=[0]), x.shape)
     axes = [axis % x.ndim for axis in n["dims"]]
     return n.op("roll", x, shifts=list(n["shifts"]), axes=axes)
 
@@ -332,6 +338,6 @@ def _triangle(n: Aten) -> Value:
 
 @aten("meshgrid")
 def _meshgrid(n: Aten) -> list[Value]:
-    values = n["tensors"]
+    values = [n.reshaped(one, [math.prod(one.shape)]) for one in n["tensors"]]
     grids = n.op("meshgrid", values, outs=len(values), indexing=n.get("indexing", "ij"))
     return grids if isinstance(grids, list) else [grids]
