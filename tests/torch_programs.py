@@ -204,7 +204,7 @@ CASES: dict[str, tuple[Any, list[Any]]] = {
         x.floor() + x.ceil() - x.round() * x.trunc(), x.expm1(), x.abs().log1p(), x.atan(),
         x.reciprocal(), (x * x + 1).rsqrt(), x.neg()], 1)), [x(-1, 4)]),
     "arithmetic": (lambda: Fn(lambda x, y: (x + 2 * y - 1, 3 - x / (y.abs() + 1), x**2,
-        x.abs()**0.3, x // 0.4, x % 0.7, torch.maximum(x, y), torch.fmod(x, 0.6),
+        x.abs()**0.3, x.detach() // 0.4, x % 0.7, torch.maximum(x, y), torch.fmod(x, 0.6),
         torch.add(x, y, alpha=0.5),
         torch.addcmul(x, x, y, value=0.3), torch.lerp(x, y, 0.4), torch.clamp(x, min=-0.5),
         torch.clamp(x, -0.2, 0.4), torch.atan2(x, y), torch.div(x, 0.3, rounding_mode="trunc"))),

@@ -76,6 +76,19 @@ def _kl_div(n: Aten) -> Value:
     return _reduced(n, losses)
 
 
+def _of_shares(n: Aten, logits: Value, shares: Value, weight: Value | None) -> Value:
+    """Losses whose targets are shares of classes, which have a gradient in PyTorch, too."""
+    smooth = float(n.get("label_smoothing", 0.0))
+    if smooth:
+        more = smooth / logits.shape[-1]
+        shares = n.op("scale", shares, scale=1 - smooth, bias=more)
+    logs = n.op("log_softmax", logits, axis=-1)
+    if weight is not None:
+        logs = n.op("mul", logs, weight)
+    total = n.op("reduce_sum", n.op("mul", shares, logs), axes=[logits.ndim - 1])
+    return n.op("neg", total)
+
+
 @aten("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
       "nll_loss2d_forward")  # fmt: skip
 def _classes(n: Aten) -> Value | list[Value]:
@@ -89,9 +102,9 @@ def _classes(n: Aten) -> Value | list[Value]:
         label = classes_last(n, label)
     more: dict[str, Any] = {} if ignored == -100 or soft else {"ignore_index": int(ignored)}
     weigh: Callable[[Value], Value] | None = None
-    if n.name == "cross_entropy_loss":
-        if soft:
-            more["soft_label"] = True
+    if n.name == "cross_entropy_loss" and soft:
+        losses = _of_shares(n, logits, label, weight)
+    elif n.name == "cross_entropy_loss":
         if n.get("label_smoothing"):
             more["label_smoothing"] = float(n["label_smoothing"])
         losses = n.op("softmax_cross_entropy", logits, label, weight, outs=("out",), **more)
