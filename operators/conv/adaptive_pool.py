@@ -20,6 +20,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, OperatorDef, Slot, operator
 from ..base.calls import copying
 from .axis_map import AxisMap, Table, along, apply_maps, gathers
+from .pool import global_avg_pool_grad_kernel, global_avg_pool_kernel
 from .windows import SPATIAL, WINNERS, per_axis, winners_of
 
 _SIZE = AttrSpec("size", "ints", "of the spatial axes of out: one value, or one an axis", minimum=1)
@@ -65,13 +66,22 @@ def _avg_rule(s: ShapeArgs) -> None:
     s.set("out", (_out_shape(s), s.dtype("x")))
 
 
+def _is_global(pooled: Any) -> bool:
+    """Whether one window covers all places, as at the end of most nets for images."""
+    return count(pooled.shape[2:]) == 1
+
+
 def _avg_forward(k: KernelArgs) -> Call:
     x, out = k["x"], k["out"]
+    if _is_global(out):
+        return global_avg_pool_kernel(k)
     return apply_maps(k, _mean_maps(x.shape, out.shape), x, out)
 
 
 def _avg_backward(k: KernelArgs) -> Call:
     grad, x_grad = k["out_grad"], k["x_grad"]
+    if _is_global(grad):
+        return global_avg_pool_grad_kernel(k)
     return apply_maps(k, _mean_maps(x_grad.shape, grad.shape), grad, x_grad, transposed=True)
 
 

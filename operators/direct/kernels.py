@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.ir.registry import Kernel, OperatorDef, lookup
+from ..conv import adaptive_pool as _adaptive_pool
 from ..conv import conv as _conv
 from ..conv import pool as _pool
 from ..math import norm as _norm
@@ -50,10 +51,15 @@ for _entry in (_pool.max_pool1d, _pool.max_pool2d):
 for _entry in (_pool.avg_pool1d, _pool.avg_pool2d):
     _register(_entry, _pooling.avg_pool, _pooling.avg_pool_grad)
 _register(_norm.batch_norm, _batch_norm.batch_norm, _batch_norm.batch_norm_grad, _ALIKE)
-_pool.global_avg_pool.kernel(
-    _pooling.global_avg_pool,
-    device="cpu",
-    dtypes=_DTYPES,
-    library="direct",
-    channels_last=(("x",),),
-)
+for _entry in (
+    _pool.global_avg_pool,
+    _adaptive_pool.adaptive_avg_pool1d,
+    _adaptive_pool.adaptive_avg_pool2d,
+):
+    _entry.kernel(
+        _pooling.global_avg_pool,
+        device="cpu",
+        dtypes=_DTYPES,
+        library="direct",
+        channels_last=(("x",),),
+    )

@@ -190,9 +190,9 @@ def avg_pool_grad(k: KernelArgs) -> Call | None:
 
 
 def global_avg_pool(k: KernelArgs) -> Call | None:
-    """Forward; None where the arrays do not suit."""
+    """Forward; None where the arrays do not suit, or windows are smaller than the image."""
     x, out = k["x"], k["out"]
-    if x.ndim > 4 or not suited(x, out) or not out.flags.c_contiguous:
+    if max(out.shape[2:]) > 1 or x.ndim > 4 or not suited(x, out) or not out.flags.c_contiguous:
         return None
     images = _lift(x)
     work = Work(x.dtype)
