@@ -3,7 +3,7 @@
     python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2]
                              [--where apart,together,light,half,busy]
                              [--without amx,avx512,mkl,compiler]
-                             [--against COMMIT] [--json FILE] [--markdown FILE] [--png FILE]
+                             [--against COMMIT] [--board] [--json FILE] [--markdown FILE] [--png FILE]
 
 Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
 sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
@@ -11,7 +11,8 @@ it. `apart` gives each side a process of its own, `together` one process that ha
 first, `light`, `half` and `busy` are `apart` beside a process that takes a tenth of a core, half of
 one, or one. `--against` compares with another commit of ours instead of the peers. `--without`
 measures our side as if each of what it names were not there, and the peers with all of it;
-`mkl+compiler` is without both, `all` with everything. `--list` shows the workloads.
+`mkl+compiler` is without both, `all` with everything. `--board` takes the nets of torchvision, timm
+and transformers instead of ours. `--list` shows the workloads.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ from side_by_side.neighbors import NEIGHBORS
 from side_by_side.report import Row, markdown, picture
 from side_by_side.rounds import Condition, Times, ceiling, measure, program
 from side_by_side.without import LACKING, unknown
-from workloads import ALL
+from workloads import ALL, BOARD
 from workloads.nnet3_nets import PRODUCTS
 from workloads.workload import OURS, Absent, Workload
 
 HERE = pathlib.Path(__file__).resolve().parent
 WHERE = ("apart", "together", *NEIGHBORS)
+_WORKLOADS = ALL | BOARD
 _ALL = "all"
 
 
@@ -63,7 +65,7 @@ class Run:
 
     def workload(self, key: str, condition: Condition) -> None:
         """Measures one workload under one condition and tells of it."""
-        workload = ALL[key]
+        workload = _WORKLOADS[key]
         if workload.processes:
             self._programs(key, workload, condition)
             return
@@ -85,7 +87,7 @@ class Run:
     def _told(
         self, key: str, found: dict[str, Times], peers: list[str], condition: Condition
     ) -> None:
-        workload, ours = ALL[key], found[OURS]
+        workload, ours = _WORKLOADS[key], found[OURS]
         peer = min(peers, key=lambda side: found[side].median)
         achieved = None
         if workload.operations:
@@ -149,7 +151,8 @@ class Run:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    parser.add_argument("--only", default=",".join(ALL), help="workloads, separated by commas")
+    parser.add_argument("--only", default="", help="workloads, separated by commas")
+    parser.add_argument("--board", action="store_true", help="nets that others chose")
     parser.add_argument("--threads", default="1,2" if (cores or 1) > 1 else "1")
     parser.add_argument("--where", default="apart,together", help=f"of {', '.join(WHERE)}")
     lacking = f"of {', '.join(LACKING)}, or {_ALL}; not together"
@@ -164,14 +167,15 @@ def main() -> None:
     parser.add_argument("--png", default="", help="file for the picture")
     parser.add_argument("--list", action="store_true", help="show the workloads")
     args = parser.parse_args()
+    chosen = BOARD if args.board else ALL
     if args.list:
-        for key, workload in ALL.items():
+        for key, workload in chosen.items():
             print(f"{key:16} {workload.title}")
         return
-    keys, where = args.only.split(","), args.where.split(",")
-    wrong = [key for key in keys if key not in ALL] + [each for each in where if each not in WHERE]
+    keys, where = args.only.split(",") if args.only else list(chosen), args.where.split(",")
+    wrong = [key for key in keys if key not in _WORKLOADS] + [each for each in where if each not in WHERE]
     if wrong:
-        parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((*ALL, *WHERE))}")
+        parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((*_WORKLOADS, *WHERE))}")
     without = ["" if one == _ALL else one for one in args.without.split(",")]
     wrong = [part for one in without for part in unknown(one)]
     if wrong:

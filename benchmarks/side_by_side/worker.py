@@ -35,13 +35,13 @@ def _load(
     steps: dict[str, Callable[[], object]], asked: dict[str, Any], threads: int
 ) -> dict[str, Any]:
     """Makes a side's step; answers how many calls fill a round."""
-    from workloads import ALL
+    from workloads import ALL, BOARD
     from workloads.workload import Absent
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     started = time.perf_counter()
     try:
-        step = ALL[asked["workload"]].sides[asked["side"]](threads)
+        step = (ALL | BOARD)[asked["workload"]].sides[asked["side"]](threads)
         step()
     except Absent as absent:
         return {"absent": str(absent)}
