@@ -173,7 +173,9 @@ def main() -> None:
             print(f"{key:16} {workload.title}")
         return
     keys, where = args.only.split(",") if args.only else list(chosen), args.where.split(",")
-    wrong = [key for key in keys if key not in _WORKLOADS] + [each for each in where if each not in WHERE]
+    wrong = [key for key in keys if key not in _WORKLOADS] + [
+        each for each in where if each not in WHERE
+    ]
     if wrong:
         parser.error(f"unknown: {', '.join(wrong)}; there are {', '.join((*_WORKLOADS, *WHERE))}")
     without = ["" if one == _ALL else one for one in args.without.split(",")]
