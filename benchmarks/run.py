@@ -3,7 +3,8 @@
     python benchmarks/run.py [--only mlp-step,lstm] [--threads 1,2]
                              [--where apart,together,light,half,busy]
                              [--without amx,avx512,mkl,compiler]
-                             [--against COMMIT] [--board] [--json FILE] [--markdown FILE] [--png FILE]
+                             [--against COMMIT] [--board]
+                             [--json FILE] [--markdown FILE] [--png FILE]
 
 Each line is a ratio, time of the fastest peer / our time: above 1 we are faster. Rounds of all
 sides alternate, and the ratio is the median over rounds, so that a drifting machine does not decide
