@@ -14,7 +14,7 @@ import opscope
 onnx = pytest.importorskip("onnx")
 helper, arrays = onnx.helper, onnx.numpy_helper
 
-SHAPES = 1000
+SHAPES = 250
 
 
 def convolutions(path: Path) -> opscope.OnnxModel:
@@ -38,7 +38,7 @@ def convolutions(path: Path) -> opscope.OnnxModel:
     return opscope.from_onnx(path)
 
 
-def test_1000_shapes_take_the_memory_of_32(tmp_path: Path) -> None:
+def test_250_shapes_take_the_memory_of_32(tmp_path: Path) -> None:
     model = convolutions(tmp_path / "m.onnx")
     widths = np.random.default_rng(0).permutation(SHAPES) + 100
     widths[0] = SHAPES + 99  # the blocks of temporaries are those of the largest
