@@ -20,6 +20,7 @@ from ..base.write import write_text
 from ..config.commands import ABSENT, PLUGINS, Command, banner, commands
 from ..config.parameters import ConfigParameters
 from ..parallel.start import launched, log_of_rank, ranks_of
+from ..run.runtime import CntkNet
 from ..sgd.report import Say
 from . import evaluate, models, outputs, plot, statistics, train, words
 from .common import Run, naming_values, precision_of, refuse_overwriting
@@ -177,7 +178,9 @@ def _act(run: Run, command: Command, action: str) -> None:
     if progress is not None:
         run.say(f"CNTKCommandTrainBegin: {command.name}\n")
     if function is not None:
-        function(run, command.parameters)
+        net = function(run, command.parameters)
+        if isinstance(net, CntkNet):  # its arrays would wait for the collector of circles
+            net.scope.dissolve()
     else:
         _act_elsewhere(run, command, action)
     if progress is not None:

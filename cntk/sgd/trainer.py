@@ -140,7 +140,6 @@ class Trainer:
             progress,
             ranks=ranks,
         )
-        self.trials = Trials(self.runner, self._snapshot)
         self.schedules = Schedules(net, criterion, options, say)
 
     def _nodes(self) -> tuple[Node, list[Node]]:
@@ -290,7 +289,7 @@ class Trainer:
         elif options.adjust.rate == "before":
             old = control.rate
             largest = max(control.rates)
-            control.rate = search_rate(self.trials, epoch, largest, control.previous)
+            control.rate = search_rate(self._trials(), epoch, largest, control.previous)
             control.factor = control.rate / old
             control.rates[epoch % len(control.rates)] = control.rate
 
@@ -302,7 +301,7 @@ class Trainer:
         if len(options.rates):
             slots = self.reader.parallel
             change *= options.rate(epoch, slots) / options.rate(0, slots)
-        size = choose_minibatch(self.trials, epoch, control.rate, change, control.minibatch)
+        size = choose_minibatch(self._trials(), epoch, control.rate, change, control.minibatch)
         if options.trace_level < 1 and size != control.minibatch:
             self.say(f"Minibatch size adapted to {size}.\n")
         control.minibatch = size
@@ -469,6 +468,11 @@ class Trainer:
             files.remove(files.checkpoint(epoch))
         if since == adjust.interval:
             files.remove(files.checkpoint(epoch + 1 - adjust.interval))
+
+    def _trials(self) -> Trials:
+        """Trials of this training; kept, they would hold it, its network and its arrays in a circle
+        that outlives the command."""
+        return Trials(self.runner, self._snapshot)
 
     def _snapshot(self) -> Callable[[], None]:
         """Remember parameters, states, and how far the generators of nodes are."""

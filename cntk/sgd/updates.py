@@ -92,7 +92,8 @@ class Updates:
                 if count == 0 and self.learner.grows:
                     parts = [np.zeros_like(parts[0])]
             parts = parts or [np.zeros((rules.matrix(node)[0], 0), self.dtype)]
-            checkpoint.gradients.append(np.concatenate(parts, axis=1))
+            whole = parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+            checkpoint.gradients.append(whole)
             checkpoint.counts.append(count if self.learner.counts else 0.0)
 
     def _matrix(self, scope: Scope, node: Node, name: str) -> np.ndarray:

@@ -1,5 +1,6 @@
 """The actions of CNTK's commands, apart from training and the formats of write."""
 
+import gc
 import math
 import os
 import re
@@ -18,6 +19,7 @@ from opscope.cntk.models.v1 import read_model
 from opscope.cntk.run.value_format import NodeWriter, WriteFormat, read_labels
 from opscope.cntk.run.values import NodeValue
 from opscope.framework.base.errors import FormatError, OpscopeError, RunError, VariableError
+from opscope.framework.base.scope import Variable
 
 NETWORK = """
     features = Input {3}
@@ -73,6 +75,21 @@ def command(action, text):
 
 def criterion(log, name="ce"):
     return float(re.findall(rf"Final Results: .*?{name} = ([\d.]+)", log)[-1])
+
+
+def variables(name):
+    return sum(isinstance(one, Variable) and one.name == name for one in gc.get_objects())
+
+
+def test_nothing_of_a_training_waits_for_the_collector_of_circles(run):
+    gc.collect()
+    gc.disable()
+    try:
+        before = variables("ce")
+        run(command("train", f"BrainScriptNetworkBuilder = {{ {NETWORK} }}\n{READER}\n{SGD}"))
+        assert variables("ce") == before
+    finally:
+        gc.enable()
 
 
 class TestEvaluation:
