@@ -59,6 +59,7 @@ _HOMES = {
     **dict.fromkeys(("save_nnet", "load_nnet", "save_compiled"), ".nnet3.inference.saved"),
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "to_onnx": ".bridges.onnx.export.exporting",
+    "quantize": ".bridges.onnx.export.quantizing",
     "NetBuilder": ".python_api.builder",
     "Comparison": ".bridges.compare.comparison",
     "compare": ".bridges.compare.comparing",

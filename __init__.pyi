@@ -15,6 +15,7 @@ from .bridges.compare.comparison import Comparison as Comparison
 from .bridges.edit.editor import Editor as Editor
 from .bridges.edit.editor import edit as edit
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
+from .bridges.onnx.export.quantizing import quantize as quantize
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel
 from .bridges.onnx.importing.model import from_onnx as from_onnx
 from .bridges.open.info import FileInfo as FileInfo

@@ -1,4 +1,4 @@
-"""The commands that write a net in another format: `opscope convert`, `opscope to-onnx`."""
+"""The commands that write a net in another format: `convert`, `quantize`, `to-onnx`."""
 
 from __future__ import annotations
 
@@ -179,3 +179,35 @@ def to_onnx(
             **of_nnet3,
         )
     click.echo(f"{target}: {check}")
+
+
+@click.command()
+@click.argument("model")
+@click.argument("target", type=click.Path(dir_okay=False))
+@click.option(
+    "--how",
+    type=click.Choice(["dynamic", "static", "weights"]),
+    default="dynamic",
+    help="What products read becomes integers in scales that follow each run, or in those of"
+    " --data; or matrices alone become integers. By default dynamic.",
+)
+@click.option(
+    "--data",
+    multiple=True,
+    type=click.Path(exists=True),
+    metavar="FILE.npz",
+    help="Inputs that tell ranges and errors, an array each. Several times.",
+)
+def quantize(model: str, target: str, how: str, data: tuple[str, ...]) -> None:
+    """Write MODEL (ONNX, saved by opscope, of Kaldi's nnet3, of CNTK, or a Vosk model's folder) to
+    TARGET, with 8-bit integers in the products with its matrices and filters: as ONNX (.onnx) or as
+    a net of opscope. Prints what that costs, product by product."""
+    from ...bridges.onnx.export.checking import UncheckedWarning
+    from ...bridges.onnx.export.quantizing import quantize as write
+    from ...framework.files.array_files import read_arrays
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UncheckedWarning)
+        report = write(model, target, how, data=[dict(read_arrays(path)) for path in data] or None)
+    click.echo(report.table())
+    click.echo(f"{target}: {report}")

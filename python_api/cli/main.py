@@ -41,6 +41,7 @@ _COMMANDS = {
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
     "convert": (".convert", "Convert models and data from one format to another."),
+    "quantize": (".convert", "Write a model with products of 8-bit integers; a table of errors."),
     "to-onnx": (".convert", "Write a net as ONNX, once its outputs have been compared."),
     "to-torch": ("...bridges.torch.command", "Write an nnet3 or CNTK network as a PyTorch module."),
     "from-torch": ("...bridges.torch.command", "Put weights trained in PyTorch into a model file."),
@@ -53,14 +54,14 @@ _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
     "Recognize speech": "transcribe align",
-    "Convert": "convert to-onnx to-torch from-torch",
+    "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }
 """The commands of the list that `--help` prints, by its headings; all others are programs."""
 
 _DRIVEN_BY_FILES = frozenset(
     "open show summary view profile compare verify run edit"
-    " convert to-onnx to-torch from-torch".split()
+    " convert quantize to-onnx to-torch from-torch".split()
 )
 """The commands held to the limit `cpu`. All others work for as long as their user's data want."""
 

@@ -46,6 +46,7 @@ class Check:
         cases: how many inputs were tried.
         nodes: of the graph, those of sub-graphs not counted.
         note: what else is to be said.
+        int8: the report of quantizing (`int8.Int8Report`); None where nothing was quantized.
     """
 
     error: float
@@ -53,6 +54,7 @@ class Check:
     cases: int
     nodes: int
     note: str = ""
+    int8: Any = None
 
     def __str__(self) -> str:
         nodes = f"{self.nodes} node{'s' * (self.nodes != 1)}"

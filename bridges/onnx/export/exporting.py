@@ -52,7 +52,11 @@ Feeds = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Export:
-    """What is asked of an export; the arguments of `to_onnx`."""
+    """What is asked of an export; the arguments of `to_onnx`.
+
+    Attributes:
+        int8: how it is quantized, a word of `int8.WAYS`; "": not at all.
+    """
 
     outputs: tuple[str, ...] | None = None
     opset: int = OPSET
@@ -60,7 +64,7 @@ class Export:
     inputs: Feeds | None = None
     bound: float = BOUND
     name: str = ""
-    int8: bool = False
+    int8: str = ""
     nnet3: Nnet3Options = Nnet3Options()
 
     @property
@@ -130,7 +134,7 @@ def to_onnx(
     names = (outputs,) if isinstance(outputs, str) else outputs
     asked = None if names is None else tuple(map(str, names))
     nnet3 = Nnet3Options(streaming, frame_subsampling_factor, priors, acoustic_scale, whole)
-    export = Export(asked, opset, external, inputs, bound, name, int8, nnet3)
+    export = Export(asked, opset, external, inputs, bound, name, "static" * int8, nnet3)
     if isinstance(net, (str, os.PathLike)):
         return export_file(net, path, export)
     if isinstance(net, (Nnet, AmNnetSimple)):
@@ -267,8 +271,9 @@ def _checked(path: PathLike, graph: Graph, cases: Sequence[Case], export: Export
         return write_checked(path, graph, cases, bound=bound, external=external, around=around)
     error = check_export(graph, cases, export.bound)
     count = len(export.real)
-    report = to_int8(graph, cases[:count] or cases)
+    report = to_int8(graph, cases[:count] or cases, export.int8)
     write_model(path, graph, external=export.external)
-    ranges = "" if count else " (ranges of random inputs: give real ones)"
+    is_real = count or export.int8 != "static"
+    ranges = "" if is_real else " (ranges of random inputs: give real ones)"
     nodes = len(graph.message.node)
-    return Check(error, runtime_name(), len(cases), nodes, f"{report}{ranges}")
+    return Check(error, runtime_name(), len(cases), nodes, f"{report}{ranges}", report)

@@ -45,6 +45,18 @@ class Graph:
         self._names: set[str] = around._names if around else set()
         self._known: dict[tuple[Any, ...], str] = around._known if around else {}
 
+    @classmethod
+    def of_message(cls, message: pb.GraphProto, opset: int, arrays: dict[str, np.ndarray]) -> Graph:
+        """A graph that was read, to be changed; `arrays` are its initializers."""
+        graph = cls(message.name or "graph", opset)
+        graph.message.node.extend(message.node)
+        graph.message.input.extend(one for one in message.input if one.name not in arrays)
+        graph.message.output.extend(message.output)
+        graph.arrays = dict(arrays)
+        graph._names.update(arrays, (one.name for one in graph.message.input))
+        graph._names.update(name for node in message.node for name in node.output)
+        return graph
+
     @property
     def root(self) -> Graph:
         """The outermost graph, which owns the constants of all."""

@@ -382,13 +382,16 @@ def _of_integers(n: Call, x: Value, end: End) -> Value | None:
         n: what adds operators. x: reals, computed of dequantized integers perhaps.
     """
     made = x.made_by
-    bounds: list[Call] = []  # applied to the integers of the result, from the last to the first
-    while made is not None and made.node.op in ("Relu", "Clip") and integers_of(made[0]) is None:
-        bounds.append(made)
+    last: list[Call] = []  # done with the integers of a result, from the last to the first
+    while made is not None and made.node.op in _LAST and integers_of(made[0]) is None:
+        last.append(made)
         made = made[0].made_by
     value = None if made is None else _of_call(n, made, end)
-    for bound in reversed(bounds):
-        value = value and _of_node(n, bound, Integers(value, *end), end)
+    for call in reversed(last):
+        if value is not None and call.node.op in _MOVES:
+            value = _moved(call, value)
+        elif value is not None:
+            value = _of_node(n, call, Integers(value, *end), end)
     return value
 
 
@@ -416,10 +419,7 @@ def _of_call(n: Call, made: Call, end: End) -> Value | None:
     if op in _OF_ONE:
         return _of_node(n, made, first, end)
     if op in _MOVES or (op == "MaxPool" and not made.wants(1)):
-        kind = kind_of(made.node)
-        assert kind is not None and kind.lower is not None
-        value = kind.lower(made.with_first(first.value))
-        value = value[0] if isinstance(value, list) else value
+        value = _moved(made, first.value)
         return _table(n, Integers(value, first.scale, first.zero), end, lambda reals: reals)
     return None
 
@@ -431,6 +431,15 @@ _OF_ONE = frozenset(
 """Functions of single numbers."""
 _MOVES = frozenset("Reshape Flatten Squeeze Unsqueeze Transpose Slice Expand Identity".split())
 """Operators that only move numbers."""
+_LAST = frozenset(("Relu", "Clip", *_MOVES))
+
+
+def _moved(made: Call, value: Value) -> Value:
+    """A node that moves numbers, of another value."""
+    kind = kind_of(made.node)
+    assert kind is not None and kind.lower is not None
+    moved = kind.lower(made.with_first(value))
+    return moved[0] if isinstance(moved, list) else moved
 
 
 def _of_node(n: Call, made: Call, x: Integers, end: End) -> Value | None:

@@ -1,0 +1,76 @@
+"""opscope.quantize: dynamic, static, weights alone; ONNX and our own files; what it costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opscope
+from opscope import NetBuilder, Scope
+from opscope.bridges.inference.form import ExportError
+from opscope.framework.base.errors import AttributeTypeError
+
+RNG = np.random.default_rng(0)
+
+
+def real(rows: int) -> dict[str, np.ndarray]:
+    return {"x": RNG.normal(size=(rows, 3, 8, 8)).astype("f4")}
+
+
+@pytest.fixture(scope="module")
+def nets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A net with both kinds of products, saved by us and as ONNX."""
+    folder = tmp_path_factory.mktemp("nets")
+    b, scope = NetBuilder("net"), Scope()
+    h = b.relu(b.conv2d(b.input("x", [-1, 3, 8, 8]), 24, 3, padding=1))
+    h = b.fc(b.flatten(h), size=40, activation="relu")
+    b.fc(h, size=10, name="y")
+    b.run(scope, feed=real(1), need_backward=False)
+    opscope.save(b, scope, folder / "net.pb")
+    opscope.to_onnx(b, folder / "net.onnx", scope, outputs=["y"])
+    return {"ours": folder / "net.pb", "onnx": folder / "net.onnx"}
+
+
+@pytest.mark.parametrize("source", ["ours", "onnx"])
+@pytest.mark.parametrize(
+    "how, kinds",
+    {
+        "dynamic": {"dynamic_quantize_linear", "integer_conv", "integer_matmul"},
+        "static": {"quantize_linear", "integer_conv", "integer_matmul"},
+        "weights": {"conv2d", "matmul"},
+    }.items(),
+)
+def test_both_kinds_of_files(
+    how: str, kinds: set[str], source: str, nets: dict[str, Path], tmp_path: Path
+) -> None:
+    data: Any = [real(20), real(30)]
+    targets = [tmp_path / "made.onnx", tmp_path / "made.pb"]
+    reports = [opscope.quantize(nets[source], target, how, data=data) for target in targets]
+    feed = real(7)
+    wanted = opscope.from_onnx(nets["onnx"]).run(feed)["y"]
+    model = opscope.from_onnx(targets[0])
+    made = model.run(feed)["y"]
+    assert 1e-4 < np.linalg.norm(made - wanted) / np.linalg.norm(wanted) < 0.05
+    again = opscope.load(targets[1]).predict(feed, "y")["y"]
+    np.testing.assert_array_equal(again, made)
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(targets[0]))
+    np.testing.assert_allclose(session.run(None, feed)[0], made, atol=0.02 * abs(made).max())
+    assert kinds <= {op.type for op in model.op_list().ops}
+    for report in reports:
+        assert (report.products, report.left, len(report.layers)) == (3, 0, 3)
+        assert all(0 < layer.error < 0.05 for layer in report.layers)
+        assert len(report.table().splitlines()) == 4 and report.layers[0].kind == "Conv"
+    size = targets[0].stat().st_size
+    assert 2.5 * size < nets["onnx"].stat().st_size
+
+
+def test_refuses(nets: dict[str, Path], tmp_path: Path) -> None:
+    target = tmp_path / "made.onnx"
+    with pytest.raises(ExportError, match="`static` wants calibration data"):
+        opscope.quantize(nets["onnx"], target, "static")
+    with pytest.raises(AttributeTypeError, match="how is one of static, dynamic, weights"):
+        opscope.quantize(nets["onnx"], target, "q3")
+    assert not list(tmp_path.iterdir())
