@@ -198,16 +198,32 @@ def to_onnx(
     metavar="FILE.npz",
     help="Inputs that tell ranges and errors, an array each. Several times.",
 )
-def quantize(model: str, target: str, how: str, data: tuple[str, ...]) -> None:
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=N,N,...",
+    help="Of an input of a net of opscope, -1 for any number of rows. Several times.",
+)
+def quantize(
+    model: str, target: str, how: str, data: tuple[str, ...], shapes: tuple[str, ...]
+) -> None:
     """Write MODEL (ONNX, saved by opscope, of Kaldi's nnet3, of CNTK, or a Vosk model's folder) to
     TARGET, with 8-bit integers in the products with its matrices and filters: as ONNX (.onnx) or as
     a net of opscope. Prints what that costs, product by product."""
     from ...bridges.onnx.export.checking import UncheckedWarning
     from ...bridges.onnx.export.quantizing import quantize as write
     from ...framework.files.array_files import read_arrays
+    from .files import pairs
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncheckedWarning)
-        report = write(model, target, how, data=[dict(read_arrays(path)) for path in data] or None)
+        report = write(
+            model,
+            target,
+            how,
+            data=[dict(read_arrays(path)) for path in data] or None,
+            shapes={name: _shape(text) for name, text in pairs(shapes, "--shape").items()},
+        )
     click.echo(report.table())
     click.echo(f"{target}: {report}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ def quantize(
     how: str = "dynamic",
     *,
     data: Feeds | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> Int8Report:
     """Write a model whose products with constant matrices and filters are those of 8-bit integers.
 
@@ -43,6 +44,8 @@ def quantize(
             integers.
         data: arrays by input, or a list of these. They tell the ranges (`static`), and what the
             errors of the report are measured on; without them these are of random inputs.
+        shapes: of inputs of a net of opscope, of which the first dimension may be -1, where the
+            model declares others as open, too.
 
     Returns:
         What it costs, as a whole and product by product.
@@ -64,7 +67,7 @@ def quantize(
     with tempfile.TemporaryDirectory() as folder:
         made = os.path.join(folder, "quantized.onnx")
         report = _written(os.fspath(model), made, how, data)
-        from_onnx(made).save(target)
+        from_onnx(made).save(target, dict(shapes or {}))
     return report
 
 
