@@ -9,7 +9,7 @@ from ...framework.base.errors import VariableError
 from .comparison import DIFFERS, MADE_UP, SAME, SCALED, Comparison, LayerRow
 from .inputs import feeds_of
 from .layers import Computed, Form, Wanted
-from .matching import Pair, made_up_for, match, same_graph, scaled_of
+from .matching import Pair, made_up_for, match, rounded_in, same_graph, scaled_of
 from .opening import coarsest, open_form
 
 ROWS = 8
@@ -122,8 +122,9 @@ def _compared(
     pairs = match(left.layers, right.layers, alike=alike, tolerance=bound)
     if not pairs:
         raise VariableError(f"{titles[0]} and {titles[1]} have no layer in common")
-    others: dict[str, str] = {}
-    if not (alike and same_graph(left.layers, right.layers)):
+    if alike and same_graph(left.layers, right.layers):
+        others = dict.fromkeys(rounded_in(pairs, left.layers, bound), MADE_UP)
+    else:
         others = dict.fromkeys(made_up_for(pairs, left.layers, bound), MADE_UP)
         others |= dict.fromkeys(scaled_of(pairs, bound), SCALED)
     taken = [{p.first.name for p in pairs}, {p.other.name for p in pairs}]

@@ -29,9 +29,9 @@ class LayerRow:
             NaN differ. mean_error: of all elements.
         place, values: where the largest is in the first model, and both numbers there.
         matched: by what the pair was found: "name", "values" or "place".
-        state: SAME; DIFFERS; or, of models whose graphs differ, as where a conversion folded a
-            batch normalization into the layer before: SCALED, its columns are those of the other
-            times positive numbers; MADE_UP, it differs, and all that comes of it is the same again.
+        state: SAME; DIFFERS; MADE_UP, it differs, and all that comes of it is the same again; or,
+            of models whose graphs differ, as where a conversion folded a batch normalization into
+            the layer before: SCALED, its columns are those of the other times positive numbers.
     """
 
     name: str

@@ -36,6 +36,8 @@ _TYPES = (
     ("output", "^output$"),
 )
 """Types of layers that have names of their own in each form; the first that fits counts."""
+_GROWTH = 100
+"""How many times the error of what it reads a layer gives on by rounding, at most."""
 _PATTERNS = [(name, re.compile(pattern)) for name, pattern in reversed(_TYPES)]
 
 
@@ -238,6 +240,33 @@ def scaled_of(pairs: Iterable[Pair], tolerance: float) -> set[str]:
             if before and all(holds(one, True) for one in before):
                 names |= {name, *(one.first.name for one in before)}
     return names
+
+
+def rounded_in(pairs: Iterable[Pair], first: Layers, tolerance: float) -> set[str]:
+    """The layers of the first model that differ by rounding alone.
+
+    All that reads them, near or far, is equal again, and they add no error of their own that stands
+    out among those before: a saturated sigmoid hides a weight that changed, and no rounding does
+    what that one does.
+    """
+    listed = {pair.first.name: pair for pair in pairs}
+
+    def stands_out(pair: Pair) -> bool:
+        read = [listed[name] for name in pair.first.reads if name in listed]
+        before = max((_distance(one) for one in read), default=0.0)
+        scale = max(_largest(one.first.value) for one in (pair, *read))
+        return not _distance(pair) <= max(_GROWTH * before, tolerance * scale)
+
+    hidden = made_up_for(listed.values(), first, tolerance)
+    return {name for name in hidden if not stands_out(listed[name])}
+
+
+def _distance(pair: Pair) -> float:
+    """The largest absolute error of a layer."""
+    one, two = (layer.value.astype(np.float64) for layer in (pair.first, pair.other))
+    if one.shape != two.shape:
+        return np.inf
+    return float(np.abs(one - two).max(initial=0.0))
 
 
 def made_up_for(pairs: Iterable[Pair], first: Layers, tolerance: float) -> set[str]:

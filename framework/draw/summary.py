@@ -267,7 +267,7 @@ def assumed_inputs(
     for name, var in declared.items():
         if var.kind not in (INPUT, PARAMETER, STATE) or var.shape is None or var.dtype is None:
             continue
-        shape = given.get(name, tuple(batch if dim < 0 else dim for dim in var.shape))
+        shape = tuple(batch if dim < 0 else dim for dim in given.get(name, var.shape))
         known[name] = shape, var.dtype
         if var.sequence_levels:  # of one sequence, which holds all rows
             inner = np.array([0, shape[0]])

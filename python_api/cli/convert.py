@@ -26,13 +26,6 @@ def _frames(text: str) -> tuple[str, tuple[int, int]]:
     return match["name"] or "", (left, int(right))
 
 
-def _shape(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(dim) for dim in text.split(","))
-    except ValueError:
-        raise click.UsageError(f"--shape {text}: want integers, as in x=-1,40") from None
-
-
 @click.command()
 @click.argument("source", required=False)
 @click.argument("target", required=False)
@@ -61,7 +54,11 @@ def _shape(text: str) -> tuple[int, ...]:
     help="Frames for a row of output; by default what the folder of a Vosk model says, else 1.",
 )
 @click.option(
-    "--shape", "shapes", multiple=True, metavar="NAME=N,N,...", help="Of an ONNX model's input."
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=N,3,...",
+    help="Of an ONNX model's input; letters, or -1, are sizes that may vary.",
 )
 @click.option("--original", help="The model file that a folder of PyTorch was made of.")
 @click.option("--states", help="A file with the names of states, for labels.")
@@ -89,7 +86,7 @@ def convert(
     """
     from ..formats.converting import BOUND
     from ..formats.converting import convert as run
-    from .files import pairs
+    from .files import shapes_of
 
     if listed:
         from ..formats.table import table_lines
@@ -106,7 +103,7 @@ def convert(
         to,
         outputs=outputs,
         context=dict(_frames(window) for window in windows),
-        shapes={name: _shape(text) for name, text in pairs(shapes, "--shape").items()},
+        shapes=shapes_of(shapes),
         bound=BOUND if bound is None else bound,
         **given,
     )

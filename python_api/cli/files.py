@@ -52,6 +52,24 @@ def pairs(values: Iterable[str], option: str) -> dict[str, str]:
     return by_name
 
 
+def shapes_of(values: Iterable[str]) -> dict[str, tuple[int | str, ...]]:
+    """`--shape NAME=N,3,H,W` options: sizes, and names of sizes that may vary, or -1.
+
+    Raises:
+        UsageError: one is no such thing.
+    """
+    shapes: dict[str, tuple[int | str, ...]] = {}
+    for name, text in pairs(values, "--shape").items():
+        dims = [dim.strip() for dim in text.split(",")]
+        if not all(dim == "-1" or dim.isdecimal() or dim.isidentifier() for dim in dims):
+            raise click.UsageError(
+                f"--shape {name}={text}: want sizes, and names of those that may vary, as in"
+                f" {name}=N,3,224,224"
+            )
+        shapes[name] = tuple(dim if dim.isidentifier() else int(dim) for dim in dims)
+    return shapes
+
+
 def number_or_text(text: str) -> Any:
     """An attribute's value from the command line: a bool, an int, a float, or the text itself."""
     if text in ("true", "false"):

@@ -85,7 +85,7 @@ def listed(kind: str) -> str:
 @click.argument("file")
 @click.option("--batch", type=click.IntRange(1), help="What unknown dimensions are taken as.")
 @click.option(
-    "--shape", "shapes", multiple=True, metavar="NAME=N,N,...", help="The shape of an input."
+    "--shape", "shapes", multiple=True, metavar="NAME=N,3,...", help="The shape of an input."
 )
 def summary(file: str, batch: int | None, shapes: tuple[str, ...]) -> None:
     """Tell the shapes, parameters and memory of the net in FILE, operator by operator.
@@ -95,22 +95,16 @@ def summary(file: str, batch: int | None, shapes: tuple[str, ...]) -> None:
     from ...bridges.model.opening import open_model
     from ...framework.base.errors import FormatError
     from ...framework.draw.summary import summarize
-    from .files import pairs
+    from .files import shapes_of
 
     model = open_model(file)
     if model.dialect:
         raise FormatError(f"{file}: holds no net of operators; `opscope show` prints what it holds")
-    given = {name: _dims(name, text) for name, text in pairs(shapes, "--shape").items()}
+    given = {
+        name: [-1 if isinstance(dim, str) else dim for dim in dims]
+        for name, dims in shapes_of(shapes).items()
+    }
     click.echo(str(summarize(model.desc, given, batch)))
-
-
-def _dims(name: str, text: str) -> list[int]:
-    try:
-        return [int(dim) for dim in text.split(",")]
-    except ValueError:
-        raise click.UsageError(
-            f"--shape {name}={text}: want integers, as in {name}=32,784"
-        ) from None
 
 
 @click.command()

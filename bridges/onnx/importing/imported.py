@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ....framework.base.errors import ShapeError, VariableError, nearest
+from ....framework.base.errors import OpscopeError, ShapeError, VariableError, nearest
 from ....framework.base.python.cached import new_lock
 from ....framework.base.scope import Scope
 from ....framework.base.untrusted.values import stem_of
@@ -18,7 +18,7 @@ from .engine import Body, Engine
 from .graph import InputInfo, Model
 from .loop_budget import LoopBudget
 from .stage import Stage
-from .whole import Given, Variants, whole_net
+from .whole import Given, Variants, two_shapes, whole_net
 
 
 class ImportedModel:
@@ -107,13 +107,14 @@ class ImportedModel:
         `NetBuilder.from_desc(model.op_list())` goes on from it with `model.scope`.
 
         Args:
-            inputs: input -> shape, of which the first dimension may be -1: then any number of rows
-                can be fed; or an array, which the input then always is (a rate, a number of
-                steps). None, and inputs that are left out: the shape that the model declares.
+            inputs: input -> shape, where -1 or a name is a size that may vary from run to run:
+                ("N", 3, "H", "W"), "N" being any size; or an array, which the input then always is
+                (a rate, a number of steps). None, and inputs that are left out: the shape that the
+                model declares.
 
         Raises:
-            ShapeError: a shape is missing; nodes depend on data (all of them are named); the first
-                dimension cannot vary.
+            ShapeError: a shape is missing; nodes depend on data (all of them are named); a size
+                cannot vary.
         """
         given = dict(inputs or {})
         known = [info.name for info in self.inputs]
@@ -123,13 +124,19 @@ class ImportedModel:
                     f"{self.path}: the model has no input {name!r}{nearest(name, known)}"
                 )
         name = stem_of(self.path)
+        failed: OpscopeError | None = None
         with self._lock:
-            return whole_net(self._model, self._engine, given, name, self._variants(given))
+            for variants in self._variants(given):
+                try:
+                    return whole_net(self._model, self._engine, given, name, variants)
+                except OpscopeError as error:
+                    failed = failed or error
+        assert failed is not None
+        raise failed
 
-    def _variants(self, given: Given) -> Variants | None:
-        """Shapes of the inputs for sizes that may vary; None: first dimensions alone may."""
-        del given
-        return None
+    def _variants(self, given: Given) -> Sequence[Variants]:
+        """Shapes of the inputs for sizes that may vary, to be tried in turn."""
+        return two_shapes(self._model, given)
 
     def save(self, path: str | os.PathLike[str], inputs: Given | None = None) -> None:
         """Save the model as a net of opscope, for `opscope.load`; see `op_list` for `inputs`.

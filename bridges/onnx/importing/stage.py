@@ -25,7 +25,7 @@ from .graph import Graph, Node, instantiated
 from .types import is_trained, mixed_types
 from .unrolling import unrolled
 
-_FROZEN = ("DequantizeLinear",)
+_FROZEN = ("DequantizeLinear", "DynamicQuantizeLSTM.weights")
 """Operators of constants that are computed beforehand, although their scale is a parameter: weights
 would be converted in every run."""
 _SMALL = 64

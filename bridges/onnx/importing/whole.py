@@ -15,51 +15,73 @@ from .engine import Engine, lower_part
 from .graph import Model
 from .stage import Promote, Stage
 
-Given = Mapping[str, "Sequence[int | None] | np.ndarray"]
-"""Input -> shape, whose first dimension may be -1; or the array that it always is."""
+Given = Mapping[str, "Sequence[int | str | None] | np.ndarray"]
+"""Input -> shape, in which -1, None or a name is a size that may vary; or the array that it always
+is."""
 
 Variants = tuple[Mapping[str, tuple[int, ...]], Mapping[str, tuple[int, ...]]]
 """Input -> shape, twice: sizes that differ may vary."""
+_ROWS = "rows"
+_ANY = "N"
+"""Stands for any size, along whichever axis: `N,3,N,N`; other names are one size each."""
+_UNITS = (32, 4, 1)
+"""Sizes are multiples of these, as long as a model takes none of the former."""
 _Shapes = Mapping[str, "tuple[int, ...] | None"]
 
 
-def whole_net(
-    model: Model, engine: Engine, given: Given, name: str, variants: Variants | None = None
-) -> OpList:
+def two_shapes(model: Model, given: Given) -> list[Variants]:
+    """Shapes of the inputs for two sets of sizes, several times: what differs may vary.
+
+    First dimensions are rows, of which there may be any number; others are sizes that a model may
+    refuse if they are too small, or no multiples of something.
+
+    Raises:
+        ShapeError: a shape is missing.
+    """
+    shapes: dict[str, list[int | str]] = {}
+    for info in model.inputs:
+        value = given.get(info.name)
+        if isinstance(value, np.ndarray):
+            continue
+        shape = info.shape if value is None else tuple(value)
+        if shape is None or info.dtype is None:
+            raise ShapeError(f"{model.path}: give the shape of the input {info.name!r}")
+        shapes[info.name] = [
+            dim
+            if isinstance(dim, int) and dim >= 0
+            else _ROWS
+            if at == 0
+            else dim
+            if isinstance(dim, str) and dim != _ANY
+            else f"{_ANY}{at}"
+            for at, dim in enumerate(shape)
+        ]
+    names = dict.fromkeys(d for dims in shapes.values() for d in dims if isinstance(d, str))
+    others = [name for name in names if name != _ROWS]
+    variants: list[Variants] = []
+    for unit in _UNITS if others else (1,):
+        pairs = {name: (2 * unit * (at + 1), 3 * unit * (at + 1)) for at, name in enumerate(others)}
+        pairs[_ROWS] = (2, 3)
+        first, second = (
+            {
+                name: tuple(pairs[dim][k] if isinstance(dim, str) else dim for dim in dims)
+                for name, dims in shapes.items()
+            }
+            for k in range(2)
+        )
+        variants.append((first, second))
+    return variants
+
+
+def whole_net(model: Model, engine: Engine, given: Given, name: str, variants: Variants) -> OpList:
     """The net of a model for inputs of given shapes.
 
     The values of constants go into the engine's scope.
 
     Raises:
-        ShapeError: a shape is missing or wrong; nodes depend on data; the first dimension cannot
-            vary.
+        ShapeError: a shape is missing or wrong; nodes depend on data; a size cannot vary.
     """
-    shapes: dict[str, tuple[int, ...]] = {}
-    fixed: dict[str, np.ndarray] = {}
-    for info in model.inputs:
-        value = given.get(info.name)
-        if isinstance(value, np.ndarray):
-            fixed[info.name] = value
-            continue
-        if variants is not None:
-            continue
-        shape = info.shape if value is None else tuple(value)
-        if shape is None or info.dtype is None:
-            raise ShapeError(f"{model.path}: give the shape of the input {info.name!r}")
-        dims = [dim if isinstance(dim, int) and dim >= 0 else -1 for dim in shape]
-        if -1 in dims[1:]:
-            shown = ", ".join(str(dim) for dim in shape)
-            raise ShapeError(
-                f"{model.path}: input {info.name!r} is [{shown}]: give the shape, of which only the"
-                " first dimension may be -1"
-            )
-        shapes[info.name] = tuple(dims)
-    if variants is None:
-        first, second = (
-            {n: tuple(size if d < 0 else d for d in dims) for n, dims in shapes.items()}
-            for size in (2, 3)
-        )
-        variants = first, second
+    fixed = {n: value for n, value in given.items() if isinstance(value, np.ndarray)}
     two = _built(model, engine, _stage(model, engine, variants[0], fixed), name)
     if variants[0] == variants[1]:
         return two

@@ -57,7 +57,7 @@ class TorchProgram(ImportedModel):
         engine = self._engine
         return {name: engine.current(name).copy() for name in sorted(engine.states)}
 
-    def _variants(self, given: Given) -> Variants | None:
+    def _variants(self, given: Given) -> list[Variants]:
         program = self._program
         sizes: dict[Any, tuple[int, int]] = {}
         for name, value in given.items():
@@ -87,7 +87,7 @@ class TorchProgram(ImportedModel):
         for info in self.inputs:
             first.setdefault(info.name, ())
             second.setdefault(info.name, ())
-        return first, second
+        return [(first, second)]
 
     def _bind(
         self,

@@ -351,6 +351,33 @@ def _alive(n: Call, x: Value, lengths: Value) -> Value:
     return n.op("less", n.const(steps, lengths.dtype), ends)
 
 
+def _dequantized(n: Call) -> Value:
+    """The weights [ways, K, 4 H] of integers as an LSTM reads them, [ways, 4 H, K]."""
+    w = n[0]
+
+    def spread(values: Value) -> Value:  # one for each direction, or for each column of it
+        return n.cast(n.reshape(values, [w.shape[0], 1, *(values.shape[1:] or (1,))]), scale.dtype)
+
+    scale = n[1]
+    zero = n.get(2)
+    values = n.cast(w, scale.dtype)
+    values = values if zero is None else n.op("sub", values, spread(zero))
+    return n.op("transpose", n.op("mul", values, spread(scale)), perm=[0, 2, 1])
+
+
+@expands("DynamicQuantizeLSTM", domain="com.microsoft")
+def _quantized_lstm(n: Attributes) -> list[Node]:
+    """ONNX Runtime rounds what meets the weights to 8 bits, anew in each run; here it stays."""
+    node = n.node
+    inputs = [*node.inputs, *[""] * (12 - len(node.inputs))]
+    layers = Layers(node)
+    weights = []
+    for at, numbers in ((1, inputs[8:10]), (2, inputs[10:12])):
+        weights += layers.add("weights", _dequantized, [inputs[at], *numbers])
+    given = (inputs[0], *weights, *inputs[3:8])
+    return [*layers.nodes, replace(node, op="LSTM", domain="", version=14, inputs=given)]
+
+
 @expands("RNN", "GRU", "LSTM")
 def _recurrent(n: Attributes) -> list[Node]:
     node = n.node
