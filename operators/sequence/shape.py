@@ -13,6 +13,7 @@ from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, Slot, operator
+from ..base.calls import copying
 from ..base.indexing import taker
 from .sequences import (
     gather,
@@ -411,6 +412,39 @@ def sequence_unpad_grad_kernel(k: KernelArgs) -> Call:
     rows = _rows_of_cells(offsets_in(k, "like"), x_grad.shape[1])
     flat = batch.reshape(-1, *x_grad.shape[2:])
     return in_order(gather(k, k["out_grad"], rows, flat), store)
+
+
+sequence_rows = operator(
+    "sequence_rows",
+    doc="The rows of a batch x [S, T, ...] whose S sequences are all T long: out [S T, ...].",
+    inputs=[Slot("x", "[S, T, ...]", not_in_gradient=True)],
+    outputs=[Slot("out", "sequences [S T, ...]", not_in_gradient=True, inplace="x")],
+    takes_halves=EVERYWHERE,
+)
+
+
+@sequence_rows.shape_rule
+def sequence_rows_shape(s: ShapeArgs) -> None:
+    shape = s["x"]
+    if len(shape) < 2:
+        s.fail("x wants 2 dimensions or more: sequences and steps")
+    count, steps = shape[:2]
+    rows = -1 if -1 in (count, steps) else count * steps
+    s.set("out", ((rows, *shape[2:]), s.dtype("x")))
+    if rows >= 0:
+        s.set_offsets("out", (np.arange(count + 1) * steps,))
+
+
+@sequence_rows.kernel
+def sequence_rows_kernel(k: KernelArgs) -> Call:
+    x, out = k["x"], k["out"]
+    return copying(k.xp, x, out.reshape(x.shape)) or nothing
+
+
+@sequence_rows.backward("x")
+def sequence_rows_grad_kernel(k: KernelArgs) -> Call:
+    grad, x_grad = k["out_grad"], k["x_grad"]
+    return copying(k.xp, grad.reshape(x_grad.shape), x_grad) or nothing
 
 
 # -- lengths and masks ---------------------------------------------------------------------------

@@ -2635,6 +2635,13 @@ class BuilderMethods:
     ) -> Var:
         """Every sequence last row first; x and out are [N, ...]. Of several levels the innermost
         is reversed."""
+    def sequence_rows(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """The rows of a batch x [S, T, ...] whose S sequences are all T long: out [S T, ...]."""
     def sequence_shift(
         self,
         x: Var | str,

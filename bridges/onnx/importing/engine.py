@@ -27,8 +27,6 @@ from .types import mixed_types
 _MOST_STAGES = 32
 """Stages that a part of a graph keeps, for as many signatures of its inputs, while their bytes are
 within the limit of all caches."""
-_MANY_STAGES = 12
-"""Stages after which a part counts as one whose inputs come in ever new shapes."""
 _MOST_VALUES = 4096
 """Elements of an input whose value may be part of a signature."""
 
@@ -200,7 +198,6 @@ class _Part:
         self.ready: BoundedCache[Any, _Ready] = BoundedCache(
             _MOST_STAGES, _Ready.nbytes, _Ready.release
         )
-        self.builds = 0
 
 
 class Body:
@@ -276,7 +273,6 @@ class Body:
             return ready
 
     def _lower(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> Stage:
-        part.builds += 1
         return lower_part(
             self._engine,
             part.nodes,
@@ -285,7 +281,6 @@ class Body:
             env,
             self._outputs,
             may_promote,
-            is_one_of_many=part.builds > _MANY_STAGES,
         )
 
 
@@ -298,7 +293,6 @@ def lower_part(
     outputs: Sequence[str],
     may_promote: bool,
     unroll: bool = False,
-    is_one_of_many: bool = False,
 ) -> Stage:
     """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
     specs = {}
@@ -323,7 +317,6 @@ def lower_part(
         foreign,
         may_promote=may_promote,
         unroll=unroll,
-        is_one_of_many=is_one_of_many,
     )
     return lowering.lower(nodes, outputs)
 

@@ -22,6 +22,7 @@ from ....framework.ir.registry import lookup
 from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, failed, kind_of
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
+from .loops import Loop, boots, loop_op
 from .types import is_trained, mixed_types
 from .unrolling import unrolled
 
@@ -32,8 +33,6 @@ _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
 _SLICED = 9
 """An operator set in which Squeeze has its axes as an attribute."""
-_FEW_STEPS = 8
-"""Steps of a layer that are written out where inputs come in ever new lengths."""
 
 
 class Promote(Exception):
@@ -133,6 +132,16 @@ class Store(ABC):
         return known[1]
 
 
+@dataclass(frozen=True)
+class _Body:
+    """The body of a loop; see `loops.Body`. `names`: of its inputs and what it captures."""
+
+    ops: list[OpNode]
+    variables: list[VarDecl]
+    results: list[Value]
+    names: dict[str, str]
+
+
 class Lowering:
     """Lowers nodes as far as they do not depend on data.
 
@@ -143,8 +152,6 @@ class Lowering:
         foreign: values that come in and no net can hold.
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
-        is_one_of_many: there are nets for many other shapes already: inputs come in ever new ones,
-            and a net that is long in the making does not pay.
     """
 
     def __init__(
@@ -156,7 +163,6 @@ class Lowering:
         *,
         may_promote: bool,
         unroll: bool = False,
-        is_one_of_many: bool = False,
     ) -> None:
         self._store = store
         self._values: dict[str, Value] = {}
@@ -164,7 +170,6 @@ class Lowering:
         self._may_promote = may_promote
         self._unroll = unroll
         self._fills = Fills()
-        self._is_one_of_many = is_one_of_many
         self._specs: dict[str, ArraySpec] = {}
         self._declared: dict[str, VarDecl] = {}
         self._ops: list[OpNode] = []
@@ -475,15 +480,79 @@ class Lowering:
                 return None
             if condition is not None and condition.roots and self._may_promote:
                 raise Promote(condition.roots)
-        most = attributes.attr("steps_in_a_net")  # of a layer's loop, which always may be
-        if most is not None and self._is_one_of_many:
-            most = min(most, _FEW_STEPS)
-        if (self._unroll or most is not None) and node.op in ("Loop", "Scan"):
-            written = unrolled(attributes, values, self._store.constants, most)
+        if node.op == "Scan" and not self._unroll and self._recur(attributes, values):
+            return None
+        if self._unroll and node.op in ("Loop", "Scan"):
+            written = unrolled(attributes, values, self._store.constants)
             if written is not None:
                 self._lower_all(written)
                 return None
         return self._defer(node, host=True)
+
+    def _recur(self, n: Attributes, values: Mapping[str, Value | None]) -> bool:
+        """Lower a Scan to the operator `recurrent`; False where it, or its body, is none."""
+        loop = Loop.of(n, values) if n.version >= 9 else None
+        if loop is None:
+            return False
+        graph = n.graph("body")
+        body = self._body_of(graph, loop)
+        if body is None:
+            return False
+        self._prefix = next(filter(None, n.node.outputs), n.node.name)
+        self._numbered = 0
+        call = Call(n.node, self._store.where, [], self)
+        rows = []
+        for value in loop.scanned:
+            perm = [1, 0, *range(2, value.ndim)]
+            batch = call.reshape(value, [1, loop.steps, *value.shape[2:]])
+            if loop.rows > 1:
+                batch = call.op("transpose", value, perm=perm)
+            rows.append(call.op("sequence_rows", batch).name)
+        first = [self.variable(state) if boots(state) else "" for state in loop.states]
+        statics = {body.names[name]: self.variable(v) for name, v in loop.captured.items()}
+        inputs = [body.names[name] for name in graph.inputs]
+        title = self._free(f"{self._prefix}/loop")
+        op, finals, outs = loop_op(title, loop, rows, body, inputs, first, statics)
+        self._ops.append(op)
+        results: list[Value] = []
+        for names, written, lead in (
+            (finals, body.results[: len(finals)], (loop.rows,)),
+            (outs, body.results[len(finals) :], (loop.rows * loop.steps,)),
+        ):
+            for name, value in zip(names, written, strict=True):
+                self._specs[name] = (*lead, *value.shape[1:]), value.dtype
+                self._writers[name] = len(self._ops) - 1
+                results.append(Value(name, *self._specs[name]))
+        for at in range(len(finals), len(results)):
+            batch = call.op("sequence_pad", results[at], steps=loop.steps)
+            turned = [loop.steps, loop.rows, *batch.shape[2:]]
+            if loop.rows == 1:
+                results[at] = call.reshape(batch, turned)
+            else:
+                results[at] = call.op("transpose", batch, perm=[1, 0, *range(2, batch.ndim)])
+        for name, value in zip(n.node.outputs, results, strict=False):
+            if name:
+                self._values[name] = value
+        return True
+
+    def _body_of(self, graph: Graph, loop: Loop) -> _Body | None:
+        """The body of a loop, lowered for one round; None where a net cannot hold all of it."""
+        given = [((loop.rows, *value.shape[1:]), value.dtype) for value in loop.states]
+        given += [(value.shape[1:], value.dtype) for value in loop.scanned]
+        specs = dict(zip(graph.inputs, given, strict=True))
+        specs |= {name: (value.shape, value.dtype) for name, value in loop.captured.items()}
+        inner = Lowering(self._store, specs, {}, set(), may_promote=False)
+        inner._lower_all(graph.nodes)
+        found = [inner._find(name) for name in graph.outputs]
+        results = [value for value in found if value is not None and value.array is None]
+        if inner._rest or inner.stage.constants or len(results) < len(found):
+            return None
+        sizes = [value.shape for value in loop.states]
+        same = zip(results, sizes, strict=False)
+        if any(one.shape[1:] != size[1:] or one.shape[0] != loop.rows for one, size in same):
+            return None
+        names = {name: inner._values[name].name for name in specs}
+        return _Body(inner._ops, [], results, names)
 
     def _inline(self, node: Node, graph: Graph, values: Mapping[str, str]) -> None:
         self._rounds += 1

@@ -17,12 +17,11 @@ def unrolled(
     n: Attributes,
     values: Mapping[str, Value | None],
     constants: Mapping[str, np.ndarray],
-    most: int | None = None,
 ) -> list[Node] | None:
-    """The nodes of a Loop or Scan whose rounds are known, and no more than `most`; else None."""
+    """The nodes of a Loop or Scan whose rounds are known; None for another one."""
     body = n.graph("body")
     if n.node.op == "Scan":
-        return _scan(n, body, values, most) if n.version >= 9 else None
+        return _scan(n, body, values) if n.version >= 9 else None
     return _loop(n, body, values, constants)
 
 
@@ -77,9 +76,7 @@ def never_ends(body: Graph, constants: Mapping[str, np.ndarray]) -> bool:
     return name == body.inputs[1]
 
 
-def _scan(
-    n: Attributes, body: Graph, values: Mapping[str, Value | None], most: int | None
-) -> list[Node] | None:
+def _scan(n: Attributes, body: Graph, values: Mapping[str, Value | None]) -> list[Node] | None:
     node = n.node
     count = n.attr("num_scan_inputs", 0)
     states = len(node.inputs) - count
@@ -92,7 +89,7 @@ def _scan(
     if first is None:
         return None
     steps = first.shape[in_axes[0]]
-    if not 0 < steps <= (_MOST_NODES // len(body.nodes) if most is None else most):
+    if not 0 < steps <= _MOST_NODES // len(body.nodes):
         return None
     nodes: list[Node] = []
     label = _label(node)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import RunError
 from opscope.testing import Case, OpTest
 from sequence_cases import BATCHES, EMPTY, NESTED, RAGGED, parts, rows_in, values, wide_batch
@@ -181,6 +182,27 @@ class TestSequenceUnpad(OpTest):
         self.refuses("has 4 rows; x has 3 steps", {"x": x, "like": like}, offsets=offsets)
         self.refuses("are 3, 4", {"x": np.zeros((3, 4)), "like": like}, offsets=offsets)
         self.refuses("2 dimensions", {"x": x[0], "like": like}, offsets=offsets)
+
+
+class TestSequenceRows(OpTest):
+    type = "sequence_rows"
+    grad = ("x",)
+
+    def cases(self, rng):
+        for shape in ((2, 3, 4), (1, 5), (3, 0, 2), (0, 2, 2)):
+            yield Case({"x": rng.normal(size=shape)})
+
+    def reference(self, inputs, attrs):
+        x = inputs["x"]
+        return {"out": x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])}
+
+    def test_refuses(self):
+        self.refuses("2 dimensions", {"x": np.zeros(3)})
+
+    def test_its_sequences(self):
+        b, scope = NetBuilder("rows"), Scope()
+        b.sequence_length(b.sequence_rows(b.input("x", [-1, -1, 2])), name="lengths")
+        assert b.predict({"x": np.zeros((3, 4, 2))}, scope=scope)["lengths"].tolist() == [4] * 3
 
 
 class TestSequenceMask(OpTest):

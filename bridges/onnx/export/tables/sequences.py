@@ -127,6 +127,11 @@ def unpad(e: Emission) -> None:
     e.set("out", e.node("Slice", rows, e.ints(0), e.dims(e["like"], 0, 1), e.ints(0)))
 
 
+@emits("sequence_rows")
+def rows(e: Emission) -> None:
+    e.set("out", e.squeeze(e["x"], 0))
+
+
 @emits("sequence_reverse")
 def reverse(e: Emission) -> None:
     e.set("out", e.cut(e["x"], 0, -1, -END, -1))

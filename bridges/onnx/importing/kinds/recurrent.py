@@ -1,7 +1,7 @@
 """Recurrent layers: RNN, GRU, LSTM as a Scan over a step, for ONNX and, by `Cell`, for PyTorch.
 
-A layer is written out as nodes. So what runs loops runs it too: its steps stand one by one in a net
-where their number is known and not too large, else a net of one step runs once for each.
+A layer is written out as nodes. So what runs loops runs it too: it becomes the operator
+`recurrent`, and where it is trained, steps one by one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ from ..graph import Graph, Node
 from . import constants  # noqa: F401  # its rules are those of the nodes that a loop becomes
 from .selection import turned
 
-_MOST_STEPS = 1000
-"""Steps of a direction that are written out in a net."""
 _GATES = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
 """Where weights of ONNX have the gates of an RNN; r, z, n of a GRU; i, f, g, o of an LSTM."""
 _DEFAULTS = {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}
@@ -168,6 +166,8 @@ def _cut(n: Call, value: Value, begin: int, end: int, count: int, axis: int = -1
     if (begin, end) == (0, count):
         return value
     size = value.shape[at] // count
+    if value.array is not None and not value.is_parameter:
+        return n.const(value.array.take(range(begin * size, end * size), at))
     return n.op("slice", value, axes=[at], starts=[begin * size], ends=[end * size])
 
 
@@ -188,6 +188,8 @@ def first_state(n: Call, given: Value | None, at: int, size: int, dtype: np.dtyp
 
 def part(n: Call, value: Value, at: int) -> Value:
     """A direction of what holds all along the first axis."""
+    if value.array is not None and not value.is_parameter:
+        return n.const(value.array[at])
     if value.shape[0] > 1:
         value = n.op("slice", value, axes=[0], starts=[at], ends=[at + 1])
     return n.reshape(value, list(value.shape[1:]))
@@ -246,7 +248,6 @@ class Layers:
             "num_scan_inputs": len(scanned),
             "scan_input_directions": [int(backwards)] * len(scanned),
             "scan_output_directions": [int(backwards)],
-            "steps_in_a_net": _MOST_STEPS,
         }
         inputs = (*states, rows, *([alive] if alive else []))
         node = Node(

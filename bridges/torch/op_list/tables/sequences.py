@@ -84,6 +84,11 @@ def unpad(e: Emission) -> None:
     e.set_sequences("out", f"{e['x']}[:, :{e.steps('like')}]")
 
 
+@writes("sequence_rows")
+def rows(e: Emission) -> None:
+    e.set_sequences("out", e["x"])
+
+
 @writes("sequence_reverse")
 def reverse(e: Emission) -> None:
     e.set("out", f"{e.sequences()}.flip(1).flatten(0, 1)")

@@ -1,0 +1,123 @@
+"""A Scan as the operator `recurrent`: the loop runs inside of the net, for any number of rounds.
+
+The sequences of that operator are the rows N of what is scanned, [T, N, ...]; so the body sees a
+round as [N, ...], and its states are [N, ...] too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ....framework.ir.desc import INPUT, RECURRENT, make_var
+from ....framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl, VarDecl
+from ....framework.loops.recurrent.net import recurrent_op
+from .calls import Attributes, Value
+
+
+class Body(Protocol):
+    """The body of a loop in operators.
+
+    Attributes:
+        ops, variables: of the step net, but for its inputs. results: of its outputs, in order.
+    """
+
+    ops: Sequence[OpNode]
+    variables: Sequence[VarDecl]
+    results: Sequence[Value]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A Scan whose inputs are known as values of a net.
+
+    Attributes:
+        states: first ones. scanned: what rounds read a row of, [T, N, ...].
+        captured: values around that the body reads, by name.
+        is_reversed: whether the last row comes first.
+    """
+
+    n: Attributes
+    states: Sequence[Value]
+    scanned: Sequence[Value]
+    captured: Mapping[str, Value]
+    is_reversed: bool
+
+    @classmethod
+    def of(cls, n: Attributes, values: Mapping[str, Value | None]) -> Loop | None:
+        """The loop of a node; None where it is no Scan over the rows of a batch."""
+        node = n.node
+        count = n.attr("num_scan_inputs", 0)
+        given = [values.get(name) for name in node.inputs]
+        captured = {name: values.get(name) for name in node.captures}
+        known = [value for value in (*given, *captured.values()) if value is not None]
+        if len(known) < len(given) + len(captured) or not 0 < count < len(given):
+            return None
+        states, scanned = known[: len(given) - count], known[len(given) - count : len(given)]
+        ways = {*(n.ints("scan_input_directions", [0] * count) or [])}
+        ways |= {*(n.ints("scan_output_directions", [0]) or [])}
+        sizes = {value.shape[:2] for value in scanned}
+        if len(ways) > 1 or len(sizes) > 1 or min(value.ndim for value in scanned) < 3:
+            return None
+        rows = scanned[0].shape[1]
+        if 0 in scanned[0].shape[:2] or any(not _starts(state, rows) for state in states):
+            return None
+        around = dict(zip(captured, known[len(given) :], strict=True))
+        return cls(n, states, scanned, around, ways == {1})
+
+    @property
+    def steps(self) -> int:
+        return self.scanned[0].shape[0]
+
+    @property
+    def rows(self) -> int:
+        return self.scanned[0].shape[1]
+
+
+def _starts(state: Value, rows: int) -> bool:
+    """Whether states begin with a row for each sequence, or with zeros."""
+    zeros = state.array is not None and not state.is_parameter and not state.array.any()
+    return state.ndim > 0 and (state.shape[0] == rows or (zeros and state.shape[0] == 1))
+
+
+def boots(state: Value) -> bool:
+    """Whether a state needs first values of its own: those of others are 0."""
+    return state.array is None or state.is_parameter or bool(state.array.any())
+
+
+def loop_op(
+    title: str,
+    loop: Loop,
+    rows: Sequence[str],
+    body: Body,
+    inputs: Sequence[str],
+    first: Sequence[str],
+    statics: Mapping[str, str],
+) -> tuple[OpNode, list[str], list[str]]:
+    """The operator, and what holds its last states and the results of all rounds.
+
+    Args:
+        title: begins the names of results. rows: sequences of what is scanned, outside.
+        inputs: of the body: states, then what it reads of a row. first: first states, outside; ""
+            for zeros. statics: what is captured: inside -> outside.
+    """
+    count = len(loop.states)
+    step = StepDecl(OpList(title), reverse=loop.is_reversed)
+    step.net.ops = list(body.ops)
+    step.net.vars = list(body.variables)
+    finals = [f"{title}/last{at}" for at in range(count)]
+    outs = [f"{title}/all{at}" for at in range(len(body.results) - count)]
+    for previous, state, boot, after, final in zip(
+        inputs[:count], loop.states, first, body.results[:count], finals, strict=True
+    ):
+        step.net.vars.append(make_var(previous, (-1, *state.shape[1:]), state.dtype, INPUT))
+        step.memories.append(MemoryDecl(after.name, previous, boot, delay=1, final=final))
+    step.in_links += [Link(*pair) for pair in zip(rows, inputs[count:], strict=True)]
+    step.static_links += [Link(outside, inside) for inside, outside in statics.items()]
+    step.out_links += [
+        Link(out, result.name) for out, result in zip(outs, body.results[count:], strict=True)
+    ]
+    op = recurrent_op(OpList(title, RECURRENT, steps=[step]), "")
+    slots = {slot: names for slot, names in op.outputs.items() if slot != "steps" and names}
+    return op.changed(outputs=slots), finals, outs
