@@ -18,10 +18,12 @@ from ...framework.ir.infer import declared_spec, infer_specs
 from ...framework.ir.names import COPY_OP
 from ...framework.ir.op_list import OpList, OpNode, VarDecl
 from ...framework.ir.operation import Operator
+from ...framework.ir.registry import Expansion, lookup
 from ...framework.ir.results import net_results
 from ...framework.passes.lowering import lower
 from ...framework.passes.rewriter import Rewriter, rewrite
 from ...framework.runtime.initialize import PERSISTENT
+from ...operators.names import SYSTEMS
 
 _TRAINING_ONLY = {
     "batch_norm_apply": {"batch_mean", "batch_variance", "count"},
@@ -72,7 +74,7 @@ def inference_form(
     Raises:
         VariableError: there is no such variable, or nothing to export.
     """
-    whole = rewrite(lower(net, keep_whole=True), _without_mask)
+    whole = rewrite(_lowered(net, use), _without_mask)
     forward = [op for op in whole.ops if op.role == FORWARD]
     wanted = list(dict.fromkeys(net_results(net) if outputs is None else outputs))
     declared = {var.name: var for var in whole.vars}
@@ -111,6 +113,28 @@ def inference_form(
     long = [var.name for var in inputs if var.sequence_levels]
     steps = {name: "T" if len(long) == 1 else f"T_{name}" for name in long}
     return Inference(cut, whole, operators, inputs, wanted, specs, steps)
+
+
+def _lowered(net: OpList, use: str) -> OpList:
+    """Plain operators, and those kept whole that the other system has a form of.
+
+    Those of other packages have none unless they bring it: then they are what they stand for.
+    """
+    system = next((name for name, title in SYSTEMS.items() if title == use), "")
+    own = __name__.partition(".")[0]
+
+    def expansion_of(op: OpNode) -> Expansion | None:
+        entry = lookup(op.type)
+        is_known = entry.module.partition(".")[0] == own or system in entry.forms
+        return None if is_known else entry.expand
+
+    out = lower(net, keep_whole=True)
+    while any(expansion_of(op) for op in out.ops):
+        out = out.copy()
+        pairs = [(op, expansion_of(op)) for op in out.ops]
+        out.ops = [one for op, expand in pairs for one in (expand(op) if expand else [op])]
+        out = lower(out, keep_whole=True)
+    return out
 
 
 def _without_mask(op: Operator, walk: Rewriter) -> list[OpNode] | None:

@@ -23,6 +23,7 @@ from ..base.untrusted.values import json_value, whole_number
 from ..ir.desc import TEMPORARY, NetDesc
 from ..ir.messages import from_message, parse_net, serialize_net, to_message
 from ..ir.op_list import OpList
+from ..ir.packages import with_packages
 from ..passes.lowering import lower
 from ..runtime.initialize import persistent_vars
 from .saved import check_fits, persistent_values
@@ -69,7 +70,7 @@ def write_checkpoint(
     tensors = {_VAR + name: array for name, array in persistent_values(net, scope).items()}
     tensors |= {_BEST + name: array for name, array in (best or {}).items()}
     # A tensor and not metadata, which are text: a message is bytes.
-    tensors[_NET] = np.frombuffer(serialize_net(net), np.uint8)
+    tensors[_NET] = np.frombuffer(serialize_net(with_packages(net)), np.uint8)
     metadata = {
         "opscope.checkpoint": str(FORMAT),
         "opscope.digest": digest(tensors),

@@ -26,6 +26,7 @@ from ..draw.summary import Summary
 from ..ir.desc import NetDesc
 from ..ir.messages import FORMAT_VERSION, as_op_list, from_message, parse_net, serialize_net
 from ..ir.op_list import OpList, VarDecl
+from ..ir.packages import with_packages
 from ..passes.verify.verifier import verify
 from ..runtime.initialize import persistent_vars
 from ..runtime.net import Net
@@ -181,7 +182,7 @@ def save(
         SaveError: the files cannot be written; those that were there before are untouched.
     """
     net_path, tensor_path = paths_of(path, SaveError)
-    written = op_list_of(net).copy()
+    written = with_packages(op_list_of(net))
     written.metadata.pop(MARK, None)
     values = persistent_values(written, scope)
     mark = digest(values)

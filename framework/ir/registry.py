@@ -55,6 +55,7 @@ Kernel = Callable[[KernelArgs], Call | None]
 """Binds an operator to arrays and returns the call that computes it; None where it declines."""
 Bind = TypeVar("Bind", bound=Kernel)
 Maker = TypeVar("Maker", bound=GradientMaker)
+Form = TypeVar("Form", bound=Callable[[Any], None])
 Given = ParamSpec("Given")
 Expansion = Callable[[OpNode], list[OpNode]]
 """From a composite operator to simpler ones that compute the same."""
@@ -159,6 +160,7 @@ class OperatorDef:
     Attributes:
         expressions: output slot -> its scalar expression.
         module: whose import registers it; "" where a function does it later.
+        forms: what writes it for another system; see `form`.
 
     Raises:
         OpscopeError: no doc text.
@@ -189,6 +191,7 @@ class OperatorDef:
     gradient: GradientMaker | None = field(init=False, default=None)
     expand: Expansion | None = field(init=False, default=None)
     split_epilogue: EpilogueSplit | None = field(init=False, default=None)
+    forms: dict[str, Callable[[Any], None]] = field(init=False, default_factory=dict)
     kernels: list[KernelEntry] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -232,6 +235,19 @@ class OperatorDef:
         """
         self.split_epilogue = split
         return split
+
+    def form(self, system: str) -> Callable[[Form], Form]:
+        """Decorator: what writes the operator for another system, "onnx" or "torch".
+
+        An operator of another package that has a scalar expression or an expansion needs none. The
+        function takes the `Emission` of bridges/onnx/export, or of bridges/torch/op_list.
+        """
+
+        def add(write: Form) -> Form:
+            self.forms[system] = write
+            return write
+
+        return add
 
     def gradient_maker(self, maker: Maker) -> Maker:
         """Decorator: the function that writes the gradient; see `GradientMaker`."""

@@ -148,8 +148,29 @@ def _all_about(name: str) -> Iterator[str]:
         entry = lookup(name)
         yield from _proto_lines(entry.to_proto(), ".".join(_place(entry)))
         yield from (f"{slot} = {text}" for slot, text in entry.expressions.items())
+        yield from _stands_for(entry)
         if also := "; ".join(_names_elsewhere(name)):
             yield from textwrap.wrap(f"also: {also}", _WIDTH, subsequent_indent="  ")
+
+
+def _stands_for(entry: Any) -> Iterator[str]:
+    """The operators that a composite is short for, with its slots for variables."""
+    from ...framework.base.errors import OpscopeError
+    from ...framework.ir.desc import make_op
+    from ...framework.ir.operation import expand_op
+    from ...framework.ir.printer import op_text
+
+    if entry.expand is None:
+        return
+    inputs, outputs = (
+        {slot.name: [slot.name] for slot in slots} for slots in (entry.inputs, entry.outputs)
+    )
+    try:
+        ops = expand_op(make_op(entry.type, inputs, outputs))
+    except OpscopeError:  # an attribute without a default decides
+        return
+    yield "stands for"
+    yield from (f"  {op_text(op).removesuffix('  #forward')}" for op in ops)
 
 
 def _names_elsewhere(name: str) -> Iterator[str]:

@@ -34,7 +34,7 @@ def emit_operators(values: Values, operators: Iterable[Operator]) -> None:
 
 def _emit(e: Emission) -> None:
     op = e.op
-    emit = EMITTERS.get(op.type)
+    emit = EMITTERS.get(op.type) or op.entry.forms.get("onnx")
     name = names_of(op.type).get("onnx")
     if emit is not None:
         emit(e)

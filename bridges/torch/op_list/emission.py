@@ -385,7 +385,7 @@ def write_operators(values: Values, operators: Iterable[Operator]) -> None:
 
 def _write(e: Emission) -> None:
     op = e.op
-    write = WRITERS.get(op.type)
+    write = WRITERS.get(op.type) or op.entry.forms.get("torch")
     name = names_of(op.type).get("torch")
     if write is not None:
         write(e)

@@ -7,7 +7,8 @@ rules run over one description at a time and go down into nested nets and step n
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from ....proto import net_pb2 as pb
 from ...base.backend import parse_place
@@ -41,6 +42,7 @@ from ...ir.names import EMPTY
 from ...ir.nesting import check_inner_nets
 from ...ir.op_list import OpList, OpNode, RepeatedSlots, VarDecl
 from ...ir.operation import Operator
+from ...ir.packages import missing_packages
 from .net_check import ERROR, KINDS, NetCheck, Problem
 from .steps import nested, step_nets
 from .values import definitions, double_writes, unused
@@ -81,8 +83,23 @@ def verify(desc: OpList | pb.NetDesc, stage: str = "", *, undeclared: bool = Fal
 @one_list()
 def problems(desc: OpList | pb.NetDesc) -> list[Problem]:
     """All that is wrong or suspicious: errors first, each group in the order of operators."""
-    listed = NetCheck(check_inner_nets(as_op_list(desc)), _RULES).run()
+    net = check_inner_nets(as_op_list(desc))
+    found = NetCheck(net, _RULES).run()
+    missing = missing_packages(net.metadata) if found else {}
+    listed = [_with_package(problem, missing) for problem in found]
     return sorted(listed, key=lambda problem: (problem.severity != ERROR, problem.op))
+
+
+def _with_package(problem: Problem, missing: Mapping[str, str]) -> Problem:
+    """The problem of an operator that is not there, with the package that the net had it from."""
+    if problem.kind != "unknown-operator":
+        return problem
+    told = [
+        f"; the net has it from {package}, which is not installed here"
+        for op_type, package in missing.items()
+        if repr(op_type) in problem.message
+    ]
+    return replace(problem, message="".join([problem.message, *told]))
 
 
 def _declarations(net: NetCheck) -> None:
