@@ -12,11 +12,11 @@ from ...framework.base.errors import OpscopeError, VariableError
 from ...framework.base.untrusted.values import whole_number
 from ...proto import onnx_pb2 as pb
 from ..onnx.export.checking import complaint
+from ..onnx.files.dtypes import in_dtype, whole_file
 from ..onnx.files.reading import STANDARD, ModelFile
 from ..onnx.importing.graph import check_model
 from ..onnx.importing.model import model_of
 from .layers import Computed, Feed, InputSpec, Layer, Wanted, plain_number
-from .onnx_dtypes import in_dtype, whole_file
 from .op_nets import options_of
 
 _TITLES = {"onnxruntime": "ONNX Runtime", "onnx-reference": "onnx's reference evaluator"}

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...framework.base.dtypes import SINGLE
-from ...proto import onnx_pb2 as pb
-from ..onnx.files.reading import ModelFile
-from ..onnx.files.tensors import from_array, number_of, to_array
+from ....framework.base.dtypes import SINGLE
+from ....proto import onnx_pb2 as pb
+from .reading import ModelFile
+from .tensors import from_array, number_of, to_array
 
 _FLOAT = pb.TensorProto.FLOAT
 _TYPED = ("to", "dtype", "output_dtype", "stash_type")
