@@ -56,7 +56,8 @@ def edit(
 ) -> None:
     """Change the network in FILE and write it to OUT.
 
-    FILE is a raw network or acoustic model of nnet3, a model of CNTK, or a net that opscope saved.
+    FILE is a raw network or acoustic model of nnet3, a model of CNTK or ONNX, or a net that opscope
+    saved.
     Edits are carried out in the order of the options below, whatever their order on the command
     line. In names `*` stands for any characters. Shapes are checked before anything is written, and
     FILE stays as it is without --overwrite.

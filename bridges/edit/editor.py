@@ -44,8 +44,8 @@ def edit(net: Any, scope: Scope | None = None) -> Editor:
 
     Args:
         net: the path of a file: a raw network or acoustic model of nnet3, a Vosk model's folder, a
-            model of CNTK, a net that opscope saved. Or a network of these kinds, which stays as it
-            is; of a net of operators with `scope`, or what `opscope.load` gave.
+            model of CNTK or ONNX, a net that opscope saved. Or a network of these kinds, which
+            stays as it is; of a net of operators with `scope`, or what `opscope.load` gave.
         scope: holds the values of a net of operators.
 
     Raises:

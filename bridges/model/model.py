@@ -18,8 +18,8 @@ Feed = Mapping[str, Any]
 """Arrays by input."""
 
 EDITED = (
-    "networks and models of nnet3, models of CNTK, and nets that opscope saved; `opscope convert`"
-    " makes such files of others"
+    "networks and models of nnet3, models of CNTK and ONNX, and nets that opscope saved; `opscope"
+    " convert` makes such files of others"
 )
 """The kinds of networks that are edited, for errors."""
 

@@ -8,11 +8,19 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.atomic import write_atomically
+from ...framework.base.errors import VariableError
 from ...framework.base.python.cached import cached_property
+from ...framework.editing.operations import Edit
+from ...framework.editing.patterns import no_match
 from ...framework.ir.op_list import OpList
+from ...proto import onnx_pb2 as pb
 from ..model.model import Asked, Feed, Model, Port, chosen
 from ..model.net_models import NetModel, held_values
+from .editing import OnnxGraph, perform
+from .files.dtypes import whole_file
 from .files.reading import ModelFile, read_model
+from .files.tensors import number_of
 from .importing.graph import InputInfo, check_model
 from .importing.model import OnnxModel, model_of
 from .importing.shown import DIALECT, shown_model
@@ -39,6 +47,55 @@ class OnnxFile(Model):
     @cached_property
     def _shown(self) -> tuple[OpList, dict[str, np.ndarray]]:
         return shown_model(self.checked)
+
+    def copy(self) -> OnnxFile:
+        whole = ModelFile(
+            self.file.path, self.file.folder, whole_file(self.file), dict(self.file.opsets)
+        )
+        copied = OnnxFile(whole, self.path)
+        copied.notes += self.notes
+        return copied
+
+    def perform(self, edit: Edit) -> str:
+        done = perform(OnnxGraph(self.file.model.graph, self._type_of), edit)
+        for name in ("network", "_shown"):
+            vars(self).pop(name, None)
+        self.checked = check_model(self.file)
+        return done
+
+    def _type_of(self, name: str) -> pb.ValueInfoProto:
+        """The type of a value: as the file tells it, or as a run with zeros does.
+
+        Raises:
+            OpscopeError: there is no such value, or the model does not run so.
+        """
+        graph = self.file.model.graph
+        for info in (*graph.input, *graph.output, *graph.value_info):
+            if info.name == name and info.type.WhichOneof("value"):
+                return info
+        feed = {
+            info.name: np.zeros(
+                [dim if isinstance(dim, int) else 2 for dim in info.shape or ()], info.dtype
+            )
+            for info in self.checked.inputs
+        }
+        values = self.network.values(feed)
+        if not isinstance(values.get(name), np.ndarray):
+            raise VariableError(no_match(name, values, "value"))
+        told = pb.ValueInfoProto(name=name)
+        tensor = told.type.tensor_type
+        tensor.elem_type = number_of(values[name].dtype)
+        tensor.shape.SetInParent()
+        for axis in range(values[name].ndim):
+            tensor.shape.dim.add(dim_param=f"{name}_{axis}")
+        return told
+
+    def check(self) -> None:
+        self.checked = check_model(self.file)
+
+    def save(self, path: str) -> None:
+        data = self.file.model.SerializeToString(deterministic=True)
+        write_atomically(path, data)
 
     @property
     def desc(self) -> OpList:

@@ -265,6 +265,7 @@ _ALL = (
         "the fields of ONNX's ModelProto",
         commands=(
             *_NET,
+            "opscope edit {file} --remove-orphans --dry-run",
             "opscope compare {file} --dtypes float32 float64",
             "opscope compare {file} OTHER",
             _SCORE,
