@@ -503,10 +503,10 @@ class Lowering:
         call = Call(n.node, self._store.where, [], self)
         rows = []
         for value in loop.scanned:
-            perm = [1, 0, *range(2, value.ndim)]
-            batch = call.reshape(value, [1, loop.steps, *value.shape[2:]])
-            if loop.rows > 1:
-                batch = call.op("transpose", value, perm=perm)
+            if loop.rows == 1:
+                batch = call.reshape(value, [1, loop.steps, *value.shape[2:]])
+            else:
+                batch = call.op("transpose", value, perm=[1, 0, *range(2, value.ndim)])
             rows.append(call.op("sequence_rows", batch).name)
         first = [self.variable(state) if boots(state) else "" for state in loop.states]
         statics = {body.names[name]: self.variable(v) for name, v in loop.captured.items()}

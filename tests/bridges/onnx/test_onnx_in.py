@@ -451,20 +451,17 @@ def test_the_table_of_the_docs() -> None:
     assert len(names) >= 130
 
 
-def test_ever_new_lengths_are_not_written_out() -> None:
-    """After a dozen lengths a recurrent layer runs in a loop on the host, with the same result."""
+def test_a_recurrent_layer_of_any_length_is_one_loop() -> None:
     g = Graph("g")
     x = g.input("x", np.float32, ["T", 1, 3])
     w, r = g.constant(0.3 * x_of(1, 16, 3), "w"), g.constant(0.3 * x_of(1, 16, 4), "r")
     g.output(g.node("LSTM", [x, w, r], outputs=["y"], hidden_size=4), np.float32)
     data = model_bytes(g)
     model = model_of_bytes(data)
-    lengths = range(20, 36)
-    for length in lengths:
+    for length in (1, 20, 1500):
         feed = {"x": x_of(length, 1, 3)}
         np.testing.assert_allclose(model.run(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
-    whole = [model.is_one_net({"x": x_of(length, 1, 3)}) for length in (20, 35)]
-    assert whole == [True, False]
+        assert model.is_one_net(feed)
 
 
 def test_an_operator_of_another_domain() -> None:
