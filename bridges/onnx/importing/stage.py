@@ -525,9 +525,10 @@ class Lowering:
                 results.append(Value(name, *self._specs[name]))
         for at in range(len(finals), len(results)):
             batch = call.op("sequence_pad", results[at], steps=loop.steps)
-            turned = [loop.steps, loop.rows, *batch.shape[2:]]
+            batch.shape = (loop.rows, loop.steps, *batch.shape[2:])  # offsets come with a run
+            self._specs[batch.name] = batch.shape, batch.dtype
             if loop.rows == 1:
-                results[at] = call.reshape(batch, turned)
+                results[at] = call.reshape(batch, [loop.steps, 1, *batch.shape[2:]])
             else:
                 results[at] = call.op("transpose", batch, perm=[1, 0, *range(2, batch.ndim)])
         for name, value in zip(n.node.outputs, results, strict=False):
