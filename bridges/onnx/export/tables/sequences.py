@@ -129,7 +129,9 @@ def unpad(e: Emission) -> None:
 
 @emits("sequence_rows")
 def rows(e: Emission) -> None:
-    e.set("out", e.squeeze(e["x"], 0))
+    sizes = e.shape("x")[2:]
+    known = min(sizes, default=0) >= 0
+    e.set("out", e.reshape(e["x"], -1, *sizes) if known else e.squeeze(e["x"], 0))
 
 
 @emits("sequence_reverse")
