@@ -166,11 +166,11 @@ def _stands_for(entry: Any) -> Iterator[str]:
         {slot.name: [slot.name] for slot in slots} for slots in (entry.inputs, entry.outputs)
     )
     try:
-        ops = expand_op(make_op(entry.type, inputs, outputs))
+        plain = expand_op(make_op(entry.type, inputs, outputs))
     except OpscopeError:  # an attribute without a default decides
         return
     yield "stands for"
-    yield from (f"  {op_text(op).removesuffix('  #forward')}" for op in ops)
+    yield from (f"  {op_text(op).removesuffix('  #forward')}" for op in plain)
 
 
 def _names_elsewhere(name: str) -> Iterator[str]:
