@@ -199,8 +199,8 @@ def to_onnx(
     "--shape",
     "shapes",
     multiple=True,
-    metavar="NAME=N,N,...",
-    help="Of an input of a net of opscope, -1 for any number of rows. Several times.",
+    metavar="NAME=N,3,...",
+    help="Of an input of a net of opscope; letters, or -1, are sizes that may vary. Several times.",
 )
 def quantize(
     model: str, target: str, how: str, data: tuple[str, ...], shapes: tuple[str, ...]
@@ -211,7 +211,7 @@ def quantize(
     from ...bridges.onnx.export.checking import UncheckedWarning
     from ...bridges.onnx.export.quantizing import quantize as write
     from ...framework.files.array_files import read_arrays
-    from .files import pairs
+    from .files import shapes_of
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncheckedWarning)
@@ -220,7 +220,7 @@ def quantize(
             target,
             how,
             data=[dict(read_arrays(path)) for path in data] or None,
-            shapes={name: _shape(text) for name, text in pairs(shapes, "--shape").items()},
+            shapes=shapes_of(shapes),
         )
     click.echo(report.table())
     click.echo(f"{target}: {report}")
