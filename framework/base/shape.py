@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -278,6 +279,11 @@ def fits(shape: Shape, pattern: Shape) -> bool:
     return len(shape) == len(pattern) and all(
         a == b or a < 0 or b < 0 for a, b in zip(shape, pattern, strict=True)
     )
+
+
+def nbytes_of(spec: ArraySpec) -> int:
+    """The bytes of an array whose dimensions are all known."""
+    return math.prod(spec[0]) * spec[1].itemsize
 
 
 def count(shape: Sequence[int]) -> int:

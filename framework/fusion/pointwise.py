@@ -79,7 +79,7 @@ def with_numbers(tree: Tree, numbers: Mapping[str, float], variables: Collection
 
 @dataclass
 class Pointwise:
-    """An operator that can be part of a loop.
+    """An operator that can be part of a loop, of arrays of any sizes that meet as these do.
 
     Attributes:
         dtype: that the loop computes in; float32 for halves, which are rounded where they are
@@ -88,17 +88,28 @@ class Pointwise:
         operands: name in the trees -> input variable.
         reads: input variable -> how it meets the loop, and its dtype.
         writes: output variable -> the same.
-        columns: where rows or columns are among the operands, the width of a row; else 0.
     """
 
     op: Operator
-    shape: Shape
     dtype: np.dtype
     expressions: Expressions
     operands: dict[str, str]
     reads: dict[str, Operand]
     writes: dict[str, Operand]
-    columns: int
+
+    def shape(self, specs: Mapping[str, ArraySpec]) -> Shape:
+        """The shape that the loop goes over."""
+        return specs[next(iter(self.writes))][0]
+
+    def widths(self, specs: Mapping[str, ArraySpec]) -> set[int]:
+        """Where rows or columns are among the operands, the width of a row; a loop has one."""
+        found = set()
+        for name, operand in self.reads.items():
+            if operand.kind == ROW:
+                found.add(prod(specs[name][0]))
+            elif operand.kind == COLUMN:
+                found.add(prod(self.shape(specs)) // max(prod(specs[name][0]), 1))
+        return found
 
     def cost(self) -> int:
         """Work of one element; with halves, of the copies that a kernel would need, too."""
@@ -142,28 +153,21 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
         return None  # an operand that the expressions ignore changes the meaning: sparse rows, say
     variables = operands(op)
     reads: dict[str, Operand] = {}
-    widths = set()
     for name in expressions.leaves:
         if name not in variables:
             if name not in ABSENT and not isinstance(op.attrs.get(name), (int, float)):
                 return None
             continue
         variable = variables[name]
-        kind = _kind(specs[variable], shape, dtype)
+        kind = kind_of(specs[variable], shape, dtype)
         if kind is None or (name in slots and slots[name].shape_only):
             return None
-        reads[variable] = Operand(kind, NAMES[specs[variable][1]])
-        if kind == ROW:
-            widths.add(prod(specs[variable][0]))
-        elif kind == COLUMN:
-            widths.add(prod(shape) // max(prod(specs[variable][0]), 1))
+        reads[variable] = _operand(kind, NAMES[specs[variable][1]])
+    stored = {name: _operand(FULL, NAMES[specs[name][1]]) for name in writes}
+    chain = Pointwise(op, dtype, expressions, variables, reads, stored)
     # A loop has one width of rows: a row of 4 and one of 8 elements do not go along together.
-    if len(widths) > 1:
-        return None
-    columns = widths.pop() if widths else 0
-    stored = {name: Operand(FULL, NAMES[specs[name][1]]) for name in writes}
-    chain = Pointwise(op, shape, dtype, expressions, variables, reads, stored, columns)
-    return chain if count_arrays([chain]) <= MOST_ARRAYS[device] else None
+    fits = len(reads) == 1 or len(chain.widths(specs)) < 2
+    return chain if fits and count_arrays([chain]) <= MOST_ARRAYS[device] else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +229,10 @@ def _needed(
     return None if any(late) else values
 
 
-def _kind(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
+_operand = lru_cache(maxsize=256)(Operand)
+
+
+def kind_of(spec: ArraySpec, shape: Shape, dtype: np.dtype) -> str | None:
     """How an operand meets a loop over `shape`; None where it does not."""
     own, own_dtype = spec
     rank = len(shape)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from ...proto import net_pb2 as pb
 from ..base.errors import AttributeTypeError, SlotError, format_shape, nearest
 from .desc import SlotMap, caller_location, format_location, make_op
@@ -121,6 +123,7 @@ class Operator:
         "node",
         "outputs",
         "role",
+        "_signature",
         "type",
     )
 
@@ -132,6 +135,7 @@ class Operator:
         self.device = node.device
         self.accumulate = False
         self._reads = self._writes = _NONE
+        self._signature: tuple[SlotNames | None, SlotNames | None, object] = (None, None, None)
         checked = node.checked
         entry = REGISTERED.get(node.type)
         if entry is None or checked is None or checked.entry is not entry:
@@ -225,6 +229,15 @@ class Operator:
             self._writes = slots, names = _listed(self.outputs)
         return names
 
+    def signature(self) -> object | None:
+        """What its shape rule depends on beside its inputs' shapes: one object for all operators
+        that are alike but for names. None where attributes are no plain values: nets, arrays."""
+        inputs, outputs, known = self._signature
+        if inputs is not self.inputs or outputs is not self.outputs:
+            known = _signature_of(self)
+            self._signature = self.inputs, self.outputs, known
+        return known
+
     def results(self) -> list[str]:
         """The outputs that are not there for the operator's own gradient alone."""
         return _without("intermediate", self.outputs, self.entry.output_slots)
@@ -259,6 +272,29 @@ class Operator:
 
     def __repr__(self) -> str:
         return f"<{self.title()}>"
+
+
+_PLAIN = (int, float, str, np.dtype, type(None))
+_MOST_SIGNATURES = 1 << 15
+_SIGNATURES: dict[Any, object] = {}
+
+
+def _signature_of(op: Operator) -> object | None:
+    attrs: list[tuple[str, Any]] = []
+    for name, value in op.attrs.items():
+        several = type(value) in (list, tuple)
+        if not all([isinstance(one, _PLAIN) for one in (value if several else (value,))]):
+            return None
+        attrs.append((name, tuple(value) if several else value))
+    slots = [
+        (slot, tuple([name == EMPTY for name in names]) if EMPTY in names else len(names))
+        for of in (op.inputs, op.outputs)
+        for slot, names in of.items()
+    ]
+    if len(_SIGNATURES) >= _MOST_SIGNATURES:
+        _SIGNATURES.clear()
+    key = (op.entry, len(op.inputs), *slots, *attrs)
+    return _SIGNATURES.setdefault(key, object())
 
 
 def _without(flag: str, listed: SlotNames, slots: Mapping[str, Slot]) -> list[str]:

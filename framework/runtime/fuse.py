@@ -15,7 +15,7 @@ from typing import Any
 
 from ..base.cpu.threads import most_threads
 from ..base.dtypes import NAMES
-from ..base.shape import ArraySpec
+from ..base.shape import ArraySpec, Shape
 from ..fusion import chains
 from ..fusion.codegen import FULL, MOST_ARRAYS, ONE, Loop, Operand
 from ..fusion.expression import Tree, replace_names
@@ -69,8 +69,15 @@ class _Group:
         loops: each a list of operators.
     """
 
-    def __init__(self, views: Mapping[str, str], live_out: set[str], device: str) -> None:
+    def __init__(
+        self,
+        specs: Mapping[str, ArraySpec],
+        views: Mapping[str, str],
+        live_out: set[str],
+        device: str,
+    ) -> None:
         self.loops: list[list[Pointwise]] = []
+        self._specs = specs
         self._views = views
         self._live_out = live_out
         self._device = device
@@ -83,7 +90,7 @@ class _Group:
         self._last = _Touched()
         self._names: dict[str, set[str]] = {}  # memory -> the names it goes by in the last loop
         self._partial: set[str] = set()  # memory of which a step of the loop reads another place
-        self._columns = 0
+        self._widths: set[int] = set()
 
     def take(self, new: Pointwise) -> bool:
         """Make `new` part of the group if that is right."""
@@ -108,14 +115,16 @@ class _Group:
         self._partial.update(
             view(name, name) for name, operand in new.reads.items() if operand.kind != FULL
         )
-        self._columns = self._columns or new.columns
+        self._widths |= new.widths(self._specs)
         return True
 
     def _joins(self, new: Pointwise, reads: set[str], writes: set[str], outlives: bool) -> bool:
         """Whether `new` fits into the last loop: every value is read and written at one place."""
         loop = self.loops[-1]
         first = loop[0]
-        if first.shape != new.shape or first.dtype != new.dtype or len(loop) == _MAX_OPERATORS:
+        if first.dtype != new.dtype or len(loop) == _MAX_OPERATORS:
+            return False
+        if first.shape(self._specs) != new.shape(self._specs):
             return False
         # Loops of one call run in any order, or at once on several threads.
         if len(self.loops) > 1 and not (outlives and self._before.is_apart(reads, writes)):
@@ -140,7 +149,7 @@ class _Group:
             # A broadcast value is read for every row, at whatever place the loop has come to.
             if operand.kind != FULL and view(name, name) in written:
                 return False
-        return not (self._columns and new.columns and self._columns != new.columns)
+        return len(self._widths | new.widths(self._specs)) < 2
 
     def _is_full(self, new: Pointwise) -> bool:
         """Whether the last loop would have too many arrays with `new`."""
@@ -247,7 +256,7 @@ def _grouped(
         elif open_group is not None and open_group.take(member):
             groups[-1].append(op)
         else:
-            open_group = _Group(views, live_out, device)
+            open_group = _Group(specs, views, live_out, device)
             open_group.take(member)
             groups.append(Chain([op], open_group.loops))
     return groups
@@ -291,8 +300,7 @@ def build_loop(members: Sequence[Pointwise], in_memory: set[str]) -> BoundLoop:
     stored = {name: operand for p in members for name, operand in p.writes.items()}
     stores = tuple([(place(name, stored[name]), names[name]) for name in written])
     loop = _loop(dtype, tuple(operands), tuple(parts), stores)
-    columns = next((p.columns for p in members if p.columns), 0)
-    return BoundLoop(loop, tuple(variables), columns)
+    return BoundLoop(loop, tuple(variables))
 
 
 _Part = tuple[Expressions, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
@@ -354,20 +362,25 @@ def bind_chain(frame: BoundSteps, step: PlanStep) -> Callable[[], Any] | None:
 
 def plan_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
     """The loops of a step; none for a lone operator of a lower cost."""
+    if len(step.operators) == 1 and step.loops and step.loops[0][0].cost() < least_cost:
+        last = not plan.channels_last.isdisjoint((*step.reads, *step.writes))
+        if not last and not _may_pay(step.loops[0][0].shape(plan.specs), device):
+            return []
     loops = plan.loops.get(id(step))
     if loops is None:
-        loops = plan.loops[id(step)] = _find_loops(plan, step, device, least_cost)
+        loops = plan.loops[id(step)] = _find_loops(step)
     return loops
 
 
-def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> list[BoundLoop]:
-    last = not plan.channels_last.isdisjoint((*step.reads, *step.writes))
-    lone = len(step.operators) == 1 and step.loops and not last
-    if lone and step.loops[0][0].cost() < least_cost:
-        member = step.loops[0][0]
-        rows = len(member.shape) == 2 and prod(member.shape) >= _LARGE
-        if not rows and not (device == "cpu" and _is_shared(member)):
-            return []
+def _may_pay(shape: Shape, device: str) -> bool:
+    """Whether a loop of a cheap operator alone may be faster than NumPy: along with others' rows,
+    or where threads share it."""
+    size = prod(shape)
+    shared = device == "cpu" and size >= _SHARED and most_threads() > 1
+    return shared or (len(shape) == 2 and size >= _LARGE)
+
+
+def _find_loops(step: PlanStep) -> list[BoundLoop]:
     in_memory = set(step.writes)
     needed = [
         members
@@ -375,11 +388,6 @@ def _find_loops(plan: Plan, step: PlanStep, device: str, least_cost: int) -> lis
         if any(not in_memory.isdisjoint(member.writes) for member in members)
     ]
     return [build_loop(members, in_memory) for members in needed]
-
-
-def _is_shared(member: Pointwise) -> bool:
-    """Whether threads gain by a loop of this operator alone, which NumPy computes on one."""
-    return prod(member.shape) >= _SHARED and most_threads() > 1
 
 
 def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:

@@ -23,13 +23,21 @@ class BoundLoop:
 
     loop: Loop
     variables: tuple[str, ...]
-    columns: int
+
+    def columns(self, arrays: Sequence[Any]) -> int:
+        """The width of a row, where rows or columns are among the operands; else 0."""
+        for array, operand in zip(arrays, self.loop.operands, strict=True):
+            if operand.kind == ROW:
+                return array.size
+            if operand.kind == COLUMN:
+                return arrays[self.loop.stores[0][0]].size // max(array.size, 1)
+        return 0
 
 
 def by_rows(bound: BoundLoop, arrays: Sequence[np.ndarray]) -> ByRows | None:
     """A loop over the rows of matrices as work in blocks of them."""
     shape = arrays[bound.loop.stores[0][0]].shape
-    if len(shape) != 2 or bound.columns not in (0, shape[1]):
+    if len(shape) != 2 or bound.columns(arrays) not in (0, shape[1]):
         return None
     block = argument_of(bound, arrays, shape[1])
     # A single row cannot be cut into blocks of rows.
@@ -61,7 +69,7 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop
         return same
     shape = arrays[full[0]].shape
     channels = [i for i, operand in enumerate(operands) if operand.kind == COLUMN]
-    if not bound.columns:
+    if not bound.columns(arrays):
         return [(bound, [moved.get(i, array) for i, array in enumerate(arrays)])]
     if any(operand.kind == ROW for operand in operands) or not all(
         is_of_channels(arrays[i].shape, shape) for i in channels
@@ -71,7 +79,7 @@ def in_memory_order(bound: BoundLoop, arrays: list[Any]) -> list[tuple[BoundLoop
         replace(operand, kind=ROW) if i in channels else operand
         for i, operand in enumerate(operands)
     ]
-    loop = replace(bound, loop=replace(bound.loop, operands=tuple(rows)), columns=shape[1])
+    loop = replace(bound, loop=replace(bound.loop, operands=tuple(rows)))
     return [
         (loop, [moved[i][n] if i in moved else array[n].reshape(-1) if i in channels else array
                 for i, array in enumerate(arrays)])
@@ -91,8 +99,8 @@ def argument_of(bound: BoundLoop, arrays: Sequence[np.ndarray], width: int = 0) 
     shape = arrays[bound.loop.stores[0][0]].shape
     total = prod(shape)
     full = [a for a, o in zip(arrays, bound.loop.operands, strict=True) if o.kind == FULL]
-    if width or bound.columns:
-        columns = width or bound.columns
+    if width or (width := bound.columns(arrays)):
+        columns = width
     elif all(array.flags.c_contiguous for array in full):
         # Contiguous throughout: one long row saves the outer loop.
         columns = max(total, 1)

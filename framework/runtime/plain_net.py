@@ -16,6 +16,7 @@ from ..base.cpu import threads
 from ..base.errors import FormatError, OpscopeError, RunError, VariableError
 from ..base.python.bounded_cache import BoundedCache
 from ..base.python.cached import new_lock
+from ..base.python.gc_disabled import gc_disabled
 from ..base.scope import Scope, default_scope
 from ..base.settings import CHOSEN, Options, current, read_once, read_options, using
 from ..base.shape import ArraySpec
@@ -423,7 +424,7 @@ class PlainNet(Net):
                     sources = (span, known, offsets)
                     phase = context.train
                     plan_key = (key, frame_key, place)
-                    with using(options):
+                    with using(options), gc_disabled():
                         frame = self._make_frame(sources, plan_key, scope, place, options, phase)
                     frame.net_version = self.version
                     frames[key].add(frame_key, frame)
@@ -488,7 +489,8 @@ class PlainNet(Net):
             plan = self._plans.get(key)
             if plan is None:
                 group = grouping(place, options, train)
-                plan = make_plan(span, known, self.vars, options, group, offsets)
+                forms = span.forms.setdefault((options, place.kind, train), [])
+                plan = make_plan(span, known, self.vars, options, group, offsets, forms)
                 self._plans.add(key, plan)
             return plan
 

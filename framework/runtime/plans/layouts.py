@@ -101,11 +101,11 @@ def _of_loops(
     # broadcast follow that of the shape alone.
     broadcast = any(
         operand.kind not in (FULL, ONE)
-        and not (operand.kind == COLUMN and is_of_channels(specs[name][0], member.shape))
+        and not (operand.kind == COLUMN and is_of_channels(specs[name][0], member.shape(specs)))
         for member in members
         for name, operand in member.reads.items()
     )
-    shapes = {member.shape for member in members}
+    shapes = {member.shape(specs) for member in members}
     classes.tie(names)
     # What is refused for one name is refused for its class.
     if broadcast or len(shapes) > 1:

@@ -15,19 +15,24 @@ from functools import lru_cache
 from typing import Any
 
 from ...base.backend import Place
+from ...base.dtypes import to_dtype
 from ...base.errors import OpscopeError, nearest
 from ...base.settings import Options, option_text
-from ...base.shape import ArraySpec, Levels
+from ...base.shape import ArraySpec, Levels, Shape, nbytes_of
+from ...fusion.codegen import COLUMN, ROW
+from ...fusion.pointwise import kind_of
 from ...ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...ir.infer import declared_spec, infer_specs
 from ...ir.op_list import VarDecl
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
-from .layouts import channels_last
+from .layouts import channels_last, is_of_channels
 from .parts import Part, joined_parts
 from .steps import Chain, PlanStep
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
+_MOST_FORMS = 4
+"""Forms of one range: for batches of one row, say, and for larger ones."""
 
 
 Grouping = Callable[
@@ -44,12 +49,14 @@ class Range:
         externals: variables that it reads, or updates, from outside.
         live_out: variables that must be in memory after it has run.
         views: view variable -> its base.
+        forms: what its plans have in common, by what they depend on beside shapes.
     """
 
     operators: list[Operator]
     externals: list[str]
     live_out: set[str]
     views: dict[str, str]
+    forms: dict[Any, list[Form]] = field(default_factory=dict)
 
 
 @dataclass
@@ -66,6 +73,7 @@ class Plan:
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
         channels_last: temporaries whose channels lie last in memory (see layouts.py).
         parts: those of them that lie in others (see parts.py).
+        overwrites: inputs whose block a result takes over, with that result.
         accesses: when variables are read and written, filled by narrow_fills.py.
     """
 
@@ -83,14 +91,97 @@ class Plan:
     loops: dict[int, Any] = field(default_factory=dict)
     channels_last: set[str] = field(default_factory=set)
     parts: dict[str, Part] = field(default_factory=dict)
+    overwrites: list[tuple[str, str]] = field(default_factory=list)
     accesses: Any = None
 
     def nbytes(self, name: str) -> int:
-        return _nbytes(self.specs[name])
+        return nbytes_of(self.specs[name])
 
     def outliving(self) -> dict[str, int]:
         """The bytes of each variable that outlives a run; `blocks` are those of all others."""
         return {name: self.nbytes(name) for name in self.live_out if name in self.specs}
+
+
+class Form:
+    """What plans of a range share whatever the sizes are: order, loops, tails, who shares memory.
+
+    It follows from which shapes are equal, and from how operands meet the loops that read them
+    (whole, as rows, columns, or single numbers). Where that is the same, so are the steps.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        specs = plan.specs
+        loops = [loop for step in plan.steps for loop in step.loops]
+        kinds = {
+            (specs[name], member.shape(specs), member.dtype): operand.kind
+            for loop in loops
+            for member in loop
+            for name, operand in member.reads.items()
+        }
+        for step in plan.steps:
+            if step.epilogue is not None:
+                bound, shape = step.epilogue.bound, specs[step.epilogue.out][0]
+                for name, operand in zip(bound.variables, bound.loop.operands, strict=True):
+                    kinds[specs[name], shape, to_dtype(bound.loop.dtype)] = operand.kind
+        self._kinds = kinds
+        self._wide = [
+            loop
+            for loop in loops
+            if any(one.kind in (ROW, COLUMN) for member in loop for one in member.reads.values())
+        ]
+        self._equal = {(specs[over], specs[name]) for over, name in plan.overwrites}
+        joined = plan.channels_last if plan.parts else ()
+        self._images = {specs[name][0] for name in joined}
+
+    def resized(self, specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]) -> Plan | None:
+        """The plan for other shapes; None where they do not fit the form."""
+        plan = self._plan
+        if specs.keys() != plan.specs.keys():
+            return None
+        shapes: dict[Shape, Shape] = {}
+        for (old, old_dtype), (new, dtype) in set(
+            zip(plan.specs.values(), [specs[name] for name in plan.specs], strict=True)
+        ):
+            if dtype != old_dtype or shapes.setdefault(old, new) != new or not _alike(old, new):
+                return None
+        if not self._holds(shapes, specs):
+            return None
+        blocks = [0] * len(plan.blocks)
+        sizes = {spec: nbytes_of(spec) for spec in set(specs.values())}
+        for name, block in plan.placement.items():
+            blocks[block] = max(blocks[block], sizes[specs[name]])
+        for names in plan.joined:
+            block = plan.placement[names[0]]
+            blocks[block] = max(blocks[block], sum(sizes[specs[name]] for name in names))
+        return replace(plan, specs=specs, offsets=offsets, blocks=blocks)
+
+    def _holds(self, shapes: Mapping[Shape, Shape], specs: Mapping[str, ArraySpec]) -> bool:
+        """Whether steps and memory are right for shapes in place of those of the plan."""
+        for ((own, own_dtype), shape, dtype), kind in self._kinds.items():
+            new_own, new = shapes[own], shapes[shape]
+            if kind_of((new_own, own_dtype), new, dtype) != kind:
+                return False
+            if kind == COLUMN and is_of_channels(own, shape) != is_of_channels(new_own, new):
+                return False
+        for loop in self._wide:
+            if len(set[int]().union(*(member.widths(specs) for member in loop))) > 1:
+                return False
+        if any(old[1] != shapes[old][1] for old in self._images):
+            return False
+        return all(
+            nbytes_of((shapes[over], dtype)) == nbytes_of((shapes[shape], other))
+            for (over, dtype), (shape, other) in self._equal
+        )
+
+
+def _alike(old: Shape, new: Shape) -> bool:
+    """Whether layouts treat two shapes in the same way."""
+    return (
+        len(old) == len(new)
+        and (0 in old) == (0 in new)
+        and is_of_channels(old) == is_of_channels(new)
+    )
 
 
 def analyze(
@@ -176,6 +267,7 @@ def make_plan(
     options: Options,
     group: Grouping | None = None,
     offsets: Mapping[str, Levels] | None = None,
+    forms: list[Form] | None = None,
 ) -> Plan:
     """Infer shapes, group operators into steps, and lay out temporaries.
 
@@ -183,6 +275,8 @@ def make_plan(
         known: shape and dtype of every external variable.
         offsets: of those that hold sequences.
         group: cuts the operators into chains to fuse.
+        forms: of earlier plans of the range, with these options and this grouping: where one
+            holds for the shapes, sizes alone are found anew. That of a new plan is added.
 
     Raises:
         ShapeError: an operator refuses its inputs.
@@ -194,6 +288,10 @@ def make_plan(
             spec = declared_spec(declared[base]) if base in declared else None
             if spec is not None:
                 specs[base] = spec
+    for form in forms or ():
+        plan = form.resized(specs, levels)
+        if plan is not None:
+            return plan
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
         groups = group(span.operators, specs, span.live_out, span.views)
@@ -209,6 +307,9 @@ def make_plan(
         options=options,
     )
     _lay_out(plan, span)
+    if forms is not None:
+        forms.insert(0, Form(plan))
+        del forms[_MOST_FORMS:]
     return plan
 
 
@@ -249,13 +350,6 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
     return steps
 
 
-def _nbytes(spec: ArraySpec) -> int:
-    total = spec[1].itemsize
-    for dim in spec[0]:
-        total *= dim
-    return total
-
-
 def _lay_out(plan: Plan, span: Range) -> None:
     """Give every temporary a block of memory; blocks are reused once nothing reads their holder.
 
@@ -290,13 +384,16 @@ def _lay_out(plan: Plan, span: Range) -> None:
             if root in outside or root in plan.placement:
                 continue
             members = buckets.get(root, (root,))
-            block = None
+            block = over = None
             # A part of a base must not write over an input: the other parts are not written yet.
             if plan.options.inplace and root not in buckets and (name == root or root not in bases):
                 fixed = bases | buckets.keys()
-                block = _inplace_block(plan, step, root, index, last_use, outside, fixed)
+                over = _overwritten(plan, step, root, index, last_use, outside, fixed)
+            if over is not None:
+                plan.overwrites.append((over, root))
+                block = plan.placement[over]
             if block is None:
-                size = sum(_nbytes(plan.specs[name]) for name in members)
+                size = sum(nbytes_of(plan.specs[name]) for name in members)
                 block = _take_block(plan, free, size)
             for name in members:
                 plan.placement[name] = block
@@ -330,7 +427,7 @@ def _joined(plan: Plan, span: Range, fixed: set[str]) -> list[tuple[str, ...]]:
     return joined
 
 
-def _inplace_block(
+def _overwritten(
     plan: Plan,
     step: PlanStep,
     name: str,
@@ -338,8 +435,8 @@ def _inplace_block(
     last_use: Mapping[str, int],
     outside: set[str],
     fixed: set[str],
-) -> int | None:
-    """The block of an input that `name` may write over, if there is one."""
+) -> str | None:
+    """The input that `name` may write over, if there is one."""
     for op in step.operators:
         for slot, names in op.outputs.items():
             sharing = op.entry.output_slots[slot].inplace
@@ -356,12 +453,12 @@ def _inplace_block(
                     and reads == 1
                     and last_use[candidate] == index
                     and plan.specs[candidate][1] == plan.specs[name][1]
-                    and _nbytes(plan.specs[candidate]) == _nbytes(plan.specs[name])
+                    and plan.nbytes(candidate) == plan.nbytes(name)
                     and plan.placement[candidate] not in _blocks_written(plan, step, name)
                     and not (step.has_tail and candidate in step.operators[0].value_reads())
                     and (candidate in plan.channels_last) == (name in plan.channels_last)
                 ):
-                    return plan.placement[candidate]
+                    return candidate
     return None
 
 
