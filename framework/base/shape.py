@@ -61,7 +61,11 @@ class ShapeArgs:
     """The shapes and dtypes of an operator's inputs; a shape rule sets those of its outputs.
 
     Dimensions may be -1 (unknown) while a net is built; at run time all are known. A rule is a
-    function of shapes, dtypes and attributes alone.
+    function of shapes, dtypes and attributes alone, and of offsets where it asks for them.
+
+    Attributes:
+        results, result_offsets: of outputs, as the rule has set them.
+        reads_offsets: whether it has asked for offsets, or set some.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class ShapeArgs:
         self._specs = specs
         self.result_offsets: dict[str, Levels] = {}
         self._offsets = offsets
+        self.reads_offsets = False
 
     def is_whole(self) -> bool:
         """Whether everything is known, as it is at run time: offsets, and all dimensions."""
@@ -114,7 +119,10 @@ class ShapeArgs:
 
     @property
     def offsets_by_name(self) -> Mapping[str, Levels] | None:
-        """Offsets of those of them that hold sequences; None while a net is built."""
+        """Offsets of those of them that hold sequences; None while a net is built.
+
+        Who hands them to another rule notes whether that has read them.
+        """
         return self._offsets
 
     def input_spec(self, name: str) -> ArraySpec:
@@ -123,10 +131,12 @@ class ShapeArgs:
 
     def input_offsets(self, name: str) -> Levels | None:
         """As `offsets`, of an input variable by its name."""
+        self.reads_offsets = True
         return None if self._offsets is None else self._offsets.get(name, ())
 
     def offsets(self, slot: str) -> Levels | None:
         """Sequence offsets of an input; None while a net is built, () for a plain array."""
+        self.reads_offsets = True
         if self._offsets is None:
             return None
         names = self.op.inputs.get(slot)
@@ -140,6 +150,7 @@ class ShapeArgs:
         Without this an output has those of the first input that has as many rows.
         """
         if levels is not None:
+            self.reads_offsets = True
             self.result_offsets.update((name, levels) for name in self.op.outputs.get(slot, ()))
 
     def copy_offsets(self, slot: str, source: str) -> None:

@@ -108,6 +108,9 @@ class Several:
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Several:
         """Parts that were bound one by one."""
+        if len(blocks) == 1:
+            (block,) = blocks
+            return cls(block.name, np.frombuffer(block.struct, np.int64)[None], [block.memory])
         rows = [np.frombuffer(block.struct, np.int64) for block in blocks]
         return cls(blocks[0].name, np.stack(rows), [block.memory for block in blocks])
 
@@ -270,7 +273,7 @@ def _size_text(sizes: str) -> str:
 
 _ALIKE = frozenset((np.ndarray, int, float, bool, type(None)))
 """Types of values that say all that is checked of them: arrays by their form, others themselves."""
-_MOST_FILLED = 64
+_MOST_FILLED = 512
 """Forms that a layout remembers; then it forgets all of them."""
 _ANY = Whole()
 _NONE: Mapping[str, np.ndarray] = {}

@@ -22,6 +22,7 @@ import numpy as np
 from ...native.constants import PARALLEL_WORK
 from ..base.cpu import threads
 from ..base.cpu.numpy_blas import OpenBlas, hold, openblas
+from ..base.python.cached import cached_property
 from . import native, row_blocks
 from .arguments import Block, Several, bind, lists_of_items
 from .row_blocks import ByRows
@@ -49,7 +50,8 @@ class ParallelTask:
         items: (address of a C function, address of its argument), one after another.
         work: a rough measure of the time it takes, in the units of native/constants.py.
         memory: owners of everything that the addresses point to.
-        by_rows: the same in blocks of rows, where that is possible.
+        rows: the same in blocks of rows, where that is possible, or what finds it: most tasks are
+            never asked, as their neighbors cannot be done so.
         check: raises an error where the items found numbers that they refuse, which C functions
             cannot; nothing may run before it, so a list ends with such a task.
     """
@@ -57,8 +59,13 @@ class ParallelTask:
     items: tuple[tuple[int, int], ...]
     work: int
     memory: Any
-    by_rows: ByRows | None = None
+    rows: ByRows | Callable[[], ByRows | None] | None = None
     check: Callable[[], Any] | None = None
+
+    @cached_property
+    def by_rows(self) -> ByRows | None:
+        """The same in blocks of rows; None where that is not possible."""
+        return self.rows() if callable(self.rows) else self.rows
 
 
 def block_task(work: int, *blocks: Block) -> ParallelTask:
@@ -246,9 +253,12 @@ def takes_blocks(calls: Sequence[Callable[[], Any]]) -> bool:
 
 def _joined(tasks: Sequence[ParallelTask]) -> ParallelTask | None:
     """The tasks as one that does all of a block of rows before the next; None where not right."""
-    parts = [task.by_rows for task in tasks if task.by_rows is not None]
-    if len(parts) < len(tasks) or not parts:
-        return None
+    parts: list[ByRows] = []
+    for task in tasks:
+        part = None if task.rows is None else task.by_rows
+        if part is None:
+            return None
+        parts.append(part)
     joined = row_blocks.join(parts)
     return None if joined is None else rows_task(joined, sum(task.work for task in tasks))
 
@@ -261,7 +271,7 @@ def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     items = tuple([item for task in tasks for item in task.items])
     work = sum([task.work for task in tasks])
     memory = [task.memory for task in tasks]
-    by_rows = tasks[0].by_rows if len(tasks) == 1 else None
+    by_rows = tasks[0].rows if len(tasks) == 1 else None
     check = tasks[-1].check
     return _Together(ParallelTask(items, work, memory, by_rows, check))
 
@@ -306,7 +316,7 @@ def _list_call(task: ParallelTask, table: Several, address: int) -> Callable[[],
     # other.
     shared = work >= PARALLEL_WORK and work >= len(task.items) * ITEM_WORK
     run = library().function("opscope_team" if shared else "opscope_alone")
-    task = ParallelTask(task.items, work, (table, task.memory), task.by_rows, check)
+    task = ParallelTask(task.items, work, (table, task.memory), task.rows, check)
     if check is None:
         return with_task(partial(run, address), task)
 

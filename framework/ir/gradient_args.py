@@ -109,6 +109,7 @@ def check_forward(s: ShapeArgs, forward: Any) -> None:
     view = _Forward(s, forward)
     args = ShapeArgs(view, s.inputs_by_name, s.offsets_by_name)
     forward.shape(args)
+    s.reads_offsets |= args.reads_offsets
     for slot, names in view.outputs.items():
         for source in (slot, f"{slot}_grad"):
             for name, result in zip(s.op.inputs.get(source, ()), names, strict=False):

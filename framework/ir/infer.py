@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
 from ..base.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
@@ -100,6 +100,10 @@ def _infer_by_rule(
         if known is not None:
             results = dict(zip(op.output_vars(), known, strict=True))
             _check_all_declared(op, results, declared, specs)
+            if key[1]:
+                args = ShapeArgs(op, specs, offsets)
+                args.results = results
+                cast(dict, offsets).update(args.finish_offsets())
             return results
     if op.entry.shape is None:
         raise ShapeError(op.describe("this operator has no shape rule", specs))
@@ -119,7 +123,8 @@ def _infer_by_rule(
     if offsets is not None:
         offsets.update(levels)
     outputs = op.output_vars()
-    if key is not None and not levels and len(set(outputs)) == len(outputs) == len(args.results):
+    once = len(set(outputs)) == len(outputs) == len(args.results)
+    if key is not None and once and not (args.reads_offsets if key[1] else levels):
         if len(_INFERRED) >= _MOST_INFERRED:
             _INFERRED.clear()
         _INFERRED[key] = tuple([args.results[name] for name in outputs])
@@ -129,12 +134,14 @@ def _infer_by_rule(
 def _key(
     op: Operator, specs: Mapping[str, ArraySpec], offsets: Mapping[str, Levels] | None
 ) -> tuple[Any, ...] | None:
-    """What an operator's results depend on; None where that are values, or nets inside of it."""
+    """What an operator's results depend on, if no rule reads offsets; None where there are nets
+    inside of it. Second whether its inputs have offsets: None while a net is built."""
     signature = op.signature()
-    inputs = op.input_vars()
-    if signature is None or (offsets and any([offsets.get(name) for name in inputs])):
+    if signature is None:
         return None
-    return (signature, offsets is None, *[specs[name] for name in inputs])
+    inputs = op.input_vars()
+    phase = None if offsets is None else any([name in offsets for name in inputs])
+    return (signature, phase, *[specs[name] for name in inputs])
 
 
 def _check_all_declared(

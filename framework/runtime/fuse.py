@@ -392,7 +392,11 @@ def _find_loops(step: PlanStep) -> list[BoundLoop]:
 
 def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
     arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
-    if not no_overlap(bound, arrays):
+    placed = frame.plan.placement
+    written = [b.variables[store] for b in bound for store, _ in b.loop.stores]
+    # A plan's own blocks are apart from all other memory, and from each other.
+    own = all([name in placed and name not in frame.plan.bases for name in written])
+    if not own and not no_overlap(bound, arrays):
         return None
     loops = [one for pair in zip(bound, arrays, strict=True) for one in in_memory_order(*pair)]
     tasks = []
@@ -402,8 +406,7 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
             return None
         tasks.append(chains.task(b.loop, block))
     if len(tasks) == 1:
-        rows = by_rows(*loops[0])
-        tasks = [replace(tasks[0], by_rows=rows)]
+        tasks = [replace(tasks[0], rows=partial(by_rows, *loops[0]))]
     return run_together(tasks)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
@@ -27,14 +28,15 @@ _TRIMMED = 16 << 20
 """Bytes that caches let go of before the memory is given back to the system."""
 
 CAPACITY = 64
-"""Values of one cache: batches of sentences come in some 40 shapes, again and again."""
+"""Values of a cache whose bytes are not counted."""
 
 
 class BoundedCache(Generic[Key, Value]):
     """Values by key; a full cache drops the value that was used least recently.
 
     Args:
-        capacity: the greatest number of values.
+        capacity: the greatest number of values; None: as many as the limit of bytes lets be, or
+            `CAPACITY` where bytes are not counted.
         nbytes: the memory that a value keeps; looked at when another one is used after it. None:
             too little to be counted.
         release: takes apart a value that is dropped for want of room, so that its memory is free at
@@ -46,11 +48,13 @@ class BoundedCache(Generic[Key, Value]):
 
     def __init__(
         self,
-        capacity: int = CAPACITY,
+        capacity: int | None = None,
         nbytes: Callable[[Value], int] | None = None,
         release: Callable[[Value], None] | None = None,
     ) -> None:
         self._charges: dict[Key, _Charge] = {}
+        if capacity is None:
+            capacity = CAPACITY if nbytes is None else sys.maxsize
         if capacity < 1:
             raise OpscopeError(f"a cache of {capacity} values")
         self.capacity = capacity

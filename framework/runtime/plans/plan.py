@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -73,6 +73,7 @@ class Plan:
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
         channels_last: temporaries whose channels lie last in memory (see layouts.py).
         parts: those of them that lie in others (see parts.py).
+        bases: variables that views are cut out of.
         overwrites: inputs whose block a result takes over, with that result.
         accesses: when variables are read and written, filled by narrow_fills.py.
     """
@@ -91,6 +92,7 @@ class Plan:
     loops: dict[int, Any] = field(default_factory=dict)
     channels_last: set[str] = field(default_factory=set)
     parts: dict[str, Part] = field(default_factory=dict)
+    bases: Set[str] = frozenset()
     overwrites: list[tuple[str, str]] = field(default_factory=list)
     accesses: Any = None
 
@@ -305,6 +307,7 @@ def make_plan(
         steps,
         levels,
         options=options,
+        bases=frozenset(span.views.values()),
     )
     _lay_out(plan, span)
     if forms is not None:
