@@ -39,8 +39,8 @@ _SMALL_RUN = 1 << 28
 _LARGE = 4096
 """Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
 2^18 multiplications on."""
-OPERATOR_BYTES = 4096
-"""What an operator takes besides arrays: once in a net with its plan, once where it is bound."""
+OPERATOR_BYTES = 2560
+"""What an operator takes besides arrays: once in a net, once where it is bound."""
 
 
 class ScopeValues:

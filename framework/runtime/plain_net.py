@@ -32,13 +32,15 @@ from ..passes.loss_scaling import LossScale, scale_ops, scale_vars
 from ..passes.lowering import lower
 from ..passes.optimizer import OptimizerAttrs, build_optimizer
 from .binding import BoundSteps, CannotFuseError, external_specs
-from .executor import OPERATOR_BYTES, Frame, drop_outgrown
+from .executor import Frame, drop_outgrown
 from .net import Net, check_live_out, check_places, register_net
 from .plans.memory import workspace_of
 from .plans.plan import Grouping, Plan, PlanStep, Range, analyze, make_plan, plan_options
 
 _tokens = itertools.count()
 _NO_TAILS = Options(tails=False)
+_SIZES_BYTES = 256
+"""What a plan takes for each operator beside its form, which plans of other shapes share."""
 
 
 @register_net(PLAIN)
@@ -520,7 +522,7 @@ class PlainNet(Net):
 
 
 def _plan_bytes(plan: Plan) -> int:
-    return OPERATOR_BYTES * len(plan.operators)
+    return _SIZES_BYTES * len(plan.operators)
 
 
 def _refuse_steps(net: OpList) -> None:

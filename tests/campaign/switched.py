@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import shape_nets
 from cntk_random_nets import DIM, batch, make, random_network
 from nnet3_runs import computed, request_for, spliced
 from nnet3_runs import random_net as random_nnet
@@ -280,7 +281,13 @@ def _cntk(seed: int) -> Run | None:
     return run
 
 
+def _shapes(seed: int) -> Run:
+    """Images of many sizes, by one net or by a net of its own for each."""
+    return lambda on: shape_nets.results(seed, one_net="one net" in on)
+
+
 KINDS = (
+    Kind("shapes", _shapes, (*EVERYWHERE, "one net"), 1e-9),
     Kind("operators", _operators, (*EVERYWHERE, *_CLEANUP), 1e-9),
     Kind("layers", _layers, EVERYWHERE, 1e-9),
     Kind("sequences", _sequences, EVERYWHERE, 1e-9),

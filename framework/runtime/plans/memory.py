@@ -25,6 +25,8 @@ from ...fusion import row_blocks, team
 
 # 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096
+_HUGE = 1 << 24
+"""Bytes from which a block that grows has less room than half as much again."""
 _LARGE = 1 << 15
 """Bytes from which it is worth saying where an array begins."""
 
@@ -208,8 +210,10 @@ class Workspace:
             block = self.blocks.get(number)
             if block is None:
                 self.blocks[number] = fresh(self._xp, padded(size), number)
-            elif block.nbytes < size:  # with some room, so that a little more is no new one
-                self.blocks[number] = fresh(self._xp, padded(size + size // 8), number)
+            elif block.nbytes < size:
+                # With some room: every larger one makes all frames be bound anew.
+                room = size // 2 if size < _HUGE else size // 8
+                self.blocks[number] = fresh(self._xp, padded(size + room), number)
                 self.has_replaced = True
         return [self.blocks[number] for number in range(len(sizes))]
 

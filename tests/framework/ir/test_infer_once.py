@@ -1,0 +1,48 @@
+"""Shape rules are asked once for operators that are alike but for the names of their variables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.errors import ShapeError
+from opscope.framework.ir.desc import make_op
+from opscope.framework.ir.infer import infer_specs
+from opscope.framework.ir.operation import Operator
+from opscope.framework.ir.registry import lookup
+
+F32 = np.dtype("float32")
+
+
+def clip(x: str, out: str, most: float = 1.0) -> Operator:
+    return Operator(make_op("clip", {"x": x}, {"out": out}, {"minimum": 0.0, "maximum": most}))
+
+
+def test_alike_operators_share_what_the_rule_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    entry = lookup("clip")
+    rule: Any = entry.shape
+    monkeypatch.setattr(entry, "shape", lambda s: (asked.append(s.op), rule(s)))
+    shape = (3, 1234, 5)  # which no other test has
+    operators = [clip("x", "a"), clip("a", "b"), clip("b", "c"), clip("c", "d", 2.0)]
+    assert infer_specs(operators, {"x": (shape, F32)}, {}, {})["d"] == (shape, F32)
+    assert len(asked) == 2
+    infer_specs(operators, {"x": (shape, np.dtype("float64"))}, {}, {})
+    assert len(asked) == 4
+
+
+def test_offsets_pass_through_what_was_asked_before() -> None:
+    levels = (np.array([0, 2, 5]),)
+    for _ in range(2):
+        offsets = {"x": levels}
+        infer_specs([clip("x", "a"), clip("a", "b")], {"x": ((5, 7), F32)}, {}, offsets)
+        assert offsets["b"] is levels
+
+
+def test_refused_inputs_are_refused_each_time() -> None:
+    op = Operator(make_op("matmul", {"x": "a", "y": "b"}, {"out": "c"}))
+    for _ in range(2):
+        with pytest.raises(ShapeError, match="columns of x and rows of y.*a float32.*2, 3"):
+            infer_specs([op], {"a": ((2, 3), F32), "b": ((4, 5), F32)}, {}, {})
