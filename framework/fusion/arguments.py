@@ -273,7 +273,7 @@ def _size_text(sizes: str) -> str:
 
 _ALIKE = frozenset((np.ndarray, int, float, bool, type(None)))
 """Types of values that say all that is checked of them: arrays by their form, others themselves."""
-_MOST_FILLED = 512
+_MOST_FILLED = 64
 """Forms that a layout remembers; then it forgets all of them."""
 _ANY = Whole()
 _NONE: Mapping[str, np.ndarray] = {}

@@ -275,7 +275,7 @@ class Operator:
 
 
 _PLAIN = (int, float, str, np.dtype, type(None))
-_MOST_SIGNATURES = 1 << 15
+_MOST_SIGNATURES = 1 << 12
 _SIGNATURES: dict[Any, object] = {}
 
 
