@@ -176,6 +176,7 @@ def units() -> Iterator[Unit]:
     return (Unit(file, kind) for file, kinds in KINDS.items() for kind in kinds)
 
 
+@cache
 def made_headers() -> dict[str, str]:
     """The headers that are made of declarations, by their names."""
     from .arguments import (
