@@ -7,11 +7,13 @@
 
 #define STEP(name) static void NAME(name)(const ChainStep *s, frame *f, word j, ARGUMENTS)
 #define NEXT ((RUN *)s[1].SIZE)(s + 1, f, j, PASSED)
-#define AT(slot) (f->at[s->slot] + j * s->slot##_size)
+/* Arrays are addressed from where they begin, so that j is the index of all of them: where a step
+   found each address by a product, it took as long for that as for its vectors. */
+#define AT(type, slot) ((type *)f->at[s->slot] + j)
 
 /* what a step reads before its vectors, and of each of them */
 #define READ_a(slot)
-#define READ_m(slot) const row_t *const slot = (const row_t *)AT(slot);
+#define READ_m(slot) const row_t *const slot = (const row_t *)AT(const T, slot);
 #define READ_b(slot)
 #define READ_n(slot) const vec_t slot = splat(f->numbers[s->number_##slot]);
 #define OF_a(i, slot) a##i
@@ -28,7 +30,7 @@
 STEP(load_m) { READ_m(x) EACH(LOAD, ) NEXT; }
 STEP(load_n) { READ_n(x) EACH(SPLAT, ) NEXT; }
 STEP(store_m) {
-  row_t *to = (row_t *)AT(x);  /* found once: what is stored might lie over the frame */
+  row_t *to = (row_t *)AT(T, x);  /* found once: what is stored might lie over the frame */
   EACH(STORE, )
   NEXT;
 }
@@ -41,23 +43,38 @@ BESIDE(
   STEP(hold_m) { READ_m(x) EACH(HOLD, m) NEXT; }
   STEP(hold_n) { READ_n(x) EACH(HOLD, n) NEXT; }
   STEP(spill_m) {
-    row_t *to = (row_t *)AT(x);
+    row_t *to = (row_t *)AT(T, x);
     EACH(SPILL, )
     NEXT;
   }
 )
-/* the next block, or back to run_rows; the last block may begin within the one before */
-STEP(end) {
-  j += COUNT * LANES;
-  if (j > f->last) {
-    if (j < f->end)
-      j = f->last;
-    else if (next_row(f))
-      j = 0;
-    else
-      return;
-  }
-  ((RUN *)f->steps->SIZE)(f->steps, f, j, PASSED);
+#define NOTHING(i, g) , a
+static void NAME(begin)(frame *f, word j) {
+  const vec_t a = {0};
+  place_buffers(f, j);
+  ((RUN *)f->steps->SIZE)(f->steps, f, j EACH(NOTHING, ));
+}
+/* The last block of a row, which may begin within the one before; the next row, or back to run_rows.
+   It is no part of a step: registers that the calls of this need were saved for every block. */
+static __attribute__((noinline)) void NAME(last_block)(frame *f, word j) {
+  if (j < f->end)
+    NAME(begin)(f, f->last);
+  else if (next_row(f))
+    NAME(begin)(f, 0);
+}
+#define NEXT_BLOCK                                                               \
+  j += COUNT * LANES;                                                            \
+  if (j > f->last) return NAME(last_block)(f, j);                                \
+  for (char **at = f->first_buffer; at < f->end_of_buffers; at++) {              \
+    *at -= COUNT * BYTES;                                                        \
+    __asm__ volatile("");  /* they are few: code for many would save registers */ \
+  }                                                                              \
+  return ((RUN *)f->steps->SIZE)(f->steps, f, j, PASSED);
+STEP(end) { NEXT_BLOCK }
+STEP(store_end) {
+  row_t *to = (row_t *)AT(T, x);
+  EACH(STORE, )
+  NEXT_BLOCK
 }
 
 #define APPLY1(i, g) APPLIED(APPLY1_OF, i, NAMES g)
@@ -105,14 +122,14 @@ CHOICE_STEPS(DEFINE)
     NEXT;                                                                            \
   }
 CALL(a, 0, 0)
-CALL(am, AT(y), 0)
-CALL(amm, AT(y), AT(z))
+CALL(am, AT(const T, y), 0)
+CALL(amm, AT(const T, y), AT(const T, z))
 
 /* halves: of float chains alone */
 #define HALVES(type)                                                               \
   STEP(load_##type) {                                                              \
     T *to = (T *)f->passed;                                                        \
-    const uint16_t *from = (const uint16_t *)AT(x);                                \
+    const uint16_t *from = AT(const uint16_t, x);                                  \
     _Pragma("omp simd") for (word l = 0; l < COUNT * LANES; l++)                   \
       to[l] = from_##type(from[l]);                                                \
     EACH(BACK, )                                                                   \
@@ -120,7 +137,7 @@ CALL(amm, AT(y), AT(z))
   }                                                                                \
   STEP(store_##type) {                                                             \
     const T *from = (const T *)f->passed;                                          \
-    uint16_t *to = (uint16_t *)AT(x);                                              \
+    uint16_t *to = AT(uint16_t, x);                                                \
     EACH(OUT, )                                                                    \
     _Pragma("omp simd") for (word l = 0; l < COUNT * LANES; l++)                   \
       to[l] = to_##type(from[l]);                                                  \
@@ -132,6 +149,8 @@ HALVES(bfloat16)
 #undef STEP
 #undef NEXT
 #undef AT
+#undef NEXT_BLOCK
+#undef NOTHING
 #undef READ_a
 #undef READ_m
 #undef READ_n

@@ -239,7 +239,6 @@ register vec_t b0 __asm__("xmm16"), b1 __asm__("xmm17"), b2 __asm__("xmm18"), b3
 /* What the steps of a part work on: where operands and buffers are in a row, single numbers, and
    the block that functions are called with. */
 typedef struct frame {
-  char **at;
   T *numbers;
   vec_t *passed;
   const ChainStep *steps;
@@ -247,6 +246,9 @@ typedef struct frame {
   word rows;          /* that are left, this one included */
   const word *moves;  /* of each operand, bytes to the next row */
   const struct chain_program *program;
+  vec_t *buffers;
+  char **first_buffer, **end_of_buffers;  /* in `at` */
+  char *at[];  /* operands, then buffers: where element 0 of a row would be */
 } frame;
 
 static double number_at(const char *at, word dtype) {
@@ -261,7 +263,7 @@ static double number_at(const char *at, word dtype) {
 }
 
 /* the numbers of columns in the row at hand */
-INLINE void read_columns(frame *f) {
+static void read_columns(frame *f) {
   const struct chain_program *p = f->program;
   for (word k = 0; k < p->column_count; k++) {
     const word c = p->columns[k];
@@ -269,8 +271,14 @@ INLINE void read_columns(frame *f) {
   }
 }
 
+/* buffers hold the block from element j on, and no others */
+static void place_buffers(frame *f, word j) {
+  for (word i = 0; f->first_buffer + i < f->end_of_buffers; i++)
+    f->first_buffer[i] = (char *)(f->buffers + i * WIDE) - j * sizeof(T);
+}
+
 /* whether there is another row, which is then at hand */
-INLINE int next_row(frame *f) {
+static int next_row(frame *f) {
   if (!--f->rows) return 0;
   for (word k = 0; k < f->program->operand_count; k++) f->at[k] += f->moves[k];
   read_columns(f);
@@ -306,7 +314,7 @@ typedef void one_run(const ChainStep *s, frame *f, word j, ARGUMENTS);
 #include "chain_steps.h"
 
 #define OTHER_STEPS(D)                                                                       \
-  D(end) D(load_m) D(load_n) BESIDE(D(load_b) D(hold_a) D(hold_m) D(hold_n) D(spill_m)) \
+  D(end) D(store_end) D(load_m) D(load_n) BESIDE(D(load_b) D(hold_a) D(hold_m) D(hold_n) D(spill_m)) \
   D(store_m) D(call_a) D(call_am) D(call_amm) D(load_float16)     \
   D(load_bfloat16) D(store_float16) D(store_bfloat16)
 #define ALL_STEPS(D0, D1, D2, D3, D4) \
@@ -339,9 +347,6 @@ EXPORT(chain_prepare)(struct chain_program *p) {
     ChainStep *s = p->steps + i;
     s->wide = (word)operations[s->operation][0], s->one = (word)operations[s->operation][1];
     s->called = (word)functions[s->function];
-#define SIZE_OF(place) ((place) < p->operand_count ? p->operands[place].size : 0)
-    s->x_size = SIZE_OF(s->x), s->y_size = SIZE_OF(s->y);
-    s->z_size = SIZE_OF(s->z), s->w_size = SIZE_OF(s->w);
   }
 }
 
@@ -349,8 +354,6 @@ EXPORT(chain_prepare)(struct chain_program *p) {
 static void run_rows(frame *f, char *stage, word n, int apart) {
   const struct chain_program *p = f->program;
   const ChainOperand *o = p->operands;
-  const ChainStep *s = p->steps;
-  const vec_t a = {0};
   const word wide = WIDE * LANES, whole = n - n % wide, lanes = n - n % LANES;
   char *row[p->operand_count], *places[p->operand_count];
   read_columns(f);
@@ -358,7 +361,7 @@ static void run_rows(frame *f, char *stage, word n, int apart) {
   const int only_wide = n == whole || (apart && n >= wide);
   if (only_wide) {
     f->last = n - wide, f->end = n;
-    ((wide_run *)s->wide)(s, f, 0, a, a, a, a, a, a, a, a);
+    begin_wide(f, 0);
     return;
   }
   const int only_vectors = n == lanes || (apart && n >= LANES);
@@ -366,10 +369,10 @@ static void run_rows(frame *f, char *stage, word n, int apart) {
   for (word i = 0; i < rows; i++) {
     f->rows = 1;
     f->last = n - wide, f->end = whole;
-    if (n >= wide) ((wide_run *)s->wide)(s, f, 0, a, a, a, a, a, a, a, a);
+    if (n >= wide) begin_wide(f, 0);
     f->rows = 1;
     f->last = n - LANES, f->end = only_vectors ? n : lanes;
-    if (n - whole >= LANES) ((one_run *)s->one)(s, f, whole, a);
+    if (n - whole >= LANES) begin_one(f, whole);
     if (!only_vectors) {
       /* What is less than a vector is copied to one, whose other lanes hold ones. */
       memcpy(row, f->at, sizeof row);
@@ -383,7 +386,7 @@ static void run_rows(frame *f, char *stage, word n, int apart) {
       }
       f->rows = 1;
       f->last = f->end = 0;
-      ((one_run *)s->one)(s, f, 0, a);
+      begin_one(f, 0);
       for (word k = 0; k < p->operand_count; k++)
         if (o[k].written) memcpy(places[k], f->at[k], (n - lanes) * o[k].size);
       memcpy(f->at, row, sizeof row);
@@ -410,11 +413,13 @@ static void interpret(struct chain_program *p, const struct chain_place *places,
   const word own = p->operand_count, known = p->register_count;
   double registers[p->literal_count + own + p->head_count + 1];
   T numbers[known + p->column_count + 1];
-  char *at[own + p->buffers];
+  _Alignas(frame) char memory[sizeof(frame) + (own + p->buffers) * sizeof(char *)];
   vec_t passed[WIDE], buffers[p->buffers * WIDE + 1];
   vec_t stage[own];
   word moves[own];
-  frame f = {at, numbers, passed, p->steps, 0, 0, r1 - r0, moves, p};
+  frame *f = (frame *)memory;
+  char **first = f->at + own;
+  *f = (frame){numbers, passed, p->steps, 0, 0, r1 - r0, moves, p, buffers, first, first + p->buffers};
   word used = p->literal_count;
   memcpy(registers, p->literals, used * sizeof(double));
   for (word i = 0; i < own; i++)
@@ -425,13 +430,12 @@ static void interpret(struct chain_program *p, const struct chain_place *places,
         ((number_function *)h->address)(registers[h->x], registers[h->y], registers[h->z]);
   }
   for (word i = 0; i < known; i++) numbers[i] = registers[p->registers[i]];
-  for (word i = 0; i < p->buffers; i++) at[own + i] = (char *)(buffers + i * WIDE);
   for (word i = 0; i < own; i++) {
     const word bytes = o[i].kind == ARRAY || o[i].kind == COLUMN ? o[i].bytes : 0;
     moves[i] = places[i].step * bytes;
-    at[i] = places[i].at + r0 * moves[i] + c0 * o[i].size;
+    f->at[i] = places[i].at + r0 * moves[i] + c0 * o[i].size;
   }
-  if (r1 > r0 && c1 > c0) run_rows(&f, (char *)stage, c1 - c0, lies_apart(p, places));
+  if (r1 > r0 && c1 > c0) run_rows(f, (char *)stage, c1 - c0, lies_apart(p, places));
   /* Short rows cost more than their elements: each step is a jump, each row and call is prepared. */
   const word work = A_CALL + (r1 - r0) * (A_ROW + p->step_count * A_STEP + (c1 - c0) * p->work);
   if (__atomic_add_fetch(&p->done, work, __ATOMIC_RELAXED) >= p->enough)

@@ -146,7 +146,10 @@ class _Writer:
                 self._home("store", value)
         for store in waiting:
             self._store(*store)
-        self._step("end")
+        if self.steps[-1]["operation"] == "store_m":
+            self.steps[-1]["operation"] = "store_end"
+        else:
+            self._step("end")
 
     def _reads(self, index: int) -> bool:
         """Whether a step reads arrays that are given."""
