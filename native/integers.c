@@ -41,25 +41,32 @@ EXPORT(quantize)(const struct quantize *a, word t, word threads) {
   }
 }
 
+/* x in one piece */
+static void dequantize_row(const char *restrict x, word count, int is_signed, int32_t zero, float scale,
+                           float *restrict out) {
+  if (is_signed)
+    for (word j = 0; j < count; j++) out[j] = (float)(byte_of(x, j, 1) - zero) * scale;
+  else
+    for (word j = 0; j < count; j++) out[j] = (float)(byte_of(x, j, 0) - zero) * scale;
+}
+
 /* the other way round */
 EXPORT(dequantize)(const struct dequantize *a, word t, word threads) {
   const int32_t zero = zero_of(a->zero, a->is_signed);
-  const float scale = *a->scale;
   const word blocks = (a->size + BLOCK - 1) / BLOCK, units = a->images * blocks, c = a->channels;
+  if (c == 1) {
+    const word all = a->images * a->size, i0 = all * t / threads, i1 = all * (t + 1) / threads;
+    dequantize_row(a->x + i0, i1 - i0, a->is_signed, zero, *a->scale, a->out + i0);
+    return;
+  }
   for (word u = units * t / threads; u < units * (t + 1) / threads; u++) {
     const word at = u % blocks * BLOCK, count = least(BLOCK, a->size - at);
     const char *x = a->x + (u / blocks * a->size + at) * c;
-    float *restrict out = a->out + u / blocks * c * a->size + at;
+    float *out = a->out + u / blocks * c * a->size + at;
     for (word k = 0; k < c; k++, x++, out += a->size) {
       char given[BLOCK];
-      if (c == 1)
-        memcpy(given, x, count);
-      else
-        for (word j = 0; j < count; j++) given[j] = x[j * c];
-      if (a->is_signed)
-        for (word j = 0; j < count; j++) out[j] = (float)(byte_of(given, j, 1) - zero) * scale;
-      else
-        for (word j = 0; j < count; j++) out[j] = (float)(byte_of(given, j, 0) - zero) * scale;
+      for (word j = 0; j < count; j++) given[j] = x[j * c];
+      dequantize_row(given, count, a->is_signed, zero, *a->scale, out);
     }
   }
 }

@@ -31,6 +31,13 @@ def is_fast() -> bool:
     return library is not None and library.ending == "_avx512bf16"
 
 
+def described() -> str:
+    """How 8-bit integers are multiplied here, in words."""
+    if is_fast():
+        return "by VNNI"
+    return "as 64-bit floats" if native.load("integer_gemm") is None else "as 16-bit integers"
+
+
 def _kernel(k: KernelArgs) -> Call | None:
     library = native.load("integer_gemm")
     x, y, out = k["x"], k["y"], k["out"]

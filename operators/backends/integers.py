@@ -196,18 +196,24 @@ def _most(k: KernelArgs, library: Library) -> list[team.ParallelTask] | None:
     return [_task(library, "most_of", out.size * taps, x=x, out=out, **fields)]
 
 
-_APART, _TOGETHER = (("x",), ("out",)), (("x", "out"),)
-for _entry, _bind, _layouts in (
-    (ops.quantize_linear, _quantize, _APART),
-    (ops.dequantize_linear, _dequantize, _APART),
-    (ops.dynamic_quantize_linear, _dynamic, _APART),
-    (ops.quantized_add, _combine, (("x", "y", "out"),)),
-    (ops.quantized_mul, _combine, (("x", "y", "out"),)),
-    (ops.byte_table, _look_up, _TOGETHER),
-    (ops.quantized_global_avg_pool, _means, (("x",),)),
+# The channels of images lie last where their convolutions and poolings ask for it; these take
+# them so, too, as their references say, but gain nothing.
+for _entry, _bind in (
+    (ops.quantize_linear, _quantize),
+    (ops.dequantize_linear, _dequantize),
+    (ops.dynamic_quantize_linear, _dynamic),
+    (ops.quantized_add, _combine),
+    (ops.quantized_mul, _combine),
+    (ops.byte_table, _look_up),
 ):
-    _entry.kernel(_kernel(_bind), device="cpu", library="native", channels_last=_layouts)
+    _entry.kernel(_kernel(_bind), device="cpu", library="native")
+_means_of = ops.quantized_global_avg_pool
+_means_of.kernel(_kernel(_means), device="cpu", library="native", channels_last=(("x",),))
 for _entry in (max_pool1d, max_pool2d):
     _entry.kernel(
-        _kernel(_most), device="cpu", dtypes=BYTES, library="native", channels_last=_APART
+        _kernel(_most),
+        device="cpu",
+        dtypes=BYTES,
+        library="native",
+        channels_last=(("x",), ("out",)),
     )

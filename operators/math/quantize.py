@@ -15,6 +15,8 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import OperatorDef, Slot, operator
 from ..base.integers import as_bytes, check_bytes, check_zero, shifted
 
+_APART = ("x",), ("out",)
+"""Slots whose images may lie with their channels last, each for itself."""
 _NO_GRADIENT = "its result is a whole number"
 
 
@@ -56,7 +58,7 @@ def quantize_shape(s: ShapeArgs) -> None:
     s.set("out", (s["x"], s.dtype("zero") if s.has("zero") else np.dtype("uint8")))
 
 
-@quantize_linear.kernel
+@quantize_linear.kernel(channels_last=_APART)
 def quantize_kernel(k: KernelArgs) -> Call:
     return partial(_quantize, k.xp, k["x"], k["scale"], k.get("zero"), k["out"])
 
@@ -83,7 +85,7 @@ def dequantize_shape(s: ShapeArgs) -> None:
     s.set("out", (s["x"], s.floats("scale")))
 
 
-@dequantize_linear.kernel
+@dequantize_linear.kernel(channels_last=_APART)
 def dequantize_kernel(k: KernelArgs) -> Call:
     return partial(_dequantize, k["x"], k["scale"], k.get("zero"), k["out"])
 
@@ -119,7 +121,7 @@ def dynamic_quantize_shape(s: ShapeArgs) -> None:
     s.set("zero", ((), np.dtype("uint8")))
 
 
-@dynamic_quantize_linear.kernel
+@dynamic_quantize_linear.kernel(channels_last=_APART)
 def dynamic_quantize_kernel(k: KernelArgs) -> Call:
     return partial(_dynamic_quantize, k.xp, k["x"], k["scale"], k["zero"], k["out"])
 
@@ -155,7 +157,7 @@ def _combining(op_type: str, sign: str, formula: str) -> OperatorDef:
         source="ONNX Runtime: docs/ContribOperators.md, QLinearAdd, QLinearMul",
         shape=_combining_shape,
     )
-    entry.kernel(_combining_kernel)
+    entry.kernel(channels_last=(("x", "y", "out"),))(_combining_kernel)
     return entry
 
 
@@ -236,7 +238,7 @@ def byte_table_shape(s: ShapeArgs) -> None:
     s.set("out", (s["x"], s.dtype("table")))
 
 
-@byte_table.kernel
+@byte_table.kernel(channels_last=(("x", "out"),))
 def byte_table_kernel(k: KernelArgs) -> Call:
     return partial(_look_up, k["x"], k["table"], k["out"])
 

@@ -52,7 +52,7 @@ def kernel_lines() -> Iterator[str]:
     yield f"processor    {processor_name() or 'unknown'}"
     yield f"code for     {names}"
     yield f"bfloat16     {'no: wants ' + bf16.missing() if bf16.missing() else 'yes'}"
-    yield f"8 bits       {'by VNNI' if integer_gemm.is_fast() else 'as float64'}"
+    yield f"8 bits       {integer_gemm.described()}"
     yield ""
     table = _kept()
     columns = list(dict.fromkeys(way for times in table.values() for way in times))

@@ -36,6 +36,7 @@ TESTS = (
     "tests/nnet3/operators/test_compression_operators.py",
     *("tests/operators/attention", "tests/operators/backends", "tests/operators/base"),
     *("tests/operators/direct", "tests/operators/linear/test_integer_matmul.py"),
+    *("tests/operators/conv/test_integer_conv.py", "tests/operators/math/test_quantize.py"),
     "tests/operators/sequence/test_segments.py",
     "tests/speech/search/test_search.py",
 )
