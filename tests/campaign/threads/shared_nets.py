@@ -236,8 +236,9 @@ def pictures(dtype: str) -> Work:
             x = b.input(name, [-1, *shape[1:]])
             feed[name] = rng.normal(size=shape).astype(dtype)
             few = getattr(b, f"conv{rank}d")(x, 3, 3)
-            both = [getattr(b, f"{family}_pool{rank}d")(y, kernel=[2] * rank) for y in (x, few)]
-            costs += [b.mean(b.square(y)) for y in both]
+            pooled = [getattr(b, f"{family}_pool{rank}d")(y, kernel=[2] * rank) for y in (x, few)]
+            pooled.append(getattr(b, f"adaptive_avg_pool{rank}d")(x, size=[1] * rank))
+            costs += [b.mean(b.square(y)) for y in pooled]
     b.backward_from(b.sum(costs, name="cost"), wrt=[*parameters(b), *feed])
     b.add_optimization(0.1, "sgd")
     return _training(b, feed)
