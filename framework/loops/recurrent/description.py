@@ -72,6 +72,7 @@ class StepNet:
         self.operators = [Operator(op, index) for index, op in enumerate(self.net.ops)]
         self.vars = {var.name: var for var in self.net.vars}
         self.plans: BoundedCache[Any, Any] = BoundedCache(512)  # of frame.py
+        self.forms: BoundedCache[Any, list[Any]] = BoundedCache(32)  # of these plans
         self.analyses: BoundedCache[Any, Any] = BoundedCache(256)  # of analysis.py
         self._check()
 

@@ -111,14 +111,16 @@ def step_plan(
     levels = {name: own for name, own in (offsets or {}).items() if own}
     options = replace(options, channels_last=False)  # steps share memory with whole sequences
     span = Range(list(operators), list(externals), outlive, {})
+    # By identity: plans and forms hold their operators, so that no other ones get their ids.
+    key = (tuple(map(id, operators)), frozenset(outlive), options, place)
+    forms = step.forms.get_or_make(key, list)
     # Offsets are new in nearly every batch: remembering plans by them would only fill the cache.
     if levels:
-        return make_plan(span, known, step.vars, options, grouping(place), levels)
-    # By identity: the plan holds its operators, so that no other ones get their ids.
-    key = (tuple(map(id, operators)), tuple(known.items()), frozenset(outlive), options, place)
+        return make_plan(span, known, step.vars, options, grouping(place), levels, forms)
+    key = (*key, tuple(known.items()))
     plan: Plan | None = step.plans.get(key)
     if plan is None:
-        plan = make_plan(span, known, step.vars, options, grouping(place))
+        plan = make_plan(span, known, step.vars, options, grouping(place), forms=forms)
         step.plans.add(key, plan)
     return plan
 
