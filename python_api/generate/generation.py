@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -23,11 +23,12 @@ from ...framework.base.atomic import PathLike
 from ...framework.base.errors import AttributeTypeError, OpscopeError, ShapeError
 from ...framework.base.scope import Scope
 from .cached_onnx import SCORES, cached_net, random_inputs
-from .imported import ImportedStepper
+from .imported import ImportedStepper, StaticStepper
 from .stepping import Read, Stepper
 
 if TYPE_CHECKING:
     from ...bridges.onnx.export.checking import Check
+    from ...bridges.torch.importing.program import TorchProgram
 
 Prompts = Sequence[Sequence[int] | np.ndarray]
 Chooser = Callable[[np.ndarray], np.ndarray]
@@ -71,7 +72,9 @@ class Generator:
         device: Any = None,
     ) -> None:
         self.stepper: Stepper | ImportedStepper
-        if isinstance(net, ImportedModel):
+        if isinstance(net, ImportedModel) and getattr(net, "changed", None):
+            self.stepper = StaticStepper(cast("TorchProgram", net), ids=ids, scores=scores)
+        elif isinstance(net, ImportedModel):
             self.stepper = ImportedStepper(net, ids=ids, scores=scores)
         else:
             self.stepper = Stepper(net, scope, ids=ids, scores=scores, device=device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from ...framework.passes.prune import prune
 from ...framework.runtime.plain_net import PlainNet
 from .cached_onnx import IDS, MASK, POSITIONS, SCORES
 from .stepping import Read
+
+if TYPE_CHECKING:
+    from ...bridges.torch.importing.program import TorchProgram
 
 _BLOCK = 64
 """Caches grow, and are given, by so many rows: few shapes serve all lengths."""
@@ -229,7 +232,8 @@ class ImportedStepper:
         fed = self._given(np.zeros((sequences, 1), np.int64), seen)
         shapes: dict[str, Any] = {name: np.shape(given) for name, given in fed.items()}
         shapes |= {n: (*h.shape[:2], rows - 1, h.shape[3]) for n, h in self._held.items()}
-        net = PlainNet(self._appending(self.model.op_list(shapes)), check=False)
+        net = _appending(self.model.path, self.model.op_list(shapes), self._caches)
+        net = PlainNet(prune(net, [self.scores]), check=False)
         scope = Scope(parent=self.model.scope)
         context = OpContext(train=False, live_out=[self.scores])
         columns = np.arange(rows)
@@ -245,25 +249,111 @@ class ImportedStepper:
 
         return step
 
-    def _appending(self, net: OpList) -> OpList:
-        """The net with caches that it writes to, in place of copies with a row more."""
-        writers = {name: op for op in net.ops for name in op.output_names()}
-        renamed: dict[str, str] = {}
-        appends: dict[int, OpNode] = {}
-        for past, present in self._caches.items():
-            op = writers[present]
-            if op.type == "assign":
-                op = writers[op.input_names()[0]]
-            if op.type != "concat" or op.input_names()[:1] != [past] or len(op.input_names()) > 2:
-                raise OpscopeError(f"{self.model.path}: {present!r} is no {past!r} with more rows")
-            renamed[op.output_names()[0]] = past
-            inputs = {"cache": past, "x": op.input_names()[1], "past": _LENGTH}
-            appends[id(op)] = make_op("cache_append", inputs, {"out": past}, {"axis": 2})
-        made = net.copy()
-        made.ops = [appends.get(id(op)) or op.renamed(renamed) for op in net.ops]
-        made.vars = [
-            var.changed(kind=STATE, shape=None) if var.name in self._caches else var
-            for var in net.vars
-        ]
-        made.vars.append(make_var(_LENGTH, [-1], np.int64, INPUT))
-        return prune(made, [self.scores])
+
+class StaticStepper(ImportedStepper):
+    """Runs a program of `torch.export` that writes a token's keys and values to buffers of its own.
+
+    It takes the token of each sequence [N, 1], of as many sequences as it was exported for, and the
+    position of the token [1], the only other input. The buffers stay as they are: a copy of them is
+    written to, in place.
+
+    Raises:
+        OpscopeError: it has other inputs, or changes its buffers in another way.
+    """
+
+    def __init__(self, model: TorchProgram, *, ids: str = IDS, scores: str = "output") -> None:
+        self.model = model
+        self.ids, self.scores = ids, scores
+        shapes = {info.name: info.shape for info in model.inputs}
+        places = [name for name in shapes if name != ids]
+        if ids not in shapes or len(places) != 1 or scores not in {i.name for i in model.outputs}:
+            raise OpscopeError(
+                f"{model.path}: wants {ids!r}, a position and {scores!r}, and has inputs"
+                f" {', '.join(shapes)} and outputs {', '.join(i.name for i in model.outputs)}"
+            )
+        self._place, tokens = places[0], shapes[ids] or ()
+        if len(tokens) != 2 or not isinstance(tokens[0], int) or tokens[1] != 1:
+            raise ShapeError(f"{model.path}: {ids!r} {list(tokens)} wants a token of each sequence")
+        self._sequences = tokens[0]
+        self._caches = model.changed
+        self._first = {name: model.scope.get(name).numpy() for name in model.changed}
+        self._net = PlainNet(
+            prune(_appending(model.path, model.op_list(), model.changed), [scores]), check=False
+        )
+        self._scope = Scope(parent=model.scope)
+        self._context = OpContext(train=False, live_out=[scores])
+        self._proven = True
+        self.turn = 0
+
+    def _begin(self, sequences: int, feed: dict[str, Any]) -> None:
+        if feed:
+            raise VariableError(f"{self.model.path}: has no other inputs to feed")
+        self._past = np.zeros(sequences, np.int64)
+        self._feed = {}
+        self._held = {name: array.copy() for name, array in self._first.items()}
+
+    def read(self, prompts: Sequence[np.ndarray], more: int = 0) -> np.ndarray:
+        """See `Stepper.read`."""
+        lengths = {len(prompt) for prompt in prompts}
+        if len(lengths) > 1:
+            raise ShapeError(f"{self.model.path}: prompts of several lengths have no one position")
+        most = min(array.shape[2] for array in self._held.values())
+        wanted = int(self._past.max()) + max(lengths) + more
+        if wanted > most:
+            raise ShapeError(
+                f"{self.model.path}: prompt 0 of {max(lengths)} tokens, and {more + 1} to be"
+                f" written, want {wanted} positions; its caches have {most}"
+            )
+        for tokens in zip(*prompts, strict=True):
+            scores = self.run(tokens)
+        return scores
+
+    def run(self, tokens: Any) -> np.ndarray:
+        """See `Stepper.run`."""
+        tokens = np.asarray(tokens, np.int64)[:, None]
+        if len(tokens) != self._sequences:
+            raise ShapeError(
+                f"{self.model.path}: exported for {self._sequences} sequences, not {len(tokens)}"
+            )
+        for name, held in self._held.items():
+            self._scope.var(name).bind(held)
+        self._scope.var(self.ids).set(tokens)
+        self._scope.var(self._place).set(self._past[:1])
+        self._scope.var(_LENGTH).set(self._past)
+        self._net.run(self._scope, self._context)
+        self._past = self._past + 1
+        return self._checked(self._scope.get(self.scores).numpy()[:, -1])
+
+    def _make_room(self, tokens: int) -> None:
+        """The caches are as long as they were exported."""
+
+
+def _appending(path: str, net: OpList, caches: Mapping[str, str]) -> OpList:
+    """A net with caches that it writes to, in place of copies with a row more, or another one.
+
+    Raises:
+        OpscopeError: a cache is changed in another way.
+    """
+    writers = {name: op for op in net.ops for name in op.output_names()}
+    renamed: dict[str, str] = {}
+    appends: dict[int, OpNode] = {}
+    for past, present in caches.items():
+        op = writers[present]
+        if op.type == "assign":
+            op = writers[op.input_names()[0]]
+        given = op.input_names()
+        grows = op.type == "concat" and len(given) == 2 and given[0] == past
+        if not grows and not (op.type == "put_along_axis" and op.inputs["x"] == (past,)):
+            raise OpscopeError(f"{path}: {present!r} is not {past!r} with new rows")
+        rows = given[1] if grows else op.inputs["updates"][0]
+        renamed[op.output_names()[0]] = past
+        inputs = {"cache": past, "x": rows, "past": _LENGTH}
+        attrs = {"axis": op.attrs["axis"]}
+        appends[id(op)] = make_op("cache_append", inputs, {"out": past}, attrs)
+    made = net.copy()
+    made.ops = [appends.get(id(op)) or op.renamed(renamed) for op in net.ops]
+    made.vars = [
+        var.changed(kind=STATE, shape=None) if var.name in caches else var for var in net.vars
+    ]
+    made.vars.append(make_var(_LENGTH, [-1], np.int64, INPUT))
+    return made

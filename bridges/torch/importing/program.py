@@ -7,7 +7,7 @@ import importlib
 import os
 import pkgutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ class TorchProgram(ImportedModel):
     Attributes:
         path: what errors call it.
         inputs, outputs: names, dtypes and shapes; sizes that may vary have the names of the export.
+        changed: buffer that runs change -> the output, which they do not return, of its new value.
         shared: name in the state dict -> name of the parameter that it shares.
     """
 
@@ -45,6 +46,18 @@ class TorchProgram(ImportedModel):
         super().__init__(program.model, program.trained, program.states)
         self._program = program
         self.shared = dict(program.names)
+        self.changed = dict(program.changed)
+
+    def run(self, feed: Mapping[str, Any], fetch: Sequence[str] | None = None) -> dict[str, Any]:
+        """See `ImportedModel.run`; buffers that the program changes are changed."""
+        if not self.changed:
+            return super().run(feed, fetch)
+        new = self.changed.values()
+        wanted = [info.name for info in self.outputs if info.name not in new]
+        results = super().run(feed, [*(wanted if fetch is None else fetch), *new])
+        for buffer, name in self.changed.items():
+            self.scope.get(buffer).set(results.pop(name))
+        return results
 
     def __repr__(self) -> str:
         nodes = len(self._model.graph.nodes)

@@ -45,6 +45,7 @@ class Program:
         dims: input -> its dimensions, numbers or expressions of sizes that may vary.
         ranges: symbol of a size -> least and most.
         names: name in the state dict -> name of the parameter that it shares.
+        changed: buffer that the program changes -> the output that is its new value.
     """
 
     model: Model
@@ -53,6 +54,7 @@ class Program:
     dims: dict[str, tuple[Any, ...]]
     ranges: dict[Any, tuple[int, float]]
     names: dict[str, str] = field(default_factory=dict)
+    changed: dict[str, str] = field(default_factory=dict)
 
 
 def array_of(tensor: Any) -> np.ndarray:
@@ -174,6 +176,11 @@ class Reader:
         self._names: set[str] = set()
         self._nodes: list[Node] = []
         self._merged: Mapping[Any, Merged] = merged_rows(program.graph)
+        self._changed = {
+            spec.target
+            for spec in program.graph_signature.output_specs
+            if spec.kind.name == "BUFFER_MUTATION"
+        }
 
     def read(self) -> Program:
         """The program as a graph."""
@@ -234,7 +241,7 @@ class Reader:
         elif (
             kind == "BUFFER"
             and self.arrays[name].dtype.kind in "fV"
-            and name in (program.state_dict)
+            and (name in program.state_dict or name in self._changed)
         ):
             self.imported.states.add(name)
         return name
@@ -444,10 +451,12 @@ class Reader:
         node = next(n for n in self.program.graph.nodes if n.op == "output")
         specs = self.program.graph_signature.output_specs
         wanted: list[Any] = []
+        changed: dict[str, Any] = {}
         for spec, given in zip(specs, node.args[0], strict=True):
             kind = spec.kind.name
             if kind == "BUFFER_MUTATION":
-                self._check_mutation(spec.target, given)
+                if not self._is_statistic(spec.target, given):
+                    changed[spec.target] = given
             elif kind not in ("USER_OUTPUT", "LOSS_OUTPUT"):
                 raise FormatError(f"{WHERE}: {kind.lower()} of {spec.target!r} is not supported")
             else:
@@ -456,7 +465,15 @@ class Reader:
         if len(labels) != len(wanted):
             labels = [str(k) for k in range(len(wanted))]
         names, infos = [], []
-        for label, given in zip(labels, wanted, strict=True):
+        for buffer, given in changed.items():
+            if buffer not in self.imported.states:
+                place = source_of(given)
+                raise FormatError(
+                    f"{WHERE}: buffer {buffer!r} is changed, by {given.name!r} ({place})"
+                )
+            labels.append(f"{buffer}.after")
+            self.imported.changed[buffer] = labels[-1]
+        for label, given in zip(labels, (*wanted, *changed.values()), strict=True):
             if not hasattr(given, "meta"):
                 continue  # None or a number: nothing computes it
             name = self._free(f"output{label}" if not label or label[0] in "._" else label)
@@ -469,15 +486,12 @@ class Reader:
             infos.append(InputInfo(name, dtype, shape))
         return names, infos
 
-    def _check_mutation(self, target: str, given: Any) -> None:
-        """Refuse changes of buffers that no operator here makes."""
+    def _is_statistic(self, target: str, given: Any) -> bool:
+        """Whether a buffer is changed by normalization in training, as our operators do it."""
         source = given.args[0] if getattr(given, "args", ()) else None
         if target.rsplit(".", 1)[-1] == "num_batches_tracked":
-            return  # a count that only a momentum of None would read, which is refused
-        if name_of(given)[1] == "getitem" and "batch_norm" in name_of(source)[1]:
-            return
-        place = source_of(given)
-        raise FormatError(f"{WHERE}: buffer {target!r} is changed, by {given.name!r} ({place})")
+            return True  # a count that only a momentum of None would read, which is refused
+        return name_of(given)[1] == "getitem" and "batch_norm" in name_of(source)[1]
 
 
 def _read_by_any(nodes: Sequence[Node], outputs: Sequence[str]) -> list[Node]:

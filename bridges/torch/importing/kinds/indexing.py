@@ -78,6 +78,14 @@ def _index(n: Aten, x: Value, indices: list[Value | None]) -> Value:
     return n.moved(entries, _blocks(places.first, ids.ndim - 1, entries.ndim))
 
 
+@aten("index_copy")
+def _index_copy(n: Aten, x: Value, dim: int, index: Value, source: Value) -> Value:
+    axis = dim % max(x.ndim, 1)
+    ids = n.cast(counted(n, index, x.shape[axis]), np.int64)
+    ids = n.reshaped(ids, [-1 if other == axis else 1 for other in range(x.ndim)])
+    return n.op("put_along_axis", x, ids, n.cast(source, x.dtype), axis=axis, mode="set")
+
+
 @aten("index_put", "_index_put_impl")
 def _index_put(
     n: Aten, x: Value, indices: list[Value | None], values: Value, accumulate: bool = False
@@ -92,6 +100,11 @@ def _index_put(
     places = _places(n, x, indices)
     axes, first = places.axes, places.first
     ids = _stacked(n, x, places)
+    rows = [ids.shape[0] if axis in axes else size for axis, size in enumerate(x.shape)]
+    if len(axes) == 1 and ids.ndim == 2 and list(values.shape) == rows and not accumulate:
+        # As caches are written to: a step in place has this form.
+        ids = n.reshaped(ids, [-1 if axis in axes else 1 for axis in range(x.ndim)])
+        return n.op("put_along_axis", x, ids, values, axis=axes[0], mode="set")
     moved = n.moved(x, [*axes, *_rest(x, axes)])
     lead = list(ids.shape[:-1])
     inner = list(moved.shape[len(axes) :])
