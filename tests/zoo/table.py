@@ -39,7 +39,7 @@ def worse(before: Row, after: Row) -> list[str]:
     lines = []
     for route, parts in after.items():
         for part, outcome in parts.items():
-            was = word(before.get(route, {}).get(part, WORDS[1]))
+            was = word(before.get(route, {}).get(part, WORDS[2]))
             if WORDS.index(word(outcome)) > WORDS.index(was):
                 lines.append(f"{route}, {part}: {was} before, now {outcome}")
     return lines

@@ -287,7 +287,9 @@ class Reader:
         if name.startswith(_CHECKS):
             return
         arguments = self._arguments(node)
+        called = node
         if node in self._merged:
+            called = self._merged[node].linear
             arguments = self._rows_kept(node, self._merged[node])
             domain = DOMAIN
             name = "linear"
@@ -303,7 +305,7 @@ class Reader:
             np.dtype(np.int64) if one is None or _is_size(one) else dtype_of(one.dtype)
             for one in values
         ]
-        attrs = {"arguments": templates, "dtypes": dtypes, "places": _places_of(node)}
+        attrs = {"arguments": templates, "dtypes": dtypes, "places": _places_of(called)}
         self._nodes.append(
             TorchNode(
                 name,

@@ -64,8 +64,7 @@ def _safe_softmax(n: Aten, x: Value, dim: int) -> Value:
 
 
 @aten("elu")
-def _elu(n: Aten) -> Value:
-    x = n["self"]
+def _elu(n: Aten, x: Value) -> Value:
     alpha = float(n["alpha"])
     scale, inner = n.get("scale", 1), n.get("input_scale", 1)
     if inner == 1:
@@ -87,21 +86,18 @@ def _softplus(n: Aten) -> Value:
 
 
 @aten("prelu", "_prelu_kernel")
-def _prelu(n: Aten) -> Value:
-    w = n["weight"]
-    return n.op("prelu", n["self"], n.reshaped(w, [int(np.prod(w.shape))]))
+def _prelu(n: Aten, x: Value, weight: Value) -> Value:
+    return n.op("prelu", x, n.reshaped(weight, [int(np.prod(weight.shape))]))
 
 
 @aten("threshold")
-def _threshold(n: Aten) -> Value:
-    x = n["self"]
+def _threshold(n: Aten, x: Value) -> Value:
     keep = n.op("greater", x, n.const(n["threshold"], x.dtype))
     return n.op("where", keep, x, n.const(n["value"], x.dtype))
 
 
 @aten("hardshrink", "softshrink")
-def _shrink(n: Aten) -> Value:
-    x = n["self"]
+def _shrink(n: Aten, x: Value) -> Value:
     lambd = float(n["lambd"])
     if n.name == "softshrink":
         inside = n.op("clip", x, minimum=-lambd, maximum=lambd)

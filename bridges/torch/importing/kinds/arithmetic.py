@@ -53,8 +53,7 @@ for _name in _SYMBOLIC:
 
 
 @aten("sym_size")
-def _size(n: Aten) -> Value:
-    x = n["self"]
+def _size(n: Aten, x: Value) -> Value:
     return n.const(x.shape[n.axis("dim", x.ndim)], np.int64)
 
 
@@ -77,8 +76,7 @@ def _plain(n: Aten, name: str) -> float | None:
 
 
 @aten("add", "sub", "rsub")
-def _add(n: Aten) -> Value:
-    alpha = n.get("alpha", 1)
+def _add(n: Aten, alpha: float = 1) -> Value:
     number = _plain(n, "other")
     if number is not None:
         x = n.tensor("self", n.dtypes[0])

@@ -9,8 +9,7 @@ from ..calls import Aten, aten, wants_floats
 
 
 @aten("linear")
-def _linear(n: Aten) -> Value:
-    x = n["input"]
+def _linear(n: Aten, x: Value) -> Value:
     wants_floats(n, x)
     weight = n["weight"]
     bias = n.get("bias")
@@ -28,8 +27,7 @@ def _bilinear(n: Aten) -> Value:
 
 
 @aten("matmul", "mm", "bmm", "mv", "dot")
-def _matmul(n: Aten) -> Value:
-    x = n["self"]
+def _matmul(n: Aten, x: Value) -> Value:
     y = next(n[k] for k in ("other", "mat2", "vec", "tensor") if n.has(k))
     wants_floats(n, x, y)
     return n.op("matmul", x, y)
@@ -56,8 +54,7 @@ def _einsum(n: Aten) -> Value:
 
 
 @aten("outer")
-def _outer(n: Aten) -> Value:
-    x, y = n["self"], n["vec2"]
+def _outer(n: Aten, x: Value, y: Value) -> Value:
     return n.op("mul", n.reshaped(x, [x.shape[0], 1]), y)
 
 

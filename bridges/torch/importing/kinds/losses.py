@@ -91,8 +91,7 @@ def _of_shares(n: Aten, logits: Value, shares: Value, weight: Value | None) -> V
 
 @aten("cross_entropy_loss", "nll_loss", "nll_loss_nd", "nll_loss2d", "nll_loss_forward",
       "nll_loss2d_forward")  # fmt: skip
-def _classes(n: Aten) -> Value | list[Value]:
-    x = n["self"]
+def _classes(n: Aten, x: Value) -> Value | list[Value]:
     label = n["target"]
     weight = n.get("weight")
     ignored = n.get("ignore_index", -100)

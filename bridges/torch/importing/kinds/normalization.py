@@ -12,8 +12,7 @@ from ..calls import Aten, aten, wants_floats
 
 @aten("batch_norm", "_native_batch_norm_legit_no_training", "_native_batch_norm_legit_functional",
       "native_batch_norm", "_native_batch_norm_legit")  # fmt: skip
-def _batch_norm(n: Aten) -> Value | list[Value]:
-    x = n["input"]
+def _batch_norm(n: Aten, x: Value) -> Value | list[Value]:
     wants_floats(n, x)
     training = n.get("training", False)
     channels = x.shape[1]
@@ -57,8 +56,7 @@ def _last_axes(n: Aten, x: Value) -> int:
 
 
 @aten("layer_norm", "native_layer_norm")
-def _layer_norm(n: Aten) -> Value | list[Value]:
-    x = n["input"]
+def _layer_norm(n: Aten, x: Value) -> Value | list[Value]:
     wants_floats(n, x)
     normalized = n.op(
         "layer_norm",
@@ -85,8 +83,7 @@ def _statistics(n: Aten, x: Value, axes: list[int], keepdims: bool = True) -> li
 
 
 @aten("rms_norm", "_fused_rms_norm")
-def _rms_norm(n: Aten) -> Value | list[Value]:
-    x = n["input"]
+def _rms_norm(n: Aten, x: Value) -> Value | list[Value]:
     wants_floats(n, x)
     epsilon = float(n.get("eps", np.finfo(np.float32).eps))
     axis = _last_axes(n, x) - x.ndim
@@ -97,8 +94,7 @@ def _rms_norm(n: Aten) -> Value | list[Value]:
 
 
 @aten("group_norm", "native_group_norm")
-def _group_norm(n: Aten) -> Value | list[Value]:
-    x = n["input"]
+def _group_norm(n: Aten, x: Value) -> Value | list[Value]:
     wants_floats(n, x)
     groups = int(n["num_groups"] if n.has("num_groups") else n["group"])
     normalized = n.op(
@@ -117,8 +113,7 @@ def _group_norm(n: Aten) -> Value | list[Value]:
 
 
 @aten("instance_norm")
-def _instance_norm(n: Aten) -> Value:
-    x = n["input"]
+def _instance_norm(n: Aten, x: Value) -> Value:
     wants_floats(n, x)
     n.refuse_unless(bool(n["use_input_stats"]), "its running statistics are read")
     scale, bias = n.get("weight"), n.get("bias")

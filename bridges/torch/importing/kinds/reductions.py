@@ -15,8 +15,7 @@ from ..calls import Aten, aten, aten_of
     "logsumexp", "reduce_all", "reduce_any", "reduce_max", "reduce_mean", "reduce_min",
     "reduce_prod", "reduce_sum",
 )  # fmt: skip
-def _reduce(n: Aten) -> Value:
-    x = n["self"]
+def _reduce(n: Aten, x: Value) -> Value:
     if n.name in ("any", "all"):
         x = n.cast(x, np.bool_)
     elif is_float(n.dtypes[0]):
@@ -29,8 +28,7 @@ def _reduce(n: Aten) -> Value:
 
 
 @aten("var", "std", "var_mean")
-def _spread(n: Aten) -> Value | list[Value]:
-    x = n["self"]
+def _spread(n: Aten, x: Value) -> Value | list[Value]:
     axes = n.axes("dim", x.ndim)
     keep = bool(n.get("keepdim", False))
     correction = n.get("correction", 1 if n.get("unbiased", True) else 0)
@@ -43,8 +41,7 @@ def _spread(n: Aten) -> Value | list[Value]:
 
 
 @aten("max", "min")
-def _extreme(n: Aten) -> Value | list[Value]:
-    x = n["self"]
+def _extreme(n: Aten, x: Value) -> Value | list[Value]:
     kind = n.name
     if n.has("other"):
         op = {"max": "maximum", "min": "minimum"}[kind]
@@ -58,8 +55,7 @@ def _extreme(n: Aten) -> Value | list[Value]:
 
 
 @aten("argmax", "argmin")
-def _arg(n: Aten) -> Value:
-    x = n["self"]
+def _arg(n: Aten, x: Value) -> Value:
     if not n.has("dim"):
         x = n.reshaped(x, [math.prod(x.shape)])
     axis = n.axis("dim", x.ndim) if n.has("dim") else 0
@@ -87,24 +83,18 @@ def _extreme_so_far(n: Aten, x: Value, dim: int) -> list[Value]:
 
 
 @aten("topk")
-def _topk(n: Aten) -> list[Value]:
-    x = n["self"]
-    axis = n.axis("dim", x.ndim)
-    if n["largest"]:
-        return n.op("top_k", x, outs=("values", "ids"), k=int(n["k"]), axis=axis)
-    low, ids = n.op("top_k", n.op("neg", x), outs=("values", "ids"), k=int(n["k"]), axis=axis)
+def _topk(n: Aten, x: Value, k: int, dim: int, largest: bool) -> list[Value]:
+    if largest:
+        return n.op("top_k", x, outs=("values", "ids"), k=k, axis=dim)
+    low, ids = n.op("top_k", n.op("neg", x), outs=("values", "ids"), k=k, axis=dim)
     return [n.op("neg", low), ids]
 
 
 @aten("sort")
-def _sort(n: Aten) -> list[Value]:
-    x = n["self"]
-    axis = n.axis("dim", x.ndim)
-    down = bool(n["descending"])
-    return n.op("sort", x, outs=("out", "ids"), axis=axis, descending=down)
+def _sort(n: Aten, x: Value, dim: int, descending: bool) -> list[Value]:
+    return n.op("sort", x, outs=("out", "ids"), axis=dim, descending=descending)
 
 
 @aten("argsort")
-def _argsort(n: Aten) -> Value:
-    x = n["self"]
-    return n.op("argsort", x, axis=n.axis("dim", x.ndim), descending=bool(n["descending"]))
+def _argsort(n: Aten, x: Value, dim: int, descending: bool) -> Value:
+    return n.op("argsort", x, axis=dim, descending=descending)

@@ -13,9 +13,8 @@ from .shapes import spread
 
 
 @aten("index_select")
-def _index_select(n: Aten) -> Value:
-    x = n["self"]
-    return n.op("gather", x, n["index"], axis=n.axis("dim", x.ndim))
+def _index_select(n: Aten, x: Value, dim: int, index: Value) -> Value:
+    return n.op("gather", x, index, axis=dim)
 
 
 @aten("gather")
@@ -29,9 +28,8 @@ def _gather(n: Aten) -> Value:
 
 
 @aten("take_along_dim")
-def _take_along(n: Aten) -> Value:
-    x = n["self"]
-    return n.op("take_along_axis", x, n["indices"], axis=n.axis("dim", x.ndim))
+def _take_along(n: Aten, x: Value, indices: Value, dim: int) -> Value:
+    return n.op("take_along_axis", x, indices, axis=dim)
 
 
 _REDUCED = {"add": "add", "sum": "add", "mean": "add", "multiply": "mul", "prod": "mul",
@@ -60,11 +58,12 @@ def _scatter(
 ) -> Value:
     axis = dim % max(x.ndim, 1)
     if src is None:
-        src = n.const(np.full([1] * x.ndim, value), x.dtype)
-        src = n.op("expand", src, shape=list(index.shape))
+        one = n.const(np.full([1] * x.ndim, value), x.dtype)
+        updates: Value = n.op("expand", one, shape=list(index.shape))
+    else:
+        updates = n.cast(src, x.dtype)
     for each in range(x.ndim):
-        src = n.part(src, each, 0, index.shape[each])
-    src = n.cast(src, x.dtype)
+        updates = n.part(updates, each, 0, index.shape[each])
     reduce = "sum" if n.name == "scatter_add" else reduce
     how = _REDUCED.get(reduce or "", "none")
 
@@ -72,13 +71,13 @@ def _scatter(
         return n.onnx("ScatterElements", x, index, values, axis=axis, reduction=reduction)
 
     if not include_self:
-        x = scattered(x, n.const(np.full(src.shape, _neutral(how, x.dtype)), x.dtype), "none")
+        x = scattered(x, n.const(np.full(updates.shape, _neutral(how, x.dtype)), x.dtype), "none")
     if how in ("mul", "max", "min"):
-        return n.on_host("ScatterElements", x, index, src, axis=axis, reduction=how)
-    total = scattered(x, src, how)
+        return n.on_host("ScatterElements", x, index, updates, axis=axis, reduction=how)
+    total = scattered(x, updates, how)
     if reduce != "mean":
         return total
-    ones = n.op("fill_like", src, value=1.0)
+    ones = n.op("fill_like", updates, value=1.0)
     counts = scattered(n.op("fill_like", x, value=float(include_self)), ones, "add")
     return n.op("div", total, n.op("clip", counts, minimum=1.0))
 
@@ -132,11 +131,11 @@ def _arange(n: Aten) -> Value:
 
 
 @aten("linspace")
-def _linspace(n: Aten) -> Value:
-    ends = (n.array(one) if isinstance(one, Value) else one for one in (n["start"], n["end"]))
-    return n.const(np.linspace(*ends, n["steps"]), n.dtypes[0])
+def _linspace(n: Aten, start: Any, end: Any, steps: int) -> Value:
+    start, end = (n.array(one) if isinstance(one, Value) else one for one in (start, end))
+    return n.const(np.linspace(start, end, steps), n.dtypes[0])
 
 
 @aten("eye")
-def _eye(n: Aten) -> Value:
-    return n.const(np.eye(n["n"], n.get("m")), n.dtypes[0])
+def _eye(n: Aten, rows: int, m: int | None = None) -> Value:
+    return n.const(np.eye(rows, m), n.dtypes[0])

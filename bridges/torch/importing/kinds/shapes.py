@@ -22,21 +22,19 @@ def _filled(n: Aten, count: int, dims: Sequence[int]) -> list[int]:
 
 
 @aten("view", "reshape", "_reshape_alias")
-def _view(n: Aten) -> Value:
-    x = n["self"]
+def _view(n: Aten, x: Value) -> Value:
     n.refuse_unless(n.has("size") or n.has("shape"), "its bytes are read as another dtype")
     size = n["size"] if n.has("size") else n["shape"]
     return n.reshaped(x, _filled(n, math.prod(x.shape), size))
 
 
 @aten("view_as", "reshape_as")
-def _view_as(n: Aten) -> Value:
-    return n.reshaped(n["self"], n["other"].shape)
+def _view_as(n: Aten, x: Value, other: Value) -> Value:
+    return n.reshaped(x, other.shape)
 
 
 @aten("flatten")
-def _flatten(n: Aten) -> Value:
-    x = n["self"]
+def _flatten(n: Aten, x: Value) -> Value:
     if not x.ndim:
         return n.reshaped(x, [1])
     first, last = n.axis("start_dim", x.ndim), n.axis("end_dim", x.ndim)
@@ -45,31 +43,27 @@ def _flatten(n: Aten) -> Value:
 
 
 @aten("unflatten")
-def _unflatten(n: Aten) -> Value:
-    x = n["self"]
+def _unflatten(n: Aten, x: Value) -> Value:
     at = n.axis("dim", x.ndim)
     inner = _filled(n, x.shape[at], n["sizes"])
     return n.reshaped(x, [*x.shape[:at], *inner, *x.shape[at + 1 :]])
 
 
 @aten("squeeze")
-def _squeeze(n: Aten) -> Value:
-    x = n["self"]
+def _squeeze(n: Aten, x: Value) -> Value:
     axes = n.axes("dim", x.ndim)
     gone = [axis for axis in axes if x.shape[axis] == 1]
     return n.op("squeeze", x, axes=gone) if gone else x
 
 
 @aten("unsqueeze")
-def _unsqueeze(n: Aten) -> Value:
-    x = n["self"]
+def _unsqueeze(n: Aten, x: Value) -> Value:
     return n.op("unsqueeze", x, axes=[n.axis("dim", x.ndim + 1)])
 
 
 @aten("permute")
-def _permute(n: Aten) -> Value:
-    x = n["self"]
-    return n.moved(x, [axis % x.ndim for axis in n["dims"]])
+def _permute(n: Aten, x: Value, dims: list[int]) -> Value:
+    return n.moved(x, [axis % x.ndim for axis in dims])
 
 
 @aten("transpose", "swapaxes", "swapdims")
@@ -81,16 +75,14 @@ def _transpose(n: Aten, x: Value, dim0: int, dim1: int) -> Value:
 
 
 @aten("t", "numpy_T", "mT")
-def _turned(n: Aten) -> Value:
-    x = n["self"]
+def _turned(n: Aten, x: Value) -> Value:
     if n.name == "mT":
         return n.moved(x, [*range(x.ndim - 2), x.ndim - 1, x.ndim - 2])
     return n.moved(x, list(range(x.ndim))[::-1])
 
 
 @aten("movedim")
-def _movedim(n: Aten) -> Value:
-    x = n["self"]
+def _movedim(n: Aten, x: Value) -> Value:
     source, target = (
         [axis % x.ndim for axis in (given if isinstance(given, list) else [given])]
         for given in (n["source"], n["destination"])
@@ -102,8 +94,7 @@ def _movedim(n: Aten) -> Value:
 
 
 @aten("expand", "broadcast_to")
-def _expand(n: Aten) -> Value:
-    x = n["self"]
+def _expand(n: Aten, x: Value) -> Value:
     wanted = list(n["size"])
     new = len(wanted) - x.ndim
     if any(n.get("likes", [])):
@@ -114,15 +105,13 @@ def _expand(n: Aten) -> Value:
 
 
 @aten("expand_as")
-def _expand_as(n: Aten) -> Value:
-    x = n["self"]
+def _expand_as(n: Aten, x: Value) -> Value:
     dims = n["other"].shape
     return x if dims == x.shape else n.op("expand", x, shape=list(dims))
 
 
 @aten("repeat", "tile")
-def _repeat(n: Aten) -> Value:
-    x = n["self"]
+def _repeat(n: Aten, x: Value) -> Value:
     repeats = list(n["repeats"] if n.has("repeats") else n["dims"])
     repeats = [1] * (x.ndim - len(repeats)) + repeats
     x = n.reshaped(x, [1] * (len(repeats) - x.ndim) + list(x.shape))
@@ -163,8 +152,7 @@ def _place(at: int, size: int) -> int:
 
 
 @aten("slice")
-def _slice(n: Aten) -> Value:
-    x = n["self"]
+def _slice(n: Aten, x: Value) -> Value:
     axis = n.axis("dim", x.ndim)
     step = n.get("step", 1)
     like = n.get("likes", [None])[0]
@@ -182,8 +170,7 @@ def _slice(n: Aten) -> Value:
 
 
 @aten("slice_scatter", "select_scatter")
-def _scatter_range(n: Aten) -> Value:
-    x = n["self"]
+def _scatter_range(n: Aten, x: Value) -> Value:
     source = n.cast(n["src"], n["self"].dtype)
     axis = n.axis("dim", x.ndim)
     size = x.shape[axis]
@@ -220,15 +207,12 @@ def _copy(n: Aten, x: Value, src: Value) -> Value:
 
 
 @aten("narrow")
-def _narrow(n: Aten) -> Value:
-    x = n["self"]
-    start = n["start"]
+def _narrow(n: Aten, x: Value, start: int) -> Value:
     return n.part(x, n.axis("dim", x.ndim), start, start + n["length"])
 
 
 @aten("select")
-def _select(n: Aten) -> Value:
-    x = n["self"]
+def _select(n: Aten, x: Value) -> Value:
     axis = n.axis("dim", x.ndim)
     at = n["index"]
     part = n.part(x, axis, at, TO_END if at == -1 else at + 1)
@@ -236,8 +220,7 @@ def _select(n: Aten) -> Value:
 
 
 @aten("split", "split_with_sizes", "tensor_split")
-def _split(n: Aten) -> list[Value]:
-    x = n["self"]
+def _split(n: Aten, x: Value) -> list[Value]:
     axis = n.axis("dim", x.ndim)
     size = x.shape[axis]
     if n.name == "tensor_split":
@@ -261,8 +244,7 @@ def _parts(n: Aten, x: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
 
 
 @aten("chunk")
-def _chunk(n: Aten) -> list[Value]:
-    x = n["self"]
+def _chunk(n: Aten, x: Value) -> list[Value]:
     axis = n.axis("dim", x.ndim)
     size = x.shape[axis]
     count = n["chunks"]
@@ -271,8 +253,7 @@ def _chunk(n: Aten) -> list[Value]:
 
 
 @aten("unbind")
-def _unbind(n: Aten) -> list[Value]:
-    x = n["self"]
+def _unbind(n: Aten, x: Value) -> list[Value]:
     axis = n.axis("dim", x.ndim)
     parts = _parts(n, x, axis, [1] * x.shape[axis])
     return [n.op("squeeze", part, axes=[axis]) for part in parts]
@@ -283,10 +264,9 @@ _MODES = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "ci
 
 @aten("pad", "constant_pad_nd", *(f"{kind}_pad{d}d" for d in (1, 2, 3)
       for kind in ("reflection", "replication", "circular")))  # fmt: skip
-def _pad(n: Aten) -> Value:
-    x = n["self"]
+def _pad(n: Aten, x: Value) -> Value:
     given = list(n["pad"] if n.has("pad") else n["padding"])
-    mode = n.get("mode", "constant")
+    mode: str = n.get("mode", "constant")
     mode = {"ref": "reflect", "rep": "replicate", "cir": "circular"}.get(n.name[:3], mode)
     value = n.get("value", 0) or 0
     pairs = [(0, 0)] * (x.ndim - len(given) // 2)
@@ -306,8 +286,7 @@ def _flip(n: Aten) -> Value:
 
 
 @aten("roll")
-def _roll(n: Aten) -> Value:
-    x = n["self"]
+def _roll(n: Aten, x: Value) -> Value:
     if not n.get("dims"):
         flat = n.reshaped(x, [math.prod(x.shape)])
         return n.reshaped(n.op("roll", flat, shifts=list(n["shifts"]), axes=[0]), x.shape)
@@ -316,8 +295,7 @@ def _roll(n: Aten) -> Value:
 
 
 @aten("pixel_shuffle", "pixel_unshuffle")
-def _pixel_shuffle(n: Aten) -> Value:
-    x = n["self"]
+def _pixel_shuffle(n: Aten, x: Value) -> Value:
     *front, c, h, w = x.shape
     k = len(front)
     if n.name == "pixel_shuffle":
@@ -332,8 +310,8 @@ def _pixel_shuffle(n: Aten) -> Value:
 
 
 @aten("tril", "triu")
-def _triangle(n: Aten) -> Value:
-    return n.op(n.name, n["self"], diagonal=n.get("diagonal", 0))
+def _triangle(n: Aten, x: Value, diagonal: int = 0) -> Value:
+    return n.op(n.name, x, diagonal=diagonal)
 
 
 @aten("meshgrid")

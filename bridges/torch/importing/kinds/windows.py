@@ -31,10 +31,7 @@ def listed(value: Any, rank: int) -> list[int]:
 
 @aten("conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d",
       "conv_transpose3d")  # fmt: skip
-def _conv(n: Aten) -> Value:
-    x = n["input"]
-    weight = n["weight"]
-    bias = n.get("bias")
+def _conv(n: Aten, x: Value, weight: Value, bias: Value | None = None) -> Value:
     wants_floats(n, x)
     rank = weight.ndim - 2
     turned = n.get("transposed", n.name.startswith("conv_t"))
