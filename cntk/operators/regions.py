@@ -53,27 +53,33 @@ def _bounds(xp: Any, first: Any, length: Any, parts: int, size: int) -> tuple[An
     return tuple(xp.clip(end + begin, 0, size).astype(np.int64) for end in ends)
 
 
-def _largest(xp: Any, take: Any, first: Any, end: Any, size: int) -> tuple[Any, Any]:
-    """The largest of the elements first .. end along an axis, and its number; the first of several.
+def _doubled(xp: Any, best: Any, where: Any, axis: int, step: int) -> tuple[Any, Any]:
+    """The largest of twice as many elements from each place on, and their places; the first of
+    several. What reaches over the end stays.
 
     Args:
-        take: gives the elements [..., a, b] at numbers [...].
+        best, where: of `step` elements along the axis.
     """
-    number = xp.minimum(first, size - 1)
-    best = take(number)
-    where = xp.broadcast_to(number[..., None, None], best.shape).copy()
-    for shift in range(1, int((end - first).max())):
-        number = xp.minimum(first + shift, size - 1)
-        values = take(number)
-        better = (values > best) & (first + shift < end)[..., None, None]
-        xp.copyto(best, values, where=better)
-        xp.copyto(where, number[..., None, None], where=better)
-    return best, where
+    before: Any = (slice(None),) * axis
+    here, there = (*before, slice(-step)), (*before, slice(step, None))
+    better = best[there] > best[here]
+    doubled = best.copy(), where.copy()
+    for new, old in zip(doubled, (best, where), strict=True):
+        xp.copyto(new[here], old[there], where=better)
+    return doubled
+
+
+def _powers(xp: Any, first: Any, end: Any) -> tuple[Any, Any, Any]:
+    """Two ranges that cover another: the logarithm of their length, and where each begins."""
+    length = xp.maximum(end - first, 1)
+    power = xp.log2(length).astype(np.int64)
+    return power, first, first + length - (1 << power)
 
 
 @region_pool.kernel
 def region_pool_kernel(k: KernelArgs) -> Call:
-    """Along the width first, then along the height."""
+    """Four windows whose sides are powers of two cover a part; their largest elements are found for
+    all places first. Channels are last, since parts are gathered."""
     xp = k.xp
     x = k["x"]
     regions = k["regions"]
@@ -82,25 +88,46 @@ def region_pool_kernel(k: KernelArgs) -> Call:
     height, width = x.shape[2:]
     if not out.size:
         return nothing
-    image = xp.arange(len(x))[:, None, None]
-    region = xp.arange(regions.shape[1])[:, None]
+    image = xp.arange(len(x))[:, None, None, None]
+    places = xp.arange(height * width, dtype=np.int32).reshape(1, height, width, 1)
+
+    def windows(longest: tuple[int, int]) -> tuple[Any, Any]:
+        """For each power of height and width, [powers, powers, N, H, W, C]."""
+        pixels = xp.ascontiguousarray(x.transpose(0, 2, 3, 1))
+        rows = [[(pixels, xp.broadcast_to(places, pixels.shape))]]
+        while 2 << len(rows[0]) - 1 <= longest[1]:
+            rows[0].append(_doubled(xp, *rows[0][-1], 2, 1 << len(rows[0]) - 1))
+        while 2 << len(rows) - 1 <= longest[0]:
+            rows.append([_doubled(xp, *each, 1, 1 << len(rows) - 1) for each in rows[-1]])
+        best, where = (xp.stack([xp.stack([e[n] for e in row]) for row in rows]) for n in (0, 1))
+        return best, where
 
     def run() -> None:
         left, top, wide, high = (regions[..., number] for number in range(4))
         columns = _bounds(xp, left, wide, k.attrs["cols"], width)
         rows = _bounds(xp, top, high, k.attrs["rows"], height)
-        # [N, R, cols, C, H], then [N, R, rows, cols, C]
-        by_row, column = _largest(xp, lambda n: x[image, :, :, n], *columns, width)
-        best, row = _largest(xp, lambda n: by_row[image, region, :, :, n], *rows, height)
+        largest, place = windows(tuple(int((end - begin).max()) for begin, end in (rows, columns)))
+        tall, *above = _powers(xp, xp.minimum(rows[0], height - 1)[..., None], rows[1][..., None])
+        long, *beside = _powers(
+            xp, xp.minimum(columns[0], width - 1)[:, :, None], columns[1][:, :, None]
+        )
+        best = found = None
+        for row in above:
+            for column in beside:
+                at = tall, long, image, row, column
+                value, here = largest[at], place[at]
+                if best is None:
+                    best, found = value, here
+                    continue
+                better = (value > best) | ((value == best) & (here < found))
+                xp.copyto(best, value, where=better)
+                xp.copyto(found, here, where=better)
         empty = (rows[0] >= rows[1])[..., None] | (columns[0] >= columns[1])[:, :, None]
         best[empty] = 0
         out[...] = best.transpose(0, 1, 4, 2, 3)
         if where is not None:
-            places = xp.arange(column.shape[2])[:, None], xp.arange(column.shape[3])
-            spread = image[..., None, None], region[..., None, None]
-            place = row * width + column[(*spread, *places, row)]
-            place[empty] = -1
-            where[...] = place.transpose(0, 1, 4, 2, 3)
+            found[empty] = -1
+            where[...] = found.transpose(0, 1, 4, 2, 3)
 
     return run
 
