@@ -68,6 +68,8 @@ def streams_of(networks: Iterable[Network]) -> dict[str, Meaning]:
             axis = node.axis.name if node.axis is not None else DEFAULT_AXIS
             steps = node.axis in stepping
             role = readers[0] if readers else ""
+            if not role and node in network.groups["label"] and len(node.shape) > 1:
+                role = "label"  # of regions, whose cross entropy is made of plain operations
             sparse = node.operation == "SparseInputValue"
             shape = tuple(node.shape)
             found[node.name.lower()] = Meaning(shape, role, axis, steps, sparse, node.name)
