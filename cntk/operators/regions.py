@@ -91,13 +91,13 @@ def region_pool_kernel(k: KernelArgs) -> Call:
     image = xp.arange(len(x))[:, None, None, None]
     places = xp.arange(height * width, dtype=np.int32).reshape(1, height, width, 1)
 
-    def windows(longest: tuple[int, int]) -> tuple[Any, Any]:
-        """For each power of height and width, [powers, powers, N, H, W, C]."""
+    def windows(tall: int, long: int) -> tuple[Any, Any]:
+        """For each power of height and width up to these, [powers, powers, N, H, W, C]."""
         pixels = xp.ascontiguousarray(x.transpose(0, 2, 3, 1))
         rows = [[(pixels, xp.broadcast_to(places, pixels.shape))]]
-        while 2 << len(rows[0]) - 1 <= longest[1]:
+        while 2 << len(rows[0]) - 1 <= long:
             rows[0].append(_doubled(xp, *rows[0][-1], 2, 1 << len(rows[0]) - 1))
-        while 2 << len(rows) - 1 <= longest[0]:
+        while 2 << len(rows) - 1 <= tall:
             rows.append([_doubled(xp, *each, 1, 1 << len(rows) - 1) for each in rows[-1]])
         best, where = (xp.stack([xp.stack([e[n] for e in row]) for row in rows]) for n in (0, 1))
         return best, where
@@ -106,22 +106,19 @@ def region_pool_kernel(k: KernelArgs) -> Call:
         left, top, wide, high = (regions[..., number] for number in range(4))
         columns = _bounds(xp, left, wide, k.attrs["cols"], width)
         rows = _bounds(xp, top, high, k.attrs["rows"], height)
-        largest, place = windows(tuple(int((end - begin).max()) for begin, end in (rows, columns)))
+        longest = (int((end - begin).max()) for begin, end in (rows, columns))
+        largest, place = windows(*longest)
         tall, *above = _powers(xp, xp.minimum(rows[0], height - 1)[..., None], rows[1][..., None])
         long, *beside = _powers(
             xp, xp.minimum(columns[0], width - 1)[:, :, None], columns[1][:, :, None]
         )
-        best = found = None
-        for row in above:
-            for column in beside:
-                at = tall, long, image, row, column
-                value, here = largest[at], place[at]
-                if best is None:
-                    best, found = value, here
-                    continue
-                better = (value > best) | ((value == best) & (here < found))
-                xp.copyto(best, value, where=better)
-                xp.copyto(found, here, where=better)
+        corners = [(tall, long, image, row, column) for row in above for column in beside]
+        best, found = largest[corners[0]], place[corners[0]]
+        for corner in corners[1:]:
+            value, here = largest[corner], place[corner]
+            better = (value > best) | ((value == best) & (here < found))
+            xp.copyto(best, value, where=better)
+            xp.copyto(found, here, where=better)
         empty = (rows[0] >= rows[1])[..., None] | (columns[0] >= columns[1])[:, :, None]
         best[empty] = 0
         out[...] = best.transpose(0, 1, 4, 2, 3)
