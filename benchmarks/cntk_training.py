@@ -48,6 +48,7 @@ from opscope.cntk.actions.common import Run as Job
 from opscope.cntk.actions.common import reader_of
 from opscope.cntk.config import ConfigParameters, parse_command_line
 from opscope.cntk.config.commands import Command, commands
+from opscope.cntk.models.open_model import open_model
 from opscope.cntk.network.network import Network
 from opscope.cntk.readers.base.htk_files import write_htk
 from opscope.cntk.readers.base.minibatches import minibatches
@@ -237,6 +238,13 @@ class _KeptModels(Models):
     def __init__(self) -> None:
         super().__init__()
         self.networks: list[Network] = []
+
+    def find(self, name: str | Path) -> Network | None:
+        """See `Models.find`; or that of a file, which another config has made."""
+        network = super().find(name)
+        if network is None and Path(name).is_file():
+            network = open_model(name, "float").network
+        return network
 
     def store(self, name: str | Path, network: Network) -> None:
         """See `Models.store`."""
