@@ -24,7 +24,7 @@ def convert(
     transition_model: PathLike | None = None,
     text: bool = False,
     frame_subsampling_factor: int | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
     original: PathLike | None = None,
     states: PathLike | None = None,
     bound: float = BOUND,
@@ -49,7 +49,7 @@ def convert(
         text: whether files of Kaldi's are written as text.
         frame_subsampling_factor: frames for a row of output; None: as the folder of a Vosk model
             says, else 1.
-        shapes: of an ONNX model's inputs by name; the first dimension may be -1.
+        shapes: of an ONNX model's inputs by name; -1, or a name, is a size that may vary.
         original: the model file that a folder of PyTorch was made of.
         states: a file with the names of states, a line each, for labels.
         bound: the largest error, of values above 1 relative to them.

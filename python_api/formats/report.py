@@ -26,7 +26,7 @@ class Options:
     transition_model: str | None = None
     text: bool = False
     frame_subsampling_factor: int | None = None
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int | str, ...]] = field(default_factory=dict)
     original: str | None = None
     states: str | None = None
     bound: float = BOUND

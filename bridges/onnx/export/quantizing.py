@@ -28,7 +28,7 @@ def quantize(
     how: str = "dynamic",
     *,
     data: Feeds | None = None,
-    shapes: Mapping[str, Sequence[int]] | None = None,
+    shapes: Mapping[str, Sequence[int | str]] | None = None,
 ) -> Int8Report:
     """Write a model whose products with constant matrices and filters are those of 8-bit integers.
 
@@ -44,7 +44,7 @@ def quantize(
             integers.
         data: arrays by input, or a list of these. They tell the ranges (`static`), and what the
             errors of the report are measured on; without them these are of random inputs.
-        shapes: of inputs of a net of opscope, of which the first dimension may be -1, where the
+        shapes: of inputs of a net of opscope, of which -1 or a name may vary, where the
             model declares others as open, too.
 
     Returns:

@@ -11,6 +11,8 @@ from click.testing import CliRunner
 import opscope
 from kaldi_data import need
 from opscope import FormatError, ShapeError, VariableError
+from opscope.bridges.compare.layers import Layer
+from opscope.bridges.compare.matching import match, rounded_in
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.nnet3 import Nnet
@@ -255,3 +257,23 @@ def test_what_is_not_comparable_is_refused(tmp_path):
     for words in ([one], [one, tmp_path / "missing.pb"], [one, "--dtypes", "float32"]):
         code, output = invoke(*words)
         assert code == 2 and "rror" in output, words
+
+
+def test_rounding_that_cancellation_shows_parts_no_models() -> None:
+    """Errors that a later layer hides count where a layer adds them, not where it shows them."""
+    tiny = np.full((1, 2), 0.3, np.float32)
+    large = np.full((1, 2), 1e6, np.float32)
+
+    def layers(**values: np.ndarray) -> dict[str, Layer]:
+        reads = {"difference": ("large",), "y": ("difference",)}
+        return {n: Layer(n, "add", v, reads.get(n, ()), n == "y") for n, v in values.items()}
+
+    def rounded(mine: dict[str, Layer], theirs: dict[str, Layer]) -> set[str]:
+        return rounded_in(match(mine, theirs, alike=True, tolerance=1e-4), mine, 1e-4)
+
+    mine = layers(large=large, difference=tiny, y=tiny)
+    cancelled = layers(large=large + np.float32(0.0625), difference=tiny + 0.0625, y=tiny)
+    assert rounded(mine, cancelled) == {"difference"}
+    changed = layers(large=large, difference=tiny + 5000, y=tiny)
+    assert rounded(mine, changed) == set()
+    assert rounded(mine, layers(large=large, difference=tiny + 1, y=tiny + 1)) == set()

@@ -493,3 +493,42 @@ def test_an_operator_of_another_domain() -> None:
         np.testing.assert_allclose(net.run(feed)["y"], host.run(feed)["y"], atol=1e-6)
     finally:
         KINDS.pop(key, None)
+
+
+def test_sizes_that_vary_in_one_net(tmp_path) -> None:
+    g = Graph("g")
+    x = g.input("x", np.float32, ["N", 2, "H", "W"])
+    w = g.constant(x_of(3, 2, 3, 3), "w")
+    made = g.node("Conv", [x, w], pads=[1, 1, 1, 1], strides=[2, 2])
+    g.output(g.node("GlobalAveragePool", [made], outputs=["y"]), np.float32)
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    model.save(tmp_path / "net", {"x": ("N", 2, "N", "N")})
+    net = opscope.load(tmp_path / "net")
+    for shape in ((1, 2, 9, 31), (3, 2, 20, 4)):
+        feed = {"x": x_of(*shape)}
+        np.testing.assert_allclose(net.predict(feed)["y"], with_ort(data, feed)[0], atol=1e-5)
+
+
+def test_a_layer_of_quantized_weights() -> None:
+    """Weights are what their integers stand for; ONNX Runtime rounds what meets them, too."""
+    rng = np.random.default_rng(0)
+    g = Graph("g")
+    x = g.input("x", np.float32, ["T", "N", 6])
+    names = []
+    for name, rows in (("w", 6), ("r", 4)):
+        given = rng.integers(0, 255, (2, rows, 16)).astype(np.uint8)
+        scale, zero = np.array([0.01, 0.02], np.float32), np.array([120, 130], np.uint8)
+        constants = (given, name), (scale, f"{name}_scale"), (zero, f"{name}_zero")
+        names.append([g.constant(*one) for one in constants])
+    (w, *w_more), (r, *r_more) = names
+    inputs = [x, w, r, "", "", "", "", "", *w_more, *r_more]
+    options = {"hidden_size": 4, "direction": "bidirectional"}
+    g.output(g.node("DynamicQuantizeLSTM", inputs, outputs=["y"], **options), np.float32)
+    model = pb.ModelProto.FromString(model_bytes(g))
+    model.graph.node[0].domain = "com.microsoft"
+    model.opset_import.add(domain="com.microsoft", version=1)
+    data = model.SerializeToString()
+    feed = {"x": x_of(5, 2, 6)}
+    found = model_of_bytes(data).run(feed)["y"]
+    np.testing.assert_allclose(found, with_ort(data, feed)[0], atol=0.02)

@@ -461,7 +461,7 @@ def test_the_command():
         (["a.raw", "no/b.raw"], "there is no folder"),
         (["a.raw", "b.onnx", "--bound=0"], "0"),
         (["b.dnn", "d.raw", "--context", "2"], "odd number"),
-        (["g.onnx", "d.pb", "--shape", "x=a"], "want integers"),
+        (["g.onnx", "d.pb", "--shape", "x=1.5"], "want sizes, and names of those"),
         (["--list", "a.raw"], "--list goes without files"),
     ):
         done = run(main, ["convert", *words])
