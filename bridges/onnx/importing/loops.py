@@ -8,24 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from ....framework.ir.desc import INPUT, RECURRENT, make_var
-from ....framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl, VarDecl
+from ....framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
 from ....framework.loops.recurrent.net import recurrent_op
 from .calls import Attributes, Value
 
 
-class Body(Protocol):
+@dataclass(frozen=True)
+class Body:
     """The body of a loop in operators.
 
     Attributes:
-        ops, variables: of the step net, but for its inputs. results: of its outputs, in order.
+        ops: of the step net. results: its outputs, in order.
+        names: variables of its inputs and of what it captures.
     """
 
     ops: Sequence[OpNode]
-    variables: Sequence[VarDecl]
     results: Sequence[Value]
+    names: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,6 @@ def loop_op(
     count = len(loop.states)
     step = StepDecl(OpList(title), reverse=loop.is_reversed)
     step.net.ops = list(body.ops)
-    step.net.vars = list(body.variables)
     finals = [f"{title}/last{at}" for at in range(count)]
     outs = [f"{title}/all{at}" for at in range(len(body.results) - count)]
     for previous, state, boot, after, final in zip(

@@ -22,7 +22,7 @@ from ....framework.ir.registry import lookup
 from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, failed, kind_of
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
-from .loops import Loop, boots, loop_op
+from .loops import Body, Loop, boots, loop_op
 from .types import is_trained, mixed_types
 from .unrolling import unrolled
 
@@ -130,16 +130,6 @@ class Store(ABC):
                 raise failed(self.where, node, kind.expand, error) from error
             known = self._written[id(node)] = node, nodes
         return known[1]
-
-
-@dataclass(frozen=True)
-class _Body:
-    """The body of a loop; see `loops.Body`. `names`: of its inputs and what it captures."""
-
-    ops: list[OpNode]
-    variables: list[VarDecl]
-    results: list[Value]
-    names: dict[str, str]
 
 
 class Lowering:
@@ -536,7 +526,7 @@ class Lowering:
                 self._values[name] = value
         return True
 
-    def _body_of(self, graph: Graph, loop: Loop) -> _Body | None:
+    def _body_of(self, graph: Graph, loop: Loop) -> Body | None:
         """The body of a loop, lowered for one round; None where a net cannot hold all of it."""
         given = [((loop.rows, *value.shape[1:]), value.dtype) for value in loop.states]
         given += [(value.shape[1:], value.dtype) for value in loop.scanned]
@@ -553,7 +543,7 @@ class Lowering:
         if any(one.shape[1:] != size[1:] or one.shape[0] != loop.rows for one, size in same):
             return None
         names = {name: inner._values[name].name for name in specs}
-        return _Body(inner._ops, [], results, names)
+        return Body(inner._ops, results, names)
 
     def _inline(self, node: Node, graph: Graph, values: Mapping[str, str]) -> None:
         self._rounds += 1

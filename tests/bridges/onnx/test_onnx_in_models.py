@@ -56,6 +56,10 @@ MODELS: list[tuple[str, Callable[[], dict[str, Any]]]] = [
     ("nudenet/320n.onnx", lambda: {"images": drawn(1, 3, 320, 320)}),
     ("ddddocr/common.onnx", lambda: {"input1": drawn(1, 1, 64, 96)}),
     ("ddddocr/common_det.onnx", lambda: {"images": drawn(1, 3, 416, 416)}),
+    (
+        "arabic_name_romanizer/resources/encoder.onnx",
+        lambda: {"src": np.arange(2, 26)[None], "src_mask": np.ones((1, 24), bool)},
+    ),
 ]
 
 
