@@ -57,6 +57,7 @@ REGISTERING = [
     "@directive",
     "@emits",
     "@evaluates",
+    "@expands",
     "@gradient",
     "@layer",
     "@layer_type",
