@@ -176,7 +176,7 @@ BOUNDED = {
         cntk/readers/image/reader.py: Images.read_chunk
         cntk/readers/multi.py: MultiReader.close MultiReader.data_end MultiReader.get_data
             MultiReader.label_mapping MultiReader.sentence_ends
-            MultiReader.set_label_mapping MultiReader.take_share
+            MultiReader.set_label_mapping MultiReader.take_share MultiReader.use_network
         cntk/readers/text/format.py: TextFormat.close
         cntk/run/runtime.py: BoundNet.feed BoundNet.run CntkNet._make
         framework/base/python/bounded_cache.py: BoundedCache.get BoundedCache.values
