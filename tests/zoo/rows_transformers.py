@@ -231,7 +231,7 @@ TRANSFORMERS = [
         vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32,
     ),
     row(
-        "openai_gpt", "OpenAIGPTModel", masked, _MASKED,
+        "openai_gpt", "OpenAIGPTModel", tokens, "input_ids",
         vocab_size=_WORDS, n_embd=32, n_layer=2, n_head=4, n_positions=32,
     ),
     row("falcon", "FalconModel", masked, _MASKED, **SMALL),

@@ -106,7 +106,7 @@ class TorchProgram(ImportedModel):
         self,
         name: str,
         dims: tuple[Any, ...],
-        given: tuple[int | None, ...],
+        given: tuple[int | str | None, ...],
         sizes: dict[Any, tuple[int, int]],
     ) -> None:
         """Sizes that a given shape settles."""
@@ -117,7 +117,7 @@ class TorchProgram(ImportedModel):
             if isinstance(dim, int):
                 if size != dim:
                     raise ShapeError(f"{WHERE}: input {name!r} is [{shown}], not {list(given)}")
-            elif size is not None and size >= 0:
+            elif isinstance(size, int) and size >= 0:
                 if dim not in dim.free_symbols:
                     raise ShapeError(f"{WHERE}: input {name!r}: give the sizes in {dim} elsewhere")
                 least, most = self._program.ranges.get(dim, (0, np.inf))
