@@ -1,4 +1,4 @@
-"""Acceptors with as few states as merging of equal ones gives, weights being part of labels.
+"""FSTs with as few states as merging of equal ones gives, weights being part of labels.
 
 States are equal where the same labels with the same weights lead to equal states. For an acceptor
 with several arcs of a label from one state this is bisimulation, not the least number of states.
@@ -23,7 +23,7 @@ def quantized(weight: np.ndarray, step: float) -> np.ndarray:
 
 
 def minimize_unpushed(fst: Fst, step: float) -> Fst:
-    """Merge equal states of an acceptor; weights are rounded to multiples of `step`, not pushed.
+    """Merge equal states of an FST; weights are rounded to multiples of `step`, not pushed.
 
     Arcs of label 0 are arcs as any others.
     """
@@ -31,7 +31,7 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
     if not fst.states:
         return fst
     weight, final = quantized(fst.weight, step), quantized(fst.final, step)
-    code = _codes(fst.ilabel, weight)
+    code = _codes(fst.ilabel, fst.olabel, weight)
     source = fst.source()
     member = _codes(final)
     count = int(member.max()) + 1
@@ -56,7 +56,8 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
         weight[arcs],
         number[member[fst.nextstate[arcs]]],
         final[kept],
-        start=int(number[member[fst.start]]),
+        fst.olabel[arcs],
+        int(number[member[fst.start]]),
     )
 
 

@@ -59,7 +59,7 @@ GIVEN = {
     **dict.fromkeys(("model", "trans-model-in"), "final.mdl"),
     "chain-supervision-rspecifier": "ark:sup.ark",
     "den-fst-dir": "fsts",
-    "disambig-syms": "disambig.int",
+    **dict.fromkeys(("disambig-syms", "in-disambig-list", "out-disambig-list"), "disambig.int"),
     "features-rspecifier": "ark:feats.ark",
     "hcl-fst-in": "HCLr.fst",  # of one type alone
     "loglikes-rspecifier": "ark:logs.ark",

@@ -1,0 +1,106 @@
+"""Symbols of transducers: replaced, penalized, removed with their arcs, passed through by loops.
+
+Disambiguation symbols are such: they stand in a lexicon until it is determinized, pass through the
+graphs that it is composed with, and are removed from the result.
+
+Source: Kaldi's `fstbin/fstrmsymbols.cc`, `fstext/fstext-utils.h`, `fstext/pre-determinize.h`;
+OpenFst's `arcsort.h`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import repeated
+from .acceptors import connect
+from .fst import Fst
+
+SIDES = ("ilabel", "olabel")
+"""The columns of arcs that symbols may stand in."""
+
+
+def with_header_of(fst: Fst, source: Fst) -> Fst:
+    """The same FST with the tables of symbols of another one, written as type `vector`."""
+    known = source.header
+    header = replace(
+        fst.header, input_symbols=known.input_symbols, output_symbols=known.output_symbols
+    )
+    return replace(fst, header=header)
+
+
+def changed(fst: Fst, **columns: np.ndarray) -> Fst:
+    """With other labels or weights of arcs; what the header said of them is dropped."""
+    new = fst.with_columns(**columns)
+    return Fst.of_arcs(
+        new.source(), new.ilabel, new.weight, new.nextstate, new.final, new.olabel, new.start
+    )
+
+
+def has_symbols(fst: Fst, symbols: Sequence[int], side: str = "ilabel") -> np.ndarray:
+    """Whether each arc has one of the symbols: bool, [arcs]."""
+    return np.isin(fst.arcs[side], np.asarray(symbols, np.int64))
+
+
+def remove_symbols(fst: Fst, symbols: Sequence[int], side: str = "ilabel") -> Fst:
+    """With label 0 in the place of the symbols."""
+    return changed(fst, **{side: np.where(has_symbols(fst, symbols, side), 0, fst.arcs[side])})
+
+
+def penalize_symbols(fst: Fst, symbols: Sequence[int], penalty: float, side: str = "ilabel") -> Fst:
+    """With `penalty` added to the weight of each arc that has one of the symbols."""
+    more = np.where(has_symbols(fst, symbols, side), np.float32(penalty), np.float32(0))
+    return changed(fst, weight=fst.weight + more)
+
+
+def remove_arcs(fst: Fst, symbols: Sequence[int], side: str = "ilabel") -> Fst:
+    """Without the arcs that have one of the symbols, and the states that are then on no path."""
+    kept = np.flatnonzero(~has_symbols(fst, symbols, side))
+    arcs = fst.arcs[kept]
+    columns = arcs["ilabel"], arcs["weight"], arcs["nextstate"]
+    return connect(Fst.of_arcs(fst.source()[kept], *columns, fst.final, arcs["olabel"], fst.start))
+
+
+def add_self_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
+    """With loops that let symbols pass, `inputs[i]` in and `outputs[i]` out.
+
+    They stand last at each state that is final, or that an arc with an output label leaves: each
+    place where a symbol may come that the other FST of a composition has there.
+
+    Raises:
+        ShapeError: there are not as many of both, or a symbol is not above 0, stands there twice,
+            or is already in the FST.
+    """
+    if len(inputs) != len(outputs):
+        raise ShapeError(f"{len(inputs)} input symbols, but {len(outputs)} output symbols")
+    for side, symbols in zip(SIDES, (inputs, outputs), strict=True):
+        if len(set(symbols)) < len(symbols) or min(symbols, default=1) <= 0:
+            raise ShapeError(f"symbols of loops must differ and be above 0, not {list(symbols)}")
+        there = fst.arcs[side][has_symbols(fst, symbols, side)]
+        if len(there):
+            raise ShapeError(f"the FST already has the {side} {there[0]}")
+    source = fst.source()
+    needed = ~np.isinf(fst.final)
+    needed[source[fst.olabel != 0]] = True
+    states = np.flatnonzero(needed)
+    loops = repeated(states, np.full(len(states), len(inputs)))
+    return Fst.of_arcs(
+        np.concatenate((source, loops)),
+        np.concatenate((fst.ilabel, np.tile(np.asarray(inputs, np.int32), len(states)))),
+        np.concatenate((fst.weight, np.zeros(len(loops), np.float32))),
+        np.concatenate((fst.nextstate, loops)),
+        fst.final,
+        np.concatenate((fst.olabel, np.tile(np.asarray(outputs, np.int32), len(states)))),
+        fst.start,
+    )
+
+
+def sort_by(fst: Fst, side: str) -> Fst:
+    """With the arcs of each state in the order of one label, and of the other where it is equal."""
+    other = SIDES[1 - SIDES.index(side)]
+    arcs = fst.arcs[np.lexsort((fst.arcs[other], fst.arcs[side], fst.source()))]
+    columns = arcs["ilabel"], arcs["weight"], arcs["nextstate"]
+    return Fst.of_arcs(fst.source(), *columns, fst.final, arcs["olabel"], fst.start)

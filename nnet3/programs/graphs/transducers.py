@@ -1,0 +1,139 @@
+"""Kaldi's and OpenFst's programs that change one transducer.
+
+Source: Kaldi's `fstbin/fstrmsymbols.cc`, `fstbin/fstaddselfloops.cc`, `fstbin/fstpushspecial.cc`,
+`fstbin/fstminimizeencoded.cc`; OpenFst's `fstarcsort`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import SimpleNamespace
+
+from ....framework.base.errors import FormatError, ShapeError, nearest
+from ....kaldi.fst import symbols as symbols_of
+from ....kaldi.fst.acceptors import connect
+from ....kaldi.fst.fst import Fst
+from ....kaldi.fst.partition import minimize_unpushed
+from ....kaldi.fst.pushing import push_special
+from ..base.graphs import open_fst, save_fst
+from ..base.program import Option, program
+from ..base.symbols import read_symbols
+
+FILES = ("[<fst-in>]", "[<fst-out>]")
+"""Standard input and output where they are left out."""
+DELTA = 1 / 1024
+"""OpenFst's tolerance of weights."""
+
+
+def read(name: str) -> Fst:
+    """The FST of a file that may be left out."""
+    return open_fst(name or "-")
+
+
+def write(fst: Fst, source: Fst, name: str) -> None:
+    """Write what was made of `source`, with its tables of symbols."""
+    save_fst(symbols_of.with_header_of(fst, source), name or "-")
+
+
+def positive(value: float, name: str) -> float:
+    """The value of an option that must be above 0. Raises FormatError: it is not."""
+    if not 0 < value < math.inf:
+        raise FormatError(f"--{name}={value:g}: a number above 0 is wanted")
+    return value
+
+
+def choice(value: str, known: Sequence[str], name: str) -> str:
+    """The value of an option that must be one of some words. Raises FormatError: it is not."""
+    if value not in known:
+        raise FormatError(f"--{name}={value}{nearest(value, known)}: one of {', '.join(known)}")
+    return value
+
+
+@program(
+    "fstrmsymbols",
+    "Replace some input symbols of an FST with epsilon; or remove the arcs that have them"
+    " (--remove-arcs), or add to their weights (--penalty).",
+    ("<in-disambig-list>", *FILES),
+    Option("apply-to-output", False, "The symbols are those of the output side"),
+    Option("remove-from-output", False, "The same, by its former name"),
+    Option("remove-arcs", False, "Remove the arcs that have the symbols"),
+    Option("penalty", -math.inf, "Add this to the weights of arcs that have the symbols"),
+)
+def fstrmsymbols(options: SimpleNamespace, listed: str, source: str, output: str) -> None:
+    penalized = options.penalty != -math.inf
+    if penalized and options.remove_arcs:
+        raise FormatError("only one of --remove-arcs and --penalty may be given")
+    if not options.penalty < math.inf:  # also nan
+        raise FormatError(f"--penalty={options.penalty:g}: a number is wanted")
+    fst, symbols = read(source), read_symbols(listed)
+    side = symbols_of.SIDES[options.apply_to_output or options.remove_from_output]
+    if options.remove_arcs:
+        made = symbols_of.remove_arcs(fst, symbols, side)
+        if not made.states:
+            options.program.warn("no path is left of the FST")
+    elif penalized:
+        made = symbols_of.penalize_symbols(fst, symbols, options.penalty, side)
+    else:
+        made = symbols_of.remove_symbols(fst, symbols, side)
+    write(made, fst, output)
+
+
+@program(
+    "fstaddselfloops",
+    "Add loops to the states of an FST that let disambiguation symbols pass: to those that are"
+    " final, or that an arc with an output label leaves.",
+    ("<in-disambig-list>", "<out-disambig-list>", *FILES),
+)
+def fstaddselfloops(
+    options: SimpleNamespace, inputs: str, outputs: str, source: str, output: str
+) -> None:
+    fst = read(source)
+    try:
+        made = symbols_of.add_self_loops(fst, read_symbols(inputs), read_symbols(outputs))
+    except ShapeError as error:
+        raise FormatError(f"{source or 'standard input'}, {inputs}, {outputs}: {error}") from error
+    write(made, fst, output)
+
+
+@program(
+    "fstpushspecial",
+    "Push the weights of an FST so that the arcs and the end of each state add up to the same sum.",
+    FILES,
+    Option("delta", DELTA, "How far the logarithms of the sums may be apart"),
+)
+def fstpushspecial(options: SimpleNamespace, source: str, output: str) -> None:
+    delta = positive(options.delta, "delta")
+    fst = read(source)
+    try:
+        made, reached = push_special(connect(fst), delta)
+    except ShapeError as error:
+        raise FormatError(f"{source or 'standard input'}: {error}") from error
+    if not reached:
+        options.program.warn(f"the sums of states are not within {delta:g} after 200 steps")
+    write(made, fst, output)
+
+
+@program(
+    "fstminimizeencoded",
+    "Merge equal states of an FST, weights and both labels of arcs being one symbol; weights are"
+    " not pushed.",
+    FILES,
+    Option("delta", DELTA, "Weights are rounded to multiples of this"),
+)
+def fstminimizeencoded(options: SimpleNamespace, source: str, output: str) -> None:
+    delta = positive(options.delta, "delta")
+    fst = read(source)
+    write(minimize_unpushed(fst, delta), fst, output)
+
+
+@program(
+    "fstarcsort",
+    "Sort the arcs of each state by input or output labels.",
+    FILES,
+    Option("sort-type", "ilabel", "What they are sorted by: ilabel or olabel"),
+)
+def fstarcsort(options: SimpleNamespace, source: str, output: str) -> None:
+    side = choice(options.sort_type, symbols_of.SIDES, "sort-type")
+    fst = read(source)
+    write(symbols_of.sort_by(fst, side), fst, output)

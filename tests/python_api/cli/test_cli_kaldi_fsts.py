@@ -1,0 +1,91 @@
+"""Programs that change, compose, determinize and print FSTs: options, messages, what they write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kaldi_models import done
+
+FST = "0 1 1 1 0.5\n0 1 3 2\n1 0.25\n"
+
+
+def refused(result, part):
+    """Exit code 1, nothing printed, and the last line is an error."""
+    code, out, err = result
+    assert (code, out) == (1, b"")
+    line = err.splitlines()[-1]
+    assert line.startswith("ERROR (") and part in line, err
+
+
+@pytest.fixture
+def fsts(call):
+    """An FST as text, and lists of symbols."""
+    Path("x.txt").write_text(FST)
+    Path("in.list").write_text("3\n4\n")
+    Path("out.list").write_text("5\n6\n")
+    return call
+
+
+def printed(call, *words, binary=True):
+    """The lines of the FST that a program writes, read back as text."""
+    from opscope.nnet3.programs.base.graphs import open_fst, save_fst
+
+    done(call(*words, "y.fst"))
+    save_fst(open_fst("y.fst"), "y.txt", binary=False)
+    return Path("y.txt").read_text().split("\n")[1:-2]
+
+
+@pytest.mark.parametrize(
+    ("words", "lines"),
+    [
+        (("fstrmsymbols", "in.list"), ["0\t1\t1\t1\t0.5", "0\t1\t0\t2", "1\t0.25"]),
+        (
+            ("fstrmsymbols", "--remove-from-output", "in.list"),
+            ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"],
+        ),
+        (("fstrmsymbols", "--remove-arcs", "in.list"), ["0\t1\t1\t1\t0.5", "1\t0.25"]),
+        (
+            ("fstrmsymbols", "--penalty=2", "in.list"),
+            ["0\t1\t1\t1\t0.5", "0\t1\t3\t2\t2", "1\t0.25"],
+        ),
+        (("fstarcsort", "--sort_type=olabel"), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
+        (("fstminimizeencoded",), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
+        (("fstminimizeencoded", "--delta=1"), ["0\t1\t1\t1\t1", "0\t1\t3\t2", "1"]),
+    ],
+)
+def test_what_is_written(fsts, words, lines):
+    assert printed(fsts, *words, "x.txt") == lines
+
+
+def test_self_loops(fsts):
+    Path("in.list").write_text("8\n9\n")
+    lines = printed(fsts, "fstaddselfloops", "in.list", "out.list", "x.txt")
+    loops = [f"{state}\t{state}\t{i}\t{o}" for state in (0, 1) for i, o in ((8, 5), (9, 6))]
+    assert [line for line in lines if line in loops] == loops and len(lines) == 7
+
+
+def test_pushed_weights(fsts):
+    lines = printed(fsts, "fstpushspecial", "x.txt")
+    weights = [float(line.split("\t")[-1]) for line in lines]
+    assert weights[0] - weights[1] == pytest.approx(0.5, abs=1e-5)
+    assert weights[1] + weights[2] == pytest.approx(0.25, abs=1e-5)
+
+
+def test_standard_streams(fsts):
+    out = done(fsts("fstrmsymbols", "in.list", input=FST.encode()))
+    done(fsts("fstrmsymbols", "in.list", "x.txt", "y.fst"))
+    assert out == Path("y.fst").read_bytes()
+
+
+def test_mistakes(fsts):
+    refused(fsts("fstrmsymbols", "--penalty=1", "--remove-arcs", "in.list", "x.txt"), "only one of")
+    refused(fsts("fstrmsymbols", "--penalty=nan", "in.list", "x.txt"), "a number is wanted")
+    refused(fsts("fstaddselfloops", "in.list", "out.list", "x.txt"), "x.txt, in.list, out.list: ")
+    refused(fsts("fstpushspecial", "--delta=0", "x.txt"), "--delta=0: a number above 0")
+    refused(fsts("fstarcsort", "--sort_type=olabels", "x.txt"), "one of ilabel, olabel")
+    Path("far.txt").write_text("0 0 1 1 -900\n0 1 2 2 5\n0 0.5\n1\n")
+    refused(fsts("fstpushspecial", "far.txt"), "far.txt: the weights")
+    Path("in.list").write_text("3\nx\n")
+    refused(fsts("fstrmsymbols", "in.list", "x.txt"), "in.list: line 2: ")
