@@ -84,6 +84,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "hmm-info": ("alignments", "How large a transition model is."),
     "tree-info": ("alignments", "What a decision tree is like."),
     "fstcopy": ("corpus.copies", "Copy tables of FSTs."),
+    "fstdeterminizestar": ("graphs.determinization", "Determinize FSTs, without epsilons."),
     "fstrmsymbols": ("graphs.transducers", "Remove symbols from FSTs."),
     "fstaddselfloops": ("graphs.transducers", "Let disambiguation symbols pass through FSTs."),
     "fstpushspecial": ("graphs.transducers", "Push weights, so that all states have one sum."),

@@ -51,6 +51,7 @@ def printed(call, *words, binary=True):
             ["0\t1\t1\t1\t0.5", "0\t1\t3\t2\t2", "1\t0.25"],
         ),
         (("fstarcsort", "--sort_type=olabel"), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
+        (("fstdeterminizestar",), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
         (("fstminimizeencoded",), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
         (("fstminimizeencoded", "--delta=1"), ["0\t1\t1\t1\t1", "0\t1\t3\t2", "1"]),
     ],
@@ -77,6 +78,19 @@ def test_standard_streams(fsts):
     out = done(fsts("fstrmsymbols", "in.list", input=FST.encode()))
     done(fsts("fstrmsymbols", "in.list", "x.txt", "y.fst"))
     assert out == Path("y.fst").read_bytes()
+
+
+def test_determinization(fsts):
+    Path("two.txt").write_text("0 1 0 0\n0 0\n1 0\n")
+    assert printed(fsts, "fstdeterminizestar", "two.txt") == ["0"]
+    assert printed(fsts, "fstdeterminizestar", "--use-log", "two.txt") == ["0\t-0.6931472"]
+    Path("alike.txt").write_text("0 1 1 5\n0 1 1 6\n1\n")
+    error = "alike.txt: the transducer is not functional: after the input labels 1 both"
+    refused(fsts("fstdeterminizestar", "alike.txt"), error)
+    refused(fsts("fstdeterminizestar", "--max-states=1", "x.txt"), "x.txt: the determinized FST")
+    Path("ark").write_text(f"a \n{FST}\nb \n0 1 1 5\n0 1 1 6\n1\n\n")
+    done(fsts("fstdeterminizestar", "ark:ark", "ark,t:out"), "left out: b: the transducer is not")
+    assert Path("out").read_text().split()[0] == "a" and "b" not in Path("out").read_text()
 
 
 def test_mistakes(fsts):

@@ -1,0 +1,267 @@
+"""Transducers determinized, arcs without input labels removed in the same step.
+
+States of the result are sets of states, each with a weight and output labels that are still to
+come. Where more than one output label is to be written at once, arcs without input labels follow.
+`acceptors.determinize` and `lattices.determinize` say why they are others.
+
+Source: Kaldi's `fstext/determinize-star.h`; Mohri 1997, "Finite-state transducers in language and
+speech processing".
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from ...framework.base.errors import ShapeError
+from .fst import Fst
+
+_MOST_TURNS = 1 << 20  # of a state in loops without labels whose probabilities add up
+_SHOWN = 10  # labels in messages
+_END = -1  # the target of what an end writes
+
+Labels = tuple[int, ...]
+Element = tuple[int, Labels, float]
+"""A state, the output labels that are still to come, and the weight that is."""
+
+
+def determinize_star(
+    fst: Fst, delta: float = 1 / 1024, most_states: int = -1, *, log: bool = False
+) -> Fst:
+    """With at most one arc of an input label from each state.
+
+    Arcs without input labels are left only where several output labels are written at once, or
+    some at an end: at most one leaves a state.
+
+    Args:
+        delta: sets whose weights differ by no more are one state.
+        most_states: of the sets, and of steps through arcs without input labels at once; no
+            limit if it is not above 0. Without a limit, an FST that has no deterministic form
+            fills the memory.
+        log: weights of paths with equal labels are added as probabilities; else the best one
+            counts.
+
+    Raises:
+        ShapeError: the transducer is not functional; it takes more states than `most_states`; or
+            arcs without input labels form a loop whose weights have no sum.
+    """
+    return _Determinizer(fst, delta, most_states, log).run()
+
+
+def _log_sum(one: float, other: float) -> float:
+    """The negated logarithm of the sum of two probabilities."""
+    low, high = (one, other) if one < other else (other, one)
+    return low if high == math.inf else low - math.log1p(math.exp(low - high))
+
+
+class _Determinizer:
+    def __init__(self, fst: Fst, delta: float, most_states: int, log: bool) -> None:
+        self._fst = fst
+        self._delta = delta
+        self._most = most_states
+        self._log = log
+        self._plus: Callable[[float, float], float] = _log_sum if log else min
+        self._begin = fst.begin.tolist()
+        self._final = fst.final.tolist()
+        silent = np.zeros(fst.states, bool)
+        silent[fst.source()[fst.ilabel == 0]] = True
+        self._silent = silent.tolist()
+        self._sets: list[list[Element]] = []
+        # states of the result by the states and output labels of their sets
+        self._known: dict[tuple[tuple[int, Labels], ...], list[int]] = {}
+        # input label, output labels, weight, target
+        self._arcs: list[list[tuple[int, Labels, float, int]]] = []
+        self._way: list[tuple[int, int]] = []  # the state and label that first led to each one
+
+    def run(self) -> Fst:
+        if self._fst.start >= 0:
+            self._state_of([(self._fst.start, (), 0.0)], -1, 0)
+        waiting = list(range(len(self._sets)))
+        while waiting:
+            state = waiting.pop()
+            before = len(self._sets)
+            self._expand(state)
+            waiting += range(before, len(self._sets))
+            if 0 < self._most < len(self._sets):
+                raise ShapeError(
+                    f"the determinized FST has more than {self._most} states, the limit;"
+                    f" {self._reached(state, 0)} has been read"
+                )
+        return self._result()
+
+    def _arcs_of(self, state: int) -> list[tuple[int, int, float, int]]:
+        return self._fst.arcs[self._begin[state] : self._begin[state + 1]].tolist()
+
+    def _expand(self, number: int) -> None:
+        """The end and the arcs of a state of the result."""
+        closed = self._closed(number)
+        arcs = self._arcs[number]
+        plus = self._plus
+        end: tuple[Labels, float] | None = None
+        groups: dict[int, dict[int, tuple[Labels, float]]] = {}
+        for state, outputs, weight in closed:
+            whole = weight + self._final[state]
+            if whole < math.inf:
+                if end is not None and end[0] != outputs:
+                    raise self._not_functional(number, 0, end[0], outputs)
+                end = outputs, whole if end is None else plus(end[1], whole)
+            for label, output, more, target in self._arcs_of(state):
+                whole = weight + more
+                if not label or whole == math.inf:
+                    continue
+                group = groups.setdefault(label, {})
+                longer = (*outputs, output) if output else outputs
+                known = group.get(target)
+                if known is None:
+                    group[target] = longer, whole
+                elif known[0] != longer:
+                    raise self._not_functional(number, label, known[0], longer)
+                else:
+                    group[target] = longer, plus(known[1], whole)
+        if end is not None:
+            arcs.append((0, *end, _END))
+        for label in sorted(groups):
+            arcs.append(self._arc(number, label, groups[label]))
+
+    def _arc(
+        self, number: int, label: int, group: dict[int, tuple[Labels, float]]
+    ) -> tuple[int, Labels, float, int]:
+        """The arc to the set of all states that a label leads to; it has what these share."""
+        common, total = None, math.inf
+        for outputs, weight in group.values():
+            common = outputs if common is None else _prefix(common, outputs)
+            total = self._plus(total, weight)
+        assert common is not None
+        size = len(common)
+        elements = [
+            (state, group[state][0][size:], group[state][1] - total) for state in sorted(group)
+        ]
+        return label, common, total, self._state_of(elements, number, label)
+
+    def _state_of(self, elements: list[Element], source: int, label: int) -> int:
+        """The state of a set, a new one where no known one has about these weights."""
+        key = tuple((state, outputs) for state, outputs, _ in elements)
+        group = self._known.setdefault(key, [])
+        for number in group:
+            pairs = zip(self._sets[number], elements, strict=True)
+            if all(abs(one[2] - other[2]) <= self._delta for one, other in pairs):
+                return number
+        group.append(len(self._sets))
+        self._sets.append(elements)
+        self._arcs.append([])
+        self._way.append((source, label))
+        return len(self._sets) - 1
+
+    def _closed(self, number: int) -> list[Element]:
+        """A set with all that arcs without input labels lead to, sorted by state."""
+        elements = self._sets[number]
+        if not any(self._silent[state] for state, _, _ in elements):
+            return elements
+        # output labels; the weight that was passed on, and what came since then
+        found: dict[int, list] = {s: [outputs, math.inf, w] for s, outputs, w in elements}
+        queue = deque(found)
+        queued = set(found)
+        turns: dict[int, int] = {}
+        steps = 0
+        while queue:
+            state = queue.popleft()
+            queued.discard(state)
+            steps += 1
+            turns[state] = turns.get(state, 0) + 1
+            self._check_turns(number, turns[state], len(found), steps)
+            entry = found[state]
+            outputs, passed, came = entry
+            entry[1:] = self._plus(passed, came), math.inf
+            if not self._silent[state]:
+                continue
+            for label, output, more, target in self._arcs_of(state):
+                if label or more == math.inf:
+                    continue
+                longer = (*outputs, output) if output else outputs
+                other = found.get(target)
+                if other is None:
+                    other = found[target] = [longer, math.inf, math.inf]
+                elif other[0] != longer:
+                    raise self._not_functional(number, 0, other[0], longer)
+                other[2] = self._plus(other[2], came + more)
+                whole = self._plus(other[1], other[2])
+                if target not in queued and other[1] - whole > self._delta:
+                    queue.append(target)
+                    queued.add(target)
+        return [
+            (state, outputs, self._plus(passed, came))
+            for state, (outputs, passed, came) in sorted(found.items())
+        ]
+
+    def _check_turns(self, number: int, turns: int, found: int, steps: int) -> None:
+        if turns > (_MOST_TURNS if self._log else found + 1):
+            raise ShapeError(
+                "arcs without input labels form a loop whose weights have no sum, after"
+                f" {self._reached(number, 0)}"
+            )
+        if 0 < self._most < steps:
+            raise ShapeError(
+                f"more than {self._most} steps, the limit of states, through arcs without input"
+                f" labels after {self._reached(number, 0)}"
+            )
+
+    # Messages
+
+    def _reached(self, state: int, label: int) -> str:
+        """The input labels that lead to a state, and one after them."""
+        labels = [label] if label else []
+        while state > 0:
+            state, label = self._way[state]
+            labels.append(label)
+        return _shown("input", labels[::-1])
+
+    def _not_functional(self, number: int, label: int, one: Labels, other: Labels) -> ShapeError:
+        return ShapeError(
+            f"the transducer is not functional: after {self._reached(number, label)} both"
+            f" {_shown('output', one)} and {_shown('output', other)} are to be written"
+        )
+
+    # The result
+
+    def _result(self) -> Fst:
+        rows: list[tuple[int, int, int, float, int]] = []
+        ends = [math.inf] * len(self._sets)
+        for source, arcs in enumerate(self._arcs):
+            for label, outputs, weight, target in arcs:
+                here = source
+                # an arc has one output label; an end has none
+                for output in outputs if target == _END else outputs[:-1]:
+                    rows.append((here, label, output, weight, len(ends)))
+                    here, label, weight = len(ends), 0, 0.0
+                    ends.append(math.inf)
+                if target == _END:
+                    ends[here] = weight
+                else:
+                    rows.append((here, label, outputs[-1] if outputs else 0, weight, target))
+        columns = [np.array(column) for column in zip(*rows, strict=True)] or [np.zeros(0, int)] * 5
+        source, ilabel, olabel, weight, target = columns
+        start = 0 if ends else -1
+        return Fst.of_arcs(source, ilabel, weight, target, np.array(ends), olabel, start)
+
+
+def _prefix(one: Labels, other: Labels) -> Labels:
+    """What both begin with."""
+    if one == other:
+        return one
+    size = 0
+    for first, second in zip(one, other, strict=False):
+        if first != second:
+            break
+        size += 1
+    return one[:size]
+
+
+def _shown(side: str, labels: list[int] | Labels) -> str:
+    """Labels as messages show them, the last ones where there are many."""
+    if not labels:
+        return f"no {side} label"
+    dots = "... " if len(labels) > _SHOWN else ""
+    return f"the {side} labels {dots}{' '.join(map(str, labels[-_SHOWN:]))}"
