@@ -14,9 +14,11 @@ from ....framework.base.errors import FormatError, ShapeError, nearest
 from ....kaldi.fst import symbols as symbols_of
 from ....kaldi.fst.acceptors import connect
 from ....kaldi.fst.fst import Fst
+from ....kaldi.fst.fst_io import read_fst
 from ....kaldi.fst.partition import minimize_unpushed
 from ....kaldi.fst.pushing import push_special
-from ..base.graphs import open_fst, save_fst
+from ....kaldi.tables.streams import Files
+from ..base.graphs import save_fst
 from ..base.program import Option, program
 from ..base.symbols import read_symbols
 
@@ -27,8 +29,15 @@ DELTA = 1 / 1024
 
 
 def read(name: str) -> Fst:
-    """The FST of a file that may be left out."""
-    return open_fst(name or "-")
+    """The FST of a file that may be left out.
+
+    Raises:
+        FormatError: the file is none, or empty: a command before it in a pipe has failed.
+    """
+    reader = Files().reader(name or "-")
+    if reader.offset == reader.size:
+        raise reader.error("an FST was expected, but the file is empty")
+    return read_fst(reader)
 
 
 def write(fst: Fst, source: Fst, name: str) -> None:

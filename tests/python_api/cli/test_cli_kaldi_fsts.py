@@ -78,6 +78,7 @@ def test_standard_streams(fsts):
     out = done(fsts("fstrmsymbols", "in.list", input=FST.encode()))
     done(fsts("fstrmsymbols", "in.list", "x.txt", "y.fst"))
     assert out == Path("y.fst").read_bytes()
+    refused(fsts("fstarcsort"), "standard input")  # which is empty
 
 
 def test_determinization(fsts):
