@@ -107,6 +107,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "lattice",
         "recognize",
         "alignment",
+        "scoring",
         "programs",
     ),
     "bridges": (

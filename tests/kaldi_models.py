@@ -114,5 +114,5 @@ def refused(result, *parts):
     code, out, err = result
     assert code == 1 and out == b""
     lines = err.splitlines()
-    assert len(lines) <= 2 and lines[-1].startswith("ERROR (nnet3-"), err
+    assert len(lines) <= 2 and lines[-1].startswith("ERROR ("), err
     assert all(part in lines[-1] for part in parts), err

@@ -19,6 +19,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "add-deltas": ("transforms", "Put beside features how they change over time."),
     "transform-feats": ("transforms", "Multiply features with matrices."),
     "ivector-extract-online2": ("ivectors", "iVectors as an online recognizer has them."),
+    "compute-wer": ("scoring", "The word error rate of hypotheses."),
+    "align-text": ("scoring", "Pairs of the words of two texts."),
     "lattice-best-path": ("lattices", "Words and alignments of the best paths of lattices."),
     "lattice-determinize-phone-pruned": ("lattices", "Lattices of words, of those of states."),
     "lattice-determinize-non-compact": ("lattices", "The same, with the costs of each frame."),

@@ -88,7 +88,9 @@ lattice-copy ark:o.lat ark:copy.lat
 nnet3-latgen-faster --config=latgen.conf --determinize-lattice=false --lattice-beam=0.3 \
     final.mdl HCLG.fst ark:feats.ark ark:raw.lat
 lattice-scale --lm-scale=0.5 ark:o.lat ark:scaled.lat
-lattice-best-path ark:o.lat ark:best.words ark:best.ali
+lattice-best-path ark:o.lat ark,t:best.words ark:best.ali
+compute-wer ark,t:o.words ark:best.words
+align-text ark,t:o.words ark:best.words ark:pairs.txt
 lattice-determinize-phone-pruned final.mdl ark:raw.lat ark:pruned.words
 lattice-determinize-non-compact --prune=true ark:raw.lat ark:plain.lat
 lattice-prune --beam=1 ark:o.lat ark:pruned.lat

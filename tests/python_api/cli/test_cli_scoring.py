@@ -1,0 +1,66 @@
+"""compute-wer, align-text and `opscope wer`."""
+
+from pathlib import Path
+
+import pytest
+
+from kaldi_models import done, refused
+
+LINES = (
+    b"%WER 50.00 [ 3 / 6, 1 ins, 1 del, 1 sub ]\n"
+    b"%SER 66.67 [ 2 / 3 ]\n"
+    b"Scored 3 sentences, 0 not present in hyp.\n"
+)
+
+
+@pytest.fixture
+def texts(call):
+    Path("ref").write_text("a a b c\nb a b\nc x\n")
+    Path("hyp").write_text("c x y\na b d\nb a b\n")
+    Path("some").write_text("c x y\nb a b\n")
+
+
+def test_compute_wer(call, texts):
+    assert done(call("compute-wer", "--text", "--mode=present", "ark:ref", "ark:hyp")) == LINES
+    some = "ark:ref", "ark:some"
+    assert done(call("compute-wer", "--mode=present", *some)).splitlines() == [
+        b"%WER 33.33 [ 1 / 3, 1 ins, 0 del, 0 sub ] [PARTIAL]",
+        b"%SER 50.00 [ 1 / 2 ]",
+        b"Scored 2 sentences, 1 not present in hyp.",
+    ]
+    assert done(call("compute-wer", "--mode=all", *some)).splitlines() == [
+        b"%WER 66.67 [ 4 / 6, 1 ins, 3 del, 0 sub ] [PARTIAL]",
+        b"%SER 66.67 [ 2 / 3 ]",
+        b"Scored 3 sentences, 1 not present in hyp.",
+    ]
+    refused(call("compute-wer", *some), "No hypothesis for key a and strict mode specifier.")
+    refused(call("compute-wer", "--mode=few", *some), "--mode option invalid", "got few")
+
+
+def test_align_text(call, texts):
+    out = done(
+        call("align-text", "ark:ref", "ark:hyp", "ark,t:-"), "Done 3 sentences, failed for 0"
+    )
+    assert out == b"a a <eps> ; b b ; c d \nb a a ; b b \nc x x ; <eps> y \n"
+    given = call(
+        "align-text", "--special-symbol=***", "--separator=|", "ark:ref", "ark:some", "ark:-"
+    )
+    out = done(given, "Key a is in ark:ref, but not in ark:some", "Done 2 sentences, failed for 1")
+    assert out == b"b a a | b b \nc x x | *** y \n"
+    refused(
+        call("align-text", "--special-symbol=d", "ark:ref", "ark:hyp", "ark:-"),
+        "In text2, the utterance a contains the special symbol 'd'. This is not allowed.",
+    )
+    Path("bad").write_text("a \x01b\n")
+    refused(call("align-text", "ark:bad", "ark:hyp", "ark:-"), "In text1, the utterance a contains")
+
+
+def test_wer(call, texts):
+    assert done(call("wer", "ref", "ark:hyp", "--page", "errors.html")) == LINES
+    page = Path("errors.html").read_text()
+    assert "%WER 50.00" in page and "<h3>c <small>1 of 1 words, 100.00 %</small></h3>" in page
+    code, out, err = call("wer", "ref", "some", "--page", "other.html")
+    assert (code, out) == (1, b"") and "No hypothesis for key a" in err
+    assert not Path("other.html").exists()
+    code, out, err = call("wer", "none", "hyp")
+    assert (code, out) == (1, b"") and err.startswith("error: none: No such file")
