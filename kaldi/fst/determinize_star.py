@@ -51,7 +51,7 @@ def determinize_star(
     return _Determinizer(fst, delta, most_states, log).run()
 
 
-def _log_sum(one: float, other: float) -> float:
+def log_sum(one: float, other: float) -> float:
     """The negated logarithm of the sum of two probabilities."""
     low, high = (one, other) if one < other else (other, one)
     return low if high == math.inf else low - math.log1p(math.exp(low - high))
@@ -63,7 +63,7 @@ class _Determinizer:
         self._delta = delta
         self._most = most_states
         self._log = log
-        self._plus: Callable[[float, float], float] = _log_sum if log else min
+        self._plus: Callable[[float, float], float] = log_sum if log else min
         self._begin = fst.begin.tolist()
         self._final = fst.final.tolist()
         silent = np.zeros(fst.states, bool)

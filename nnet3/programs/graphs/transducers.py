@@ -1,7 +1,7 @@
 """Kaldi's and OpenFst's programs that change one transducer.
 
-Source: Kaldi's `fstbin/fstrmsymbols.cc`, `fstbin/fstaddselfloops.cc`, `fstbin/fstpushspecial.cc`,
-`fstbin/fstminimizeencoded.cc`; OpenFst's `fstarcsort`.
+Source: Kaldi's `fstbin/fstrmsymbols.cc`, `fstbin/fstrmepslocal.cc`, `fstbin/fstaddselfloops.cc`,
+`fstbin/fstpushspecial.cc`, `fstbin/fstminimizeencoded.cc`; OpenFst's `fstarcsort`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from ....kaldi.fst import symbols as symbols_of
 from ....kaldi.fst.acceptors import connect
 from ....kaldi.fst.fst import Fst
 from ....kaldi.fst.fst_io import read_fst
+from ....kaldi.fst.local_epsilons import remove_epsilons_locally
 from ....kaldi.fst.partition import minimize_unpushed
 from ....kaldi.fst.pushing import push_special
 from ....kaldi.tables.streams import Files
@@ -86,6 +87,21 @@ def fstrmsymbols(options: SimpleNamespace, listed: str, source: str, output: str
     else:
         made = symbols_of.remove_symbols(fst, symbols, side)
     write(made, fst, output)
+
+
+@program(
+    "fstrmepslocal",
+    "Remove those epsilons of an FST without which it has no more arcs and states than before.",
+    FILES,
+    Option("use-log", False, "Add the weights of paths as probabilities"),
+    Option("stochastic-in-log", True, "Keep the sums of states as probabilities; else the best"),
+)
+def fstrmepslocal(options: SimpleNamespace, source: str, output: str) -> None:
+    log, sums_in_log = options.use_log, options.stochastic_in_log
+    if log and not sums_in_log:
+        raise FormatError("--use-log=true and --stochastic-in-log=false exclude each other")
+    fst = read(source)
+    write(remove_epsilons_locally(fst, log=log, sums_in_log=sums_in_log), fst, output)
 
 
 @program(

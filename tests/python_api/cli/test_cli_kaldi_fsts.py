@@ -89,9 +89,42 @@ def test_determinization(fsts):
     error = "alike.txt: the transducer is not functional: after the input labels 1 both"
     refused(fsts("fstdeterminizestar", "alike.txt"), error)
     refused(fsts("fstdeterminizestar", "--max-states=1", "x.txt"), "x.txt: the determinized FST")
-    Path("ark").write_text(f"a \n{FST}\nb \n0 1 1 5\n0 1 1 6\n1\n\n")
-    done(fsts("fstdeterminizestar", "ark:ark", "ark,t:out"), "left out: b: the transducer is not")
+    Path("g.ark").write_text(f"a \n{FST}\nb \n0 1 1 5\n0 1 1 6\n1\n\n")
+    done(fsts("fstdeterminizestar", "ark:g.ark", "ark,t:out"), "left out: b: the transducer is not")
     assert Path("out").read_text().split()[0] == "a" and "b" not in Path("out").read_text()
+
+
+def test_local_epsilons(fsts):
+    Path("two.txt").write_text("0 1 0 0\n0 0\n1 0\n")
+    assert printed(fsts, "fstrmepslocal", "two.txt") == ["0"]
+    assert printed(fsts, "fstrmepslocal", "--use-log=true", "two.txt") == ["0\t-0.6931472"]
+    words = "--use-log", "--stochastic-in-log=false"
+    refused(fsts("fstrmepslocal", *words, "x.txt"), "exclude each other")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [(), ("--match-side=right",), ("--compose-filter=alt_sequence",), ("--compose-filter=auto",)],
+)
+def test_composition(fsts, words):
+    Path("words.txt").write_text("0 1 1 7 1\n0 1 2 8\n1\n")
+    lines = ["0\t1\t1\t7\t1.5", "0\t1\t3\t8", "1\t0.25"]
+    assert printed(fsts, "fsttablecompose", *words, "x.txt", "words.txt") == lines
+    Path("g.ark").write_text("a \n0 1 1 7 1\n1\n\nb \n0 0.5\n\n")
+    done(fsts("fsttablecompose", "x.txt", "ark:g.ark", "ark,t:out"), "Composed 2 FSTs.")
+    assert Path("out").read_text().split() == "a 0 1 1 7 1.5 1 0.25 b".split()
+    Path("x.ark").write_text(f"b \n{FST}\na \n{FST}\nc \n{FST}\n")
+    told = "Empty output for key b", "No such key c", "composed 1 FSTs, errors or empty output on 2"
+    done(fsts("fsttablecompose", "ark:x.ark", "ark:g.ark", "ark,t:out"), *told)
+    assert Path("out").read_text().split() == "a 0 1 1 7 1.5 1 0.25".split()
+
+
+def test_what_cannot_be_composed(fsts):
+    refused(fsts("fsttablecompose", "--match-side=up", "x.txt", "x.txt"), "one of left, right")
+    refused(fsts("fsttablecompose", "x.txt", "x.txt", "ark:y"), "ark:y: a table is written where")
+    refused(fsts("fsttablecompose", "x.txt", "ark:y"), "a table is written where")
+    refused(fsts("fsttablecompose", "ark:x", "y.txt", "ark:z"), "ark:x: the first")
+    refused(fsts("fsttablecompose", "x.txt", "none.txt"), "none.txt: No such file")
 
 
 def test_mistakes(fsts):
