@@ -85,6 +85,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "tree-info": ("alignments", "What a decision tree is like."),
     "fstcopy": ("corpus.copies", "Copy tables of FSTs."),
     "fstdeterminizestar": ("graphs.determinization", "Determinize FSTs, without epsilons."),
+    "fstcompile": ("graphs.text", "Make FSTs of text."),
+    "fstprint": ("graphs.text", "Print FSTs as text."),
     "fsttablecompose": ("graphs.composition", "Compose FSTs."),
     "fstrmsymbols": ("graphs.transducers", "Remove symbols from FSTs."),
     "fstrmepslocal": ("graphs.transducers", "Remove epsilons where FSTs do not grow by it."),

@@ -94,6 +94,37 @@ def test_determinization(fsts):
     assert Path("out").read_text().split()[0] == "a" and "b" not in Path("out").read_text()
 
 
+def test_text(fsts):
+    Path("words.txt").write_text("<eps> 0\na 1\nb 3\n")
+    Path("labels.txt").write_text("<eps> 0\nx 1\ny 2\n")
+    symbols = "--isymbols=words.txt", "--osymbols=labels.txt"
+    text = "0\t1\ta\tx\t0.5\n0\t1\tb\ty\n1\t0.25\n"
+    keep = "--keep_isymbols", "--keep_osymbols=true"
+    for more, shown in ((keep, text), ((), FST.replace(" ", "\t"))):
+        out = done(fsts("fstcompile", *symbols, *more, input=text.encode()))
+        assert done(fsts("fstprint", input=out)).decode() == shown
+        assert done(fsts("fstprint", "--numeric", input=out)).decode() == FST.replace(" ", "\t")
+        assert done(fsts("fstprint", *symbols, input=out)).decode() == text
+    done(
+        fsts(
+            "fstcompile",
+            "--acceptor",
+            "--fst_type=compact_acceptor",
+            "-",
+            "c.fst",
+            input="0 1 2\n1\n",
+        )
+    )
+    assert done(fsts("fstprint", "--acceptor", "c.fst")) == b"0\t1\t2\n1\n"
+    refused(fsts("fstcompile", "--isymbols=words.txt", "x.txt"), "x.txt: line 1: '1' is none of")
+    refused(fsts("fstcompile", "--keep_isymbols", "x.txt"), "wants --isymbols")
+    refused(fsts("fstcompile", "--fst_type=const", "x.txt"), "one of vector, compact_acceptor")
+    refused(fsts("fstcompile", "--fst_type=compact_acceptor", "x.txt"), "labels differ")
+    refused(
+        fsts("fstprint", "--osymbols=words.txt", "x.txt"), "words.txt: no symbol has the label 2"
+    )
+
+
 def test_local_epsilons(fsts):
     Path("two.txt").write_text("0 1 0 0\n0 0\n1 0\n")
     assert printed(fsts, "fstrmepslocal", "two.txt") == ["0"]
