@@ -19,6 +19,10 @@ PARTIAL = -2
 """Labels of arcs that have no word, while arcs of label 0 are taken out."""
 
 
+class TooManyStates(ShapeError):
+    """A lattice unfolds to more states than its caller allows."""
+
+
 class Unfolding(Generic[Pending]):
     """A lattice in the making, with a state for each place in another one and what is pending.
 
@@ -52,7 +56,7 @@ class Unfolding(Generic[Pending]):
                 what = f"the states of the {self._unit}-aligned lattice"
                 check_limit("lattice", number + 1, what)
             elif number >= self._most:
-                raise ShapeError(
+                raise TooManyStates(
                     f"the {self._unit}-aligned lattice has more than {self._most} states: do"
                     " lattice, model and lexicon belong together?"
                 )

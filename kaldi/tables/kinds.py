@@ -23,6 +23,7 @@ from ..files.sparse import read_general_matrix, to_dense, write_general_matrix
 from . import KIND_MODULES
 
 _INTEGERS = np.dtype([("size", "u1"), ("value", "<i4")])
+_FLOATS = np.dtype([("size", "i1"), ("value", "<f4")])
 _INTEGER = re.compile(r"[+-]?\d{1,18}\Z", re.A)
 _SPAN = re.compile(r"\s*(\d{1,10}):(\d{1,10})\s*")
 # Kaldi allows ends of ranges that are so much too late: times of segments are rounded.
@@ -179,6 +180,40 @@ def _write_pairs(writer: Writer, value: Any) -> None:
         writer.write_raw("; ".join(f"{first} {second} " for first, second in pairs.tolist()) + "\n")
 
 
+def _read_float_pairs(reader: Reader) -> np.ndarray:
+    """Pairs of numbers, float32, [pairs, 2]: `1 2 ; 3 4` on a line, or after their number."""
+    start = reader.offset
+    if reader.binary:
+        floats = reader.read_array(_FLOATS, 2 * reader.read_int32())
+        if np.any(floats["size"] != 4):
+            raise reader.error("numbers of 4 bytes were expected here", start)
+        return floats["value"].astype(np.float32).reshape(-1, 2)
+    words = reader.read_line().split()
+    if words and (len(words) % 3 != 2 or set(words[2::3]) - {";"}):
+        raise reader.error("pairs of numbers such as '1 2 ; 3 4' were expected here", start)
+    try:
+        numbers = [float(word) for at, word in enumerate(words) if at % 3 != 2]
+    except ValueError as error:
+        raise reader.error(f"numbers were expected here: {error}", start) from None
+    with np.errstate(over="ignore"):
+        return np.array(numbers, np.float32).reshape(-1, 2)
+
+
+def _write_float_pairs(writer: Writer, value: Any) -> None:
+    pairs = np.asarray(value, np.float32).reshape(-1, 2)
+    if writer.binary:
+        writer.write_int32(len(pairs))
+        floats = np.empty(pairs.size, _FLOATS)
+        floats["size"], floats["value"] = struct.calcsize("<f"), pairs.ravel()
+        writer.write_raw(floats.tobytes())
+        return
+    for at, (first, second) in enumerate(pairs):
+        writer.write_raw("; " if at else "")
+        writer.write_float(first)
+        writer.write_float(second)
+    writer.write_raw("\n")
+
+
 def _basic(name: str, read: Callable[[Reader], Any], write: Callable[[Writer, Any], None]) -> Kind:
     """A number or flag, in text on a line of its own."""
 
@@ -311,6 +346,7 @@ _ALL = (
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
     Kind("int_pair_vector", _read_pairs, _write_pairs),
+    Kind("float_pair_vector", _read_float_pairs, _write_float_pairs),
     Kind("posterior", Posterior.read, write_value),
     Kind("fst", _read_fst, _write_fst, header=False, own_header=True),
     Kind("lattice", _read_lattice, _write_lattice, header=False, own_header=True),

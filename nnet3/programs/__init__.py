@@ -97,6 +97,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "lattice-copy": ("lattices.lattices", "Copy lattices, or some of them."),
     "lattice-align-phones": ("lattices.lattices", "Lattices whose arcs are phones."),
     "lattice-1best": ("lattices.lattices", "The best path of lattices."),
+    "lattice-add-penalty": ("lattices.lattices", "Lattices, with a cost for each word."),
     "lattice-scale": ("lattices.lattices", "Lattices, their costs times factors."),
     "lattice-prune": ("lattices.lattices", "Lattices within a beam."),
     "chain-get-supervision": ("lattices.supervision", "Supervision for chain examples."),

@@ -41,11 +41,13 @@ class BayesRisk:
         words: the best ones, in order; their times do not overlap.
         bins: at each place all words (0: none) with their posteriors and mean times, the likeliest
             first. Every other bin is one between two words.
+        spans: begin and end of each bin, mean times of all its words; bins do not overlap.
         risk: how many errors the words have, as the lattice expects.
     """
 
     words: list[TimedWord]
     bins: list[list[TimedWord]]
+    spans: list[tuple[float, float]]
     risk: float
 
 
@@ -98,7 +100,7 @@ class _Decoding:
         while True:
             places = [0] * (2 * len(self._words) + 1)
             places[1::2] = self._words
-            bins, risk = self._statistics(places)
+            bins, spans, risk = self._statistics(places)
             change = 0.0
             if decode:
                 for q, words in enumerate(bins):
@@ -112,12 +114,16 @@ class _Decoding:
         chosen: list[TimedWord] = []
         for label, words in zip(places, bins, strict=True):
             if label or keep_silence:
-                chosen.append(next((w for w in words if w.label == label), words[0]))
+                # a word that no path has gets the times of the likeliest one
+                other = words[0]._replace(label=label, confidence=0.0)
+                chosen.append(next((w for w in words if w.label == label), other))
                 _part(chosen)
-        return BayesRisk(chosen, bins, risk)
+        return BayesRisk(chosen, bins, spans, risk)
 
-    def _statistics(self, places: list[int]) -> tuple[list[list[TimedWord]], float]:
-        """Bins of words by place, and the mean distance."""
+    def _statistics(
+        self, places: list[int]
+    ) -> tuple[list[list[TimedWord]], list[tuple[float, float]], float]:
+        """Bins of words by place, begin and end of each, and the mean distance."""
         last = len(self._before) - 1
         size = 8 * (last + 1) * (len(places) + 1)
         check_limit("fill", size, "the edit distances of a lattice")
@@ -174,7 +180,8 @@ class _Decoding:
             mass += onward[0].get(q, 0.0)
             if mass:
                 count_in(q, 0, mass, 0, 0)
-        return [_bin(masses) for masses in sums], distance[last][-1]
+        bins = [_bin(masses) for masses in sums]
+        return bins, _spans(bins, sums), distance[last][-1]
 
 
 _MATCH, _SKIP, _INSERT = 1, 2, 3
@@ -219,6 +226,25 @@ def _bin(masses: dict[int, list[float]]) -> list[TimedWord]:
     return sorted(words, key=lambda word: (-word.confidence, -word.label)) or [
         TimedWord(0, 0.0, 0.0, 1.0)
     ]
+
+
+def _spans(
+    bins: list[list[TimedWord]], sums: list[dict[int, list[float]]]
+) -> list[tuple[float, float]]:
+    """Begin and end of each bin; where one begins before another ends, both meet in the middle."""
+    spans: list[tuple[float, float]] = []
+    for words, masses in zip(bins, sums, strict=True):
+        begin = end = 0.0
+        for word in words:
+            if word.label in masses:
+                begin += masses[word.label][1]
+                end += masses[word.label][2]
+        begin, end = single(begin), single(end)
+        if spans and spans[-1][1] > begin:
+            begin = single(0.5 * single(spans[-1][1] + begin))
+            spans[-1] = spans[-1][0], begin
+        spans.append((begin, end))
+    return spans
 
 
 def _part(words: list[TimedWord]) -> None:

@@ -31,6 +31,7 @@ def word_aligned(
     warn: Callable[[str], None],
     *,
     unfinished: bool = False,
+    most: int | None = None,
 ) -> tuple[CompactLattice, bool]:
     """The word-aligned lattice, and whether it is right; what is wrong is reported once.
 
@@ -40,14 +41,16 @@ def word_aligned(
     Args:
         unfinished: the utterance goes on. Then words that are cut off have the label of parts of
             words, and nothing is wrong with them.
+        most: states of the new lattice at most; by default those of the limit `lattice`.
 
     Raises:
         ShapeError: the lattice is empty or has a loop, a transition-id that the model lacks or a
             phone that the boundaries lack.
+        TooManyStates: it unfolds to more than `most` states.
         FormatError: it unfolds to too many states, see the limit `lattice`.
     """
     check_lattice(lattice, transitions)
-    return _Aligner(lattice, transitions, boundaries, warn, unfinished).run()
+    return _Aligner(lattice, transitions, boundaries, warn, unfinished, most).run()
 
 
 class _Aligner:
@@ -58,12 +61,13 @@ class _Aligner:
         boundaries: WordBoundaries,
         warn: Callable[[str], None],
         unfinished: bool,
+        most: int | None,
     ) -> None:
         self._lattice = with_one_end(lattice)
         self._known = transitions
         self._unfinished = unfinished
         self._boundaries = boundaries
-        self._out: Unfolding[_Pending] = Unfolding("word", warn)
+        self._out: Unfolding[_Pending] = Unfolding("word", warn, most)
 
     def run(self) -> tuple[CompactLattice, bool]:
         self._out.follow(_Pending(self._lattice.start), self._step)

@@ -138,6 +138,20 @@ def _penalized(lattice: CompactLattice, penalty: float) -> CompactLattice:
 
 
 @program(
+    "lattice-add-penalty",
+    "Add a graph cost to each word of lattices.",
+    ("<lattice-rspecifier>", "<lattice-wspecifier>"),
+    Option("word-ins-penalty", 0.0, "Graph cost that each word has besides"),
+)
+def lattice_add_penalty(options: SimpleNamespace, source: str, output: str) -> None:
+    lattices = shown(read_table(source, KIND), "change", "lattices")
+    penalty = options.word_ins_penalty
+    done = write_table(output, KIND, ((key, _penalized(each, penalty)) for key, each in lattices))
+    options.program.log(f"Done adding word insertion penalty to {done} lattices.")
+    fail_unless(done)
+
+
+@program(
     "lattice-scale",
     "Multiply the costs of lattices with factors.",
     ("<lattice-rspecifier>", "<lattice-wspecifier>"),

@@ -96,6 +96,11 @@ lattice-determinize-non-compact --prune=true ark:raw.lat ark:plain.lat
 lattice-prune --beam=1 ark:o.lat ark:pruned.lat
 lattice-1best ark:o.lat ark:best.lat
 lattice-align-phones final.mdl ark:o.lat ark:phones.lat
+lattice-add-penalty --word-ins-penalty=0.5 ark:o.lat ark:penalized.lat
+lattice-align-words word_boundary.int final.mdl ark:o.lat ark:aligned.lat
+lattice-to-ctm-conf ark:o.lat conf.ctm
+lattice-mbr-decode ark:o.lat ark:mbr.words ark:risks ark:bins ark:mbr.times
+nbest-to-ctm ark:best.lat best.ctm
 ali-to-pdf final.mdl ark:o.ali ark:pdfs.ark
 ali-to-phones --write-lengths=true final.mdl ark:o.ali ark:lengths.ark
 ali-to-phones final.mdl ark:o.ali ark,t:sequences.ark
@@ -212,6 +217,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("xvector.config").write_text(_XVECTOR.format(dim=DIM, extracted=2 * DIM + 1))
         assert call_main("nnet3-init", "xvector.config", "xvector.raw")[0] == 0
         Path("topology").write_text(_TOPOLOGY)
+        singles = "".join(f"{phone} singleton\n" for phone in range(2, PHONES + 1))
+        Path("word_boundary.int").write_text(f"1 nonword\n{singles}")
         Path("tree").write_text(_TREE)
         Path("utt2spk").write_text("a s\nb s\nc t\n")
         Path("segments").write_text("a1 a 0.05 0.2\nc1 c 0.1 0.3\n")
