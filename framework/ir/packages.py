@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..base.plugins import entry_points
 from .op_list import OpList
-from .registry import ENTRY_POINTS, REGISTERED, OperatorDef, lookup
+from .registry import ENTRY_POINTS, REGISTERED, OperatorDef
 
 _KEY = "opscope.operator."
 """Begins a key of a net's metadata; the type of an operator of another package follows."""
@@ -28,8 +28,11 @@ def with_packages(net: OpList) -> OpList:
     out = net.copy()
     out.metadata = {key: text for key, text in net.metadata.items() if not key.startswith(_KEY)}
     for op_type in sorted(set(_types(net))):
-        if package := package_of(lookup(op_type)):
-            out.metadata[_KEY + op_type] = package
+        entry = REGISTERED.get(op_type)
+        # Types of front ends are no operators, and who saves a net again may lack the package.
+        known = net.metadata.get(_KEY + op_type, "") if entry is None else package_of(entry)
+        if known:
+            out.metadata[_KEY + op_type] = known
     return out
 
 
