@@ -20,6 +20,7 @@ OF_MODULES: Final = {
         "its numbers are drawn at random, so that two runtimes never agree; feed them as an input",
     ),
     **dict.fromkeys(("merge_rows", "rows_to_dense"), "it is for gradients of sparse rows"),
+    "cache_append": "it writes in place; `Generator.to_onnx` writes a step with its caches",
     "recursive": "trees have no form elsewhere: their shape is data",
     "opscope.operators.loss": "losses and metrics are of training; ask for the outputs before it",
     **dict.fromkeys(

@@ -93,10 +93,13 @@ CONTROL_CALLS: dict[str, Callable[..., Parts]] = {
 
 def calls_of(module: Any) -> Iterator[tuple[Any, Any]]:
     """The nodes of a module and of the blocks that it calls, each after the module it is of."""
-    for node in module.graph.nodes:
-        yield module, node
-        if node.op == "get_attr" and is_block(module, node):
-            yield from calls_of(module.get_submodule(node.target))
+    waiting = [module]
+    while waiting:
+        holder = waiting.pop()
+        for node in holder.graph.nodes:
+            yield holder, node
+            if node.op == "get_attr" and is_block(holder, node):
+                waiting.append(holder.get_submodule(node.target))
 
 
 def is_block(module: Any, node: Any) -> bool:
