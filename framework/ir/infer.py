@@ -13,7 +13,7 @@ from .op_list import VarDecl, View
 from .operation import Operator, expand_op
 
 _GIVEN = (PARAMETER, STATE, INPUT)
-_MOST_INFERRED = 1 << 12
+_MOST_INFERRED = 1 << 10
 _INFERRED: dict[Any, tuple[ArraySpec, ...]] = {}
 """What shape rules gave: by the operator's signature, the phase and the specs of the inputs."""
 
