@@ -118,5 +118,5 @@ def test_cells_without_a_name_are_counted():
 def test_an_activation_may_have_parameters():
     b = NetBuilder("net")
     x, h = b.input("x", [-1, K]), b.input("h", [-1, H])
-    assert str(b.rnn_cell(x, h, activation="prelu")) == "prelu_0"
+    assert str(b.rnn_cell(x, h, activation="prelu")) == "rnn_cell_0.prelu"
     assert [op.type for op in b.op_list.ops] == ["affine", "matmul", "add", "prelu"]
