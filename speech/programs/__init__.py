@@ -21,6 +21,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "ivector-extract-online2": ("ivectors", "iVectors as an online recognizer has them."),
     "compute-wer": ("scoring", "The word error rate of hypotheses."),
     "align-text": ("scoring", "Pairs of the words of two texts."),
+    "lattice-oracle": ("scoring", "The fewest errors of all paths of lattices."),
     "lattice-align-words": ("word_lattices", "Lattices whose arcs are words."),
     "lattice-to-ctm-conf": ("word_lattices", "When words were spoken, and how sure they are."),
     "nbest-to-ctm": ("word_lattices", "When the words of single paths were spoken."),

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
 from ...framework.base.untrusted.limits import check_limit
+
+Word = TypeVar("Word", str, int)
 
 Kind = Literal["substitution", "deletion", "insertion", "correct"]
 
@@ -21,11 +23,11 @@ its `align-text` differ in that, so that their counts of the three kinds do, too
 _BITS: dict[Kind, int] = {"substitution": 1, "deletion": 2, "insertion": 4}
 
 
-class Edit(NamedTuple):
+class Edit(NamedTuple, Generic[Word]):
     """A word of the reference and the one of the hypothesis in its place; None: there is none."""
 
-    reference: str | None
-    hypothesis: str | None
+    reference: Word | None
+    hypothesis: Word | None
 
     @property
     def kind(self) -> Kind:
@@ -39,7 +41,7 @@ class Edit(NamedTuple):
 
 def alignment(
     reference: Sequence[str], hypothesis: Sequence[str], ties: Sequence[Kind] = COUNTED
-) -> list[Edit]:
+) -> list[Edit[str]]:
     """The edits of an alignment with the least number of errors, in order.
 
     Args:
@@ -49,7 +51,7 @@ def alignment(
         FormatError: the sentences are so long that it needs more than the limit `fill`.
     """
     ways = _ways(reference, hypothesis)
-    edits: list[Edit] = []
+    edits: list[Edit[str]] = []
     m, n = len(reference), len(hypothesis)
     while m or n:
         if m and n:

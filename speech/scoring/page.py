@@ -67,7 +67,7 @@ def page(title: str, counts: ErrorCounts, wrong: Sequence[Sentence]) -> str:
     return "".join(parts[piece] if at % 2 else piece for at, piece in enumerate(pieces))
 
 
-def _errors(edits: Sequence[Edit]) -> int:
+def _errors(edits: Sequence[Edit[str]]) -> int:
     return sum(edit.kind != "correct" for edit in edits)
 
 
@@ -76,7 +76,7 @@ def _table(kind: str, shown: Sequence[Sentence], wrong: Sequence[Sentence]) -> s
     made = Counter(edit for each in wrong for edit in each.edits if edit.kind == kind)
     if not made:
         return ""
-    places: dict[Edit, int] = {}
+    places: dict[Edit[str], int] = {}
     for at, sentence in enumerate(shown):
         for edit in sentence.edits:
             places.setdefault(edit, at)
@@ -94,7 +94,7 @@ def _table(kind: str, shown: Sequence[Sentence], wrong: Sequence[Sentence]) -> s
     return f"<table>{''.join(rows)}</table>"
 
 
-def _named(edit: Edit) -> str:
+def _named(edit: Edit[str]) -> str:
     return " → ".join(word for word in edit if word is not None)
 
 
@@ -108,7 +108,7 @@ def _section(at: int, sentence: Sentence) -> str:
     return f'<section id="s{at}">{heading}<p class="words">{words}</p></section>'
 
 
-def _columns(edits: Sequence[Edit]) -> list[str]:
+def _columns(edits: Sequence[Edit[str]]) -> list[str]:
     """Columns of two words each, those that are far from all errors as three dots."""
     near = [False] * len(edits)
     for at, edit in enumerate(edits):

@@ -16,7 +16,7 @@ class Sentence(NamedTuple):
     """A sentence with the edits that make its hypothesis of the reference."""
 
     key: str
-    edits: list[Edit]
+    edits: list[Edit[str]]
 
 
 def sentences(

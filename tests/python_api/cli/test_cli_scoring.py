@@ -64,3 +64,38 @@ def test_wer(call, texts):
     assert not Path("other.html").exists()
     code, out, err = call("wer", "none", "hyp")
     assert (code, out) == (1, b"") and err.startswith("error: none: No such file")
+
+
+def test_lattice_oracle(call):
+    Path("l.txt").write_text(
+        "u1 \n0\t1\t7\t1,8,2_1\n0\t1\t8\t2,6,4_3\n1\t2\t0\t0.5,3,1\n1\t2\t5\t0.5,4,1\n"
+        "2\t3\t9\t0,0,1\n3\n\nu2 \n0\t1\t7\t0,0,1\n1\n\nu3 \n0\t1\t7\t0,0,1\n1\n\n"
+    )
+    Path("ref").write_text("u1 8 6 9 4\nu2 4\n")
+    Path("words.txt").write_text("<eps> 0\nd 4\ne 5\nf 6\ng 7\nh 8\ni 9\n")
+    given = "ark:l.txt", "ark:ref", "ark,t:words", "ark,t:-"
+    out = done(
+        call("lattice-oracle", "--word-symbol-table=words.txt", *given),
+        "%WER 50 [ 2 / 4, 0 insertions, 2 deletions, 0 sub ]",
+        "For utterance u1, best cost 2",
+        "u1 (oracle) h i \nu1 (reference) h f i d \n",
+        "No reference present for utterance u3",
+        "Overall %WER 60 [ 3 / 5, 0 insertions, 2 deletions, 1 substitutions ]",
+        "Scored 2 lattices, 1 not present in ref.",
+    )
+    assert out == b"u1 2 \nu2 1 \n" and Path("words").read_text() == "u1 8 9 \nu2 7 \n"
+    wild = "--wildcard-symbols=5:6", "--write-lattices=ark,t:best"
+    assert done(call("lattice-oracle", *wild, *given)) == b"u1 1 \nu2 1 \n"
+    # of the ways between 8 and 9, both without a word that counts, the cheaper one
+    assert [line.split("\t")[2:] for line in Path("best").read_text().splitlines()[1:4]] == [
+        ["8", "2,6,4_3"],
+        ["0", "0.5,3,1"],
+        ["9", "0,0,1"],
+    ]
+    Path("wild").write_text("e\nf\n")
+    listed = "--wildcard-symbols-list=wild", "--word-symbol-table=words.txt"
+    assert done(call("lattice-oracle", *listed, *given)) == b"u1 1 \nu2 1 \n"
+    Path("wild").write_text("z\n")
+    refused(call("lattice-oracle", *listed, *given), "Can't find symbol in symbol table: z")
+    refused(call("lattice-oracle", listed[0], *given), "wants --word-symbol-table")
+    refused(call("lattice-oracle", "--wildcard-symbols=a", *given), "--wildcard-symbols")

@@ -91,6 +91,7 @@ lattice-scale --lm-scale=0.5 ark:o.lat ark:scaled.lat
 lattice-best-path ark:o.lat ark,t:best.words ark:best.ali
 compute-wer ark,t:o.words ark:best.words
 align-text ark,t:o.words ark:best.words ark:pairs.txt
+lattice-oracle ark:o.lat ark,t:o.words ark:oracle.words
 lattice-determinize-phone-pruned final.mdl ark:raw.lat ark:pruned.words
 lattice-determinize-non-compact --prune=true ark:raw.lat ark:plain.lat
 lattice-prune --beam=1 ark:o.lat ark:pruned.lat
