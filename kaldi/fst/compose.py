@@ -76,7 +76,8 @@ class _Composition:
         if min(self._start) < 0:
             none = np.zeros(0, np.int64)
             return Fst.of_arcs(none, none, none, none, none, start=-1)
-        level = self._key(*np.array(self._start).reshape(2, 1), 0)
+        first, second = (np.array([state]) for state in self._start)
+        level = self._key(first, second, 0)
         number = {int(level[0]): 0}
         levels: list[np.ndarray] = []
         sources: list[np.ndarray] = []

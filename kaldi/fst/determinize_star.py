@@ -20,6 +20,7 @@ from ...framework.base.errors import ShapeError
 from .fst import Fst
 
 _MOST_TURNS = 1 << 20  # of a state in loops without labels whose probabilities add up
+_MOST_WAITING = 2000  # output labels that are to come: words without end that are spelled alike
 _SHOWN = 10  # labels in messages
 _END = -1  # the target of what an end writes
 
@@ -39,14 +40,15 @@ def determinize_star(
     Args:
         delta: sets whose weights differ by no more are one state.
         most_states: of the sets, and of steps through arcs without input labels at once; no
-            limit if it is not above 0. Without a limit, an FST that has no deterministic form
-            fills the memory.
+            limit if it is not above 0. Without one, weights that move ever further apart fill the
+            memory.
         log: weights of paths with equal labels are added as probabilities; else the best one
             counts.
 
     Raises:
-        ShapeError: the transducer is not functional; it takes more states than `most_states`; or
-            arcs without input labels form a loop whose weights have no sum.
+        ShapeError: the transducer is not functional, or has 2000 output labels still to come;
+            it takes more states than `most_states`; or arcs without input labels form a loop whose
+            weights have no sum.
     """
     return _Determinizer(fst, delta, most_states, log).run()
 
@@ -136,6 +138,13 @@ class _Determinizer:
             total = self._plus(total, weight)
         assert common is not None
         size = len(common)
+        longest = max(len(outputs) for outputs, _ in group.values())
+        if longest - size > _MOST_WAITING:
+            raise ShapeError(
+                f"after {self._reached(number, label)} it is still open which of several sequences"
+                f" of more than {_MOST_WAITING} output labels to write; words that are spelled"
+                " alike need disambiguation symbols"
+            )
         elements = [
             (state, group[state][0][size:], group[state][1] - total) for state in sorted(group)
         ]

@@ -89,6 +89,16 @@ def test_mistakes(fst, part):
         determinize_star(fst, most_states=50)
 
 
+def test_words_without_end_that_are_spelled_alike():
+    alike = Fst.of_arcs([0, 0], [1, 1], [0, 0], [1, 2], [0, 0, 0], [5, 6])
+    two = Fst.of_arcs([0, 0, 1, 2], [1, 1, 2, 2], [0] * 4, [1, 2, 1, 2], [np.inf, 0, np.inf],
+                      [5, 6, 5, 6])  # fmt: skip
+    with pytest.raises(ShapeError, match="not functional"):
+        determinize_star(alike)
+    with pytest.raises(ShapeError, match=r"labels \.\.\. 2 2 .* still open which .* than 2000"):
+        determinize_star(two)
+
+
 def test_nothing():
     empty = Fst.of_arcs([], [], [], [], [], start=-1)
     assert determinize_star(empty).start == -1
