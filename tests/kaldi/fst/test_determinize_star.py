@@ -50,6 +50,15 @@ def test_loops_without_labels():
     assert determinize_star(loop, 1e-6, log=True).weight[0] == pytest.approx(wanted, abs=1e-4)
 
 
+def test_each_path_is_added_once():
+    """Two states that a label leads to, with an epsilon between them and one after them."""
+    fst = Fst.of_arcs(
+        [0, 0, 1, 2], [1, 1, 0, 0], [0] * 4, [1, 2, 2, 3], [*[np.inf] * 3, 0], [0] * 4
+    )
+    found = determinize_star(fst, log=True)
+    assert float(found.weight[0] + found.final[1]) == pytest.approx(-np.log(2))
+
+
 def test_words_that_are_spelled_alike():
     """Two words of one spelling: refused, and taken with disambiguation symbols after them."""
     alike = Fst.of_arcs([0, 0], [1, 1], [0, 0], [1, 1], [np.inf, 0], [5, 6])
