@@ -103,6 +103,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "features",
         "ivector",
         "fst",
+        "language_model",
         "search",
         "lattice",
         "recognize",

@@ -26,6 +26,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "lattice-to-ctm-conf": ("word_lattices", "When words were spoken, and how sure they are."),
     "nbest-to-ctm": ("word_lattices", "When the words of single paths were spoken."),
     "lattice-mbr-decode": ("word_lattices", "Words with the least expected number of errors."),
+    "arpa2fst": ("language_models", "An FST of an n-gram model in an ARPA file."),
     "lattice-best-path": ("lattices", "Words and alignments of the best paths of lattices."),
     "lattice-determinize-phone-pruned": ("lattices", "Lattices of words, of those of states."),
     "lattice-determinize-non-compact": ("lattices", "The same, with the costs of each frame."),

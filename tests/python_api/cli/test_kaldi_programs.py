@@ -154,6 +154,7 @@ transform-feats lda.mat ark:out.ark ark:transformed.ark
 matrix-sum lda.mat lda.mat sum.mat
 matrix-sum-rows ark:feats.ark ark:rows.ark
 fstcopy ark:graphs.ark ark:copied.graphs
+arpa2fst --disambig-symbol=#0 lm.arpa G.fst
 chain-est-phone-lm --num-extra-lm-states=10 ark:sequences.ark phone_lm.fst
 chain-make-den-fst tree final.mdl phone_lm.fst den.fst norm.fst
 chain-make-den-fst tree final.mdl phone_lm.fst den/default.den.fst den/default.normalization.fst
@@ -220,6 +221,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("topology").write_text(_TOPOLOGY)
         singles = "".join(f"{phone} singleton\n" for phone in range(2, PHONES + 1))
         Path("word_boundary.int").write_text(f"1 nonword\n{singles}")
+        Path("lm.arpa").write_text(
+            "\\data\\\nngram 1=2\n\n\\1-grams:\n-99 <s>\n-0.3 </s>\n\n\\end\\\n"
+        )
         Path("tree").write_text(_TREE)
         Path("utt2spk").write_text("a s\nb s\nc t\n")
         Path("segments").write_text("a1 a 0.05 0.2\nc1 c 0.1 0.3\n")
