@@ -52,14 +52,18 @@ def fstcompile(options: SimpleNamespace, source: str, output: str) -> None:
             raise FormatError(f"--keep-{side}symbols wants --{side}symbols")
     keep = options.keep_state_numbering
     compiler = FstCompiler(inputs, outputs, acceptor=options.acceptor, keep_numbers=keep)
-    fst = compiler.compile(*_text(source or "-"))
+    text, name = _text(source or "-")
+    fst = compiler.compile(text, name)
     fst.header = replace(
         fst.header,
         input_symbols=inputs if options.keep_isymbols else None,
         output_symbols=outputs if options.keep_osymbols else None,
     )
     writer = Writer(header=False)
-    write_fst(fst, writer, kind)
+    try:
+        write_fst(fst, writer, kind)
+    except FormatError as error:
+        raise FormatError(f"{name}: {error}") from error
     save(writer, output or "-")
 
 
