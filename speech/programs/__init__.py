@@ -20,6 +20,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "transform-feats": ("transforms", "Multiply features with matrices."),
     "ivector-extract-online2": ("ivectors", "iVectors as an online recognizer has them."),
     "compute-wer": ("scoring", "The word error rate of hypotheses."),
+    "compute-wer-bootci": ("scoring", "The word error rate with its confidence interval."),
     "align-text": ("scoring", "Pairs of the words of two texts."),
     "lattice-oracle": ("scoring", "The fewest errors of all paths of lattices."),
     "lattice-align-words": ("word_lattices", "Lattices whose arcs are words."),

@@ -1,7 +1,7 @@
-"""compute-wer, align-text and lattice-oracle.
+"""compute-wer, compute-wer-bootci, align-text and lattice-oracle.
 
-Source: Kaldi's `bin/compute-wer.cc`, `bin/align-text.cc`, `util/text-utils.cc`,
-`latbin/lattice-oracle.cc`.
+Source: Kaldi's `bin/compute-wer.cc`, `bin/compute-wer-bootci.cc`, `bin/align-text.cc`,
+`util/text-utils.cc`, `latbin/lattice-oracle.cc`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import deque
 from types import SimpleNamespace
 
 import click
+import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import whole_number
@@ -23,7 +24,8 @@ from ...nnet3.programs.base.program import Option, program
 from ...nnet3.programs.base.saving import fail_unless
 from ...nnet3.programs.base.table_copies import first_words
 from ..fst.words import Words
-from ..scoring.edits import SHOWN, ErrorCounts, alignment
+from ..scoring.bootstrap import Bootstrap
+from ..scoring.edits import SHOWN, ErrorCounts, alignment, fixed
 from ..scoring.oracle import oracle, path_of
 from ..scoring.sentences import MODES, sentences
 from .acoustic_model import SpokenWords
@@ -32,28 +34,78 @@ from .decoder_options import SYMBOLS
 _LAST_LABEL = (1 << 31) - 1
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
+_MODE = Option(
+    "mode",
+    "strict",
+    "present|all|strict: whether references without a hypothesis are left out, count as"
+    " recognized empty, or end the program",
+)
+
 
 @program(
     "compute-wer",
     "Count the errors of hypotheses beside references, both lines of a key and words, and print the"
     " word error rate.",
     ("<ref-rspecifier>", "<hyp-rspecifier>"),
-    Option(
-        "mode",
-        "strict",
-        "present|all|strict: whether references without a hypothesis are left out, count as"
-        " recognized empty, or end the program",
-    ),
+    _MODE,
     Option("text", False, UNUSED),
 )
 def compute_wer(options: SimpleNamespace, reference: str, hypothesis: str) -> None:
+    _check_mode(options)
+    counts = ErrorCounts()
+    deque(sentences(reference, hypothesis, options.mode, counts), maxlen=0)
+    click.echo("\n".join(counts.lines()))
+
+
+def _check_mode(options: SimpleNamespace) -> None:
+    """Raises FormatError: there is no such mode."""
     if options.mode not in MODES:
         raise FormatError(
             f'--mode option invalid: expected "present"|"all"|"strict", got {options.mode}'
         )
-    counts = ErrorCounts()
-    deque(sentences(reference, hypothesis, options.mode, counts), maxlen=0)
-    click.echo("\n".join(counts.lines()))
+
+
+@program(
+    "compute-wer-bootci",
+    "Print the word error rate of hypotheses with its 95% confidence interval, by drawing sentences"
+    " again and again; of two sets of hypotheses also how probably the second one is better.",
+    ("<ref-rspecifier>", "<hyp-rspecifier>", "[<hyp2-rspecifier>]"),
+    _MODE,
+    Option("replications", 10000, "How often sentences are drawn"),
+)
+def compute_wer_bootci(options: SimpleNamespace, reference: str, first: str, second: str) -> None:
+    _check_mode(options)
+    if options.replications < 1:
+        raise FormatError(f"--replications={options.replications} must be positive")
+    sets = [first, second] if second else [first]
+    counted = [_errors(options.mode, reference, name) for name in sets]
+    keys = [key for key in counted[0] if all(key in each for each in counted)]
+    if not keys:
+        raise FormatError(f"{reference}: no sentence can be scored")
+    words = np.array([counted[0][key][1] for key in keys])
+    errors = [np.array([each[key][0] for key in keys]) for each in counted]
+    bootstrap = Bootstrap(len(keys), options.replications)
+    hundred = np.float32(100)
+    intervals = [bootstrap.interval(each, words) for each in errors]
+    for number, (mean, half) in enumerate(intervals, 1):
+        low, high = hundred * mean - hundred * half, hundred * mean + hundred * half
+        click.echo(
+            f"Set{number}: %WER {fixed(hundred * mean)} 95% Conf Interval"
+            f" [ {fixed(low)}, {fixed(high)} ]"
+        )
+    if second:
+        better = hundred * bootstrap.improvement(*errors)
+        click.echo(f"Probability of Set2 improving Set1: {fixed(better)}")
+
+
+def _errors(mode: str, reference: str, hypothesis: str) -> dict[str, tuple[int, int]]:
+    """Errors and words of each sentence."""
+    found: dict[str, tuple[int, int]] = {}
+    for key, edits in sentences(reference, hypothesis, mode, ErrorCounts()):
+        counts = ErrorCounts()
+        counts.add(edits)
+        found[key] = counts.errors, counts.words
+    return found
 
 
 @program(

@@ -150,6 +150,6 @@ def _percent(part: int, whole: int) -> float:
     return float(np.float32(100.0 * float(np.float32(part)) / float(np.float32(whole))))
 
 
-def fixed(value: float) -> str:
+def fixed(value: float | np.floating) -> str:
     """A number as C++ prints it with two digits; 0 of 0, which is no number, has a sign there."""
     return "-nan" if math.isnan(value) else f"{value:.2f}"

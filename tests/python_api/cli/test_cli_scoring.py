@@ -37,6 +37,24 @@ def test_compute_wer(call, texts):
     refused(call("compute-wer", "--mode=few", *some), "--mode option invalid", "got few")
 
 
+def test_confidence_intervals(call, texts):
+    # what Kaldi's functions print for these errors, with the random numbers of GNU's library
+    printed = done(call("compute-wer-bootci", "ark:ref", "ark:hyp")).decode()
+    assert printed == "Set1: %WER 50.45 95% Conf Interval [ 6.87, 94.04 ]\n"
+    both = call("compute-wer-bootci", "--replications=1000", "ark:ref", "ark:hyp", "ark:ref")
+    assert done(both).decode().splitlines() == [
+        "Set1: %WER 50.94 95% Conf Interval [ 6.90, 94.99 ]",
+        "Set2: %WER 0.00 95% Conf Interval [ 0.00, 0.00 ]",
+        "Probability of Set2 improving Set1: 96.40",
+    ]
+    few = "--mode=present", "ark:ref", "ark:some"
+    assert b" 95% Conf Interval [ " in done(call("compute-wer-bootci", *few))
+    refused(call("compute-wer-bootci", "ark:ref", "ark:some"), "No hypothesis for key a")
+    refused(call("compute-wer-bootci", "--replications=0", *few), "must be positive")
+    Path("none").write_text("z a\n")
+    refused(call("compute-wer-bootci", *few[:2], "ark:none"), "no sentence can be scored")
+
+
 def test_align_text(call, texts):
     out = done(
         call("align-text", "ark:ref", "ark:hyp", "ark,t:-"), "Done 3 sentences, failed for 0"

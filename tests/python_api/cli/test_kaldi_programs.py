@@ -90,6 +90,7 @@ nnet3-latgen-faster --config=latgen.conf --determinize-lattice=false --lattice-b
 lattice-scale --lm-scale=0.5 ark:o.lat ark:scaled.lat
 lattice-best-path ark:o.lat ark,t:best.words ark:best.ali
 compute-wer ark,t:o.words ark:best.words
+compute-wer-bootci ark,t:o.words ark:best.words
 align-text ark,t:o.words ark:best.words ark:pairs.txt
 lattice-oracle ark:o.lat ark,t:o.words ark:oracle.words
 lattice-determinize-phone-pruned final.mdl ark:raw.lat ark:pruned.words

@@ -1,0 +1,27 @@
+"""Confidence intervals, and the random numbers of GNU's C library."""
+
+import numpy as np
+import pytest
+
+from opscope.speech.scoring.bootstrap import Bootstrap, CRandom
+
+
+def test_random_numbers_are_those_of_the_c_library():
+    random = CRandom()
+    first = [1804289383, 846930886, 1681692777, 1714636915, 1957747793]  # printed by rand()
+    assert random.take(5).tolist() == first
+    later = np.concatenate([random.take(n) for n in (4091, 1, 5000)])
+    assert np.array_equal(later, CRandom().take(9097)[5:])
+
+
+def test_an_interval_is_what_theory_says():
+    random = np.random.default_rng(0)
+    words = np.full(400, 10)
+    errors = random.binomial(10, 0.2, 400)
+    mean, half = Bootstrap(400, 2000).interval(errors, words)
+    assert mean == pytest.approx(errors.sum() / 4000, abs=0.001)
+    assert half == pytest.approx(1.96 * errors.std() / 10 / 20, rel=0.1)
+    bootstrap = Bootstrap(400, 500)
+    assert bootstrap.improvement(errors, errors) == 0
+    assert bootstrap.improvement(errors, errors - 1) == 1
+    assert Bootstrap(1, 7).interval(np.array([1]), np.array([2])) == (0.5, 0)
