@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -157,6 +158,16 @@ matrix-sum-rows ark:feats.ark ark:rows.ark
 fstcopy ark:graphs.ark ark:copied.graphs
 arpa2fst --disambig-symbol=#0 lm.arpa G.fst
 chain-est-phone-lm --num-extra-lm-states=10 ark:sequences.ark phone_lm.fst
+fstprint phone_lm.fst phone_lm.txt
+fstcompile phone_lm.txt compiled.fst
+fstdeterminizestar compiled.fst det.fst
+fstminimizeencoded det.fst minimized.fst
+fstpushspecial minimized.fst pushed.fst
+fstarcsort --sort_type=olabel pushed.fst sorted.fst
+fstaddselfloops disambig disambig sorted.fst loops.fst
+fsttablecompose loops.fst phone_lm.fst composed.fst
+fstrmsymbols disambig composed.fst removed.fst
+fstrmepslocal removed.fst local.fst
 chain-make-den-fst tree final.mdl phone_lm.fst den.fst norm.fst
 chain-make-den-fst tree final.mdl phone_lm.fst den/default.den.fst den/default.normalization.fst
 nnet3-init languages.config languages.raw
@@ -261,6 +272,10 @@ def test_bare_and_help(name: str) -> None:
     shown = run.invoke(main, [name, "--help"])
     assert shown.exit_code == 0 and shown.stderr == ""
     assert f"Usage:  {name} [options]" in shown.stdout and "Standard options:" in shown.stdout
+    command = main.get_command(click.Context(main), name)
+    files = command.files
+    if files and all(file.startswith("[") for file in files):
+        return  # it reads standard input
     bare = run.invoke(main, [name])
     assert bare.exception is None or isinstance(bare.exception, SystemExit)
     if name in _OF_GPU:  # it takes no arguments: its answer is the exit code
