@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from kaldi_models import EXCHANGED_PDFS as MODEL
 from kaldi_models import done, refused
-from opscope.kaldi.tables.tables import read_table
+from opscope.kaldi.tables.tables import TableWriter, read_table
+from speech_data import reference, vosk_model
+from vosk_lattices import FRAME, LM_SCALE, vosk_lattice, vosk_words
 
 THREE = 1.0986123  # log(3): a word of this cost is a third as likely as one of cost 0
 WORDS = (
@@ -115,3 +118,17 @@ def test_penalties(call, words):
     lines = out.decode().splitlines()
     assert "0\t1\t7\t0.5,0,2_1" in lines and "1\t2\t0\t0,0,1" in lines
     assert "1\t2\t9\t1,2,4" in lines
+
+
+def test_a_lattice_of_vosk_gives_its_words(call):
+    with TableWriter("ark:u3.lat", "compact_lattice") as writer:
+        writer.write("u3", vosk_lattice("u3"))
+    model = vosk_model("graph", "phones", "word_boundary.int"), vosk_model("am", "final.mdl")
+    done(call("lattice-align-words", *map(str, model), "ark:u3.lat", "ark:aligned"))
+    options = f"--lm-scale={LM_SCALE}", f"--frame-shift={FRAME}", "--confidence-digits=4"
+    lines = done(call("lattice-to-ctm-conf", *options, "ark:aligned", "-")).decode().splitlines()
+    (wanted,) = json.loads(reference("u3.whole.json").read_text())
+    rows = [line.split()[2:] for line in lines]
+    assert [[begin, vosk_words()[int(word)], sure] for begin, _, word, sure in rows] == [
+        [f"{word['start']:.4f}", word["word"], f"{word['conf']:.4f}"] for word in wanted["result"]
+    ]
