@@ -40,6 +40,11 @@ _COMMANDS = {
     },
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
+    "make-lm": ("...speech.language_model.command", "Make an n-gram model of a text."),
+    "perplexity": (
+        "...speech.language_model.command",
+        "Tell how well an n-gram model fits a text.",
+    ),
     "wer": ("...speech.scoring.command", "Count word errors; a page shows them in context."),
     "convert": (".convert", "Convert models and data from one format to another."),
     "quantize": (".convert", "Write a model with products of 8-bit integers; a table of errors."),
@@ -54,7 +59,7 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer",
+    "Recognize speech": "transcribe align wer make-lm perplexity",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

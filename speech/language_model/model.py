@@ -198,8 +198,8 @@ class NgramModel:
             key = context * count + words[:, -1]
             known = np.flatnonzero((context >= 0) & (words[:, -1] >= 0))
             first = known[np.unique(key[known], return_index=True)[1]]
-            columns = context, words[:, -1], log10, backoff
-            model.orders.append(Ngrams(*(column[first] for column in columns), count))
+            last = words[first, -1]
+            model.orders.append(Ngrams(context[first], last, log10[first], backoff[first], count))
             taken.append(first)
         return model, taken
 

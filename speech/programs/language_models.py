@@ -120,7 +120,7 @@ def _warn_of_words(
 ) -> None:
     for order, words in enumerate(text.words, 1):
         label = labels[words]
-        unknown = (label < 0).any(1)
+        unknown = np.any(label < 0, axis=1)
         misplaced = (label[:, 1:] == begin).any(1) | (label[:, :-1] == end).any(1)
         for row in np.flatnonzero(unknown | misplaced).tolist():
             problem = (
