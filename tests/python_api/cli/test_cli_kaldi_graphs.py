@@ -1,4 +1,4 @@
-"""ali-to-phones, chain-est-phone-lm and chain-make-den-fst: what Kaldi's recipes do with them."""
+"""Programs for alignments, phone models and graphs: what Kaldi's recipes do with them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kaldi_models import done
+from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.programs.base.graphs import open_fst
 
@@ -154,3 +155,51 @@ def test_sizes_of_models(recipe):
     assert done(recipe("am-info", "final.mdl")) == done(recipe("hmm-info", "final.mdl")) == told
     assert done(recipe("am-info", "net.mdl")).startswith(b"number of phones ")
     refused(recipe("am-info", "tree"), "<TransitionModel> was expected here")
+
+
+def test_alignments_of_another_model(recipe):
+    files = ("final.mdl", "final.mdl", "tree", "ark:ali.ark", "ark,t:out.txt")
+    done(recipe("convert-ali", *files), "Succeeded converting alignments for 3 files, failed for 0")
+    found = {key: ids.tolist() for key, ids in read_table("ark:out.txt", "int_vector")}
+    assert found == {"u1": LOOPS_LAST, "u2": LOOPS_LAST, "u3": []}
+    Path("map").write_text("1 2\n2 1\n")
+    done(recipe("convert-ali", "--phone-map=map", "--reorder=false", *files))
+    found = {key: ids.tolist() for key, ids in read_table("ark:out.txt", "int_vector")}
+    assert found["u2"] == [5, 5, 6, 8, 2, 3, 3, 4, 5, 6, 7, 8]
+    thirds = ("--frame-subsampling-factor=3", "--repeat-frames=true")
+    code, _, err = recipe("convert-ali", *thirds, *files[:3], "ark:ali.ark", "ark:none.ark")
+    assert code == 0 and "for key u1: 4 frames are too few for 3 phones" in err
+    for text, told in (("1 2 3\n", "line 1: an old phone"), ("1 2\n1 1\n", "mapped twice")):
+        Path("map").write_text(text)
+        refused(recipe("convert-ali", "--phone-map=map", *files), told)
+    refused(recipe("convert-ali", "--frame-subsampling-factor=0", *files), "must be at least 1")
+
+
+def test_graphs_of_transcripts(recipe):
+    """A word of phone 1 and one of phones 2 1; no path where a word is not in the lexicon."""
+    Path("L.txt").write_text("0 0 1 5 0.5\n0 1 2 6\n1 0 1 0\n0\n")
+    Path("text").write_text("u1 5 6\nu2 7\n")
+    files = ("tree", "final.mdl", "L.txt")
+    code, _, err = recipe("compile-train-graphs", *files, "ark:text", "ark:graphs")
+    assert code == 0 and "Empty decoding graph for utterance u2" in err
+    assert "succeeded for 1 graphs, failed for 1" in err
+    ((key, graph),) = read_table("ark:graphs", "fst")
+    assert key == "u1" and sorted(graph.olabel[graph.olabel > 0].tolist()) == [5, 6]
+    loops = graph.ilabel[graph.nextstate == graph.source()]
+    assert sorted(loops.tolist()) == [1, 1, 3, 3, 5, 7]
+    assert graph.weight.sum() == pytest.approx(0.5, abs=1e-3)
+
+    Path("L.txt").write_text("0 0 1 5 0.5\n0 1 2 6\n1 2 1 0\n2 0 9 0\n0\n")
+    Path("symbols").write_text("9\n")
+    with TableWriter("ark:grammars", "fst") as writer:
+        either = np.array([0, 0]), [5, 6], [0.25, 0.5], [1, 1], [np.inf, 0]
+        writer.write("u1", Fst.of_arcs(*either))
+    words = ("compile-train-graphs-fsts", "--read-disambig-syms=symbols", "--self-loop-scale=1")
+    done(recipe(*words, *files, "ark:grammars", "ark:graphs"), "succeeded for 1 graphs, failed for")
+    ((_, graph),) = read_table("ark:graphs", "fst")
+    assert set(graph.olabel.tolist()) == {0, 5, 6} and graph.ilabel.max() == 8
+    lacking = recipe("compile-train-graphs-fsts", *files, "ark:grammars", "ark:graphs")
+    refused(lacking, "the lexicon has the label 9, which is neither a phone")
+    assert "no disambiguation symbols are given" in lacking[2]
+    Path("text").write_text("u1 5 0\n")
+    refused(recipe("compile-train-graphs", *files[:2], "L.txt", "ark:text", "ark:x"), "label 9")

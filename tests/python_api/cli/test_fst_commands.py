@@ -65,6 +65,7 @@ GIVEN = {
     "loglikes-rspecifier": "ark:logs.ark",
     "nnet-chain-model": "0.raw",
     "spk2utt-rspecifier": "ark:spk2utt",
+    "transcriptions-rspecifier": "ark:text",
     "tree": "tree",
     "wav-rspecifier": "scp:wav.scp",
 }
@@ -136,6 +137,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Nnet.from_config_text(CONFIG, 0).write("0.raw")
         Path("tree").write_text(TREE)
         Path("disambig.int").write_text("9\n")
+        Path("text").write_text("a 1 2\nb 3\n")
         Path("fsts").mkdir()
         Path("HCLr.fst").write_bytes(sample("olabel_lookahead")[1])
         rng = np.random.default_rng(0)
