@@ -7,6 +7,7 @@ import click
 from ...framework.base.atomic import atomic_file
 from ...framework.base.untrusted.opener import open_text
 from .arpa import arpa_lines, read_arpa
+from .changes import interpolated, pruned
 from .counting import RESERVED, Text, text_of
 from .perplexity import perplexity as perplexity_of
 from .smoothing import METHODS
@@ -36,9 +37,45 @@ _OF_TABLES = ("<eps>", *RESERVED)
     metavar="FILE",
     help="The words of the model, one a line or a symbol table; by default those of the text.",
 )
-def make_lm(text: str, out: str, order: int, method: str, words: str | None) -> None:
-    """Make an n-gram model of TEXT, a sentence a line, and write it as an ARPA file."""
-    model = METHODS[method](_read(text, None if words is None else _words(words)), order)
+@click.option(
+    "--mix", metavar="ARPA", help="Another model, whose probabilities are mixed with those of TEXT."
+)
+@click.option(
+    "--weight",
+    type=click.FloatRange(0, 1),
+    default=0.5,
+    show_default=True,
+    help="Of TEXT where it is mixed with another model.",
+)
+@click.option(
+    "--prune",
+    type=click.FloatRange(0),
+    metavar="CHANGE",
+    help="Leave out n-grams without which the perplexity grows by less than this, relative to what"
+    " it is; 1e-8 is common.",
+)
+def make_lm(
+    text: str,
+    out: str,
+    order: int,
+    method: str,
+    words: str | None,
+    mix: str | None,
+    weight: float,
+    prune: float | None,
+) -> None:
+    """Make an n-gram model of TEXT, a sentence a line, and write it as an ARPA file.
+
+    TEXT may be a model itself, a file whose name ends in .arpa, to be mixed or pruned.
+    """
+    if text.endswith(".arpa"):
+        model = read_arpa(text)
+    else:
+        model = METHODS[method](_read(text, None if words is None else _words(words)), order)
+    if mix is not None:
+        model = interpolated(model, read_arpa(mix), weight)
+    if prune is not None:
+        model = pruned(model, prune)
     with atomic_file(out) as file:
         for part in arpa_lines(model):
             file.write(part.encode("utf-8", "surrogateescape"))

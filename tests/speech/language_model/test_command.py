@@ -23,6 +23,8 @@ def test_make_and_judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert rows["sentences"] == "2" and rows["words"] == "5" and rows["unknown words"] == "1"
     # By the formula: five unigrams of seven are left 5 / 12 of the probability, and so on.
     assert float(rows["perplexity"]) < float(rows["perplexity with unknown words"])
+    mixed = run.invoke(main, "make-lm lm.arpa --mix lm.arpa --prune 1e9 --out one.arpa".split())
+    assert mixed.exit_code == 0 and mixed.stderr == "one.arpa: 6 1-grams\n"
     small = run.invoke(main, ["make-lm", "text", "--out", "no.arpa"])
     assert small.exit_code == 1 and "--method" not in small.stderr and "witten-bell" in small.stderr
     assert not Path("no.arpa").exists()

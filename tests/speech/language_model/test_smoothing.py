@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 import math
-import random
 from collections import Counter, defaultdict
-from itertools import pairwise
 
-import numpy as np
 import pytest
 
+from language_models import log10, sentences
 from opscope.framework.base.errors import FormatError
 from opscope.speech.language_model.counting import text_of
-from opscope.speech.language_model.model import NgramModel
 from opscope.speech.language_model.perplexity import perplexity
 from opscope.speech.language_model.smoothing import METHODS
 
-WORDS = [*"abcdefgh", *(f"w{place}" for place in range(60))]
 Gram = tuple[str, ...]
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    draw = random.Random(seed)
-    weights = [1 / (place + 1) for place in range(len(WORDS))]
-    made = []
-    for _ in range(count):
-        words = draw.choices(WORDS, weights, k=draw.randrange(1, 9))
-        made.append(
-            " ".join("b" if before == "a" else word for before, word in pairwise(["c", *words]))
-        )
-    return made
 
 
 class Plain:
@@ -76,16 +60,6 @@ class Plain:
         d = self.discounts[len(context) + 1]
         freed = sum(d[min(c, 3)] for c in after.values())
         return (count - d[min(count, 3)] + freed * shorter) / total
-
-
-def log10(model: NgramModel, word: str, context: Gram) -> float:
-    rows = [np.zeros(1, np.int64)]
-    for n in range(1, model.order):
-        row = np.zeros(1, np.int64) if n <= len(context) else np.full(1, -1)
-        for j, part in enumerate(context[len(context) - n :] if n <= len(context) else ()):
-            row = model.orders[j].find(row, np.array([model.number(part)]))
-        rows.append(row)
-    return float(model.scored(rows, np.array([model.number(word)]))[0][0])
 
 
 @pytest.mark.parametrize("method", list(METHODS))
