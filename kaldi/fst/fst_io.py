@@ -1,8 +1,8 @@
 """Files of FSTs: read in OpenFst's binary form, of any type, or in text; written.
 
-Written are `vector` and `compact_acceptor` FSTs, and the text that `fstprint` and Kaldi's archives
-use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `compact-fst.h`, `symbol-table.cc`; Kaldi's
-`fstext/kaldi-fst-io-inl.h`.
+Written are `vector` and `compact_acceptor` FSTs, `const` ones for grammars, and the text that
+`fstprint` and Kaldi's archives use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `const-fst.h`,
+`compact-fst.h`, `symbol-table.cc`; Kaldi's `fstext/kaldi-fst-io-inl.h`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..files.tokens import MAGIC as KALDI
 from ..files.tokens import format_number
 from .bodies import ALIGNED, COMPACT_ACCEPTOR, NO_LABEL
 from .byte_file import ByteFile
-from .fst import MUTABLE, Fst, Header
+from .fst import EXPANDED, MUTABLE, Fst, Header
 from .openfst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SYMBOLS_MAGIC, is_openfst, read_openfst
 
 WRITTEN = ("vector", "compact_acceptor")
@@ -26,6 +26,9 @@ WRITTEN = ("vector", "compact_acceptor")
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _VERSION = 2
 _STATE = struct.Struct("<fq")
+_CONST_STATE = np.dtype(
+    [("final", "<f4"), *((name, "<u4") for name in ("pos", "arcs", "ilabel", "olabel"))]
+)
 _TABLE = struct.Struct("<qq")
 _LABEL = struct.Struct("<q")
 _TEXT = b" \t\r\n0123456789"  # what text begins with
@@ -87,6 +90,18 @@ def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
         _write_compact(fst, writer)
     else:
         _write_vector(fst, writer)
+
+
+def write_const(fst: Fst, writer: Writer) -> None:
+    """Write it as OpenFst's `const`, without a file's alignment: what Kaldi's decoders map."""
+    source = fst.source()
+    states = np.empty(fst.states, _CONST_STATE)
+    states["final"], states["pos"] = fst.final, fst.begin[:-1]
+    states["arcs"] = np.diff(fst.begin)
+    for side in ("ilabel", "olabel"):
+        states[side] = np.bincount(source[fst.arcs[side] == 0], minlength=fst.states)
+    _write_header(fst, writer, _header_as(fst, "const", EXPANDED))
+    writer.write_raw(states.tobytes() + fst.arcs.tobytes())
 
 
 # Binary

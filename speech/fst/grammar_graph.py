@@ -24,11 +24,11 @@ from ...kaldi.fst.fst_io import read_fst
 from .composition import StateArcs
 from .graph import Graph
 
-_SPECIAL = np.float32(4096)
+SPECIAL = np.float32(4096)
 """The final cost of states whose arcs lead to other graphs."""
-_FIRST_SYMBOL = 10_000_000
+FIRST_SYMBOL = 10_000_000
 _MULTIPLE = 1000
-_BEGIN, _END, _REENTER, _FIRST_NAME = 1, 2, 3, 4  # beyond the phone `#nonterm_bos`
+BEGIN, END, REENTER, FIRST_NAME = 1, 2, 3, 4  # beyond the phone `#nonterm_bos`
 _LOW = 0xFFFFFFFF
 _Arc = tuple[int, np.float32, int]
 """Output label, weight, next state."""
@@ -68,7 +68,7 @@ class GrammarGraph:
         nonterminals: dict[int, int] = {}
         for number in range(1, count + 1):
             name = reader.read_int32()
-            if name in nonterminals or name < offset + _FIRST_NAME:
+            if name in nonterminals or name < offset + FIRST_NAME:
                 raise reader.error(f"the nonterminal {name} is used twice, or no phone for one")
             nonterminals[name] = number
             parts.append(read_fst(reader))
@@ -99,14 +99,14 @@ class GrammarGraph:
         graph = cls(Fst(starts[0], final, begin, arcs), starts, nonterminals, offset, name)
         for entry in starts[1:]:
             if entry >= 0:
-                graph.arcs_by_phone(entry, _BEGIN)
+                graph.arcs_by_phone(entry, BEGIN)
         return graph
 
     @cached_property
     def largest(self) -> int:
         """The largest transition-id."""
         labels = self.fst.arcs["ilabel"]
-        return int(labels[labels < _FIRST_SYMBOL].max(initial=0))
+        return int(labels[labels < FIRST_SYMBOL].max(initial=0))
 
     @cached_property
     def kept(self) -> dict[type[Any], Any]:
@@ -120,7 +120,7 @@ class GrammarGraph:
             FormatError: it has none.
         """
         multiple = _MULTIPLE * (self.offset // _MULTIPLE + 1)
-        kind, phone = divmod(label - _FIRST_SYMBOL, multiple)
+        kind, phone = divmod(label - FIRST_SYMBOL, multiple)
         if kind <= self.offset or not 0 < phone <= self.offset:
             raise FormatError(f"{self.name}: the label {label} is no nonterminal with a phone")
         return kind - self.offset, phone
@@ -172,7 +172,7 @@ class GrammarArcs:
     def finals(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Costs of ending in states, float32, by their keys: only the top graph ends."""
         costs = self._graph.fst.final[first & _LOW]
-        return np.where((first >> 32 == 0) & (costs != _SPECIAL), costs, np.float32(np.inf))
+        return np.where((first >> 32 == 0) & (costs != SPECIAL), costs, np.float32(np.inf))
 
     def arcs(self, first: np.ndarray, second: np.ndarray) -> StateArcs:
         """The arcs of states, by their keys.
@@ -182,7 +182,7 @@ class GrammarArcs:
         """
         fst = self._graph.fst
         instance, state = first >> 32, first & _LOW
-        special = fst.final[state] == _SPECIAL
+        special = fst.final[state] == SPECIAL
         counts = np.where(special, 0, fst.begin[state + 1] - fst.begin[state])
         which, place = spread(fst.begin[state], counts)
         owner = which
@@ -213,10 +213,10 @@ class GrammarArcs:
         found: list[_Arc] = []
         for label, _, weight, target in arcs:
             kind, phone = graph.symbol(label)
-            if kind == _END and instance:
+            if kind == END and instance:
                 there = self._instances[instance].parent
                 entries = self._instances[instance].returns
-            elif kind >= _FIRST_NAME:
+            elif kind >= FIRST_NAME:
                 there = self._child(instance, kind, target)
                 entries = self._entered(kind)
                 if not entries:
@@ -239,7 +239,7 @@ class GrammarArcs:
         key = instance, kind, state
         if key not in self._children:
             self._children[key] = len(self._instances)
-            returns = self._graph.arcs_by_phone(state, _REENTER)
+            returns = self._graph.arcs_by_phone(state, REENTER)
             self._instances.append(_Instance(instance, returns))
         return self._children[key]
 
@@ -251,6 +251,6 @@ class GrammarArcs:
             if number is None:
                 raise FormatError(f"{self._graph.name}: the nonterminal {name} has no graph")
             start = self._graph.starts[number]
-            found = self._graph.arcs_by_phone(start, _BEGIN) if start >= 0 else {}
+            found = self._graph.arcs_by_phone(start, BEGIN) if start >= 0 else {}
             self._entries[kind] = found
         return self._entries[kind]

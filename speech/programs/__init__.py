@@ -39,6 +39,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-latgen-faster-looped-parallel": ("decoding", "The same, searched by several threads."),
     "nnet3-latgen-faster-lookahead": ("decoding", "Lattices, composed of HCL and G on the way."),
     "nnet3-latgen-grammar": ("decoding", "Lattices, with graphs that call each other."),
+    "make-grammar-fst": ("grammars", "Graphs that call each other, as one file."),
     "latgen-faster-mapped": ("decoding", "Lattices of words of log-likelihoods."),
     "latgen-faster-mapped-parallel": ("decoding", "The same, searched by several threads."),
     "online2-wav-nnet3-latgen-faster": ("online_decoding", "Lattices of words of recordings."),

@@ -72,6 +72,7 @@ GIVEN = {
 _IVECTORS = "--ivectors=ark:ivectors.ark"
 _FRAMES = "--num-frames=8", "--srand=0"
 OPTIONS = {
+    "make-grammar-fst": ("--nonterm-phones-offset=9",),
     "nnet3-align-compiled": (_IVECTORS,),
     "nnet3-chain-compute-post": (_IVECTORS,),
     "nnet3-chain-get-egs": _FRAMES,
