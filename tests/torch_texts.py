@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 def run_module(written: NetWriter, inputs):
-    """What a written module computes of arrays; sequences get their axis N."""
+    """What a written module computes of arrays; sequences of one length get their axis N."""
     module = ModuleType("written_net")
     sys.modules[module.__name__] = module
     exec(compile(written.source("", 0), "written_net", "exec"), module.__dict__)
@@ -30,7 +30,7 @@ def run_module(written: NetWriter, inputs):
     names = written.form.outputs
     found = found if isinstance(found, dict) else {names[0]: found}
     return {
-        name: (value[0] if name in written.values.steps else value).numpy()
+        name: (value.flatten(0, 1) if name in written.values.steps else value).numpy()
         for name, value in found.items()
     }
 

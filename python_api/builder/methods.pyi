@@ -1157,6 +1157,15 @@ class BuilderMethods:
         name: str = "",
     ) -> tuple[Var, ...]:
         """The values of one rank on all of them."""
+    def byte_table(
+        self,
+        x: Var | str,
+        table: Var | str,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Any function of 8-bit integers, by its 256 values: out = table[x], where the bits of x
+        count as those of an unsigned number."""
     def cache_append(
         self,
         cache: Var | str,
@@ -1293,6 +1302,15 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Running sum along an axis: out[i] = x[0] + ... + x[i]. Integers are summed as int64."""
+    def dequantize_linear(
+        self,
+        x: Var | str,
+        scale: Var | str,
+        zero: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """The reals that 8-bit integers stand for: out = scale * (x - zero)."""
     def diag(
         self,
         x: Var | str,
@@ -1321,6 +1339,14 @@ class BuilderMethods:
         """While training, sets elements to 0 with probability p and divides the others by 1 - p,
         so that the expected value stays; while testing, out = x. With `channels` that happens to
         whole channels of [N, C, ...]."""
+    def dynamic_quantize_linear(
+        self,
+        x: Var | str,
+        *,
+        name: str = "",
+    ) -> tuple[Var, ...]:
+        """Reals as uint8 in a scale of their own: scale = (max - min) / 255 over all of x and 0,
+        1 where that is 0; zero = round(-min / scale); out = round(x / scale) + zero, saturated."""
     def edit_distance(
         self,
         x: Var | str,
@@ -1654,6 +1680,27 @@ class BuilderMethods:
         name: str = "",
     ) -> Var:
         """Counting: out = x + value, for floats and integers; out may be the variable x itself."""
+    def integer_conv(
+        self,
+        x: Var | str,
+        w: Var | str,
+        x_zero: Var | str | None = None,
+        w_zero: Var | str | None = None,
+        scale: Var | str | None = None,
+        bias: Var | str | None = None,
+        out_zero: Var | str | None = None,
+        *,
+        stride: int | Sequence[int] = ...,
+        padding: int | Sequence[int] | str = ...,
+        padding_algorithm: str = "explicit",
+        dilation: int | Sequence[int] = ...,
+        groups: int = 1,
+        name: str = "",
+    ) -> Var:
+        """Convolution of 8-bit integers without their zero points over one to three spatial
+        axes: out = conv(x - x_zero, w - w_zero) + bias, as int32, modulo 2^32; what lies outside
+        x counts as x_zero. With `scale`, that times the scale, in its dtype; with `out_zero`
+        that rounded, half to even, plus the zero point, as 8-bit integers, saturated."""
     def integer_matmul(
         self,
         x: Var | str,
@@ -1661,12 +1708,15 @@ class BuilderMethods:
         x_zero: Var | str | None = None,
         y_zero: Var | str | None = None,
         scale: Var | str | None = None,
+        bias: Var | str | None = None,
+        out_zero: Var | str | None = None,
         *,
         name: str = "",
     ) -> Var:
         """Matrix product of 8-bit integers without their zero points: out = (x - x_zero) (y -
-        y_zero), as int32, modulo 2^32. With `scale`, that times the scale, in its dtype. Stacks
-        broadcast as in NumPy."""
+        y_zero) + bias, as int32, modulo 2^32. With `scale`, that times the scale, in its dtype;
+        with `out_zero` that rounded, half to even, plus the zero point, as 8-bit integers,
+        saturated. Stacks broadcast as in NumPy."""
     def interpolate(
         self,
         x: Var | str,
@@ -2274,6 +2324,59 @@ class BuilderMethods:
         a matrix, out[i, ids[i, j]] = updates[i, j], or += for mode `add`, where equal ids add
         up. With mode `set` the ids of a line must differ: which of several updates stays is not
         said. Axes of ids and of updates that have size 1 broadcast."""
+    def quantize_linear(
+        self,
+        x: Var | str,
+        scale: Var | str,
+        zero: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Reals as 8-bit integers: out = round(x / scale) + zero, half to even, saturated; uint8
+        where no zero point says another dtype."""
+    def quantized_add(
+        self,
+        x: Var | str,
+        y: Var | str,
+        x_scale: Var | str,
+        y_scale: Var | str,
+        out_scale: Var | str,
+        x_zero: Var | str | None = None,
+        y_zero: Var | str | None = None,
+        out_zero: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """x + y of 8-bit integers that stand for reals, as such integers: out = (x_scale (x -
+        x_zero) + y_scale (y - y_zero)) / out_scale + out_zero, rounded, half to even, saturated."""
+    def quantized_global_avg_pool(
+        self,
+        x: Var | str,
+        x_scale: Var | str,
+        out_scale: Var | str,
+        x_zero: Var | str | None = None,
+        out_zero: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """Mean over all pixels of images of 8-bit integers that stand for reals, as such
+        integers: out = x_scale * mean(x - x_zero) / out_scale + out_zero, rounded, half to even,
+        saturated."""
+    def quantized_mul(
+        self,
+        x: Var | str,
+        y: Var | str,
+        x_scale: Var | str,
+        y_scale: Var | str,
+        out_scale: Var | str,
+        x_zero: Var | str | None = None,
+        y_zero: Var | str | None = None,
+        out_zero: Var | str | None = None,
+        *,
+        name: str = "",
+    ) -> Var:
+        """x * y of 8-bit integers that stand for reals, as such integers: out = x_scale (x -
+        x_zero) * y_scale (y - y_zero) / out_scale + out_zero, rounded, half to even, saturated."""
     def reciprocal(
         self,
         x: Var | str,
