@@ -109,6 +109,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "recognize",
         "alignment",
         "scoring",
+        "trees",
         "programs",
     ),
     "bridges": (

@@ -6,7 +6,7 @@ Formats and order: Kaldi's `tree/event-map.cc`, `tree/context-dep.cc`, `hmm/tran
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -15,10 +15,11 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.limits import check_limit
-from .kaldi_io import Reader
+from .kaldi_io import Reader, Writer
 from .transition_model import HmmState, TransitionModel, read_topology
 
-_PDF_CLASS = -1  # the question that is no place in the window of phones
+PDF_CLASS = -1
+"""The key that is no place in the window of phones."""
 _DEEPEST = 200
 _NO_PDF = -1
 
@@ -82,6 +83,37 @@ def _keys(tree: EventMap | None) -> set[int]:
     return keys
 
 
+def children(tree: Table | Split) -> tuple[EventMap | None, ...]:
+    """The subtrees of a question."""
+    return tree.children if isinstance(tree, Table) else (tree.yes, tree.no)
+
+
+def with_leaves(tree: EventMap, new: Callable[[int], EventMap]) -> EventMap:
+    """A tree in which each leaf is what `new` makes of its answer."""
+    done: list[EventMap | None] = []
+    waiting: list[tuple[EventMap | None, bool]] = [(tree, False)]
+    while waiting:
+        part, below = waiting.pop()
+        if part is None or isinstance(part, Leaf):
+            done.append(part and new(part.answer))
+        elif not below:
+            waiting.append((part, True))
+            waiting += [(child, False) for child in reversed(children(part))]
+        else:
+            first = len(done) - len(children(part))
+            changed = tuple(done[first:])
+            del done[first:]
+            if isinstance(part, Table):
+                done.append(Table(part.key, changed))
+            else:
+                yes, no = changed
+                assert yes is not None and no is not None  # as they were
+                done.append(Split(part.key, part.values, yes, no))
+    (changed_tree,) = done
+    assert changed_tree is not None
+    return changed_tree
+
+
 @dataclass(frozen=True)
 class ContextDependency:
     """A tree with its window of phones.
@@ -120,9 +152,23 @@ class ContextDependency:
             raise reader.error("an empty tree", start)
         return cls(width, central, tree)
 
+    def write_to(self, writer: Writer) -> None:
+        """Write it as Kaldi does, opening and closing token included."""
+        writer.write_token("ContextDependency")
+        writer.write_int32(self.width)
+        writer.write_int32(self.central)
+        writer.write_token("ToPdf")
+        _write_map(writer, self.tree)
+        writer.write_token("EndContextDependency")
+
+    @property
+    def num_pdfs(self) -> int:
+        """How many outputs there are."""
+        return max(answers(self.tree, {}), default=-1) + 1
+
     def outputs(self, window: Mapping[int, int], pdf_class: int) -> set[int]:
         """The outputs of a class of states in a window that may be known in part."""
-        return answers(self.tree, {**window, _PDF_CLASS: pdf_class})
+        return answers(self.tree, {**window, PDF_CLASS: pdf_class})
 
     def pairs(
         self,
@@ -186,6 +232,31 @@ def _read_map(reader: Reader, depth: int) -> EventMap | None:
     if yes is None or no is None:
         raise reader.error("a split wants two subtrees", start)
     return Split(key, values, yes, no)
+
+
+def _write_map(writer: Writer, tree: EventMap) -> None:
+    end = "" if writer.binary else "\n"
+    waiting: list[EventMap | None | str] = [tree]  # a string closes a question
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, str):
+            writer.write_token(part)
+            writer.write_raw(end)
+        elif part is None:
+            writer.write_token("NULL")
+        elif isinstance(part, Leaf):
+            writer.write_token("CE")
+            writer.write_int32(part.answer)
+        else:
+            is_table = isinstance(part, Table)
+            writer.write_token("TE" if is_table else "SE")
+            writer.write_int32(part.key)
+            if isinstance(part, Table):
+                writer.write_int(len(part.children), signed=False)
+            else:
+                writer.write_int_vector(np.array(sorted(part.values), np.int32))
+            writer.write_token("(" if is_table else "{")
+            waiting += [")" if is_table else "}", *reversed(children(part))]
 
 
 def _read_size(reader: Reader) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.kaldi_io import Reader, Writer
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,11 +18,13 @@ class DiagGmm:
         constants: log-likelihoods at zero, float32, [Gaussians].
         means: times the inverse variances, float32, [Gaussians, dim].
         inverse_variances: float32, [Gaussians, dim].
+        weights: float32, [Gaussians].
     """
 
     constants: np.ndarray
     means: np.ndarray
     inverse_variances: np.ndarray
+    weights: np.ndarray
 
     @classmethod
     def read(cls, reader: Reader) -> DiagGmm:
@@ -51,14 +53,37 @@ class DiagGmm:
         finite = np.isfinite(means).all() and np.isfinite(inverse).all()
         if not finite or not (inverse > 0).all() or not (weights >= 0).all():
             raise reader.error("Gaussians with negative weights or variances, or NaN", start)
+        gmm = cls.of(weights, means, inverse)
+        if np.isnan(gmm.constants).any() or not np.isfinite(gmm.constants).any():
+            raise reader.error("Gaussians whose likelihoods are no numbers", start)
+        return gmm
+
+    @classmethod
+    def of(cls, weights: np.ndarray, means: np.ndarray, inverse_variances: np.ndarray) -> DiagGmm:
+        """Gaussians of what describes them: see the attributes."""
         with np.errstate(divide="ignore", over="ignore"):
-            terms = np.log(inverse.astype(np.float64)) - means.astype(np.float64) ** 2 / inverse
+            terms = np.log(inverse_variances.astype(np.float64))
+            terms -= means.astype(np.float64) ** 2 / inverse_variances
             constants = np.log(weights.astype(np.float64)) + 0.5 * terms.sum(axis=1)
         constants -= 0.5 * np.log(2 * np.pi) * means.shape[1]
-        if np.isnan(constants).any() or not np.isfinite(constants).any():
-            raise reader.error("Gaussians whose likelihoods are no numbers", start)
         constants[np.isinf(constants)] = -np.inf
-        return cls(constants.astype(np.float32), means, inverse)
+        return cls(constants.astype(np.float32), means, inverse_variances, weights)
+
+    def write_to(self, writer: Writer) -> None:
+        """Write it as Kaldi does."""
+        end = "" if writer.binary else "\n"
+        writer.write_token("<DiagGMM>")
+        writer.write_raw(end)
+        writer.write_token("<GCONSTS>")
+        writer.write_vector(self.constants)
+        writer.write_token("<WEIGHTS>")
+        writer.write_vector(self.weights)
+        writer.write_token("<MEANS_INVVARS>")
+        writer.write_matrix(self.means)
+        writer.write_token("<INV_VARS>")
+        writer.write_matrix(self.inverse_variances)
+        writer.write_token("</DiagGMM>")
+        writer.write_raw(end)
 
     @property
     def dim(self) -> int:

@@ -42,6 +42,14 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "make-grammar-fst": ("grammars", "Graphs that call each other, as one file."),
     "latgen-faster-mapped": ("decoding", "Lattices of words of log-likelihoods."),
     "latgen-faster-mapped-parallel": ("decoding", "The same, searched by several threads."),
+    "acc-tree-stats": ("trees", "Statistics that decision trees are built of."),
+    "sum-tree-stats": ("trees", "Add statistics for decision trees."),
+    "cluster-phones": ("trees", "Questions about phones, or classes of phones."),
+    "compile-questions": ("trees", "Lists of phones as questions of decision trees."),
+    "build-tree": ("trees", "Build a decision tree."),
+    "gmm-init-mono": ("gaussian_models", "Begin a monophone model of Gaussians."),
+    "gmm-init-biphone": ("gaussian_models", "Begin a model of all pairs of phones."),
+    "gmm-init-model": ("gaussian_models", "Begin a model of Gaussians by a tree."),
     "online2-wav-nnet3-latgen-faster": ("online_decoding", "Lattices of words of recordings."),
 }
 """Programs by name: the module of this folder that holds the program, and a line of help. The

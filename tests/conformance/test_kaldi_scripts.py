@@ -19,14 +19,6 @@ from opscope.python_api.cli.main import kaldi_programs, main
 CALLED = json.loads(LISTED.read_text())["programs"]
 REPOSITORY = os.environ.get("OPSCOPE_KALDI_REPOSITORY", "")
 ELSEWHERE = {
-    "acc-tree-stats": "trees",
-    "build-tree": "trees",
-    "cluster-phones": "trees",
-    "compile-questions": "trees",
-    "sum-tree-stats": "trees",
-    "gmm-init-biphone": "Gaussian mixtures",
-    "gmm-init-model": "Gaussian mixtures",
-    "gmm-init-mono": "Gaussian mixtures",
     "gmm-latgen-faster-parallel": "Gaussian mixtures",
     "nnet-am-copy": "nnet2",
 }
