@@ -110,6 +110,14 @@ ali-to-phones final.mdl ark:o.ali ark,t:sequences.ark
 ali-to-post ark:pdfs.ark ark:post.ark
 copy-int-vector ark:pdfs.ark ark,t:pdfs.txt
 ali-to-post ark:o.ali ark:ids.post
+acc-tree-stats final.mdl ark:feats.ark ark:o.ali 1.acc
+sum-tree-stats treeacc 1.acc 1.acc
+cluster-phones --pdf-class-list=0 treeacc phone_sets questions.txt
+compile-questions topology questions.txt questions.qst
+build-tree --thresh=1 --round-num-leaves=false treeacc roots questions.qst topology grown
+gmm-init-mono --train-feats=ark:feats.ark topology 3 mono.mdl mono.tree
+gmm-init-biphone topology 3 biphone.mdl biphone.tree
+gmm-init-model --write-occs=occs grown treeacc topology grown.mdl
 post-to-tacc --per-pdf=true final.mdl ark:ids.post 1.tacc
 vector-sum 1.tacc 1.tacc total.tacc
 show-transitions phones.txt final.mdl total.tacc
@@ -231,6 +239,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("xvector.config").write_text(_XVECTOR.format(dim=DIM, extracted=2 * DIM + 1))
         assert call_main("nnet3-init", "xvector.config", "xvector.raw")[0] == 0
         Path("topology").write_text(_TOPOLOGY)
+        Path("phone_sets").write_text("".join(f"{phone}\n" for phone in range(1, PHONES + 1)))
+        Path("roots").write_text("shared split 1 2\nnot-shared split 3 4\n")
         singles = "".join(f"{phone} singleton\n" for phone in range(2, PHONES + 1))
         Path("word_boundary.int").write_text(f"1 nonword\n{singles}")
         Path("lm.arpa").write_text(
