@@ -202,7 +202,7 @@ class _Refiner:
                 self._visit(p)
             if self._moves == before:
                 break
-        return self.gain
+        return np.float32(self.gain)
 
     def _visit(self, p: int) -> None:
         own = self._own[p]
@@ -306,7 +306,7 @@ def _k_means_once(
         gain += more
         if more == 0:
             break
-    return gain, assigned
+    return np.float32(gain), assigned
 
 
 @dataclass
