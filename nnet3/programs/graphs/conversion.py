@@ -70,12 +70,16 @@ def convert_ali(
     if factor < 1:
         raise FormatError(f"--frame-subsampling-factor={factor} must be at least 1")
     phone_map = read_phone_map(options.phone_map) if options.phone_map else None
-    models = [TransitionModel.read_from(open_reader(name)) for name in (old, new)]
-    topologies = [(model.phones, model.entry_of, model.entries) for model in models]
+    before, after = (TransitionModel.read_from(open_reader(name)) for name in (old, new))
+    topologies = [(model.phones, model.entry_of, model.entries) for model in (before, after)]
     if topologies[0] != topologies[1]:
         warn("Topologies of models are not equal: states of phones that differ are drawn")
     converter = AlignmentConverter(
-        *models, ContextDependency.read(open_reader(tree)), phone_map, reorder=options.reorder
+        before,
+        after,
+        ContextDependency.read(open_reader(tree)),
+        phone_map,
+        reorder=options.reorder,
     )
     failed = 0
 
