@@ -316,7 +316,6 @@ class _Node:
     points: np.ndarray
     parent: _Node | None
     number: int
-    is_leaf: bool = True
     halves: np.ndarray | None = None
 
 
@@ -357,7 +356,6 @@ def hierarchy(
         high = _Node(parts[1], node, len(leaves))
         leaves[node.number] = low
         leaves.append(high)
-        node.is_leaf = False
         node.number = len(inner)
         inner.append(node)
         weigh(low)

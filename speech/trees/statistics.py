@@ -64,7 +64,7 @@ class TreeStats:
             frames = reader.read_double()
             floors.append(reader.read_double())
             row = np.append(frames, reader.read_matrix(np.float64).ravel())
-            if found and len(row) != len(next(iter(found.values()))) or not len(row) % 2:
+            if (found and len(row) != len(next(iter(found.values())))) or not len(row) % 2:
                 raise reader.error("statistics of another dimension", place)
             if event in found or not np.isfinite(row).all() or frames < 0:
                 raise reader.error("an event twice, or statistics that are no numbers", place)
