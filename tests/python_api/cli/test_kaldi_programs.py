@@ -100,7 +100,7 @@ lattice-prune --beam=1 ark:o.lat ark:pruned.lat
 lattice-1best ark:o.lat ark:best.lat
 lattice-align-phones final.mdl ark:o.lat ark:phones.lat
 lattice-add-penalty --word-ins-penalty=0.5 ark:o.lat ark:penalized.lat
-lattice-align-words word_boundary.int final.mdl ark:o.lat ark:aligned.lat
+lattice-align-words word_boundary.int final.mdl ark:words.lat ark:aligned.lat
 lattice-to-ctm-conf ark:o.lat conf.ctm
 lattice-mbr-decode ark:o.lat ark:mbr.words ark:risks ark:bins ark:mbr.times
 nbest-to-ctm ark:best.lat best.ctm
@@ -118,6 +118,11 @@ build-tree --thresh=1 --round-num-leaves=false treeacc roots questions.qst topol
 gmm-init-mono --train-feats=ark:feats.ark topology 3 mono.mdl mono.tree
 gmm-init-biphone topology 3 biphone.mdl biphone.tree
 gmm-init-model --write-occs=occs grown treeacc topology grown.mdl
+convert-ali final.mdl final.mdl tree ark:words.ali ark:converted.ali
+fstcompile L.txt L.fst
+compile-train-graphs tree final.mdl L.fst ark:spoken ark:train.graphs
+compile-train-graphs-fsts tree final.mdl L.fst ark:spoken.ark ark:train.fsts
+make-grammar-fst --nonterm-phones-offset=100 HCLG.fst made_grammar.fst
 post-to-tacc --per-pdf=true final.mdl ark:ids.post 1.tacc
 vector-sum 1.tacc 1.tacc total.tacc
 show-transitions phones.txt final.mdl total.tacc
@@ -243,6 +248,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("roots").write_text("shared split 1 2\nnot-shared split 3 4\n")
         singles = "".join(f"{phone} singleton\n" for phone in range(2, PHONES + 1))
         Path("word_boundary.int").write_text(f"1 nonword\n{singles}")
+        Path("words.lat").write_text("a\n0 1 1 1,1,4_3\n1 2 2 1,1,6_5\n2 0,0,\n\n")
+        Path("words.ali").write_text("a 4 3 6 5\n")
+        Path("spoken").write_text("a 1 2\n")
+        Path("spoken.ark").write_bytes(b"a " + vector_bytes(phones_of(2)))
+        Path("L.txt").write_text("0 0 2 1\n0 0 3 2\n0\n")
         Path("lm.arpa").write_text(
             "\\data\\\nngram 1=2\n\n\\1-grams:\n-99 <s>\n-0.3 </s>\n\n\\end\\\n"
         )
