@@ -25,7 +25,7 @@ LISTED = {
     "cntk.pb": NET,
     "empty.pb": {"view", "show", "verify", "summary"},
     "bare.pb": {"view", "show", "verify", "summary"},
-    "g.onnx": {"view", "show", "verify", "compare"},
+    "g.onnx": {"view", "show", "verify", "edit", "compare"},
     "x.npy": {"convert"},
     "x.npz": {"convert"},
     "x.ark": {"show", "verify", "convert"},
