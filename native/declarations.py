@@ -740,7 +740,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         Struct(
             "integer_depthwise",
             images=COUNT,
-            channels=COUNT,
+            channels=Whole(16),
             height=COUNT,
             width=COUNT,
             high=COUNT,
@@ -769,7 +769,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out_zero=reads("1", "bytes", optional=True),
             out_is_signed=FLAG,
             where=(
-                "channels >= 16",
                 "kernel_down * kernel_right <= 1024",
                 "size == 4 or given(out_zero)",
                 "scaled or not given(out_zero)",
