@@ -323,6 +323,17 @@ def kind_of(node: Node) -> Kind | None:
     return node.kind or KINDS.get((node.domain, node.op))
 
 
+def _rules(names: Sequence[str], domain: str, field: str) -> Callable[[Any], Any]:
+    """Decorator: a function is a field of the kinds of some operators."""
+
+    def add(function: Any) -> Any:
+        for name in names:
+            setattr(KINDS.setdefault((domain, name), Kind()), field, function)
+        return function
+
+    return add
+
+
 def evaluates(*names: str, domain: str = "", is_random: bool = False) -> Callable[[_E], _E]:
     """Decorator: how operators are computed on the host."""
 
@@ -339,31 +350,16 @@ def evaluates(*names: str, domain: str = "", is_random: bool = False) -> Callabl
 def lowers(*names: str, domain: str = "") -> Callable[[_L], _L]:
     """Decorator: how operators become those of a net."""
 
-    def add(function: _L) -> _L:
-        for name in names:
-            KINDS.setdefault((domain, name), Kind()).lower = function
-        return function
-
-    return add
+    return _rules(names, domain, "lower")
 
 
 def of_integers(*names: str, domain: str = "") -> Callable[[_L], _L]:
     """Decorator: how operators become those of a net where integers stand for their inputs."""
 
-    def add(function: _L) -> _L:
-        for name in names:
-            KINDS.setdefault((domain, name), Kind()).of_integers = function
-        return function
-
-    return add
+    return _rules(names, domain, "of_integers")
 
 
 def expands(*names: str, domain: str = "") -> Callable[[_X], _X]:
     """Decorator: how operators are written out as other nodes."""
 
-    def add(function: _X) -> _X:
-        for name in names:
-            KINDS.setdefault((domain, name), Kind()).expand = function
-        return function
-
-    return add
+    return _rules(names, domain, "expand")
