@@ -18,9 +18,6 @@ BOUNDED = {
     "nets inside nets, or graphs inside nodes: the limit nesting, which framework/ir/nesting.py "
     "holds nets to that are verified, printed or saved, and which ONNX's reader checks; protobuf "
     "reads 100 messages inside one another, some three of which are one net": """
-        bridges/compare/onnx_nets.py: _captured
-        bridges/onnx/export/checking.py: _nodes
-        bridges/onnx/files/graph.py: _names_read
         bridges/onnx/importing/graph.py: _Reader._call _Reader._nodes _Reader._value
             _Reader.graph _renamed _renamed_graph
         bridges/onnx/importing/shown.py: _net

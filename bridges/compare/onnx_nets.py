@@ -13,6 +13,7 @@ from ...framework.base.untrusted.values import whole_number
 from ...proto import onnx_pb2 as pb
 from ..onnx.export.checking import complaint
 from ..onnx.files.dtypes import in_dtype, whole_file
+from ..onnx.files.nested import all_nodes
 from ..onnx.files.reading import STANDARD, ModelFile
 from ..onnx.importing.graph import check_model
 from ..onnx.importing.model import model_of
@@ -78,7 +79,9 @@ class OnnxNet:
         layers = {}
         for node in self._file.model.graph.node:
             kind = node.op_type if node.domain in STANDARD else f"{node.domain}.{node.op_type}"
-            reads = tuple(dict.fromkeys(filter(None, [*node.input, *_captured(node)])))
+            # Names that graphs inside give themselves are among these; they match nothing outside.
+            named = [name for one in all_nodes([node]) for name in one.input if name]
+            reads = tuple(dict.fromkeys(named))
             for name in node.output:
                 value = values.get(name)
                 if plain_number(value):
@@ -140,13 +143,3 @@ def _onnxruntime(data: bytes) -> Any:
     options.log_severity_level = 4  # the exception says what fails
     options.intra_op_num_threads = 1
     return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"]).run
-
-
-def _captured(node: pb.NodeProto) -> list[str]:
-    """What graphs inside a node read; names of their own among it match nothing outside."""
-    names: list[str] = []
-    for attribute in node.attribute:
-        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-            for inner in graph.node:
-                names += [*inner.input, *_captured(inner)]
-    return names

@@ -5,7 +5,7 @@ A node is called as the first value that it writes; names may mean any value of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from ...framework.editing import operations as edits
 from ...framework.editing.operations import Edit, Performers, perform_by
 from ...framework.editing.patterns import matching, no_match, renamed_pairs
 from ...proto import onnx_pb2 as pb
+from .files.nested import all_graphs, all_nodes, names_read
 from .files.tensors import dtype_of, from_array
 
 
@@ -57,7 +58,7 @@ class OnnxGraph:
 
     def readers(self, name: str) -> list[str]:
         """The nodes that read a value, themselves or in graphs inside."""
-        return [_title(node) for node in self.graph.node if name in _reads(node)]
+        return [_title(node) for node in self.graph.node if name in names_read(node)]
 
 
 def perform(net: OnnxGraph, edit: Edit) -> str:
@@ -74,36 +75,10 @@ def _title(node: pb.NodeProto) -> str:
     return next(filter(None, node.output), node.name)
 
 
-def _all_nodes(nodes: Iterable[pb.NodeProto]) -> list[pb.NodeProto]:
-    """Nodes, and those of graphs inside."""
-    found: list[pb.NodeProto] = []
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
-        found.append(node)
-        waiting += [inner for graph in _graphs_of(node) for inner in graph.node]
-    return found
-
-
-def _graphs_of(node: pb.NodeProto) -> list[pb.GraphProto]:
-    graphs: list[pb.GraphProto] = []
-    for attribute in node.attribute:
-        graphs += [attribute.g] if attribute.HasField("g") else attribute.graphs
-    return graphs
-
-
-def _reads(node: pb.NodeProto) -> set[str]:
-    """The values that a node reads; graphs inside give on what they capture."""
-    names = {name for one in _all_nodes([node]) for name in one.input if name}
-    for graph in (graph for one in _all_nodes([node]) for graph in _graphs_of(one)):
-        names.update(info.name for info in graph.output)
-    return names
-
-
 def _rename(net: OnnxGraph, edit: edits.Rename) -> str:
     names = dict(renamed_pairs(net.values(), edit.old, edit.new, "value"))
     kept = set(net.values()) - names.keys()
-    inner = {name for one in _all_nodes(net.graph.node) for name in one.output} - set(net.values())
+    inner = {name for one in all_nodes(net.graph.node) for name in one.output} - set(net.values())
     for new in names.values():
         if not new or new in kept | inner:
             raise VariableError(f"there is a value {new!r} already" if new else "an empty name")
@@ -114,12 +89,10 @@ def _rename(net: OnnxGraph, edit: edits.Rename) -> str:
 
 
 def _put_names(graph: pb.GraphProto, names: Mapping[str, str]) -> None:
-    nodes = _all_nodes(graph.node)
-    inner = [one for node in nodes for one in _graphs_of(node)]
-    for one in (graph, *inner):
+    for one in all_graphs(graph):
         for info in (*one.input, *one.output, *one.value_info, *one.initializer):
             info.name = names.get(info.name, info.name)
-    for node in nodes:
+    for node in all_nodes(graph.node):
         for listed in (node.input, node.output):
             listed[:] = [names.get(name, name) for name in listed]
 
@@ -159,7 +132,7 @@ def _remove(net: OnnxGraph, edit: edits.Remove) -> str:
 
 
 def _put_reads(node: pb.NodeProto, names: Mapping[str, str]) -> None:
-    for one in _all_nodes([node]):
+    for one in all_nodes([node]):
         one.input[:] = [names.get(name, name) for name in one.input]
 
 
@@ -172,7 +145,7 @@ def _keep(listed: Any, wanted: Callable[[Any], bool]) -> None:
 def _drop_unread(net: OnnxGraph) -> None:
     """Forget initializers and notes of values that nothing mentions any more."""
     graph = net.graph
-    used = {name for node in graph.node for name in (*_reads(node), *node.output)}
+    used = {name for node in graph.node for name in (*names_read(node), *node.output)}
     used.update(info.name for info in graph.output)
     for listed in (graph.initializer, graph.value_info):
         _keep(listed, lambda one: one.name in used)
@@ -186,7 +159,7 @@ def _remove_orphans(net: OnnxGraph, edit: edits.RemoveOrphans) -> str:
     for node in reversed(graph.node):
         if wanted.intersection(node.output):
             kept.append(node)
-            wanted |= _reads(node)
+            wanted |= names_read(node)
     if edit.nodes:
         _keep(graph.node, kept.__contains__)
     if edit.inputs:
@@ -252,7 +225,7 @@ def _order(graph: pb.GraphProto) -> None:
     ordered: list[pb.NodeProto] = []
     missing = {name for node in left for name in node.output}
     while left:
-        ready = next((node for node in left if missing.isdisjoint(_reads(node))), None)
+        ready = next((node for node in left if missing.isdisjoint(names_read(node))), None)
         if ready is None:
             raise VariableError(f"{_title(left[0])!r} would wait for itself")
         left.remove(ready)

@@ -7,17 +7,17 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ....framework.base.errors import OpscopeError
-from ....proto import onnx_pb2 as pb
 from ...inference.cases import Case
 from ...inference.form import ExportError
 from ..files.graph import Graph
+from ..files.nested import all_nodes
 from ..files.reading import STANDARD
 from ..files.writing import model_bytes, write_model
 
@@ -268,16 +268,8 @@ def complaint(error: Exception) -> str:
 
 def _check_domains(graph: Graph) -> None:
     """Refuse nodes of other domains than ONNX's own."""
-    others = {f"{n.domain}.{n.op_type}" for n in _nodes(graph.message) if n.domain not in STANDARD}
+    nodes = all_nodes(graph.message.node)
+    others = {f"{n.domain}.{n.op_type}" for n in nodes if n.domain not in STANDARD}
     if others:
         shown = ", ".join(sorted(others))
         raise ExportError(f"ONNX: operators of other domains than ONNX's own: {shown}")
-
-
-def _nodes(graph: pb.GraphProto) -> Iterator[pb.NodeProto]:
-    """The nodes of a graph and of those inside it."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from ....framework.base.dtypes import SINGLE
 from ....proto import onnx_pb2 as pb
+from .nested import all_graphs
 from .reading import ModelFile
 from .tensors import from_array, number_of, to_array
 
@@ -35,11 +34,11 @@ def in_dtype(file: ModelFile, dtype: np.dtype) -> pb.ModelProto:
     """
     model = _with_tensors(file, dtype)
     number = number_of(dtype)
-    for graph in _graphs([model.graph]):
+    for graph in all_graphs(model.graph):
         for info in (*graph.input, *graph.output, *graph.value_info):
             if info.type.tensor_type.elem_type == _FLOAT:
                 info.type.tensor_type.elem_type = number
-    for nodes in (*(g.node for g in _graphs([model.graph])), *(f.node for f in model.functions)):
+    for nodes in (*(g.node for g in all_graphs(model.graph)), *(f.node for f in model.functions)):
         for node in nodes:
             for attribute in node.attribute:
                 if attribute.name in _TYPED and attribute.i == _FLOAT:
@@ -50,7 +49,7 @@ def in_dtype(file: ModelFile, dtype: np.dtype) -> pb.ModelProto:
 def _with_tensors(file: ModelFile, dtype: np.dtype) -> pb.ModelProto:
     model = pb.ModelProto()
     model.CopyFrom(file.model)
-    for graph in _graphs([model.graph]):
+    for graph in all_graphs(model.graph):
         kept = {
             name
             for node in graph.node
@@ -88,16 +87,3 @@ def _typed_constant(node: pb.NodeProto, dtype: np.dtype) -> None:
             attribute.CopyFrom(
                 pb.AttributeProto(name="value", type=pb.AttributeProto.TENSOR, t=from_array(array))
             )
-
-
-def _graphs(graphs: Iterable[pb.GraphProto]) -> list[pb.GraphProto]:
-    """Graphs and those inside of their nodes."""
-    inner_graphs: list[pb.GraphProto] = []
-    waiting = list(graphs)
-    while waiting:
-        graph = waiting.pop()
-        inner_graphs.append(graph)
-        for node in graph.node:
-            for attribute in node.attribute:
-                waiting += [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
-    return inner_graphs

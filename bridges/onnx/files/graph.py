@@ -11,6 +11,7 @@ import numpy as np
 from ....framework.base.errors import FormatError
 from ....framework.files.tensor_file import array_bytes
 from ....proto import onnx_pb2 as pb
+from .nested import names_read
 from .tensors import from_array, number_of
 
 OPSET = 17
@@ -171,7 +172,7 @@ class Graph:
         for node in reversed(self.message.node):
             if needed.intersection(node.output):
                 kept.append(node)
-                needed |= _names_read(node)
+                needed |= names_read(node)
         if len(kept) < len(self.message.node):
             del self.message.node[:]
             self.message.node.extend(kept[::-1])
@@ -196,16 +197,6 @@ class Graph:
         for key, value in self.metadata.items():
             model.metadata_props.add(key=key, value=value)
         return model
-
-
-def _names_read(node: Any) -> set[str]:
-    """What a node reads, in the graphs inside it too."""
-    names = set(node.input)
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            names.update(name for inner in attribute.g.node for name in _names_read(inner))
-            names.update(info.name for info in attribute.g.output)
-    return names
 
 
 def _value_info(name: str, dtype: Any, dims: Sequence[int | str] | None) -> pb.ValueInfoProto:
