@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .arguments import (
     ADDRESS,
     COUNT,
@@ -12,7 +14,6 @@ from .arguments import (
     RESULT,
     SOME,
     STEP,
-    Field,
     Inner,
     Rest,
     Struct,
@@ -25,11 +26,11 @@ from .arguments import (
 )
 from .constants import OF_INT64, ONE
 
-_PLANES: dict[str, Field] = dict.fromkeys(("height", "width", "high", "wide"), COUNT)
+_PLANES: dict[str, Any] = dict.fromkeys(("height", "width", "high", "wide"), COUNT)
 _PLANES |= dict.fromkeys(("kernel_down", "kernel_right", "stride_down", "stride_right"), SOME)
 _PLANES |= dict.fromkeys(("before_down", "before_right"), COUNT)
 """Planes, those of the result, and windows: their sizes, steps, and where the first begin."""
-_DILATED: dict[str, Field] = dict.fromkeys(("dilation_down", "dilation_right"), SOME)
+_DILATED: dict[str, Any] = dict.fromkeys(("dilation_down", "dilation_right"), SOME)
 
 RECORDS: dict[str, dict[str, str]] = {
     "Arc": {"ilabel": "int32", "olabel": "int32", "weight": "float32", "nextstate": "int32"},

@@ -9,6 +9,7 @@ Source: Intel's manual of instruction set extensions, VPDPBUSD.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -141,7 +142,7 @@ def _kept(
     kept = getattr(frame, "kept", None)
     if kept is None or not kept.holds(y):
         return None
-    make = lambda: _packed(library, y, rows, right, sizes)  # noqa: E731
+    make = partial(_packed, library, y, rows, right, sizes)
     return kept.get(y, ("integers", sizes), _room(*sizes), make)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from kaldi_data import need
 from kaldi_models import call_main, done, one_state_model
 from opscope.kaldi.files.context_dependency import ContextDependency
 from opscope.kaldi.files.kaldi_io import Reader
@@ -91,9 +92,7 @@ def test_models_without_statistics(call):
 
 @pytest.mark.parametrize("folder", ["formats", "chain"])
 def test_monophones_are_kaldis(call, folder):
-    kaldis = Path(__file__).parents[4] / "shared/data/kaldi" / folder
-    if not kaldis.is_dir():
-        pytest.skip("no reference data")
+    kaldis = need(folder)
     done(call("gmm-init-mono", str(kaldis / "topo"), "3", "m.mdl", "m.tree"))
     assert Path("m.tree").read_bytes() == (kaldis / "tree").read_bytes()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kaldi_data import need
 from opscope.cntk.base.glibc_rand import GlibcRand
 from opscope.framework.base.errors import FormatError
 from opscope.kaldi.files.context_dependency import ContextDependency, Leaf, Split, Table, answers
@@ -224,9 +224,7 @@ def test_statistics_of_an_alignment():
 
 @pytest.mark.parametrize("folder", ["formats", "chain"])
 def test_kaldis_trees_are_written_byte_by_byte(folder):
-    path = Path(__file__).parents[4] / "shared/data/kaldi" / folder / "tree"
-    if not path.is_file():
-        pytest.skip("no reference data")
+    path = need(folder, "tree")
     writer = Writer(True)
     ContextDependency.read(Reader(path)).write_to(writer)
     assert writer.getvalue() == path.read_bytes()
