@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from ...cntk.base.glibc_rand import GlibcRand
 from ...framework.base.errors import FormatError
+from ...framework.base.glibc_rand import GlibcRand
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel, read_topology
 from ...kaldi.tables.streams import open_output, open_reader

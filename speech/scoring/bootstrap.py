@@ -11,45 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-_LAGS = 3, 31
-_SKIPPED = 310
-_BLOCK = 4096
+from ...framework.base.glibc_rand import GlibcRand
+
 _AT_ONCE = 1 << 20
-
-
-class CRandom:
-    """The numbers of the function `rand` of GNU's C library where nothing seeded it.
-
-    Each is the sum of those 3 and 31 before it, modulo 2^32, without its last bit.
-    """
-
-    def __init__(self) -> None:
-        first = [1]
-        while len(first) < _LAGS[1]:
-            first.append(16807 * first[-1] % 0x7FFFFFFF)
-        # Row i holds what number i is made of, out of the 31 numbers before the block.
-        rows = np.zeros((_BLOCK + _LAGS[1], _LAGS[1]), np.uint32)
-        rows[: _LAGS[1]] = np.eye(_LAGS[1], dtype=np.uint32)
-        for at in range(_LAGS[1], len(rows)):
-            rows[at] = rows[at - _LAGS[0]] + rows[at - _LAGS[1]]
-        self._rows = rows[_LAGS[1] :]
-        # The numbers 31 to 33 repeat the first three; the sums begin after them.
-        self._state = np.array(first[3:] + first[:3], np.uint32)
-        self._ready = np.empty(0, np.uint32)
-        self.take(_SKIPPED)
-
-    def take(self, count: int) -> np.ndarray:
-        """The next numbers, from 0 to 2^31 - 1, int64."""
-        blocks = [self._ready]
-        missing = count - len(self._ready)
-        while missing > 0:
-            block = self._rows @ self._state
-            self._state = block[-_LAGS[1] :]
-            blocks.append(block)
-            missing -= _BLOCK
-        numbers = np.concatenate(blocks)
-        self._ready = numbers[count:]
-        return (numbers[:count] >> 1).astype(np.int64)
 
 
 class Interval(NamedTuple):
@@ -69,7 +33,7 @@ class Bootstrap:
     def __init__(self, sentences: int, replications: int) -> None:
         self._sentences = sentences
         self._replications = replications
-        self._random = CRandom()
+        self._random = GlibcRand(1)  # as `rand` begins where nothing seeded it
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         """Sums of the rows of `values` [sentences, n] that are drawn, [replications, n]."""
@@ -79,7 +43,10 @@ class Bootstrap:
         for begin in range(0, self._replications, each):
             draws = min(each, self._replications - begin)
             # Of one sentence Kaldi draws no number.
-            chosen = self._random.take(draws * count) % count if count > 1 else np.zeros(draws, int)
+            if count > 1:
+                chosen = self._random.rand(draws * count) % np.uint32(count)
+            else:
+                chosen = np.zeros(draws, int)
             sums.append(values[chosen.reshape(draws, count)].sum(1))
         return np.concatenate(sums)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...base.glibc_rand import GlibcRand, nearby_order
+from ...base.glibc_rand import WideRand, nearby_order
 from ...base.mersenne import Mersenne64, Random
 from ..base.data import Deserializer
 from ..base.order import BlockShuffle, Enumerator
@@ -28,7 +28,7 @@ def block_shuffle(
     source: Deserializer, window: int | None, *, frame_mode: bool, mersenne: bool
 ) -> BlockShuffle:
     """The order of `readMethod = blockRandomize`, with C's generator or the Mersenne Twister."""
-    generator: Callable[[int], Random] = Mersenne64 if mersenne else GlibcRand
+    generator: Callable[[int], Random] = Mersenne64 if mersenne else WideRand
     seeds = (0, 0) if mersenne else (0, 1)
     return (BlockShuffle if frame_mode else UtteranceShuffle)(source, window, generator, seeds)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from htk_files import IN_ORDER, corpus, epoch, section
-from opscope.cntk.base.glibc_rand import GlibcRand
+from opscope.cntk.base.glibc_rand import WideRand
 from opscope.cntk.config.parameters import ConfigParameters
 from opscope.cntk.readers.base.data import Samples
 from opscope.cntk.readers.base.htk_files import HtkFile, write_htk
@@ -28,14 +28,14 @@ def test_numbers_of_c(seed):
     libc = ctypes.CDLL("libc.so.6")
     libc.srand(ctypes.c_uint(seed))
     expected = [libc.rand() for _ in range(1500)]
-    assert GlibcRand(seed).rand(1500).tolist() == expected
+    assert WideRand(seed).rand(1500).tolist() == expected
 
 
 def test_wide_numbers_wrap_as_in_c():
-    first, second = GlibcRand(1).rand(2).tolist()
+    first, second = WideRand(1).rand(2).tolist()
     wrapped = (first * (2**31 - 1) + second) % 2**32
     wrapped -= 2**32 if wrapped >> 31 else 0
-    assert int(GlibcRand(1).draw(1)[0]) == wrapped % 2**64
+    assert int(WideRand(1).draw(1)[0]) == wrapped % 2**64
 
 
 def test_frames_in_order(tmp_path):
