@@ -65,6 +65,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "nnet3-am-adjust-priors": ("acoustic_models", "Set the priors of an acoustic model."),
     "nnet3-am-train-transitions": ("acoustic_models", "Transition probabilities of alignments."),
     "copy-transition-model": ("acoustic_models", "Copy a model's transition model."),
+    "nnet-am-copy": ("nnet2_models", "Copy an acoustic model of nnet2, changed by options."),
     "apply-cmvn": ("features", "Normalize the mean and variance of features."),
     "compute-cmvn-stats": ("corpus.cmvn_stats", "Statistics that features are normalized by."),
     "copy-feats": ("corpus.copies", "Copy features."),

@@ -42,6 +42,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "make-grammar-fst": ("grammars", "Graphs that call each other, as one file."),
     "latgen-faster-mapped": ("decoding", "Lattices of words of log-likelihoods."),
     "latgen-faster-mapped-parallel": ("decoding", "The same, searched by several threads."),
+    "gmm-latgen-faster": ("decoding", "Lattices of words, by a model of Gaussians."),
+    "gmm-latgen-faster-parallel": ("decoding", "The same, searched by several threads."),
     "acc-tree-stats": ("trees", "Statistics that decision trees are built of."),
     "sum-tree-stats": ("trees", "Add statistics for decision trees."),
     "cluster-phones": ("trees", "Questions about phones, or classes of phones."),

@@ -1,7 +1,9 @@
 """nnet3-latgen-faster and its forms: by threads, in full minibatches, as streams, other graphs.
 
+Models of Gaussians decode in the same way.
+
 Source: Kaldi's `nnet3bin/nnet3-latgen-*.cc`, `decoder/decoder-wrappers.cc`,
-`nnet3/nnet-batch-compute.cc`.
+`nnet3/nnet-batch-compute.cc`, `gmmbin/gmm-latgen-faster-parallel.cc`.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ from ..fst.graph import StaticGraph
 from ..search.decoder import BestPath, Decoder
 from ..search.options import DECODING_SCALE
 from ..search.raw_lattice import raw_lattice
+from ..trees.gaussian_models import GaussianModel
 from .acoustic_model import (
     AcousticModel,
     KnownTransitions,
@@ -223,19 +226,35 @@ def _mapped(
     search_options(options)
     transitions = KnownTransitions.of(TransitionModel.read_from(open_reader(model)), model)
     graph = _read(transitions, graphs)
-    _decode(options, transitions, _Given(options.acoustic_scale), graph, loglikes, *outputs)
+    given = _Given(options.acoustic_scale, lambda matrix: matrix)
+    _decode(options, transitions, given, graph, loglikes, *outputs)
+
+
+def _by_gaussians(
+    options: SimpleNamespace, model: str, graphs: str, features: str, *outputs: str
+) -> None:
+    search_options(options)
+    gaussians = GaussianModel.read(open_reader(model))
+    transitions = KnownTransitions.of(gaussians.transitions, model)
+    graph = _read(transitions, graphs)
+    prune = options.log_sum_exp_prune
+    given = _Given(options.acoustic_scale, lambda matrix: gaussians.log_likelihoods(matrix, prune))
+    _decode(options, transitions, given, graph, features, *outputs)
 
 
 class _Given:
-    """Gives log-likelihoods that a table holds, where others compute them."""
+    """Gives log-likelihoods of a table or of Gaussians, where others run a network."""
 
-    def __init__(self, scale: float) -> None:
+    def __init__(self, scale: float, loglikes: Callable[[np.ndarray], np.ndarray]) -> None:
         self._scale = np.float32(scale)
+        self._loglikes = loglikes
 
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray]]:
         """Key and scaled log-likelihoods of each utterance."""
         for utterance in utterances:
-            yield utterance.key, utterance.features * self._scale
+            with errors_tell(utterance.key):
+                loglikes = self._loglikes(utterance.features)
+            yield utterance.key, loglikes * self._scale
 
 
 _LOGLIKES = (
@@ -267,6 +286,37 @@ def latgen_faster_mapped(options: SimpleNamespace, *files: str) -> None:
 )
 def latgen_faster_mapped_parallel(options: SimpleNamespace, *files: str) -> None:
     _mapped(options, *files)
+
+
+_MIXTURES = (
+    *_GIVEN,
+    Option(
+        "log-sum-exp-prune",
+        0.0,
+        "Leave out Gaussians so far below the best one of a pdf (if > 0)",
+    ),
+)
+
+
+@program(
+    "gmm-latgen-faster",
+    "Generate lattices using a model of Gaussian mixtures.",
+    ("<model-in>", *_FILES[1:]),
+    *_MIXTURES,
+)
+def gmm_latgen_faster(options: SimpleNamespace, *files: str) -> None:
+    _by_gaussians(options, *files)
+
+
+@program(
+    "gmm-latgen-faster-parallel",
+    "Generate lattices using a model of Gaussian mixtures, searched by several threads.",
+    ("<model-in>", *_FILES[1:]),
+    *_MIXTURES,
+    *_PARALLEL,
+)
+def gmm_latgen_faster_parallel(options: SimpleNamespace, *files: str) -> None:
+    _by_gaussians(options, *files)
 
 
 def _opened(

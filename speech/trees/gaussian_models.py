@@ -12,12 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.python.cached import cached_property
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.transition_model import TransitionModel
 from ..ivector.gmm import DiagGmm
 from .gaussians import sums_by
 from .statistics import TreeStats, leaves
+
+_FRAMES = 128
+"""Frames that are computed at once: all Gaussians of a large model are some ten thousand."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,8 @@ class GaussianModel:
         """Read Kaldi's acoustic model, such as a `final.mdl` of `steps/train_mono.sh`.
 
         Raises:
-            FormatError: it is damaged, or has a network in place of Gaussians.
+            FormatError: it is damaged, has a network in place of Gaussians, or not a mixture for
+                each output.
         """
         transitions = TransitionModel.read_from(reader)
         start = reader.offset
@@ -44,7 +49,42 @@ class GaussianModel:
         mixtures = [DiagGmm.read(reader) for _ in range(count)]
         if any(mixture.dim != dim for mixture in mixtures):
             raise reader.error(f"a mixture of another dimension than {dim}", start)
+        outputs = transitions.transitions().num_pdfs
+        if count < max(outputs, 1):
+            raise reader.error(f"{count} mixtures for {outputs} outputs", start)
         return cls(transitions, mixtures)
+
+    @cached_property
+    def _all(self) -> tuple[DiagGmm, np.ndarray]:
+        """All Gaussians as one mixture, and the first one of each output."""
+        columns = ("weights", "means", "inverse_variances")
+        joint = (np.concatenate([getattr(m, name) for m in self.mixtures]) for name in columns)
+        sizes = [len(mixture.weights) for mixture in self.mixtures]
+        return DiagGmm.of(*joint), np.cumsum([0, *sizes[:-1]])
+
+    def log_likelihoods(self, features: np.ndarray, prune: float = 0.0) -> np.ndarray:
+        """The log-likelihood of each frame and output: float32, [frames, outputs].
+
+        Args:
+            features: float32, [frames, columns].
+            prune: Gaussians that are so far below the best one of an output do not count; 0: all
+                count.
+
+        Raises:
+            ShapeError: features are of another dimension.
+        """
+        gaussians, first = self._all
+        sizes = np.diff([*first, len(gaussians.weights)])
+        found = np.empty((len(features), len(first)), np.float32)
+        for begin in range(0, len(features), _FRAMES):
+            block = gaussians.log_likelihoods(features[begin : begin + _FRAMES])
+            best = np.maximum.reduceat(block, first, axis=1)
+            below = block - np.repeat(best, sizes, axis=1)
+            parts = np.exp(below)
+            if prune > 0:
+                parts[below < -prune] = 0
+            found[begin : begin + _FRAMES] = best + np.log(np.add.reduceat(parts, first, axis=1))
+        return found
 
     def write_to(self, writer: Writer) -> None:
         """Write it as Kaldi does."""

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from ivector_models import DIM
-from kaldi_models import call_main
+from kaldi_models import call_main, one_state_model
 from opscope.framework.base.backend import gpu_present
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.tables.tables import TableWriter
@@ -45,6 +45,11 @@ _TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> 1 2 3 4 </ForPhones>
 """
 _TREE = """ContextDependency 1 0 ToPdf TE 0 5 ( NULL CE 0 CE 1 CE 2 CE 3 )
 EndContextDependency """
+_NNET2 = """<Nnet> <NumComponents> 1 <Components>
+<AffineComponentPreconditioned> <LearningRate> 0.5 <LinearParams> [ 1 2
+3 4 ] <BiasParams> [ 0 1 ] <Alpha> 4 <MaxChange> 10 </AffineComponentPreconditioned>
+</Components> </Nnet> [ ]
+"""
 
 EXPERIMENT = """
 compute-mfcc-feats --config=mfcc.conf scp:wav.scp ark:mfcc.ark
@@ -118,6 +123,9 @@ build-tree --thresh=1 --round-num-leaves=false treeacc roots questions.qst topol
 gmm-init-mono --train-feats=ark:feats.ark topology 3 mono.mdl mono.tree
 gmm-init-biphone topology 3 biphone.mdl biphone.tree
 gmm-init-model --write-occs=occs grown treeacc topology grown.mdl
+gmm-latgen-faster --acoustic-scale=0.01 mono.mdl HCLG.fst ark:feats.ark ark:gmm.lat
+gmm-latgen-faster-parallel --acoustic-scale=0.01 grown.mdl ark:graphs.ark ark:feats.ark ark:gp.lat
+nnet-am-copy --remove-preconditioning=true nnet2.mdl copied.mdl
 convert-ali final.mdl final.mdl tree ark:words.ali ark:converted.ali
 fstcompile L.txt L.fst
 compile-train-graphs tree final.mdl L.fst ark:spoken ark:train.graphs
@@ -257,6 +265,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "\\data\\\nngram 1=2\n\n\\1-grams:\n-99 <s>\n-0.3 </s>\n\n\\end\\\n"
         )
         Path("tree").write_text(_TREE)
+        Path("nnet2.mdl").write_text(one_state_model(PHONES) + _NNET2)
         Path("utt2spk").write_text("a s\nb s\nc t\n")
         Path("segments").write_text("a1 a 0.05 0.2\nc1 c 0.1 0.3\n")
         Path("ranges").write_text("a 0 0 3 10 1\nb 0 0 0 10 0\nc 0 0 20 30 2\n")

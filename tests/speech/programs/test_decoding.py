@@ -9,10 +9,15 @@ import numpy as np
 import pytest
 
 from kaldi_models import call_main, done
+from opscope.kaldi.files.kaldi_io import Reader
+from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.lattices.lattice import CompactLattice
-from opscope.kaldi.tables.tables import read_table
+from opscope.kaldi.tables.tables import TableWriter, read_table
+from opscope.nnet3.programs.base.saving import write_model
 from opscope.speech.fst.graph import LookaheadGraph
+from opscope.speech.ivector.gmm import DiagGmm
+from opscope.speech.trees.gaussian_models import GaussianModel
 from speech_decoding import PHONES, write_decoding
 from speech_graphs import (
     arc_fst,
@@ -222,3 +227,59 @@ def refused(*args: str, told: str) -> None:
     code, out, err = call_main(*args, *((FEATURES,) if FEATURES not in args else ()), "ark:x.lat")
     assert code == 1 and out == b"" and "Traceback" not in err
     assert err.splitlines()[-1].startswith("ERROR (") and told in err.splitlines()[-1]
+
+
+@pytest.mark.parametrize("prune", [0.0, 1.5])
+def test_gaussians(prune):
+    """Log-likelihoods by the formula of a mixture of Gaussians, then as of a table."""
+    rng = np.random.default_rng(4)
+    matrices = {key: 0.3 * matrix for key, matrix in read_table(FEATURES, "matrix")}
+    dim = matrices["a"].shape[1]
+    sizes = [1, 3, 2, 2]
+    mixtures = [
+        (
+            rng.dirichlet(np.ones(size)),
+            rng.normal(size=(size, dim)),
+            rng.uniform(0.5, 2, (size, dim)),
+        )
+        for size in sizes
+    ]
+
+    def loglikes(frames: np.ndarray) -> np.ndarray:
+        columns = []
+        for weights, means, variances in mixtures:
+            away = (frames[:, None] - means) ** 2 / variances + np.log(2 * np.pi * variances)
+            each = np.log(weights) - 0.5 * away.sum(axis=2)
+            kept = each >= each.max(axis=1, keepdims=True) - (prune or math.inf)
+            columns.append(np.log((np.exp(each) * kept).sum(axis=1)))
+        return np.stack(columns, axis=1).astype(np.float32)
+
+    made = [
+        DiagGmm.of(*(part.astype(np.float32) for part in (w, m / v, 1 / v))) for w, m, v in mixtures
+    ]
+    transitions = TransitionModel.read_from(Reader("final.mdl"))
+    write_model(GaussianModel(transitions, made), "gmm.mdl", True)
+    with (
+        TableWriter("ark:f.ark", "matrix") as features,
+        TableWriter("ark:l.ark", "matrix") as table,
+    ):
+        for key, matrix in matrices.items():
+            features.write(key, matrix)
+            table.write(key, loglikes(matrix))
+    limits = "--acoustic-scale=0.5", "--lattice-beam=2"
+    wanted = lattices("latgen-faster-mapped", *limits, "final.mdl", "HCLG.fst", "ark:l.ark")
+    pruned = f"--log-sum-exp-prune={prune}"
+    model = "gmm.mdl", "HCLG.fst", "ark:f.ark"
+    assert_same(lattices("gmm-latgen-faster", *limits, pruned, *model), wanted)
+    threads = "--num-threads=2", pruned
+    assert_same(lattices("gmm-latgen-faster-parallel", *limits, *threads, *model), wanted)
+
+
+def test_gaussians_of_another_model():
+    transitions = TransitionModel.read_from(Reader("final.mdl"))
+    one = DiagGmm.of(*(np.ones(shape, np.float32) for shape in (1, (1, 2), (1, 2))))
+    run = "gmm-latgen-faster", "gmm.mdl", "HCLG.fst", FEATURES
+    write_model(GaussianModel(transitions, [one] * PHONES), "gmm.mdl", True)
+    refused(*run, told="a: features of 3 columns for Gaussians of 2")
+    write_model(GaussianModel(transitions, [one]), "gmm.mdl", True)
+    refused(*run, told=f"1 mixtures for {PHONES} outputs")
