@@ -10,6 +10,7 @@
     lint      check style and formatting
     types     check the types of the package
     deadcode  find code that nothing uses
+    prose     find turns of English that docs/style.md refuses
     docs      build the documentation into build/site/
     stubs     write the stubs of NetBuilder's methods and of the public names anew
     proto     compile proto/*.proto
@@ -42,6 +43,7 @@ from pathlib import Path
 
 from devtools.environment import OLDEST_NUMPY_VENV, PROTOC_VENV, VENV, Environment
 from devtools.process import ROOT, StepError, run, say, settings, with_defaults
+from devtools.prose import findings
 from devtools.protos import compile_protos
 from devtools.sizes import advice
 
@@ -235,6 +237,15 @@ def deadcode(arguments: argparse.Namespace) -> None:
     run([environment.python, "-P", script], str(script))
 
 
+def prose(arguments: argparse.Namespace) -> None:
+    """Find turns of English that docs/style.md refuses, in pages, docstrings and messages."""
+    found = list(findings())
+    for finding in found:
+        print(finding)
+    if found:
+        raise StepError(f"prose: {len(found)} turns to rewrite; docs/style.md shows how")
+
+
 def quick(arguments: argparse.Namespace) -> None:
     """Run a sample of the tests."""
     environment = Environment(VENV)
@@ -332,6 +343,7 @@ COMMANDS: dict[Callable[[argparse.Namespace], None], bool] = {
     lint: False,
     types: False,
     deadcode: False,
+    prose: False,
     docs: False,
     stubs: False,
     proto: False,

@@ -1,0 +1,116 @@
+"""The linter of our English: turns that make a sentence hard to read, and what to write instead.
+
+It reads README, CHANGELOG down to its first release, the pages of docs/ and the words of the
+scripts that make pages, the docstrings of public names, and the messages of errors. It reads no
+code: neither fenced blocks nor text between backticks. docs/style.md shows the turns in pairs.
+
+No linter of a package index serves: `vale` downloads its program when it first runs, and the checks
+of `proselint` are about American prose, without a vocabulary of one's own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from .process import ROOT
+
+# A turn as a pattern, in which a space is any white space, and what to write instead.
+TURNS = {
+    r"\bh[au]ng on\b|\bhang(s|ing) on\b": "depend on",
+    r"\bbehind\b": "after",
+    r"\bnobody\b|\bno one\b": "name who: no caller, no user; or nothing",
+    r"\bwhat (is|was|are) made of\b": "name the thing: the product, the network",
+    r"\b(is|are|was|were|be|been|being) told (?!apart)": "is reported, is printed",
+    r"\btells? (of|that|what|how|which|where|when|whether|more|about)\b": "say, report, describe",
+    r"\b(that|those) of\b": "repeat the noun, or turn the sentence around",
+    r", too\b|\btoo(?=[.;:)])": "also, before the verb",
+    r"\bwhat belongs\b": "name the things that belong",
+    r"\b(goes|went|gone) on\b": "continue, resume",
+    r"\bgo on (from|with|where|to|as|after|when)\b": "continue, resume",
+    r"\bafresh\b|\banew\b": "again, new",
+    r"\bbe it\b": "whether it is",
+    r"\b(but|save) for\b": "except",
+    r"\bof which (one|two|three|each|all|some|none)\b": "two sentences, or: one of them",
+    r"\b(is|are) of no\b": "has no",
+    r"\b(lest|albeit|whence|thence|hence|thereof|therein|whereby|wherein)\b": "a plain word",
+    r"\bnothing at all\b": "nothing",
+    r"\bthe said\b|\bthe same holds for\b": "name it again",
+    r"\bneed be\b": "where it is necessary",
+}
+_PATTERNS = {
+    re.compile(turn.replace(" ", r"\s+"), re.IGNORECASE): instead for turn, instead in TURNS.items()
+}
+
+_FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"(`+)[^`]+?\1|\]\([^)\s]*\)")
+_PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/reference/*.md")
+_FIRST_RELEASE = re.compile(r"^## \[(?!Unreleased)", re.MULTILINE)
+_NOT_THE_PACKAGE = {"benchmarks", "build", "devtools", "dist", "examples", "tests"}
+
+
+class Finding(NamedTuple):
+    """A turn in a text."""
+
+    file: str
+    line: int
+    turn: str
+    instead: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.turn!r}; write: {self.instead}"
+
+
+def findings(root: Path = ROOT) -> Iterator[Finding]:
+    """The refused turns of all texts below a folder, file by file."""
+    for file, line, text in _texts(root):
+        text = _CODE.sub(lambda code: re.sub(r"\S", "`", code[0]), text)
+        for pattern, instead in _PATTERNS.items():
+            for found in pattern.finditer(text):
+                at = line + text.count("\n", 0, found.start())
+                yield Finding(file, at, " ".join(found[0].split()), instead)
+
+
+def _texts(root: Path) -> Iterator[tuple[str, int, str]]:
+    """File, first line and text of everything that people read."""
+    for page in sorted(path for pattern in _PAGES for path in root.glob(pattern)):
+        text = page.read_text(encoding="utf-8")
+        yield page.relative_to(root).as_posix(), 1, _without_blocks(text)
+    changes = root / "CHANGELOG.md"
+    if changes.exists():
+        text = changes.read_text(encoding="utf-8")
+        release = _FIRST_RELEASE.search(text)
+        yield changes.name, 1, _without_blocks(text[: release.start() if release else None])
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root)
+        top = place.parts[0]
+        if top in _NOT_THE_PACKAGE or top.startswith(".") or path.stem.endswith("_pb2"):
+            continue
+        tree = ast.parse(path.read_bytes())
+        strings = _strings(tree) if top == "docs" else _read_by_users(tree)
+        for string in sorted(strings, key=lambda string: string.lineno):
+            yield place.as_posix(), string.lineno, str(string.value)
+
+
+def _without_blocks(text: str) -> str:
+    return _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
+
+
+def _read_by_users(tree: ast.AST) -> Iterator[ast.Constant]:
+    """The docstrings of public names, and the strings of `raise` statements."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Raise):
+            yield from _strings(node)
+        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            first = node.body[0] if node.body else None
+            if isinstance(first, ast.Expr) and not getattr(node, "name", "").startswith("_"):
+                yield from _strings(first)
+
+
+def _strings(tree: ast.AST) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node

@@ -1,0 +1,81 @@
+"""The prose linter: the turns it refuses, and the texts it reads."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture
+def prose(monkeypatch):
+    """The linter; devtools is no part of the package."""
+    monkeypatch.syspath_prepend(ROOT)
+    return importlib.import_module("devtools.prose")
+
+
+def found(prose, root, file, text):
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return [(one.line, one.turn) for one in prose.findings(root)]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "turn"),
+    [
+        ("Words hang on chance.", "hang on"),
+        ("A member that nobody reads.", "nobody"),
+        ("Rows are taken, too.", ", too"),
+        ("Losses too.", "too"),
+        ("Sizes are those\nof the table.", "those of"),
+        ("Too many rows; the two are told apart.", None),
+        ("`Rows are taken, too.`", None),
+        ("See [the page](that%20of.md).", None),
+    ],
+)
+def test_turns(prose, tmp_path, sentence, turn):
+    expected = [] if turn is None else [(3, turn)]
+    assert found(prose, tmp_path, "docs/page.md", f"# Page\n\n{sentence}\n") == expected
+
+
+BLOCK = "Text.\n\n```python\n# Rows, too.\n```\n\nRows, too.\n"
+CHANGES = "## [Unreleased]\n\n- Rows, too.\n\n## [0.1.0]\n\n- Rows, too.\n"
+MODULE = '''"""Text."""
+
+
+def public(x):
+    """Rows.
+
+    Rows, too.
+    """
+    if x:
+        raise ValueError(f"{x}: rows, too")
+    return ", too"
+
+
+def _private():
+    """Rows, too."""
+'''
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "lines"),
+    [
+        ("README.md", BLOCK, [7]),
+        ("docs/reference/page.md", BLOCK, [7]),
+        ("CHANGELOG.md", CHANGES, [3]),
+        ("framework/module.py", MODULE, [7, 10]),
+        ("docs/made.py", MODULE, [7, 10, 11, 15]),
+        ("tests/module.py", MODULE, []),
+    ],
+)
+def test_texts(prose, tmp_path, file, text, lines):
+    assert found(prose, tmp_path, file, text) == [(line, ", too") for line in lines]
+
+
+def test_a_finding_says_what_to_write(prose, tmp_path):
+    (tmp_path / "README.md").write_text("Rows, too.\n")
+    (one,) = prose.findings(tmp_path)
+    assert str(one) == "README.md:1: ', too'; write: also, before the verb"
