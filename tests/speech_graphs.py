@@ -113,7 +113,8 @@ def lookahead_bytes(fst: Fst, final_label: int, kind: str = "olabel_lookahead") 
     data += struct.pack("<??iq", of_input, False, final_label, fst.states)
     for state in range(fst.states):
         mine = known.intervals[known.begin[state] : known.begin[state + 1]]
-        data += struct.pack("<q", len(mine)) + mine.tobytes() + struct.pack("<i", -1)
+        count = int((mine[:, 1] - mine[:, 0]).sum())
+        data += struct.pack("<q", len(mine)) + mine.tobytes() + struct.pack("<i", count)
     return data + (struct.pack("<?", False) if of_input else b"")
 
 

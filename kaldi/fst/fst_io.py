@@ -1,13 +1,16 @@
 """Files of FSTs: read in OpenFst's binary form, of any type, or in text; written.
 
-Written are `vector` and `compact_acceptor` FSTs, `const` ones for grammars, and the text that
-`fstprint` and Kaldi's archives use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `const-fst.h`,
-`compact-fst.h`, `symbol-table.cc`; Kaldi's `fstext/kaldi-fst-io-inl.h`.
+Written are `vector` and `compact_acceptor` FSTs, `const` ones for grammars, look-ahead ones for
+graphs that are composed while they are searched, and the text that `fstprint` and Kaldi's archives
+use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `const-fst.h`, `compact-fst.h`, `add-on.h`,
+`label-reachable.h`, `symbol-table.cc`; Kaldi's `fstext/kaldi-fst-io-inl.h`.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,16 +18,26 @@ from ...framework.base.errors import FormatError
 from ..files.kaldi_io import Reader, Writer
 from ..files.tokens import MAGIC as KALDI
 from ..files.tokens import format_number
+from .arcs import runs
 from .bodies import ALIGNED, COMPACT_ACCEPTOR, NO_LABEL
 from .byte_file import ByteFile
-from .fst import EXPANDED, MUTABLE, Fst, Header
-from .openfst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SYMBOLS_MAGIC, is_openfst, read_openfst
+from .fst import EXPANDED, MUTABLE, Fst, Header, Reachability
+from .openfst import (
+    ADD_ON_MAGIC,
+    INPUT_SYMBOLS,
+    MAGIC,
+    OUTPUT_SYMBOLS,
+    SYMBOLS_MAGIC,
+    is_openfst,
+    read_openfst,
+)
 
-WRITTEN = ("vector", "compact_acceptor")
-"""The types of binary FSTs that are written."""
+VECTOR, COMPACT, CONST = WRITTEN = ("vector", "compact_acceptor", "const")
+"""The types of binary FSTs that any one can be written as."""
 
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _VERSION = 2
+_LOOK_AHEAD_VERSION = 1
 _STATE = struct.Struct("<fq")
 _CONST_STATE = np.dtype(
     [("final", "<f4"), *((name, "<u4") for name in ("pos", "arcs", "ilabel", "olabel"))]
@@ -78,44 +91,31 @@ def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
     """Write it: in text without symbols and with an empty line after, else as OpenFst does.
 
     Args:
-        kind: one of `WRITTEN`; by default that of the file it came from, or `vector` where FSTs of
-            that type are not written.
+        kind: one of `WRITTEN`, or the look-ahead type that it has; by default `vector`, or
+            `compact_acceptor` where it came from a file of that type.
 
     Raises:
-        FormatError: a transducer cannot be written as an acceptor.
+        FormatError: a transducer cannot be written as an acceptor, an FST without reachability
+            data for looking ahead.
     """
     if not writer.binary:
         _write_text(fst, writer)
-    elif (kind or fst.header.kind) == "compact_acceptor":
-        _write_compact(fst, writer)
     else:
-        _write_vector(fst, writer)
-
-
-def write_const(fst: Fst, writer: Writer) -> None:
-    """Write it as OpenFst's `const`, without a file's alignment: what Kaldi's decoders map."""
-    source = fst.source()
-    states = np.empty(fst.states, _CONST_STATE)
-    states["final"], states["pos"] = fst.final, fst.begin[:-1]
-    states["arcs"] = np.diff(fst.begin)
-    for side in ("ilabel", "olabel"):
-        states[side] = np.bincount(source[fst.arcs[side] == 0], minlength=fst.states)
-    _write_header(fst, writer, _header_as(fst, "const", EXPANDED))
-    writer.write_raw(states.tobytes() + fst.arcs.tobytes())
+        _WRITERS[kind or (COMPACT if fst.header.kind == COMPACT else VECTOR)](fst, writer)
 
 
 # Binary
 
 
-def _write_header(fst: Fst, writer: Writer, header: Header) -> None:
+def _write_header(
+    writer: Writer, header: Header, start: int, states: int, version: int = _VERSION
+) -> None:
     tables = header.input_symbols, header.output_symbols
     flags = header.flags & ~(ALIGNED | INPUT_SYMBOLS | OUTPUT_SYMBOLS)
     for flag, table in zip((INPUT_SYMBOLS, OUTPUT_SYMBOLS), tables, strict=True):
         flags |= flag if table is not None else 0
     writer.write_raw(struct.pack("<i", MAGIC) + _text(header.kind) + _text(header.arc))
-    writer.write_raw(
-        _HEADER.pack(_VERSION, flags, header.properties, fst.start, fst.states, header.arcs)
-    )
+    writer.write_raw(_HEADER.pack(version, flags, header.properties, start, states, header.arcs))
     for table in tables:
         if table is not None:
             writer.write_raw(struct.pack("<i", SYMBOLS_MAGIC) + _text(table.name))
@@ -142,7 +142,8 @@ def _header_as(fst: Fst, kind: str, properties: int) -> Header:
 
 
 def _write_vector(fst: Fst, writer: Writer) -> None:
-    _write_header(fst, writer, _header_as(fst, "vector", fst.header.properties | MUTABLE))
+    header = _header_as(fst, VECTOR, fst.header.properties | MUTABLE)
+    _write_header(writer, header, fst.start, fst.states)
     counts = np.diff(fst.begin)
     for state in range(fst.states):
         writer.write_raw(_STATE.pack(fst.final[state], counts[state]))
@@ -153,11 +154,11 @@ def _write_compact(fst: Fst, writer: Writer) -> None:
     if not np.array_equal(fst.ilabel, fst.olabel):
         raise FormatError("an FST whose labels differ cannot be written as an acceptor")
     header = fst.header
-    if header.kind != "compact_acceptor":
+    if header.kind != COMPACT:
         from .fst_properties import acceptor_properties
 
-        header = _header_as(fst, "compact_acceptor", acceptor_properties(fst))
-    _write_header(fst, writer, header)
+        header = _header_as(fst, COMPACT, acceptor_properties(fst))
+    _write_header(writer, header, fst.start, fst.states)
     final = ~np.isinf(fst.final)
     counts = np.diff(fst.begin) + final
     begin = np.concatenate([[0], np.cumsum(counts)])
@@ -169,6 +170,60 @@ def _write_compact(fst: Fst, writer: Writer) -> None:
     for name in COMPACT_ACCEPTOR.names or ():
         items[name][~ends] = fst.arcs[name]
     writer.write_raw(begin.astype("<u4").tobytes() + items.tobytes())
+
+
+def _write_const(fst: Fst, writer: Writer, header: Header | None = None) -> None:
+    """Without a file's alignment: what Kaldi's decoders map."""
+    source = fst.source()
+    states = np.empty(fst.states, _CONST_STATE)
+    states["final"], states["pos"] = fst.final, fst.begin[:-1]
+    states["arcs"] = np.diff(fst.begin)
+    for side in ("ilabel", "olabel"):
+        states[side] = np.bincount(source[fst.arcs[side] == 0], minlength=fst.states)
+    header = header or _header_as(fst, CONST, EXPANDED)
+    _write_header(writer, header, fst.start, fst.states)
+    writer.write_raw(states.tobytes() + fst.arcs.tobytes())
+
+
+def _write_look_ahead(fst: Fst, writer: Writer) -> None:
+    """A header that says no more than the type; a `const` FST; what can come next."""
+    known, kind = fst.header.reachability, fst.header.kind
+    if known is None:
+        raise FormatError(f"an {kind} FST without reachability data cannot be written")
+    outer = Header(kind, properties=fst.header.properties)
+    _write_header(writer, outer, -1, 0, _LOOK_AHEAD_VERSION)
+    writer.write_raw(struct.pack("<i", ADD_ON_MAGIC))
+    inner = replace(fst.header, kind=CONST, arcs=len(fst.arcs))
+    _write_const(fst, writer, inner)
+    # there is an add-on, of input labels or not, then of output labels or not
+    before, after = (b"\1\1", b"\0") if known.of_input else (b"\1\0\1", b"")
+    writer.write_raw(before + _reachability(known) + after)
+
+
+def _reachability(known: Reachability) -> bytes:
+    pairs = known.relabeled
+    kept = struct.pack("<q", len(pairs)) + pairs.astype("<i4").tobytes() if len(pairs) else b""
+    states = len(known.begin) - 1
+    head = struct.pack("<??", known.of_input, bool(len(pairs))) + kept
+    head += struct.pack("<iq", known.final_label, states)
+    # of each state: how many intervals, an int64; these; how many labels they have together
+    counts = np.diff(known.begin)
+    labels = np.concatenate(([0], np.cumsum(known.intervals[:, 1] - known.intervals[:, 0])))
+    size = 3 + 2 * counts
+    first = np.cumsum(size) - size
+    words = np.empty(int(size.sum()), "<i4")
+    words[first], words[first + 1] = counts, 0
+    words[runs(first + 2, 2 * counts)] = known.intervals.ravel()
+    words[first + 2 + 2 * counts] = labels[known.begin[1:]] - labels[known.begin[:-1]]
+    return head + words.tobytes()
+
+
+_WRITERS: dict[str, Callable[[Fst, Writer], None]] = {
+    VECTOR: _write_vector,
+    COMPACT: _write_compact,
+    CONST: _write_const,
+    **dict.fromkeys((f"{side}_lookahead" for side in ("ilabel", "olabel")), _write_look_ahead),
+}
 
 
 # Text

@@ -1,4 +1,4 @@
-"""The properties that OpenFst's files state of an acceptor, computed from its arrays.
+"""The properties that OpenFst's files state of an FST, computed from its arrays.
 
 Each is a pair of bits: it holds, or it does not. Source: OpenFst's `properties.h`,
 `test-properties.h`.
@@ -16,25 +16,43 @@ from .fst import Fst
 _EXPANDED = 0x1
 # place of the bit that says yes; the next one says no
 _ACCEPTOR = 16
-_DETERMINISTIC = (18, 20)
-_EPSILONS = (22, 24, 26)
-_SORTED = (28, 30)
+_DETERMINISTIC = {"ilabel": 18, "olabel": 20}
+_EPSILONS = 22  # on both sides of an arc
+_EPSILONS_OF = {"ilabel": 24, "olabel": 26}
+_SORTED = {"ilabel": 28, "olabel": 30}
 _WEIGHTED, _CYCLIC, _INITIAL_CYCLIC, _TOP_SORTED = 32, 34, 36, 38
 _ACCESSIBLE, _COACCESSIBLE, _STRING, _WEIGHTED_CYCLES = 40, 42, 44, 46
+
+
+def label_properties(fst: Fst) -> int:
+    """The properties that follow from the labels and weights of single states."""
+    source = fst.source()
+    same = source[1:] == source[:-1]
+    final = fst.final[~np.isinf(fst.final)]
+    properties = {
+        _ACCEPTOR: np.array_equal(fst.ilabel, fst.olabel),
+        _EPSILONS: bool(((fst.ilabel == 0) & (fst.olabel == 0)).any()),
+        _WEIGHTED: bool(_weighted(fst).any() or (final != 0).any()),
+    }
+    for side, bit in _SORTED.items():
+        label = fst.arcs[side]
+        rises = not (same & (label[1:] < label[:-1])).any()
+        keys = source * (1 << 32) + label
+        keys = keys if rises else np.sort(keys)
+        properties[bit] = rises
+        properties[_DETERMINISTIC[side]] = not (keys[1:] == keys[:-1]).any()
+        properties[_EPSILONS_OF[side]] = bool((label == 0).any())
+    return _bits(properties)
 
 
 def acceptor_properties(fst: Fst) -> int:
     """All properties of an acceptor: labels out are labels in."""
     source = fst.source()
     target = fst.nextstate
-    label = fst.ilabel
     final = ~np.isinf(fst.final)
-    same = source[1:] == source[:-1]
-    keys = np.sort(source * (1 << 32) + label)
     forward = bool((target > source).all())
     loops = np.zeros(0, np.int64) if forward else _in_loops(fst)
     in_loop = np.isin(source, loops) & np.isin(target, loops)
-    weighted = (fst.weight != 0) & ~np.isinf(fst.weight)
     reached = reachable(source, target, fst.states, [fst.start] if fst.start >= 0 else [])
     ending = reachable(target, source, fst.states, np.flatnonzero(final).tolist())
     ends = np.flatnonzero(final)
@@ -46,20 +64,23 @@ def acceptor_properties(fst: Fst) -> int:
         and (not len(ends) or int(ends[0]) == fst.states - 1)
     )
     properties = {
-        _ACCEPTOR: True,
-        **dict.fromkeys(_DETERMINISTIC, not (keys[1:] == keys[:-1]).any()),
-        **dict.fromkeys(_EPSILONS, bool((label == 0).any())),
-        **dict.fromkeys(_SORTED, not (same & (np.diff(label) < 0)).any()),
-        _WEIGHTED: bool(weighted.any() or (fst.final[final] != 0).any()),
         _CYCLIC: bool(len(loops)),
         _INITIAL_CYCLIC: fst.start in loops,
         _TOP_SORTED: forward,
         _ACCESSIBLE: bool(reached.all()),
         _COACCESSIBLE: bool(ending.all()),
         _STRING: is_string,
-        _WEIGHTED_CYCLES: bool((weighted & in_loop).any()),
+        _WEIGHTED_CYCLES: bool((_weighted(fst) & in_loop).any()),
     }
-    return _EXPANDED | sum(1 << (bit if holds else bit + 1) for bit, holds in properties.items())
+    return _EXPANDED | label_properties(fst) | _bits(properties)
+
+
+def _weighted(fst: Fst) -> np.ndarray:
+    return (fst.weight != 0) & ~np.isinf(fst.weight)
+
+
+def _bits(properties: dict[int, bool]) -> int:
+    return sum(1 << (bit if holds else bit + 1) for bit, holds in properties.items())
 
 
 def reachable(

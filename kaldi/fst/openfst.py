@@ -16,10 +16,10 @@ from .fst import Fst, Header, Reachability, SymbolTable
 
 MAGIC = 2125659606
 SYMBOLS_MAGIC = 2125658996
+ADD_ON_MAGIC = 446681434
 INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2
 """Flags of files with tables of symbols."""
 
-_ADD_ON_MAGIC = 446681434
 _MOST = (1 << 31) - 2  # states and labels that OpenFst's 32-bit numbers hold
 
 
@@ -75,7 +75,7 @@ def read_openfst(file: ByteFile) -> Fst:
     if header.kind not in _LOOK_AHEAD:
         return _read_body(file, header, start, states, begin)
     (magic,) = file.unpack("i", "the header of an add-on")
-    if magic != _ADD_ON_MAGIC:
+    if magic != ADD_ON_MAGIC:
         raise file.error(f"the FST inside of an {header.kind} FST was expected here")
     inner = file.offset
     kept, start, states = _read_known(file)

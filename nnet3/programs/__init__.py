@@ -90,6 +90,8 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "fstcopy": ("corpus.copies", "Copy tables of FSTs."),
     "fstdeterminizestar": ("graphs.determinization", "Determinize FSTs, without epsilons."),
     "fstcompile": ("graphs.text", "Make FSTs of text."),
+    "fstconvert": ("graphs.looking_ahead", "Write FSTs in other types, to look ahead too."),
+    "fstrelabel": ("graphs.looking_ahead", "Give labels of FSTs other numbers."),
     "fstprint": ("graphs.text", "Print FSTs as text."),
     "fsttablecompose": ("graphs.composition", "Compose FSTs."),
     "fstrmsymbols": ("graphs.transducers", "Remove symbols from FSTs."),

@@ -18,7 +18,7 @@ from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.fst.arcs import ARC
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import write_const, write_fst
+from ...kaldi.fst.fst_io import CONST, write_fst
 from .grammar_graph import (
     BEGIN,
     END,
@@ -200,7 +200,7 @@ def write_grammar(
         if vectors:
             write_fst(fst, writer, "vector")
         else:
-            write_const(fst, writer)
+            write_fst(fst, writer, CONST)
     writer.write_token("</GrammarFst>")
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import whole_number
 from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.fst.fst_io import write_const
+from ...kaldi.fst.fst_io import CONST, write_fst
 from ...nnet3.programs.base.graphs import open_fst, save_fst
 from ...nnet3.programs.base.program import Option, program
 from ...nnet3.programs.base.saving import save
@@ -53,6 +53,6 @@ def make_grammar_fst(options: SimpleNamespace, top: str, *more: str) -> None:
     if options.write_as_grammar:
         write_grammar(graph, parts, offset, writer, vectors=options.make_mutable)
     else:
-        write_const(expanded(grammar), writer)
+        write_fst(expanded(grammar), writer, CONST)
     save(writer, output)
     log(f"Created grammar FST and wrote it to {output}")

@@ -71,6 +71,15 @@ def test_a_type_is_written_as_another(kind: str, form: str) -> None:
     assert again.start == fst.start
 
 
+@pytest.mark.parametrize("kind", ["ilabel_lookahead", "olabel_lookahead"])
+def test_a_look_ahead_fst_is_written_as_it_was_read(kind: str) -> None:
+    data = sample(kind)[1]
+    fst = read_whole(ByteFile(data, "a.fst"))
+    assert written(fst, kind) == data
+    with pytest.raises(FormatError, match="without reachability data"):
+        written(replace(fst, header=replace(fst.header, reachability=None)), kind)
+
+
 def test_tables_of_symbols_are_written_as_they_were_read() -> None:
     fst, _ = sample("vector")
     table = SymbolTable("words", 9, {0: "<eps>", 3: "tr\N{LATIN SMALL LETTER E WITH ACUTE}s"})

@@ -118,7 +118,7 @@ def test_text(fsts):
     assert done(fsts("fstprint", "--acceptor", "c.fst")) == b"0\t1\t2\n1\n"
     refused(fsts("fstcompile", "--isymbols=words.txt", "x.txt"), "x.txt: line 1: '1' is none of")
     refused(fsts("fstcompile", "--keep_isymbols", "x.txt"), "wants --isymbols")
-    refused(fsts("fstcompile", "--fst_type=const", "x.txt"), "one of vector, compact_acceptor")
+    refused(fsts("fstcompile", "--fst_type=ngram", "x.txt"), "one of vector, compact_acceptor")
     refused(
         fsts("fstcompile", "--fst_type=compact_acceptor", "x.txt"), "x.txt: an FST whose labels"
     )
@@ -170,3 +170,19 @@ def test_mistakes(fsts):
     refused(fsts("fstpushspecial", "far.txt"), "far.txt: the weights")
     Path("in.list").write_text("3\nx\n")
     refused(fsts("fstrmsymbols", "in.list", "x.txt"), "in.list: line 2: ")
+
+
+def test_look_ahead_fsts(fsts):
+    """Labels of the first FST are renumbered, and those of the second one after them."""
+    words = "fstconvert", "--fst_type=olabel_lookahead"
+    done(fsts(*words, "--save_relabel_opairs=pairs", "x.txt", "ahead.fst"))
+    assert b"olabel_lookahead" in Path("ahead.fst").read_bytes()
+    assert Path("pairs").read_text() == "1\t1\n2\t2\n3\t4\n"  # 3 is the end
+    lines = printed(fsts, "fstrelabel", "--relabel_ipairs=pairs", "x.txt")
+    assert lines == ["0\t1\t1\t1\t0.5", "0\t1\t4\t2", "1\t0.25"]
+    refused(fsts("fstconvert", "--save_relabel_opairs=p", "x.txt"), "wants --fst-type=olabel_look")
+    refused(fsts("fstconvert", "--fst_type=compact_acceptor", "x.txt"), "labels differ")
+    Path("pairs").write_text("1 2\n3\n")
+    refused(
+        fsts("fstrelabel", "--relabel_opairs=pairs", "x.txt"), "pairs: line 2: an old and a new"
+    )

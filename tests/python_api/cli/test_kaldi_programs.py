@@ -180,6 +180,8 @@ fstcopy ark:graphs.ark ark:copied.graphs
 arpa2fst --disambig-symbol=#0 lm.arpa G.fst
 chain-est-phone-lm --num-extra-lm-states=10 ark:sequences.ark phone_lm.fst
 fstprint phone_lm.fst phone_lm.txt
+fstconvert --fst_type=olabel_lookahead --save_relabel_opairs=relabel phone_lm.fst ahead.fst
+fstrelabel --relabel_ipairs=relabel phone_lm.fst relabeled.fst
 fstcompile phone_lm.txt compiled.fst
 fstdeterminizestar compiled.fst det.fst
 fstminimizeencoded det.fst minimized.fst

@@ -11,7 +11,7 @@ from fst_relations import relation
 from kaldi_models import call_main, done
 from opscope.framework.base.errors import FormatError
 from opscope.kaldi.files.kaldi_io import Writer
-from opscope.kaldi.fst.fst_io import write_const
+from opscope.kaldi.fst.fst_io import CONST, write_fst
 from opscope.kaldi.tables.streams import open_reader
 from opscope.nnet3.programs.base.graphs import open_fst
 from opscope.speech.fst.grammar_graph import GrammarGraph
@@ -86,7 +86,7 @@ def test_the_grammar_says_what_its_graphs_do():
 
 def test_const_files():
     writer = Writer(True, header=False)
-    write_const(TOP, writer)
+    write_fst(TOP, writer, CONST)
     found, wanted = writer.getvalue(), const_bytes(TOP)
     properties = slice(33, 41)  # of which the second knows none
     assert len(found) == len(wanted) and found[:33] == wanted[:33]
