@@ -15,7 +15,7 @@ A sentence in front of a block says where it goes: "This is the whole of `PATH`:
 "These lines go before `TEXT` in `PATH`:" edits one.
 
 A block runs with the dependencies of `pip install .`, unless the paragraph in front of it says that
-it "wants `pip install PACKAGE`", or one before says that "all that follows" does; PACKAGE may be an
+it "needs `pip install PACKAGE`", or one before says that "all that follows" does; PACKAGE may be an
 extra, `'opscope[plot]'`. Where a package is not installed, the block is left out.
 
 `python doc_blocks.py PAGE` runs a page in the current folder; it ends with 1 and a message that
@@ -47,7 +47,7 @@ _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
-_WANTED = re.compile(r"\bwants? `pip install '?(?P<wanted>[^'`]+)'?`")
+_NEEDED = re.compile(r"\bneeds? `pip install '?(?P<wanted>[^'`]+)'?`")
 _FROM_HERE = re.compile(r"\b[Aa]ll that follows ")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -98,9 +98,9 @@ def blocks(page: Path) -> list[Block]:
     found, end, on_all = [], 0, ()
     for match in _BLOCK.finditer(text):
         prose, end = text[end : match.start("indent")].rstrip(), match.end()
-        wanted = tuple(_WANTED.findall(prose.rpartition("\n\n")[2]))
+        wanted = tuple(_NEEDED.findall(prose.rpartition("\n\n")[2]))
         if _FROM_HERE.search(prose):
-            on_all = tuple(_WANTED.findall(prose))
+            on_all = tuple(_NEEDED.findall(prose))
         found.append(
             Block(
                 text.count("\n", 0, match.start("language")) + 1,

@@ -175,10 +175,10 @@ def test_a_block_that_wants_what_is_not_installed_is_left_out(
         doc_blocks.importlib.metadata, "distributions", lambda name: [name] * (name in installed)
     )
     (tmp_path / "page.md").write_text(
-        "It wants `pip install 'opscope[plot]'`:\n\n"
+        "It needs `pip install 'opscope[plot]'`:\n\n"
         "```python\nint('plot')\n```\n\n```\nshown\n```\n\n"
         "More.\n\n```python\nprint(1)\n```\n\n```\n1\n```\n\n"
-        "All that follows wants `pip install torch`. More.\n\nMore.\n\n```python\n2 / 0\n```\n"
+        "All that follows needs `pip install torch`. More.\n\nMore.\n\n```python\n2 / 0\n```\n"
     )
     found = blocks(tmp_path / "page.md")
     assert [block.wanted for block in found if block.language] == [
