@@ -56,7 +56,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "all",
         "names",
     ),
-    "kaldi": ("files", "fst", "lattices", "tables"),
+    "kaldi": ("files", "fst", "graphs", "lattices", "tables"),
     "nnet3": (
         "files",
         "language",

@@ -15,8 +15,8 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.phone_segments import PhoneSplitter
 from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.lattices.transition_ids import TransitionIds
-from .hmm_graph import PhoneHmms
 
 Move = tuple[int, int]
 """From one HMM state of a phone to another one, or to itself."""

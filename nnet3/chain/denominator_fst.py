@@ -18,8 +18,9 @@ from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.operations import relabel, renumber, reverse, sort_arcs
 from ...kaldi.fst.partition import minimize_unpushed
 from ...kaldi.fst.pushing import push_special
+from ...kaldi.graphs.hmms import PhoneHmms
 from .denominator import DenominatorGraph
-from .hmm_graph import PhoneHmms, in_context, with_hmms
+from .hmm_graph import in_context, with_hmms
 
 _PASSES = 3
 _WEIGHT_STEP = 10 / 1024  # weights this near are the same to the minimization

@@ -25,9 +25,10 @@ from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.local_epsilons import remove_epsilons_locally
 from ...kaldi.fst.partition import minimize_unpushed
 from ...kaldi.fst.symbols import remove_symbols
-from .hmm_graph import PhoneHmms, Window
+from ...kaldi.graphs.context import BEYOND, Context, is_symbol
+from ...kaldi.graphs.hmms import PhoneHmms
+from ...kaldi.graphs.self_loops import add_self_loops
 
-_BEYOND = -1  # stands after the last phone in the history of a state
 _STEP = 1 / 1024  # weights that differ by less are equal
 _WHAT = "the states of a training graph"
 Arc = tuple[int, int, float, int]
@@ -124,8 +125,11 @@ class TrainingGraphCompiler:
         self._lexicon = _Lexicon(lexicon)
         self._tree = tree
         self._hmms = PhoneHmms(tree, model)
-        # after all transition-ids, as labels of the graph until it is determinized
-        self._symbols = {symbol: self._hmms.count + at for at, symbol in enumerate(symbols)}
+        self._context = Context(symbols, tree.width, tree.central)
+        self._chosen: list[tuple[bool, int]] = []
+        # after all transition-ids, as labels of the graph until it is determinized; 0 is the symbol
+        # before the first phone
+        self._symbols = {symbol: self._hmms.count + at for at, symbol in enumerate((0, *symbols))}
         self._scale = transition_scale
         self._loop_scale = self_loop_scale
         self._remove_epsilons = remove_epsilons
@@ -142,18 +146,16 @@ class TrainingGraphCompiler:
             FormatError: the tree has no output for a phone in context, or the model no such state.
             ShapeError: the graph cannot be determinized; it wants disambiguation symbols.
         """
-        context, windows = self._in_context(self._composed(grammar))
-        graph = self._with_hmms(context, windows).fst()
+        graph = self._with_hmms(self._in_context(self._composed(grammar))).fst()
         if not graph.states:
             return graph
         graph = determinize_star(graph, log=True)
-        if self._symbols:
+        if len(self._symbols) > 1:
             graph = remove_symbols(graph, list(self._symbols.values()))
             if self._remove_epsilons:
                 graph = remove_epsilons_locally(graph)
         graph = minimize_unpushed(graph, _STEP)
-        add = _loops_after if self._reorder else _loops_before
-        return add(graph, self._hmms, np.float32(self._loop_scale))
+        return add_self_loops(graph, self._hmms, self._loop_scale, reorder=self._reorder)
 
     def _composed(self, grammar: Fst) -> _Graph:
         """The paths of the lexicon whose words the grammar has.
@@ -184,54 +186,34 @@ class TrainingGraphCompiler:
             return _Graph([], [])
         return _explored((lexicon.start, grammar.start, False), leaving, ending)
 
-    def _in_context(self, graph: _Graph) -> tuple[_Graph, list[Window]]:
-        """Each phone in the window that the tree wants. Labels are places in the list of windows;
-        negative ones are disambiguation symbols."""
-        width, central = self._tree.width, self._tree.central
-        ahead = width - 1 - central  # phones of the window after the central one
-        windows: list[Window] = [()]
-        labels: dict[Window, int] = {}
+    def _in_context(self, graph: _Graph) -> _Graph:
+        """Each phone in the window that the tree wants; labels are those of the context."""
+        context = self._context
         end = len(graph.arcs)
 
-        def label_of(whole: Window) -> int:
-            window = tuple(max(phone, 0) for phone in whole)
-            if not window[central]:
-                return 0
-            label = labels.setdefault(window, len(windows))
-            if label == len(windows):
-                windows.append(window)
-            return label
-
-        def leaving(node: tuple[int, Window]) -> Iterable[tuple[int, int, float, tuple]]:
-            state, history = node
-            done = ahead > 0 and history[central] == _BEYOND
+        def leaving(node: tuple[int, int]) -> Iterable[tuple[int, int, float, tuple]]:
+            state, here = node
             for phone, word, weight, target in graph.arcs[state] if state < end else ():
-                if phone == 0:
-                    yield 0, word, weight, (target, history)
-                elif phone in self._symbols:
-                    yield -phone, word, weight, (target, history)
-                else:
-                    whole = (*history, phone)
-                    yield label_of(whole), word, weight, (target, whole[1:])
-            if ahead and not done and (state == end or graph.final[state] < np.inf):
-                whole = (*history, _BEYOND)
-                weight = graph.final[state] if state < end else 0.0
-                yield label_of(whole), 0, weight, (end, whole[1:])
+                step = context.step(here, phone) if phone else (0, here)
+                if step:
+                    yield step[0], word, weight, (target, step[1])
+            if context.looks_ahead and (state == end or graph.final[state] < np.inf):
+                step = context.step(here, BEYOND)
+                if step:
+                    yield step[0], 0, graph.final[state] if state < end else 0.0, (end, step[1])
 
-        def ending(node: tuple[int, Window]) -> float:
-            if ahead:
-                return 0.0 if node[1][central] == _BEYOND else np.inf
-            return graph.final[node[0]]
+        def ending(node: tuple[int, int]) -> float:
+            state, here = node
+            if not context.ends(here):
+                return np.inf
+            return graph.final[state] if state < end else 0.0
 
-        if not graph.arcs:
-            return graph, windows
-        return _explored((0, (0,) * (width - 1)), leaving, ending), windows
+        return _explored((0, 0), leaving, ending) if graph.arcs else graph
 
-    def _with_hmms(self, context: _Graph, windows: list[Window]) -> _Graph:
+    def _with_hmms(self, context: _Graph) -> _Graph:
         """The arcs of phones in context as copies of their HMMs without self-loops, which end where
         the arc does."""
         hmms = self._hmms.hmms
-        chosen = [-1, *(self._hmms.of_window(window) for window in windows[1:])]
         scale = self._scale
         number: dict[tuple[int, int, int], int] = {}
         arcs: list[list[Arc]] = [[] for _ in context.arcs]
@@ -252,16 +234,27 @@ class TrainingGraphCompiler:
 
         for state, group in enumerate(context.arcs):
             for label, word, weight, end in group:
-                if label > 0:
-                    arcs[state] += moves(end, chosen[label], 0, word, weight)
+                is_single, chosen = self._stands_for(label)
+                if is_single:
+                    arcs[state].append((chosen, word, weight, end))
                 else:
-                    ident = self._symbols[-label] if label else 0
-                    arcs[state].append((ident, word, weight, end))
+                    arcs[state] += moves(end, chosen, 0, word, weight)
         for node in nodes:  # grows in the loop
             arcs.append(list(moves(*node)))
             check_limit("alternatives", len(arcs), _WHAT)
         final = [*context.final, *[np.inf] * len(nodes)]
         return _Graph(arcs, final)
+
+    def _stands_for(self, label: int) -> tuple[bool, int]:
+        """Whether a label of a phone in context is a label of the graph as well, and which; else
+        the number of its HMM."""
+        chosen = self._chosen
+        for window in self._context.windows[len(chosen) :]:
+            if not window or is_symbol(window):
+                chosen.append((True, self._symbols[-window[0]] if window else 0))
+            else:
+                chosen.append((False, self._hmms.of_window(window)))
+        return chosen[label]
 
 
 def _explored(
@@ -283,95 +276,3 @@ def _explored(
             outgoing.append((ilabel, olabel, weight, number[target]))
         arcs.append(outgoing)
     return _Graph(arcs, [ending(state) for state in waiting])
-
-
-def _loops_after(fst: Fst, hmms: PhoneHmms, scale: np.float32) -> Fst:
-    """With the self-loop of the transition that leads into each state.
-
-    A state that different transitions lead into gets a state before it for each of them.
-    """
-    entering = np.array(hmms.state_of)[fst.ilabel]
-    target = fst.nextstate.astype(np.int64)
-    mixed, only = _kinds(target, entering, np.arange(fst.states) == fst.start, len(hmms.loop))
-    moved = np.flatnonzero(mixed[target] & (entering > 0))
-    pairs = np.stack((target[moved], entering[moved]), axis=1)
-    pairs, which = np.unique(pairs, axis=0, return_inverse=True)
-    target[moved] = fst.states + which.ravel()
-    state = np.concatenate((only, pairs[:, 1]))
-    fst = _with_states(fst.with_columns(nextstate=target), pairs[:, 0])
-    leave = scale * hmms.leaving[state]
-    return _with_loops(fst, fst.weight + leave[fst.source()], fst.final + leave, state, hmms, scale)
-
-
-def _loops_before(fst: Fst, hmms: PhoneHmms, scale: np.float32) -> Fst:
-    """With the self-loop of the transition that leads out of each state.
-
-    Where different transitions lead out of a state, or it is an end as well, each of them starts
-    in a new state.
-    """
-    states = np.array(hmms.state_of)
-    source, leaving = fst.source(), states[fst.ilabel]
-    mixed, _ = _kinds(source, leaving, ~np.isinf(fst.final), len(hmms.loop))
-    moved = np.flatnonzero(mixed[source] & (leaving > 0))
-    labels, after = fst.ilabel[moved], fst.nextstate[moved]
-    silent, target = fst.ilabel.copy(), fst.nextstate.copy()
-    silent[moved], target[moved] = 0, fst.states + np.arange(len(moved))
-    fst = _with_states(fst.with_columns(ilabel=silent, nextstate=target), after, labels)
-    source, leaving = fst.source(), states[fst.ilabel]
-    state = np.zeros(fst.states, np.int64)
-    state[source] = leaving
-    weight = fst.weight + scale * hmms.leaving[leaving]
-    return _with_loops(fst, weight, fst.final, state, hmms, scale)
-
-
-def _kinds(
-    places: np.ndarray, kinds: np.ndarray, silent: np.ndarray, count: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Whether the arcs of a state are of several kinds, and else of which (0: of none), [states].
-
-    Args:
-        places: the state of each arc. kinds: below `count`.
-        silent: whether a state has one of kind 0 besides, [states].
-    """
-    least, most = np.where(silent, 0, count), np.where(silent, 0, -1)
-    np.minimum.at(least, places, kinds)
-    np.maximum.at(most, places, kinds)
-    mixed = least < most
-    return mixed, np.where(mixed, 0, np.maximum(most, 0))
-
-
-def _with_states(fst: Fst, after: np.ndarray, ilabel: np.ndarray | None = None) -> Fst:
-    """With new states, one arc without an output label from each of them to a state `after`."""
-    count = len(after)
-    zeros = np.zeros(count, np.int32)
-    return Fst.of_arcs(
-        np.concatenate((fst.source(), fst.states + np.arange(count))),
-        np.concatenate((fst.ilabel, zeros if ilabel is None else ilabel)),
-        np.concatenate((fst.weight, zeros)),
-        np.concatenate((fst.nextstate, after)),
-        np.concatenate((fst.final, np.full(count, np.inf, np.float32))),
-        np.concatenate((fst.olabel, zeros)),
-        fst.start,
-    )
-
-
-def _with_loops(
-    fst: Fst,
-    weight: np.ndarray,
-    final: np.ndarray,
-    state: np.ndarray,
-    hmms: PhoneHmms,
-    scale: np.float32,
-) -> Fst:
-    """With other weights, and at each state the self-loop of a transition state (0: none)."""
-    loop = np.array(hmms.loop)[state]
-    places = np.flatnonzero(loop)
-    return Fst.of_arcs(
-        np.concatenate((fst.source(), places)),
-        np.concatenate((fst.ilabel, loop[places])),
-        np.concatenate((weight, scale * hmms.cost[loop[places]])),
-        np.concatenate((fst.nextstate, places)),
-        final,
-        np.concatenate((fst.olabel, np.zeros(len(places), np.int32))),
-        fst.start,
-    )

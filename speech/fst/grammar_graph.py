@@ -21,14 +21,12 @@ from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.arcs import spread
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst
+from ...kaldi.graphs.nonterminals import BEGIN, END, FIRST_LABEL, FIRST_NAME, REENTER, multiple
 from .composition import StateArcs
 from .graph import Graph
 
 SPECIAL = np.float32(4096)
 """The final cost of states whose arcs lead to other graphs."""
-FIRST_SYMBOL = 10_000_000
-_MULTIPLE = 1000
-BEGIN, END, REENTER, FIRST_NAME = 1, 2, 3, 4  # beyond the phone `#nonterm_bos`
 _LOW = 0xFFFFFFFF
 _Arc = tuple[int, np.float32, int]
 """Output label, weight, next state."""
@@ -106,7 +104,7 @@ class GrammarGraph:
     def largest(self) -> int:
         """The largest transition-id."""
         labels = self.fst.arcs["ilabel"]
-        return int(labels[labels < FIRST_SYMBOL].max(initial=0))
+        return int(labels[labels < FIRST_LABEL].max(initial=0))
 
     @cached_property
     def kept(self) -> dict[type[Any], Any]:
@@ -119,8 +117,7 @@ class GrammarGraph:
         Raises:
             FormatError: it has none.
         """
-        multiple = _MULTIPLE * (self.offset // _MULTIPLE + 1)
-        kind, phone = divmod(label - FIRST_SYMBOL, multiple)
+        kind, phone = divmod(label - FIRST_LABEL, multiple(self.offset))
         if kind <= self.offset or not 0 < phone <= self.offset:
             raise FormatError(f"{self.name}: the label {label} is no nonterminal with a phone")
         return kind - self.offset, phone

@@ -19,16 +19,8 @@ from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.fst.arcs import ARC
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import CONST, write_fst
-from .grammar_graph import (
-    BEGIN,
-    END,
-    FIRST_NAME,
-    FIRST_SYMBOL,
-    REENTER,
-    SPECIAL,
-    GrammarArcs,
-    GrammarGraph,
-)
+from ...kaldi.graphs.nonterminals import BEGIN, END, FIRST_LABEL, FIRST_NAME, REENTER
+from .grammar_graph import SPECIAL, GrammarArcs, GrammarGraph
 from .key_table import KeyTable
 
 Arc = tuple[int, int, float, int]
@@ -75,7 +67,7 @@ class _Preparation:
 
     def run(self) -> Fst:
         for state, arcs in enumerate(self._arcs):  # grows in the loop
-            if all(arc[0] < FIRST_SYMBOL for arc in arcs):
+            if all(arc[0] < FIRST_LABEL for arc in arcs):
                 continue
             categories = {self._category(arc) for arc in arcs}
             if self._final[state] < math.inf:
@@ -98,7 +90,7 @@ class _Preparation:
 
     def _kind(self, arc: Arc) -> int:
         """The nonterminal of an arc, counted from the offset; 0: none."""
-        return self._labels.symbol(arc[0])[0] if arc[0] >= FIRST_SYMBOL else 0
+        return self._labels.symbol(arc[0])[0] if arc[0] >= FIRST_LABEL else 0
 
     def _category(self, arc: Arc) -> _Category:
         kind = self._kind(arc)

@@ -170,6 +170,13 @@ LIMITS = {
             "windows of phones that are tried for the outputs of a decision tree",
         ),
         Limit(
+            "graph",
+            physical_memory() * 4 // 5,
+            "bytes",
+            "a graph of phones or transitions while it is made of a lexicon and a grammar",
+            "four fifths of the machine's memory",
+        ),
+        Limit(
             "lattice",
             200_000,
             "states",

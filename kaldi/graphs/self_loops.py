@@ -1,0 +1,147 @@
+"""Self-loops of HMM states, added to graphs of the transitions that leave them.
+
+Source: Kaldi's `AddSelfLoops` in `hmm/hmm-utils.cc`, `MakePrecedingInputSymbolsSameClass` and
+`MakeFollowingInputSymbolsSameClass` in `fstext/fstext-utils-inl.h`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+
+from ...framework.base.errors import FormatError
+from ..fst.fst import Fst
+from .hmms import TransitionCosts
+from .nonterminals import FIRST_LABEL
+
+
+def add_self_loops(
+    fst: Fst,
+    hmms: TransitionCosts,
+    scale: float = 1.0,
+    symbols: Collection[int] = (),
+    *,
+    reorder: bool = True,
+) -> Fst:
+    """With a loop at each state that a transition leads into, or with `reorder=False` out of.
+
+    Args:
+        fst: from transition-ids that are no self-loops; disambiguation symbols and labels of
+            nonterminals pass.
+        scale: of the probabilities of staying in a state or leaving it.
+
+    Raises:
+        FormatError: an input label is something else.
+    """
+    state_of = _states_of(fst.ilabel, hmms, symbols)
+    add = _loops_after if reorder else _loops_before
+    return add(fst, state_of, hmms, np.float32(scale))
+
+
+def _states_of(labels: np.ndarray, hmms: TransitionCosts, symbols: Collection[int]) -> np.ndarray:
+    """The transition state of each label; 0: it is no transition-id."""
+    is_id = labels < hmms.count
+    ids = np.where(is_id, labels, 0)
+    known = is_id | (labels >= FIRST_LABEL) | np.isin(labels, list(symbols))
+    if not known.all():
+        raise FormatError(
+            f"the input label {labels[~known][0]} is no transition-id of the model, which has"
+            f" {hmms.count - 1}, and no disambiguation symbol"
+        )
+    loop = np.array(hmms.loop)[np.array(hmms.state_of)[ids]]
+    if ((loop == ids) & (ids > 0)).any():
+        raise FormatError("the graph already has self-loops")
+    return np.array(hmms.state_of)[ids]
+
+
+def _loops_after(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np.float32) -> Fst:
+    """With the self-loop of the transition that leads into each state.
+
+    A state that different transitions lead into gets a state before it for each of them.
+    """
+    target = fst.nextstate.astype(np.int64)
+    mixed, only = _kinds(target, states, np.arange(fst.states) == fst.start, len(hmms.loop))
+    moved = np.flatnonzero(mixed[target] & (fst.ilabel != 0))
+    pair = target[moved] * len(hmms.loop) + states[moved]
+    _, first, which = np.unique(pair, return_index=True, return_inverse=True)
+    number = np.empty(len(first), np.int64)
+    number[np.argsort(first)] = np.arange(len(first))  # in the order of their first arcs
+    made = moved[np.sort(first)]
+    after = target[made]
+    state = np.concatenate((only, states[made]))
+    target[moved] = fst.states + number[which.ravel()]
+    fst = _with_states(fst.with_columns(nextstate=target), after)
+    leave = scale * hmms.leaving[state]
+    return _with_loops(fst, fst.weight + leave[fst.source()], fst.final + leave, state, hmms, scale)
+
+
+def _loops_before(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np.float32) -> Fst:
+    """With the self-loop of the transition that leads out of each state.
+
+    Where different transitions lead out of a state, or it is an end as well, each of them starts
+    in a new state.
+    """
+    source = fst.source()
+    mixed, only = _kinds(source, states, ~np.isinf(fst.final), len(hmms.loop))
+    moved = np.flatnonzero(mixed[source] & (fst.ilabel != 0))
+    labels, after = fst.ilabel[moved], fst.nextstate[moved]
+    silent, target = fst.ilabel.copy(), fst.nextstate.copy()
+    silent[moved], target[moved] = 0, fst.states + np.arange(len(moved))
+    state = np.concatenate((only, states[moved]))
+    fst = _with_states(fst.with_columns(ilabel=silent, nextstate=target), after, labels)
+    weight = fst.weight + scale * hmms.leaving[state][fst.source()]
+    return _with_loops(fst, weight, fst.final, state, hmms, scale)
+
+
+def _kinds(
+    places: np.ndarray, kinds: np.ndarray, silent: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Whether the arcs of a state are of several kinds, and else of which (0: of none), [states].
+
+    Args:
+        places: the state of each arc. kinds: below `count`.
+        silent: whether a state has one of kind 0 besides, [states].
+    """
+    least, most = np.where(silent, 0, count), np.where(silent, 0, -1)
+    np.minimum.at(least, places, kinds)
+    np.maximum.at(most, places, kinds)
+    mixed = least < most
+    return mixed, np.where(mixed, 0, np.maximum(most, 0))
+
+
+def _with_states(fst: Fst, after: np.ndarray, ilabel: np.ndarray | None = None) -> Fst:
+    """With new states, one arc without an output label from each of them to a state `after`."""
+    count = len(after)
+    zeros = np.zeros(count, np.int32)
+    return Fst.of_arcs(
+        np.concatenate((fst.source(), fst.states + np.arange(count))),
+        np.concatenate((fst.ilabel, zeros if ilabel is None else ilabel)),
+        np.concatenate((fst.weight, zeros)),
+        np.concatenate((fst.nextstate, after)),
+        np.concatenate((fst.final, np.full(count, np.inf, np.float32))),
+        np.concatenate((fst.olabel, zeros)),
+        fst.start,
+    )
+
+
+def _with_loops(
+    fst: Fst,
+    weight: np.ndarray,
+    final: np.ndarray,
+    state: np.ndarray,
+    hmms: TransitionCosts,
+    scale: np.float32,
+) -> Fst:
+    """With other weights, and at each state the self-loop of a transition state (0: none)."""
+    loop = np.array(hmms.loop)[state]
+    places = np.flatnonzero(loop)
+    return Fst.of_arcs(
+        np.concatenate((fst.source(), places)),
+        np.concatenate((fst.ilabel, loop[places])),
+        np.concatenate((weight, scale * hmms.cost[loop[places]])),
+        np.concatenate((fst.nextstate, places)),
+        final,
+        np.concatenate((fst.olabel, np.zeros(len(places), np.int32))),
+        fst.start,
+    )
