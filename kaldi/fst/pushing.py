@@ -68,3 +68,21 @@ def _eigenvector(fst: Fst, delta: float) -> tuple[np.ndarray, bool]:
             if np.log(share.max() / share.min()) <= delta:
                 return value, True
     return value, False
+
+
+def sums_of_states(fst: Fst, *, log: bool = True) -> np.ndarray:
+    """The cost of all that each state can do, its arcs and its end: float64, [states].
+
+    Args:
+        log: probabilities are added; else the best one counts.
+    """
+    source = fst.source()
+    best = fst.final.astype(np.float64)
+    np.minimum.at(best, source, fst.weight)
+    if not log:
+        return best
+    least = np.where(np.isfinite(best), best, 0)
+    mass = np.exp(least - fst.final)
+    mass += np.bincount(source, np.exp(least[source] - fst.weight), fst.states)
+    with np.errstate(divide="ignore"):
+        return least - np.log(mass)

@@ -77,9 +77,14 @@ class PhoneHmms(TransitionCosts):
         """The number of the HMM of a phone in context.
 
         Raises:
-            FormatError: the tree has no output for it, or the model none of its states.
+            FormatError: the tree has no output for it, or the model none of its states or no such
+                phone; or the window has another width than the tree's.
         """
+        if len(window) != self._tree.width:
+            raise FormatError(f"phones {window}, where the tree wants {self._tree.width} of them")
         phone = window[self._tree.central]
+        if not 0 < phone < len(self._model.entry_of) or self._model.entry_of[phone] < 0:
+            raise FormatError(f"the transition model has no phone {phone}")
         entry = self._model.entries[self._model.entry_of[phone]]
         classes = {one for state in entry for one in (state.forward, state.self_loop)}
         places = dict(enumerate(window))

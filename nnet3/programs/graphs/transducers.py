@@ -1,7 +1,8 @@
 """Kaldi's and OpenFst's programs that change one transducer.
 
 Source: Kaldi's `fstbin/fstrmsymbols.cc`, `fstbin/fstrmepslocal.cc`, `fstbin/fstaddselfloops.cc`,
-`fstbin/fstpushspecial.cc`, `fstbin/fstminimizeencoded.cc`; OpenFst's `fstarcsort`.
+`fstbin/fstpushspecial.cc`, `fstbin/fstminimizeencoded.cc`, `fstbin/fstisstochastic.cc`; OpenFst's
+`fstarcsort`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,9 @@ import math
 from collections.abc import Sequence
 from types import SimpleNamespace
 
+import click
+import numpy as np
+
 from ....framework.base.errors import FormatError, ShapeError, nearest
 from ....kaldi.fst import symbols as symbols_of
 from ....kaldi.fst.acceptors import connect
@@ -17,10 +21,11 @@ from ....kaldi.fst.fst import Fst
 from ....kaldi.fst.fst_io import read_fst
 from ....kaldi.fst.local_epsilons import remove_epsilons_locally
 from ....kaldi.fst.partition import minimize_unpushed
-from ....kaldi.fst.pushing import push_special
+from ....kaldi.fst.pushing import push_special, sums_of_states
 from ....kaldi.tables.streams import Files
 from ..base.graphs import save_fst
 from ..base.program import Option, program
+from ..base.saving import fail_unless
 from ..base.symbols import read_symbols
 
 FILES = ("[<fst-in>]", "[<fst-out>]")
@@ -162,3 +167,18 @@ def fstarcsort(options: SimpleNamespace, source: str, output: str) -> None:
     side = choice(options.sort_type, symbols_of.SIDES, "sort-type")
     fst = read(source)
     write(symbols_of.sort_by(fst, side), fst, output)
+
+
+@program(
+    "fstisstochastic",
+    "Print the least and the greatest cost of a state, all that it does added up; end with status 0"
+    " where both are 0.",
+    ("[<fst-in>]",),
+    Option("delta", 0.01, "How far from 0 they may be"),
+    Option("test-in-log", True, "Add probabilities; else the best one counts"),
+)
+def fstisstochastic(options: SimpleNamespace, source: str) -> None:
+    fst = read(source)
+    costs = sums_of_states(fst, log=options.test_in_log) if fst.states else np.zeros(1)
+    click.echo(f"{costs.max():g} {costs.min():g}")
+    fail_unless(np.abs(costs).max() <= options.delta)

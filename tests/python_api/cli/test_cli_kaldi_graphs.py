@@ -203,3 +203,69 @@ def test_graphs_of_transcripts(recipe):
     assert "no disambiguation symbols are given" in lacking[2]
     Path("text").write_text("u1 5 0\n")
     refused(recipe("compile-train-graphs", *files[:2], "L.txt", "ark:text", "ark:x"), "label 9")
+
+
+def test_from_phones_to_transitions(recipe):
+    """What mkgraph.sh calls after L and G are one: contexts, HMMs, self-loops."""
+    Path("LG.txt").write_text("0 1 1 5 0.5\n1 2 9 0\n2 0 2 0\n1 0 2 6\n0\n")
+    Path("symbols").write_text("9\n")
+    lists = "--read-disambig-syms=symbols", "--write-disambig-syms=ilabel_symbols"
+    sizes = "--context-size=1", "--central-position=0"
+    done(recipe("fstcomposecontext", *sizes, *lists, "ilabels", "LG.txt", "CLG.fst"))
+    assert Path("ilabel_symbols").read_text() == "2\n"
+    made = "--disambig-syms-out=tid_symbols"
+    done(recipe("make-h-transducer", made, "ilabels", "tree", "final.mdl", "Ha.fst"))
+    assert Path("tid_symbols").read_text() == "9\n"
+    done(recipe("fsttablecompose", "Ha.fst", "CLG.fst", "HCLGa.fst"))
+    loops = "--self-loop-scale=0.1", "--disambig-syms=tid_symbols"
+    done(recipe("add-self-loops", *loops, "final.mdl", "HCLGa.fst", "HCLG.fst"))
+    graph = open_fst("HCLG.fst")
+    at_loops = graph.nextstate == graph.source()
+    assert set(graph.ilabel[at_loops].tolist()) == {1, 3, 5, 7}
+    assert graph.weight[graph.ilabel == 1] == pytest.approx(-0.1 * np.log(0.75))
+    refused(recipe("add-self-loops", "final.mdl", "HCLGa.fst", "x"), "the input label 9 is no")
+    refused(
+        recipe("add-self-loops", *loops, "final.mdl", "HCLG.fst", "x"), "already has self-loops"
+    )
+    lone = lists[1], "ilabels", "LG.txt"
+    refused(recipe("fstcomposecontext", *lone), "--write-disambig-syms wants --read")
+    offset = "--nonterm-phones-offset=9", "ilabels", "LG.txt"
+    refused(recipe("fstcomposecontext", *offset), "wants --context-size=2")
+    Path("ilabels.txt").write_text("2 [ ] [ 3 ]\n")
+    refused(
+        recipe("make-h-transducer", "ilabels.txt", "tree", "final.mdl", "x"), "ilabels.txt, tree"
+    )
+    assert not Path("x").exists()
+
+
+def test_labels_with_equal_hmms(recipe):
+    """Both contexts of phone 1 have one HMM."""
+    Path("tree").write_text(
+        "ContextDependency 2 1 ToPdf TE 1 3 ( NULL TE -1 2 ( CE 0 CE 1 ) TE -1 2 ( CE 2 CE 3 ) )\n"
+        "EndContextDependency "
+    )
+    Path("ilabels").write_text("6 [ ] [ -9 ] [ 0 1 ] [ 2 1 ] [ -8 ] [ 1 2 ]\n")
+    options = "--binary=false", "--write-disambig-syms=symbols", "--old-to-new-mapping=map"
+    done(recipe("make-ilabel-transducer", *options, "ilabels", "tree", "final.mdl", "fewer", "m"))
+    assert Path("fewer").read_text().split() == "5 [ ] [ -9 ] [ 0 1 ] [ -8 ] [ 1 2 ]".split()
+    assert Path("symbols").read_text() == "1\n3\n"
+    assert Path("map").read_text() == "0\n1\n2\n2\n3\n4\n"
+    mapped = open_fst("m")
+    assert mapped.olabel.tolist() == [1, 2, 3, 4, 5] and mapped.ilabel.tolist() == [1, 2, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told", "code"),
+    [
+        ("0 0\n", (), "0 0", 0),
+        ("0 1\n", (), "1 1", 1),
+        ("0 0 0 0 0.693147\n0 1 0 0 0.693147\n1 0\n", (), "0 -1.7", 0),
+        ("0 0 0 0 0.693147\n0 1 0 0 0.693147\n1 0\n", ("--test-in-log=false",), "0.693147 0", 1),
+        ("0 0 0 0 0.7\n0 1 0 0 0.7\n1 0\n", ("--test-in-log=false", "--delta=1"), "0.7 0", 0),
+    ],
+)
+def test_stochastic(recipe, text, options, told, code):
+    """The examples in the source of Kaldi's program."""
+    Path("fst").write_text(text)
+    found, out, _ = recipe("fstisstochastic", *options, "fst")
+    assert found == code and out.decode().startswith(told)
