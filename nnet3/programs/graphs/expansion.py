@@ -101,8 +101,8 @@ def fstcomposecontext(options: SimpleNamespace, labels: str, source: str, output
     "Make the transducer that gives phones in context one label where their HMMs are equal.",
     (
         "<ilabel-info-right>",
-        "<tree-file>",
-        "<transition-gmm/model>",
+        "<tree>",
+        "<model>",
         "<ilabel-info-left>",
         "[<mapping-fst-out>]",
     ),
@@ -135,7 +135,7 @@ def make_ilabel_transducer(
 @program(
     "make-h-transducer",
     "Make the transducer from transition-ids to phones in context, without self-loops.",
-    ("<ilabel-info-file>", "<tree-file>", "<transition-gmm/acoustic-model>", "[<H-fst-out>]"),
+    ("<ilabel-info-file>", "<tree>", "<model>", "[<H-fst-out>]"),
     Option("transition-scale", 1.0, "Scale of transition probabilities (excluding self-loops)"),
     _OFFSET,
     Option("disambig-syms-out", "", "File for the disambiguation symbols that the result reads"),
@@ -161,7 +161,7 @@ def make_h_transducer(
     "add-self-loops",
     "Add the self-loops of HMM states, and the probabilities of staying in a state or leaving it,"
     " to an FST from transition-ids that are no self-loops.",
-    ("<transition-gmm/acoustic-model>", *FILES),
+    ("<model>", *FILES),
     Option("self-loop-scale", 1.0, "Scale of self-loop probabilities"),
     Option("disambig-syms", "", "File with the disambiguation symbols that the FST reads"),
     Option("reorder", True, "Self-loops stand after the transition that leaves their state"),
