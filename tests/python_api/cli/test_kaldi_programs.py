@@ -131,12 +131,11 @@ fstcompile L.txt L.fst
 compile-train-graphs tree final.mdl L.fst ark:spoken ark:train.graphs
 compile-train-graphs-fsts tree final.mdl L.fst ark:spoken.ark ark:train.fsts
 fstisstochastic --delta=9 L.fst
-fstcomposecontext --context-size=1 --central-position=0 --read-disambig-syms=disambig \
-    --write-disambig-syms=disambig_ilabels ilabels L.fst CL.fst
-make-ilabel-transducer --write-disambig-syms=fewer_disambig ilabels tree final.mdl fewer map.fst
-make-h-transducer --disambig-syms-out=disambig_tid ilabels tree final.mdl Ha.fst
+fstcomposecontext --context-size=1 --central-position=0 ilabels L.fst CL.fst
+make-ilabel-transducer ilabels tree final.mdl fewer map.fst
+make-h-transducer ilabels tree final.mdl Ha.fst
 fsttablecompose Ha.fst CL.fst HCLa.fst
-add-self-loops --self-loop-scale=0.1 --disambig-syms=disambig_tid final.mdl HCLa.fst HCL.fst
+add-self-loops --self-loop-scale=0.1 final.mdl HCLa.fst HCL.fst
 make-grammar-fst --nonterm-phones-offset=100 HCLG.fst made_grammar.fst
 post-to-tacc --per-pdf=true final.mdl ark:ids.post 1.tacc
 vector-sum 1.tacc 1.tacc total.tacc
