@@ -33,51 +33,6 @@ COMMON = (
 )
 """Names that are told in another table than that of the code that looks them up."""
 
-FIELDS = {
-    "SGD": "maxEpochs=epochs epochSize=epoch_size minibatchSize=minibatch_size"
-    " learningRatesPerMB=rates,rates_per learningRatesPerSample=rates,rates_per"
-    " minLearningRatePerSample=min_rate momentumPerMB=momenta,momenta_per"
-    " momentumPerSample=momenta,momenta_per momentumAsTimeConstant=momenta,momenta_per"
-    " gradUpdateType=learner useAdagrad=learner useNAG=learner normWithAveMultiplier=learner_attrs"
-    " varianceTimeConstant=learner_attrs fsAdagradTargetAvDenom=learner_attrs"
-    " rms_gamma=learner_attrs rms_wgt_inc=learner_attrs rms_wgt_dec=learner_attrs"
-    " rms_wgt_max=learner_attrs rms_wgt_min=learner_attrs clippingThresholdPerSample=clip"
-    " gradientClippingWithTruncation=clip_norm L1RegWeight=l1 L2RegWeight=l2"
-    " disableRegInBatchNormalization=l1_l2_of_batch_norm gaussianNoiseInjectStd=noise"
-    " dropoutRate=dropout batchNormalizationTimeConstant=norm_time"
-    " batchNormalizationBlendTimeConstant=norm_blend numSubminibatches=sub_minibatches"
-    " maxSamplesInRAM=samples_in_memory truncated=truncated"
-    " UseAllDataForPreComputedNode=precompute_all trainCriterionNodeName=criterion"
-    " evalCriterionNodeName=evaluation numMBsToShowResult=show_every"
-    " firstMBsToShowResult=show_first keepCheckPointFiles=keep_checkpoints"
-    " gradientcheck=check_gradients sigFigs=check_digits adaptationRegType=adaptation"
-    " adaptationRegWeight=adaptation AutoAdjust=adjust ParallelTrain=parallel"
-    " seqGammarAMF=sequence seqGammarLMF=sequence"
-    " seqGammarWordPen=sequence seqGammarBMMIFactor=sequence seqGammarUsesMBR=sequence"
-    " doReferenceAlign=sequence hSmoothingWeight=sequence frameDropThresh=sequence",
-    "AutoAdjust": "autoAdjustLR=rate reduceLearnRateIfImproveLessThan=decrease_below"
-    " increaseLearnRateIfImproveMoreThan=increase_above learnRateDecreaseFactor=decrease_factor"
-    " learnRateIncreaseFactor=increase_factor continueReduce=continue_reduce"
-    " learnRateAdjustInterval=interval loadBestModel=load_best"
-    " UseCVSetControlLRIfCVExists=use_validation UseEvalCriterionControlLR=use_evaluation"
-    " numPrevLearnRates=previous_rates numBestSearchEpoch=fine_epochs numMiniBatch4LRSearch=samples"
-    " numSamples4Search=samples autoAdjustMinibatch=minibatch"
-    " minibatchSizeTuningFrequency=minibatch_every minibatchSizeTuningMax=minibatch_most"
-    " minibatchSearchCriterionErrorMargin=minibatch_margin",
-    "ParallelTrain": "parallelizationMethod=method parallelizationStartEpoch=first_epoch"
-    " distributedMBReading=distributed syncPerfStats=stats_every",
-    "DataParallelSGD": "gradientBits=bits useZeroThresholdFor1BitQuantization=zero_threshold"
-    " useBufferedAsyncGradientAggregation=buffered",
-    "ModelAveragingSGD": "blockSize=block blockSizePerWorker=of_rank syncFrequencyInFrames=of_rank"
-    " syncPeriod=of_rank",
-    "BlockMomentumSGD": "resetSGDMomentum=reset_momentum useNesterovMomentum=nesterov"
-    " blockLearningRate=block_rate blockMomentumAsTimeConstant=time_constant"
-    " blockMomentumPerSync=block_momentum",
-    "DataParallelASGD": "syncPeriod=period UsePipeline=pipelined SimModelAverage=method"
-    " adjustType=ramp adjustCoefficient=ramp_start adjustPerMinibatches=ramp_length",
-}
-"""Where `SgdOptions`, `AutoAdjust` and `ParallelOptions` hold what the options of a section say."""
-
 COMMANDS = (
     Section(
         "Everywhere",

@@ -11,8 +11,8 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
 import cntk_pages  # noqa: E402
+import coming_from_pages  # noqa: E402
 import conformance_page  # noqa: E402
-from cntk_names import names as cntk_names  # noqa: E402
 from cntk_pages import table  # noqa: E402
 
 EXPLAINED = {
@@ -312,7 +312,8 @@ _OPTIM = f"{_OPERATORS}optim."
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/brainscript.md": _brainscript,
     "reference/builder.md": _builder,
-    "cntk_names.md": cntk_names,
+    "cntk_names.md": coming_from_pages.cntk,
+    **coming_from_pages.PAGES,
     "conformance.md": conformance_page.claims,
     "reference/cntk_commands.md": cntk_pages.commands,
     "reference/cntk_nodes.md": cntk_pages.nodes,

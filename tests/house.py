@@ -135,6 +135,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "generate",
         "to_python",
         "formats",
+        "coming_from",
         "cli",
     ),
     "testing": (

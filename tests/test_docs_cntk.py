@@ -78,7 +78,7 @@ def pages() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def words(pages: dict[str, str]) -> ModuleType:
-    return import_module("cntk_words")
+    return import_module("opscope.python_api.coming_from.cntk_words")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_names_of_cntk_are_there(rows: dict[str, list[str]]) -> None:
 def test_no_row_is_left_of_what_is_gone(words: ModuleType) -> None:
     assert set(words.ACTIONS) == set(ACTIONS)
     assert set(words.MEL) == {spec.names[0] for spec in COMMANDS}
-    library = import_module("cntk_library_words").LIBRARY
+    library = import_module("opscope.python_api.coming_from.cntk_library_words").LIBRARY
     assert set(library) <= set(library_functions())
     single = {name for name in library if library_functions()[name].operation in KINDS}
     assert not single, "their node says what they are"
@@ -153,14 +153,16 @@ def test_what_rows_name_is_there(words: ModuleType) -> None:
             value = getattr(value, part)
 
 
-def test_options_of_training_have_their_fields(rows: dict[str, list[str]]) -> None:
+def test_options_of_training_have_their_fields(
+    rows: dict[str, list[str]], words: ModuleType
+) -> None:
     """Each option of the tables SGD and AutoAdjust, and each field that holds one."""
     told = import_module("cntk_option_words")
     for section, owner in (
         ("SGD", opscope.cntk.SgdOptions),
         ("AutoAdjust", opscope.cntk.AutoAdjust),
     ):
-        pairs = dict(pair.split("=") for pair in told.FIELDS[section].split())
+        pairs = dict(pair.split("=") for pair in words.FIELDS[section].split())
         (table,) = (one for one in told.COMMANDS if one.title == section)
         names = {row[0] for row in import_module("cntk_pages").option_rows(table)}
         assert set(pairs) == {name for name in names if not name.startswith("traceNode")}

@@ -33,15 +33,16 @@ class _Line(NamedTuple):
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name", metavar="[NAME|WORD]", required=False)
 @click.option(
     "--all", "every", is_flag=True, help="List gradients and the operators of nnet3 and CNTK, too."
 )
 def ops(name: str | None, every: bool) -> None:
-    """List the layers and operators by topic; with NAME, tell all about that one.
+    """List the layers and operators by topic; with NAME, print all about that one.
 
     Layers and operators are methods of NetBuilder; optimizers and schedules are named in its
-    method add_optimization.
+    method add_optimization. Any other WORD is searched for in the names of PyTorch, Keras, Paddle,
+    CNTK, Kaldi and Vosk, and in the descriptions of layers and operators.
     """
     lines = _all_about(name) if name is not None else _listed(every)
     for line in lines:
@@ -116,10 +117,11 @@ def _sentence(text: str) -> str:
 
 
 def _all_about(name: str) -> Iterator[str]:
-    """Signature and text of a layer, and of the operator of the same name.
+    """Signature and text of a layer, and of the operator of the same name; of a word that is
+    neither, the names and descriptions that have it.
 
     Raises:
-        UnknownOperatorError: there is neither.
+        UnknownOperatorError: nothing is found.
     """
     from ...framework.base.errors import UnknownOperatorError, nearest, spelled
     from ...framework.ir.registry import lookup, operator_types
@@ -136,9 +138,12 @@ def _all_about(name: str) -> Iterator[str]:
     types = operator_types()
     name = spelled(name, {*methods, *types})
     if name not in methods and name not in types:
-        known = {*methods, *types}
+        found = list(_found(name))
+        if found:
+            yield from found
+            return
         ours = elsewhere(name)
-        hint = f"; write b.{ours}" if ours else nearest(name, known)
+        hint = f"; write b.{ours}" if ours else nearest(name, {*methods, *types})
         raise UnknownOperatorError(f"no layer or operator {name!r}{hint}")
     if name in methods:
         yield from _method_lines(name, methods[name])
@@ -149,8 +154,20 @@ def _all_about(name: str) -> Iterator[str]:
         yield from _proto_lines(entry.to_proto(), ".".join(_place(entry)))
         yield from (f"{slot} = {text}" for slot, text in entry.expressions.items())
         yield from _stands_for(entry)
-        if also := "; ".join(_names_elsewhere(name)):
-            yield from textwrap.wrap(f"also: {also}", _WIDTH, subsequent_indent="  ")
+    if also := "; ".join(_names_elsewhere(name)):
+        yield from textwrap.wrap(f"also: {also}", _WIDTH, subsequent_indent="  ")
+
+
+def _found(word: str) -> Iterator[str]:
+    """The names of other systems that a word finds, and the operators whose description has it."""
+    from ..coming_from.rows import search
+
+    for row in search(word):
+        yield from textwrap.wrap(row.line, _WIDTH, subsequent_indent="  ")
+    letters = word.casefold()
+    for line in (*_methods(), *_operators()):
+        if line.topic not in _INTERNAL and letters in line.doc.casefold():
+            yield textwrap.shorten(f"b.{line.name}: {line.doc}", _WIDTH, placeholder=" ...")
 
 
 def _stands_for(entry: Any) -> Iterator[str]:
@@ -174,10 +191,15 @@ def _stands_for(entry: Any) -> Iterator[str]:
 
 
 def _names_elsewhere(name: str) -> Iterator[str]:
+    """What other systems call an operator or a layer, a part for each system."""
     from ...operators.names import SYSTEMS, names_of
+    from ..coming_from.rows import called_elsewhere
 
     for system, called in names_of(name).items():
-        yield f"{SYSTEMS[system]} {called.cell}"
+        if system != "torch":
+            yield f"{SYSTEMS[system]} {called.cell}"
+    for peer, names in called_elsewhere(name).items():
+        yield f"{peer} {', '.join(names)}"
 
 
 def _method_lines(name: str, function: Callable[..., Any]) -> Iterator[str]:

@@ -1,73 +1,59 @@
-"""Fills the page "CNTK's name -> here" from the catalogs of the package."""
+"""CNTK's names, from the catalogs of the package; what these lack is in `cntk_words`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import cntk_words as words
-from cntk_library_words import LIBRARY
-from cntk_option_words import COMMANDS, FIELDS
-from cntk_pages import table
+from . import cntk_words as words
+from .cntk_library_words import LIBRARY
+from .rows import Row
 
 _NODES = "reference/cntk_nodes.md"
 _COMMANDS = "reference/cntk_commands.md"
 _READERS = "reference/cntk_readers.md"
 
 
-def names() -> Iterator[str]:
-    """A table for each kind of name."""
-    yield "## Programs and classes"
-    yield _rows(words.PROGRAMS)
-    yield "## EvalDll"
-    yield _rows(words.EVALUATION)
-    yield "## The library of CNTK 2.0 and its Python package"
-    yield _LIBRARY2
-    yield _rows(words.LIBRARY2)
-    yield "## Actions"
-    yield _rows(_actions())
-    yield "## Options of SGD"
-    yield _rows(_training())
-    yield "## Learners"
-    yield _rows(_learners())
-    yield "## Readers, writers, deserializers"
-    yield _rows(_readers())
-    yield "## Node operations"
-    yield _rows(_operations())
-    yield "## Functions of NDL"
-    yield _rows(_ndl())
-    yield "## Functions of BrainScript's library"
-    yield _rows(_library())
-    yield "## Commands of MEL"
-    yield _rows(_mel())
-    yield "## Not here"
-    yield table(("CNTK's name", "why"), words.ABSENT)
+def rows() -> Iterator[Row]:
+    """All rows, one for each name."""
+    for _, found in sections():
+        for theirs, here, where in found:
+            yield Row("CNTK", theirs.replace("`", ""), "", here, where)
 
 
-_LIBRARY2 = """Models of this library are read as those of older versions are. What its functions
-build in Python is built here by a [NetBuilder](reference/builder.md), `b` below, or as nodes of a
-`cntk.Network`."""
-
-
-def _rows(rows: Iterable[tuple[str, str, str]]) -> str:
-    return table(("CNTK's name", "here", "documented in"), rows)
+def sections() -> Iterator[tuple[str, Iterable[tuple[str, str, str]]]]:
+    """The tables: a title, and rows of CNTK's name, what it is here, and where that is told."""
+    yield "Programs and classes", words.PROGRAMS
+    yield "EvalDll", words.EVALUATION
+    yield "The library of CNTK 2.0 and its Python package", words.LIBRARY2
+    yield "Actions", _actions()
+    yield "Options of SGD", _training()
+    yield "Learners", _learners()
+    yield "Readers, writers, deserializers", _readers()
+    yield "Node operations", _operations()
+    yield "Functions of NDL", _ndl()
+    yield "Functions of BrainScript's library", _library()
+    yield "Commands of MEL", _mel()
+    yield "Not here", ((theirs, why, "") for theirs, why in words.ABSENT)
 
 
 def _actions() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.actions.run import ACTIONS
+    from ...cntk.actions.run import ACTIONS
 
-    titles = {section.title for section in COMMANDS}
     for name, function in ACTIONS.items():
         module = f"{function.__module__.removeprefix('opscope.')}".replace(".", "/")
         here = f"the same: {words.ACTIONS[name]}; `{function.__name__}` of `{module}.py`"
-        same = [name, *(other for other in ACTIONS if ACTIONS[other] is function)]
-        told = next(other for other in same if other in titles)  # one table for all of them
-        yield f"`{name}`", here, f"[commands]({_COMMANDS}#{told.lower()})"
+        told = _SAME_ACTIONS.get(name, name).lower()
+        yield f"`{name}`", here, f"[commands]({_COMMANDS}#{told})"
+
+
+_SAME_ACTIONS = {"trainRNN": "train", "eval": "test", "dumpNodes": "dumpNode", "topo": "plot"}
+"""Actions of two names: the name that the reference does not list -> that which it lists."""
 
 
 def _training() -> Iterator[tuple[str, str, str]]:
-    owners = dict.fromkeys(FIELDS, "cntk.SgdOptions.parallel")
+    owners = dict.fromkeys(words.FIELDS, "cntk.SgdOptions.parallel")
     owners |= {"SGD": "cntk.SgdOptions", "AutoAdjust": "cntk.AutoAdjust"}
-    for section, pairs in FIELDS.items():
+    for section, pairs in words.FIELDS.items():
         for pair in pairs.split():
             name, _, fields = pair.partition("=")
             here = ", ".join(f"`{owners[section]}.{field}`" for field in fields.split(","))
@@ -80,7 +66,7 @@ def _learners() -> Iterator[tuple[str, str, str]]:
 
 
 def _readers() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.readers.catalog import DESERIALIZERS, READERS, WRITERS
+    from ...cntk.readers.catalog import DESERIALIZERS, READERS, WRITERS
 
     for catalog in (READERS, WRITERS, DESERIALIZERS):
         for name, (module, function) in catalog.own.items():
@@ -91,8 +77,8 @@ def _readers() -> Iterator[tuple[str, str, str]]:
 
 
 def _operations() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.network.nodes.kind import KINDS
-    from opscope.cntk.programs.nodes import operators_of
+    from ...cntk.network.nodes.kind import KINDS
+    from ...cntk.programs.nodes import operators_of
 
     for name, kind in sorted(KINDS.items(), key=lambda entry: entry[0].lower()):
         operators = operators_of(kind.operation)
@@ -103,7 +89,7 @@ def _operations() -> Iterator[tuple[str, str, str]]:
 
 
 def _ndl() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.network.nodes.kind import NDL
+    from ...cntk.network.nodes.kind import NDL
 
     names = {name: function for function in NDL.values() for name in function.names}
     for name, function in sorted(names.items(), key=lambda entry: entry[0].lower()):
@@ -111,8 +97,8 @@ def _ndl() -> Iterator[tuple[str, str, str]]:
 
 
 def _library() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.network.nodes.kind import KINDS
-    from opscope.cntk.programs.library import library_functions
+    from ...cntk.network.nodes.kind import KINDS
+    from ...cntk.programs.library import library_functions
 
     for name, function in library_functions().items():
         alias = function.usage.partition(f"{name} = ")[2]
@@ -134,7 +120,7 @@ def _library() -> Iterator[tuple[str, str, str]]:
 
 
 def _mel() -> Iterator[tuple[str, str, str]]:
-    from opscope.cntk.mel.commands import COMMANDS
+    from ...cntk.mel.commands import COMMANDS
 
     for spec in COMMANDS:
         shown = ", ".join(f"`{name}`" for name in spec.names)
