@@ -36,6 +36,7 @@ _HOMES = {
     "word_aligned": ".lattice.word_align",
     "WordBoundaries": ".lattice.word_boundary",
     "lexicon_aligned": ".lattice.lexicon_align",
+    "make_lang": ".lexicon.lang",
     "AlignLexicon": ".lattice.align_lexicon",
     **dict.fromkeys(("timed_words", "timed_phones", "ctm_lines"), ".lattice.times"),
     "Model": ".recognize.model",

@@ -53,6 +53,7 @@ from .lattice.times import timed_phones as timed_phones
 from .lattice.times import timed_words as timed_words
 from .lattice.word_align import word_aligned as word_aligned
 from .lattice.word_boundary import WordBoundaries as WordBoundaries
+from .lexicon.lang import make_lang as make_lang
 from .recognize.kaldi_recognizer import EndpointerMode as EndpointerMode
 from .recognize.kaldi_recognizer import KaldiRecognizer as KaldiRecognizer
 from .recognize.model import Model as Model

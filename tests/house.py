@@ -106,6 +106,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "language_model",
         "search",
         "lattice",
+        "lexicon",
         "recognize",
         "alignment",
         "scoring",

@@ -1,7 +1,7 @@
 """Options as fields of dataclasses: what each is called, its type, default and help, said once.
 
 Command lines are made of such classes: programs in the manner of Kaldi's by
-`nnet3/programs/base/program.py`, commands of `opscope` by `python_api/cli/field_options.py`.
+`nnet3/programs/base/program.py`, commands of `opscope` by `field_options.py`.
 """
 
 from __future__ import annotations

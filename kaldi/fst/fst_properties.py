@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...framework.base.strongly_connected import strongly_connected
-from .fst import Fst
+from .fst import EXPANDED, MUTABLE, Fst
 
-_EXPANDED = 0x1
 # place of the bit that says yes; the next one says no
 _ACCEPTOR = 16
 _DETERMINISTIC = {"ilabel": 18, "olabel": 20}
@@ -72,7 +71,26 @@ def acceptor_properties(fst: Fst) -> int:
         _STRING: is_string,
         _WEIGHTED_CYCLES: bool((_weighted(fst) & in_loop).any()),
     }
-    return _EXPANDED | label_properties(fst) | _bits(properties)
+    return EXPANDED | label_properties(fst) | _bits(properties)
+
+
+def simple_properties(fst: Fst) -> int:
+    """What OpenFst knows of an FST once its arcs were added, state by state and one by one."""
+    forward = bool((fst.nextstate > fst.source()).all())
+    properties = {_TOP_SORTED: forward}
+    if forward:
+        properties |= {_CYCLIC: False, _INITIAL_CYCLIC: False}
+    known = label_properties(fst) & ~sum(3 << bit for bit in _DETERMINISTIC.values())
+    return EXPANDED | MUTABLE | known | _bits(properties)
+
+
+def sorted_properties(fst: Fst, other: str) -> int:
+    """The same of an FST that was sorted by its labels of one side.
+
+    Whether those of the `other` side are in order, too, OpenFst only knows of an acceptor.
+    """
+    known = simple_properties(fst)
+    return known if known >> _ACCEPTOR & 1 else known & ~(3 << _SORTED[other])
 
 
 def _weighted(fst: Fst) -> np.ndarray:

@@ -16,8 +16,10 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.sequence import repeated
+from ...framework.base.std_sort import std_argsort
 from .acceptors import connect
 from .fst import Fst
+from .fst_properties import sorted_properties
 
 SIDES = ("ilabel", "olabel")
 """The columns of arcs that symbols may stand in."""
@@ -99,8 +101,20 @@ def add_self_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> F
 
 
 def sort_by(fst: Fst, side: str) -> Fst:
-    """With the arcs of each state in the order of one label, and of the other where it is equal."""
+    """With the arcs of each state in the order of one label, and of the other where it is equal.
+
+    Arcs with equal labels are in the order that OpenFst's sorting leaves them in.
+    """
     other = SIDES[1 - SIDES.index(side)]
-    arcs = fst.arcs[np.lexsort((fst.arcs[other], fst.arcs[side], fst.source()))]
+    source = fst.source()
+    key = fst.arcs[side].astype(np.int64) << 32 | fst.arcs[other]
+    order = np.lexsort((key, source))
+    equal = (key[order[1:]] == key[order[:-1]]) & (source[1:] == source[:-1])
+    for state in np.unique(source[1:][equal]).tolist():
+        arcs = slice(fst.begin[state], fst.begin[state + 1])
+        order[arcs] = fst.begin[state] + std_argsort(key[arcs])
+    arcs = fst.arcs[order]
     columns = arcs["ilabel"], arcs["weight"], arcs["nextstate"]
-    return Fst.of_arcs(fst.source(), *columns, fst.final, arcs["olabel"], fst.start)
+    made = Fst.of_arcs(source, *columns, fst.final, arcs["olabel"], fst.start)
+    made.header.properties = sorted_properties(made, other)
+    return made

@@ -15,6 +15,7 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.values import shown, whole_number
 from .fst import Fst, SymbolTable
+from .fst_properties import simple_properties
 
 _MOST = (1 << 31) - 2
 _ARC = "'from to ilabel olabel [weight]'"
@@ -110,7 +111,9 @@ class FstCompiler:
         final = np.full(states, np.inf, np.float32)
         final[list(finals)] = list(finals.values())
         source, target, ilabel, olabel = np.array(arcs, np.int64).reshape(-1, 4).T
-        return Fst.of_arcs(source, ilabel, np.array(weights), target, final, olabel, start)
+        fst = Fst.of_arcs(source, ilabel, np.array(weights), target, final, olabel, start)
+        fst.header.properties = simple_properties(fst)
+        return fst
 
     def _state(self, text: str, what: str) -> int:
         given = whole_number(text, what, 0, _MOST)

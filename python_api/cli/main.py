@@ -40,6 +40,7 @@ _COMMANDS = {
     },
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
+    "make-lang": ("...speech.lexicon.command", "Make Kaldi's lang folder of a lexicon."),
     "make-lm": ("...speech.language_model.command", "Make an n-gram model of a text."),
     "perplexity": (
         "...speech.language_model.command",
@@ -59,7 +60,7 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer make-lm perplexity",
+    "Recognize speech": "transcribe align wer make-lang make-lm perplexity",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ...framework.base.field_options import field_options
 from ...nnet3.programs.base.options import chosen_place
 from ...nnet3.programs.base.program import print_line
 from ...scale.recipe.nnet3 import Nnet3Recipe
@@ -16,7 +17,6 @@ from ...scale.recipe.nnet3_options import RecipeOptions
 from ...scale.recipe.parallel import ParallelRecipe
 from ...scale.recipe.parallel_options import ParallelOptions
 from ...scale.recipe.train_job import program_of, read_job
-from .field_options import field_options
 from .nnet3_language import components, edits, xconfig_layers
 
 _NOT_NEEDED = ("feats", "targets")

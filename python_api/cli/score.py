@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
+from ...framework.base.field_options import field_options
 from ...scale.score.options import ScoreOptions
-from .field_options import field_options
 
 
 def _word(name: str, value: Any) -> str:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ...framework.base.option_fields import option_fields
+from .option_fields import option_fields
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
