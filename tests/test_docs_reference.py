@@ -129,8 +129,8 @@ def test_switches_and_initializers(pages: ModuleType) -> None:
 def test_promises_and_limits_say_the_same() -> None:
     text = " ".join((DOCS / "promises.md").read_text().split())
     gib, mib = LIMITS["fill"].default / (1 << 30), LIMITS["carried"].default / (1 << 20)
-    assert f"describes and does not hold take {gib:g} GiB" in text
-    assert f"end after {LIMITS['rounds'].default:,} rounds (`rounds`)" in text
+    assert f"describes without containing them take at most {gib:g} GiB" in text
+    assert f"end after {LIMITS['rounds'].default:,} iterations (`rounds`)" in text
     assert f"or {mib:g} MiB (`carried`)" in text
     assert f"asks before it takes more than {LIMITS['run'].shown_default} (the limit `run`)" in text
 
