@@ -247,6 +247,53 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             fresh=FLAG,  # whether the threads have just packed the panels
         ),
     ),
+    "block_products": (
+        # Weights of 4 or 8 bits, a row for each column of the result, in blocks with a scale each.
+        # The first factor is arranged before: as floats, or as bytes with scales and sums of its
+        # blocks.
+        Struct(
+            "arrange_blocks",
+            m=COUNT,
+            k=COUNT,
+            bits=Whole(4, 8),
+            block=SOME,
+            x=reads("m:x_step k", "float32"),
+            x_step=step_of("x"),
+            reals=writes("m whole(k,block)", "float32", optional=True),
+            rounded=writes("m whole(k,block)", "bytes", optional=True),
+            scales=writes("m whole(k,block)//block", "float32", optional=True),
+            sums=writes("m whole(k,block)//block", "int32", optional=True),
+            where=(
+                "block % 32 == 0",
+                "given(reals) != given(rounded)",
+                "given(scales,sums) or not given(rounded)",
+            ),
+        ),
+        Struct(
+            "block_product",
+            m=COUNT,
+            n=COUNT,
+            k=COUNT,
+            bits=Whole(4, 8),
+            block=SOME,
+            reals=reads("m whole(k,block)", "float32", optional=True),
+            rounded=reads("m whole(k,block)", "bytes", optional=True),
+            scales=reads("m whole(k,block)//block", "float32", optional=True),
+            sums=reads("m whole(k,block)//block", "int32", optional=True),
+            w=reads("n whole(k,block)*bits//8", "uint8"),
+            scale=reads("n whole(k,block)//block", "float32"),
+            zero=reads("n (whole(k,block)//block*bits+7)//8", "uint8", optional=True),
+            bias=reads("n", "float32", optional=True),
+            out=writes("m:out_step n", "float32"),
+            out_step=step_of("out"),
+            where=(
+                "block % 32 == 0",
+                "bits == 4 or bits == 8",
+                "given(reals) != given(rounded)",
+                "given(scales,sums) or not given(rounded)",
+            ),
+        ),
+    ),
     "bytes": (
         Struct(
             "above_zero",

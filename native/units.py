@@ -28,6 +28,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "attention": TYPES,
     "bf16_gemm": ("3", "1"),
     "blas": TYPES,
+    "block_products": ("",),
     "bytes": ("",),
     "chains": TYPES,
     "column_sums": TYPES,
@@ -101,13 +102,14 @@ class Processor:
 
 
 _AVX512 = ("-march=x86-64-v4", "-mprefer-vector-width=512")
+_VNNI = "bf16_gemm_1", "block_products", "integer_convolution", "integer_gemm"
 _BF16 = (*_AVX512, "-mavx512bf16", "-mavx512vnni")
 PROCESSORS: dict[str, tuple[Processor, ...]] = {
     "x86_64": (
         Processor("sse4", ("-march=x86-64-v2",)),
         Processor("avx2", ("-march=x86-64-v3",)),
         Processor("avx512", _AVX512),
-        Processor("avx512bf16", _BF16, ("bf16_gemm_1", "integer_convolution", "integer_gemm")),
+        Processor("avx512bf16", _BF16, _VNNI),
         Processor("amx", (*_BF16, "-mamx-tile", "-mamx-bf16", "-mamx-int8"), ("bf16_gemm",)),
     ),
     "aarch64": (Processor("neon", ()),),

@@ -2116,6 +2116,23 @@ class BuilderMethods:
         to. 2-D: [M, K] and [K, N] -> [M, N]. A 1-D x is a row and a 1-D y a column; that axis is
         left out of the result, and the transposes do not touch it. More axes in front are
         batches and broadcast as in NumPy: [B, M, K] and [K, N] -> [B, M, N]."""
+    def matmul_nbits(
+        self,
+        x: Var | str,
+        w: Var | str,
+        scale: Var | str,
+        zero: Var | str | None = None,
+        bias: Var | str | None = None,
+        *,
+        bits: int = 4,
+        int8_x: bool = False,
+        name: str = "",
+    ) -> Var:
+        """Product with a matrix of 4 or 8 bits: out = x m + bias. Column n of m is row n of w,
+        cut into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4
+        bits two lie in a byte, the first one in its lower half. With `int8_x` x is rounded as
+        well, each block of a row to 127 steps of its largest size, and sums are those of
+        integers."""
     def max_pool1d(
         self,
         x: Var | str,

@@ -37,6 +37,7 @@ TESTS = (
     *("tests/operators/attention", "tests/operators/backends", "tests/operators/base"),
     *("tests/operators/direct", "tests/operators/linear/test_integer_matmul.py"),
     *("tests/operators/conv/test_integer_conv.py", "tests/operators/math/test_quantize.py"),
+    "tests/operators/linear/test_matmul_nbits.py",
     "tests/operators/sequence/test_segments.py",
     "tests/speech/search/test_search.py",
 )

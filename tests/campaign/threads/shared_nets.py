@@ -500,14 +500,20 @@ def integer_products() -> Work:
         "table": rng.integers(0, 256, 256, np.uint8),
         "s": np.array(0.02, np.float32),
         "z": np.array(100, np.uint8),
+        "nibbles": rng.integers(0, 256, (200, 9, 16), np.uint8),
+        "steps": rng.normal(size=(200, 9)).astype(np.float32),
     }
-    y, w, deep, table, s, z = (
+    y, w, deep, table, s, z, nibbles, steps = (
         b.state(name, list(one.shape), dtype=str(one.dtype)) for name, one in arrays.items()
     )
     scope = Scope()
     for name, array in arrays.items():
         scope.var(name).set(array)
-    b.integer_matmul(b.input("x", [-1, 260], "int8"), y, name="out")
+    x = b.input("x", [-1, 260], "int8")
+    b.integer_matmul(x, y, name="out")
+    rows = b.cast(x, dtype=np.dtype("float32"))
+    for name, int8_x in (("halves", False), ("rounded", True)):
+        b.matmul_nbits(rows, nibbles, steps, int8_x=int8_x, name=name)
     pixels = b.quantize_linear(b.input("images", [-1, 48, 10, 10]), s, z)
     made = b.integer_conv(pixels, w, x_zero=z, scale=s, out_zero=z, padding=(1,))
     made = b.integer_conv(made, deep, x_zero=z, scale=s, out_zero=z, padding=(1,), groups=48)
@@ -528,7 +534,7 @@ def integer_products() -> Work:
         "images": rng.normal(size=(160, 48, 10, 10)).astype(np.float32),
     }
     feed["lines"] = feed["images"].reshape(160, 48, 100)[..., :20]
-    names = ["out", "reals", "means", "products"]
+    names = ["out", "reals", "means", "products", "halves", "rounded"]
     return lambda: dict(loaded.predict(feed, names))
 
 
