@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
+from .dims import Dim
 from .dtypes import FLOATS
 from .errors import ShapeError, format_shape
 
@@ -206,10 +207,10 @@ class ShapeArgs:
 
     def same(self, what: str, *dims: int) -> int:
         """The one value of dimensions that must agree, unknown ones aside."""
-        known = {dim for dim in dims if dim >= 0}
-        if len(known) > 1:
+        known = [dim for dim in dims if dim >= 0]
+        if any([dim != known[0] for dim in known[1:]]):
             self.fail(f"{what} must agree and are {', '.join(str(dim) for dim in dims)}")
-        return known.pop() if known else -1
+        return known[0] if known else -1
 
     def same_shape(self, what: str, *shapes: Shape) -> Shape:
         """The one shape of several that must agree, unknown dimensions aside."""
@@ -228,12 +229,12 @@ class ShapeArgs:
         for dims in zip(*padded, strict=True):
             # An unknown dimension may turn out to be 1 or the known one: either way the known one
             # results.
-            known = {dim for dim in dims if dim not in (1, -1)}
-            if len(known) > 1:
+            known = [dim for dim in dims if dim not in (1, -1)]
+            if any([dim != known[0] for dim in known[1:]]):
                 shown = " and ".join(format_shape(shape) for shape in shapes)
                 self.fail(f"the shapes {shown} do not broadcast together")
             # 1 against unknown stays unknown: the unknown one decides.
-            out.append(known.pop() if known else (-1 if -1 in dims else 1))
+            out.append(known[0] if known else (-1 if -1 in dims else 1))
         return tuple(out)
 
     def axis(self, axis: int, rank: int, what: str = "axis") -> int:
@@ -254,7 +255,8 @@ class ShapeArgs:
         if len(names) != len(specs):
             self.fail(f"output slot {slot!r} wants {len(specs)} variables and has {len(names)}")
         for name, (shape, dtype) in zip(names, specs, strict=True):
-            self.results[name] = (tuple(int(dim) for dim in shape), np.dtype(dtype))
+            sizes = [dim if isinstance(dim, Dim) else int(dim) for dim in shape]
+            self.results[name] = (tuple(sizes), np.dtype(dtype))
 
     def fail(self, why: str) -> NoReturn:
         """Refuse the inputs; the message gets operator, slots, shapes and place in the source."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+from ..base.dims import Dim
 from ..base.errors import OpscopeError, ShapeError, VariableError, format_shape
 from ..base.shape import MOST_BYTES, ArraySpec, Levels, Shape, ShapeArgs, fits
 from .desc import INPUT, PARAMETER, STATE
@@ -73,13 +74,19 @@ def infer_one(
     specs: dict[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None = None,
+    *,
+    remember: bool = True,
 ) -> dict[str, ArraySpec]:
     """Shape and dtype of one operator's outputs; see `infer_specs`.
 
     Those of a composite without a shape rule follow from the operators that it stands for.
+
+    Args:
+        remember: whether what the rule gives serves operators that are alike; not where sizes are
+            `Dim`s, whose values must not be looked at.
     """
     if op.entry.shape is not None or op.entry.expand is None:
-        return _infer_by_rule(op, specs, declared, offsets)
+        return _infer_by_rule(op, specs, declared, offsets, remember)
     known = {name: specs[name] for name in op.input_vars()}
     for node in expand_op(op.node):
         # Declarations of the outer net apply inside, too: names are not renamed on expansion.
@@ -92,9 +99,10 @@ def _infer_by_rule(
     specs: dict[str, ArraySpec],
     declared: Mapping[str, VarDecl],
     offsets: dict[str, Levels] | None,
+    remember: bool = True,
 ) -> dict[str, ArraySpec]:
     # Layers repeat: most operators have the rule, the attributes and the inputs of another one.
-    key = _key(op, specs, offsets)
+    key = _key(op, specs, offsets) if remember else None
     if key is not None:
         known = _INFERRED.get(key)
         if known is not None:
@@ -171,7 +179,7 @@ def _check_results(op: Operator, args: ShapeArgs, specs: Mapping[str, ArraySpec]
             elif dim < 0 and (dim < -1 or args.is_whole()):
                 shown = ", ".join(map(str, shape))
                 raise ShapeError(op.describe(f"{name!r} would be of the shape [{shown}]", specs))
-        if size > MOST_BYTES:
+        if not isinstance(size, Dim) and size > MOST_BYTES:  # a run looks at the sizes that it has
             why = f"{name!r}, {dtype}{format_shape(shape)}, is larger than any array"
             raise ShapeError(op.describe(why, specs))
 

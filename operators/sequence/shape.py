@@ -431,7 +431,7 @@ def sequence_rows_shape(s: ShapeArgs) -> None:
     count, steps = shape[:2]
     rows = -1 if -1 in (count, steps) else count * steps
     s.set("out", ((rows, *shape[2:]), s.dtype("x")))
-    if rows >= 0:
+    if s.is_whole():
         s.set_offsets("out", (np.arange(count + 1) * steps,))
 
 

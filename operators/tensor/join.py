@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...framework.base.backend import address
+from ...framework.base.dims import Dim
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.row_copies import copy_call
 from ...framework.fusion.team import in_order, task_of
@@ -249,11 +250,22 @@ def slice_op_shape(s: ShapeArgs) -> None:
             s.fail(f"{name} {list(attrs[name])} need one number for each of axes {axes}")
     if 0 in attrs["steps"]:
         s.fail("a step of 0 leads nowhere")
-    out = [
-        (-1 if one != span(None) else dim) if dim < 0 else len(range(*one.indices(dim)))
-        for one, dim in zip(_spans(attrs, len(shape)), shape, strict=True)
-    ]
+    spans = _spans(attrs, len(shape))
+    out = [_length(one, dim) for one, dim in zip(spans, shape, strict=True)]
     s.set("out", (out, s.dtype("x")))
+
+
+def _length(one: span, dim: int) -> int:
+    """How many elements a slice has of an axis; -1 where that is unknown."""
+    if one == span(None):
+        return dim
+    if dim < 0:
+        return -1
+    if not isinstance(dim, Dim) or one.step != 1:
+        return len(range(*one.indices(dim)))
+    first, last = (max(place + dim, 0) if place < 0 else place for place in (one.start, one.stop))
+    last = dim if last == _TO_END or last > dim else last
+    return max(last - first, 0)
 
 
 @slice_op.kernel

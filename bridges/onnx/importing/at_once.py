@@ -79,10 +79,6 @@ class AtOnce:
         self._engine = engine
         self._held = sum([array.nbytes for array in inputs if array is not None])
 
-    def constant(self, array: np.ndarray) -> Value:
-        """A constant as a value."""
-        return known(array)
-
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]:
         """See `Call.evaluate`."""
         return self._engine.evaluate(node, env)

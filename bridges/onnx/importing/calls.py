@@ -8,6 +8,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
+from ....framework.base.dims import Dim
 from ....framework.base.errors import FormatError, RunError
 from ....operators.names import Name, names_in
 from .graph import Graph, Node
@@ -41,6 +42,11 @@ class Value:
         return len(self.shape)
 
     @property
+    def is_known(self) -> bool:
+        """Whether its value is known."""
+        return self.array is not None
+
+    @property
     def is_one(self) -> bool:
         """Whether it is one number."""
         return self.shape in ((), (1,))
@@ -54,6 +60,46 @@ class Value:
     @property
     def is_float(self) -> bool:
         return self.dtype.kind == "f" or self.dtype.name == "bfloat16"
+
+
+class Sizes(Value):
+    """Whole numbers that follow from sizes which may vary.
+
+    Attributes:
+        sizes: numbers and `Dim`s, an array of objects. As `array` they are plain numbers: what reads
+            that holds for these sizes alone.
+    """
+
+    def __init__(self, sizes: np.ndarray, dtype: Any) -> None:
+        self.sizes = sizes
+        super().__init__("", sizes.shape, np.dtype(dtype))
+
+    @property
+    def array(self) -> np.ndarray | None:
+        return self.sizes.astype(self.dtype)
+
+    @array.setter
+    def array(self, value: np.ndarray | None) -> None:
+        assert value is None
+
+    @property
+    def is_known(self) -> bool:
+        return True
+
+
+def constant_of(array: Any, dtype: Any = None) -> Value:
+    """Numbers as a value; `Sizes` where some of them may vary."""
+    found = np.asarray(array)
+    if found.dtype == object and dtype != object and any(isinstance(o, Dim) for o in found.flat):
+        if dtype is None or np.dtype(dtype).kind in "iu":
+            return Sizes(found, dtype or np.int64)
+    found = np.asarray(array, dtype)
+    return Value("", found.shape, found.dtype, found)
+
+
+def numbers_of(value: Value) -> np.ndarray | None:
+    """The value of a constant, its sizes as they are."""
+    return value.sizes if isinstance(value, Sizes) else value.array
 
 
 class NeedsValue(Exception):
@@ -170,8 +216,6 @@ class Emits(Protocol):
         into: Mapping[str, Value] | None = None,
     ) -> Any: ...
 
-    def constant(self, array: np.ndarray) -> Value: ...
-
     def evaluate(self, node: Node, env: Mapping[str, Any]) -> Sequence[Any]: ...
 
 
@@ -222,6 +266,9 @@ class Call(Attributes):
 
     def known_ints(self, number: int, default: Sequence[int] | None = None) -> list[int] | None:
         """The whole numbers of an input; see `known`."""
+        value = self.get(number)
+        if isinstance(value, Sizes):
+            return value.sizes.reshape(-1).tolist()
         array = self.known(number)
         if array is None:
             return None if default is None else list(default)
@@ -252,15 +299,15 @@ class Call(Attributes):
 
     def const(self, array: Any, dtype: Any = None) -> Value:
         """A constant."""
-        return self._stage.constant(np.asarray(array, dtype))
+        return constant_of(array, dtype)
 
     def cast(self, value: Value, dtype: Any) -> Value:
         """A value of another dtype."""
         dtype = np.dtype(dtype)
         if value.dtype == dtype:
             return value
-        if value.array is not None and not value.is_parameter:
-            return self.const(value.array.astype(dtype))
+        if value.is_known and not value.is_parameter:
+            return self.const(numbers_of(value), dtype)
         return self.op("cast", value, dtype=dtype)
 
     def reshape(self, value: Value, dims: Sequence[int]) -> Value:
@@ -291,6 +338,7 @@ class Kind:
         evaluate: on the host, by NumPy. lower: by operators of a net. expand: by other nodes.
         of_integers: by operators of a net, where integers stand for its inputs; else it gives None.
         is_random: two runs differ.
+        takes_sizes: whether `evaluate` computes with sizes that may vary as with numbers.
     """
 
     evaluate: Evaluate | None = None
@@ -298,6 +346,7 @@ class Kind:
     expand: Expand | None = None
     of_integers: Lower | None = None
     is_random: bool = False
+    takes_sizes: bool = False
 
 
 KINDS: dict[tuple[str, str], Kind] = {}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.context import OpContext
+from ....framework.base.dims import Dims
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.python.bounded_cache import BoundedCache
@@ -27,6 +28,8 @@ from .types import mixed_types
 _MOST_STAGES = 32
 """Stages that a part of a graph keeps, for as many signatures of its inputs, while their bytes are
 within the limit of all caches."""
+_MOST_KINDS = 256
+"""Kinds of inputs of which a part remembers what sizes varied."""
 _MOST_VALUES = 4096
 """Elements of an input whose value may be part of a signature."""
 
@@ -143,11 +146,23 @@ class Engine(Store):
         return tuple(back([None if value is None else value.array for value in results]))
 
 
-class _Ready:
-    """A stage with its net in a scope of its own."""
+_Kind = tuple[Any, ...]
+_Sizes = tuple[int, ...]
 
-    def __init__(self, engine: Engine, stage: Stage) -> None:
+
+class _Ready:
+    """A stage with its net in a scope of its own.
+
+    Args:
+        kind, sizes: what it was lowered for; see `_signature`.
+    """
+
+    def __init__(self, engine: Engine, stage: Stage, kind: _Kind, sizes: _Sizes) -> None:
         self.stage = stage
+        self._kind = kind
+        self._sizes = sizes
+        dims = stage.dims
+        self._makes = None if dims is None else dims.value_of(stage.makes)
         self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
@@ -160,6 +175,17 @@ class _Ready:
                 self._scope.var(name).share(array, constant=True)
             live = [name for name in stage.fetches.values() if name in written]
             self._context = OpContext(train=False, live_out=live)
+
+    def serves(self, kind: _Kind, sizes: _Sizes) -> bool:
+        """Whether the stage is what inputs of a signature would be lowered to."""
+        dims = self.stage.dims
+        return kind == self._kind and (
+            sizes == self._sizes or (dims is not None and dims.meets(sizes))
+        )
+
+    def makes(self, sizes: _Sizes) -> int:
+        """Bytes of all that is fetched."""
+        return self.stage.makes if self._makes is None else self._makes(sizes)
 
     def nbytes(self) -> int:
         """The memory that goes with the stage."""
@@ -189,15 +215,49 @@ class _Ready:
 
 
 class _Part:
-    """Nodes that are lowered together, and the stages made of them."""
+    """Nodes that are lowered together, and the stages made of them.
+
+    Attributes:
+        ready: the stages, by number.
+        by_value: inputs whose values are part of the signature.
+    """
 
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.nodes = list(nodes)
         self.reads = list(dict.fromkeys(name for node in nodes for name in node.reads()))
         self.by_value: set[str] = set()
-        self.ready: BoundedCache[Any, _Ready] = BoundedCache(
+        self.ready: BoundedCache[int, _Ready] = BoundedCache(
             _MOST_STAGES, _Ready.nbytes, _Ready.release
         )
+        self._made = 0
+        self._first: dict[_Kind, _Sizes] = {}  # sizes that a kind of inputs came with first
+        self._varying: dict[_Kind, set[int]] = {}  # places of those that then were others
+        self._pinned: dict[_Kind, set[int]] = {}  # places of those that each need a stage
+
+    def found(self, kind: _Kind, sizes: _Sizes) -> _Ready | None:
+        """The stage for inputs of a signature; None where there is none yet."""
+        for number, ready in reversed(self.ready.items()):
+            if ready.serves(kind, sizes):
+                return self.ready.get(number)
+        return None
+
+    def add(self, kind: _Kind, ready: _Ready) -> _Ready:
+        """Keep a stage."""
+        if ready.stage.dims is not None:
+            self._pinned.setdefault(kind, set()).update(ready.stage.dims.pinned)
+        self._made += 1
+        return self.ready.add(self._made, ready)
+
+    def varying(self, kind: _Kind, sizes: _Sizes) -> set[int]:
+        """The places of sizes that inputs of a kind had others of, and that a net may leave open."""
+        if kind not in self._first and len(self._first) >= _MOST_KINDS:
+            self._first.clear()
+            self._varying.clear()
+            self._pinned.clear()
+        first = self._first.setdefault(kind, sizes)
+        varying = self._varying.setdefault(kind, set())
+        varying.update(at for at, pair in enumerate(zip(first, sizes, strict=True)) if len({*pair}) > 1)
+        return varying - self._pinned.get(kind, set())
 
 
 class Body:
@@ -233,10 +293,10 @@ class Body:
         env = dict(env)
         first = True
         while part is not None:
-            ready = self._ready(part, env, first and self._may_promote)
+            ready, sizes = self._ready(part, env, first and self._may_promote)
             if watch is not None:
                 watch(ready.stage)
-            makes = ready.stage.makes
+            makes = ready.makes(sizes)
             if makes > engine.loops.room:
                 engine.loops.refuse(makes)
             ready.run(env)
@@ -250,13 +310,17 @@ class Body:
             first = False
         return [engine.value(name, env) if name else None for name in self._outputs]
 
-    def _ready(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> _Ready:
+    def _ready(
+        self, part: _Part, env: Mapping[str, Any], may_promote: bool
+    ) -> tuple[_Ready, _Sizes]:
         while True:
-            key = tuple(_signature(name, env, part.by_value) for name in part.reads if name in env)
-            ready = part.ready.get(key)
+            kind, sizes = _signature(part, env)
+            ready = part.found(kind, sizes)
             if ready is None:
+                varying = part.varying(kind, sizes)
                 try:
-                    ready = _Ready(self._engine, self._lower(part, env, may_promote))
+                    stage = self._lower(part, env, may_promote, varying)
+                    ready = part.add(kind, _Ready(self._engine, stage, kind, sizes))
                 except Promote as error:
                     new = error.names - part.by_value
                     if not new:
@@ -269,10 +333,11 @@ class Body:
                             ) from None
                     part.by_value |= new
                     continue
-                part.ready.add(key, ready)
-            return ready
+            return ready, sizes
 
-    def _lower(self, part: _Part, env: Mapping[str, Any], may_promote: bool) -> Stage:
+    def _lower(
+        self, part: _Part, env: Mapping[str, Any], may_promote: bool, varying: set[int]
+    ) -> Stage:
         return lower_part(
             self._engine,
             part.nodes,
@@ -281,6 +346,7 @@ class Body:
             env,
             self._outputs,
             may_promote,
+            varying=varying,
         )
 
 
@@ -293,8 +359,15 @@ def lower_part(
     outputs: Sequence[str],
     may_promote: bool,
     unroll: bool = False,
+    varying: Collection[int] = (),
 ) -> Stage:
-    """The stage of nodes for the values in `env`, of which `by_value` alone are looked at."""
+    """The stage of nodes for the values in `env`, of which `by_value` alone are looked at.
+
+    Args:
+        varying: the places of sizes that it leaves open, as far as it can; see `_signature`.
+    """
+    dims = Dims() if varying else None
+    place = 0
     specs = {}
     known = {}
     foreign = set()
@@ -304,10 +377,19 @@ def lower_part(
         value = env[name]
         if not isinstance(value, np.ndarray):
             foreign.add(name)
-        elif name in by_value:
+            continue
+        shape: Any = value.shape
+        if dims is not None:
+            places = range(place, place + value.ndim)
+            shape = tuple(
+                dims.size(at, size) if at in varying and name not in by_value else dims.fixed(at, size)
+                for at, size in zip(places, shape, strict=True)
+            )
+        place += value.ndim
+        if name in by_value:
             known[name] = value
         elif value.dtype in DTYPES:
-            specs[name] = value.shape, value.dtype
+            specs[name] = shape, value.dtype
         else:
             foreign.add(name)
     lowering = Lowering(
@@ -317,14 +399,21 @@ def lower_part(
         foreign,
         may_promote=may_promote,
         unroll=unroll,
+        dims=dims,
     )
     return lowering.lower(nodes, outputs)
 
 
-def _signature(name: str, env: Mapping[str, Any], by_value: set[str]) -> Any:
-    value = env[name]
-    if not isinstance(value, np.ndarray):
-        return type(value)
-    if name in by_value:
-        return value.dtype, value.shape, value.tobytes()
-    return value.dtype, value.shape
+def _signature(part: _Part, env: Mapping[str, Any]) -> tuple[_Kind, _Sizes]:
+    """What a part is lowered for: all about its inputs but sizes, and the sizes, one after another."""
+    kind: list[Any] = []
+    sizes: list[int] = []
+    for name in part.reads:
+        value = env.get(name)
+        if not isinstance(value, np.ndarray):
+            kind.append(type(value) if name in env else "")
+            continue
+        by_value = name in part.by_value
+        kind.append((value.dtype, value.ndim, value.tobytes() if by_value else b""))
+        sizes += value.shape
+    return tuple(kind), tuple(sizes)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ....framework.base.dims import Dim
 from ....framework.ir.desc import INPUT, RECURRENT, make_var
 from ....framework.ir.op_list import Link, MemoryDecl, OpList, OpNode, StepDecl
 from ....framework.loops.recurrent.net import recurrent_op
@@ -58,11 +59,11 @@ class Loop:
         states, scanned = known[: len(given) - count], known[len(given) - count : len(given)]
         ways = {*(n.ints("scan_input_directions", [0] * count) or [])}
         ways |= {*(n.ints("scan_output_directions", [0]) or [])}
-        sizes = {value.shape[:2] for value in scanned}
-        if len(ways) > 1 or len(sizes) > 1 or min(value.ndim for value in scanned) < 3:
+        steps, rows = scanned[0].shape[:2]
+        others = any(value.shape[:2] != (steps, rows) for value in scanned[1:])
+        if len(ways) > 1 or others or min(value.ndim for value in scanned) < 3:
             return None
-        rows = scanned[0].shape[1]
-        if 0 in scanned[0].shape[:2] or any(not _starts(state, rows) for state in states):
+        if 0 in (steps, rows) or any(not _starts(state, rows) for state in states):
             return None
         around = dict(zip(captured, known[len(given) :], strict=True))
         return cls(n, states, scanned, around, ways == {1})
@@ -111,7 +112,8 @@ def loop_op(
     for previous, state, boot, after, final in zip(
         inputs[:count], loop.states, first, body.results[:count], finals, strict=True
     ):
-        step.net.vars.append(make_var(previous, (-1, *state.shape[1:]), state.dtype, INPUT))
+        sizes = [-1 if isinstance(dim, Dim) else dim for dim in state.shape[1:]]
+        step.net.vars.append(make_var(previous, (-1, *sizes), state.dtype, INPUT))
         step.memories.append(MemoryDecl(after.name, previous, boot, delay=1, final=final))
     step.in_links += [Link(*pair) for pair in zip(rows, inputs[count:], strict=True)]
     step.static_links += [Link(outside, inside) for inside, outside in statics.items()]

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....framework.base.dims import Dim, Dims
 from ....framework.base.dtypes import DTYPES
 from ....framework.base.errors import FormatError, OpscopeError, RunError
 from ....framework.base.shape import ArraySpec
@@ -19,10 +20,23 @@ from ....framework.ir.infer import infer_one
 from ....framework.ir.op_list import OpList, OpNode, VarDecl
 from ....framework.ir.operation import Operator
 from ....framework.ir.registry import lookup
-from .calls import CONTROL, Attributes, Call, NeedsValue, NotHere, Value, failed, kind_of
+from .calls import (
+    CONTROL,
+    Attributes,
+    Call,
+    NeedsValue,
+    NotHere,
+    Sizes,
+    Value,
+    constant_of,
+    Kind,
+    failed,
+    kind_of,
+)
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
 from .loops import Body, Loop, boots, loop_op
+from .sizes import of_sizes, without_dims
 from .types import is_trained, mixed_types
 from .unrolling import unrolled
 
@@ -57,6 +71,7 @@ class Stage:
         rest: nodes of later stages.
         parameters: those that the net reads.
         makes: bytes of all that is fetched.
+        dims: the sizes that may vary, and what the stage holds for; None: for one signature alone.
     """
 
     net: OpList
@@ -67,7 +82,8 @@ class Stage:
     host: list[Node] = field(default_factory=list)
     rest: list[Node] = field(default_factory=list)
     parameters: set[str] = field(default_factory=set)
-    makes: int = 0
+    makes: Any = 0
+    dims: Dims | None = None
 
 
 class Store(ABC):
@@ -142,6 +158,7 @@ class Lowering:
         foreign: values that come in and no net can hold.
         may_promote: whether inputs' values may become part of the signature where a rule asks.
         unroll: whether loops with a known number of rounds are written out.
+        dims: those of the sizes in `specs` that may vary.
     """
 
     def __init__(
@@ -153,6 +170,7 @@ class Lowering:
         *,
         may_promote: bool,
         unroll: bool = False,
+        dims: Dims | None = None,
     ) -> None:
         self._store = store
         self._values: dict[str, Value] = {}
@@ -170,14 +188,15 @@ class Lowering:
         self._prefix = ""
         self._numbered = 0
         self._rounds = 0
-        self.stage = Stage(OpList())
+        self.stage = Stage(OpList(), dims=dims)
         for name, (shape, dtype) in specs.items():
             variable = self._free(name)
-            small = int(np.prod(shape)) <= _SMALL
+            small = math.prod(shape) <= _SMALL
             roots = frozenset([name]) if small else None
             self._values[name] = Value(variable, tuple(shape), dtype, roots=roots)
             self.stage.feeds[name] = variable
-            self._declare(make_var(variable, shape, dtype, INPUT))
+            self._specs[variable] = tuple(shape), np.dtype(dtype)
+            self._declared[variable] = make_var(variable, _plain(shape), dtype, INPUT)
         for name, array in known.items():
             if isinstance(array, np.ndarray):
                 self._values[name] = Value("", array.shape, array.dtype, array)
@@ -199,13 +218,9 @@ class Lowering:
         assert var.shape is not None and var.dtype is not None
         self._specs[var.name] = var.shape, var.dtype
 
-    def constant(self, array: np.ndarray) -> Value:
-        """A constant as a value."""
-        return Value("", array.shape, array.dtype, array)
-
     def variable(self, given: Any) -> str:
         """The variable of a value, made where it is a constant that has none yet."""
-        value = given if isinstance(given, Value) else self.constant(np.asarray(given))
+        value = given if isinstance(given, Value) else constant_of(given)
         if not value.name:
             assert value.array is not None
             if value.dtype not in DTYPES:
@@ -251,7 +266,7 @@ class Lowering:
             if arg is None:
                 continue
             many = arg if isinstance(arg, list) else [arg]
-            values = [v if isinstance(v, Value) else self.constant(np.asarray(v)) for v in many]
+            values = [v if isinstance(v, Value) else constant_of(v) for v in many]
             inputs[slot.name] = [self.variable(value) for value in values]
             read += values
         if isinstance(outs, int):
@@ -272,11 +287,14 @@ class Lowering:
                 if slot.intermediate and slot.name not in outputs:
                     self._numbered += 1
                     outputs[slot.name] = [self._free(f"{self._prefix}/{self._numbered}")]
+        if self.stage.dims is not None:
+            attrs = without_dims(op_type, attrs, read[0].shape if read else ())
         node = make_op(op_type, inputs, outputs, attrs)
         operator = Operator(node, len(self._ops))
-        results = infer_one(operator, self._specs, self._declared)
+        plain = self.stage.dims is None
+        results = infer_one(operator, self._specs, self._declared, remember=plain)
         roots = None
-        if read and all(value.roots is not None or value.array is not None for value in read):
+        if read and all(value.roots is not None or value.is_known for value in read):
             roots = frozenset[str]().union(*(v.roots for v in read if v.roots))
         produced = []
         written = {value.name for value in (into or {}).values()}
@@ -344,12 +362,13 @@ class Lowering:
         if written is not None:
             self._check_types(node, [values[name] if name else None for name in node.inputs])
             return self._lower_all(written)
-        known = all(value is not None and value.array is not None for value in values.values())
+        known = all(value is not None and value.is_known for value in values.values())
         trained = any(value is not None and value.is_parameter for value in values.values())
         known &= not kind.is_random
         inputs = [values[name] if name else None for name in node.inputs]
         if known and not (trained and kind.lower and node.op not in _FROZEN):
-            self._fold(node, values)
+            if not self._fold_sizes(node, kind, inputs):
+                self._fold(node, values)
         elif kind.lower is None:
             return self._defer(node, host=True)
         else:
@@ -449,6 +468,20 @@ class Lowering:
             if name:
                 self._put(name, result)
 
+    def _fold_sizes(self, node: Node, kind: Kind, inputs: Sequence[Value | None]) -> bool:
+        """As `_fold`, with sizes that may vary; False where there are none, or they do not do."""
+        if not any(isinstance(value, Sizes) for value in inputs):
+            return False
+        results = of_sizes(node, kind, inputs, self._store.where)
+        if results is None:
+            return False
+        self._values.update(
+            (name, value)
+            for name, value in zip(node.outputs, results, strict=False)
+            if name and value is not None
+        )
+        return True
+
     def _put(self, name: str, value: Any) -> None:
         if isinstance(value, np.ndarray):
             self._values[name] = Value("", value.shape, value.dtype, value)
@@ -514,7 +547,8 @@ class Lowering:
                 self._writers[name] = len(self._ops) - 1
                 results.append(Value(name, *self._specs[name]))
         for at in range(len(finals), len(results)):
-            batch = call.op("sequence_pad", results[at], steps=loop.steps)
+            steps = {} if isinstance(loop.steps, Dim) else {"steps": loop.steps}
+            batch = call.op("sequence_pad", results[at], **steps)
             batch.shape = (loop.rows, loop.steps, *batch.shape[2:])  # offsets come with a run
             self._specs[batch.name] = batch.shape, batch.dtype
             if loop.rows == 1:
@@ -532,7 +566,9 @@ class Lowering:
         given += [(value.shape[1:], value.dtype) for value in loop.scanned]
         specs = dict(zip(graph.inputs, given, strict=True))
         specs |= {name: (value.shape, value.dtype) for name, value in loop.captured.items()}
-        inner = Lowering(self._store, specs, {}, set(), may_promote=False)
+        inner = Lowering(
+            self._store, specs, {}, set(), may_promote=False, dims=self.stage.dims
+        )
         inner._lower_all(graph.nodes)
         found = [inner._find(name) for name in graph.outputs]
         results = [value for value in found if value is not None and value.array is None]
@@ -598,7 +634,7 @@ class Lowering:
             value = self._values.get(name)
             if value is None or name in self._store.parameters or name in self._store.constants:
                 continue
-            if value.array is not None and not value.is_parameter:
+            if value.is_known and not value.is_parameter:
                 stage.folded[name] = value.array
             elif name not in stage.feeds:
                 stage.fetches[name] = value.name
@@ -626,7 +662,13 @@ class Lowering:
             for name in op.output_names():
                 if name in self._declared:
                     continue
-                stage.net.vars.append(make_var(name, *self._specs[name]))
+                shape, dtype = self._specs[name]
+                stage.net.vars.append(make_var(name, _plain(shape), dtype))
         stage.constants = {n: a for n, a in stage.constants.items() if n in used}
         stage.parameters = {var.name for var in stage.net.vars if var.kind == PARAMETER}
         stage.feeds = {value: name for value, name in stage.feeds.items() if name in used}
+
+
+def _plain(shape: Sequence[Any]) -> list[int]:
+    """A shape as a net declares it: -1 for sizes that may vary."""
+    return [-1 if isinstance(dim, Dim) else dim for dim in shape]

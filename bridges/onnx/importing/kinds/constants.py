@@ -11,7 +11,7 @@ from .....framework.base.dtypes import DTYPES
 from .....framework.base.errors import FormatError
 from .....framework.base.untrusted.values import check_fill
 from ...files.tensors import dtype_of
-from ..calls import Attributes, Call, NotHere, Value, evaluates, lowers
+from ..calls import Attributes, Call, NotHere, Sizes, Value, evaluates, lowers
 
 
 @evaluates("Constant")
@@ -139,6 +139,8 @@ def _cast_to(n: Call, dtype: np.dtype | None) -> Value:
         raise NotHere
     if dtype == x.dtype:
         return x
+    if isinstance(x, Sizes):
+        return n.const(x.sizes, dtype)
     if x.array is not None and not x.is_parameter:  # of CastLike: its other input is not known
         return n.const(cast(x.array, dtype), dtype)
     if dtype.kind == "b":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -21,12 +22,25 @@ def in_floats(n: Call, x: Value) -> Value:
     return x if x.is_float else n.cast(x, np.float64)
 
 
+def broadcast(n: Call, *shapes: Sequence[int]) -> list[int]:
+    """The shape that shapes have together, as numpy.broadcast_shapes gives it."""
+    rank = max(map(len, shapes))
+    lines = zip(*([1] * (rank - len(shape)) + [*shape] for shape in shapes), strict=True)
+    result = []
+    for dims in lines:
+        others = [dim for dim in dims if dim != 1]
+        if any(dim != others[0] for dim in others[1:]):
+            n.fail(f"the shapes {', '.join(str(list(shape)) for shape in shapes)} do not fit")
+        result.append(others[0] if others else 1)
+    return result
+
+
 def matmul(
     n: Call, x: Value, y: Value, multiply: Callable[[Value, Value], Value] | None = None
 ) -> Value:
     """The product of two values as numpy.matmul takes them, by `multiply` if that is given."""
     multiply = multiply or partial(n.op, "matmul")
-    shape = list(np.broadcast_shapes(x.shape[:-2], y.shape[:-2]))
+    shape = broadcast(n, x.shape[:-2], y.shape[:-2])
     shape += x.shape[-2:-1] if x.ndim > 1 else ()
     shape += y.shape[-1:] if y.ndim > 1 else ()
     if x.ndim == 1:
@@ -34,7 +48,7 @@ def matmul(
     if y.ndim == 1:
         y = n.reshape(y, [*y.shape, 1])
     if y.ndim == 2 and x.ndim > 2:  # one product of matrices
-        rows = n.reshape(x, [int(np.prod(x.shape[:-1])), x.shape[-1]])
+        rows = n.reshape(x, [math.prod(x.shape[:-1]), x.shape[-1]])
         product = multiply(rows, y)
     else:
         product = multiply(x, y)

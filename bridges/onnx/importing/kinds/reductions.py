@@ -121,7 +121,7 @@ def _softmax(n: Call) -> Value:
     axis = n.axis(n.attr("axis", -1 if n.version >= 13 else 1), x.ndim)
     if n.version >= 13 or axis == x.ndim - 1:
         return n.op(n.ours.type, x, axis=axis)
-    flat = n.reshape(x, [int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis:]))])
+    flat = n.reshape(x, [math.prod(x.shape[:axis]), math.prod(x.shape[axis:])])
     return n.reshape(n.op(n.ours.type, flat, axis=1), x.shape)
 
 

@@ -141,7 +141,7 @@ def _plan(
         if crop:
             bounds = float(roi[number]), float(roi[number + len(axes)])
         if out != shape[axis] or factor != 1 or (crop and bounds != (0.0, 1.0)):
-            maps.append(_axis_map(n, axis, shape[axis], out, factor, bounds))
+            maps.append(_axis_map(n, axis, int(shape[axis]), int(out), factor, bounds))
     return maps
 
 

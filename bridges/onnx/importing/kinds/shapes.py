@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from ..calls import Adds, Attributes, Call, Value, lowers
+from .linear import broadcast
 
 
 def _new_shape(n: Attributes, x: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    dims = [int(dim) for dim in wanted]
+    dims = list(wanted)
     if not n.attr("allowzero", 0):
         dims = [x[i] if dim == 0 and i < len(x) else dim for i, dim in enumerate(dims)]
     if dims.count(-1) == 1:
@@ -76,12 +77,8 @@ def _transpose(n: Call) -> Value:
 
 @lowers("Expand")
 def _expand(n: Call) -> Value:
-    wanted = n.known_ints(1) or []
-    try:
-        dims = np.broadcast_shapes(n[0].shape, tuple(wanted))
-    except ValueError:
-        n.fail(f"{list(n[0].shape)} cannot be expanded to {wanted}")
-    return n[0] if dims == n[0].shape else n.op("expand", n[0], shape=list(dims))
+    dims = broadcast(n, n[0].shape, n.known_ints(1) or [])
+    return n[0] if tuple(dims) == n[0].shape else n.op("expand", n[0], shape=dims)
 
 
 @lowers("Tile")
@@ -134,16 +131,17 @@ def _slice(n: Call) -> Value:
         range(len(starts)) if axes is None else [n.axis(axis, x.ndim) for axis in axes],
         starts, ends, [1] * len(starts) if steps is None else steps, strict=True,
     )  # fmt: skip
-    cut = [
-        (axis, *span)
-        for axis, *span in given
-        if slice(*span).indices(x.shape[axis]) != (0, x.shape[axis], 1)
-    ]
+    cut = [(axis, *span) for axis, *span in given if not _is_whole(*span, x.shape[axis])]
     if not cut:
         return x
     spans = zip(("axes", "starts", "ends", "steps"), zip(*cut, strict=True), strict=True)
     attrs: dict[str, Any] = {name: list(numbers) for name, numbers in spans}
     return n.op("slice", x, **attrs)
+
+
+def _is_whole(start: int, end: int, step: int, size: int) -> bool:
+    """Whether a slice is all of an axis."""
+    return step == 1 and (start == 0 or start <= -size) and (end >= size)
 
 
 def _pads(

@@ -1,0 +1,364 @@
+"""Sizes that may vary: whole numbers that note what is decided by their values.
+
+Code that computes with shapes runs for some sizes, its hints. Where these are `Dim`s, what comes out
+are polynomials of them; each comparison, and each use as a plain number, is noted as a condition. The
+results hold for all sizes that meet the conditions.
+
+    dims = Dims()
+    height, width = dims.size(0, 32), dims.size(1, 100)
+    columns = (width - 3) // 2 + 1        # a Dim whose hint is 49
+    columns > 4                           # True, a condition from now on
+    dims.meets([32, 7])                   # False: these have 3 columns
+    dims.value_of(columns)([32, 200])     # 99
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+_LEAST = 2
+"""What varies is at least that: sizes of 0 and 1 mean too much to be any sizes."""
+_Product = tuple[int, ...]
+"""Numbers of atoms, sorted: what a term of a polynomial multiplies."""
+_Terms = dict[_Product, int]
+"""A polynomial: what it sums, with the factor of each."""
+
+
+class Dims:
+    """Sizes that may vary, and the conditions on them.
+
+    What polynomials are made of are atoms: the sizes themselves, and quotients that leave a rest.
+
+    Attributes:
+        pinned: places of sizes of which one value alone meets the conditions.
+    """
+
+    def __init__(self) -> None:
+        self._atoms: dict[Hashable, int] = {}
+        self._texts: list[str] = []
+        self._hints: list[int] = []
+        self._least: list[float] = []
+        self._conditions: dict[str, None] = {}
+        self.pinned: set[int] = set()
+        self._meets: tuple[int, Callable[[Sequence[int]], Any]] | None = None
+
+    def size(self, place: int, hint: int) -> Dim | int:
+        """A size; where it is 0 or 1, a plain number.
+
+        Args:
+            place: among the sizes that `meets` takes.
+        """
+        if hint < _LEAST:
+            return self.fixed(place, hint)
+        self._conditions[f"s[{place}] >= {_LEAST}"] = None
+        return self._atom(place, f"s[{place}]", hint, _LEAST)
+
+    def fixed(self, place: int, value: int) -> int:
+        """A size that does not vary."""
+        self._conditions[f"s[{place}] == {value}"] = None
+        return value
+
+    def meets(self, sizes: Sequence[int]) -> bool:
+        """Whether other sizes meet all conditions."""
+        if self._meets is None or self._meets[0] != len(self._conditions):
+            text = f"({' and '.join(self._conditions) or 'True'})"
+            self._meets = len(self._conditions), self._function(text)
+        try:
+            return self._meets[1](sizes)
+        except ZeroDivisionError:
+            return False
+
+    def value_of(self, size: Any) -> Callable[[Sequence[int]], int]:
+        """What gives the value of a `Dim`, or plain number, for other sizes that meet the conditions."""
+        return self._function(self._text(size.terms) if isinstance(size, Dim) else repr(int(size)))
+
+    def _function(self, result: str) -> Callable[[Sequence[int]], Any]:
+        atoms = [f"a{number} := {text}" for number, text in enumerate(self._texts)]
+        return eval(f"lambda s: ({', '.join(atoms)}, {result})[-1]")  # noqa: S307 - text of our own
+
+    def _atom(self, key: Hashable, text: str, hint: int, least: float) -> Dim:
+        number = self._atoms.setdefault(key, len(self._atoms))
+        if number == len(self._texts):
+            self._texts.append(text)
+            self._hints.append(hint)
+            self._least.append(least)
+        return Dim(self, {(number,): 1})
+
+    # -- polynomials -------------------------------------------------------------------------------
+
+    def made(self, terms: _Terms) -> Dim | int:
+        """A polynomial; a plain number where nothing varies."""
+        terms = {product: factor for product, factor in terms.items() if factor}
+        return Dim(self, terms) if any(terms) else terms.get((), 0)
+
+    def hint(self, terms: _Terms) -> int:
+        """The value of a polynomial."""
+        hints = self._hints
+        return sum([math.prod([hints[n] for n in p], start=f) for p, f in terms.items()])
+
+    def least(self, terms: _Terms) -> float:
+        """What a polynomial is at least."""
+        total = 0.0
+        for product, factor in terms.items():
+            bounds = [self._least[number] for number in product]
+            if product and (factor < 0 or min(bounds) < 0):
+                return -math.inf
+            total += math.prod(bounds, start=factor)
+        return total
+
+    def _text(self, terms: _Terms) -> str:
+        return " + ".join(
+            [" * ".join([str(factor), *(f"a{number}" for number in product)])
+             for product, factor in sorted(terms.items())]
+        )  # fmt: skip
+
+    def is_true(self, terms: _Terms, compare: Callable[[Any, Any], bool]) -> bool:
+        """Whether a polynomial is, say, less than 0: by what is known, else by its value, which is noted."""
+        truth = compare(self.hint(terms), 0)
+        negated = {product: -factor for product, factor in terms.items()}
+        if self.least(terms) > 0 or self.least(negated) > 0:
+            return truth
+        if compare is operator.lt and self.least(terms) >= 0:
+            return truth
+        if truth and compare is operator.eq:
+            self._pin(terms)
+        sign, other = _SIGNS[compare]
+        self._conditions[f"{self._text(terms)} {sign if truth else other} 0"] = None
+        return truth
+
+    def _pin(self, terms: _Terms) -> None:
+        """Note the size that is a number wherever a polynomial is 0."""
+        products = [product for product in terms if product]
+        if len(products) == 1 and len(products[0]) == 1:
+            place = next(key for key, number in self._atoms.items() if number == products[0][0])
+            if isinstance(place, int):
+                self.pinned.add(place)
+
+    def quotient(self, terms: _Terms, by: _Terms) -> Dim | int:
+        """One polynomial by another, rounded down."""
+        whole: _Terms = {}
+        rest = dict(terms)
+        if len(by) == 1:
+            ((product, divisor),) = by.items()
+            for own, factor in terms.items():
+                kept = _without(own, product)
+                # c W + r: what divides by c, or by c V, leaves the quotient as a summand.
+                if kept is not None and (not product or factor % divisor == 0):
+                    count, left = divmod(factor, divisor)
+                    if kept and left:
+                        continue
+                    whole[kept] = whole.get(kept, 0) + count
+                    rest[own] = left
+        rest = {product: factor for product, factor in rest.items() if factor}
+        if not rest:
+            return self.made(whole)
+        if not any(rest) and not any(by) and 0 <= rest[()] < by[()]:
+            return self.made(whole)
+        hint = self.hint(rest) // self.hint(by)
+        least = -math.inf
+        if not any(by) and by[()] > 0 and self.least(rest) > -math.inf:
+            least = self.least(rest) // by[()]
+        text = f"({self._text(rest)}) // ({self._text(by)})"
+        atom = self._atom(("//", text), text, hint, least)
+        return atom + self.made(whole)
+
+
+def _without(product: _Product, other: _Product) -> _Product | None:
+    """What is left of a product that is divided by another; None where that leaves a rest."""
+    left = list(product)
+    for number in other:
+        if number not in left:
+            return None
+        left.remove(number)
+    return tuple(left)
+
+
+_SIGNS = {operator.eq: ("==", "!="), operator.lt: ("<", ">=")}
+
+
+def _terms(value: Any) -> _Terms | None:
+    """A whole number as a polynomial; None for anything else."""
+    if isinstance(value, Dim):
+        return value.terms
+    return {(): int(value)} if isinstance(value, (int, np.integer)) else None
+
+
+def _sum(left: _Terms, right: _Terms, sign: int = 1) -> _Terms:
+    total = dict(left)
+    for product, factor in right.items():
+        total[product] = total.get(product, 0) + sign * factor
+    return total
+
+
+def _product(left: _Terms, right: _Terms) -> _Terms:
+    total: _Terms = {}
+    for a, factor in left.items():
+        for b, other in right.items():
+            both = tuple(sorted(a + b))
+            total[both] = total.get(both, 0) + factor * other
+    return total
+
+
+class Dim:
+    """A whole number that depends on sizes; see the module's text."""
+
+    __slots__ = ("_dims", "terms")
+
+    def __init__(self, dims: Dims, terms: _Terms) -> None:
+        self._dims = dims
+        self.terms = terms
+
+    def is_same(self, other: Any) -> bool:
+        """Whether it is another size, whatever the sizes are."""
+        return isinstance(other, Dim) and self.terms == other.terms
+
+    # -- as a plain number: its value is noted -------------------------------------------------------
+
+    def __index__(self) -> int:
+        value = self._dims.hint(self.terms)
+        self._dims.is_true(_sum(self.terms, {(): value}, -1), operator.eq)
+        return value
+
+    __int__ = __index__
+
+    def __float__(self) -> float:
+        return float(int(self))
+
+    def __hash__(self) -> int:
+        return hash(int(self))
+
+    def __repr__(self) -> str:
+        return str(self._dims.hint(self.terms))
+
+    def __truediv__(self, other: Any) -> Any:
+        return int(self) / other
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return other / int(self)
+
+    def __pow__(self, other: Any) -> Any:
+        return int(self) ** other
+
+    # -- comparisons: noted where they are not decided whatever the sizes -----------------------------
+
+    def _compared(self, other: Any, compare: Callable[[Any, Any], bool], *, turned: bool) -> Any:
+        terms = _terms(other)
+        if terms is None:
+            if isinstance(other, float):
+                return compare(other, int(self)) if turned else compare(int(self), other)
+            return NotImplemented
+        pair = (terms, self.terms) if turned else (self.terms, terms)
+        difference = {product: f for product, f in _sum(*pair, -1).items() if f}
+        if not any(difference):
+            return compare(difference.get((), 0), 0)
+        return self._dims.is_true(difference, compare)
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared(other, operator.eq, turned=False)
+
+    def __lt__(self, other: Any) -> Any:
+        return self._compared(other, operator.lt, turned=False)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._compared(other, operator.lt, turned=True)
+
+    def __le__(self, other: Any) -> Any:
+        greater = self.__gt__(other)
+        return greater if greater is NotImplemented else not greater
+
+    def __ge__(self, other: Any) -> Any:
+        less = self.__lt__(other)
+        return less if less is NotImplemented else not less
+
+    def __bool__(self) -> bool:
+        return not self.__eq__(0)
+
+    # -- arithmetic ----------------------------------------------------------------------------------
+
+    def _computed(self, other: Any, compute: Callable[..., Any], *, turned: bool = False) -> Any:
+        terms = _terms(other)
+        if terms is None:
+            if not isinstance(other, float):
+                return NotImplemented
+            plain = _PLAIN[compute]
+            return plain(other, int(self)) if turned else plain(int(self), other)
+        return compute(self._dims, *((terms, self.terms) if turned else (self.terms, terms)))
+
+    def __add__(self, other: Any) -> Any:
+        return self._computed(other, _added)
+
+    def __radd__(self, other: Any) -> Any:
+        return self._computed(other, _added, turned=True)
+
+    def __sub__(self, other: Any) -> Any:
+        return self._computed(other, _subtracted)
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._computed(other, _subtracted, turned=True)
+
+    def __mul__(self, other: Any) -> Any:
+        return self._computed(other, _multiplied)
+
+    def __rmul__(self, other: Any) -> Any:
+        return self._computed(other, _multiplied, turned=True)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return self._computed(other, _divided)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return self._computed(other, _divided, turned=True)
+
+    def __mod__(self, other: Any) -> Any:
+        return self._computed(other, _rest)
+
+    def __rmod__(self, other: Any) -> Any:
+        return self._computed(other, _rest, turned=True)
+
+    def __neg__(self) -> Any:
+        return 0 - self
+
+    def __pos__(self) -> Dim:
+        return self
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def __floor__(self) -> Dim:
+        return self
+
+    __ceil__ = __trunc__ = __round__ = __floor__
+
+
+def _added(dims: Dims, left: _Terms, right: _Terms) -> Any:
+    return dims.made(_sum(left, right))
+
+
+def _subtracted(dims: Dims, left: _Terms, right: _Terms) -> Any:
+    return dims.made(_sum(left, right, -1))
+
+
+def _multiplied(dims: Dims, left: _Terms, right: _Terms) -> Any:
+    return dims.made(_product(left, right))
+
+
+def _divided(dims: Dims, left: _Terms, right: _Terms) -> Any:
+    return dims.quotient(left, right)
+
+
+def _rest(dims: Dims, left: _Terms, right: _Terms) -> Any:
+    return dims.made(left) - dims.quotient(left, right) * dims.made(right)
+
+
+_PLAIN: dict[Any, Callable[[Any, Any], Any]] = {
+    _added: operator.add,
+    _subtracted: operator.sub,
+    _multiplied: operator.mul,
+    _divided: operator.floordiv,
+    _rest: operator.mod,
+}
+"""What takes the place of arithmetic with polynomials where the other number is a float."""
