@@ -1,8 +1,8 @@
 """Sizes that may vary: whole numbers that note what is decided by their values.
 
-Code that computes with shapes runs for some sizes, its hints. Where these are `Dim`s, what comes out
-are polynomials of them; each comparison, and each use as a plain number, is noted as a condition. The
-results hold for all sizes that meet the conditions.
+Code that computes with shapes runs for some sizes, its hints. Where these are `Dim`s, what comes
+out are polynomials of them; each comparison, and each use as a plain number, is noted as a
+condition. The results hold for all sizes that meet the conditions.
 
     dims = Dims()
     height, width = dims.size(0, 32), dims.size(1, 100)
@@ -66,7 +66,7 @@ class Dims:
     def meets(self, sizes: Sequence[int]) -> bool:
         """Whether other sizes meet all conditions."""
         if self._meets is None or self._meets[0] != len(self._conditions):
-            text = f"({' and '.join(self._conditions) or 'True'})"
+            text = " and ".join(self._conditions) or "True"
             self._meets = len(self._conditions), self._function(text)
         try:
             return self._meets[1](sizes)
@@ -74,12 +74,13 @@ class Dims:
             return False
 
     def value_of(self, size: Any) -> Callable[[Sequence[int]], int]:
-        """What gives the value of a `Dim`, or plain number, for other sizes that meet the conditions."""
+        """What gives a `Dim`, or plain number, for other sizes that meet the conditions."""
         return self._function(self._text(size.terms) if isinstance(size, Dim) else repr(int(size)))
 
     def _function(self, result: str) -> Callable[[Sequence[int]], Any]:
-        atoms = [f"a{number} := {text}" for number, text in enumerate(self._texts)]
-        return eval(f"lambda s: ({', '.join(atoms)}, {result})[-1]")  # noqa: S307 - text of our own
+        lines = [f"a{number} := {text}" for number, text in enumerate(self._texts)]
+        text = f"lambda s: [{', '.join([*lines, result])}][-1]"
+        return eval(text)  # noqa: S307 - text of our own
 
     def _atom(self, key: Hashable, text: str, hint: int, least: float) -> Dim:
         number = self._atoms.setdefault(key, len(self._atoms))
@@ -118,7 +119,7 @@ class Dims:
         )  # fmt: skip
 
     def is_true(self, terms: _Terms, compare: Callable[[Any, Any], bool]) -> bool:
-        """Whether a polynomial is, say, less than 0: by what is known, else by its value, which is noted."""
+        """Whether a polynomial compares so with 0: by its bounds; else by value, a condition."""
         truth = compare(self.hint(terms), 0)
         negated = {product: -factor for product, factor in terms.items()}
         if self.least(terms) > 0 or self.least(negated) > 0:
@@ -217,7 +218,7 @@ class Dim:
         """Whether it is another size, whatever the sizes are."""
         return isinstance(other, Dim) and self.terms == other.terms
 
-    # -- as a plain number: its value is noted -------------------------------------------------------
+    # -- as a plain number: its value is a condition -----------------------------------------------
 
     def __index__(self) -> int:
         value = self._dims.hint(self.terms)
@@ -225,6 +226,10 @@ class Dim:
         return value
 
     __int__ = __index__
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        del copy
+        return np.array(int(self), dtype)
 
     def __float__(self) -> float:
         return float(int(self))
@@ -244,7 +249,7 @@ class Dim:
     def __pow__(self, other: Any) -> Any:
         return int(self) ** other
 
-    # -- comparisons: noted where they are not decided whatever the sizes -----------------------------
+    # -- comparisons: conditions, unless they are the same for all sizes ---------------------------
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], bool], *, turned: bool) -> Any:
         terms = _terms(other)
@@ -278,7 +283,7 @@ class Dim:
     def __bool__(self) -> bool:
         return not self.__eq__(0)
 
-    # -- arithmetic ----------------------------------------------------------------------------------
+    # -- arithmetic --------------------------------------------------------------------------------
 
     def _computed(self, other: Any, compute: Callable[..., Any], *, turned: bool = False) -> Any:
         terms = _terms(other)

@@ -66,8 +66,8 @@ class Sizes(Value):
     """Whole numbers that follow from sizes which may vary.
 
     Attributes:
-        sizes: numbers and `Dim`s, an array of objects. As `array` they are plain numbers: what reads
-            that holds for these sizes alone.
+        sizes: numbers and `Dim`s, an array of objects. `array` has them as plain numbers: what
+            reads that holds for these sizes alone.
     """
 
     def __init__(self, sizes: np.ndarray, dtype: Any) -> None:
@@ -89,12 +89,21 @@ class Sizes(Value):
 
 def constant_of(array: Any, dtype: Any = None) -> Value:
     """Numbers as a value; `Sizes` where some of them may vary."""
-    found = np.asarray(array)
-    if found.dtype == object and dtype != object and any(isinstance(o, Dim) for o in found.flat):
+    found = array_of(array)
+    if found.dtype == object and any(isinstance(one, Dim) for one in found.flat):
         if dtype is None or np.dtype(dtype).kind in "iu":
             return Sizes(found, dtype or np.int64)
     found = np.asarray(array, dtype)
     return Value("", found.shape, found.dtype, found)
+
+
+def array_of(given: Any) -> np.ndarray:
+    """A number, or a list, as an array: of objects where there are sizes that may vary."""
+    if isinstance(given, Dim):
+        return np.fromiter([given], object).reshape(())
+    if isinstance(given, (list, tuple)) and any(isinstance(one, Dim) for one in given):
+        return np.fromiter(given, object)
+    return np.asarray(given)
 
 
 def numbers_of(value: Value) -> np.ndarray | None:

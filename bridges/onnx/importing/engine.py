@@ -26,8 +26,9 @@ from .stage import Lowering, Promote, Stage, Store
 from .types import mixed_types
 
 _MOST_STAGES = 32
-"""Stages that a part of a graph keeps, for as many signatures of its inputs, while their bytes are
-within the limit of all caches."""
+"""Stages that a part of a graph keeps, while their bytes are within the limit of all caches."""
+_MOST_SHAPES = 32
+"""Shapes of its inputs that a stage is bound for at once."""
 _MOST_KINDS = 256
 """Kinds of inputs of which a part remembers what sizes varied."""
 _MOST_VALUES = 4096
@@ -151,7 +152,7 @@ _Sizes = tuple[int, ...]
 
 
 class _Ready:
-    """A stage with its net in a scope of its own.
+    """A stage with its net, which runs in a scope of its own for each shape of its inputs.
 
     Args:
         kind, sizes: what it was lowered for; see `_signature`.
@@ -166,11 +167,13 @@ class _Ready:
         self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
-        self._scope = None
+        self._scope = Scope(parent=engine.scope)
+        self._scopes: BoundedCache[_Sizes, Scope] = BoundedCache(
+            _MOST_SHAPES, self._bound_bytes, Scope.dissolve
+        )
         if stage.net.ops or stage.fetches:
             written = {name for op in stage.net.ops for name in op.output_names()}
             self._net = PlainNet(stage.net, check=False)
-            self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
             for name, array in stage.constants.items():
                 self._scope.var(name).share(array, constant=True)
             live = [name for name in stage.fetches.values() if name in written]
@@ -192,26 +195,33 @@ class _Ready:
         shared = set(map(id, self._engine.constants.values()))
         arrays = (*self.stage.constants.values(), *self.stage.folded.values())
         own = sum(getattr(one, "nbytes", 0) for one in arrays if id(one) not in shared)
-        if self._net is None or self._scope is None:
-            return own
-        return own + bound_bytes(self._net.operators, self._scope)
+        last = self._scopes.values()[-1:]  # which is in use, so that its cache does not count it
+        return own + sum(map(self._bound_bytes, last))
+
+    def _bound_bytes(self, scope: Scope) -> int:
+        return bound_bytes(self._net.operators if self._net is not None else (), scope)
 
     def release(self) -> None:
         """Let go of what is bound."""
-        if self._scope is not None:
-            self._scope.dissolve()
+        for scope in self._scopes.values():
+            scope.dissolve()
+        self._scope.dissolve()
 
-    def run(self, env: dict[str, Any]) -> None:
+    def run(self, env: dict[str, Any], sizes: _Sizes) -> None:
         """Run the net; results go into `env`."""
         env.update(self.stage.folded)
-        if self._net is None or self._scope is None:
+        if self._net is None:
             return
+        scope = self._scopes.get_or_make(sizes, self._new_scope)
         for value, name in self.stage.feeds.items():
-            self._scope.var(name).set(env[value])
+            scope.var(name).set(env[value])
         if self._net.operators:
-            self._net.run(self._scope, self._context)
+            self._net.run(scope, self._context)
         for value, name in self.stage.fetches.items():
-            env[value] = self._scope.get(name).numpy()
+            env[value] = scope.get(name).numpy()
+
+    def _new_scope(self) -> Scope:
+        return self._engine.workspaces.lend(Scope(parent=self._scope))
 
 
 class _Part:
@@ -244,19 +254,23 @@ class _Part:
     def add(self, kind: _Kind, ready: _Ready) -> _Ready:
         """Keep a stage."""
         if ready.stage.dims is not None:
-            self._pinned.setdefault(kind, set()).update(ready.stage.dims.pinned)
+            self.pin(kind, ready.stage.dims.pinned)
         self._made += 1
         return self.ready.add(self._made, ready)
 
+    def pin(self, kind: _Kind, places: set[int]) -> None:
+        """Note the places of sizes that no net can leave open."""
+        self._pinned.setdefault(kind, set()).update(places)
+
     def varying(self, kind: _Kind, sizes: _Sizes) -> set[int]:
-        """The places of sizes that inputs of a kind had others of, and that a net may leave open."""
+        """The places of sizes that inputs of a kind had several of, and a net may leave open."""
         if kind not in self._first and len(self._first) >= _MOST_KINDS:
             self._first.clear()
             self._varying.clear()
             self._pinned.clear()
         first = self._first.setdefault(kind, sizes)
         varying = self._varying.setdefault(kind, set())
-        varying.update(at for at, pair in enumerate(zip(first, sizes, strict=True)) if len({*pair}) > 1)
+        varying.update(at for at, size in enumerate(sizes) if size != first[at])
         return varying - self._pinned.get(kind, set())
 
 
@@ -299,7 +313,7 @@ class Body:
             makes = ready.makes(sizes)
             if makes > engine.loops.room:
                 engine.loops.refuse(makes)
-            ready.run(env)
+            ready.run(env, sizes)
             for node in ready.stage.host:
                 for name, value in zip(node.outputs, engine.evaluate(node, env), strict=False):
                     if name:
@@ -321,6 +335,11 @@ class Body:
                 try:
                     stage = self._lower(part, env, may_promote, varying)
                     ready = part.add(kind, _Ready(self._engine, stage, kind, sizes))
+                except OpscopeError:
+                    if not varying:
+                        raise
+                    part.pin(kind, varying)  # a rule, or one of a plug-in, that takes numbers alone
+                    continue
                 except Promote as error:
                     new = error.names - part.by_value
                     if not new:
@@ -380,10 +399,10 @@ def lower_part(
             continue
         shape: Any = value.shape
         if dims is not None:
-            places = range(place, place + value.ndim)
+            is_open = () if name in by_value else varying
             shape = tuple(
-                dims.size(at, size) if at in varying and name not in by_value else dims.fixed(at, size)
-                for at, size in zip(places, shape, strict=True)
+                dims.size(at, size) if at in is_open else dims.fixed(at, size)
+                for at, size in enumerate(shape, place)
             )
         place += value.ndim
         if name in by_value:
@@ -405,7 +424,7 @@ def lower_part(
 
 
 def _signature(part: _Part, env: Mapping[str, Any]) -> tuple[_Kind, _Sizes]:
-    """What a part is lowered for: all about its inputs but sizes, and the sizes, one after another."""
+    """What a part is lowered for: all about its inputs but sizes, and the sizes in a row."""
     kind: list[Any] = []
     sizes: list[int] = []
     for name in part.reads:

@@ -59,9 +59,10 @@ class Loop:
         states, scanned = known[: len(given) - count], known[len(given) - count : len(given)]
         ways = {*(n.ints("scan_input_directions", [0] * count) or [])}
         ways |= {*(n.ints("scan_output_directions", [0]) or [])}
+        if len(ways) > 1 or min(value.ndim for value in scanned) < 3:
+            return None
         steps, rows = scanned[0].shape[:2]
-        others = any(value.shape[:2] != (steps, rows) for value in scanned[1:])
-        if len(ways) > 1 or others or min(value.ndim for value in scanned) < 3:
+        if any(value.shape[:2] != (steps, rows) for value in scanned[1:]):
             return None
         if 0 in (steps, rows) or any(not _starts(state, rows) for state in states):
             return None

@@ -1,6 +1,7 @@
 """Sizes as values: what nodes compute of shapes, while shapes hold sizes that may vary.
 
-The rules of nodes say it in operators, as they do for nets; here these compute with arrays of `Dim`s.
+The rules of nodes say it in operators, as they do for nets; here these compute with arrays of
+`Dim`s.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from ....framework.base.dims import Dim
 from ....framework.ir.registry import lookup
-from .calls import Call, Kind, NeedsValue, NotHere, Sizes, Value, constant_of, numbers_of
+from .calls import Call, Kind, NeedsValue, NotHere, Value, array_of, constant_of, numbers_of
 from .graph import Node
 
 _TO_END = 2**63 - 1
@@ -20,7 +21,7 @@ _TO_END = 2**63 - 1
 
 
 def of_sizes(node: Node, kind: Kind, inputs: Sequence[Value | None], where: str) -> Any:
-    """The outputs of a node, some of whose inputs are sizes; None where these must be plain numbers."""
+    """The outputs of a node, some of whose inputs are sizes; None where it wants plain numbers."""
     call = Call(node, where, inputs, _OnSizes())
     try:
         if kind.takes_sizes and kind.evaluate is not None:
@@ -30,7 +31,7 @@ def of_sizes(node: Node, kind: Kind, inputs: Sequence[Value | None], where: str)
             outputs = kind.lower(call)
         else:
             return None
-    except (NotHere, NeedsValue):
+    except (NotHere, NeedsValue, IndexError, ValueError):  # plain numbers tell what is wrong
         return None
     return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
@@ -64,7 +65,7 @@ class _OnSizes:
         arrays = [[numbers_of(value) for value in many] for many in values]
         found = compute(known, *(a if isinstance(g, list) else a[0]
                                  for a, g in zip(arrays, args, strict=True)))  # fmt: skip
-        result = np.asarray(found)
+        result = array_of(found)
         if op_type in _COMPARED:
             return constant_of(result.astype(bool))
         return constant_of(result, dtype if "dtype" not in known else known["dtype"])
@@ -77,7 +78,8 @@ def _rest(attrs: Mapping[str, Any], x: Any, y: Any) -> Any:
 
 
 def _slice(attrs: Mapping[str, Any], x: Any, **_: Any) -> Any:
-    spans = zip(attrs["starts"], attrs["ends"], attrs["steps"] or [1] * len(attrs["axes"]), strict=True)
+    steps = attrs["steps"] or [1] * len(attrs["axes"])
+    spans = zip(attrs["starts"], attrs["ends"], steps, strict=True)
     cuts = [slice(None)] * x.ndim
     for axis, (start, end, step) in zip(attrs["axes"], spans, strict=True):
         cuts[axis] = slice(start, end if step > 0 or end >= -x.shape[axis] else None, step)
@@ -123,7 +125,7 @@ _COMPUTE: dict[str, Callable[..., Any]] = {
     "reshape": _reshape,
     "squeeze": lambda attrs, x: np.squeeze(x, tuple(attrs["axes"])),
     "unsqueeze": lambda attrs, x: np.expand_dims(x, tuple(attrs["axes"])),
-    "expand": lambda attrs, x: np.broadcast_to(x, attrs["shape"]) if -1 not in attrs["shape"] else x,
+    "expand": lambda attrs, x: np.broadcast_to(x, attrs["shape"]),
 }
 """Operators on whole numbers that stand for sizes: (attributes, arrays...) -> array."""
 
@@ -131,9 +133,7 @@ _COMPUTE: dict[str, Callable[..., Any]] = {
 # -- sizes in attributes ---------------------------------------------------------------------------
 
 
-def without_dims(
-    op_type: str, attrs: Mapping[str, Any], given: Sequence[int]
-) -> dict[str, Any]:
+def without_dims(op_type: str, attrs: Mapping[str, Any], given: Sequence[int]) -> dict[str, Any]:
     """Attributes of an operator for any sizes: copied, left open, or counted from the end.
 
     What cannot be said so is a plain number, and holds for that size alone.
@@ -149,8 +149,9 @@ def without_dims(
         plain["shape"] = _open(attrs["shape"], [None] * new + [*given], copied=-1, left=False)
     elif op_type == "slice":
         sizes = [given[axis] for axis in attrs["axes"]]
-        plain["starts"] = [_from_end(*pair, 0) for pair in zip(attrs["starts"], sizes, strict=True)]
-        plain["ends"] = [_from_end(*pair, _TO_END) for pair in zip(attrs["ends"], sizes, strict=True)]
+        for key, at_end in ("starts", 0), ("ends", _TO_END):
+            pairs = zip(attrs[key], sizes, strict=True)
+            plain[key] = [_from_end(place, size, at_end) for place, size in pairs]
     for name, value in plain.items():
         if isinstance(value, Dim):
             plain[name] = int(value)
@@ -160,6 +161,7 @@ def without_dims(
 
 
 def _open(dims: Sequence[Any], given: Sequence[Any], *, copied: int, left: bool) -> list[Any]:
+    """A shape attribute: `copied` where sizes are those of the input, -1 for one that is left."""
     result = list(dims)
     for at, dim in enumerate(dims):
         if isinstance(dim, Dim) and at < len(given) and dim.is_same(given[at]):
@@ -171,6 +173,7 @@ def _open(dims: Sequence[Any], given: Sequence[Any], *, copied: int, left: bool)
 
 
 def _from_end(place: Any, size: Any, at_end: int) -> Any:
+    """A bound of a slice as a number, which counts from the end where that varies."""
     if not isinstance(place, Dim):
         return place
     away = place - size

@@ -24,12 +24,12 @@ from .calls import (
     CONTROL,
     Attributes,
     Call,
+    Kind,
     NeedsValue,
     NotHere,
     Sizes,
     Value,
     constant_of,
-    Kind,
     failed,
     kind_of,
 )
@@ -566,9 +566,7 @@ class Lowering:
         given += [(value.shape[1:], value.dtype) for value in loop.scanned]
         specs = dict(zip(graph.inputs, given, strict=True))
         specs |= {name: (value.shape, value.dtype) for name, value in loop.captured.items()}
-        inner = Lowering(
-            self._store, specs, {}, set(), may_promote=False, dims=self.stage.dims
-        )
+        inner = Lowering(self._store, specs, {}, set(), may_promote=False, dims=self.stage.dims)
         inner._lower_all(graph.nodes)
         found = [inner._find(name) for name in graph.outputs]
         results = [value for value in found if value is not None and value.array is None]

@@ -12,7 +12,7 @@ import numpy as np
 
 from ....framework.base.dtypes import is_float
 from ....operators.names import Name, names_in, names_of
-from ...onnx.importing.calls import KINDS, Attributes, Call, Kind, NeedsValue, NotHere, Value
+from ...onnx.importing.calls import KINDS, Attributes, Call, Kind, NeedsValue, NotHere, Sizes, Value
 from ...onnx.importing.graph import Node
 
 DOMAIN = "aten"
@@ -119,6 +119,9 @@ class Aten:
         if not isinstance(value, Ref):
             return value
         if value.is_size:
+            size = self._call[value.number]
+            if isinstance(size, Sizes):
+                return size.sizes.reshape(-1)[0]
             return np.asarray(self._call.known(value.number)).reshape(-1)[0].item()
         return self._call[value.number]
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import gc
+import random
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import opscope
+from opscope.bridges.onnx.files.graph import Graph
+from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing import engine
+from opscope.bridges.onnx.importing.model import model_of_bytes
 
 onnx = pytest.importorskip("onnx")
 helper, arrays = onnx.helper, onnx.numpy_helper
@@ -61,3 +67,100 @@ def test_250_shapes_take_the_memory_of_32(tmp_path: Path) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 1.3 * peak_early, (early, peak_early, peak)
+
+
+CHANNELS = 4
+
+
+def weights(g: Graph, *shape: int) -> str:
+    return g.constant((np.random.default_rng(len(shape)).normal(size=shape) / 4).astype("f4"))
+
+
+def conv(g: Graph, x: str, rng: random.Random) -> str:
+    pads = [rng.randrange(2), 1] * 2
+    w = weights(g, CHANNELS, CHANNELS, 2, 3)
+    return g.node("Conv", [x, w], pads=pads, strides=[1, rng.choice((1, 2))])
+
+
+def pool(g: Graph, x: str, rng: random.Random) -> str:
+    ceil = {"ceil_mode": rng.randrange(2)}
+    return g.node("MaxPool", [x], kernel_shape=[1, 2], strides=[1, 2], pads=[0, 0, 0, 1], **ceil)
+
+
+def scores(g: Graph, x: str, rng: random.Random) -> str:
+    """Softmax of pairs of columns: a product whose result is as wide as the image."""
+    turned = g.node("Transpose", [x], perm=[0, 1, 3, 2])
+    return g.node("MatMul", [g.node("Softmax", [g.node("MatMul", [x, turned])], axis=-1), x])
+
+
+def rows(g: Graph, x: str, rng: random.Random) -> str:
+    """[N, C, H, W] as rows and back, by sizes that nodes compute."""
+    shape = g.node("Shape", [x])
+    n, c, h, w = (
+        g.node("Slice", [shape, g.ints(k), g.ints(k + 1), g.ints(0)]) for k in range(4)
+    )
+    wide = g.node("Mul", [g.node("Mul", [n, h]), w])
+    last = g.node("Transpose", [x], perm=[0, 2, 3, 1])
+    flat = g.node("Reshape", [last, g.node("Concat", [wide, c], axis=0)])
+    product = g.node("MatMul", [flat, weights(g, CHANNELS, CHANNELS)])
+    back = g.node("Reshape", [product, g.node("Concat", [n, h, w, g.ints(-1)], axis=0)])
+    return g.node("Transpose", [back], perm=[0, 3, 1, 2])
+
+
+def expanded(g: Graph, x: str, rng: random.Random) -> str:
+    mean = g.node("GlobalAveragePool", [x])
+    return g.node("Sub", [x, g.node("Expand", [mean, g.node("Shape", [x])])])
+
+
+def cut(g: Graph, x: str, rng: random.Random) -> str:
+    """Halves of the columns, the longer one first where they are odd."""
+    size = g.node("Gather", [g.node("Shape", [x]), g.constant(np.int64(3))], axis=0)
+    half = g.node("Div", [g.node("Add", [size, g.constant(np.int64(1))]), g.constant(np.int64(2))])
+    at = g.node("Unsqueeze", [half, g.ints(0)])
+    parts = [
+        g.node("Slice", [x, *ends, g.ints(3)])
+        for ends in ((g.ints(0), at), (at, g.ints(1 << 40)))
+    ]
+    return g.node("Concat", [parts[1], parts[0]], axis=3)
+
+
+def places(g: Graph, x: str, rng: random.Random) -> str:
+    """Adds the numbers of the columns: a net for each width."""
+    size = g.node("Gather", [g.node("Shape", [x]), g.constant(np.int64(3))], axis=0)
+    line = g.node("Range", [g.constant(np.int64(0)), size, g.constant(np.int64(1))])
+    return g.node("Add", [x, g.node("Cast", [line], to=1)])
+
+
+def drawn_net(seed: int, parts: list[Any]) -> bytes:
+    rng = random.Random(seed)
+    g = Graph("drawn", 17)
+    x = g.input("x", np.float32, ["N", CHANNELS, "H", "W"])
+    for _ in range(4):
+        x = g.node("Relu", [rng.choice(parts)(g, x, rng)])
+    g.output(g.node("Identity", [x], outputs=["y"]), np.float32)
+    return model_bytes(g)
+
+
+OPEN = [conv, pool, scores, rows, expanded, cut]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_one_lowering_serves_as_those_of_each_shape(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random nets in many shapes are equal to models of their own for each, bit by bit."""
+    data = drawn_net(seed, OPEN if seed % 4 else [*OPEN, places])
+    model, lowered = model_of_bytes(data), []
+    lower = engine.lower_part
+    monkeypatch.setattr(engine, "lower_part", lambda *a, **o: lowered.append(0) or lower(*a, **o))
+    rng = np.random.default_rng(seed)
+    shapes = [(2, 12, 24), (2, 12, 40), *((2, 12, int(w)) for w in rng.integers(9, 60, 6))]
+    shapes += [(n, 12, 33) for n in (2, 3, 5)] + [(1, 12, 30), (2, 15, 44), (3, 13, 31)]
+    for n, high, wide in shapes:
+        feed = {"x": rng.normal(size=(n, CHANNELS, high, wide)).astype("f4")}
+        count = len(lowered)
+        found = model.run(feed)["y"]
+        count = len(lowered) - count
+        np.testing.assert_array_equal(found, model_of_bytes(data).run(feed)["y"])
+        del lowered[len(lowered) - 1 :]
+        assert count <= 1

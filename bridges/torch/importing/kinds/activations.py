@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .....framework.base.dtypes import is_float
@@ -87,7 +89,7 @@ def _softplus(n: Aten) -> Value:
 
 @aten("prelu", "_prelu_kernel")
 def _prelu(n: Aten, x: Value, weight: Value) -> Value:
-    return n.op("prelu", x, n.reshaped(weight, [int(np.prod(weight.shape))]))
+    return n.op("prelu", x, n.reshaped(weight, [math.prod(weight.shape)]))
 
 
 @aten("threshold")

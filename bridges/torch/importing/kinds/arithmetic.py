@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .....framework.base.dtypes import is_float
-from ....onnx.importing.calls import Attributes, Kind, Value
+from ....onnx.importing.calls import Attributes, Kind, Value, array_of
 from ..calls import RULES, Aten, Ref, aten, aten_of
 
 _SYMBOLIC = {
@@ -23,7 +23,7 @@ _SYMBOLIC = {
     "sym_not": lambda a: not a,
     "sym_ite": lambda a, b, c: b if a else c,
     "sym_float": float,
-    "sym_int": int,
+    "sym_int": math.trunc,
     "sym_sum": lambda *a: sum(*a),
     "trunc": math.trunc,
     "ceil": math.ceil,
@@ -45,11 +45,11 @@ _SYMBOLIC = {
 def _sizes(n: Attributes, *arrays: np.ndarray) -> np.ndarray:
     given = n.node.attrs["arguments"].values()
     numbers = [arrays[one.number].item() if isinstance(one, Ref) else one for one in given]
-    return np.asarray(_SYMBOLIC[n.node.op](*numbers))
+    return array_of(_SYMBOLIC[n.node.op](*numbers))
 
 
 for _name in _SYMBOLIC:
-    RULES["size", _name] = Kind(evaluate=_sizes)
+    RULES["size", _name] = Kind(evaluate=_sizes, takes_sizes=True)
 
 
 @aten("sym_size")
@@ -59,7 +59,7 @@ def _size(n: Aten, x: Value) -> Value:
 
 @aten("sym_numel")
 def _numel(n: Aten) -> Value:
-    return n.const(int(np.prod(n["self"].shape)), np.int64)
+    return n.const(math.prod(n["self"].shape), np.int64)
 
 
 def _pair(n: Aten) -> tuple[Value, Value]:

@@ -13,7 +13,7 @@ from ..calls import TO_END, Aten, aten
 
 def _filled(n: Aten, count: int, dims: Sequence[int]) -> list[int]:
     """A shape whose -1, if any, is computed."""
-    filled = [int(dim) for dim in dims]
+    filled = list(dims)
     if -1 in filled:
         rest = math.prod(dim for dim in filled if dim != -1)
         filled[filled.index(-1)] = count // rest if rest else 0

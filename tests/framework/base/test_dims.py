@@ -1,0 +1,83 @@
+"""Sizes that vary: what is computed of them holds for all sizes that meet the conditions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.dims import Dim, Dims
+
+
+def computed(rng: random.Random, sizes: Sequence[Any]) -> list[Any]:
+    """Numbers of random arithmetic over sizes; what comparisons say is among them."""
+    values = [*sizes, 1, 2, 3, 7]
+    for _ in range(12):
+        a, b = rng.choice(values), rng.choice(values)
+        how = rng.randrange(9)
+        if how < 3:
+            values.append((a + b, a - b, a * b)[how])
+        elif how == 3:
+            values.append(a // max(b, 1))
+        elif how == 4:
+            values.append(a % max(b, 1))
+        elif how == 5:
+            values.append(-(-a // 4) * 4)
+        elif how == 6:
+            values.append(min(a, b))
+        elif how == 7:
+            values.append(int(a == b) + 2 * int(a < b) + 4 * int(a >= b))
+        else:
+            values.append(len(range(a % 5)))
+    return values
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_results_hold_where_conditions_are_met(seed: int) -> None:
+    rng = random.Random(seed)
+    dims = Dims()
+    hints = [rng.randrange(2, 40) for _ in range(3)]
+    open_sizes = [dims.size(place, hint) for place, hint in enumerate(hints)]
+    found = [dims.value_of(value) for value in computed(random.Random(seed), open_sizes)]
+    assert dims.meets(hints)
+    met = 0
+    for _ in range(60):
+        others = [hint + rng.choice((0, 0, 1, 2, 8, -1)) for hint in hints]
+        if dims.meets(others):
+            met += 1
+            assert [value(others) for value in found] == computed(random.Random(seed), others)
+    assert met
+
+
+@pytest.mark.parametrize(
+    ("compute", "shown"),
+    [
+        (lambda w: (w + 2 - 3) + 1 - w, 0),
+        (lambda w: (w * 512) // 512 - w, 0),
+        (lambda w: (w * 6 + 5) // 2 - w * 3, 2),
+        (lambda w: w * w // w - w, 0),
+        (lambda w: (w - w % 4) // 4 * 4 - w // 4 * 4, 0),
+    ],
+)
+def test_what_no_size_changes_is_a_number(compute: Any, shown: int) -> None:
+    dims = Dims()
+    assert compute(dims.size(0, 9)) == shown and isinstance(compute(dims.size(0, 9)), int)
+    assert dims.meets([1 << 20])
+
+
+def test_uses_as_numbers_are_conditions() -> None:
+    for use in (int, hash, float, range, np.asarray, np.arange, lambda w: w / 2, lambda w: 0.5 * w):
+        dims = Dims()
+        use(dims.size(0, 9))
+        assert dims.meets([9]) and not dims.meets([10]) and dims.pinned == {0}
+
+
+def test_bounds_decide_without_conditions() -> None:
+    dims = Dims()
+    w = dims.size(0, 9)
+    assert w > 0 and w != 1 and w != -1 and bool(w) and not w + 3 < 5 and w * 2 >= 4
+    assert dims.meets([2]) and not dims.meets([1])  # sizes of 1 mean too much to be any sizes
+    assert not isinstance(dims.size(1, 1), Dim) and dims.size(2, 0) == 0
