@@ -160,6 +160,9 @@ class Dims:
             return self.made(whole)
         if not any(rest) and not any(by) and 0 <= rest[()] < by[()]:
             return self.made(whole)
+        if not any(by) and by[()] > 0 and rest[max(rest)] < 0:  # -x // c is -((x + c - 1) // c)
+            negated = {product: -factor for product, factor in rest.items()}
+            return self.made(whole) - self.quotient(_sum(negated, {(): by[()] - 1}), by)
         hint = self.hint(rest) // self.hint(by)
         least = -math.inf
         if not any(by) and by[()] > 0 and self.least(rest) > -math.inf:

@@ -178,11 +178,11 @@ def part(body: Graph, i: str, x: str) -> str:
     return body.node("ReduceSum", [body.node("Slice", [x, at, end, body.ints(0)])], keepdims=0)
 
 
-@pytest.mark.parametrize(("step", "more"), [(part, 0), (resized, 1)])
+@pytest.mark.parametrize("step", [part, resized])
 def test_rounds_of_ever_new_values(
-    step: Callable[[Graph, str, str], str], more: int, monkeypatch: pytest.MonkeyPatch
+    step: Callable[[Graph, str, str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A round makes no net for its value; one for a shape that comes for the first time."""
+    """A round makes no net for its value, nor for a shape that comes for the first time."""
     g = Graph("g")
     n, x = g.input("n", np.int64, []), g.input("x", np.float32, [9])
     body = g.sub_graph("body")
@@ -201,7 +201,7 @@ def test_rounds_of_ever_new_values(
         np.testing.assert_allclose(one, wanted, rtol=1e-5)
     monkeypatch.setattr(engine, "PlainNet", lambda *a, **o: nets.append(a) or PlainNet(*a, **o))
     model.run(feed | {"n": np.array(8)})
-    assert len(nets) == more
+    assert not nets
 
 
 def test_types_that_nets_cannot_hold() -> None:

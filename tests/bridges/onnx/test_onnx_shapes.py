@@ -83,8 +83,8 @@ def conv(g: Graph, x: str, rng: random.Random) -> str:
 
 
 def pool(g: Graph, x: str, rng: random.Random) -> str:
-    ceil = {"ceil_mode": rng.randrange(2)}
-    return g.node("MaxPool", [x], kernel_shape=[1, 2], strides=[1, 2], pads=[0, 0, 0, 1], **ceil)
+    ends = rng.choice(({"ceil_mode": 1}, {"pads": [0, 0, 0, 1]}))
+    return g.node("MaxPool", [x], kernel_shape=[1, 2], strides=[1, 2], **ends)
 
 
 def scores(g: Graph, x: str, rng: random.Random) -> str:
@@ -96,9 +96,7 @@ def scores(g: Graph, x: str, rng: random.Random) -> str:
 def rows(g: Graph, x: str, rng: random.Random) -> str:
     """[N, C, H, W] as rows and back, by sizes that nodes compute."""
     shape = g.node("Shape", [x])
-    n, c, h, w = (
-        g.node("Slice", [shape, g.ints(k), g.ints(k + 1), g.ints(0)]) for k in range(4)
-    )
+    n, c, h, w = (g.node("Slice", [shape, g.ints(k), g.ints(k + 1), g.ints(0)]) for k in range(4))
     wide = g.node("Mul", [g.node("Mul", [n, h]), w])
     last = g.node("Transpose", [x], perm=[0, 2, 3, 1])
     flat = g.node("Reshape", [last, g.node("Concat", [wide, c], axis=0)])
@@ -118,8 +116,7 @@ def cut(g: Graph, x: str, rng: random.Random) -> str:
     half = g.node("Div", [g.node("Add", [size, g.constant(np.int64(1))]), g.constant(np.int64(2))])
     at = g.node("Unsqueeze", [half, g.ints(0)])
     parts = [
-        g.node("Slice", [x, *ends, g.ints(3)])
-        for ends in ((g.ints(0), at), (at, g.ints(1 << 40)))
+        g.node("Slice", [x, *ends, g.ints(3)]) for ends in ((g.ints(0), at), (at, g.ints(1 << 40)))
     ]
     return g.node("Concat", [parts[1], parts[0]], axis=3)
 
@@ -141,7 +138,8 @@ def drawn_net(seed: int, parts: list[Any]) -> bytes:
     return model_bytes(g)
 
 
-OPEN = [conv, pool, scores, rows, expanded, cut]
+OPEN, READING = [conv, pool, scores, rows], [expanded, cut, places]
+"""What can be written for any sizes, and what is written for one: by values that sizes have."""
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -149,18 +147,17 @@ def test_one_lowering_serves_as_those_of_each_shape(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Random nets in many shapes are equal to models of their own for each, bit by bit."""
-    data = drawn_net(seed, OPEN if seed % 4 else [*OPEN, places])
+    parts = OPEN if seed % 3 else [*OPEN, *READING]
+    data = drawn_net(seed, parts)
+    rng = np.random.default_rng(seed)
+    shapes = [(2, 12, 24), (2, 12, 40), *((2, 12, int(w)) for w in rng.integers(16, 60, 5))]
+    feeds = [{"x": rng.normal(size=(n, CHANNELS, high, wide)).astype("f4")}
+             for n, high, wide in (*shapes, (5, 12, 33), (1, 12, 30), (3, 13, 31))]  # fmt: skip
+    wanted = [model_of_bytes(data).run(feed)["y"] for feed in feeds]
     model, lowered = model_of_bytes(data), []
     lower = engine.lower_part
     monkeypatch.setattr(engine, "lower_part", lambda *a, **o: lowered.append(0) or lower(*a, **o))
-    rng = np.random.default_rng(seed)
-    shapes = [(2, 12, 24), (2, 12, 40), *((2, 12, int(w)) for w in rng.integers(9, 60, 6))]
-    shapes += [(n, 12, 33) for n in (2, 3, 5)] + [(1, 12, 30), (2, 15, 44), (3, 13, 31)]
-    for n, high, wide in shapes:
-        feed = {"x": rng.normal(size=(n, CHANNELS, high, wide)).astype("f4")}
-        count = len(lowered)
-        found = model.run(feed)["y"]
-        count = len(lowered) - count
-        np.testing.assert_array_equal(found, model_of_bytes(data).run(feed)["y"])
-        del lowered[len(lowered) - 1 :]
-        assert count <= 1
+    for number, (feed, y) in enumerate(zip(feeds, wanted, strict=True), 1):
+        np.testing.assert_array_equal(model.run(feed)["y"], y)
+        if number == len(shapes) and parts is OPEN:
+            assert len(lowered) == 2  # the first one, before it was seen what varies

@@ -59,6 +59,7 @@ def test_results_hold_where_conditions_are_met(seed: int) -> None:
         (lambda w: (w * 512) // 512 - w, 0),
         (lambda w: (w * 6 + 5) // 2 - w * 3, 2),
         (lambda w: w * w // w - w, 0),
+        (lambda w: -(-w // 2) - (w + 1) // 2, 0),
         (lambda w: (w - w % 4) // 4 * 4 - w // 4 * 4, 0),
     ],
 )
