@@ -142,34 +142,42 @@ class Dims:
 
     def quotient(self, terms: _Terms, by: _Terms) -> Dim | int:
         """One polynomial by another, rounded down."""
-        whole: _Terms = {}
-        rest = dict(terms)
-        if len(by) == 1:
-            ((product, divisor),) = by.items()
-            for own, factor in terms.items():
-                kept = _without(own, product)
-                # c W + r: what divides by c, or by c V, leaves the quotient as a summand.
-                if kept is not None and (not product or factor % divisor == 0):
-                    count, left = divmod(factor, divisor)
-                    if kept and left:
-                        continue
-                    whole[kept] = whole.get(kept, 0) + count
-                    rest[own] = left
-        rest = {product: factor for product, factor in rest.items() if factor}
+        whole, rest = _divided_terms(terms, by)
+        divisor = 0 if any(by) else by.get((), 0)
+        sign = 1
+        if divisor > 0 and rest and rest[max(rest)] < 0:  # -x // c is -((x + c - 1) // c)
+            sign = -1
+            other, rest = _divided_terms(_sum({(): divisor - 1}, rest, -1), by)
+            whole = _sum(whole, other, -1)
         if not rest:
             return self.made(whole)
-        if not any(rest) and not any(by) and 0 <= rest[()] < by[()]:
-            return self.made(whole)
-        if not any(by) and by[()] > 0 and rest[max(rest)] < 0:  # -x // c is -((x + c - 1) // c)
-            negated = {product: -factor for product, factor in rest.items()}
-            return self.made(whole) - self.quotient(_sum(negated, {(): by[()] - 1}), by)
-        hint = self.hint(rest) // self.hint(by)
-        least = -math.inf
-        if not any(by) and by[()] > 0 and self.least(rest) > -math.inf:
-            least = self.least(rest) // by[()]
         text = f"({self._text(rest)}) // ({self._text(by)})"
-        atom = self._atom(("//", text), text, hint, least)
-        return atom + self.made(whole)
+        least = self.least(rest)
+        least = least // divisor if divisor > 0 and least > -math.inf else -math.inf
+        atom = self._atom(text, text, self.hint(rest) // self.hint(by), least)
+        return self.made(_sum(whole, atom.terms, sign))
+
+
+def _divided_terms(terms: _Terms, by: _Terms) -> tuple[_Terms, _Terms]:
+    """Terms of a quotient that leave no rest, and what is still to be divided.
+
+    Of (c V W + r) // (d V), where d divides c, the first are c / d W.
+    """
+    if len(by) > 1:
+        return {}, terms
+    ((product, divisor),) = by.items()
+    whole: _Terms = {}
+    rest: _Terms = {}
+    for own, factor in terms.items():
+        kept = _without(own, product)
+        left = factor
+        if kept is not None and (factor % divisor == 0 or not own):
+            whole[kept], left = divmod(factor, divisor)
+        if left:
+            rest[own] = left
+    if not any(rest) and not product and 0 <= rest.get((), 0) < divisor:
+        rest = {}
+    return whole, rest
 
 
 def _without(product: _Product, other: _Product) -> _Product | None:
