@@ -547,7 +547,7 @@ class Lowering:
                 self._writers[name] = len(self._ops) - 1
                 results.append(Value(name, *self._specs[name]))
         for at in range(len(finals), len(results)):
-            steps = {} if isinstance(loop.steps, Dim) else {"steps": loop.steps}
+            steps: Any = {} if isinstance(loop.steps, Dim) else {"steps": loop.steps}
             batch = call.op("sequence_pad", results[at], **steps)
             batch.shape = (loop.rows, loop.steps, *batch.shape[2:])  # offsets come with a run
             self._specs[batch.name] = batch.shape, batch.dtype

@@ -131,7 +131,7 @@ def _slice(n: Call) -> Value:
         range(len(starts)) if axes is None else [n.axis(axis, x.ndim) for axis in axes],
         starts, ends, [1] * len(starts) if steps is None else steps, strict=True,
     )  # fmt: skip
-    cut = [(axis, *span) for axis, *span in given if not _is_whole(*span, x.shape[axis])]
+    cut = [(axis, *span) for axis, *span in given if not _is_whole(span, x.shape[axis])]
     if not cut:
         return x
     spans = zip(("axes", "starts", "ends", "steps"), zip(*cut, strict=True), strict=True)
@@ -139,8 +139,9 @@ def _slice(n: Call) -> Value:
     return n.op("slice", x, **attrs)
 
 
-def _is_whole(start: int, end: int, step: int, size: int) -> bool:
-    """Whether a slice is all of an axis."""
+def _is_whole(span: Sequence[int], size: int) -> bool:
+    """Whether a slice, (start, end, step), is all of an axis."""
+    start, end, step = span
     return step == 1 and (start == 0 or start <= -size) and (end >= size)
 
 
