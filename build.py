@@ -11,7 +11,7 @@
     types     check the types of the package
     deadcode  find code that nothing uses
     prose     find turns of English that docs/style.md refuses
-    docs      build the documentation into build/site/
+    docs      build the documentation into build/site/, and check its links, images and widths
     stubs     write the stubs of NetBuilder's methods and of the public names anew
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
@@ -319,10 +319,11 @@ def pages(arguments: argparse.Namespace) -> None:
 
 
 def docs(arguments: argparse.Namespace) -> None:
-    """Build the documentation into build/site/."""
+    """Build the documentation into build/site/, and check its links, images and widths."""
     environment = Environment(VENV)
     environment.prepare("docs")
     run([environment.python, "-P", "-m", "mkdocs", "build", "--strict"], "mkdocs build")
+    run([environment.python, Path("tests", "site_pages.py"), Path("build", "site")], "the site")
 
 
 def stubs(arguments: argparse.Namespace) -> None:

@@ -10,9 +10,8 @@ from cntk_pages import table
 from opscope.python_api.coming_from.cntk import sections
 from opscope.python_api.coming_from.rows import PEERS, rows
 
-_LIBRARY2 = """Models of this library are read as those of older versions are. What its functions
-build in Python is built here by a [NetBuilder](reference/builder.md), `b` below, or as nodes of a
-`cntk.Network`."""
+_LIBRARY2 = """Models of this library are read as older models are. What its functions build in
+Python, a [NetBuilder](reference/builder.md), `b` below, or a `cntk.Network` builds here."""
 
 
 def cntk() -> Iterator[str]:

@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
 import cntk_pages  # noqa: E402
 import coming_from_pages  # noqa: E402
 import conformance_page  # noqa: E402
+import site_html  # noqa: E402
 from cntk_pages import table  # noqa: E402
 
 EXPLAINED = {
@@ -36,7 +37,19 @@ EXPLAINED = {
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """mkdocs hook: the page's text, followed by what is generated for it."""
     fill = FILLED.get(page.file.src_uri)
-    return "\n\n".join([markdown, *fill()]) if fill else markdown
+    text = "\n\n".join([markdown, *fill()]) if fill else markdown
+    first = text.find("\n## ")
+    first = len(text) if first < 0 else first
+    # Entries are headings of level 3; those before the first section come right below the title.
+    return _ENTRY.sub(r"\g<0>\n    options:\n      heading_level: 2", text[:first]) + text[first:]
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """mkdocs hook: the whole page, with what the theme leaves out."""
+    return site_html.improved(output)
+
+
+_ENTRY = re.compile(r"^::: \S+$", re.MULTILINE)
 
 
 def _face() -> Iterator[str]:

@@ -27,6 +27,7 @@ from opscope.python_api.builder.operator_methods import method_types
 from package_copy import ROOT
 
 DOCS = ROOT / "docs"
+QUESTIONS = (DOCS / "questions.md").read_text()
 ENTRY = re.compile(r"^::: (\S+)$", re.MULTILINE)
 
 
@@ -195,4 +196,10 @@ def test_navigation() -> None:
         r"^  - ([\w ]+):", text[text.index("nav:") : text.index("exclude_docs")], re.MULTILINE
     )
     assert len(top) <= 7 and sum(map(len, top)) <= 50
-    assert (DOCS / "index.md").read_text().startswith("# Quick start\n")
+
+
+def test_forty_questions_have_an_answer() -> None:
+    """Each row of the page leads to one heading; the strict build follows the links."""
+    rows = re.findall(r"^\| (.+\?) \| \[.+\]\(\S+\.md#[\w-]+\) \|$", QUESTIONS, re.MULTILINE)
+    every = QUESTIONS.count("\n| ") - QUESTIONS.count("\n| question ")
+    assert len(rows) == len(set(rows)) == every == 40

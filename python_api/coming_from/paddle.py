@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (an entry is a line)
-"""Paddle's names: those of version 2 and later, and the operators of 2017 that ours follow."""
+"""Paddle's names, of version 2 and later, and the operators of 2017 that ours follow."""
 
 from __future__ import annotations
 

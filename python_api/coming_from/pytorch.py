@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (an entry is a line)
-"""PyTorch's names; those of operators come from `operators/names.py`."""
+"""PyTorch's names; operators come from `operators/names.py`."""
 
 from __future__ import annotations
 
