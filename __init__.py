@@ -60,6 +60,7 @@ _HOMES = {
     **dict.fromkeys(("from_onnx", "OnnxModel"), ".bridges.onnx.importing.model"),
     "to_onnx": ".bridges.onnx.export.exporting",
     "quantize": ".bridges.onnx.export.quantizing",
+    "quantize_weights": ".bridges.inference.weight_blocks",
     "NetBuilder": ".python_api.builder",
     "Comparison": ".bridges.compare.comparison",
     "compare": ".bridges.compare.comparing",

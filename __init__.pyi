@@ -14,6 +14,7 @@ from .bridges.compare.comparing import compare as compare
 from .bridges.compare.comparison import Comparison as Comparison
 from .bridges.edit.editor import Editor as Editor
 from .bridges.edit.editor import edit as edit
+from .bridges.inference.weight_blocks import quantize_weights as quantize_weights
 from .bridges.onnx.export.exporting import to_onnx as to_onnx
 from .bridges.onnx.export.quantizing import quantize as quantize
 from .bridges.onnx.importing.model import OnnxModel as OnnxModel

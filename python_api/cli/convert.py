@@ -189,6 +189,14 @@ def to_onnx(
     " --data; or matrices alone become integers. By default dynamic.",
 )
 @click.option(
+    "--weights",
+    type=click.Choice(["q8", "q4"]),
+    default=None,
+    help="Matrices alone become integers of 8 or 4 bits, each --block of them with a scale; --how"
+    " then says nothing.",
+)
+@click.option("--block", type=int, default=32, show_default=True, help="Elements of a block.")
+@click.option(
     "--data",
     multiple=True,
     type=click.Path(exists=True),
@@ -203,11 +211,17 @@ def to_onnx(
     help="Of an input of a net of opscope; letters, or -1, are sizes that may vary. Several times.",
 )
 def quantize(
-    model: str, target: str, how: str, data: tuple[str, ...], shapes: tuple[str, ...]
+    model: str,
+    target: str,
+    how: str,
+    weights: str | None,
+    block: int,
+    data: tuple[str, ...],
+    shapes: tuple[str, ...],
 ) -> None:
     """Write MODEL (ONNX, saved by opscope, of Kaldi's nnet3, of CNTK, or a Vosk model's folder) to
-    TARGET, with 8-bit integers in the products with its matrices and filters: as ONNX (.onnx) or as
-    a net of opscope. Prints what that costs, product by product."""
+    TARGET, with integers in the products with its matrices and filters: as ONNX (.onnx) or as a net
+    of opscope. Prints what that costs, product by product."""
     from ...bridges.onnx.export.checking import UncheckedWarning
     from ...bridges.onnx.export.quantizing import quantize as write
     from ...framework.files.array_files import read_arrays
@@ -221,6 +235,8 @@ def quantize(
             how,
             data=[dict(read_arrays(path)) for path in data] or None,
             shapes=shapes_of(shapes),
+            weights=weights or "",
+            block=block,
         )
     click.echo(report.table())
     click.echo(f"{target}: {report}")

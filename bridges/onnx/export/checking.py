@@ -266,10 +266,14 @@ def complaint(error: Exception) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+_CONTRIBUTED = {"com.microsoft.MatMulNBits"}
+"""Operators of other domains that are written: there is no standard one that runs as fast."""
+
+
 def _check_domains(graph: Graph) -> None:
     """Refuse nodes of other domains than ONNX's own."""
     nodes = all_nodes(graph.message.node)
-    others = {f"{n.domain}.{n.op_type}" for n in nodes if n.domain not in STANDARD}
+    others = {f"{n.domain}.{n.op_type}" for n in nodes if n.domain not in STANDARD} - _CONTRIBUTED
     if others:
         shown = ", ".join(sorted(others))
         raise ExportError(f"ONNX: operators of other domains than ONNX's own: {shown}")

@@ -137,7 +137,7 @@ class Emission(Reading):
     # -- what is written -----------------------------------------------------------------------
 
     def node(self, op_type: str, *inputs: str | None, outputs: int = 1, **attributes: Any) -> Any:
-        """Add a node; returns the name of its output, or a list of several."""
+        """Add a node; returns the name of its output, or a list of several. See `Graph.node`."""
         name = f"{self._label()}/{op_type}"
         return self.graph.node(op_type, inputs, name, outputs=outputs, **attributes)
 

@@ -13,7 +13,7 @@ Source: the QDQ form of ONNX Runtime (onnxruntime/docs, "Quantize ONNX models").
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,7 @@ class Int8Report:
         rms: root of the mean square difference over that of the values.
         agreement: how often the largest element of a row is the same, from 0 to 1.
         layers: the products, in order.
+        form: `int8`, `q8`, `q4`.
     """
 
     products: int
@@ -64,10 +65,11 @@ class Int8Report:
     rms: float
     agreement: float
     layers: tuple[LayerError, ...] = ()
+    form: str = "int8"
 
     def __str__(self) -> str:
         return (
-            f"int8: {self.products} of {self.products + self.left} products, maximum error"
+            f"{self.form}: {self.products} of {self.products + self.left} products, maximum error"
             f" {self.error:.3g}, relative RMS {self.rms:.3g}, the same largest element in"
             f" {100 * self.agreement:.4g} % of rows"
         )
@@ -104,11 +106,10 @@ def to_int8(graph: Graph, cases: Sequence[Case], way: str = "static") -> Int8Rep
             graph.message.node.append(node)
     graph.drop_unread()
     after = [_values(graph, inputs) for inputs, _ in cases]
-    layers = tuple(
-        LayerError(node.output[0], node.op_type, _relative(node.output[0], before, after))
-        for node in chosen
-    )
-    return _report(graph, cases, after, layers, kinds - len(chosen))
+    products = {node.output[0]: node.op_type for node in chosen}
+    layers = layer_errors(products, before, after)
+    names = [info.name for info in graph.message.output]
+    return report_of(names, cases, after, layers, kinds - len(chosen))
 
 
 def _weight(graph: Graph, node: pb.NodeProto) -> np.ndarray | None:
@@ -240,6 +241,13 @@ class _Quantizer:
         graph.message.node.append(last)
 
 
+def layer_errors(
+    products: Mapping[str, str], before: Sequence[Values], after: Sequence[Values]
+) -> tuple[LayerError, ...]:
+    """The error of each product, by the kinds of products; `before` and `after` have the values."""
+    return tuple(LayerError(one, products[one], _relative(one, before, after)) for one in products)
+
+
 def _relative(name: str, before: Sequence[Values], after: Sequence[Values]) -> float:
     """The error of a value over all inputs; see `LayerError`."""
     pairs = [(a[name].astype(np.float64), b[name]) for a, b in zip(before, after, strict=True)]
@@ -248,14 +256,20 @@ def _relative(name: str, before: Sequence[Values], after: Sequence[Values]) -> f
     return float(np.sqrt(gap / total)) if total else 0.0
 
 
-def _report(
-    graph: Graph,
+def report_of(
+    names: Sequence[str],
     cases: Sequence[Case],
     after: Sequence[Values],
     layers: tuple[LayerError, ...],
     left: int,
+    form: str = "int8",
 ) -> Int8Report:
-    names = [info.name for info in graph.message.output]
+    """What quantization costs.
+
+    Args:
+        names: of the outputs. cases: inputs and the outputs of floats. after: the outputs now.
+        left: products of floats that are left. form: what the others have become.
+    """
     worst = 0.0
     gap = 0.0
     total = 0.0
@@ -277,5 +291,5 @@ def _report(
                 rows = rows + equal.size
     return Int8Report(
         len(layers), left, worst, float(np.sqrt(gap / total)) if total else 0.0,
-        same / rows if rows else 1.0, layers,
+        same / rows if rows else 1.0, layers, form,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`opscope.quantize`: any model with products of 8-bit integers, as ONNX or as a net of opscope."""
+"""`opscope.quantize`: any model with weights or products of integers, as ONNX or as a net."""
 
 from __future__ import annotations
 
@@ -10,16 +10,20 @@ from typing import Any
 import numpy as np
 
 from ....framework.base.errors import AttributeTypeError
-from ...inference.cases import Case
-from ...inference.form import ExportError
+from ....framework.files.saved import save
+from ....framework.ir.op_list import OpList
+from ...inference.cases import Case, OwnRun, random_cases, real_cases
+from ...inference.form import ExportError, inference_form
+from ...inference.weight_blocks import BLOCK, FACTORS, in_blocks
+from ...model.net_models import held_values
 from ...recognize.recognizing import check_name
 from ..files.graph import Graph
 from ..files.reading import STANDARD, read_model
 from ..files.tensors import to_array
 from ..files.writing import write_model
 from ..importing.model import from_onnx
-from .exporting import Export, Feeds, export_file
-from .int8 import WAYS, Int8Report, to_int8
+from .exporting import Export, Feeds, export_file, open_model, to_onnx
+from .int8 import WAYS, Int8Report, layer_errors, report_of, to_int8
 
 
 def quantize(
@@ -29,6 +33,8 @@ def quantize(
     *,
     data: Feeds | None = None,
     shapes: Mapping[str, Sequence[int | str]] | None = None,
+    weights: str = "",
+    block: int = BLOCK,
 ) -> Int8Report:
     """Write a model whose products with constant matrices and filters are those of 8-bit integers.
 
@@ -46,6 +52,8 @@ def quantize(
             errors of the report are measured on; without them these are of random inputs.
         shapes: of inputs of a net of opscope, of which -1 or a name may vary, where the
             model declares others as open, too.
+        weights: `q8` or `q4`, in place of `how`: matrices alone become integers, with a scale for
+            each `block` of elements; see `quantize_weights`.
 
     Returns:
         What it costs, as a whole and product by product.
@@ -62,6 +70,8 @@ def quantize(
             " read; `dynamic` and `weights` want none"
         )
     target = os.fspath(path)
+    if weights:
+        return _in_blocks(os.fspath(model), target, weights, block, data, dict(shapes or {}))
     if target.endswith(".onnx"):
         return _written(os.fspath(model), target, how, data)
     with tempfile.TemporaryDirectory() as folder:
@@ -83,6 +93,46 @@ def _written(source: str, target: str, how: str, data: Feeds | None) -> Int8Repo
     report = to_int8(graph, cases, how)
     write_model(target, graph)
     return report
+
+
+def _in_blocks(
+    source: str, target: str, weights: str, block: int, data: Feeds | None, shapes: dict[str, Any]
+) -> Int8Report:
+    net, arrays = _net_of(source, shapes)
+    form = inference_form(net, use="quantize")
+    small = in_blocks(form.net, arrays, weights, block)
+    names = [*form.outputs, *small.products]
+    run, small_run = (
+        OwnRun(inference_form(one, names, use="quantize"), held)
+        for one, held in ((form.net, arrays), (small.net, small.arrays))
+    )
+    given = [data] if isinstance(data, Mapping) else list(data or ())
+    cases = real_cases(run, given) or random_cases(run, use="quantize")
+    before = [outputs for _, outputs in cases]
+    after = [small_run(inputs) for inputs, _ in cases]
+    made = small.as_loaded(form.outputs)
+    if target.endswith(".onnx"):
+        to_onnx(made, target, outputs=form.outputs, inputs=[inputs for inputs, _ in cases])
+    else:
+        save(made.net, made.scope, target)
+    layers = layer_errors(small.products, before, after)
+    left = sum(op.type in FACTORS for op in small.net.ops)
+    return report_of(form.outputs, cases, after, layers, left, weights)
+
+
+def _net_of(source: str, shapes: dict[str, Any]) -> tuple[OpList, dict[str, np.ndarray]]:
+    """What is in a file as a net of opscope, with its values."""
+    with tempfile.TemporaryDirectory() as folder:
+        if not source.endswith(".onnx"):
+            model = open_model(source, whole=True, use="to quantize")
+            if model.family == "operators":
+                return model.desc, dict(model.arrays)
+            made = os.path.join(folder, "floats.onnx")
+            export_file(source, made, Export())
+            source = made
+        imported = from_onnx(source)
+        net = imported.op_list(shapes)
+        return net, held_values(net, imported.scope)
 
 
 def _graph_of(path: str) -> Graph:

@@ -11,7 +11,8 @@ import numpy as np
 from ....framework.base.errors import FormatError
 from ....framework.files.tensor_file import array_bytes
 from ....proto import onnx_pb2 as pb
-from .nested import names_read
+from .nested import all_nodes, names_read
+from .reading import STANDARD
 from .tensors import from_array, number_of
 
 OPSET = 17
@@ -129,12 +130,13 @@ class Graph:
         name: str = "",
         *,
         outputs: int | Sequence[str] = 1,
+        domain: str = "",
         **attributes: Any,
     ) -> Any:
         """Add a node.
 
         Args:
-            op_type: a standard operator of this opset.
+            op_type: a standard operator of this opset, or one of a domain.
             inputs: values; None or "" for one that is left out.
             name: of the node and, where `outputs` is a number, of its outputs.
             outputs: how many, or their names (which must be new; "" for one left out).
@@ -153,7 +155,7 @@ class Graph:
         ends = [value or "" for value in inputs]
         while ends and not ends[-1]:
             ends.pop()
-        node = self.message.node.add(op_type=op_type, name=names[0] or name)
+        node = self.message.node.add(op_type=op_type, name=names[0] or name, domain=domain)
         node.input.extend(ends)
         node.output.extend(names)
         for key, value in attributes.items():
@@ -194,6 +196,9 @@ class Graph:
             graph=self.message,
         )
         model.opset_import.add(version=self.opset)
+        domains = {node.domain for node in all_nodes(self.message.node)} - {*STANDARD}
+        for domain in sorted(domains):
+            model.opset_import.add(domain=domain, version=1)
         for key, value in self.metadata.items():
             model.metadata_props.add(key=key, value=value)
         return model

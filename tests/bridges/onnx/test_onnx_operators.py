@@ -38,6 +38,7 @@ UNDEFINED = {
     "einsum": "onnx does not broadcast axes of size 1", "diag": "unknown sizes",
     "integer_conv": "zero points of filters", "dynamic_quantize_linear": "float64",
     "one_hot": "runtimes have no double for it", "glu": "unknown sizes",
+    "matmul_nbits": "blocks of 3 elements",
     "sequence_pool": "empty sequences", "sequence_context": "empty sequences",
 }  # fmt: skip
 """Operators of whose cases some differ or are refused: what these are about."""

@@ -123,6 +123,57 @@ FORMS: dict[Callable[[], Bytes], tuple[str, ...]] = {
 }
 
 
+@pytest.mark.parametrize("bits, block", [(4, 32), (4, 16), (8, 64)])
+@pytest.mark.parametrize("with_zeros", [False, True])
+def test_matrices_in_blocks(bits: int, block: int, with_zeros: bool) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    depth, columns = 100, 24
+    count = -(-depth // block)
+    g = Graph("blocks")
+    g.input("x", np.dtype("f4"), ["N", 3, depth])
+    w = RNG.integers(0, 256, (columns, count, block * bits // 8), np.uint8)
+    scale = RNG.normal(size=columns * count).astype("f4")
+    zeros = RNG.integers(0, 256, (columns, (count * bits + 7) // 8), np.uint8)
+    bias = RNG.normal(size=columns).astype("f4")
+    more = [zeros] if with_zeros else [None]
+    given = [None if one is None else g.constant(one) for one in (w, scale, *more, None, bias)]
+    sizes = {"K": depth, "N": columns, "bits": bits, "block_size": block}
+    g.output(
+        g.node("MatMulNBits", ["x", *given], domain="com.microsoft", accuracy_level=1, **sizes),
+        np.dtype("f4"),
+    )
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    feed = {"x": RNG.normal(size=(2, 3, depth)).astype("f4")}
+    (wanted,) = ort.InferenceSession(data).run(None, feed)
+    (found,) = model.run(feed).values()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+    assert {op.type for op in model.op_list().ops} == {"matmul_nbits", "reshape"}
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1"])
+@pytest.mark.parametrize("with_zeros", [False, True])
+def test_a_product_with_a_matrix_dequantized_in_blocks(dtype: str, with_zeros: bool) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    g = Graph("blocks", 21)
+    g.input("x", np.dtype("f4"), ["N", 80])
+    low, high = (0, 256) if dtype == "u1" else (-128, 128)
+    given = [RNG.integers(low, high, (80, 12), dtype), RNG.normal(size=(3, 12)).astype("f4")]
+    given += [RNG.integers(low, high, (3, 12), dtype)] * with_zeros
+    names = [g.constant(one) for one in given]
+    matrix = g.node("DequantizeLinear", names, axis=0, block_size=32)
+    g.output(g.node("MatMul", ["x", matrix]), np.dtype("f4"))
+    data = model_bytes(g)
+    model = model_of_bytes(data)
+    feed = {"x": RNG.normal(size=(5, 80)).astype("f4")}
+    options = ort.SessionOptions()  # else it rounds x to 8 bits
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (wanted,) = ort.InferenceSession(data, options).run(None, feed)
+    (found,) = model.run(feed).values()
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
+    assert "matmul_nbits" in {op.type for op in model.op_list().ops}
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_numbers_are_those_of_onnx_runtime(form: Callable[[], Bytes], tmp_path: Any) -> None:
     ort = pytest.importorskip("onnxruntime")

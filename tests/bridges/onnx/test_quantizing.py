@@ -67,10 +67,39 @@ def test_both_kinds_of_files(
     assert 2.5 * size < nets["onnx"].stat().st_size
 
 
+@pytest.mark.parametrize("source", ["ours", "onnx"])
+@pytest.mark.parametrize("weights, error", [("q8", 0.02), ("q4", 0.15)])
+def test_weights_in_blocks(
+    weights: str, error: float, source: str, nets: dict[str, Path], tmp_path: Path
+) -> None:
+    targets = [tmp_path / "made.onnx", tmp_path / "made.pb"]
+    data: Any = [real(20)]
+    reports = [
+        opscope.quantize(nets[source], target, weights=weights, data=data) for target in targets
+    ]
+    feed = real(7)
+    wanted = opscope.from_onnx(nets["onnx"]).run(feed)["y"]
+    model = opscope.from_onnx(targets[0])
+    made = model.run(feed)["y"]
+    assert 1e-4 < np.linalg.norm(made - wanted) / np.linalg.norm(wanted) < error
+    again = opscope.load(targets[1]).predict(feed, "y")["y"]
+    np.testing.assert_allclose(again, made, rtol=0, atol=1e-5 * abs(made).max())
+    session = pytest.importorskip("onnxruntime").InferenceSession(str(targets[0]))
+    np.testing.assert_allclose(session.run(None, feed)[0], made, atol=1e-3 * abs(made).max())
+    assert [op.type for op in model.op_list().ops].count("matmul_nbits") == 2
+    for report in reports:
+        assert (report.products, report.left, report.form) == (2, 0, weights)
+        assert all(0 < layer.error < error for layer in report.layers)
+
+
 def test_refuses(nets: dict[str, Path], tmp_path: Path) -> None:
     target = tmp_path / "made.onnx"
     with pytest.raises(ExportError, match="`static` wants calibration data"):
         opscope.quantize(nets["onnx"], target, "static")
     with pytest.raises(AttributeTypeError, match="how is one of static, dynamic, weights"):
         opscope.quantize(nets["onnx"], target, "q3")
+    with pytest.raises(AttributeTypeError, match="weights are one of q4, q8, not 'q3'"):
+        opscope.quantize(nets["onnx"], target, weights="q3")
+    with pytest.raises(AttributeTypeError, match="a block has 32, 64, 96, ... elements, not 16"):
+        opscope.quantize(nets["onnx"], target, weights="q4", block=16)
     assert not list(tmp_path.iterdir())

@@ -22,7 +22,7 @@ def weights(depth: int, columns: int, bits: int, block: int, zeros: bool) -> dic
     count = -(-depth // block)
     given = {
         "w": RNG.integers(0, 256, (columns, count, block * bits // 8), np.uint8),
-        "scale": RNG.normal(size=(columns, count)).astype("f4"),
+        "scale": (RNG.normal(size=(columns, count)) / 2**bits).astype("f4"),
     }
     if zeros:
         given["zero"] = RNG.integers(0, 256, (columns, (count * bits + 7) // 8), np.uint8)

@@ -48,6 +48,23 @@ def integer_conv(e: Emission) -> None:
     _ended(e, sums, e.rank("x") - 2)
 
 
+@emits("matmul_nbits")
+def matmul_nbits(e: Emission) -> None:
+    columns, _, size = e.shape("w")
+    bits = e.attrs["bits"]
+    block = 8 * size // bits
+    if block < 16 or block & (block - 1):
+        e.refuse(f"MatMulNBits has blocks of 16, 32, 64, ... elements, not {block}")
+    if e.dtype("x") != np.float32:
+        e.refuse("runtimes have MatMulNBits for float32 alone")
+    given = (e[slot] for slot in ("x", "w", "scale"))
+    how = {"K": e.shape("x")[-1], "N": columns, "bits": bits, "block_size": block}
+    # 4: the first factor may become integers; 1: it stays float32.
+    how["accuracy_level"] = 4 if e.attrs["int8_x"] else 1
+    more = e.get("zero"), None, e.get("bias")
+    e.set("out", e.node("MatMulNBits", *given, *more, domain="com.microsoft", **how))
+
+
 @emits("quantize_linear")
 def quantize_linear(e: Emission) -> None:
     given = e["x"], _number(e, "scale"), _number(e, "zero")

@@ -15,6 +15,7 @@ import numpy as np
 from .....framework.base.dtypes import DOUBLE, DTYPES, SINGLE
 from .....operators.backends import integer_gemm
 from .....operators.base.integers import BYTES
+from .....operators.base.nbits import BITS
 from ...files.tensors import dtype_of
 from ..calls import Call, NotHere, Value, kind_of, lowers, of_integers
 from .linear import gemm_of, matmul
@@ -238,9 +239,14 @@ def _scaled(n: Call) -> Value | None:
     return None
 
 
-@of_integers("MatMul", "Conv")
-def _product(n: Call) -> Value | None:
+@of_integers("Conv")
+def _convolution(n: Call) -> Value | None:
     return integer_product(n)
+
+
+@of_integers("MatMul")
+def _product(n: Call) -> Value | None:
+    return _block_product(n) or integer_product(n)
 
 
 @of_integers("Gemm")
@@ -279,6 +285,53 @@ def _turned(n: Call, b: Integers) -> Integers:
     if array is not None:
         return Integers(n.const(np.ascontiguousarray(array.T)), b.scale, b.zero)
     return Integers(n.op("transpose", b.value, perm=[1, 0]), b.scale, b.zero)
+
+
+# -- weights in blocks -----------------------------------------------------------------------------
+
+_HALF_FLOAT = 4
+"""From this `accuracy_level` on the first factor may become integers."""
+
+
+@lowers("MatMulNBits", domain=_MICROSOFT)
+def _matmul_nbits(n: Call) -> Value:
+    bits, zero = n.attr("bits", 4), n.get(3)
+    scale = n[2]
+    if bits not in BITS or n.get(4) is not None or n[0].dtype != scale.dtype:
+        raise NotHere
+    if zero is not None and zero.dtype != np.uint8:
+        raise NotHere
+    rows = n[1].shape[0]
+    scale, zero = (
+        one if one is None or one.ndim == 2 else n.reshape(one, [rows, -1]) for one in (scale, zero)
+    )
+    rounds = n.attr("accuracy_level", 0) >= _HALF_FLOAT
+    return n.op("matmul_nbits", n[0], n[1], scale, zero, n.get(5), bits=bits, int8_x=rounds)
+
+
+def _block_product(n: Call) -> Value | None:
+    """The product with a matrix of constant integers, each column in blocks with a scale each; None
+    for others."""
+    call = n[1].dequantized
+    if call is None or n[0].dtype != SINGLE or call[1].dtype != SINGLE or call[0].ndim != 2:
+        return None
+    whole, scale = call[0].array, call[1].array
+    zero = None if call.get(2) is None else call[2].array
+    block = call.attr("block_size", 0)
+    given = whole is not None and scale is not None and (call.get(2) is None or zero is not None)
+    if not given or not block or call.axis(call.attr("axis", 1), 2) or whole.dtype not in BYTES:
+        return None
+    depth, columns = whole.shape
+    blocks = scale.shape[0]
+    shift = 128 if whole.dtype == np.int8 else 0
+    zero = np.zeros((blocks, columns), whole.dtype) if zero is None else zero
+    made = np.full((blocks * block, columns), shift, np.uint8)
+    made[:depth] = whole.astype(np.int16) + shift
+    bytes_of = made.T.reshape(columns, blocks, block)
+    zeros = np.ascontiguousarray((zero.astype(np.int16) + shift).astype(np.uint8).T)
+    factors = np.ascontiguousarray(scale.T)
+    given = (n.const(np.ascontiguousarray(one)) for one in (bytes_of, factors, zeros))
+    return n.op("matmul_nbits", n[0], *given, bits=8)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------

@@ -57,6 +57,28 @@ def integer_conv(e: Emission) -> None:
     _ended(e, f"F.conv{rank}d({x}, {w}, None{options}{groups})", rank)
 
 
+@writes("matmul_nbits")
+def matmul_nbits(e: Emission) -> None:
+    bits, kind, depth = e.attrs["bits"], dtype_text(e.dtype("x")), e.shape("x")[-1]
+
+    def whole(slot: str) -> str:
+        if bits == 8:
+            return e[slot]
+        return f"torch.stack(({e[slot]} & 15, {e[slot]} >> 4), -1).flatten(-2)"
+
+    blocks = e.shape("scale")[1]
+    zero = f"({whole('zero')})[:, :{blocks}, None].to({kind})" if e.has("zero") else 1 << (bits - 1)
+    reals = f"(({whole('w')}).to({kind}) - {zero}) * {e['scale']}[..., None]"
+    bias = f", {e['bias']}" if e.has("bias") else ""
+    x = e["x"]
+    if e.attrs["int8_x"]:
+        size = 8 * e.shape("w")[2] // bits
+        cut = f"F.pad({x}, (0, {blocks * size - depth})).unflatten(-1, ({blocks}, {size}))"
+        step = f"(({cut}).abs().amax(-1, keepdim=True) / 127).clamp(min={np.finfo('f4').tiny})"
+        x = f"(torch.round(({cut}) / {step}) * {step}).flatten(-2)[..., :{depth}]"
+    e.set("out", f"F.linear({x}, ({reals}).flatten(1)[:, :{depth}]{bias})")
+
+
 @writes("quantize_linear")
 def quantize_linear(e: Emission) -> None:
     dtype = e.dtype("zero") if e.has("zero") else np.dtype("uint8")
