@@ -26,6 +26,7 @@ _HOMES = {
     **dict.fromkeys(("OnlineIvector", "AdaptationState"), ".ivector.online"),
     "SilenceWeights": ".ivector.silence",
     "load_graph": ".fst.graph_folder",
+    "make_graph": ".graph_making.make",
     **dict.fromkeys(("Decoder", "BestPath"), ".search.decoder"),
     "SearchOptions": ".search.options",
     "raw_lattice": ".search.raw_lattice",

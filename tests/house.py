@@ -107,6 +107,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "search",
         "lattice",
         "lexicon",
+        "graph_making",
         "recognize",
         "alignment",
         "scoring",

@@ -46,6 +46,7 @@ _COMMANDS = {
         "...speech.language_model.command",
         "Tell how well an n-gram model fits a text.",
     ),
+    "make-graph": ("...speech.graph_making.command", "Make a decoding graph of words and texts."),
     "wer": ("...speech.scoring.command", "Count word errors; a page shows them in context."),
     "convert": (".convert", "Convert models and data from one format to another."),
     "quantize": (".convert", "Write a model with products of 8-bit integers; a table of errors."),
@@ -60,7 +61,7 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer make-lang make-lm perplexity",
+    "Recognize speech": "transcribe align wer make-lang make-lm perplexity make-graph",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

@@ -1,0 +1,83 @@
+"""The parts of Kaldi's lang folders that graphs are made of."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from ...framework.base.errors import FormatError
+from ...framework.base.untrusted.opener import PathLike, path_text, read_file, read_text
+from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst_io import read_fst
+from ..fst.graph_folder import read_labels
+from ..fst.words import Words
+
+_BACKOFF = "#0"
+_COPIED = (
+    *("words.txt", "phones.txt", "phones/silence.csl"),
+    *(f"phones/{name}" for name in ("disambig.txt", "disambig.int")),
+    *(
+        f"phones/{stem}.{ending}"
+        for stem in ("word_boundary", "align_lexicon", "optional_silence")
+        for ending in ("txt", "int", "csl")
+    ),
+)
+"""What decoding wants of a lang folder besides the graph."""
+
+
+@dataclass(eq=False)
+class Lang:
+    """A lang folder.
+
+    Attributes:
+        folder: its path. words: the words of labels. symbols: disambiguation symbols among phones.
+        lexicon: L_disambig.fst.
+    """
+
+    folder: str
+    words: Words
+    symbols: list[int]
+    lexicon: Fst
+
+    @classmethod
+    def read(cls, folder: PathLike) -> Lang:
+        """Read words.txt, phones/disambig.int and L_disambig.fst.
+
+        Raises:
+            FormatError: a file is missing or damaged, or the lexicon has words beyond the table.
+        """
+        name = path_text(folder)
+        path = os.path.join(name, "L_disambig.fst")
+        lexicon = read_fst(Reader(path, binary=None))
+        words = Words.read(os.path.join(name, "words.txt"))
+        largest = int(lexicon.olabel.max(initial=0))
+        if largest >= len(words):
+            raise FormatError(f"{path}: the word {largest} is none of {len(words)} in words.txt")
+        symbols = read_labels(os.path.join(name, "phones", "disambig.int"))
+        return cls(name, words, symbols, lexicon)
+
+    def path(self, name: str) -> str:
+        """The path of one of its files."""
+        return os.path.join(self.folder, name)
+
+    @property
+    def backoff(self) -> int:
+        """The label of #0, which arcs to shorter histories have; 0: there is none."""
+        return self.words.find(_BACKOFF) or 0
+
+    def grammar(self) -> Fst:
+        """G.fst. Raises FormatError: it is missing or damaged."""
+        return read_fst(Reader(self.path("G.fst")))
+
+    def unknown(self) -> int:
+        """The label in oov.int. Raises FormatError: it is missing, or none."""
+        labels = read_labels(self.path("oov.int"))
+        if len(labels) != 1:
+            raise FormatError(f"{self.path('oov.int')}: one label is wanted, not {len(labels)}")
+        return labels[0]
+
+    def copied(self) -> dict[str, bytes]:
+        """The files that go beside the graph, as far as they are there."""
+        names = [name for name in _COPIED if os.path.exists(self.path(name))]
+        return {name: read_file(self.path(name)) for name in names}

@@ -1,0 +1,149 @@
+"""`make_graph`: the folder of a decoding graph, of a lang folder, an acoustic model and a grammar."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from ...framework.base.atomic import make_folder_of, write_together
+from ...framework.base.errors import ArgumentError, FormatError
+from ...framework.base.untrusted.opener import PathLike, path_text
+from ...kaldi.files.context_dependency import ContextDependency
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst_io import CONST, write_fst
+from ...kaldi.fst.symbols import remove_arcs, remove_symbols
+from . import grammars
+from .grammars import Vocabulary
+from .lang import Lang
+from .steps import Expansion, look_ahead_graphs, static_graph
+
+_CHAIN = "frame_subsampling_factor"
+"""A file that the folders of chain models have."""
+
+
+def make_graph(
+    lang: PathLike,
+    model: PathLike,
+    out: PathLike,
+    *,
+    arpa: PathLike | None = None,
+    text: PathLike | None = None,
+    phrases: PathLike | None = None,
+    jsgf: PathLike | None = None,
+    order: int = 3,
+    method: str = "witten-bell",
+    look_ahead: bool = False,
+    transition_scale: float = 1.0,
+    self_loop_scale: float | None = None,
+    remove_oov: bool = False,
+    skip_unknown: bool = False,
+) -> None:
+    """Write a folder with HCLG.fst and what decoding needs besides, as Kaldi's mkgraph.sh does.
+
+    Args:
+        lang: a folder that `prepare_lang.sh` or `make_lang` wrote. model: a folder with `final.mdl`
+            and `tree`. out: the folder, which may be there already.
+        arpa, text, phrases, jsgf: the grammar, one of: an n-gram model; sentences that one is made
+            of; sentences that are all there is; JSGF. None of them: G.fst of the lang folder.
+        order, method: of the n-gram model of a text; see `opscope make-lm`.
+        look_ahead: write HCLr.fst and Gr.fst, which are composed while they are searched, as
+            mkgraph_lookahead.sh does.
+        transition_scale: of the probabilities of transitions that leave their state.
+        self_loop_scale: of those of staying in a state or leaving it; by default 1 for chain
+            models, whose folders have a file `frame_subsampling_factor`, and 0.1 for others.
+        remove_oov: leave out what has the word of oov.int.
+        skip_unknown: leave out what has words that words.txt lacks, with a warning.
+
+    Raises:
+        FormatError: a file is missing or wrong, with file and line; the parts do not fit each
+            other; words cannot be told apart; the graph goes beyond the limit `graph`.
+        ArgumentError: there is more than one grammar. SaveError: a file cannot be written.
+            Nothing is written then.
+    """
+    parts = Lang.read(lang)
+    expansion = _expansion(path_text(model), parts.symbols, transition_scale, self_loop_scale)
+    expansion.check(parts.lexicon, parts.path("L_disambig.fst"))
+    words = Vocabulary(parts.words, parts.backoff, skip_unknown, parts.path("words.txt"))
+    sources = {
+        "arpa": lambda path: grammars.of_arpa(path, words),
+        "text": lambda path: grammars.of_text(path, words, order, method),
+        "phrases": lambda path: grammars.of_phrases(path, words),
+        "jsgf": lambda path: grammars.of_jsgf(path, words),
+    }
+    given = {"arpa": arpa, "text": text, "phrases": phrases, "jsgf": jsgf}
+    named = {kind: path for kind, path in given.items() if path is not None}
+    if len(named) > 1:
+        raise ArgumentError(f"one grammar is wanted, not {' and '.join(named)}")
+    grammar = _checked(parts) if not named else None
+    for kind, path in named.items():
+        grammar = sources[kind](path)
+    assert grammar is not None
+    if remove_oov:
+        grammar = remove_arcs(grammar, [parts.unknown()], "olabel")
+    if look_ahead and named:
+        grammar = remove_symbols(grammar, [parts.backoff])  # silent arcs are what a search expects
+    _write(parts, expansion, _made(parts, grammar, expansion, look_ahead=look_ahead), out)
+
+
+def _expansion(
+    folder: str, symbols: list[int], transition_scale: float, self_loop_scale: float | None
+) -> Expansion:
+    if self_loop_scale is None:
+        self_loop_scale = 1.0 if os.path.exists(os.path.join(folder, _CHAIN)) else 0.1
+    for name, scale in (("transition", transition_scale), ("self_loop", self_loop_scale)):
+        if not np.isfinite(scale):
+            raise ArgumentError(f"{name}_scale is a number, not {scale}")
+    tree, model = (Reader(os.path.join(folder, name)) for name in ("tree", "final.mdl"))
+    return Expansion(
+        ContextDependency.read(tree),
+        TransitionModel.read_from(model),
+        symbols,
+        transition_scale,
+        self_loop_scale,
+    )
+
+
+def _checked(lang: Lang) -> Fst:
+    """G.fst, whose words must be those of the lang folder."""
+    grammar = lang.grammar()
+    for side in ("ilabel", "olabel"):
+        largest = int(grammar.arcs[side].max(initial=0))
+        if largest >= len(lang.words):
+            path = lang.path("G.fst")
+            raise FormatError(f"{path}: the word {largest} is none of {len(lang.words)}")
+    return grammar
+
+
+def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -> dict[str, bytes]:
+    """The files of the graph, by name."""
+    try:
+        if look_ahead:
+            first, second, symbols = look_ahead_graphs(lang.lexicon, grammar, expansion)
+            graphs = {"HCLr.fst": (first, None), "Gr.fst": (second, CONST)}
+        else:
+            graph, symbols = static_graph(lang.lexicon, grammar, expansion)
+            graphs = {"HCLG.fst": (graph, CONST)}
+    except FormatError as error:
+        raise FormatError(f"{lang.path('L_disambig.fst')}: {error}") from error
+    files: dict[str, bytes] = {}
+    for name, (fst, kind) in graphs.items():
+        if not fst.states:
+            raise FormatError(f"{lang.path('L_disambig.fst')}: no path of it is one of the grammar")
+        writer = Writer(header=False)
+        write_fst(fst, writer, kind)
+        files[name] = writer.getvalue()
+    files["disambig_tid.int"] = "".join(f"{symbol}\n" for symbol in symbols).encode()
+    return files
+
+
+def _write(lang: Lang, expansion: Expansion, graphs: dict[str, bytes], out: PathLike) -> None:
+    folder = path_text(out)
+    count = int(expansion.hmms.pdf.max()) + 1
+    files = {**lang.copied(), "num_pdfs": f"{count}\n".encode(), **graphs}
+    targets = [(os.path.join(folder, *name.split("/")), data) for name, data in files.items()]
+    for path, _ in targets:
+        make_folder_of(path)
+    write_together([(path, lambda file, data=data: file.write(data)) for path, data in targets])

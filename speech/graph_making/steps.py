@@ -1,0 +1,104 @@
+"""From a lexicon and a grammar to decoding graphs: the steps of mkgraph.sh and mkgraph_lookahead.sh.
+
+Source: Kaldi's `utils/mkgraph.sh`, `utils/mkgraph_lookahead.sh`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.untrusted.limits import limit
+from ...kaldi.files.context_dependency import ContextDependency
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.compose import compose
+from ...kaldi.fst.determinize_star import determinize_star
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.label_reachability import make_look_ahead, relabel_by
+from ...kaldi.fst.local_epsilons import remove_epsilons_locally
+from ...kaldi.fst.partition import minimize_unpushed
+from ...kaldi.fst.pushing import push_special
+from ...kaldi.fst.symbols import remove_symbols, sort_by
+from ...kaldi.graphs.context import Context, compose_context
+from ...kaldi.graphs.h_transducer import h_transducer
+from ...kaldi.graphs.hmms import PhoneHmms
+from ...kaldi.graphs.self_loops import add_self_loops
+
+_STEP = 1 / 1024  # weights that differ by less are equal
+_STATE_BYTES = 256  # that a state takes while a graph is determinized
+
+
+@dataclass(eq=False)
+class Expansion:
+    """What turns phones into transitions.
+
+    Attributes:
+        tree, model: of the acoustic model. symbols: disambiguation symbols among phones.
+        transition_scale: of the probabilities of transitions that leave their state.
+        self_loop_scale: of those of staying in a state or leaving it.
+    """
+
+    tree: ContextDependency
+    model: TransitionModel
+    symbols: list[int]
+    transition_scale: float = 1.0
+    self_loop_scale: float = 0.1
+
+    def __post_init__(self) -> None:
+        self.hmms = PhoneHmms(self.tree, self.model)
+
+    def check(self, lexicon: Fst, name: str) -> None:
+        """Raises FormatError: the lexicon reads labels that are neither phones nor symbols."""
+        known = [0, *self.symbols, *self.model.phones]
+        strange = np.setdiff1d(lexicon.ilabel, known)
+        if len(strange):
+            raise FormatError(
+                f"{name}: the label {strange[0]} is neither a phone of the model nor a"
+                " disambiguation symbol"
+            )
+
+    def composed(self, fst: Fst) -> tuple[Fst, list[int]]:
+        """An FST of phones composed with contexts and HMMs; its disambiguation symbols."""
+        context = Context(self.symbols, self.tree.width, self.tree.central)
+        phones = compose_context(context, fst)
+        hmms, symbols = h_transducer(context.windows, self.hmms, scale=self.transition_scale)
+        return compose(hmms, phones), symbols
+
+
+def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst, list[int]]:
+    """HCLG, and the labels that its disambiguation symbols had.
+
+    Raises:
+        FormatError: a step goes beyond the limit `graph`, or pronunciations cannot be told apart.
+    """
+    words = _determinized(compose(lexicon, grammar), "LG", log=True)
+    words, _ = push_special(minimize_unpushed(words, _STEP), _STEP)
+    graph, symbols = expansion.composed(words)
+    graph = remove_symbols(_determinized(graph, "HCLG", log=True), symbols)
+    graph = minimize_unpushed(remove_epsilons_locally(graph), _STEP)
+    return add_self_loops(graph, expansion.hmms, expansion.self_loop_scale), symbols
+
+
+def look_ahead_graphs(
+    lexicon: Fst, grammar: Fst, expansion: Expansion
+) -> tuple[Fst, Fst, list[int]]:
+    """HCLr, whose words a search looks ahead for, Gr with the same numbers of words, and the
+    disambiguation symbols that HCLr reads.
+
+    Raises:
+        FormatError: as `static_graph`.
+    """
+    graph, symbols = expansion.composed(_determinized(lexicon, "L", log=False))
+    graph = _determinized(graph, "HCL", log=False)
+    graph = add_self_loops(graph, expansion.hmms, expansion.self_loop_scale, symbols)
+    first, pairs = make_look_ahead(sort_by(graph, "olabel"))
+    return first, sort_by(relabel_by(grammar, pairs, "ilabel"), "ilabel"), symbols
+
+
+def _determinized(fst: Fst, what: str, *, log: bool) -> Fst:
+    try:
+        return determinize_star(fst, _STEP, max(limit("graph") // _STATE_BYTES, 1), log=log)
+    except ShapeError as error:
+        raise FormatError(f"{what} cannot be determinized: {error}") from error
