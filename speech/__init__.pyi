@@ -38,6 +38,7 @@ from .features.transforms import SpliceOptions as SpliceOptions
 from .features.transforms import splice as splice
 from .features.transforms import transform as transform
 from .fst.graph_folder import load_graph as load_graph
+from .graph_making.make import make_graph as make_graph
 from .ivector.model import IvectorModel as IvectorModel
 from .ivector.model import IvectorOptions as IvectorOptions
 from .ivector.online import AdaptationState as AdaptationState

@@ -106,7 +106,8 @@ class _Loop:
 
     def fst(self) -> Fst:
         flat = [arc for group in self._arcs for arc in group]
-        ilabel, olabel, weight, target = (np.array(each) for each in zip(*flat, strict=True))
+        columns = zip(*flat, strict=True) if flat else [()] * 4
+        ilabel, olabel, weight, target = (np.array(each) for each in columns)
         source = np.repeat(np.arange(len(self._arcs)), [len(group) for group in self._arcs])
         final = np.full(len(self._arcs), np.inf)
         final[0] = 0

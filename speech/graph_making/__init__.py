@@ -1,4 +1,4 @@
-"""Decoding graphs made of a lexicon, a grammar and an acoustic model: the commands of mkgraph.sh as one.
+"""Decoding graphs made of a lexicon, a grammar and an acoustic model, as Kaldi's mkgraph.sh does.
 
-Gives `make_graph`. May import fst and language_model, and the floors below.
+Gives `make_graph`. May import fst, language_model and lexicon, and the floors below.
 """

@@ -57,8 +57,8 @@ class _Group:
     Attributes:
         begin, end: its states. closing: the mark that ends it. ways: first and last state and
             weight of each alternative so far.
-        first, here: of the alternative at hand. weight: of it. item: the first and last state of the
-            last part, which can be repeated, and the number of the arc that leads into it.
+        first, here: of the alternative at hand. weight: of it. item: the first and last state of
+            the last part, which can be repeated, and the number of the arc that leads into it.
     """
 
     begin: int

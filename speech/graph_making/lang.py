@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import PathLike, path_text, read_file, read_text
+from ...framework.base.untrusted.opener import PathLike, path_text, read_file
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst

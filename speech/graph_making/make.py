@@ -1,4 +1,4 @@
-"""`make_graph`: the folder of a decoding graph, of a lang folder, an acoustic model and a grammar."""
+"""The folder of a decoding graph, made of a lang folder, an acoustic model and a grammar."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 
 import numpy as np
 
-from ...framework.base.atomic import make_folder_of, write_together
 from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text
 from ...kaldi.files.context_dependency import ContextDependency
@@ -15,6 +14,7 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import CONST, write_fst
 from ...kaldi.fst.symbols import remove_arcs, remove_symbols
+from ..lexicon.lang import write_lang
 from . import grammars
 from .grammars import Vocabulary
 from .lang import Lang
@@ -122,7 +122,7 @@ def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -
     try:
         if look_ahead:
             first, second, symbols = look_ahead_graphs(lang.lexicon, grammar, expansion)
-            graphs = {"HCLr.fst": (first, None), "Gr.fst": (second, CONST)}
+            graphs = {"HCLr.fst": (first, first.header.kind), "Gr.fst": (second, CONST)}
         else:
             graph, symbols = static_graph(lang.lexicon, grammar, expansion)
             graphs = {"HCLG.fst": (graph, CONST)}
@@ -140,10 +140,6 @@ def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -
 
 
 def _write(lang: Lang, expansion: Expansion, graphs: dict[str, bytes], out: PathLike) -> None:
-    folder = path_text(out)
     count = int(expansion.hmms.pdf.max()) + 1
     files = {**lang.copied(), "num_pdfs": f"{count}\n".encode(), **graphs}
-    targets = [(os.path.join(folder, *name.split("/")), data) for name, data in files.items()]
-    for path, _ in targets:
-        make_folder_of(path)
-    write_together([(path, lambda file, data=data: file.write(data)) for path, data in targets])
+    write_lang(files, out)

@@ -1,4 +1,4 @@
-"""From a lexicon and a grammar to decoding graphs: the steps of mkgraph.sh and mkgraph_lookahead.sh.
+"""From a lexicon and a grammar to decoding graphs: the steps of Kaldi's mkgraph scripts.
 
 Source: Kaldi's `utils/mkgraph.sh`, `utils/mkgraph_lookahead.sh`.
 """

@@ -131,10 +131,10 @@ def test_as_the_commands_do(folders):
 
 @pytest.mark.parametrize("look_ahead", [False, True])
 def test_sentences(folders, look_ahead):
-    Path("phrases").write_text("a c\n\nb\nb\nc a b\n")
+    Path("lines").write_text("a c\n\nb\nb\nc a b\n")
     Path("g.jsgf").write_text("public <g> = /1/ a c | /2/ b | /1/ c a b;")
     scales = {"transition_scale": 0.0, "self_loop_scale": 0.0}
-    for kind, path in (("phrases", "phrases"), ("jsgf", "g.jsgf")):
+    for kind, path in (("phrases", "lines"), ("jsgf", "g.jsgf")):
         make_graph("lang", "model", kind, look_ahead=look_ahead, **{kind: path}, **scales)
         if look_ahead:
             graph = load_graph(kind, keep=False).graph
@@ -170,12 +170,16 @@ def replaced(name, old, new):
 @pytest.mark.parametrize(
     ("change", "given", "told"),
     [
-        (("lm.arpa", "a c", "a d"), {"arpa": "lm.arpa"}, "lm.arpa: line 13: the word 'd'"),
+        (("lm.arpa", "a c", "a d"), {"arpa": "lm.arpa"}, "lm.arpa: line 14: the word 'd'"),
         (("lm.arpa", " -0.2", ""), {"arpa": "lm.arpa"}, "lm.arpa: line 8: 'a': there are longer"),
         (("lm.arpa", " b", " d"), {"arpa": "lm.arpa"}, "lm.arpa: line 9: 'd': the word 'd'"),
         (("lang/words.txt", "#0 5\n", ""), {"arpa": "lm.arpa"}, "words.txt: there is no #0"),
         (("lang/words.txt", "c 3\n", ""), {"phrases": "p"}, "p: line 1: the word 'c'"),
-        (("lang/L_disambig.fst", "4 0 6 0", "4 0 5 0"), {"phrases": "p"}, "both the output labels"),
+        (
+            ("lang/L_disambig.fst", "4 0 6 0", "4 0 5 0"),
+            {"arpa": "lm.arpa"},
+            "both the output labels",
+        ),
         (("lang/L_disambig.fst", "0 0 2 3", "0 0 2 9"), {"phrases": "p"}, "the word 9 is none"),
         (("lang/L_disambig.fst", "0 0 2 3", "0 0 8 3"), {"phrases": "p"}, "the label 8 is neither"),
         (("lang/L_disambig.fst", "0 0 2 3\n", ""), {"phrases": "p"}, "no path of it is one of"),
@@ -204,7 +208,7 @@ def test_more_mistakes(folders, monkeypatch):
         make_graph("lang", "model", "graph", phrases="p", jsgf="p")
     with pytest.raises(ArgumentError, match="self_loop_scale"):
         make_graph("lang", "model", "graph", phrases="p", self_loop_scale=math.nan)
-    monkeypatch.setenv("OPSCOPE_LIMITS", "graph=2k")
+    monkeypatch.setenv("OPSCOPE_LIMITS", "graph=1000")
     for look_ahead in (False, True):
         with pytest.raises(FormatError, match="limit"):
             make_graph("lang", "model", "graph", arpa="lm.arpa", look_ahead=look_ahead)
