@@ -10,7 +10,7 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ...kaldi.fst.acceptors import connect
 from ...kaldi.fst.fst import Fst
-from .model import NgramModel
+from .model import NgramModel, natural_log
 
 
 def compiled(
@@ -76,8 +76,7 @@ def compiled(
 
 
 def _cost(log10: np.ndarray) -> np.ndarray:
-    """Negated natural logarithms, float32, rounded where Kaldi rounds."""
-    return 0 - (log10.astype(np.float32) * np.log(10.0)).astype(np.float32)
+    return 0 - natural_log(log10)
 
 
 def _states(

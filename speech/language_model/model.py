@@ -15,6 +15,11 @@ NO_PROBABILITY = -99.0
 """log10 of a probability that is 0, as ARPA files have it."""
 
 
+def natural_log(log10: np.ndarray) -> np.ndarray:
+    """Natural logarithms, float32, rounded where Kaldi rounds."""
+    return (log10.astype(np.float32) * np.log(10.0)).astype(np.float32)
+
+
 @dataclass(eq=False)
 class Ngrams:
     """The n-grams of one order n, sorted by `key`.

@@ -50,6 +50,11 @@ _NNET2 = """<Nnet> <NumComponents> 1 <Components>
 3 4 ] <BiasParams> [ 0 1 ] <Alpha> 4 <MaxChange> 10 </AffineComponentPreconditioned>
 </Components> </Nnet> [ ]
 """
+_RNNLM = """input-node name=input dim=2
+component name=a type=AffineComponent input-dim=4 output-dim=2
+component-node name=a component=a input=Append(input, IfDefined(Offset(a, -1)))
+output-node name=output input=a
+"""
 
 EXPERIMENT = """
 compute-mfcc-feats --config=mfcc.conf scp:wav.scp ark:mfcc.ark
@@ -184,6 +189,15 @@ matrix-sum lda.mat lda.mat sum.mat
 matrix-sum-rows ark:feats.ark ark:rows.ark
 fstcopy ark:graphs.ark ark:copied.graphs
 arpa2fst --disambig-symbol=#0 lm.arpa G.fst
+arpa-to-const-arpa --bos-symbol=6 --eos-symbol=7 labels.arpa G.carpa
+fstcompile words.fst.txt words.fst
+lattice-lmrescore --lm-scale=-1.0 ark:o.lat words.fst ark:subtracted.lat
+lattice-lmrescore-const-arpa ark:o.lat G.carpa ark:rescored.lat
+lattice-lmrescore-pruned --add-const-arpa=true words.fst G.carpa ark:o.lat ark:replaced.lat
+nnet3-init rnnlm.config rnnlm.raw
+lattice-lmrescore-kaldi-rnnlm --bos-symbol=6 --eos-symbol=7 words.mat rnnlm.raw ark:o.lat ark:r.lat
+lattice-lmrescore-kaldi-rnnlm-pruned --bos-symbol=6 --eos-symbol=7 words.fst words.mat rnnlm.raw \
+    ark:o.lat ark:rp.lat
 chain-est-phone-lm --num-extra-lm-states=10 ark:sequences.ark phone_lm.fst
 fstprint phone_lm.fst phone_lm.txt
 fstconvert --fst_type=olabel_lookahead --save_relabel_opairs=relabel phone_lm.fst ahead.fst
@@ -272,6 +286,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("lm.arpa").write_text(
             "\\data\\\nngram 1=2\n\n\\1-grams:\n-99 <s>\n-0.3 </s>\n\n\\end\\\n"
         )
+        labels = range(1, 8)  # five words, <s> and </s>
+        ngrams = "".join(f"-1 {label}\n" for label in labels)
+        Path("labels.arpa").write_text(f"\\data\\\nngram 1=7\n\n\\1-grams:\n{ngrams}\n\\end\\\n")
+        arcs = "".join(f"0 0 {label} {label} 2\n" for label in labels)
+        Path("words.fst.txt").write_text(f"{arcs}0 1\n")
+        Path("words.mat").write_text("[ " + "0.1 -0.2\n" * 7 + "0.3 0.1 ]\n")
+        Path("rnnlm.config").write_text(_RNNLM)
         Path("tree").write_text(_TREE)
         Path("nnet2.mdl").write_text(one_state_model(PHONES) + _NNET2)
         Path("utt2spk").write_text("a s\nb s\nc t\n")

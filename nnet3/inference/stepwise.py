@@ -1,0 +1,115 @@
+"""Computing a recurrent network frame by frame, with the state between frames as a value.
+
+A stream (`LoopedComputer`) goes one way only. Here many continuations of one beginning may be
+tried, as language models do: what frames leave behind is kept by the caller.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...framework.base.errors import FormatError, ShapeError
+from ..graph.request import ComputationRequest, IoSpecification
+from ..graph.topology import Topology
+from ..language.config import split_lines
+from ..network.for_inference import Model, for_inference
+from ..run.computer import NnetComputer
+from .pipeline import compile_request
+
+State = dict[str, np.ndarray]
+"""The last rows of the nodes that later frames read, by name: float32, [frames, columns]."""
+
+
+class StepComputer:
+    """Computes a simple network without iVectors and without context frame by frame.
+
+    Frames before the first one count as zeros, as where `IfDefined` reads them.
+
+    Args:
+        nnet: a network, an acoustic model, or the path of a file.
+
+    Raises:
+        FormatError: the network reads later frames, earlier ones by another rule than fixed
+            offsets, or wants other inputs than `input`.
+        ShapeError: the network is not simple.
+    """
+
+    def __init__(self, nnet: Model) -> None:
+        nnet = for_inference(nnet)
+        if not nnet.is_simple() or len(nnet.inputs()) > 1:
+            raise ShapeError("a network with an 'input' and an 'output' alone is wanted")
+        topology = nnet.topology()
+        delays = _delays(topology)
+        self.input_dim = nnet.input_dim("input")
+        self.output_dim = nnet.output_dim("output")
+        self._sizes = {name: (delay, topology.dims[name]) for name, delay in delays.items()}
+        self._carried = {name: f"{name}.carried" for name in delays if name != "input"}
+        nnet = nnet.copy()
+        lines = [f"output-node name={new} input={name}" for name, new in self._carried.items()]
+        nnet.add_config(split_lines("\n".join(lines)), np.random.default_rng(0))
+        before = [_rows(name, range(-delay, 0)) for name, delay in delays.items()]
+        inputs = [io for io in before if io.name != "input"]
+        inputs.append(_rows("input", range(-delays.get("input", 0), 1)))
+        outputs = [_rows(name, range(1)) for name in ("output", *self._carried.values())]
+        request = ComputationRequest(inputs, outputs)
+        self._computer = NnetComputer(compile_request(nnet, request), nnet)
+
+    def start(self) -> State:
+        """The state before the first frame."""
+        return {name: np.zeros(size, np.float32) for name, size in self._sizes.items()}
+
+    def step(self, state: State, frame: np.ndarray) -> tuple[np.ndarray, State]:
+        """The output for a frame after a state, float32, [columns], and the state after it.
+
+        Args:
+            frame: float32, [columns].
+        """
+        computer = self._computer
+        rows = frame[None]
+        for name, earlier in state.items():
+            if name != "input":
+                computer.accept_input(name, earlier, quiet=True)
+        if "input" in state:
+            rows = np.concatenate((state["input"], rows))
+        computer.accept_input("input", rows, quiet=True)
+        computer.run()
+        after = {}
+        for name, earlier in state.items():
+            new = frame[None] if name == "input" else computer.get_output(self._carried[name])
+            after[name] = np.concatenate((earlier[1:], new))
+        return computer.get_output("output")[0], after
+
+
+def _rows(name: str, times: range) -> IoSpecification:
+    return IoSpecification(name, np.array([(0, t, 0) for t in times], np.int32))
+
+
+def _delays(topology: Topology) -> dict[str, int]:
+    """How many frames back each input and component node is read, of those that are."""
+    delays: dict[str, int] = {}
+
+    def read(node: int, offset: int) -> None:
+        """A node is read at an offset by one that stands for components."""
+        info = topology.nodes[node]
+        steps = topology.steps[node]
+        if info.kind in ("input", "component"):
+            if offset > 0:
+                raise FormatError(f"the network reads later frames, of '{info.name}'")
+            if offset < 0:
+                delays[info.name] = max(delays.get(info.name, 0), -offset)
+        elif steps is None:
+            raise FormatError(f"'{info.name}' reads frames by another rule than fixed offsets")
+        else:
+            for source, step, _ in steps:
+                read(source, offset + step)
+
+    for node, info in enumerate(topology.nodes):
+        if info.kind == "component":
+            steps = topology.steps[node]
+            if steps is None:
+                raise FormatError(f"'{info.name}' reads frames by another rule than fixed offsets")
+            for source, step, _ in steps:
+                read(source, step)
+        elif info.is_output:
+            read(node, 0)
+    return delays
