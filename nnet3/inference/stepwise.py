@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.python.cached import new_lock
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
 from ..language.config import split_lines
@@ -21,7 +22,7 @@ State = dict[str, np.ndarray]
 
 
 class StepComputer:
-    """Computes a simple network without iVectors and without context frame by frame.
+    """Computes a simple network without iVectors and without context frame by frame, in any thread.
 
     Frames before the first one count as zeros, as where `IfDefined` reads them.
 
@@ -53,6 +54,7 @@ class StepComputer:
         outputs = [_rows(name, range(1)) for name in ("output", *self._carried.values())]
         request = ComputationRequest(inputs, outputs)
         self._computer = NnetComputer(compile_request(nnet, request), nnet)
+        self._lock = new_lock()
 
     def start(self) -> State:
         """The state before the first frame."""
@@ -64,20 +66,21 @@ class StepComputer:
         Args:
             frame: float32, [columns].
         """
-        computer = self._computer
         rows = frame[None]
-        for name, earlier in state.items():
-            if name != "input":
-                computer.accept_input(name, earlier, quiet=True)
         if "input" in state:
             rows = np.concatenate((state["input"], rows))
-        computer.accept_input("input", rows, quiet=True)
-        computer.run()
-        after = {}
-        for name, earlier in state.items():
-            new = frame[None] if name == "input" else computer.get_output(self._carried[name])
-            after[name] = np.concatenate((earlier[1:], new))
-        return computer.get_output("output")[0], after
+        computer = self._computer
+        with self._lock:
+            for name in self._carried:
+                computer.accept_input(name, state[name], quiet=True)
+            computer.accept_input("input", rows, quiet=True)
+            computer.run()
+            new = {name: computer.get_output(made) for name, made in self._carried.items()}
+            output = computer.get_output("output")[0]
+        new["input"] = frame[None]
+        return output, {
+            name: np.concatenate((earlier[1:], new[name])) for name, earlier in state.items()
+        }
 
 
 def _rows(name: str, times: range) -> IoSpecification:

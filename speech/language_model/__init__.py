@@ -1,4 +1,5 @@
-"""N-gram language models: ARPA files, counting, smoothing, mixing, pruning, scores, FSTs.
+"""Language models: n-grams in ARPA and const-ARPA files, counted, smoothed, mixed, pruned, judged,
+as FSTs and automata; recurrent ones.
 
 May import `fst` and the floors below.
 """

@@ -29,6 +29,7 @@ from ..ivector.model import VOSK_MIN_ENERGY, IvectorModel
 from ..lattice.align_lexicon import AlignLexicon
 from ..lattice.word_boundary import WordBoundaries
 from .config import ModelConfig, features_of, pitch_beside
+from .rescoring import Rescoring
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +66,6 @@ _OLD = _Layout(
     lexicon="align_lexicon.int",
     phones="phones.txt",
 )
-_RESCORING = ("rescore/G.carpa", "rnnlm/final.raw")
 
 
 class Model:
@@ -79,7 +79,8 @@ class Model:
             `fbank.conf`), `graph` with HCLG.fst or HCLr.fst, Gr.fst and disambig_tid.int, and
             `ivector` where the network takes iVectors, `conf/pitch.conf` where it takes the pitch,
             `am/global_cmvn.stats` where its features are normalized; or Vosk's first layout, with
-            all of it in one folder.
+            all of it in one folder. `rescore/G.carpa` and `G.fst`, and `rnnlm`, judge what was
+            heard anew.
         model_name, lang: in place of the path: the name of a folder, or its language, among those
             of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
@@ -93,6 +94,7 @@ class Model:
             phone that begins with it. boundaries: of words; None: the folder has none.
         network, features, pitch, ivectors: what computes log-likelihoods; pitch, ivectors None:
             there are none.
+        rescoring: the larger language models; None: the folder has none.
 
     Raises:
         FormatError: a file is missing or damaged; the error says what was looked for.
@@ -112,7 +114,6 @@ class Model:
         else:
             self.path = Path(path_text(model_path))
         self._layout = layout = _layout_of(self.path)
-        self._warn_of_unused_parts()
         self.config = (
             ModelConfig.read(self.path / layout.config)
             if layout.config
@@ -145,6 +146,7 @@ class Model:
         loaded = load_graph(self.path / layout.graph)
         self.graph = loaded.graph
         self.words = loaded.words
+        self.rescoring = Rescoring.of_folder(self.path)
         if self.graph.largest > self.transitions.count:
             raise FormatError(
                 f"{self.path / layout.graph}: the graph has the input label {self.graph.largest},"
@@ -284,11 +286,6 @@ class Model:
             if phone >= len(boundaries.kinds) or not boundaries.kinds[phone]:
                 raise FormatError(f"{path}: phone {phone} of the network's model is missing")
         return boundaries
-
-    def _warn_of_unused_parts(self) -> None:
-        for name in _RESCORING:
-            if (self.path / name).exists():
-                _log.warning("%s is not used: results are those before rescoring", self.path / name)
 
 
 def _layout_of(path: Path) -> _Layout:

@@ -127,6 +127,10 @@ class Utterance:
         final = decoder.finalized
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
         heard = lattice.finished() if final else lattice.partial()
+        if final and model.rescoring is not None:
+            heard = model.rescoring.rescored(heard)
+            if heard is None:
+                _log.warning("the language models to rescore with know nothing of what was heard")
         return cls(model, heard, ids, start, unfinished=not final, speaker=speaker)
 
     @property
@@ -135,7 +139,8 @@ class Utterance:
         return len(self._ids)
 
     def lattice(self) -> CompactLattice | None:
-        """The determinized lattice, with costs as the search had them; None: there was no frame."""
+        """The determinized lattice, with costs as the search had them, or those of the models that
+        it was rescored with; None: there was no frame, or these models know none of its paths."""
         return self._lattice
 
     def words(self) -> list[Word]:

@@ -329,8 +329,8 @@ def test_folders_whose_files_do_not_go_together(name, text, told, folder, tmp_pa
 
 def test_what_is_not_used_is_told(folder: Path, tmp_path: Path, caplog) -> None:
     made = spoiled(folder, tmp_path / "model")
-    (made / "rescore").mkdir()
-    (made / "rescore" / "G.carpa").write_bytes(b"")
+    (made / "rnnlm").mkdir()
+    (made / "rnnlm" / "final.raw").write_bytes(b"")
     config = made / "conf" / "model.conf"
     text = config.read_text()
     config.unlink()
@@ -338,7 +338,7 @@ def test_what_is_not_used_is_told(folder: Path, tmp_path: Path, caplog) -> None:
     (made / "graph" / "phones" / "word_boundary.int").unlink()
     caplog.set_level(logging.WARNING)
     model = Model(made)
-    assert "G.carpa is not used" in caplog.text
+    assert "G.carpa is missing: rnnlm is not used" in caplog.text
     assert "without effect here: --hash-ratio" in caplog.text
     assert "word_boundary.int is missing" in caplog.text
     assert transcribe(reference("u1.wav"), model).text == "아 유영 봐왔 으니"
