@@ -15,6 +15,10 @@ ROOT = Path(__file__).parents[1]
 LEFT_OUT = "tests benchmarks docs examples devtools testing build.py setup.py build".split()
 
 BOUNDED = {
+    "language models of language models: two or three deep, as programs and recognizers nest them": """
+        speech/language_model/automaton.py: Automaton.arcs Backoff._shorter Backoff.arc
+            Backoff.final Both.arc Both.final Scaled.arc Scaled.final
+    """,
     "nets inside nets, or graphs inside nodes: the limit nesting, which framework/ir/nesting.py "
     "holds nets to that are verified, printed or saved, and which ONNX's reader checks; protobuf "
     "reads 100 messages inside one another, some three of which are one net": """

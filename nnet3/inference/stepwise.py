@@ -90,29 +90,29 @@ def _rows(name: str, times: range) -> IoSpecification:
 def _delays(topology: Topology) -> dict[str, int]:
     """How many frames back each input and component node is read, of those that are."""
     delays: dict[str, int] = {}
-
-    def read(node: int, offset: int) -> None:
-        """A node is read at an offset by one that stands for components."""
-        info = topology.nodes[node]
-        steps = topology.steps[node]
-        if info.kind in ("input", "component"):
-            if offset > 0:
-                raise FormatError(f"the network reads later frames, of '{info.name}'")
-            if offset < 0:
-                delays[info.name] = max(delays.get(info.name, 0), -offset)
-        elif steps is None:
-            raise FormatError(f"'{info.name}' reads frames by another rule than fixed offsets")
-        else:
-            for source, step, _ in steps:
-                read(source, offset + step)
-
+    read: list[
+        tuple[int, int]
+    ] = []  # nodes, and at what offset an output or a component reads them
     for node, info in enumerate(topology.nodes):
-        if info.kind == "component":
-            steps = topology.steps[node]
-            if steps is None:
-                raise FormatError(f"'{info.name}' reads frames by another rule than fixed offsets")
-            for source, step, _ in steps:
-                read(source, step)
-        elif info.is_output:
-            read(node, 0)
+        if info.is_output:
+            read.append((node, 0))
+        elif info.kind == "component":
+            read += _sources(topology, node, 0)
+    for node, offset in read:  # which grows
+        info = topology.nodes[node]
+        if info.kind not in ("input", "component"):
+            read += _sources(topology, node, offset)
+        elif offset > 0:
+            raise FormatError(f"the network reads later frames, of '{info.name}'")
+        elif offset < 0:
+            delays[info.name] = max(delays.get(info.name, 0), -offset)
     return delays
+
+
+def _sources(topology: Topology, node: int, offset: int) -> list[tuple[int, int]]:
+    """The nodes that a node reads, each with its offset."""
+    steps = topology.steps[node]
+    if steps is None:
+        name = topology.nodes[node].name
+        raise FormatError(f"'{name}' reads frames by another rule than fixed offsets")
+    return [(source, offset + step) for source, step, _ in steps]
