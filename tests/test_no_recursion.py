@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 LEFT_OUT = "tests benchmarks docs examples devtools testing build.py setup.py build".split()
 
 BOUNDED = {
-    "language models of language models: two or three deep, as programs and recognizers nest them": """
+    "language models of language models: two or three deep, as programs nest them": """
         speech/language_model/automaton.py: Automaton.arcs Backoff._shorter Backoff.arc
             Backoff.final Both.arc Both.final Scaled.arc Scaled.final
     """,
