@@ -21,9 +21,11 @@ import pytest
 import opscope
 from chain_graphs import random_supervision
 from fst_types import KINDS, sample
+from ivector_models import DIM
 from kaldi_models import call_main
 from opscope.framework.base.errors import OpscopeError
-from opscope.kaldi.files.kaldi_io import Writer
+from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.fst.byte_file import ByteFile
 from opscope.kaldi.fst.fst_io import read_whole, write_fst
 from opscope.kaldi.tables.tables import TableWriter
@@ -31,10 +33,12 @@ from opscope.nnet3.chain.examples import NnetChainExample, NnetChainSupervision
 from opscope.nnet3.files.examples import NnetIo
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs import PROGRAMS
+from opscope.nnet3.programs.base.saving import write_model
 from opscope.python_api.cli.main import main
 from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.programs import PROGRAMS as SPEECH_PROGRAMS
-from speech_decoding import LENGTHS, write_decoding
+from opscope.speech.trees.gaussian_models import GaussianModel, single
+from speech_decoding import LENGTHS, PHONES, write_decoding
 
 CONFIG = """
 input-node name=input dim=2
@@ -62,7 +66,9 @@ GIVEN = {
     **dict.fromkeys(("disambig-syms", "in-disambig-list", "out-disambig-list"), "disambig.int"),
     "features-rspecifier": "ark:feats.ark",
     "hcl-fst-in": "HCLr.fst",  # of one type alone
+    "lattice-rspecifier": "ark:lats",
     "loglikes-rspecifier": "ark:logs.ark",
+    "model-in": "gmm.mdl",
     "nnet-chain-model": "0.raw",
     "spk2utt-rspecifier": "ark:spk2utt",
     "transcriptions-rspecifier": "ark:text",
@@ -139,6 +145,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("tree").write_text(TREE)
         Path("disambig.int").write_text("9\n")
         Path("text").write_text("a 1 2\nb 3\n")
+        transitions = TransitionModel.read_from(Reader("final.mdl"))
+        gaussians = [single(np.zeros(DIM), np.ones(DIM))] * PHONES
+        write_model(GaussianModel(transitions, gaussians), "gmm.mdl", True)
+        words = "".join(
+            f"{at} {at + 1} {label} 1,1,1\n" for at in range(3) for label in range(1, 9)
+        )
+        Path("lats").write_text(f"a\n{words}0\n1\n2\n3\n\n")
         Path("fsts").mkdir()
         Path("HCLr.fst").write_bytes(sample("olabel_lookahead")[1])
         rng = np.random.default_rng(0)
