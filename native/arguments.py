@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 
 _C_TYPES = {
     "T": "T",
@@ -228,19 +229,27 @@ def _c_record(name: str, fields: Mapping[str, str]) -> str:
     return f"typedef struct {{{texts} }} {name};\n"
 
 
+def _c_enum(names: type[IntEnum]) -> str:
+    return f"enum {{ {', '.join(f'{one.name} = {one.value}' for one in names)} }};\n"
+
+
+def _dtypes(structs: tuple[Struct, ...]) -> set[str]:
+    fields = [field for one in structs for field in one.fields.values()]
+    return {field.dtype for field in fields if isinstance(field, Array)}
+
+
 def c_header(
-    file: str, declared: Mapping[str, tuple[Struct, ...]], records: Mapping[str, Mapping[str, str]]
+    file: str,
+    declared: Mapping[str, tuple[Struct, ...]],
+    records: Mapping[str, Mapping[str, str]],
+    enums: Mapping[str, type[IntEnum]],
 ) -> str:
     """The header `<file>_arguments.h`, of the structs of a file and of those they are made of."""
     home = {struct.name: one for one, structs in declared.items() for struct in structs}
     wanted = {home[part] for struct in declared[file] for part in struct.parts()} - {file}
     others = "".join(f'#include "{one}_arguments.h"\n' for one in sorted(wanted))
     texts = "".join(struct.c_definition() for struct in declared[file])
-    used = {
-        field.dtype
-        for one in declared[file]
-        for field in one.fields.values()
-        if isinstance(field, Array)
-    }
+    used = _dtypes(declared[file]) - {name for one in wanted for name in _dtypes(declared[one])}
     texts = "".join(_c_record(name, records[name]) for name in records if name in used) + texts
+    texts += _c_enum(enums[file]) if file in enums else ""
     return f"/* Made of declarations.py. */\n#pragma once\n{others}{texts}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 PARALLEL_WORK = 400_000
 """Work (elements times cost) from which a loop may use threads: some 10 us. See pool.h."""
 
@@ -23,6 +25,17 @@ PRECISE = 1e-9
 NO_MEMORY, MANY_STATES, NEGATIVE_LOOP, MANY_TOKENS, NO_PATH = 1, 2, 3, 4, 5
 """Why a search fails: no memory, too many states of a graph, a loop of epsilons whose costs are
 below zero, too many tokens of a frame, or none."""
+
+
+class Undetermined(IntEnum):
+    """Why a transducer cannot be determinized: one input has two outputs; too many output labels
+    are still to come; a loop of epsilons has no sum; too many steps through epsilons, or states."""
+
+    NOT_FUNCTIONAL = 16
+    STILL_OPEN = 17
+    NO_SUM = 18
+    MANY_STEPS = 19
+    MANY_SETS = 20
 
 
 def macros() -> dict[str, str]:

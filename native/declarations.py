@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Any
 
 from .arguments import (
@@ -24,7 +25,7 @@ from .arguments import (
     updates,
     writes,
 )
-from .constants import OF_INT64, ONE
+from .constants import OF_INT64, ONE, Undetermined
 
 _PLANES: dict[str, Any] = dict.fromkeys(("height", "width", "high", "wide"), COUNT)
 _PLANES |= dict.fromkeys(("kernel_down", "kernel_right", "stride_down", "stride_right"), SOME)
@@ -85,6 +86,9 @@ RECORDS: dict[str, dict[str, str]] = {
     },
 }
 """Records that arrays are made of: the dtype of each field, by its name."""
+
+ENUMS: dict[str, type[IntEnum]] = {"transducers": Undetermined}
+"""Numbers that one C file alone has, besides those of constants.py."""
 
 _LARGE = (
     "windows.images:windows.x_image windows.channels:windows.x_channel "
@@ -1384,6 +1388,49 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         Struct("opscope_parts", count=COUNT, parts=Structs("gemm_part", "count")),
         # Items for each block of rows, all for one before the next.
         Struct("opscope_blocks", blocks=SOME, count=COUNT, items=Structs("item", "count")),
+    ),
+    "transducers": (
+        # Which states are on a path from the start to an end.
+        Struct("kept", fst=Inner("fst"), kept=writes("fst.states", "uint8"), status=RESULT),
+        # What was made: it is copied, then freed.
+        Struct(
+            "made_copy",
+            made=ADDRESS,
+            states=COUNT,
+            count=COUNT,
+            final=writes("states", "float32"),
+            begin=writes("states+1", "int64"),
+            arcs=writes("count", "Arc"),
+        ),
+        Struct("made_free", made=ADDRESS),
+        # Arcs of the first are sorted by output label, those of the second by input label.
+        Struct(
+            "composed",
+            first=Inner("fst"),
+            second=Inner("fst"),
+            made=RESULT,
+            states=RESULT,
+            count=RESULT,
+            status=RESULT,
+        ),
+        # Where it fails: what is `made` holds the labels that led there, and those of two outputs.
+        Struct(
+            "determinized",
+            fst=Inner("fst"),
+            delta=REAL,
+            limit=NUMBER,  # of states and steps; none if it is not above 0
+            log=FLAG,
+            most_turns=COUNT,  # of a state in loops of epsilons whose probabilities add up
+            most_waiting=COUNT,  # output labels that are still to come
+            made=RESULT,
+            states=RESULT,
+            count=RESULT,
+            reached=RESULT,  # labels
+            one=RESULT,
+            other=RESULT,
+            status=RESULT,
+        ),
+        Struct("labels_copy", made=ADDRESS, count=COUNT, labels=writes("count", "int32")),
     ),
     "vector_products": (
         Struct(

@@ -6,9 +6,9 @@
    a lock, so that others need none to read them. */
 #pragma once
 #include "base.h"
+#include "growing.h"
 #include "search_arguments.h"
 #include <math.h>
-#include <stdlib.h>
 #if (defined(__unix__) || defined(__APPLE__)) && !defined(__wasm__)
 #include <pthread.h>
 #include <sched.h>
@@ -73,14 +73,6 @@ static State *state_at(const Graph *g, int64_t state) {
   return g->chunks[state / STATES] + state % STATES;
 }
 
-static int grow(void **at, int64_t *room, int64_t wanted, size_t size) {
-  if (wanted <= *room) return 1;
-  int64_t more = *room * 2 > wanted ? *room * 2 : wanted + 1024;
-  void *made = realloc(*at, more * size);
-  if (!made) return 0;
-  *at = made; *room = more;
-  return 1;
-}
 static uint64_t hash_of(const Tuple *t) {
   uint32_t bits; memcpy(&bits, &t->weight, 4);
   uint64_t h = (uint64_t)(uint32_t)t->s1 * 0x9E3779B97F4A7C15ull;

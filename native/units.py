@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "search": ("",),
     "segments": TYPES,
     "team": ("",),
+    "transducers": ("",),
     "vector_products": TYPES,
 }
 """The C files, and the kinds of numbers that each is compiled for."""
@@ -59,7 +60,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
-EXACT = ("chains", "integers")
+EXACT = ("chains", "integers", "transducers")
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 
 SPECIAL = ("bf16_gemm",)
@@ -184,9 +185,9 @@ def made_headers() -> dict[str, str]:
     from .arguments import (
         c_header,
     )  # the options of the package, too, read names of processors here
-    from .declarations import DECLARED, RECORDS
+    from .declarations import DECLARED, ENUMS, RECORDS
 
-    return {f"{file}_arguments.h": c_header(file, DECLARED, RECORDS) for file in DECLARED}
+    return {f"{file}_arguments.h": c_header(file, DECLARED, RECORDS, ENUMS) for file in DECLARED}
 
 
 def write_headers(folder: Path) -> None:

@@ -175,8 +175,10 @@ def lists_of_items(
 
 @functools.cache
 def declared(file: str, name: str) -> Struct:
-    """What a function of a file takes."""
+    """What a function of a file takes, or a part of that."""
     own = {one: struct for struct in DECLARED[file] for one in struct.functions}
+    if any(name in struct.parts() for struct in DECLARED[file]):
+        return _part_of(name)
     if name not in own:
         raise ArgumentError(f"native function {file}.{name} is not declared")
     return own[name]

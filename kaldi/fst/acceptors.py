@@ -61,26 +61,30 @@ def acceptor(arcs: list[list[Arc]], final: Iterable[float], start: int = 0) -> F
 
 def connect(fst: Fst) -> Fst:
     """Without the states that are on no path from the start to an end; others keep their order."""
-    source = fst.source()
-    target = fst.nextstate
-    kept = np.zeros(fst.states, bool)
-    if fst.start >= 0:
-        kept = reachable(source, target, fst.states, [fst.start])
-        ends = np.flatnonzero(~np.isinf(fst.final)).tolist()
-        kept &= reachable(target, source, fst.states, ends)
+    from . import compiled  # programs that train load this module, and connect nothing
+
+    functions = compiled.library()
+    kept = _kept_states(fst) if functions is None else compiled.kept_states(functions, fst)
     if kept.all():
         return fst
-    number = np.cumsum(kept) - 1
-    used = kept[source] & kept[target]
+    number = np.cumsum(kept, dtype=np.int32) - 1
+    used = kept[fst.nextstate] & repeated(kept, np.diff(fst.begin))
+    arcs = fst.arcs[used]
+    arcs["nextstate"] = number[arcs["nextstate"]]
+    begin = np.concatenate([[0], np.cumsum(used)])[fst.begin]
+    begin = np.append(begin[:-1][kept], len(arcs))
     start = int(number[fst.start]) if kept.any() else -1
-    return Fst.of_arcs(
-        number[source[used]],
-        fst.ilabel[used],
-        fst.weight[used],
-        number[target[used]],
-        fst.final[kept],
-        fst.olabel[used],
-        start,
+    return Fst.of_states(fst.final[kept], begin, arcs, start)
+
+
+def _kept_states(fst: Fst) -> np.ndarray:
+    """Whether each state is on a path from the start to an end: bool, [states]."""
+    source, target = fst.source(), fst.nextstate
+    if fst.start < 0:
+        return np.zeros(fst.states, bool)
+    ends = np.flatnonzero(~np.isinf(fst.final)).tolist()
+    return reachable(source, target, fst.states, [fst.start]) & reachable(
+        target, source, fst.states, ends
     )
 
 

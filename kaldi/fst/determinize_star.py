@@ -17,6 +17,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...native.constants import Undetermined
+from . import compiled
 from .fst import Fst
 
 _MOST_TURNS = 1 << 20  # of a state in loops without labels whose probabilities add up
@@ -50,7 +52,18 @@ def determinize_star(
             it takes more states than `most_states`; or arcs without input labels form a loop whose
             weights have no sum.
     """
-    return _Determinizer(fst, delta, most_states, log).run()
+    functions = compiled.library()
+    if functions is None or fst.start < 0:
+        return _Determinizer(fst, delta, most_states, log).run()
+    given = {"delta": delta, "limit": most_states, "log": log}
+    given |= {"most_turns": _MOST_TURNS, "most_waiting": _MOST_WAITING}
+    counted = ("reached", "one", "other")
+    try:
+        block = compiled.fst_block(functions, fst)
+        return compiled.make(functions, "determinized", counted, fst=block, **given)
+    except compiled.Failed as failed:
+        labels = (each.tolist() for each in failed.labels)
+        raise _error(failed.status, most_states, *labels) from None
 
 
 def log_sum(one: float, other: float) -> float:
@@ -88,10 +101,7 @@ class _Determinizer:
             self._expand(state)
             waiting += range(before, len(self._sets))
             if 0 < self._most < len(self._sets):
-                raise ShapeError(
-                    f"the determinized FST has more than {self._most} states, the limit;"
-                    f" {self._reached(state, 0)} has been read"
-                )
+                raise self._error(Undetermined.MANY_SETS, state)
         return self._result()
 
     def _arcs_of(self, state: int) -> list[tuple[int, int, float, int]]:
@@ -103,50 +113,48 @@ class _Determinizer:
         arcs = self._arcs[number]
         plus = self._plus
         end: tuple[Labels, float] | None = None
-        groups: dict[int, dict[int, tuple[Labels, float]]] = {}
+        groups: dict[int, dict[int, list[tuple[Labels, float]]]] = {}
         for state, outputs, weight in closed:
             whole = weight + self._final[state]
             if whole < math.inf:
                 if end is not None and end[0] != outputs:
-                    raise self._not_functional(number, 0, end[0], outputs)
+                    raise self._error(Undetermined.NOT_FUNCTIONAL, number, 0, end[0], outputs)
                 end = outputs, whole if end is None else plus(end[1], whole)
             for label, output, more, target in self._arcs_of(state):
                 whole = weight + more
                 if not label or whole == math.inf:
                     continue
-                group = groups.setdefault(label, {})
                 longer = (*outputs, output) if output else outputs
-                known = group.get(target)
-                if known is None:
-                    group[target] = longer, whole
-                elif known[0] != longer:
-                    raise self._not_functional(number, label, known[0], longer)
-                else:
-                    group[target] = longer, plus(known[1], whole)
+                groups.setdefault(label, {}).setdefault(target, []).append((longer, whole))
         if end is not None:
             arcs.append((0, *end, _END))
         for label in sorted(groups):
             arcs.append(self._arc(number, label, groups[label]))
 
     def _arc(
-        self, number: int, label: int, group: dict[int, tuple[Labels, float]]
+        self, number: int, label: int, ways: dict[int, list[tuple[Labels, float]]]
     ) -> tuple[int, Labels, float, int]:
         """The arc to the set of all states that a label leads to; it has what these share."""
+        group: dict[int, tuple[Labels, float]] = {}
+        for state in sorted(ways):
+            (outputs, weight), *others = ways[state]
+            for other, more in others:
+                if other != outputs:
+                    raise self._error(Undetermined.NOT_FUNCTIONAL, number, label, outputs, other)
+                weight = self._plus(weight, more)
+            group[state] = outputs, weight
         common, total = None, math.inf
-        for outputs, weight in group.values():
+        for state in ways:  # a sum of logarithms depends on the order
+            outputs, weight = group[state]
             common = outputs if common is None else _prefix(common, outputs)
             total = self._plus(total, weight)
         assert common is not None
         size = len(common)
         longest = max(len(outputs) for outputs, _ in group.values())
         if longest - size > _MOST_WAITING:
-            raise ShapeError(
-                f"after {self._reached(number, label)} it is still open which of several sequences"
-                f" of more than {_MOST_WAITING} output labels to write; words that are spelled"
-                " alike need disambiguation symbols"
-            )
+            raise self._error(Undetermined.STILL_OPEN, number, label)
         elements = [
-            (state, group[state][0][size:], group[state][1] - total) for state in sorted(group)
+            (state, outputs[size:], weight - total) for state, (outputs, weight) in group.items()
         ]
         return label, common, total, self._state_of(elements, number, label)
 
@@ -194,7 +202,7 @@ class _Determinizer:
                 if other is None:
                     other = found[target] = [longer, math.inf, math.inf]
                 elif other[0] != longer:
-                    raise self._not_functional(number, 0, other[0], longer)
+                    raise self._error(Undetermined.NOT_FUNCTIONAL, number, 0, other[0], longer)
                 other[2] = self._plus(other[2], came + more)
                 whole = self._plus(other[1], other[2])
                 if target not in queued and other[1] - whole > self._delta:
@@ -207,31 +215,19 @@ class _Determinizer:
 
     def _check_turns(self, number: int, turns: int, found: int, steps: int) -> None:
         if turns > (_MOST_TURNS if self._log else found + 1):
-            raise ShapeError(
-                "arcs without input labels form a loop whose weights have no sum, after"
-                f" {self._reached(number, 0)}"
-            )
+            raise self._error(Undetermined.NO_SUM, number)
         if 0 < self._most < steps:
-            raise ShapeError(
-                f"more than {self._most} steps, the limit of states, through arcs without input"
-                f" labels after {self._reached(number, 0)}"
-            )
+            raise self._error(Undetermined.MANY_STEPS, number)
 
-    # Messages
-
-    def _reached(self, state: int, label: int) -> str:
-        """The input labels that lead to a state, and one after them."""
+    def _error(
+        self, status: int, state: int, label: int = 0, one: Labels = (), other: Labels = ()
+    ) -> ShapeError:
+        """An error at a state of the result, and the label that follows."""
         labels = [label] if label else []
         while state > 0:
             state, label = self._way[state]
             labels.append(label)
-        return _shown("input", labels[::-1])
-
-    def _not_functional(self, number: int, label: int, one: Labels, other: Labels) -> ShapeError:
-        return ShapeError(
-            f"the transducer is not functional: after {self._reached(number, label)} both"
-            f" {_shown('output', one)} and {_shown('output', other)} are to be written"
-        )
+        return _error(status, self._most, labels[::-1], one, other)
 
     # The result
 
@@ -266,6 +262,28 @@ def _prefix(one: Labels, other: Labels) -> Labels:
             break
         size += 1
     return one[:size]
+
+
+def _error(
+    status: int, most: int, reached: list[int], one: list[int] | Labels, other: list[int] | Labels
+) -> ShapeError:
+    """What went wrong after some input labels, with two outputs of them."""
+    after = _shown("input", reached)
+    why = Undetermined(status)
+    texts = {
+        why.NOT_FUNCTIONAL: f"the transducer is not functional: after {after} both"
+        f" {_shown('output', one)} and {_shown('output', other)} are to be written",
+        why.STILL_OPEN: f"after {after} it is still open which of several sequences of more than"
+        f" {_MOST_WAITING} output labels to write; words that are spelled alike need"
+        " disambiguation symbols",
+        why.NO_SUM: "arcs without input labels form a loop whose weights have no sum, after"
+        f" {after}",
+        why.MANY_STEPS: f"more than {most} steps, the limit of states, through arcs without input"
+        f" labels after {after}",
+        why.MANY_SETS: f"the determinized FST has more than {most} states, the limit; {after} has"
+        " been read",
+    }
+    return ShapeError(texts[why])
 
 
 def _shown(side: str, labels: list[int] | Labels) -> str:

@@ -156,6 +156,12 @@ class Fst:
         arcs["olabel"] = arcs["ilabel"] if olabel is None else np.asarray(olabel)[order]
         arcs["weight"] = np.asarray(weight)[order]
         arcs["nextstate"] = np.asarray(nextstate)[order]
+        return cls.of_states(np.asarray(final, np.float32), begin, arcs, start)
+
+    @classmethod
+    def of_states(
+        cls, final: np.ndarray, begin: np.ndarray, arcs: np.ndarray, start: int = 0
+    ) -> Fst:
+        """An FST of its arrays, with a header that says what kind it is."""
         labels = _ACCEPTOR if np.array_equal(arcs["ilabel"], arcs["olabel"]) else _NOT_ACCEPTOR
-        header = Header(properties=EXPANDED | MUTABLE | labels)
-        return cls(start, np.asarray(final, np.float32), begin, arcs, header)
+        return cls(start, final, begin, arcs, Header(properties=EXPANDED | MUTABLE | labels))

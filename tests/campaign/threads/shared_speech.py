@@ -17,8 +17,11 @@ from opscope.cntk.actions.common import Run
 from opscope.cntk.actions.run import run_commands
 from opscope.cntk.config.files import parse_config
 from opscope.cntk.models.v1 import read_model
+from opscope.framework.base.errors import ShapeError
 from opscope.framework.ir.op_list import OpList
 from opscope.kaldi.files.sparse import SparseMatrix
+from opscope.kaldi.fst.compose import compose
+from opscope.kaldi.fst.determinize_star import determinize_star
 from opscope.nnet3 import (
     NnetComputer,
     NnetTrainer,
@@ -271,6 +274,29 @@ def search() -> Work:
     return run
 
 
+def transducers() -> Work:
+    """One pair of FSTs, composed and determinized; and one that is not functional."""
+    rng = np.random.default_rng(4)
+    first, second = random_first(rng, 60, 20), random_grammar(rng, 60)
+    apart = first.with_columns(ilabel=np.arange(1, len(first.arcs) + 1))  # functional
+    same = first.with_columns(ilabel=np.ones(len(first.arcs)))
+
+    def run() -> Results:
+        composed = compose(apart, second)
+        made = determinize_star(composed)
+        try:
+            determinize_star(same)
+        except ShapeError as error:
+            text = str(error)
+        return {
+            "composed": composed.arcs["weight"],
+            "determinized": made.arcs["weight"],
+            "error": np.frombuffer(text.encode(), np.uint8),
+        }
+
+    return run
+
+
 def _gates(layer: str, more: str) -> Callable[[], Work]:
     config: Any = partial(xconfig_to_config, _GATES.format(layer, more))
     return lambda: gradient(config(), 5, 8, 6)
@@ -288,6 +314,7 @@ WORKS: dict[str, Callable[[], Work]] = {
     "chunks": chunks,
     "looped": looped,
     "search": search,
+    "transducers": transducers,
     "looped LSTM": looped_gates,
     "CNTK loop": cntk_loop,
     "CNTK training": partial(cntk_training, "none"),
