@@ -10,7 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError
 from ...framework.base.scope import Scope
-from ...framework.files.saved import HasOpList, Loaded, loaded, op_list_of, persistent_values
+from ...framework.files.saved import Loaded, loaded, op_list_of, persistent_values
 from ...framework.ir.desc import OUTPUT, STATE, make_op, make_var
 from ...framework.ir.op_list import OpList, OpNode
 from ...framework.ir.operation import Operator
@@ -27,7 +27,7 @@ FACTORS = {"affine": "w", "matmul": "y"}
 
 
 def quantize_weights(
-    net: HasOpList | OpList | Loaded,
+    net: Any,
     scope: Scope | None = None,
     weights: str = "q4",
     *,
@@ -56,9 +56,9 @@ def quantize_weights(
         AttributeTypeError: `weights` or `block` is none of these. ExportError: no product has a
             matrix that can be quantized. VariableError: unknown names, missing values.
     """
-    scope = scope if scope is not None else getattr(net, "scope", None)
+    held: Any = scope if scope is not None else getattr(net, "scope", None)
     form = inference_form(op_list_of(net), outputs, use="quantize_weights")
-    values = persistent_values(form.net, scope)
+    values = persistent_values(form.net, held)
     return in_blocks(form.net, values, weights, block).as_loaded(form.outputs)
 
 

@@ -67,7 +67,11 @@ def matmul_nbits_shape(s: ShapeArgs) -> None:
     s.set("out", ((*x[:-1], columns), dtype))
 
 
-def _blocks(k: KernelArgs) -> tuple[Any, ...]:
+_Blocks = tuple[Any, Any, Any, int]
+"""Weights, scales, zero points, bits."""
+
+
+def _blocks(k: KernelArgs) -> _Blocks:
     return k["w"], k["scale"], k.get("zero"), k.attrs["bits"]
 
 
@@ -80,7 +84,7 @@ def matmul_nbits_kernel(k: KernelArgs) -> Call:
     return in_order(*load, multiply, *store)
 
 
-def _multiply(xp: Any, x: Any, blocks: Any, block: int, bias: Any, out: Any) -> None:
+def _multiply(xp: Any, x: Any, blocks: _Blocks, block: int, bias: Any, out: Any) -> None:
     whole = rounded(xp, x, block) if block else x
     out[...] = whole @ from_blocks(xp, *blocks, x.shape[-1]).T
     if bias is not None:
@@ -99,5 +103,5 @@ def matmul_nbits_grad_kernel(k: KernelArgs) -> Call:
     return in_order(*calls)
 
 
-def _multiply_back(xp: Any, grad: Any, blocks: Any, out: Any) -> None:
+def _multiply_back(xp: Any, grad: Any, blocks: _Blocks, out: Any) -> None:
     out[...] = grad @ from_blocks(xp, *blocks, out.shape[1])

@@ -151,13 +151,17 @@ def test_matrices_in_blocks(bits: int, block: int, with_zeros: bool) -> None:
     assert {op.type for op in model.op_list().ops} == {"matmul_nbits", "reshape"}
 
 
-@pytest.mark.parametrize("dtype", ["u1", "i1"])
+@pytest.mark.parametrize(
+    "dtype, low, high, bits",
+    [("u1", 0, 256, 8), ("i1", -128, 128, 8), ("u1", 0, 16, 4), ("i1", -8, 8, 4)],
+)
 @pytest.mark.parametrize("with_zeros", [False, True])
-def test_a_product_with_a_matrix_dequantized_in_blocks(dtype: str, with_zeros: bool) -> None:
+def test_a_product_with_a_matrix_dequantized_in_blocks(
+    dtype: str, low: int, high: int, bits: int, with_zeros: bool
+) -> None:
     ort = pytest.importorskip("onnxruntime")
     g = Graph("blocks", 21)
     g.input("x", np.dtype("f4"), ["N", 80])
-    low, high = (0, 256) if dtype == "u1" else (-128, 128)
     given = [RNG.integers(low, high, (80, 12), dtype), RNG.normal(size=(3, 12)).astype("f4")]
     given += [RNG.integers(low, high, (3, 12), dtype)] * with_zeros
     names = [g.constant(one) for one in given]
@@ -171,7 +175,8 @@ def test_a_product_with_a_matrix_dequantized_in_blocks(dtype: str, with_zeros: b
     (wanted,) = ort.InferenceSession(data, options).run(None, feed)
     (found,) = model.run(feed).values()
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
-    assert "matmul_nbits" in {op.type for op in model.op_list().ops}
+    (product,) = (op for op in model.op_list().ops if op.type == "matmul_nbits")
+    assert product.attrs["bits"] == bits
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from .....framework.base.dtypes import DOUBLE, DTYPES, SINGLE
 from .....operators.backends import integer_gemm
 from .....operators.base.integers import BYTES
-from .....operators.base.nbits import BITS
+from .....operators.base.nbits import BITS, middle, packed
 from ...files.tensors import dtype_of
 from ..calls import Call, NotHere, Value, kind_of, lowers, of_integers
 from .linear import gemm_of, matmul
@@ -315,23 +316,34 @@ def _block_product(n: Call) -> Value | None:
     call = n[1].dequantized
     if call is None or n[0].dtype != SINGLE or call[1].dtype != SINGLE or call[0].ndim != 2:
         return None
-    whole, scale = call[0].array, call[1].array
-    zero = None if call.get(2) is None else call[2].array
+    whole, scale, last = call[0].array, call[1].array, call.get(2)
+    zero = None if last is None else last.array
+    if whole is None or scale is None or (last is not None and zero is None):
+        return None
     block = call.attr("block_size", 0)
-    given = whole is not None and scale is not None and (call.get(2) is None or zero is not None)
-    if not given or not block or call.axis(call.attr("axis", 1), 2) or whole.dtype not in BYTES:
+    if not block or call.axis(call.attr("axis", 1), 2) or whole.dtype not in BYTES:
         return None
     depth, columns = whole.shape
-    blocks = scale.shape[0]
-    shift = 128 if whole.dtype == np.int8 else 0
-    zero = np.zeros((blocks, columns), whole.dtype) if zero is None else zero
+    blocks = len(scale)
+    zeros = np.zeros((blocks, columns), whole.dtype) if zero is None else zero
+    is_signed = whole.dtype == np.int8
+    # Arrays of 4 bits are read as bytes.
+    few = (
+        block % 2 == 0 and whole.size and all(map(partial(_has_4_bits, is_signed), (whole, zeros)))
+    )
+    bits = 4 if few else 8
+    shift = middle(bits) if is_signed else 0
     made = np.full((blocks * block, columns), shift, np.uint8)
     made[:depth] = whole.astype(np.int16) + shift
-    bytes_of = made.T.reshape(columns, blocks, block)
-    zeros = np.ascontiguousarray((zero.astype(np.int16) + shift).astype(np.uint8).T)
-    factors = np.ascontiguousarray(scale.T)
-    given = (n.const(np.ascontiguousarray(one)) for one in (bytes_of, factors, zeros))
-    return n.op("matmul_nbits", n[0], *given, bits=8)
+    shifted = (zeros.astype(np.int16) + shift).astype(np.uint8)
+    arrays = packed(made.T.reshape(columns, blocks, block), bits), scale.T, packed(shifted.T, bits)
+    given = (n.const(np.ascontiguousarray(one)) for one in arrays)
+    return n.op("matmul_nbits", n[0], *given, bits=bits)
+
+
+def _has_4_bits(is_signed: bool, whole: np.ndarray) -> bool:
+    low, high = (-8, 7) if is_signed else (0, 15)
+    return bool(whole.min() >= low and whole.max() <= high)
 
 
 # -- arithmetic ------------------------------------------------------------------------------------
