@@ -1,5 +1,5 @@
 # ruff: noqa: E501  (an entry is a line)
-"""What each option of commands means; `cntk_reader_words` has those of readers.
+"""What each option of commands means; `cntk_reader_words` has the options of readers.
 
 A line is `name | meaning`, or `name | type | default | meaning` where the code does not tell type and
 default by itself. `Section.sources` are modules below `opscope.cntk`, with the functions in them that look
@@ -31,12 +31,12 @@ COMMON = (
     "SGD action deserializers format input makeMode maxEpochs minibatchSize mlfFile modelPath ParallelTrain precision randomize"
     " reader scpFile traceLevel truncated type writer writerType"
 )
-"""Names that are told in another table than that of the code that looks them up."""
+"""Names that this module lists in another table than the code that looks them up."""
 
 COMMANDS = (
     Section(
         "Everywhere",
-        "At the top of a config, or in a command; a command's own value counts before that of the sections around.",
+        "At the top of a config, or in a command; a command's own value takes precedence over the enclosing sections.",
         ("actions.run", "actions.settings", "actions.common"),
         """
 command | names of the sections to run, in order
@@ -95,7 +95,7 @@ distributedMBReading | bool | by reader | of several processes: whether each rea
     ),
     Section(
         "cv",
-        "Evaluates the models of several epochs, and tells the best; options of `test` hold, too.",
+        "Evaluates the models of several epochs, and prints the best; also takes the options of `test`.",
         ("actions.evaluate cross_validate",),
         """
 crossValidationInterval | ints | required | first epoch : step : last epoch
@@ -108,11 +108,11 @@ sleepTimeBetweenRuns | seconds to wait between two models
         ("actions.outputs write",),
         """
 outputNodeNames | nodes to write; none: the output nodes of the network
-outputPath | string | required without writer | begin of the names of files; the name of the node is put behind; `-` is standard output
+outputPath | string | required without writer | begin of the names of files; the name of the node is appended; `-` is standard output
 writer | section | none | a writer, in place of `outputPath`
 minibatchSize | samples of a minibatch
 epochSize | samples to write; 0: all
-nodeUnitTest | the gradients of the one output node, too, in files beside the values
+nodeUnitTest | also writes the gradients of the one output node, in separate files
 unittest | of a writer: write what the reader gives, not the output nodes
 format | section | none | how text is written, next table
 """,
@@ -127,10 +127,10 @@ labelMappingFile | names of elements, a line each, for category and sparse
 precisionFormat | of numbers, what stands between % and f of C's printf: `.4`
 transpose | a line for each sample; false: a line for each element
 prologue | in front of all; texts may hold `\\n`, `\\t`, `%s` (the node's name), `%n` (number of the minibatch)
-epilogue | behind all
+epilogue | at the end of all
 sequenceSeparator | between sequences
 sequencePrologue | in front of each sequence; `%d` is its number, `%x` its shape
-sequenceEpilogue | string | a line end | behind each sequence
+sequenceEpilogue | string | a line end | at the end of each sequence
 sampleSeparator | string | a line end | between samples
 elementSeparator | string | a space | between elements
 """,
@@ -176,7 +176,7 @@ renderCmd | a command with `<IN>` and `<OUT>` for graph and picture
         """
 modelPath | string | required | the model
 outputmodelPath | the new model
-NodeNameRegex | a regular expression of the names of matrices; none: those of `SVDConfig`
+NodeNameRegex | a regular expression of the names of matrices; none: the names in `SVDConfig`
 KeepRatio | share of the sum of singular values that is kept
 SVDConfig | string | required without NodeNameRegex | a file with expressions and their shares, a line each
 AlignedSize | the inner dimension is a multiple of this
@@ -203,7 +203,7 @@ dbnModelPath | string | required | the file that is written
     ),
     Section(
         "bnstat",
-        "Computes the running statistics of batch normalization anew, over the data of `reader`.",
+        "Recomputes the running statistics of batch normalization over the data of `reader`.",
         ("actions.statistics batch_norm_statistics",),
         """
 modelPath | string | required | the model
@@ -245,7 +245,7 @@ labelDim | int | none | of that section: labels at most
     ),
     Section(
         "SGD",
-        "How `train` and `adapt` train. A list, `0.8*5:0.4`, has a value for each epoch, and the last one goes on; `opscope.cntk.SgdOptions` holds what is read.",
+        "How `train` and `adapt` train. A list, `0.8*5:0.4`, has a value for each epoch, and the last one holds for all later epochs; `opscope.cntk.SgdOptions` holds the parsed options.",
         ("sgd.options", "run.tracing"),
         """
 maxEpochs | epochs
@@ -281,7 +281,7 @@ numSubminibatches | parts in which a minibatch is computed, for memory
 maxSamplesInRAM | int | any | samples of such a part at most
 truncated | whether sizes are steps of truncated sequences; a reader's `truncated` says the same
 UseAllDataForPreComputedNode | `Mean` and `InvStdDev` over all the data; false: over the first epoch
-trainCriterionNodeName | the criterion; none: that of the network
+trainCriterionNodeName | the criterion; none: the network's criterion
 evalCriterionNodeName | the evaluation node; none: the first of the network
 numMBsToShowResult | minibatches between two lines of the log
 firstMBsToShowResult | minibatches at the start of an epoch that have a line each
@@ -297,7 +297,7 @@ seqGammarLMF | float | 14 | criterion over lattices: factor of language-model sc
 seqGammarWordPen | float | 0 | criterion over lattices: added to the score of each edge
 seqGammarBMMIFactor | float | 0 | boosted MMI: taken off for each correct frame
 seqGammarUsesMBR | bool | false | expected number of correct frames instead of MMI
-doReferenceAlign | bool | false | align the labels anew with each minibatch
+doReferenceAlign | bool | false | realign the labels in each minibatch
 hSmoothingWeight | float | 0.95 | weight of the criterion over lattices, the rest being cross entropy
 frameDropThresh | float | 1e-10 | frames whose reference is less probable are left out
 """,
@@ -318,7 +318,7 @@ loadBestModel | go back to the last model if the criterion got worse
 UseCVSetControlLRIfCVExists | look at the validation data, if there are any
 UseEvalCriterionControlLR | look at the evaluation node, not at the criterion
 numPrevLearnRates | search: epochs whose rates it starts from
-numBestSearchEpoch | search: epochs in which it goes on after the first rate that is better
+numBestSearchEpoch | search: epochs in which it continues after the first rate that is better
 numMiniBatch4LRSearch | ints | 500 | search: minibatches of a trial, by epoch
 numSamples4Search | ints | none | the same in samples
 autoAdjustMinibatch | look for larger minibatches
@@ -368,7 +368,7 @@ syncPeriod | int | none | the same; an older name
         "The same, but blocks are steps of a descent with momentum of its own. `blockSize`, `blockSizePerWorker` (120000) and `syncPeriod` are as above.",
         ("parallel.options",),
         """
-resetSGDMomentum | whether the momentum of minibatches begins anew with each block
+resetSGDMomentum | whether the momentum of minibatches is reset with each block
 useNesterovMomentum | whether a block begins ahead by the momentum of blocks
 blockLearningRate | factor of a block's change
 blockMomentumAsTimeConstant | float | none | momentum of blocks: the samples after which 1/e of a change is left
@@ -380,8 +380,8 @@ blockMomentumPerSync | float | 1 - 1 / processes | momentum of blocks, in place 
         "Processes train apart, and each adds its changes to parameters that all share, in its own time. The section `AdjustLearningRateAtBeginning` makes changes smaller at first.",
         ("parallel.options",),
         """
-syncPeriod | ints | 256 | samples of a process after which it adds its change and goes on from the shared parameters, by epoch
-UsePipeline | whether it goes on while the change is on its way, with what the exchange before gave
+syncPeriod | ints | 256 | samples of a process after which it adds its change and continues from the shared parameters, by epoch
+UsePipeline | whether it continues while the change is sent, with the result of the previous exchange
 SimModelAverage | whether parameters are averaged instead, as `ModelAveragingSGD` does with `blockSizePerWorker = syncPeriod`
 AdjustLearningRateAtBeginning | section | none | the following
 adjustType | staircase, linearly or none
@@ -402,11 +402,11 @@ rnnType | SIMPLENET, SIMPLERNN, LSTM, CLASSLM, LBLM, NPLM, CLASSLSTM, NCELSTM, C
 recurrentLayer | numbers of the layers that are recurrent
 applyMeanVarNorm | normalize the input with its mean and deviation
 needPrior | an output that is scaled by the prior of the labels
-addDropoutNodes | `Dropout` behind each layer
+addDropoutNodes | `Dropout` after each layer
 uniformInit | parameters are uniform; false: Gaussian
 initValueScale | factor of their range
 defaultHiddenActivity | value of delays before the first step
-directConnect | layers whose input goes to the output, too
+directConnect | layers whose input also goes to the output
 sparseinput | the input is sparse
 vocabSize | language models: words
 nbrClass | language models: classes

@@ -121,7 +121,7 @@ input | section | required | of a deserializer: its streams
 frameMode | single samples, shuffled one by one
 truncated | cut sequences into pieces
 truncationLength | steps of a piece
-localTimeline | without `truncated`: each of several processes counts the samples of its own sequences, up to its part of a minibatch; false: those of all
+localTimeline | without `truncated`: each of several processes counts the samples of its own sequences, up to its part of a minibatch; false: the samples of all
 checkData | whether sequences that a deserializer lacks are left out and counted
 useNumericSequenceKeys | bool | as the files need | whether names of sequences are numbers, of which leading zeros do not count
 expandToUtterance | of features: one frame for each utterance
@@ -216,7 +216,7 @@ microbatchSize | records of a sequence
 returnDense | samples are dense
 gradientCheck | the same
 sparsenessFactor | a record has at most an element for so many dimensions
-verificationCode | a number behind each record; 0: there is none
+verificationCode | a number after each record; 0: there is none
 maxReadData | records that begin before this byte are read; 0: all
 """,
     ),
@@ -255,7 +255,7 @@ wordmap | a file of pairs of words: each is read as the other
 wordContext | places of words that a sample has, `0:-1:1`
 unk | the word for those that are not known
 equalLength | sentences of a minibatch have one length
-dataMultiPass | begin anew at the end of the data, within an epoch
+dataMultiPass | begin again at the end of the data, within an epoch
 nbruttsineachrecurrentiter | sentences side by side
 randomize | none, or auto: shuffle
 prefetch | read the next minibatch in a thread of its own
@@ -275,7 +275,7 @@ transforms | array | none | of a deserializer: steps, each with its `type`: Crop
 cropType | center, randomSide, randomArea or multiView10
 cropSize | ints | 0 | pixels of the crop, width : height; 0: by the ratios
 sideRatio | float | none | side of the crop by the smaller side of the image, from : to
-areaRatio | float | none | area of the crop by that of the image, from : to
+areaRatio | float | none | area of the crop by the area of the image, from : to
 aspectRatio | float | 1 | width by height of the crop, from : to
 jitterType | uniRatio: draw ratios between both ends; none: the first ones
 hflip | bool | with random crops | mirror half of the images

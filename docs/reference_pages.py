@@ -191,7 +191,7 @@ def _language() -> Iterator[str]:
 
 _DESCRIPTORS = """## Descriptors of configs
 
-What stands behind `input=`: the name of a node, or a form. A node is an input node, a component
+The value of `input=` is the name of a node, or a form. A node is an input node, a component
 node or a dim-range node. Forms nest freely where the result can be brought into the order that
 Kaldi computes: `Append` outermost, within it `Sum`, `Failover`, `IfDefined` and `Const`, within
 these the others, and `Scale` innermost. What has no such order is an error."""
@@ -202,14 +202,14 @@ output hold; `-` where the output cannot be computed. The table is computed whil
 made."""
 _XCONFIG = """## Descriptors of xconfig lines
 
-What stands behind `input=` of an xconfig line: a form of the table above, or one of these, which
-may also stand within forms. Names are those of layers that stand before. The examples stand after
+The value of `input=` of an xconfig line is a form of the table above, or one of these, which may
+also stand within forms. Names refer to earlier layers. The examples stand after
 `affine-layer name=affine` and `lstm-layer name=lstm`. A line without `input=` reads `[-1]`. At the
 edges these mean what they stand for."""
 _LAYERS = """## xconfig layers
 
 A line of an xconfig is a layer type, `name=` and other keys. Layer types with the same keys stand
-together. "That of the component" as a default: the key is written to the config only where it is
+together. "The component's" as a default: the key is written to the config only where it is
 given. `opscope nnet3-xconfig-to-config` shows what a layer becomes, and
 `opscope nnet3 xconfig-layers TYPE` prints what stands here about a type."""
 _EDITS = """## Edit directives

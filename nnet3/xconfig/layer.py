@@ -74,7 +74,7 @@ class LayerType:
         doc = self.meanings.get(key) or meaning(key)
         if isinstance(default, Unset):
             kind = {"number": "float", "flag": "bool"}[default.kind]
-            return Key(key, kind, None, "that of the component", doc)
+            return Key(key, kind, None, "the component's", doc)
         words = ""
         value = default
         if isinstance(default, Computed):

@@ -310,7 +310,7 @@ def dim_of_input(given: dict[str, str], before: list[str]) -> int:
 
 def default_in_words(key: Key, given: dict[str, str], before: list[str]) -> str:
     """The value that stands for a default on the page; "" where none can be written."""
-    none = "that of the component", "height", "height-in and height-out"
+    none = "the component's", "height", "height-in and height-out"
     of_component = "num-left-inputs", "num-right-inputs"  # which is proved above
     if key.default == "" or key.unset in (*none, *of_component):
         return ""
