@@ -4,6 +4,9 @@ It reads README, CHANGELOG down to its first release, the pages of docs/ and the
 scripts that make pages, the docstrings of public names, and the messages of errors. It reads no
 code: neither fenced blocks nor text between backticks. docs/style.md shows the turns in pairs.
 
+A name is public if a page of docs/reference/ asks for its docstring (`::: opscope.save`), or if it
+is in a folder whose docstrings users see: layers, operators, commands.
+
 No linter of a package index serves: `vale` downloads its program when it first runs, and the checks
 of `proselint` are about American prose, without a vocabulary of one's own.
 """
@@ -17,6 +20,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from .process import ROOT
+
+_SEEN_BY_USERS = ("operators", "python_api")
+_REFERENCE = re.compile(r"^::: opscope\.(\S+)", re.MULTILINE)
 
 # A turn as a pattern, in which a space is any white space, and what to write instead.
 TURNS = {
@@ -84,13 +90,23 @@ def _texts(root: Path) -> Iterator[tuple[str, int, str]]:
         text = changes.read_text(encoding="utf-8")
         release = _FIRST_RELEASE.search(text)
         yield changes.name, 1, _without_blocks(text[: release.start() if release else None])
+    public = _public_names(root)
     for path in sorted(root.rglob("*.py")):
         place = path.relative_to(root)
         top = place.parts[0]
         if top in _NOT_THE_PACKAGE or top.startswith(".") or path.stem.endswith("_pb2"):
             continue
         tree = ast.parse(path.read_bytes())
-        strings = _strings(tree) if top == "docs" else _read_by_users(tree)
+        if top == "docs":
+            strings = _strings(tree)
+        elif top in _SEEN_BY_USERS:
+            strings = [*_messages(tree), *_docstrings(tree)]
+        else:
+            names = public.get(".".join(place.with_suffix("").parts), ())
+            strings = [
+                *_messages(tree),
+                *(found for name in names for found in _docs_of(tree, name)),
+            ]
         for string in sorted(strings, key=lambda string: string.lineno):
             yield place.as_posix(), string.lineno, str(string.value)
 
@@ -99,12 +115,36 @@ def _without_blocks(text: str) -> str:
     return _FENCED.sub(lambda block: "\n" * block[0].count("\n"), text)
 
 
-def _read_by_users(tree: ast.AST) -> Iterator[ast.Constant]:
-    """The docstrings of public names, and the strings of `raise` statements."""
+def _public_names(root: Path) -> dict[str, list[str]]:
+    """By module, the names whose docstrings the reference shows; "" for all of a module."""
+    public: dict[str, list[str]] = {}
+    for page in root.glob("docs/reference/*.md"):
+        for name in _REFERENCE.findall(page.read_text(encoding="utf-8")):
+            parts = name.split(".")
+            module = ".".join(parts)
+            while parts and not root.joinpath(*parts).with_suffix(".py").exists():
+                parts.pop()
+            found = ".".join(parts)
+            public.setdefault(found, []).append(module[len(found) + 1 :])
+    return public
+
+
+def _messages(tree: ast.AST) -> Iterator[ast.Constant]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Raise):
             yield from _strings(node)
-        elif isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+
+
+def _docs_of(tree: ast.Module, name: str) -> Iterator[ast.Constant]:
+    """The docstrings of a public name of a module, those of its public members included."""
+    for node in [tree] if not name else tree.body:
+        if not name or getattr(node, "name", None) == name.partition(".")[0]:
+            yield from _docstrings(node)
+
+
+def _docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
             first = node.body[0] if node.body else None
             if isinstance(first, ast.Expr) and not getattr(node, "name", "").startswith("_"):
                 yield from _strings(first)

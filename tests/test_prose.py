@@ -66,13 +66,23 @@ def _private():
         ("README.md", BLOCK, [7]),
         ("docs/reference/page.md", BLOCK, [7]),
         ("CHANGELOG.md", CHANGES, [3]),
-        ("framework/module.py", MODULE, [7, 10]),
+        ("framework/module.py", MODULE, [10]),
+        ("operators/module.py", MODULE, [7, 10]),
         ("docs/made.py", MODULE, [7, 10, 11, 15]),
         ("tests/module.py", MODULE, []),
     ],
 )
 def test_texts(prose, tmp_path, file, text, lines):
     assert found(prose, tmp_path, file, text) == [(line, ", too") for line in lines]
+
+
+@pytest.mark.parametrize("name", ["module", "module.public"])
+def test_docstrings_that_the_reference_shows(prose, tmp_path, name):
+    reference = tmp_path / "docs" / "reference" / "page.md"
+    reference.parent.mkdir(parents=True)
+    reference.write_text(f"# Page\n\n::: opscope.framework.{name}\n")
+    places = found(prose, tmp_path, "framework/module.py", MODULE)
+    assert places == [(7, ", too"), (10, ", too")]
 
 
 def test_a_finding_says_what_to_write(prose, tmp_path):
