@@ -33,7 +33,7 @@ TURNS = {
     r"\b(is|are|was|were|be|been|being) told (?!apart)": "is reported, is printed",
     r"\btells? (of|that|what|how|which|where|when|whether|more|about)\b": "say, report, describe",
     r"\b(that|those) of\b": "repeat the noun, or turn the sentence around",
-    r", too\b|\btoo(?=[.;:)])": "also, before the verb",
+    r", too\b(?! (many|few|much|long|short|large|small))|\btoo(?=[.;:)])": "also, before the verb",
     r"\bwhat belongs\b": "name the things that belong",
     r"\b(goes|went|gone) on\b": "continue, resume",
     r"\bgo on (from|with|where|to|as|after|when)\b": "continue, resume",

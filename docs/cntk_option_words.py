@@ -52,7 +52,7 @@ traceLevel | above 0: the config, networks and lines about minibatches are logge
 precision | float or double, of all values
 deviceId | string | -1 | -1 or cpu; a GPU's number, gpu for the first one, auto for one if there is one
 modelPath | string | required | of the model that a command reads or writes
-makeMode | bool | true | whether a command goes on from what is there already, or does nothing where it is finished; false: from the start
+makeMode | bool | true | whether a command resumes from existing files, or does nothing if it is finished; false: from the start
 forceConstantRandomSeed | the same seed, 1, for all parameters
 dumpFileName | of an NDLNetworkBuilder: a file that gets the network as text
 """,

@@ -33,8 +33,8 @@ def compare(
     """Run two models, or one in two ways, on the same inputs, and compare them layer by layer.
 
     Layers are variables of nets of operators, nodes of Kaldi's and CNTK's networks and of ONNX
-    graphs, modules of PyTorch. Those of the same name are the same layer; then those with the same
-    values, then those of one type between the same neighbors. Models of different forms may have
+    graphs, modules of PyTorch. Layers of the same name are paired first, then layers with the same
+    values, then layers of one type between the same neighbors. Models of different forms may have
     other layouts, which are turned until they fit. Both run in test mode.
 
     Args:

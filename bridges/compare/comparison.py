@@ -31,7 +31,7 @@ class LayerRow:
         matched: by what the pair was found: "name", "values" or "place".
         state: SAME; DIFFERS; MADE_UP, it differs, and all that comes of it is the same again; or,
             of models whose graphs differ, as where a conversion folded a batch normalization into
-            the layer before: SCALED, its columns are those of the other times positive numbers.
+            the layer before: SCALED, its columns are the other's columns times positive numbers.
     """
 
     name: str

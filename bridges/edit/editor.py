@@ -179,7 +179,7 @@ class Editor:
     def new_output(
         self, size: int, output: str = "", *, random: bool = False, seed: int = 0
     ) -> Editor:
-        """Make the last affine layer anew, for another number of outputs.
+        """Replace the last affine layer by a new one with another number of outputs.
 
         Args:
             size: columns of the output.
@@ -283,7 +283,7 @@ class Editor:
         return self
 
     def mel(self, text: str, name: str = "<string>") -> Editor:
-        """Carry out commands of MEL; their names are those of this network.
+        """Carry out commands of MEL; their names refer to this network.
 
         Args:
             text: of the script, which neither loads this network nor saves it.

@@ -193,7 +193,7 @@ def _refuse_carried(
                 name = min(carried)
                 raise ExportError(
                     f"{use}: {op.title()} writes {name!r}, which the outputs read: a state that"
-                    " goes on from run to run, while a graph starts anew in each; feed it as an"
+                    " is kept from run to run, while a graph begins without states; feed it as an"
                     " input"
                 )
 

@@ -44,7 +44,7 @@ def remove(net: OpNet, edit: edits.Remove) -> str:
         readers = [net.net.ops[i].output_names()[0] for i in net.readers(name)]
         if readers:
             raise VariableError(
-                f"{name!r} is read by {', '.join(map(repr, readers))}: remove these, too, connect"
+                f"{name!r} is read by {', '.join(map(repr, readers))}: also remove these, connect"
                 f" them to something else, or bypass {name!r}"
             )
     net.drop_unused()

@@ -76,7 +76,7 @@ def _general(topology: Topology, members: list[int]) -> GeneralLoop:
     terms = [term for term in terms if term.node >= 0]
     offsets = {term.offset for term in terms if term.node in inside and term.offset}
     if not offsets or (min(offsets) < 0 < max(offsets)):
-        raise IrregularError("a loop reads itself before and behind, or at no offset")
+        raise IrregularError("a loop reads itself at earlier and later times, or at no offset")
     for term in instead:
         if term.node not in inside:
             raise IrregularError("Failover inside of a loop begins with a node outside")

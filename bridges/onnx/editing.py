@@ -124,7 +124,7 @@ def _remove(net: OnnxGraph, edit: edits.Remove) -> str:
         readers = net.readers(name) + ["the outputs"] * (name in left)
         if readers:
             raise VariableError(
-                f"{name!r} is read by {', '.join(readers)}: remove these, too, connect them to"
+                f"{name!r} is read by {', '.join(readers)}: also remove these, connect them to"
                 f" something else, or bypass {name!r}"
             )
     _drop_unread(net)

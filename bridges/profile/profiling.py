@@ -123,7 +123,7 @@ def _by_group(row: Timed, number: int) -> tuple[str, str]:
 def profile(
     net: Any, *, rows: int = ROWS, scope: Scope | None = None, network: str = "", seed: int = 0
 ) -> Profile:
-    """Run a net forward on random inputs, and tell where its time goes.
+    """Run a net forward on random inputs, and measure where its time goes.
 
     Each operator is timed by itself, which costs some microseconds an operator; the least of
     several runs counts. Kaldi's networks are shown by their nodes, CNTK's by theirs.

@@ -36,8 +36,8 @@ def weights_from_torch(folder: PathLike, original: PathLike, target: PathLike) -
 
     Raises:
         FormatError: a file cannot be read, or is not what the folder was made of.
-        ShapeError: names or shapes of the tensors are not those of the original, or a number is
-            not finite; all are named.
+        ShapeError: names or shapes of the tensors differ from the original, or a number is not
+            finite; the message lists all.
         OpscopeError: target is the original.
     """
     config, config_path = config_in(folder)

@@ -55,7 +55,7 @@ def to_torch(
 
     Of a net of operators it computes what `to_onnx` does: losses, labels and all of training fall
     away, but dropout stays. An input declared [-1, ...] is [N, ...]; one that holds sequences is
-    [N, T, ...], sequences of one length. Elementwise operators, those of plug-ins too, are written
+    [N, T, ...], sequences of one length. Elementwise operators, also from plug-ins, are written
     from their scalar expressions; recurrent layers of a cell of PyTorch's are nn.LSTM, nn.GRU or
     nn.RNN.
 

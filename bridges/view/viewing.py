@@ -109,11 +109,11 @@ def view(
             `opscope.load` gave, a network of Kaldi's or of CNTK's.
         scope: holds the values of a net that is given without them.
         against: a net or file that the net is compared with; what was added, removed and changed
-            since has a color, and what was removed is shown, too.
+            since has a color, and removed parts are also shown.
         profile: run the net forward on random inputs, and show time and memory of operators.
         rows: of the batch of a profile, or its frames.
-        numbers: a number for some variables or nodes, by name, to color what computes them: how
-            far values are from those of another run, say.
+        numbers: a number for some variables or nodes, by name, to color what computes them: for
+            example how far values differ from another run.
         numbers_are: what the numbers are, for the page.
         network: the command of a config of CNTK's whose network is meant, where it has several.
 

@@ -158,10 +158,11 @@ def build_network(
 ) -> Network:
     """The network that the value of a `BrainScriptNetworkBuilder` describes, not validated.
 
-    `name` is for errors in a text that is from no file; `folders` are those of the config files,
-    where includes and models are looked for; `load_model` gives the network of a model file's name
-    (by default the file is looked for in `folders` and read); `seeds` counts the random parameters
-    of all networks of one run; `say` takes the lines of Print and Debug, `warn` takes warnings.
+    `name` is for errors in a text that is from no file; `folders` are the folders of the config
+    files, which are searched for includes and models; `load_model` gives the network of a model
+    file's name (by default the file is looked for in `folders` and read); `seeds` counts the random
+    parameters of all networks of one run; `say` takes the lines of Print and Debug, `warn` takes
+    warnings.
 
     Raises:
         FormatError and other errors of the package: they show the place in the text and the chain

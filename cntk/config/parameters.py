@@ -119,7 +119,8 @@ class ConfigParameters(Section):
     def options(self, kind: type) -> dict[str, Any]:
         """The values of the fields of a dataclass that `option` has made, by the fields' names.
 
-        Its names are those of parameters; where one is missing, the default is the field's.
+        The field names are the names of parameters; where one is missing, the default is the
+        field's.
         """
         values = {}
         for each in option_fields(kind):
@@ -132,7 +133,7 @@ class ConfigParameters(Section):
         return ConfigParameters.of(self[name])
 
     def files(self, *names: str) -> list[ConfigValue]:
-        """The values of those of these names that are given: files that must be there."""
+        """The values of the given ones of these names: files that must exist."""
         values = [self.find(name) for name in names]
         return [value for value in values if value is not None and value.text.string]
 

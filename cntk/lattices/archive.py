@@ -156,7 +156,9 @@ def _numbers(path: str, text: str, hmms: Hmms) -> np.ndarray:
                 raise FormatError(f"{path}:{line}: there is no phone {wanted!r}{hint}")
         if not space:
             if linked:
-                raise FormatError(f"{path}:{line}: a phone behind those that stand for others")
+                raise FormatError(
+                    f"{path}:{line}: a phone after the lines of phones that stand for others"
+                )
             numbers.append(hmms.numbers[symbol])
         elif hmms.numbers[symbol] != hmms.numbers[other.strip()]:
             raise FormatError(f"{path}:{line}: {symbol!r} and {other.strip()!r} are not the same")

@@ -82,7 +82,7 @@ class _Source:
     def table(self, tag: str, dtype: np.dtype | str, count: int | None, what: str) -> np.ndarray:
         size = self.number(tag)
         if count is not None and size != count:
-            raise FormatError(f"{self.place(4)}{size} {what}; the header tells of {count}")
+            raise FormatError(f"{self.place(4)}{size} {what}; the header says {count}")
         return self.take(dtype, size, what)
 
 
@@ -114,7 +114,7 @@ def read_lattice(
     if not len(times) or times[-1] != head["frames"]:
         last = times[-1] if len(times) else "nowhere"
         raise FormatError(
-            f"{path}: byte {offset}: the last node stands at {last}, the header tells of "
+            f"{path}: byte {offset}: the last node stands at {last}, the header says "
             f"{head['frames']} frames"
         )
     try:

@@ -179,7 +179,7 @@ class Lattices:
         return all(item is None or item.reference is not None for item in self.items)
 
     def take(self, sequences: np.ndarray) -> Lattices:
-        """Those of the sequences with these numbers."""
+        """The lattices of the sequences with these numbers."""
         return Lattices(self.hmms, [self.items[number] for number in sequences.tolist()])
 
 

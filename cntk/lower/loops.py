@@ -117,7 +117,7 @@ def _some_rows(e: Emitter, loop: Loop) -> str:
     for node in e.lowered.values:
         if node.axis is loop.source.axis:
             return e.value(node)
-    raise loop.source.error("nothing outside of the loop tells how long its sequences are")
+    raise loop.source.error("nothing outside of the loop gives the length of its sequences")
 
 
 def _add_memory(e: Emitter, step: StepEmitter, step_decl: StepDecl, node: Node) -> None:

@@ -50,7 +50,7 @@ def property_name(name: str) -> str:
 
 
 class EditableGraph(NodeGraph):
-    """A graph whose nodes can be renamed, replaced, copied and connected anew.
+    """A graph whose nodes can be renamed, replaced, copied and reconnected.
 
     No edit validates anything: validate the network once more when the edits are done.
     """

@@ -18,7 +18,7 @@ def load_model(
     Args:
         path: of a binary model of versions 1 to 18, or of a model of CNTK 2.0's library.
         place: where it runs; the CPU by default.
-        dtype: of all values; by default that of the file.
+        dtype: of all values; by default the file's.
 
     Raises:
         FormatError: the file is missing, damaged, or no model.

@@ -145,7 +145,7 @@ class BoundNet:
         if first is not begin and not np.array_equal(first, begin):
             assert node.axis is not None
             raise node.error(
-                f"its sequences differ in length from those of other inputs with the dynamic axis"
+                f"its sequences differ in length from other inputs with the dynamic axis"
                 f" {node.axis.name!r}; give it an axis of its own"
             )
 
@@ -221,7 +221,7 @@ class CntkNet:
     Args:
         network: validated; parameters without values get their initial ones.
         place: where it runs; the CPU by default.
-        dtype: of all values; by default that of the network's precision.
+        dtype: of all values; by default the network's precision.
 
     Attributes:
         watcher: sees values of nodes; set it before nets are bound.
@@ -327,7 +327,7 @@ class CntkNet:
         write_model(self.network, path)
 
     def start_epoch(self) -> None:
-        """Let nodes that gather values over an epoch begin anew."""
+        """Reset nodes that gather values over an epoch."""
         for node in self.network.nodes.values():
             count = self.scope.find(f"{node.name}@COUNT")
             if node.operation == "EpochAccumulator" and count is not None:
@@ -354,7 +354,7 @@ class CntkNet:
                 computed, into the variables of `BoundNet.gradients`.
             extend: a pass over the finished op list, for updates of parameters and the like.
             key: names the pass.
-            carried: whether sequences may go on from minibatch to minibatch.
+            carried: whether sequences may continue from minibatch to minibatch.
             extra_gradients: further nodes, constants among them, whose gradients are computed.
         """
         wanted = [self._node(node) for node in nodes]
@@ -451,10 +451,10 @@ class CntkNet:
         statistics of batch normalization.
 
         Args:
-            data: for each input that is needed an array [rows, elements] or [rows, dk, ..., d1], of
-                which each row is a sequence of its own, or a list of such arrays, one for each
-                sequence. Whole numbers [rows] say which element of a sample is 1, the others 0:
-                words of a vocabulary. A `Samples` is taken as it is.
+            data: for each input that is needed an array [rows, elements] or [rows, dk, ..., d1],
+                with one sequence in each row, or a list of such arrays, one for each sequence.
+                Whole numbers [rows] say which element of a sample is 1, the others 0: words of a
+                vocabulary. A `Samples` is taken as it is.
             nodes: names; without any the output nodes of the network.
 
         Returns:

@@ -65,7 +65,7 @@ class ModelFiles:
     def start(self, make: bool) -> int:
         """Epochs that are done according to the files; -1: nothing is there, or not `make`.
 
-        A model counts if it is not older than that of the epoch before.
+        A model counts if it is not older than the model of the previous epoch.
         """
         for done, path in self.there().items() if make else ():
             if _up_to_date(path, self.model(done - 1)):

@@ -64,10 +64,10 @@ class AutoAdjust:
             time that the criterion improves too little.
         interval: epochs between two adjustments.
         load_best: go back to the last model if the criterion got worse.
-        use_validation, use_evaluation: whether the criterion that matters is that of the validation
-            data (if there are any), and the evaluation node instead of the training criterion.
-        previous_rates, fine_epochs: of the search: how many rates of epochs before it starts from;
-            in how many epochs it goes on after the first rate that does.
+        use_validation, use_evaluation: whether the criterion on the validation data decides (if
+        there are any), and the evaluation node instead of the training criterion. previous_rates,
+        fine_epochs: of the search: how many rates of epochs before it starts from;
+            in how many epochs it continues after the first rate that does.
         samples: in a trial, by epoch.
         minibatch: whether to look for larger minibatches.
         minibatch_every, minibatch_most: in which epochs, and up to which size.
@@ -95,7 +95,8 @@ class AutoAdjust:
 
 @dataclass(frozen=True)
 class SgdOptions:
-    """The settings of an SGD section. Arrays have a value for each epoch; the last one goes on.
+    """The settings of an SGD section. Arrays have a value for each epoch; the last one also holds
+    for all later epochs.
 
     Attributes:
         epochs: how many.
@@ -116,14 +117,14 @@ class SgdOptions:
         adjust: see `AutoAdjust`.
         sub_minibatches, samples_in_memory: parts in which a minibatch is computed, or how large
             they may be.
-        truncated: whether sizes are those of truncated sequences (older readers).
+        truncated: whether sizes refer to truncated sequences (older readers).
         precompute_all: statistics from all data, not from one epoch.
         check_gradients, check_digits: compare gradients with differences, how exactly.
         show_every, show_first: minibatches between two lines of the log, and how many at the start
             of an epoch are shown one by one.
         keep_checkpoints: of all epochs.
         adaptation: weight of a reference model's output in the labels; 0 = none.
-        criterion, evaluation: names of nodes, "" = those of the network's groups.
+        criterion, evaluation: names of nodes, "" = from the network's groups.
         trace_level: 0 = no lines about minibatches.
         traced: nodes whose values are shown, and how; see `cntk/run/tracing.py`.
         parallel: how ranks train together.

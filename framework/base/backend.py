@@ -1,4 +1,4 @@
-"""NumPy and CuPy behind one interface: places, array modules, copies between them."""
+"""One interface to NumPy and CuPy: places, array modules, copies between them."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A rank is one of `size` runs of the same program, numbered from 0. Operators that exchange values
 between ranks (operators/collective/) find their communicator in the context of the run:
 `OpContext(communicator=...)`. This module holds the interface and the communicator of one rank;
-framework/parallel/ has those of several.
+framework/parallel/ has the communicators of several ranks.
 
 Every rank must call the same methods in the same order. Sums are formed in the order of ranks,
 ((x0 + x1) + x2) + x3, so that all ranks get the same bits, whichever communicator adds.
@@ -127,7 +127,7 @@ class Communicator(ABC):
 
     @abstractmethod
     def broadcast(self, array: Any, root: int = 0) -> None:
-        """Replace `array` by that of rank `root`."""
+        """Replace `array` by the array of rank `root`."""
 
     @abstractmethod
     def exchange(self, data: bytes) -> list[bytes]:

@@ -32,7 +32,7 @@ class OpContext:
     """The execution environment of operators.
 
     Args:
-        device: place to run on; None means that of the scope.
+        device: place to run on; None means the scope's place.
         train: phase: true while training, false when testing (dropout, batch normalization). None
             leaves it to what runs: a net trains, unless it was loaded to predict.
         seed: of the random state; None draws one from the system.
@@ -112,7 +112,7 @@ class OpContext:
     def generator(self, place: Place) -> Any:
         """The random generator of a place: a `numpy.random.Generator` or CuPy's.
 
-        That of a GPU is made with a seed that the CPU's draws.
+        A GPU's generator gets a seed from the CPU's generator.
         """
         key = str(place)
         generator = self._generators.get(key)
@@ -125,9 +125,9 @@ class OpContext:
         return generator
 
     def random_state(self) -> dict[str, Any]:
-        """The state as plain numbers, for checkpoints: that of the CPU's generator.
+        """The state of the CPU's generator as plain numbers, for checkpoints.
 
-        A GPU's generator cannot be read: it is made anew here, and where somebody continues.
+        A GPU's generator cannot be read: a new one is made here, and when a run resumes.
         """
         # Before the state is read: the next GPU generator draws its seed from it in this process as
         # well, so that going on and resuming give the same numbers.
@@ -147,7 +147,7 @@ class OpContext:
         self.renew()
 
     def renew(self) -> None:
-        """Make generators of GPUs anew: their next numbers follow from the CPU's state alone.
+        """Replace generators of GPUs: their next numbers follow only from the CPU's state.
 
         Who trains calls it before each minibatch, so that training resumes exactly.
         """

@@ -176,7 +176,7 @@ def one_list() -> Iterator[None]:
     """While a list of messages is made: what all its suggestions together cost has an end.
 
     The first messages have suggestions, the thousandth has none. A list inside another is part of
-    it. Works as a decorator, too.
+    it. Also works as a decorator.
     """
     if _LOOKS_LEFT.get() is not None:
         yield
@@ -205,8 +205,8 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
     Capitals count, unless nothing is near then; where nothing is at all, names that begin so are
     meant: `acc` is short for `accuracy`. Names without end cost nothing: of very many the first are
-    looked at, of many that may fit those whose two ends are most like those of `name`; and of a
-    list of messages (see `one_list`) the first have suggestions.
+    looked at, of many that may fit those whose two ends are most similar to the ends of `name`; and
+    of a list of messages (see `one_list`) the first have suggestions.
     """
     if suggestions_ended():
         return ""

@@ -27,7 +27,7 @@ class Variable:
         origin: where the value comes from, as far as somebody must know: `FED`, or the owner that
             `initialize` filled it for. None: the user, a file, a run's operators.
         exposed: whether somebody may hold the array who is not known here, and write to it at any
-            time. What is made of other arrays, packed weights, is made again when `stamp` moves.
+            time. Packed weights and other derived arrays are made again when `stamp` moves.
         stamp: counts what wrote to the array by `set`, by a feed or in a run.
         packs: what was packed of the array; see framework/runtime/plans/kept_factors.py.
     """
@@ -69,7 +69,7 @@ class Variable:
 
     @property
     def inner(self) -> Any:
-        """As `array`, for code that hands it on to no one and counts what it writes (`stamp`)."""
+        """As `array`, for code that does not pass it on and counts its writes (`stamp`)."""
         return self._array
 
     @property
@@ -87,7 +87,7 @@ class Variable:
         Args:
             value: anything `numpy.asarray` takes, a CuPy array, or `Sequences` with their offsets.
             offsets: levels of sequence offsets, outermost first; checked.
-            dtype: dtype to hold; by default that of `value`.
+            dtype: dtype to hold; by default the dtype of `value`.
 
         Raises:
             ShapeError: `value` is ragged or no numeric array, or offsets that do not fit its rows.
@@ -244,7 +244,8 @@ class Scope:
             self.var(name)
 
     def find(self, name: str) -> Variable | None:
-        """The variable `name` here or in the nearest ancestor that has it; None if no one has."""
+        """The variable `name` here or in the nearest ancestor that has it; None if there is
+        none."""
         scope: Scope | None = self
         while scope is not None:
             variable = scope._vars.get(name)

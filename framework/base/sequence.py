@@ -107,7 +107,7 @@ class Sequences:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the rows."""
+        """The dtype of the rows."""
         return self.data.shape
 
     def __len__(self) -> int:

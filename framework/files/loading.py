@@ -96,8 +96,8 @@ def load_parameters(
     """Load the parameters of a net by their names, from a file that may be of another net.
 
     Parameters and the states that forward operators use (running means, say) are loaded; states of
-    optimizers are not: `opscope.train(..., resume=...)` goes on with these. For a net with another
-    head, give `strict=False`, and look at the report.
+    optimizers are not: `opscope.train(..., resume=...)` continues with these. For a net with
+    another head, give `strict=False`, and look at the report.
 
     Args:
         path: a saved net (`base` or `base.pb`), a `.safetensors` file, of another program too, or a
@@ -175,7 +175,7 @@ def learned(net: OpList) -> set[str]:
 
 
 def can_take(var: VarDecl, array: np.ndarray) -> bool:
-    """Whether a variable can hold an array, if need be in another floating dtype."""
+    """Whether a variable can hold an array, if necessary in another floating dtype."""
     if var.shape is not None and not fits(array.shape, var.shape):
         return False
     if var.dtype is None or var.dtype == array.dtype:

@@ -49,7 +49,7 @@ class Loaded(_NetAndScope):
     """The result of `load`; it unpacks into two: `net, scope = opscope.load(path)`.
 
     Its net runs forward only, in test phase, unless it was loaded with `train=True`. It keeps all
-    its operators, those of gradients and updates among them, to be shown, edited and saved.
+    its operators, including gradients and updates, to be shown, edited and saved.
     """
 
     @property
@@ -86,8 +86,8 @@ class Loaded(_NetAndScope):
     ) -> dict[str, Any]:
         """Values of some variables for given inputs: forward, in test phase, batch by batch.
 
-        It changes nothing in the scope, and several threads may predict at once. Arguments,
-        results and errors are those of `Predictor.predict`; `fetch` may also be one name.
+        It changes nothing in the scope, and several threads may predict at once. Arguments, results
+        and errors as for `Predictor.predict`; `fetch` may also be one name.
         """
         version, predictor = self.__dict__.get("_predictor", (None, None))
         if predictor is None or version != self.net.version:

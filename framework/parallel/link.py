@@ -30,7 +30,7 @@ class Link:
             )
 
     def seconds(self, kind: str, nbytes: int, ranks: int) -> float:
-        """The time of one exchange of `ranks` ranks; `kind` is that of a `Message`.
+        """The time of one exchange of `ranks` ranks; `kind` as in `Message`.
 
         A sum goes round a ring twice, in `ranks` pieces; `cost.py` knows other ways.
         """

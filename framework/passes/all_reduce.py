@@ -56,14 +56,14 @@ class InsertAllReduce:
     """Puts sums over ranks between backward and update operators.
 
     Attributes:
-        weight: how the losses of the ranks make up that of all of them. "auto": as the loss says: a
+        weight: how the losses of the ranks combine to the total loss. "auto": as the loss says: a
             mean counts by the number of elements that it is over (of `masked_mean`, by the sum of
             the mask), a sum is added. "sum": gradients are added. "mean": they are averaged. Else
-            the name of a variable [] of the net: the weight of this rank's loss, and the gradient
-            is that of sum(weight loss) / sum(weight). Synchronized batch normalization gets the
-            weight, too.
+            the name of a variable [] of the net: the weight of this rank's loss; the gradient
+            belongs to sum(weight loss) / sum(weight). Synchronized batch normalization also gets
+            the weight.
         bucket_bytes: size of a bucket, which is one message. Gradients go into buckets in the order
-            in which the backward pass finishes them; the default is that of PyTorch's DDP.
+            in which the backward pass finishes them; the default is the same as in PyTorch's DDP.
         overlap: whether a bucket is sent while later backward operators run. Without it buckets
             are filled in the order in which the updates read the gradients: the same for nets that
             differ in their backward operators alone.
@@ -241,7 +241,7 @@ class _Inserter:
         kind = "given from outside" if end is None else f"made by {end.type}"
         raise GradientError(
             f"the loss {targets[0]!r} is {kind}, so that it is not known how the losses of ranks"
-            f" make up that of all: {how}"
+            f" combine to the total loss: {how}"
         )
 
     # -- operators -------------------------------------------------------------------------------

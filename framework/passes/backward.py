@@ -461,8 +461,8 @@ def _refuse_second(net: OpList, result: BackwardResult) -> None:
         if name in writers:
             own = f"{name!r} is written by {writers[name].type} already"
             raise GradientError(
-                f"the net has these gradients: {own}; ask for those of all targets in one"
-                " add_backward_ops([cost, other]), or by wrt for those of other variables"
+                f"the net has these gradients: {own}; ask for the gradients of all targets in"
+                " one add_backward_ops([cost, other]), or by wrt for gradients of other variables"
             )
 
 

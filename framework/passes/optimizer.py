@@ -75,7 +75,7 @@ class OptimizerAttrs:
 
     Attributes:
         type: operator type: sgd, momentum, nesterov, adagrad, adadelta, rmsprop, adam, adamw,
-            adamax, nadam, radam, lion, lamb, lars, lbfgs, and those of plug-ins; in any case, as
+            adamax, nadam, radam, lion, lamb, lars, lbfgs, and types of plug-ins; in any case, as
             `AdamW`.
         learning_rate: of a parameter whose `lr_factor` is 1.
         attrs: attributes of the optimizer's operator (`beta1`, `momentum`, `weight_decay`, ...).
@@ -85,9 +85,9 @@ class OptimizerAttrs:
         clip_norm: gradients are scaled so that their global norm is at most this; 0 = not. It is
             the norm over the parameters of this optimizer.
         parameters: names to update, or one name; None = every parameter that has a gradient,
-            "rest" = those of them that no earlier optimizer of the net updates.
+            "rest" = the ones that no earlier optimizer of the net updates.
         master: whether parameters of half precision are updated in float32 copies, in which small
-            updates are not lost; their states are float32, too.
+            updates are not lost; their states are also float32.
 
     Raises:
         AttributeTypeError: a number is negative or none; attributes of a schedule without one.

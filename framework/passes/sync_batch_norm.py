@@ -34,7 +34,7 @@ class SyncBatchNorm:
     the ranks need not have in equal numbers.
 
     Attributes:
-        weight: variable [] with the weight of this rank's loss in that of all. "": that of
+        weight: variable [] with the weight of this rank's loss in the total loss. "": the weight of
             `InsertAllReduce`, which may come before or after; without it, all weigh the same.
     """
 

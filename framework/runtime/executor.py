@@ -437,7 +437,7 @@ class Frame(BoundSteps):
 
 
 def _released() -> None:
-    raise RunError("this frame was given up for those of other shapes; see the limit 'cache'")
+    raise RunError("this frame was given up for frames of other shapes; see the limit 'cache'")
 
 
 def drop_outgrown(workspace: Workspace, scope: Scope) -> None:

@@ -94,7 +94,7 @@ class Profiler(Hook):
     """Time, number of calls and output memory of every step. Several threads may share one.
 
     Steps of a net that an operator runs (with `OPSCOPE_RECURRENT=steps`, say) have rows of their
-    own, `%3 recurrent / %0 affine`; their time is not that of the operator again.
+    own, `%3 recurrent / %0 affine`; their time is not counted again for the operator.
     """
 
     def __init__(self, *, max_events: int = 1_000_000) -> None:
@@ -201,7 +201,7 @@ class FiniteCheck(Hook):
     """Stops at the first operator whose output holds a NaN or an infinity.
 
     Args:
-        inputs: check the values that the net is given, too, before its first operator.
+        inputs: also check the values that the net is given, before its first operator.
         ignore: variables that may hold such values (a mask of minus infinities, say).
 
     Raises (from the run):

@@ -137,7 +137,7 @@ def _check_owned(desc: OpList | pb.NetDesc, scope: Scope, owner: Owner) -> None:
     raise VariableError(
         f"net {owner.name!r}: the scope holds {shown} of another NetBuilder, {others}{again}. Give"
         " this one a Scope() of its own or other names (name=...); initialize(scope, share=True)"
-        " lets both use these values, initialize(scope, overwrite=True) starts afresh"
+        " lets both use these values, initialize(scope, overwrite=True) draws new ones"
     )
 
 

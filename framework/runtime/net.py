@@ -79,13 +79,13 @@ class Net(Shown):
     @property
     @abc.abstractmethod
     def desc(self) -> pb.NetDesc:
-        """The net as a message, made when asked for. Changes to it do not reach the net, but for
-        those of its metadata."""
+        """The net as a message, made when asked for. Changes to it do not reach the net, except
+        changes of its metadata."""
 
     @property
     @abc.abstractmethod
     def op_list(self) -> OpList:
-        """The net as passes take it; no one may change what is in it."""
+        """The net as passes take it; callers must not change its contents."""
 
     @staticmethod
     def create(desc: OpList | pb.NetDesc | None = None) -> Net:

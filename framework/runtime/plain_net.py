@@ -52,7 +52,7 @@ class PlainNet(Net):
         check: whether it is verified; not needed where a pass or a compiler made it of a net.
 
     Attributes:
-        name: that of the network.
+        name: the network's name.
         operators: in the order in which they run.
         vars: declared variables by name, in the order of their declaration.
 

@@ -181,7 +181,7 @@ class ContextDependency:
         """Outputs of a state and of its self-loop that occur together; -1 where there is none.
 
         Args:
-            tried: a count of the windows that were tried so far, which goes on here.
+            tried: a count of the windows that were tried so far, which continues here.
 
         Raises:
             FormatError: there are too many windows.

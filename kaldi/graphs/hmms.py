@@ -108,7 +108,7 @@ class PhoneHmms(TransitionCosts):
             if (state.forward == _NO_PDF) != (state.self_loop == _NO_PDF):
                 raise FormatError(
                     f"state {place} of phone {phone} has the classes {state.forward} and"
-                    f" {state.self_loop}, of which one is none"
+                    f" {state.self_loop}; one of them is no class"
                 )
             arcs: list[Arc] = []
             for index, (target, probability) in enumerate(state.transitions):

@@ -1,7 +1,7 @@
 """From the lattice of a search to a compact one: determinized with phones, then with words.
 
 The first pass makes phones labels beside the words. Its result has the words' paths still more than
-once, but its sets of states are small, where those of words alone may grow beyond all bounds.
+once, but its sets of states are small; with words alone they may grow without bound.
 
 Source: `DeterminizeLatticePhonePruned` in Kaldi's `lat/determinize-lattice-pruned.cc`.
 """

@@ -183,7 +183,7 @@ def merge_supervision(parts: Sequence[Supervision]) -> Supervision:
             if ours != theirs:
                 raise ShapeError(f"supervisions with {name} {ours} and {theirs} cannot be merged")
         if bool(part.e2e_fsts) != bool(first.e2e_fsts):
-            raise ShapeError("supervisions of which some are end-to-end cannot be merged")
+            raise ShapeError("supervisions cannot be merged if only some are end-to-end")
     count = sum(part.num_sequences for part in parts)
     no_pdfs = np.zeros(0, np.int32)
     if first.e2e_fsts:

@@ -39,8 +39,8 @@ class Command:
         precomputed: number of the precomputed indexes; 0: none.
         deriv: of Backprop the sub-matrices (input value, output value, output derivative, input
             derivative).
-        store_stats: the component stores statistics: Propagate those of its values, Backprop those
-            of its derivatives, with self-repair.
+        store_stats: the component stores statistics: Propagate from its values, Backprop from its
+            derivatives, with self-repair.
         use_memo: Propagate leaves a memo for Backprop.
         storage: of CompressMatrix how an element is stored: uint8 or int16. `alpha` is then the
             greatest magnitude; 0 stands for the sign alone.

@@ -25,7 +25,7 @@ class Verbose:
     """Where reports go, and how much they say.
 
     Attributes:
-        level: that of Kaldi's `--verbose`.
+        level: as Kaldi's `--verbose`.
         log: takes lines of the kind LOG, which Kaldi prints from some level on.
         vlog: takes lines of the kind VLOG with their level; None: `log` takes them.
         debug: whether every command that is run is reported, whatever the level.

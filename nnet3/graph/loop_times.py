@@ -140,7 +140,7 @@ class LoopTimes:
             gaps = np.flatnonzero(~there_of[:end])
             begin = int(gaps[-1]) + 1
             if needed_of[:begin].any():
-                raise IrregularError("a loop begins anew")
+                raise IrregularError("a loop restarts")
             rows_of[begin:end] = True
             runs.append(t_of[begin:end][::turn])
         for node in loop.members:

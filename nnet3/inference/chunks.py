@@ -147,7 +147,7 @@ class ChunkComputer(UtteranceComputer):
         place: where to compute; the CPU by default.
         optimize: as `compile_request` takes it.
         test_mode: batch normalization takes its statistics, and dropout does nothing. False: each
-            component computes in the mode that it is in, usually that of training.
+            component computes in its current mode, usually the training mode.
         collapse: components are joined where that saves work, as Kaldi's programs do it.
 
     Raises:

@@ -215,7 +215,7 @@ class Stream:
         return self._outputs(outputs)
 
     def whole(self, utterance: Utterance) -> np.ndarray:
-        """The output for a whole utterance, which has been checked; the stream begins anew."""
+        """The output for a whole utterance, which has been checked; the stream restarts."""
         self.reset()
         computer, features = self._computer, utterance.features
         factor = computer.options.frame_subsampling_factor

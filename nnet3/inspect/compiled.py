@@ -183,7 +183,7 @@ class CompiledRequest:
     @cached_property
     @gc_disabled()
     def optimized(self) -> Computation:
-        """The commands after the passes; those of `plain` where none runs."""
+        """The commands after the passes; the commands of `plain` if none runs."""
         if self.options.passes is None:
             return self.plain
         return compile_optimized(

@@ -139,7 +139,7 @@ def _check_nodes(nodes: list[NetworkNode]) -> None:
     except ShapeError as error:
         raise FormatError(str(error)) from error
     if not same:
-        raise FormatError("its nodes are not those of a config: names, texts or their order differ")
+        raise FormatError("its nodes do not match a config: names, texts or their order differ")
 
 
 # Components

@@ -75,7 +75,7 @@ def for_inference(model: Model, test_mode: bool = True, collapse: bool = True) -
     Args:
         model: a network, an acoustic model, or the path of a file that holds one of them.
         test_mode: batch normalization takes its statistics, and nothing is random. False: each
-            component computes in its own mode, which after training is that of training.
+            component computes in its own mode, which after training is the training mode.
         collapse: components are joined where that saves work, see `collapse_model`.
 
     Returns:

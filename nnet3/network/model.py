@@ -60,7 +60,7 @@ class AmNnetSimple:
 
         Args:
             path: of the file.
-            binary: the form; by default that of the transition model, the only one possible.
+            binary: the form; by default the transition model's form, the only one possible.
 
         Raises:
             ShapeError: the transition model has the other form.

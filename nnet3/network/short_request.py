@@ -34,7 +34,7 @@ def parse_request(nnet: Model, text: str, where: str = "request") -> Computation
       node; `NAME=ROWS/deriv` with has_deriv. Rows are times, `-3:20` or `0:30:3`, of the sequences
       of `n=`, or they name their own: `0,-3:20`, `0:3,-3:20`, `0,0:4,0:39` for n, t and x. Several
       lists are joined by `;`. The rows of each sequence stand together; with `@` for the first
-      comma, those of each time.
+      comma, the rows of each time.
     - `n=0:3`, the sequences of all rows that name none; without it 0. For a node that is called `n`
       the rows name their sequences, in an `IoSpecification`.
     - `need_model_derivative`, `store_component_stats`: as the attributes of `ComputationRequest`.

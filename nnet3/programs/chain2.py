@@ -39,7 +39,7 @@ class LanguageGraphs(dict[str, DenominatorGraph]):
     def __missing__(self, output: str) -> DenominatorGraph:
         language = _LANGUAGE.match(output)
         if language is None:
-            raise FormatError(f"the output {output!r} is of no language: output-LANGUAGE is wanted")
+            raise FormatError(f"the output {output!r} has no language: output-LANGUAGE is wanted")
         name = os.path.join(self._folder, f"{language[1]}.den.fst")
         self[output] = graph = read_graph(name, self._nnet, output)
         return graph

@@ -40,7 +40,7 @@ class NnetComputer:
         computer.run()
         scores = computer.get_output("output")
 
-    Where the request has derivatives, it goes on:
+    If the request has derivatives, continue:
         computer.accept_input("output", output_deriv)
         computer.run()
         gradient = computer.model_derivative()
@@ -56,7 +56,7 @@ class NnetComputer:
             place is where they compute. By default each computer has its own.
         spans: the commands of the net, which `say` gets as they are run: see `CommandTrace`.
         say: takes lines.
-        owner: of this computer and others, of which one runs at a time.
+        owner: of this computer and others; one of them runs at a time.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class NnetComputer:
         self._scope.dissolve()
 
     def reload(self) -> None:
-        """Take the network's parameters anew, after they were changed."""
+        """Read the network's parameters again, after they were changed."""
         self._load(lambda name: True)
 
     def _load(self, wanted: Callable[[str], bool]) -> None:

@@ -23,7 +23,7 @@ _BETWEEN_RUNS = frozenset({"ProvideOutput", "NoOperationMarker"})
 
 
 class CommandTrace:
-    """Runs the commands of a net one by one; each run goes on to the next output.
+    """Runs the commands of a net one by one; each run continues to the next output.
 
     A line has the command, the root mean square of each matrix and sub-matrix that it writes,
     before and after, and its time. What a matrix holds is followed as Kaldi has it: one that takes

@@ -52,8 +52,7 @@ def frame_prob(nnet: Nnet, store_component_stats: bool) -> NnetComputeProb:
 def recompute_stats(
     examples: Iterable[Any], nnet: Nnet, log: Log, make_prob: MakeProb = frame_prob
 ) -> None:
-    """Collect the statistics of all components anew, which is what batch normalization uses in
-    test mode."""
+    """Collect new statistics of all components, which batch normalization uses in test mode."""
     log("Recomputing stats on nnet (affects batch-norm)")
     for component in nnet.components.values():
         component.zero_stats()

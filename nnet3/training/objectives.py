@@ -1,8 +1,8 @@
 """Training objectives: the operators between a network's outputs and their derivatives.
 
 An `Objective` says how an example becomes a request and the values of variables, which operators
-give the derivatives at the outputs, and where the results stand. `FrameObjectives` are those of
-Kaldi's `nnet3-train`; LF-MMI is another.
+give the derivatives at the outputs, and where the results stand. `FrameObjectives` are the
+objectives of Kaldi's `nnet3-train`; LF-MMI is another.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ class NnetTrainer:
 
     Args:
         options: see there.
-        nnet: its parameters are where training starts. It is not changed before `store`, but for
-            its statistics where `zero_component_stats` says so.
+        nnet: its parameters are where training starts. It is not changed before `store`, except its
+            statistics if `zero_component_stats` is set.
         place: where to compute; the CPU by default.
         seed: of all that is random: dropout, self-repair, orthonormal constraints, and with which
             minibatches backstitch is made.
@@ -119,10 +119,10 @@ class NnetTrainer:
         communicator: ranks that train together, each with minibatches of its own; None: this one
             alone. Gradients are added over ranks before `nnet3.parameter_delta`, so that bounds on
             changes, momentum and constraints see the sums, and parameters stay equal bit by bit.
-            What belongs to the data of a rank stays with it: the matrices of the natural gradient,
+            Each rank keeps the statistics of its own data: the matrices of the natural gradient,
             which scale its gradient before the sum, the statistics of self-repair and of batch
             normalization. All ranks train on as many minibatches, with the same outputs.
-        sync_natural_gradient: the matrices of the natural gradient are those of the samples of all
+        sync_natural_gradient: the matrices of the natural gradient come from the samples of all
             ranks instead, so that these train as one process. It costs three short messages for
             each matrix, and minibatches of all ranks must have the same structure.
 
@@ -344,7 +344,7 @@ class NnetTrainer:
                     self._fill(rate_name(path), part.learning_rate)
 
     def set_dropout_proportion(self, proportion: float) -> None:
-        """Set the dropout proportion of all components from now on; steps are compiled anew."""
+        """Set the dropout proportion of all components from now on; steps are recompiled."""
         changed = False
         for component in self.nnet.components.values():
             if getattr(component, "dropout_proportion", proportion) != proportion:
@@ -394,7 +394,7 @@ class NnetTrainer:
     def restore(
         self, state: dict[str, Any], arrays: dict[str, np.ndarray], what: str = "the state"
     ) -> None:
-        """Go on from what `state` and `arrays` gave; `what` names them, for messages.
+        """Continue from the results of `state` and `arrays`; `what` names them, for messages.
 
         Raises:
             FormatError: it is not the state of such a trainer.

@@ -67,7 +67,7 @@ def cache_append_kernel(k: KernelArgs) -> Call:
         if past.size and not 0 <= int(past.min()) <= int(past.max()) <= rows.shape[1] - len(steps):
             raise RunError(
                 k.describe(
-                    f"{len(steps)} rows do not go behind {int(past.max())} into a cache of"
+                    f"{len(steps)} rows do not fit after {int(past.max())} into a cache of"
                     f" {rows.shape[1]}"
                 )
             )

@@ -6,8 +6,8 @@ factor is off by up to 2^-9 of itself. Values between operators, sums and parame
 so that a net trains as before. `opscope compare FILE --runtimes opscope bf16` tells the error,
 layer by layer.
 
-Products of at least `LEAST` rows, columns and summands are rounded. Smaller ones, the steps of
-loops, convolutions and stacks of products are those of the next library.
+Products of at least `LEAST` rows, columns and summands are rounded. The next library computes
+smaller ones, the steps of loops, convolutions and stacks of products.
 
 Numbers are rounded where tiles are packed (see `bf16_gemm`), so there are no rounded copies of
 whole matrices, and what follows a product takes its rows from the cache.

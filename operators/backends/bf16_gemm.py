@@ -5,9 +5,9 @@ nine products of such parts six are computed; the other three are below float32'
 result is as accurate as one of float32 arithmetic; AMX, which multiplies tiles, has it at two to
 three times the speed of AVX-512.
 
-Tiles of the second factor are packed side by side, once where it is constant; those of the first
-are split as a product goes on, 64 rows at a time. A chunk is 32 elements of the inner dimension;
-a lane of a tile holds a pair of them, j and j + 16. Values of 2^127 on, infinity and NaN cannot be
+Tiles of the second factor are packed side by side, once where it is constant; tiles of the first
+are split during the product, 64 rows at a time. A chunk is 32 elements of the inner dimension; a
+lane of a tile holds a pair of them, j and j + 16. Values of 2^127 on, infinity and NaN cannot be
 split: parts of a product in which one occurs are computed as they are.
 
 The same code with one term for a number, its nearest bf16, computes the products of the library
@@ -49,7 +49,7 @@ first factor are made for all."""
 def library(terms: int = THREE) -> Library | None:
     """The native functions for numbers of so many terms; None where there are none.
 
-    Those of three want AMX, and the option `amx`; those of one want AVX512-BF16 at least.
+    Three terms need AMX, and the option `amx`; one term needs at least AVX512-BF16.
     """
     gemm = native.load("bf16_gemm", str(terms)) if read_options().amx else None
     if gemm is None or not _is_ready(gemm):
@@ -109,7 +109,7 @@ def multiply(
         steps: distances of a's elements along both axes, one of them 1.
         panels: the tiles of alpha b.
         by_rows: whether its item is for blocks of rows (see framework/fusion/row_blocks.py).
-        fresh: whether the panels are packed right before. terms: those of the panels.
+        fresh: whether the panels are packed right before. terms: of the panels.
     """
     names = ["rows_tiles" if by_rows else "product_tiles"]
     tiles = None

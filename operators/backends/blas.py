@@ -5,7 +5,7 @@ use fewer cores than the machine has, a product can take tens of times as long a
 Here large products are cut into parts for the threads that compiled loops use as well, whose number
 follows the machine (framework/base/threads.py). Small ones, for which OpenBLAS takes one thread
 anyway, are left to NumPy, and so is everything where there is no native library. Where NumPy has
-no BLAS at all, as in WebAssembly, products are those of packed_gemm.py.
+no BLAS at all, as in WebAssembly, packed_gemm.py computes products.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ _SPEED = 4
 
 
 def is_fast() -> bool:
-    """Whether such products take less time here than those of float32."""
+    """Whether such products take less time here than float32 products."""
     library = native.load("integer_gemm")
     return library is not None and library.ending == "_avx512bf16"
 
@@ -78,7 +78,7 @@ def _tasks(k: KernelArgs, library: Library, x: Any, y: Any, out: Any) -> list[te
 
 
 def suits(k: KernelArgs, *arrays: Any) -> bool:
-    """Whether the functions take these arrays and those of what becomes of the sums."""
+    """Whether the functions take these arrays and the arrays of `end`."""
     slots = "x_zero", "y_zero", "w_zero", "scale", "bias", "out_zero"
     given = [one for one in (*arrays, *map(k.get, slots)) if one is not None]
     scale = k.get("scale")

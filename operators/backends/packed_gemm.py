@@ -181,7 +181,7 @@ def _in_blocks(
 
 
 def room(b: Any, tiled: bool) -> int:
-    """Bytes that the panels of b take; `tiled`: those of AMX."""
+    """Bytes that the panels of b take; `tiled`: AMX panels."""
     if tiled:
         return bf16_gemm.room(b)
     kernels = library(b.dtype)

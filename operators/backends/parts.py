@@ -131,7 +131,7 @@ def stacked(make: MakeGemm[Gemm], most: int | None, a: Any, b: Any, out: Any) ->
     Args:
         make: of a product on one thread.
         most: multiplications of one product from which it is better shared itself; None: never.
-        a, b: stacks whose leading axes are broadcast to those of `out`.
+        a, b: stacks whose leading axes are broadcast to the leading axes of `out`.
 
     Returns:
         None where the matrices do not suit.

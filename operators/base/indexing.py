@@ -71,7 +71,7 @@ def scatter_adder(k: KernelArgs, out: Any, ids: Any, values: Any) -> Call:
     """A callable for out[ids] += values, right for repeated ids, which are in range already.
 
     Args:
-        out: [rows, ...]. ids: any shape. values: shape of ids, then that of a row of out.
+        out: [rows, ...]. ids: any shape. values: shape of ids, then the shape of a row of out.
     """
     compiled = row_adder(out, ids, values) if out.ndim > 1 else None
     if compiled is not None:

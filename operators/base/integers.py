@@ -91,7 +91,7 @@ class EndOfSums:
     """What becomes of exact sums, as `end_slots` says.
 
     Args:
-        ones: sizes of the axes of the sums after that of the results.
+        ones: sizes of the axes of the sums after the axis of the results.
     """
 
     def __init__(self, k: KernelArgs, ones: Sequence[int]) -> None:

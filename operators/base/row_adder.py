@@ -20,7 +20,8 @@ def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | Non
     """A call for out[ids] += values of contiguous NumPy arrays, for ids in range; None for others.
 
     Args:
-        out: [rows, ...]. ids: any shape, int64. values: shape of ids, then that of a row of out.
+        out: [rows, ...]. ids: any shape, int64. values: shape of ids, then the shape of a row of
+            out.
         places: shape of ids, int64: values [n, ...] are rows then, and values[places] are added.
     """
     arrays = (out, ids, values) if places is None else (out, ids, values, places)

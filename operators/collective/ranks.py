@@ -115,7 +115,7 @@ def share_of(k: KernelArgs) -> Callable[[Communicator], float] | None:
 
 
 def scale(array: Any, factor: float) -> None:
-    """array *= factor; a factor of 0 makes zeros of NaN and infinities, too."""
+    """array *= factor; a factor of 0 also turns NaN and infinities into zeros."""
     if factor == 0:
         # Not a product, which would keep NaN: a rank without samples must not spoil the sum.
         array.fill(0)
@@ -125,7 +125,7 @@ def scale(array: Any, factor: float) -> None:
 
 
 def is_due(k: KernelArgs) -> Callable[[], bool]:
-    """A function that tells whether the step of the run is one to act in."""
+    """A function that returns whether to act in the step of the run."""
     step = k.get("step")
     period = k.attrs["period"]
     if step is None:

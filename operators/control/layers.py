@@ -29,7 +29,7 @@ class RecurrentLayer:
     """A layer of a cell.
 
     Attributes:
-        entry: the operator. cell: that of one step.
+        entry: the operator. cell: the operator of one step.
         states: of the cell, by the slot of the state before: the slot of the state after.
     """
 

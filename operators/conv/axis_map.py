@@ -28,7 +28,7 @@ class Table:
 
     Attributes:
         index: [terms, count]; a result with fewer places repeats its first one.
-        value: [terms, count], what belongs to each place.
+        value: [terms, count], the values at each place.
         present: [terms, count], False where a place is a repetition.
     """
 

@@ -1,7 +1,7 @@
 """Pooling over windows of one, two and three spatial axes, and over all of them.
 
-A window's maximum or sum is that of its lines, so pooling goes axis by axis, the last one first:
-k0 + k1 + k2 passes instead of k0 * k1 * k2, over arrays that get smaller.
+A window's maximum or sum is the maximum or sum over its lines, so pooling goes axis by axis, the
+last one first: k0 + k1 + k2 passes instead of k0 * k1 * k2, over arrays that get smaller.
 """
 
 from __future__ import annotations

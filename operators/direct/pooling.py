@@ -1,7 +1,7 @@
 """Maxima and means over windows of one and two spatial axes, and their gradients.
 
-Where this library serves the maximum it serves its gradient, too: both depend on shapes and
-attributes alone. Its winners are laid out in another way than those of the plain kernels.
+Where this library computes the maximum, it also computes its gradient: both depend on shapes and
+attributes alone. Its winners have another layout than in the plain kernels.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def windows_part(
     """The windows of one array that the places of the other stand for.
 
     Args:
-        factors: of a mean: those of rows and of columns; None for a maximum.
+        factors: of a mean: one for rows and one for columns; None for a maximum.
     """
     large, small = _lift(large), _lift(small)
     fields: dict[str, Any] = dict(zip(_SIZES, large.shape, strict=True))

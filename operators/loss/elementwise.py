@@ -1,8 +1,8 @@
 """Losses that compare two arrays element by element; reduce them with `mean` or `sum`.
 
-Each is one entry of a table, with its value as an expression; where its derivative is written, too,
-a comment says what is wrong with the one derived from it. NumPy, C and CUDA kernels follow from
-these. Losses of float16 and bfloat16 are float32.
+Each is one entry of a table, with its value as an expression; where its derivative is also written,
+a comment says what is wrong with the derived one. NumPy, C and CUDA kernels follow from these.
+Losses of float16 and bfloat16 are float32.
 """
 
 from __future__ import annotations

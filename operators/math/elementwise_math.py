@@ -80,7 +80,7 @@ def unary(
 
 
 def negated_gradient(g: GradientArgs) -> list[OpNode]:
-    """The gradient of x is minus that of out."""
+    """The gradient of x is minus the gradient of out."""
     return [g.op("neg", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -164,7 +164,7 @@ clip = unary(
 
 
 def copied_gradient(g: GradientArgs) -> list[OpNode]:
-    """The gradient of out is that of x."""
+    """The gradient of x is the gradient of out."""
     return [g.op("assign", {"x": g.output_grads("out")}, {"out": g.input_grads("x")})]
 
 
@@ -183,7 +183,7 @@ stop_gradient = unary(
 
 
 def scaled_gradient(g: GradientArgs) -> list[OpNode]:
-    """The gradient of x is that of out, scaled as x is."""
+    """The gradient of x is the gradient of out, scaled as x is."""
     factor = {"scale": g.attrs["scale"]} if "scale" in g.attrs else {}
     return [g.op("scale", {"x": g.output_grads("out")}, {"out": g.input_grads("x")}, factor)]
 

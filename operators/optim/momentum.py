@@ -1,7 +1,6 @@
 """Optimizers of the SGD family, and the factor that clips gradients by their global norm.
 
-All follow PyTorch's formulas step for step. framework/passes/optimizer.py tells how their slots
-are filled.
+All follow PyTorch's formulas step for step. framework/passes/optimizer.py fills their slots.
 """
 
 from __future__ import annotations

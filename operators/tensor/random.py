@@ -1,7 +1,7 @@
 """Operators that draw random numbers, and dropout.
 
 They draw from the run's random state (`OpContext`). An attribute `seed` other than 0 gives an
-operator a generator of its own, made anew for each run, so that its result repeats.
+operator its own generator, a new one for each run, so its result repeats.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class CellParameters:
 
     @classmethod
     def of(cls, builder: NetBuilder, kind: str, o: CellOptions) -> CellParameters:
-        """Those of a cell that may have no name yet."""
+        """The parameters of a cell that may have no name yet."""
         name = builder.layer_name(o.name, kind)
         return cls(builder, name, o.init, lr_factor=o.lr_factor, trainable=o.trainable)
 
@@ -71,7 +71,7 @@ class CellParameters:
         return self.builder.parameter(f"{self.name}.{part}", [size], init, **self.learned)
 
     def rnn(self, width: int, size: int) -> dict[str, Var]:
-        """Those of an `rnn_cell` over rows of `width`, by slot."""
+        """The parameters of an `rnn_cell` over rows of `width`, by slot."""
         return {
             "w_x": self.matrix("w_x", width, size),
             "w_h": self.matrix("w_h", size, size),
@@ -81,7 +81,7 @@ class CellParameters:
     def lstm(
         self, width: int, size: int, *, peepholes: bool, projection: int, forget_bias: float
     ) -> dict[str, Var]:
-        """Those of an `lstm_cell` over rows of `width`, by slot."""
+        """The parameters of an `lstm_cell` over rows of `width`, by slot."""
         bias: Any = 0.0
         if forget_bias:
             bias = repeated([0.0, forget_bias, 0.0, 0.0], size)
@@ -97,7 +97,7 @@ class CellParameters:
         return parameters
 
     def gru(self, width: int, size: int, *, reset_after: bool) -> dict[str, Var]:
-        """Those of a `gru_cell` over rows of `width`, by slot."""
+        """The parameters of a `gru_cell` over rows of `width`, by slot."""
         parameters = {"w_x": self.matrix("w_x", width, 3 * size), "b": self.vector("b", 3 * size)}
         if reset_after:
             own = {"w_h": self.matrix("w_h", size, 3 * size), "b_h": self.vector("b_h", 3 * size)}

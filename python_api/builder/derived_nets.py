@@ -25,7 +25,7 @@ class Objective:
     Attributes:
         costs: variables whose sum is differentiated.
         wrt: variables to differentiate with respect to.
-        all_parameters: whether these are every trainable parameter, too.
+        all_parameters: whether these also include every trainable parameter.
         optimizers: what updates the parameters, one after the other.
         loss_scale: factor of the costs, for gradients in half precision.
         recompute: whether cheap activations are computed again for the gradients.

@@ -116,7 +116,7 @@ def add_optimization(
         clip_norm: the gradients of this call's parameters are scaled so that their common norm is
             at most this; 0 = not.
         parameters: which parameters, as handles or names, or one of them. None: every one that has
-            a gradient; "rest": those of them that no earlier call updates.
+            a gradient; "rest": the ones that no earlier call updates.
         master: whether parameters of half precision are updated in float32 copies.
         loss_scale: factor of the cost, so that float16 holds its gradients: a number, "dynamic" for
             one that is found while training, or a `LossScale`. It goes for all optimizers of the

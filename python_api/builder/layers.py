@@ -44,8 +44,8 @@ def fc(
         activation: an activation operator (`relu`, `sigmoid`, ...), any case; "" = none.
         w: existing parameter [K, N], one for each input.
         b: existing parameter [N].
-        bias: make a bias, too, where `w` is made and `b` is not given.
-        init: of the weights; see `initializers.initializer`.
+        bias: also make a bias, if `w` is made and `b` is not given. init: of the weights; see
+            `initializers.initializer`.
         bias_init: of the bias.
         lr_factor: multiplies the learning rate of both.
         trainable: False keeps both as they are; gradients still flow to x.
@@ -236,7 +236,7 @@ def conv2d(
         groups: independent convolutions that the channels are split into.
         w, b: existing parameters [filters, C / groups, *kernel], transposed convolutions
             [C, filters / groups, *kernel], and [filters].
-        bias: make a bias, too, where `w` is made and `b` is not given.
+        bias: also make a bias, if `w` is made and `b` is not given.
         init, bias_init: see `initializers.initializer`.
         lr_factor: multiplies the learning rate of both.
         trainable: False keeps both as they are; gradients still flow to x.
@@ -338,7 +338,7 @@ def sequence_conv(
         padding: rows outside of the sequence: "zero", or "edge", its first or last row.
         w: existing parameter [(left + right + 1) D, M].
         b: existing parameter [M].
-        bias: make a bias where w is made, too, and `b` is not given.
+        bias: make a bias if w is also made and `b` is not given.
         init: of the weights; see `initializers.initializer`.
         bias_init: of the bias.
         lr_factor: multiplies the learning rate of both.

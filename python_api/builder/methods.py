@@ -1,7 +1,7 @@
 """Layers and operators as methods of NetBuilder.
 
-Every registered operator is a documented, typed method, made from its class on first use, so that
-operators of plug-ins have theirs too. Further methods are functions whose first argument is the
+Every registered operator is a documented, typed method, made from its class on first use, so
+operators of plug-ins also have methods. Further methods are functions whose first argument is the
 builder, registered by `builder_method` or `layer`:
 
     @layer("w")

@@ -85,8 +85,7 @@ def _forward_net(given: str | PlainNet) -> PlainNet:
     if given.predicts or given.last_forward_op + 1 < len(given.operators):
         why = "was loaded to predict" if given.predicts else "holds gradients or updates"
         raise OpscopeError(
-            f"net {given.name!r} {why}: NetBuilder.from_desc(net.desc) goes on from its forward"
-            " operators"
+            f"net {given.name!r} {why}: NetBuilder.from_desc(net.desc) takes its forward operators"
         )
     return given
 
@@ -109,7 +108,7 @@ class NetBuilder(BuilderMethods, Shown):
 
     Raises:
         OpscopeError: the net holds operators of gradients or updates, or was loaded to predict;
-            `NetBuilder.from_desc(net.desc)` goes on from its forward operators.
+            `NetBuilder.from_desc(net.desc)` continues from its forward operators.
     """
 
     def __init__(self, name: str | PlainNet = "", dtype: DTypeLike = "float32") -> None:
@@ -127,13 +126,13 @@ class NetBuilder(BuilderMethods, Shown):
 
     @classmethod
     def from_desc(cls, desc: OpList | NetDesc) -> NetBuilder:
-        """A builder that goes on from the forward operators of a saved net.
+        """A builder that continues from the forward operators of a saved net.
 
         Gradient and update operators are left out: call `backward_from` and `add_optimization`
         again. Their states in the scope are taken up by name, the step counter among them; constant
         learning rates are those that are asked for now. For another optimizer begin with the
         parameters alone: `opscope.load_parameters`.
-        The builder's dtype is that of the parameters, where they have one.
+        The builder's dtype is the dtype of the parameters, if they have one.
         """
         forward = as_op_list(desc).copy()
         kinds = {var.dtype for var in forward.vars if var.kind == PARAMETER}

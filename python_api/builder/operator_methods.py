@@ -1,7 +1,7 @@
 """Operators as methods of NetBuilder.
 
-A method has its signature and documentation from the operator's class; calls.py tells what its
-arguments become.
+A method has its signature and documentation from the operator's class; calls.py converts its
+arguments.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ them; `maximum`, `minimum` and `where` do it in functions of their own."""
 
 
 def method_types() -> list[str]:
-    """Operator types that are methods: all but gradients, updates and those of other dialects."""
+    """Operator types that are methods: all except gradients, updates and other dialects."""
     return [
         name
         for name in operator_types()

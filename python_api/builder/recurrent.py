@@ -114,7 +114,7 @@ class StepBlock:
             boot: [sequences, ...], what each sequence starts from.
             value: what all start from, where there is no `boot`.
             delay: steps back, at least 1.
-            dtype: by default that of `boot`, else the builder's.
+            dtype: by default the dtype of `boot`, else the builder's.
             name: inside the step net.
 
         Returns:
@@ -337,7 +337,7 @@ def carried(
 
     Args:
         shape: [sequences, ...], the same in each minibatch.
-        keep: broadcasts against it; 0 where a sequence starts anew, from zeros, else 1.
+        keep: broadcasts against it; 0 where a new sequence starts, from zeros, else 1.
         name: of the state variable.
 
     Returns:

@@ -37,7 +37,7 @@ class RecurrentOptions:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments of a cell that concern its parameters, but for their first values."""
+        """The arguments of a cell that concern its parameters, except their first values."""
         return {"lr_factor": self.lr_factor, "trainable": self.trainable}
 
 
@@ -138,7 +138,7 @@ def lstm(
             returned: h [sequences, H], or (h, c). By default zeros.
         carry: sequences of each minibatch whose last states the next one starts from. That is
             truncated back-propagation: no gradient goes back to the minibatch before.
-        keep: [sequences, 1] with carry: 0 where a sequence starts anew, else 1.
+        keep: [sequences, 1] with carry: 0 where a new sequence starts, else 1.
         init, lr_factor, trainable: of the parameters, which are named after the layer:
             `name.w_x`, with several layers `name.l0.w_x`, and of those that go backwards
             `name.reverse.w_x`.

@@ -129,7 +129,7 @@ def run(
             feed, an empty one too, reads no input that an earlier feed left in the scope: each
             must be in the feed or set to stay (`feed(scope, ...)`, `scope.var(name).set(...)`).
             None: the run reads what the scope holds. A variable that a forward operator computes
-            may be fed, too, where the run has no gradients: what computes it is left out, and just
+            may also be fed, if the run has no gradients: what computes it is left out, and just
             what `fetch` needs runs.
         fetch: variable, or variables, whose values are wanted.
 
@@ -336,7 +336,7 @@ def predict(
         feed: input name -> array or `Sequences`, cut into batches along the first axis (the
             outermost sequences) where the input declares -1 there; other inputs go whole into each
             batch. Inputs that the user set in `scope` need not be fed.
-        fetch: the results. None: those of `net_results`; see
+        fetch: the results. None: the variables of `net_results`; see
             `Predictor.predict`.
         batch_size: rows of a batch; None: all at once.
         scope: holds parameters and states that were trained, loaded or initialized; None: the
@@ -355,7 +355,7 @@ def predict(
         scope is None or isinstance(scope, Scope)
     ):
         raise VariableError(
-            "predict: want predict({'x': array}, scope=scope), fetch=['y'] by name, too"
+            "predict: want predict({'x': array}, scope=scope), and fetch=['y'] also by name"
         )
     cache = builder.run_cache
     if cache.predictor is None:
@@ -385,8 +385,7 @@ def bound_net(builder: NetBuilder, names: frozenset[str], need_backward: bool) -
 def feed(builder: NetBuilder, scope: Scope, values: Mapping[Any, Any]) -> None:
     """Give input variables values that stay, cast to the declared dtypes: all of them or none.
 
-    `Sequences` bring their offsets along; an input that declares levels takes lists of arrays,
-    too.
+    `Sequences` bring their offsets along; an input that declares levels also takes lists of arrays.
 
     Raises:
         VariableError: not a variable of the net, or one that an operator computes.

@@ -83,7 +83,7 @@ def elsewhere(name: str) -> str:
 
 
 def operator_typed(name: str, title: str) -> OperatorDef:
-    """The operator of a type that somebody has typed: `ReLU` and `log-softmax` are types, too.
+    """The operator of a type that somebody has typed: `ReLU` and `log-softmax` are also types.
 
     Args:
         title: of the call, which begins a message.

@@ -20,7 +20,7 @@ def to_python(file: str, parameters: tuple[str, ...], section: str | None, param
     """Print NetBuilder code that builds the network of a script or model.
 
     It computes the same. Parameters start from random numbers of the same kind, or with --params
-    from the same numbers: those of a model, or those that CNTK would draw.
+    from the same numbers: from a model, or as CNTK would draw them.
     """
     from ...cntk.programs.files import kind_of_file
 

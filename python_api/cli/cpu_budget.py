@@ -1,6 +1,6 @@
 """The processor time of a command that a file drives: the limit `cpu`.
 
-Other limits count what a file asks for before it is done; this one ends what no one counted. The
+Other limits count what a file asks for before it is done; this one ends uncounted work. The
 kernel keeps the account, of all threads together, so that no place where work is done needs to.
 """
 

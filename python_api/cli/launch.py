@@ -45,8 +45,8 @@ def launch(
     """Run SCRIPT with its ARGUMENTS as several ranks.
 
     SCRIPT is a Python file, or a command of opscope: `opscope launch -n 2 train net.pb ...`.
-    Trainings by `opscope.train` are shared by the ranks. The exit code is that of the launcher, and
-    not 0 where a rank has failed, or has left without ending its part (`os._exit`).
+    Trainings by `opscope.train` are shared by the ranks. The exit code comes from the launcher. It
+    is not 0 if a rank has failed, or has left without ending its part (`os._exit`).
     """
     from ...framework.base.cpu.cores import usable_cores
     from ...framework.base.errors import OpscopeError

@@ -39,7 +39,7 @@ def train(use_gpu: str, **options: Any) -> None:
     """Train the network of an xconfig from features and targets.
 
     The folder --dir gets examples, a model for each epoch, final.raw, history.csv and history.png.
-    Called again after it was cut off, the same command goes on where it stopped.
+    After an interruption, the same command resumes where it stopped.
 
     With --cmd, or more than one job, training is cut into iterations of parallel jobs, as Kaldi's
     scripts do it, and each iteration gives a model.

@@ -96,7 +96,7 @@ def plan_scale(
     length: int,
     device: str,
 ) -> None:
-    """Tell what a training step of the net in NET would take on many ranks.
+    """Estimate the time of a training step of the net in NET on many ranks.
 
     NET has backward and optimizer operators; sums over ranks are put between them if it has none.
     Its operators are timed here on random inputs, with --batch rows and with half of them; what

@@ -45,9 +45,9 @@ def run(
 ) -> None:
     """Run the net in FILE and print variables, or write them to a file.
 
-    FILE is a .pb or a .checkpoint; of these the forward operators are run that the fetched
-    variables depend on, or those of --range. Or it is a model or config of Kaldi's nnet3, whose
-    `input` is one utterance [frames, columns]; a model or network description of CNTK, whose
+    FILE is a .pb or a .checkpoint. The command runs the forward operators that the fetched
+    variables depend on, or the operators in --range. Or it is a model or config of Kaldi's nnet3,
+    whose `input` is one utterance [frames, columns]; a model or network description of CNTK, whose
     inputs are one sequence of samples; an ONNX model.
     """
     from ...bridges.model.opening import open_model

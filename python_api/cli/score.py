@@ -71,11 +71,11 @@ def score(
     one column, the lines of an scp may name WAV files.
 
     OUT is one table, as Kaldi's programs write it: ark:FILE, ark,t:FILE, ark,scp:FILE,FILE; its
-    bytes do not depend on the number of shards, and for nnet3 are those of nnet3-compute. Shards
+    bytes do not depend on the number of shards, and for nnet3 are equal to nnet3-compute's. Shards
     lie in FILE.score until it is written, and manifest.json stays there. Or OUT is a folder, which
     gets an archive for each shard, scores.N.ark, and scores.scp over all.
 
-    Called again after it was cut off, the same command goes on where it stopped. Finished shards
+    After an interruption, the same command resumes where it stopped. Finished shards
     are not computed again; with another model, list or option it refuses.
     """
     from ...scale.score.folder import ScoreFolder

@@ -54,14 +54,13 @@ def convert(
         states: a file with the names of states, a line each, for labels.
         bound: the largest error, of values above 1 relative to them.
         overwrite: whether what is there under the name of the target is replaced. The source and
-            what belongs to it never are.
+            its companion files never are.
 
     Returns:
         What was written, what is lost, and the maximum error; `print` shows it.
 
     Raises:
-        FormatError: the source cannot be read or is of no kind that is converted; the target does
-            not tell what is wanted.
+        FormatError: the source cannot be read or converted; the target does not say what is wanted.
         RunError: the result would not compute the same.
         OpscopeError: an option has no meaning; a part of the model has no counterpart.
         SaveError: the target is the source, is there already, or cannot be written.

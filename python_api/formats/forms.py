@@ -63,7 +63,7 @@ def form_of(target: str, to: str | None, possible: Collection[str], source: str)
         source: what the source is, for errors.
 
     Raises:
-        FormatError: there is no such form, the source cannot become it, or `target` does not tell
+        FormatError: there is no such form, the source cannot become it, or `target` does not say
             which one is meant; the message lists the choices.
     """
     choices = [FORMS[name] for name in FORMS if name in possible]
@@ -85,7 +85,7 @@ def form_of(target: str, to: str | None, possible: Collection[str], source: str)
         return fits[0]
     if fits:
         several = " or ".join(f"--to {form.name}, {form.title}" for form in fits)
-        raise FormatError(f"{target}: the name does not tell what is wanted: {several}")
+        raise FormatError(f"{target}: the name does not say what is wanted: {several}")
     known = [form for form in FORMS.values() if suffix and suffix in form.suffixes]
     if known and not folder:
         raise FormatError(

@@ -60,7 +60,7 @@ def to_raw(job: Job) -> None:
 
 
 def to_mdl(job: Job) -> None:
-    """An acoustic model; the transition model is the source's, or that of another file."""
+    """An acoustic model; the transition model comes from the source, or from another file."""
     model = model_of(job)
     binary = not job.options.text
     nnet = nnet_of(model)
@@ -163,7 +163,7 @@ def to_onnx_model(job: Job) -> None:
 
 
 def take_check(job: Job, check: object) -> None:
-    """Tell of the check of an ONNX export."""
+    """Report the check of an ONNX export."""
     from ...bridges.onnx.export.checking import Check
 
     assert isinstance(check, Check)

@@ -103,7 +103,7 @@ class Job:
         self.report.lost += [text for text in texts if text and text not in self.report.lost]
 
     def compare(self, name: str, actual: np.ndarray, wanted: np.ndarray) -> None:
-        """Compare values of the converted model with those of the source.
+        """Compare values of the converted model with the source.
 
         Raises:
             RunError: they differ by more than the bound, or in shape.

@@ -63,8 +63,8 @@ def nnet_dims(nnet: Nnet) -> dict[str, int]:
 
 
 def run_nnet3(nnet: Nnet, rows: Rows) -> Rows:
-    """All outputs for one utterance as one chunk, in test mode; the first row of `ivector` is that
-    of all frames."""
+    """All outputs for one utterance as one chunk, in test mode; the first row of `ivector` holds
+    for all frames."""
     features = rows["input"]
     ivector = rows["ivector"][0] if "ivector" in rows else None
     options = ChunkOptions(frames_per_chunk=len(features))

@@ -1,8 +1,8 @@
 """One step of a net with its caches as inputs and outputs, as ONNX graphs of decoders have them.
 
-The names are those of Hugging Face's exports. In: `input_ids` [N, T]; `attention_mask` [N, P + T],
-0 where there is padding; `position_ids` [N, T]; `past_key_values.0.key` [N, heads, P, width], ...
-Out: `logits` [N, T, tokens]; `present.0.key` [N, heads, P + T, width], ...
+The names are the same as in Hugging Face's exports. In: `input_ids` [N, T]; `attention_mask` [N, P
++ T], 0 where there is padding; `position_ids` [N, T]; `past_key_values.0.key` [N, heads, P, width],
+... Out: `logits` [N, T, tokens]; `present.0.key` [N, heads, P + T, width], ...
 """
 
 from __future__ import annotations

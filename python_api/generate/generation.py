@@ -128,7 +128,7 @@ class Generator:
             temperature: scores are divided by it; below 1 makes probable tokens more probable.
             top_k: only the so many most probable ones are drawn; 0 = all.
             top_p: only the most probable ones are drawn, as few as have this probability together.
-            seed: a number, or a generator of random numbers to go on with.
+            seed: a number, or a random generator to continue with.
         """
         choose = _drawing(temperature, top_k, top_p, seed)
         return _listed(self._tokens(prompts, steps, end, feed, after, choose), len(prompts))
@@ -179,7 +179,7 @@ class Generator:
         if after is None:
             self.stepper.start(sequences, feed)
         elif feed:
-            raise OpscopeError("generation after what was read goes on with the feed of then")
+            raise OpscopeError("generation after `read` continues with the feed of `read`")
         else:
             self.stepper.resume(after, sequences)
         return self.stepper
@@ -189,8 +189,8 @@ class Generator:
     ) -> Check:
         """Write the step of the net, with its caches as inputs and outputs, as an ONNX file.
 
-        Names are those of Hugging Face's exports, see cached_onnx.py. What the steps read of an
-        encoder, and other inputs, are inputs of the graph under their own names.
+        Names are the same as in Hugging Face's exports, see cached_onnx.py. What the steps read of
+        an encoder, and other inputs, are inputs of the graph under their own names.
 
         Args:
             feed: other inputs of the net, to check the graph with; see `greedy`.
@@ -318,7 +318,7 @@ class _Beam:
             log_probs: [width, tokens].
 
         Returns:
-            For each new row the row that it goes on from.
+            For each new row the row that it continues.
         """
         if self.done:
             return np.arange(self._width)

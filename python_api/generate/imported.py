@@ -32,9 +32,9 @@ _LENGTH = "past.length"
 class ImportedStepper:
     """Runs a decoder that takes keys and values of earlier tokens, and gives them with its own.
 
-    The names are those of Hugging Face's exports, see cached_onnx.py; `ids` and `scores` may have
-    others. There are three ways, of which the first is taken that gives for a few tokens what the
-    model computes of them at once:
+    The names are the same as in Hugging Face's exports, see cached_onnx.py; `ids` and `scores` may
+    have others. There are three ways, of which the first is taken that gives for a few tokens what
+    the model computes of them at once:
 
     - a single token is computed by the model's net, changed so that it appends to the caches in
       place; the mask says which of their rows hold something;
@@ -296,7 +296,9 @@ class StaticStepper(ImportedStepper):
         """See `Stepper.read`."""
         lengths = {len(prompt) for prompt in prompts}
         if len(lengths) > 1:
-            raise ShapeError(f"{self.model.path}: prompts of several lengths have no one position")
+            raise ShapeError(
+                f"{self.model.path}: prompts of several lengths have no common position"
+            )
         most = min(array.shape[2] for array in self._held.values())
         wanted = int(self._past.max()) + max(lengths) + more
         if wanted > most:

@@ -64,7 +64,7 @@ class Cache:
     """Keys or values of all tokens so far: a variable of the one-step net, which it appends to.
 
     Attributes:
-        name: of the variable. axis: along which tokens lie; the first is that of hypotheses.
+        name: of the variable. axis: along which tokens lie; the first axis counts hypotheses.
         shape: -1 for hypotheses and tokens. dtype: of its numbers.
     """
 
@@ -83,8 +83,8 @@ class OneStep:
             of each hypothesis; else it is over rows, one token each.
         memories, caches: what goes from step to step.
         context: variables that the step reads and other operators of the whole net write.
-        of_sequences: those of them that have a row for each sequence, without saying so.
-        past: the variable with the number of tokens before those of the run [N]; "" where none
+        of_sequences: the ones that have a row for each sequence, without saying so.
+        past: the variable with the number of tokens before the run's tokens [N]; "" where none
             reads it.
         positions: how many positions there are, by the variable that holds them.
         packed: whether tokens are packed sequences [rows], not [N, T].

@@ -64,14 +64,14 @@ class Stepper:
 
     Args:
         net: a NetBuilder, a Net, its description, or what `opscope.load` returns.
-        scope: holds the parameters; by default that of a loaded net. It stays as it is.
+        scope: holds the parameters; by default the scope of a loaded net. It stays as it is.
         ids: the input that holds tokens: sequences of integers [rows], or padded ones [N, T].
         scores: the variable with the scores of the next token, [rows, tokens] or [N, T, tokens]:
             before or after the logarithm of a softmax.
         device: where it runs, by default the place of the scope.
 
     Attributes:
-        turn: rises with each start, so that who goes on with an earlier one sees it.
+        turn: rises with each start, so a caller that continues an earlier one sees it.
 
     Raises:
         OpscopeError: the net cannot run step by step; the message says why.
@@ -144,7 +144,7 @@ class Stepper:
         return first, max(counts, default=2)
 
     def so_far(self) -> Read:
-        """What it has read since it was started, to go on from there more than once."""
+        """What it has read since it was started, to continue from there more than once."""
         with on_device(self._place):
             states = [self._work.get(m.previous).inner for m in self.step.memories]
             states = [one.copy() for one in (*states, *map(self._used, self.step.caches))]
@@ -171,7 +171,7 @@ class Stepper:
         self.spread(copies)
 
     def spread(self, copies: int) -> None:
-        """Go on with `copies` hypotheses in place of each, side by side."""
+        """Continue with `copies` hypotheses in place of each, side by side."""
         with on_device(self._place):
             xp = self._place.xp
             self._copies *= copies
@@ -312,7 +312,7 @@ class Stepper:
                     target[index] = source[index]
 
     def reorder(self, parents: np.ndarray) -> None:
-        """Let each hypothesis go on from another one; `parents` are their numbers."""
+        """Let each hypothesis continue another one; `parents` are their numbers."""
         moved = np.flatnonzero(parents != np.arange(len(parents)))
         if not len(moved):
             return

@@ -19,7 +19,7 @@ class AUC(OfClasses):
         scores: variable of one score a sample, [N] or [N, 1].
         label: variable of the classes: 0, and any other number for 1.
         bins: 0: exact, which keeps all scores of the pass. Otherwise scores are counted in so many
-            bins between low and high, and those of one bin count as equal.
+            bins between low and high, and scores in one bin count as equal.
         low, high: where the first bin begins and the last one ends; scores outside count in these.
         ignore_index: label of samples that do not count.
         name: column of the history.

@@ -31,8 +31,8 @@ class ClassRatio(OfClasses):
         ignore_index: label of samples that do not count.
         name: column of the history; "": the metric's.
 
-    Numbers are those of `sklearn.metrics` with zero_division=0: a class without samples to divide
-    by gives 0.
+    Numbers are the same as in `sklearn.metrics` with zero_division=0: a class without samples to
+    divide by gives 0.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ def find_communicator(given: Any, context: OpContext | None) -> Communicator:
     """The communicator that `train` means.
 
     Args:
-        given: a Communicator; "mpi"; None: that of the context, or of `OPSCOPE_COMMUNICATOR`, which
+        given: a Communicator; "mpi"; None: from the context, or from `OPSCOPE_COMMUNICATOR`, which
             `opscope launch` sets, else this process alone.
 
     Raises:
@@ -104,7 +104,7 @@ class Ranks:
         A net that exchanges values already, by operators that the user has put there, stays.
 
         Raises:
-            GradientError: it is not known how the ranks' losses make up that of all.
+            GradientError: it is not known how the ranks' losses combine to the total loss.
             RanksError: the ranks differ; the message says in what.
         """
         self._shards = Shards(net, self.rank, self.size)
@@ -230,7 +230,7 @@ class Ranks:
     def joined(
         self, values: dict[str, np.ndarray], rows: int, scope: Scope
     ) -> tuple[dict[str, np.ndarray], int]:
-        """The values and rows of the whole minibatch from those of this rank's part."""
+        """The values and rows of the whole minibatch, from this rank's part."""
         if self.alone:
             return values, rows
         weight = float(scope.numpy(RANK_WEIGHT)) if self._weighted else None

@@ -1,4 +1,4 @@
-"""A rank's part of a minibatch, and a whole minibatch's numbers from those of the parts.
+"""A rank's part of a minibatch, and a whole minibatch's numbers from the parts.
 
 Rows are cut in order: of n rows, rank r of R gets n r / R to n (r + 1) / R. Of sequences these are
 the outermost ones; an array with a row for each of their steps is cut where they are.
@@ -102,7 +102,7 @@ class Joining:
     Arrays with a row a sample are joined. Of what `reduce_sum`, `reduce_max` and `reduce_min` make,
     the sum, the highest and the lowest count; whole numbers are counts and are added. Other numbers
     are averaged, by the weights of the ranks' losses where the net has these, else by rows.
-    Parameters and states are those of the first rank.
+    Parameters and states come from the first rank.
     """
 
     def __init__(self, net: OpList) -> None:

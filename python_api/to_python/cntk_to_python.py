@@ -56,7 +56,7 @@ def to_python(network: Network, source: str = "", params: str = "") -> PythonCod
 
     Args:
         network: validated.
-        source: what the code tells where it comes from.
+        source: where the code says that it comes from.
         params: the name of the file with the parameters' values, which the code then loads.
 
     Raises:

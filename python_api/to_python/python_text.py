@@ -1,6 +1,6 @@
 """Python expressions as small trees, and their layout in lines of at most 100 columns.
 
-The layout is that of `ruff format`: what does not fit on a line is broken at the outermost bracket,
+The layout follows `ruff format`: what does not fit on a line is broken at the outermost bracket,
 arguments first with all on one line of their own, then with one on each and a comma after the
 last.
 """

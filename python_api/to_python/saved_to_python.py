@@ -27,7 +27,7 @@ def saved_to_python(
         net: plain operators, as `inference_form` gives them.
         arrays: its parameters and states by name.
         outputs: names of variables that keep their names.
-        source: what the code tells where it comes from.
+        source: where the code says that it comes from.
         params: the name of the file with the values, which the code then loads.
     """
     kinds = {var.dtype for var in net.vars if var.kind == PARAMETER and var.dtype is not None}

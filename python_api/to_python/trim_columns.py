@@ -24,7 +24,7 @@ _ELEMENTWISE = frozenset(
 
 
 def trim_columns(desc: OpList) -> OpList:
-    """The net without the ones of column vectors; results that are columns lose theirs, too."""
+    """The net without the ones of column vectors; results that are columns also lose it."""
     whole: set[str] = set()
     while True:
         trim = _Trim(desc, whole)

@@ -32,13 +32,13 @@ def to_half(
     """A float32 net in half precision; `net` itself stays as it is.
 
     Inputs, parameters and results become `dtype`. Running statistics of normalizations stay
-    float32, losses are float32, and halves are cast where they meet float32. What a NetBuilder was
-    asked for, gradients and optimizers, is asked of the new one, too.
+    float32, losses are float32, and halves are cast where they meet float32. The new builder also
+    gets the gradients and optimizers that the NetBuilder was asked for.
 
     Args:
         net: a NetBuilder, or a net without gradient and update operators.
         dtype: "float16" or "bfloat16".
-        keep: variables that stay float32; what is computed from them is float32, too.
+        keep: variables that stay float32; values computed from them are also float32.
         scope: holds values of the net: they are converted. Masters begin as the float32 values.
 
     Raises:

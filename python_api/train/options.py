@@ -43,7 +43,7 @@ class Options:
             )
         if self.resume and self.checkpoint is None:
             raise OpscopeError(
-                f"train: resume={self.resume!r} needs checkpoint=PREFIX to go on from"
+                f"train: resume={self.resume!r} needs checkpoint=PREFIX to resume from"
             )
         for name in ("checkpoint", "log_csv", "plot"):
             value = getattr(self, name)

@@ -410,7 +410,7 @@ class Trainer:
         if difference:
             raise FormatError(
                 f"{path}: is of another net: {difference}; resume={WEIGHTS!r} takes over what fits"
-                " both and tells what does not; another checkpoint= begins afresh"
+                " both and reports what does not; another checkpoint= begins a new training"
             )
         try:
             state = checkpoint.state

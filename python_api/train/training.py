@@ -57,9 +57,9 @@ def train(
     """Train a net that holds its optimizer's operators.
 
     Parameters and states without a value are initialized first. Ctrl-C lets the minibatch under way
-    finish, writes the checkpoint and returns; a second Ctrl-C ends at once. A resumed training goes
-    on bit for bit where the data are the same (on a GPU, where an operator draws random numbers,
-    from the ends of epochs only).
+    finish, writes the checkpoint and returns; a second Ctrl-C ends at once. A resumed training
+    continues bit for bit if the data are the same (on a GPU, where an operator draws random
+    numbers, from the ends of epochs only).
 
     Args:
         net: a NetBuilder, a Net, a NetDesc, or what `load(path, train=True)` gives.
@@ -67,8 +67,8 @@ def train(
             iterated over once an epoch (a list, a `Minibatches`), or a function of the epoch's
             number from 0, so that an order can depend on it and a resumed training repeats it.
         epochs: number of epochs in all, those before a resume among them.
-        scope: holds parameters and states; None: that of a loaded net, or the process's default
-            scope.
+        scope: holds parameters and states; None: the scope of a loaded net, or the process's
+            default scope.
         evaluate: held-out data in the same form, run forward in test phase after each epoch.
         loss: the variable (handle or name) that is minimized: a single number.
         metrics: what to report beside the loss. Variables (handles or names), averaged over
@@ -80,13 +80,12 @@ def train(
         checkpoint: prefix of the checkpoint's name, see `framework/files/checkpoint.py`.
         checkpoint_every: epochs from one checkpoint to the next; the last epoch always writes one.
         checkpoint_batches: also every so many minibatches; 0: only between epochs.
-        resume: True goes on from the checkpoint; without one, the training starts afresh. The net
-            must be the same. "weights" goes on with a net that was changed: another rate, a longer
+        resume: True continues from the checkpoint; without one, a new training starts. The net must
+            be the same. "weights" continues with a net that was changed: another rate, a longer
             schedule, another optimizer or head. Parameters and states that fit are taken over from
-            the checkpoint (see `resuming.py`), and a report tells which: `history.resumed`, and
-            with `progress` on stderr. Epochs and the history go on; an epoch that was interrupted
-            begins anew, and an early stop watches from here. Where nothing was changed, "weights"
-            is True.
+            the checkpoint (see `resuming.py`), and `history.resumed` lists them; with `progress`,
+            so does stderr. Epochs and the history continue; an interrupted epoch starts again, and
+            an early stop watches from here. Where nothing was changed, "weights" is True.
         early_stop: an `EarlyStop`, or a tuple of its fields (patience, metric, mode).
         progress: a bar with the time left, if stderr is a terminal, and a line for each epoch.
         seed: of initial values, dropout and the like; used where no `context` is given.
@@ -95,9 +94,9 @@ def train(
         hooks: see `Hook`; they watch the training runs.
         context: device, random state and further hooks.
         communicator: the ranks that train together: "mpi" for all processes of an MPI program, or a
-            `Communicator`. None: that of `context`, under `opscope launch` "mpi", else this process
-            alone. Parameters begin as rank 0 has them; it alone evaluates, measures and writes
-            files. Callbacks run on all ranks. See docs/scale_out.md.
+            `Communicator`. None: the communicator of `context`, under `opscope launch` "mpi", else
+            this process alone. Parameters begin as rank 0 has them; it alone evaluates, measures
+            and writes files. Callbacks run on all ranks. See docs/scale_out.md.
         shard: every rank is given the same minibatches and trains on its part of the rows, so that
             a script means the same on any number of ranks. False: each is given its own.
         sync_batch_norm: normalize by the batches of all ranks, not by each rank's own.

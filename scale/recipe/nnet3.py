@@ -5,8 +5,8 @@
     recipe.run()
 
 The folder `exp` gets `egs/` (examples), `0.raw` (the initial network), `EPOCH.raw`, `final.raw`,
-`history.csv`, `history.png`, and `train.checkpoint`, from which a run that was cut off goes on as
-if nothing had happened. What is there already is not made again.
+`history.csv`, `history.png`, and `train.checkpoint`, from which an interrupted run resumes as if
+nothing had happened. What is there already is not made again.
 """
 
 from __future__ import annotations

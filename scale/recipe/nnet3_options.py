@@ -23,7 +23,7 @@ class RecipeOptions:
     `initial_lr` to `final_lr`. A dropout schedule, `PROPORTION@SHARE,...`, gives the proportion at
     shares of the training, linear between them; it is changed with each epoch. Of the last
     `average_last` epochs as many models are averaged as do best on held-out examples. Checkpoints
-    are written after each epoch, too.
+    are also written after each epoch.
 
     Raises:
         AttributeTypeError: a value out of bounds, or one that cannot be understood.

@@ -39,8 +39,8 @@ def align(
 ) -> Alignment:
     """When each word and phone of a known text was spoken.
 
-    All pronunciations of words and silences between them are tried. Words are those of the model's
-    table, written as there.
+    All pronunciations of words and silences between them are tried. Words must be in the model's
+    table, with the same spelling.
 
     Example:
         for word in align("talk.wav", "good morning", "vosk-model-small-en-us-0.15").words:
@@ -52,7 +52,7 @@ def align(
         text: what is said in all of it: a string, its lines as the result has them; or words.
         model: a model, or the path of its folder, with `word_boundary.int` or
             `align_lexicon.int` in `graph/phones`.
-        rate: of samples in an array, in Hz; by default that of the model.
+        rate: of samples in an array, in Hz; by default the model's.
         channel: of a recording with several, from 0 on; -1: the first, with a warning.
         options: of the search.
         unknown: the word of the model, such as "[unk]", that stands for words that it lacks.

@@ -28,7 +28,7 @@ class AlignedWord:
     """A word of the text, its begin and end in seconds from the beginning of the recording.
 
     Attributes:
-        confidence: that of its phones, weighted by their lengths.
+        confidence: of its phones, weighted by their lengths.
         phones: of the pronunciation that fits best.
     """
 
@@ -47,7 +47,7 @@ class Alignment:
         name: of the recording. duration: in seconds.
         lines: the words of each line of the text.
         phones: all of them in order, with silences between words.
-        confidence: that of all phones but silences outside of words.
+        confidence: of all phones except silences outside of words.
         log_likelihood: what the network gives the path, for each frame, with transitions and
             pronunciations; comparable between texts of one recording.
         beam: with which the alignment was found.

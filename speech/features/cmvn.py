@@ -46,7 +46,7 @@ def apply_cmvn(
 
     Raises:
         ShapeError: the statistics are of another dimension.
-        FormatError: they are of no frames.
+        FormatError: they count no frames.
     """
     terms = CmvnTerms(variances, (), reverse)
     scale, offset = terms.of(np.array(stats, np.float64), features.shape[1])
@@ -151,7 +151,7 @@ class OnlineCmvn:
         state: what is known before.
 
     Raises:
-        FormatError: the global statistics are of no frames.
+        FormatError: the global statistics count no frames.
     """
 
     def __init__(self, options: OnlineCmvnOptions, state: OnlineCmvnState) -> None:

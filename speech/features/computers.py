@@ -47,8 +47,8 @@ class Features(ABC):
         options: of the kind. None: Kaldi's defaults.
         config: a file of Kaldi's options, such as `mfcc.conf`, in place of `options`.
         seed: of the noise that dithers; the same seed gives the same features.
-        dither_still: dither only frames without a signal, whose logarithms would be those of
-            rounding; all others stay as they are. Kaldi dithers all.
+        dither_still: dither only frames without a signal, whose logarithms would be rounding
+            errors; all others are not changed. Kaldi dithers all.
         changes: options by name, which override the others.
 
     Raises:
@@ -97,7 +97,7 @@ class Features(ABC):
 
         Args:
             samples: [count], one channel, on the scale of 16-bit integers.
-            rate: their sampling rate; None: that of the options. Another one is changed to it
+            rate: their sampling rate; None: from the options. Another one is changed to it
                 where the options allow that, as Kaldi's programs for whole files do.
             seed: in place of the object's.
 
@@ -256,7 +256,7 @@ def _power(spectrum: Any) -> np.ndarray:
 
 
 class MelFeatures(Features):
-    """What `Mfcc` and `Fbank` share; arguments and errors are those of `Features`."""
+    """What `Mfcc` and `Fbank` share; arguments and errors as for `Features`."""
 
     kind = MelOptions
 
@@ -275,7 +275,7 @@ class Mfcc(MelFeatures):
     Example:
         features = Mfcc(num_ceps=40, num_mel_bins=40, use_energy=False).compute(samples, 16000)
 
-    Arguments and errors are those of `Features`; options are those of `MfccOptions`.
+    Arguments and errors as for `Features`; options as for `MfccOptions`.
     """
 
     kind = MfccOptions
@@ -309,7 +309,7 @@ class Mfcc(MelFeatures):
 class Fbank(MelFeatures):
     """Mel filter banks, as Kaldi computes them.
 
-    Arguments and errors are those of `Features`; options are those of `FbankOptions`.
+    Arguments and errors as for `Features`; options as for `FbankOptions`.
     """
 
     kind = FbankOptions
@@ -335,7 +335,7 @@ class Fbank(MelFeatures):
 class Plp(MelFeatures):
     """Perceptual linear prediction, as Kaldi computes it.
 
-    Arguments and errors are those of `Features`; options are those of `PlpOptions`.
+    Arguments and errors as for `Features`; options as for `PlpOptions`.
     """
 
     kind = PlpOptions
@@ -378,7 +378,7 @@ class Plp(MelFeatures):
 class Spectrogram(Features):
     """Log powers of the spectrum, as Kaldi computes them; the first column is the log energy.
 
-    Arguments and errors are those of `Features`; options are those of `SpectrogramOptions`.
+    Arguments and errors as for `Features`; options as for `SpectrogramOptions`.
     """
 
     kind = SpectrogramOptions
@@ -408,7 +408,7 @@ def mfcc(samples: Any, rate: float, *, seed: Any = 0, **options: Any) -> np.ndar
     Args:
         samples: [count], one channel, on the scale of 16-bit integers.
         rate: their sampling rate; features are computed at it unless `sample_frequency` is given.
-        seed: of the noise that dithers. options: those of `MfccOptions`.
+        seed: of the noise that dithers. options: as for `MfccOptions`.
 
     Raises:
         ShapeError, OpscopeError: as `Features` and `Features.compute`.

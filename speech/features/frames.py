@@ -48,7 +48,7 @@ def checked_samples(samples: Any) -> np.ndarray:
     array = np.asarray(samples)
     if array.ndim != 1:
         raise ShapeError(
-            f"samples {list(array.shape)}: features want those of one channel, [count]; choose one"
+            f"samples {list(array.shape)}: features need one channel, [count]; choose one"
         )
     if array.dtype.kind not in "iuf":
         raise OpscopeError(f"samples of dtype {array.dtype}: want real numbers")

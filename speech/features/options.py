@@ -50,7 +50,7 @@ def config_lines(path: str | os.PathLike[str]) -> list[tuple[str, str | None, st
 
 
 def read_config(kind: type[Options], path: str | os.PathLike[str]) -> Options:
-    """A dataclass of options from a config file; errors are those of `read_configs`."""
+    """A dataclass of options from a config file; errors as for `read_configs`."""
     return read_configs((kind,), path)[0]
 
 

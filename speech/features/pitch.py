@@ -160,7 +160,7 @@ class PitchTracker:
     and quiet frames are those that are quiet beside the others.
 
     Args:
-        options: how to track. rate: of the samples; None: that of the options. Samples of another
+        options: how to track. rate: of the samples; None: from the options. Samples of another
             one are resampled.
 
     Raises:

@@ -24,7 +24,7 @@ _MOST_CONTEXT = 1_000_000
 
 @dataclass(frozen=True)
 class ProcessPitchOptions:
-    """What is made of the pitch.
+    """How the pitch is processed.
 
     Attributes are Kaldi's options; `options_of` lists their documentation.
 
@@ -174,7 +174,7 @@ class Pitch:
         features = Pitch(PitchOptions(sample_frequency=8000.0)).compute(samples)
 
     Args:
-        tracking: options of the pitch. processing: options of what is made of it.
+        tracking: options of the pitch. processing: options of the processing.
         config: a file of both kinds of Kaldi's options, such as `online_pitch.conf`, instead.
         seed: of the noise that is added to the change.
 
@@ -214,7 +214,7 @@ class Pitch:
 
         Args:
             samples: [count], one channel, on the scale of 16-bit integers.
-            rate: of the samples; None: that of the options. seed: in place of the object's.
+            rate: of the samples; None: from the options. seed: in place of the object's.
 
         Raises:
             ShapeError: there are several channels.

@@ -82,7 +82,8 @@ class DeltaOptions:
 
 
 def deltas(features: np.ndarray, options: DeltaOptions | None = None) -> np.ndarray:
-    """Frames with their deltas, those of these, and so on: float32, [frames, dim * (order + 1)].
+    """Frames with their deltas, the deltas of the deltas, and so on: float32, [frames, dim * (order
+    + 1)].
 
     At both ends the last frame is repeated.
 

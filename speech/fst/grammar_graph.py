@@ -134,7 +134,7 @@ class GrammarGraph:
             known, phone = self.symbol(label)
             if known != kind or phone in found:
                 raise FormatError(
-                    f"{self.name}: a state where a graph is entered or gone on with has the label"
+                    f"{self.name}: a state where a graph is entered or continued has the label"
                     f" {label}: #nonterm_begin or #nonterm_reenter for each phone once is wanted"
                 )
             found[phone] = olabel, np.float32(weight), target
@@ -223,7 +223,7 @@ class GrammarArcs:
             if phone not in entries:
                 raise FormatError(
                     f"{graph.name}: the label {label} comes with the phone {phone}, which the graph"
-                    " that goes on does not expect"
+                    " that continues does not expect"
                 )
             olabel, entering, after = entries[phone]
             # The choice among phones, which has its cost in either graph, is none.

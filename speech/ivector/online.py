@@ -267,7 +267,7 @@ class OnlineIvector:
 
     @property
     def frame_count(self) -> float:
-        """Frames that were counted, by their weights, those of the state included."""
+        """Frames that were counted, by their weights, including the state's."""
         return self.stats.count / self.model.options.posterior_scale
 
     def log_likelihood(self) -> float:

@@ -74,7 +74,7 @@ class AlignLexicon:
         return (min(counts), max(counts)) if counts else (1, 0)
 
     def begins(self, word: int, phones: Phones) -> bool:
-        """Whether a pronunciation of a word begins with phones and goes on."""
+        """Whether a pronunciation of a word begins with phones and continues."""
         if word not in self._begun:
             known = self.words.get(word, {})
             self._begun[word] = frozenset(

@@ -1,4 +1,4 @@
-"""Lattices whose arcs are whole words, for models whose phones do not tell where words end.
+"""Lattices whose arcs are whole words, for models whose phones do not show where words end.
 
 A word is any run of phones that the lexicon has for it; what has several readings stays so. Source:
 Kaldi's `lat/word-align-lattice-lexicon.cc`, from which the order of steps is that puts each reading

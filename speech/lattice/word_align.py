@@ -35,13 +35,13 @@ def word_aligned(
 ) -> tuple[CompactLattice, bool]:
     """The word-aligned lattice, and whether it is right; what is wrong is reported once.
 
-    Words that were cut off at the end, as those of an utterance that was broken off, are put out as
-    far as they go, and the lattice is not right then.
+    Words that were cut off at the end, as in an interrupted utterance, are put out as far as they
+    go, and the lattice is not right then.
 
     Args:
-        unfinished: the utterance goes on. Then words that are cut off have the label of parts of
+        unfinished: the utterance continues. Then words that are cut off have the label of parts of
             words, and nothing is wrong with them.
-        most: states of the new lattice at most; by default those of the limit `lattice`.
+        most: states of the new lattice at most; by default the limit `lattice`.
 
     Raises:
         ShapeError: the lattice is empty or has a loop, a transition-id that the model lacks or a

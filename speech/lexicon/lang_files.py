@@ -32,7 +32,7 @@ _KINDS = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}
 
 @dataclass(frozen=True)
 class LangOptions:
-    """How a lang folder is made; names and defaults are those of `prepare_lang.sh`."""
+    """How a lang folder is made; names and defaults are the same as in `prepare_lang.sh`."""
 
     oov: str = option(
         "", "The word for all that the lexicon lacks; by default its <unk>, <UNK> or the like"

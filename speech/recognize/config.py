@@ -1,4 +1,5 @@
-"""The configs of a model folder: `conf/model.conf`, with Kaldi's names, and those of features."""
+"""The configs of a model folder: `conf/model.conf`, with Kaldi's names, and the configs of
+features."""
 
 from __future__ import annotations
 
@@ -140,7 +141,7 @@ def pitch_beside(features: MelFeatures, config: str | None) -> Pitch:
     """Features of the pitch that stand beside others; config None: with Kaldi's defaults.
 
     Raises:
-        FormatError: the config is wrong, or its frames are not those of the features.
+        FormatError: the config is wrong, or its frames differ from the features' frames.
     """
     pitch = Pitch(config=config)
     ours, theirs = pitch.tracking.frame_shift, features.options.frame_shift

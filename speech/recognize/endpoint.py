@@ -127,7 +127,7 @@ class Endpoint:
 def endpoint(
     decoder: Decoder, phones: np.ndarray, options: EndpointOptions, frame_shift: float
 ) -> Endpoint | None:
-    """The first rule by which the utterance is over; None: it goes on.
+    """The first rule by which the utterance is over; None: it continues.
 
     Args:
         phones: of each transition-id. frame_shift: seconds from one frame of the decoder to the
@@ -149,5 +149,5 @@ def endpoint(
 def endpoint_detected(
     decoder: Decoder, phones: np.ndarray, options: EndpointOptions, frame_shift: float
 ) -> bool:
-    """Whether the utterance is over; arguments are those of `endpoint`."""
+    """Whether the utterance is over; arguments as for `endpoint`."""
     return endpoint(decoder, phones, options, frame_shift) is not None

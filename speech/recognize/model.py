@@ -79,10 +79,10 @@ class Model:
             `fbank.conf`), `graph` with HCLG.fst or HCLr.fst, Gr.fst and disambig_tid.int, and
             `ivector` where the network takes iVectors, `conf/pitch.conf` where it takes the pitch,
             `am/global_cmvn.stats` where its features are normalized; or Vosk's first layout, with
-            all of it in one folder. `rescore/G.carpa` and `G.fst`, and `rnnlm`, judge what was
-            heard anew.
-        model_name, lang: in place of the path: the name of a folder, or its language, among those
-            of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
+            all of it in one folder. `rescore/G.carpa` and `G.fst`, and `rnnlm`, rescore the
+            results.
+        model_name, lang: in place of the path: the name of a folder, or its language, among the
+            folders of VOSK_MODEL_PATH and where Vosk keeps models. Nothing is downloaded.
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
             says a word, only frames without a signal get Kaldi's noise of 1: what is heard does not
             depend on random numbers then.

@@ -40,7 +40,7 @@ class Recognizer:
             an utterance is looked for after it, so that words depend on how the signal is cut.
             "steady": samples are gathered to blocks of 0.2 s, and the end is looked for after
             each: the same signal gives the same words.
-        decoder: of another graph, in place of that of the model.
+        decoder: of another graph, in place of the model's.
         speakers: tells utterances' speakers; None: nothing does.
 
     Raises:

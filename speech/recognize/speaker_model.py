@@ -101,7 +101,7 @@ class SpkModel:
         return projected * np.float32(math.sqrt(self.dim) / norm) if norm else projected
 
     def stream(self, rate: float, frame_shift: float) -> SpeakerStream:
-        """Frames of a signal at `rate` Hz; those of the recognizer are `frame_shift` ms apart.
+        """Frames of a signal at `rate` Hz; the recognizer's frames are `frame_shift` ms apart.
 
         Raises:
             OpscopeError: the rate does not go with the model, or frames are as far apart.
@@ -138,8 +138,8 @@ class SpeakerStream:
         shift = model.features.options.frame_shift
         if shift != frame_shift:
             raise OpscopeError(
-                f"{model.path / _MFCC}: frames of {shift:g} ms, those of the recognizer's model"
-                f" are of {frame_shift:g} ms"
+                f"{model.path / _MFCC}: frames of {shift:g} ms, but the recognizer's model"
+                f" has frames of {frame_shift:g} ms"
             )
         self._model = model
         self._stream = model.features.stream(rate)

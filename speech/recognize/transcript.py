@@ -100,15 +100,15 @@ def transcribe(
         source: path of a recording, an `Audio`, or samples of one channel, [count], on the scale
             of 16-bit integers.
         model: a model, or the path of its folder.
-        rate: of samples in an array, in Hz; by default that of the model.
+        rate: of samples in an array, in Hz; by default the model's.
         channel: of a recording with several, from 0 on; -1: the first, with a warning.
         grammar: phrases that are the only ones to be recognized.
         alternatives: how many of them to list for each utterance.
-        phones: list phones, too.
+        phones: also list phones.
         mode: "steady": utterances end at silences, iVectors go along with the recording; see
             `Recognizer`. "vosk": as Vosk's examples have it, which read 4000 samples at once.
-            "kaldi": the recording is one utterance and its iVector that of all of it, as in
-            Kaldi's offline programs.
+            "kaldi": the recording is one utterance with one iVector for all of it, as in Kaldi's
+            offline programs.
         speakers: a model of speakers, or the path of its folder, for their vectors.
 
     Raises:
@@ -143,7 +143,7 @@ def recognized(
     """The utterances of a signal that have words, each as soon as it is over.
 
     How the signal is cut into blocks does not matter but in the mode "vosk"; in the mode "kaldi"
-    there is one utterance, which is over when the signal is. Arguments and errors are those of
+    there is one utterance, which is over when the signal is. Arguments and errors as for
     `transcribe`.
     """
     if mode not in MODES:
@@ -182,7 +182,7 @@ def samples_of(
     """Name, samples, [count], and rate of a source; see `transcribe`; `name` is for messages."""
     if isinstance(source, np.ndarray):
         if source.ndim != 1:
-            raise ShapeError(f"samples of shape {source.shape}: those of one channel are wanted")
+            raise ShapeError(f"samples of shape {source.shape}: samples of one channel are needed")
         return "samples", source, float(rate or model.features.options.sample_frequency)
     if rate is not None:
         raise OpscopeError("a rate goes with an array of samples; recordings have their own")

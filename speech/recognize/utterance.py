@@ -84,7 +84,7 @@ class Utterance:
         model: of the recognizer. lattice: determinized, with costs as the search had them; None:
             there was no frame.
         ids: transition-ids of the best path. start: seconds before the first frame.
-        unfinished: the utterance goes on, so that its last word may be a part of one.
+        unfinished: the utterance continues, so its last word may be a part of one.
         graph_scale: factor of graph costs, in what counts for words and alternatives.
         speaker: the vector of its speaker.
 

@@ -47,9 +47,9 @@ def whole_utterance(
 ) -> Utterance:
     """A recording as one utterance, which all of it is known of before the first frame.
 
-    The iVector is that of the whole recording, with silence as much as anything else and without
-    Vosk's option `cmn-min-energy`. The lattice is determinized at once, and graph costs count in
-    full.
+    The iVector is computed from the whole recording, with silence as much as anything else and
+    without Vosk's option `cmn-min-energy`. The lattice is determinized at once, and graph costs
+    count in full.
 
     Args:
         model: a folder of Kaldi or Vosk. samples: [count], on the scale of 16-bit integers.

@@ -123,7 +123,7 @@ class Decoder:
             loglikes: log-likelihoods, float32, [frames, pdfs]; -infinity forbids an output.
 
         Raises:
-            ShapeError: the number of outputs is not that of the model.
+            ShapeError: the number of outputs differs from the model's.
             NotFiniteError: one of them is NaN or infinity.
             RunError: the search found no path, or the graph lets it grow without end.
         """
@@ -193,7 +193,7 @@ class Decoder:
 
         Yields:
             The frame, its transition-id, and the token that the arc leaves: a number that no other
-            token of that time has, and that stays while the utterance goes on.
+            token of that time has, and that stays the same during the utterance.
 
         Raises:
             RunError: a loop of epsilons is on the path.

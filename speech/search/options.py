@@ -25,8 +25,8 @@ class SearchOptions:
         prune_scale: part of the lattice beam by which costs may change unseen while pruning.
         acoustic_scale: factor of the log-likelihoods.
         graph_arcs: arcs of a composed graph that its searches share, 20 bytes each. With more,
-            new searches begin with none; one that has met more itself forgets, after a frame,
-            those of states without a token.
+            new searches begin with none; one that has met more itself forgets, after a frame, the
+            arcs of states without a token.
         frame_tokens: tokens of a frame, at most, before the search gives up.
     """
 

@@ -190,7 +190,7 @@ def leaves(tree: EventMap, stats: TreeStats) -> np.ndarray:
         event = shown_event(stats.events[int(found.argmin())])
         raise FormatError(
             f"the tree has no leaf for the event {event}: check that --context-width and"
-            " --central-position are those of the statistics, and that phones without context"
+            " --central-position match the statistics, and that phones without context"
             " (--ci-phones) share no roots with others"
         )
     return found

@@ -128,7 +128,7 @@ def test_a_frame_that_was_given_up_says_so() -> None:
     b.run(scope, feed={"x": np.ones(3, np.float32)}, need_backward=False)
     (frame,) = scope.frames()
     frame.release()
-    with pytest.raises(RunError, match="given up for those of other shapes"):
+    with pytest.raises(RunError, match="given up for frames of other shapes"):
         frame.run(opscope.OpContext())
     assert b.run(scope, feed={"x": np.ones(3, np.float32)}, fetch=["y"], need_backward=False)
 

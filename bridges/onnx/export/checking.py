@@ -44,7 +44,7 @@ class Check:
         error: the largest one of all outputs and cases; NaN where nothing could run the graph.
         runtime: what ran it, "" for nothing.
         cases: how many inputs were tried.
-        nodes: of the graph, those of sub-graphs not counted.
+        nodes: of the graph, without nodes of sub-graphs.
         note: what else is to be said.
         int8: the report of quantizing (`int8.Int8Report`); None where nothing was quantized.
     """
@@ -95,7 +95,7 @@ def check_export(
             compared.
         bound: the largest error that is allowed; see `error_of`.
         description: the model's, as it will be written.
-        around: makes of a run of the graph, which may be one of several, that of a whole case.
+        around: turns a run of the graph, which may be one of several, into the run of a whole case.
 
     Returns:
         The largest error; NaN, with an `UncheckedWarning`, where neither ONNX Runtime nor onnx is

@@ -117,11 +117,11 @@ def to_onnx(
         bound: the largest error, `|onnx - here| / max(1, |here|)`.
         name: of the graph.
         int8: whether products with constant matrices are quantized (QDQ). The float graph is
-            checked first; `Check.note` then tells what the integers cost. The ranges of activations
-            are those on `inputs`, so give real ones.
+            checked first; `Check.note` then gives the cost of the integers. The ranges of
+            activations are those on `inputs`, so give real ones.
         streaming, frame_subsampling_factor, priors, acoustic_scale, whole: of nnet3 networks alone,
-            see `nnet3_graph`. A stream is checked chunk by chunk. The factor of a Vosk model's
-            folder is by default that of its conf/model.conf, any other one 1.
+            see `nnet3_graph`. A stream is checked chunk by chunk. The default factor of a Vosk
+            model's folder comes from its conf/model.conf; otherwise it is 1.
 
     Returns:
         The maximum error, and what has run the graph; `print` shows it.

@@ -36,7 +36,7 @@ def quantize(
     weights: str = "",
     block: int = BLOCK,
 ) -> Int8Report:
-    """Write a model whose products with constant matrices and filters are those of 8-bit integers.
+    """Write a model with 8-bit integer products for all constant matrices and filters.
 
         report = opscope.quantize("net.onnx", "small.onnx", "static", data=batches)
         print(report, report.table(), sep="\\n")
@@ -46,12 +46,12 @@ def quantize(
             model of Kaldi's nnet3 or of CNTK, the folder of a Vosk model.
         path: of the file to write: `.onnx`, or else a net for `opscope.load`.
         how: `dynamic`: the numbers that products read are rounded in scales that follow each run;
-            `static`: in those of `data`; `weights`: they are floats, and matrices alone are
+            `static`: in scales from `data`; `weights`: they are floats, and matrices alone are
             integers.
         data: arrays by input, or a list of these. They tell the ranges (`static`), and what the
             errors of the report are measured on; without them these are of random inputs.
-        shapes: of inputs of a net of opscope, of which -1 or a name may vary, where the
-            model declares others as open, too.
+        shapes: of inputs of a net of opscope, of which -1 or a name may vary, if the model has
+            further unknown sizes.
         weights: `q8` or `q4`, in place of `how`: matrices alone become integers, with a scale for
             each `block` of elements; see `quantize_weights`.
 

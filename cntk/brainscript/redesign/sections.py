@@ -191,7 +191,7 @@ def _frames(reader: Instance, node: Node) -> int:
     frames = window[0] if len(window) == 1 else 1 + sum(window)
     if frames < 1 or _elements(node) % frames:
         raise Failure(
-            f"{_elements(node)} dimensions are not those of {frames} frames",
+            f"{_elements(node)} dimensions differ from {frames} frames",
             reader.record.place("contextWindow"),
         )
     return frames

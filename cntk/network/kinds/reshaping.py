@@ -134,8 +134,7 @@ def _stack(node: Node, final: bool) -> None:
                 continue
             if final and dim != result[k] and dim != 1 and result[k] != 1:
                 raise node.error(
-                    f"axis {k + 1} of {child.name} has {dim} elements, that of the others"
-                    f" {result[k]}"
+                    f"axis {k + 1} of {child.name} has {dim} elements, the others have {result[k]}"
                 )
             if result[k] == 1:
                 result[k] = dim

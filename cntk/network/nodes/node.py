@@ -164,7 +164,7 @@ class Kind:
 class Node:
     """One computation node; equal by identity.
 
-    The types of `inputs` and `shape` are those of a validated network, which most code sees.
+    The types of `inputs` and `shape` describe a validated network, which most code sees.
 
     Attributes:
         name: unique in the network, without regard to case.

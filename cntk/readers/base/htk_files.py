@@ -39,7 +39,7 @@ _QUALIFIERS = {  # as the name of a kind shows them, in this order
     0o20000: "0",
 }
 CHECKED = 0o10000
-"""The bit of a kind that tells of a checksum."""
+"""The bit of a kind for a checksum."""
 
 _COMPRESSED, _QUANTIZED = 0o2000, 0o40000
 _BASE = 0o77
@@ -222,7 +222,7 @@ class HtkFile:
         if not len(checksum) or checksum[0] != wanted:
             what = f"is {checksum[0]}" if len(checksum) else "is missing"
             raise FormatError(
-                f"{self.path}: the checksum {what} (byte {place}), that of the frames is {wanted}:"
+                f"{self.path}: the checksum {what} (byte {place}), but the frames have {wanted}:"
                 " the file is damaged"
             )
 
@@ -288,7 +288,7 @@ def _open(path: str, file: BinaryIO, head: bytes) -> HtkFile:
     if frames < 0 or begin + frames * size > end:
         there = max(end - begin, 0) // size
         raise FormatError(
-            f"{path}: the header tells of {frames} frames (byte 0), but there are {there}"
+            f"{path}: the header says {frames} frames (byte 0), but there are {there}"
         )
     kind = "_".join([KINDS[base], *(q for bit, q in _QUALIFIERS.items() if code & bit)])
     return HtkFile(path, kind, frames, dim, period, begin, dtype, scale, offset, total)
@@ -300,7 +300,7 @@ def _open_idx(path: str, head: bytes, size: int) -> HtkFile:
     if magic != _IDX_MAGIC or min(count, rows - 1, columns - 1) < 0:
         raise FormatError(f"{path}: the header of an idx file was expected (byte 0)")
     if 16 + count * rows * columns > size:
-        raise FormatError(f"{path}: the header tells of {count} images, the file has {size} bytes")
+        raise FormatError(f"{path}: the header says {count} images, the file has {size} bytes")
     return HtkFile(path, "USER", count, rows * columns, 0, 16, np.dtype("u1"))
 
 
@@ -312,7 +312,7 @@ def write_htk(path: PathLike, values: np.ndarray, period: int = 100000, kind: in
         kind: HTK's number of it; with `CHECKED` a checksum is written.
 
     Raises:
-        FormatError: a frame is too long for the format, or the kind tells of compression.
+        FormatError: a frame is too long for the format, or the kind includes compression.
         SaveError: the file cannot be written; an older file is untouched.
     """
     frames, dim = values.shape

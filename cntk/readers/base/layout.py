@@ -23,7 +23,7 @@ class Layout:
         steps: time steps of the minibatch.
         slot: of each sequence, int64, [sequences].
         begin, end: the steps at which each begins and ends, int64, [sequences]. A sequence that
-            began in an earlier minibatch has begin < 0, one that goes on has end > steps.
+            began in an earlier minibatch has begin < 0, one that continues has end > steps.
         first_slot: of a part of a minibatch: which slot of the whole its first one is.
     """
 

@@ -198,7 +198,7 @@ class Utterances(Deserializer):
         for part in features[1:]:
             if len(part.entries) != count:
                 raise FormatError(
-                    f"the list of {part.stream.name} names {len(part.entries)} files, that of "
+                    f"the list of {part.stream.name} names {len(part.entries)} files, the list of "
                     f"{features[0].stream.name} {count}"
                 )
         lengths = self._lengths(min(longest, LONGEST))
@@ -320,7 +320,7 @@ class Utterances(Deserializer):
             here, there = getattr(file, what), getattr(first, what)
             if here != there:
                 raise FormatError(
-                    f"{file.path}: the {_WORDS[what]} is {here}; that of {first.path} is {there}"
+                    f"{file.path}: the {_WORDS[what]} is {here}; in {first.path} it is {there}"
                 )
 
 

@@ -138,7 +138,7 @@ class LabelOptions:
         targets = part.string("labelToTargetMappingFile", "")
         part.only_if(bool(targets), "there is no labelToTargetMappingFile", "targetDim")
         if targets and not mapping:
-            raise part["labelToTargetMappingFile"].error("it needs a labelMappingFile, too")
+            raise part["labelToTargetMappingFile"].error("it also needs a labelMappingFile")
         if targets:
             dim = part.size("targetDim")
         files = part.files(
@@ -178,7 +178,7 @@ class LabelOptions:
             labels = read_mlf(path, numbers, wanted)
             twice = next((utterance for utterance in labels if utterance in states), None)
             if twice is not None:
-                raise FormatError(f"{path}: the utterance {twice!r} is in another label file, too")
+                raise FormatError(f"{path}: the utterance {twice!r} is also in another label file")
             states |= labels
         return states
 

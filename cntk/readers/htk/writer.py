@@ -43,7 +43,7 @@ def htk_mlf_writer(config: ConfigParameters) -> Opening[DataWriter]:
         for path, paths in zip(lists, files, strict=True):
             if len(paths) != len(files[0]):
                 raise path.error(
-                    f"the list names {len(paths)} files, that of {names[0]} {len(files[0])}"
+                    f"the list names {len(paths)} files, the list of {names[0]} {len(files[0])}"
                 )
         return HtkWriter(names, dims, files)
 

@@ -79,7 +79,7 @@ def text_streams(config: ConfigParameters) -> list[TextStream]:
         if alias in by_alias:
             other = by_alias[alias].stream.name
             raise located(
-                FormatError, f"the alias {alias!r} is that of {other} already", inputs.place(name)
+                FormatError, f"the alias {alias!r} already belongs to {other}", inputs.place(name)
             )
         stream = Stream(name, dim, str(form).lower() == "sparse", dtype)
         by_alias[alias] = TextStream(stream, alias)

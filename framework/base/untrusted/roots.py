@@ -35,11 +35,11 @@ class Confinement:
     """What may be opened.
 
     Args:
-        roots: real paths of folders; all below them may be.
-        files: paths of files that may be, too, as they were typed (made absolute) and really; and
-            what lies beside them under their names and an extension.
-        folders: real paths of folders; all below them may be, too.
-        outer: what must allow a file, too.
+        roots: real paths of folders; all below them may be. files: paths of files that may also be
+            opened, as they were typed (made absolute) and really; and what lies beside them under
+            their names and an extension.
+        folders: real paths of folders; all below them may also be opened. outer: must also allow a
+            file.
     """
 
     roots: tuple[str, ...]
@@ -200,7 +200,7 @@ def confined(
 
     Args:
         roots: the folders.
-        trust: files and folders outside that may be opened, too; of a file `NAME` also `NAME.*`,
+        trust: files and folders outside that may also be opened; of a file `NAME` also `NAME.*`,
             which is how programs call what they write beside it.
 
     Raises:
@@ -218,8 +218,8 @@ def confined(
 def in_folder_of(path: str | os.PathLike[str]) -> Iterator[None]:
     """A block in which this thread opens only files that lie with a model, or below its folder.
 
-    For models that bring their files along, `.pb` and ONNX: what they name lies beside them, and
-    no one need ask for it.
+    For models that bring their files along, `.pb` and ONNX: what they name lies in their folder, so
+    users need not ask for it.
 
     Args:
         path: of the model.
@@ -235,7 +235,7 @@ def in_folder_of(path: str | os.PathLike[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def confined_command(roots: Sequence[str], words: Sequence[str]) -> Iterator[None]:
-    """What a command line confines: to `roots`, else to those of the switch, else to nothing.
+    """The confinement of a command line: `roots`, else the roots of the switch, else none.
 
     Args:
         roots: of its options `--root`.

@@ -101,7 +101,7 @@ class Component:
             before = COMPONENTS.get(cls.type, cls).__module__
             if before != cls.__module__:  # a module may be loaded anew
                 raise OpscopeError(
-                    f"{cls.__module__} defines the component type {cls.type}, which is that of"
+                    f"{cls.__module__} defines the component type {cls.type}, which belongs to"
                     f" {before}"
                 )
             COMPONENTS[cls.type] = cls

@@ -69,7 +69,9 @@ def _chain(nnet: Nnet, output: NetworkNode) -> list[NetworkNode]:
         read = str(feed.descriptor)
         node = nnet.node(read) if nnet.has_node(read) else None
         if node is None or node.kind != COMPONENT:
-            raise FormatError(f"{feed.name!r} reads {read}, which is no affine layer to make anew")
+            raise FormatError(
+                f"{feed.name!r} reads {read}, which is no affine layer that could be replaced"
+            )
         others = [n.name for n in nnet.nodes if _reads(n, read) and n is not feed]
         others += [n.name for n in nnet.nodes if n.component == node.component and n is not node]
         if others:

@@ -42,7 +42,7 @@ def remove(nnet: Nnet, edit: Remove) -> str:
     if readers:
         name, there = next(iter(readers.items()))
         raise FormatError(
-            f"node {name!r} is read by {', '.join(there)}: remove these, too, connect them to"
+            f"node {name!r} is read by {', '.join(there)}: also remove these, connect them to"
             f" something else, or bypass {name!r}"
         )
     used = {node.component for node in nnet.nodes if node.name in gone}

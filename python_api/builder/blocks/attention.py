@@ -1,4 +1,4 @@
-"""Attention over a memory sequence: where in it to look, decided anew by each query."""
+"""Attention over a memory sequence: each query decides where to look."""
 
 from __future__ import annotations
 

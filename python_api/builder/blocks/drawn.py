@@ -25,7 +25,7 @@ def randn_like(
     Args:
         x: any shape; its values are not read.
         mean, std: of the distribution.
-        seed: 0: the run's random state; else a generator of its own, made anew for each run.
+        seed: 0: the run's random state; else the seed of a new generator in each run.
 
     Raises:
         ShapeError: the rank of x is not known.

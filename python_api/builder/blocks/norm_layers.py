@@ -83,7 +83,7 @@ def batch_norm(
         mean, variance: existing states [C], the running statistics.
         momentum: weight of the batch in the running statistics (0.1).
         epsilon: added to the variance (1e-5).
-        use_global_stats: use the running statistics while training, too.
+        use_global_stats: also use the running statistics while training.
         options: see `layer_norm`.
 
     Returns:

@@ -32,7 +32,7 @@ def einsum(
         b.einsum("bqd,bkd->bqk", q, k)
 
     Args:
-        equation: a letter for each axis of each operand and, after `->`, those of the result;
+        equation: a letter for each axis of each operand and, after `->`, of the result;
             see the operator (`opscope ops einsum`).
         operands: arrays of one floating dtype.
 

@@ -34,8 +34,8 @@ class Var(Handle):
     numbers become constants, also on the left. `==` and `!=` compare elements; a Var's hash is its
     identity, so that it can be a key, and `any(v is x for v in list)` looks for it in a list.
 
-    Dtypes follow NumPy: integers stay integers but for `/`. Where integers meet floats they become
-    floats of the dtype that is there, else of the builder's.
+    Dtypes follow NumPy: integers stay integers except for `/`. Where integers meet floats they
+    become floats of the dtype that is there, else of the builder's.
 
     A Var holds no numbers. These come from `b.run(scope, feed=..., fetch=[x])`.
     """

@@ -2,8 +2,8 @@
 
 Slices and integers become one `slice`, then `squeeze`; arrays and variables of integers one
 `gather`; None becomes `unsqueeze`. Several arrays in one key index the axes that they stand at as
-a single axis (`reshape`). Truth values would give shapes that depend on data: those of arrays are
-known while building, those of variables are refused.
+a single axis (`reshape`). Truth values would give shapes that depend on data: arrays are known
+while building, variables are refused.
 """
 
 from __future__ import annotations

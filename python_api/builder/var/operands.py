@@ -1,6 +1,6 @@
 """Two operands of an infix operator: constants made of numbers and arrays, one dtype for both.
 
-Dtypes follow NumPy, but for one thing: where integers meet floats they become floats of the dtype
+Dtypes follow NumPy, with one exception: where integers meet floats they become floats of the dtype
 that is there, else of the builder's, and not float64. So `x / 2` of an integer x is float32 in a
 net of float32. Numbers and arrays beside a variable take its dtype where that can hold their kind.
 """

@@ -330,7 +330,7 @@ def test_refusals_name_the_node():
             IfDefined(Offset(a, 2)))
         output-node name=output input=a
     """.replace("\\\n            ", "")
-    with pytest.raises(NotExportedError, match="no recurrent layer: .* before and behind"):
+    with pytest.raises(NotExportedError, match="no recurrent layer: .* earlier and later"):
         nnet3_graph(Nnet.from_config_text(loop, 1))
     with pytest.raises(NotExportedError, match=r"'a.*': .*statistics take the future"):
         nnet3_graph(layer_net(LAYERS["stats"]), True)

@@ -222,7 +222,7 @@ def test_states_that_go_on_are_refused(tmp_path):
     b = NetBuilder("net")
     x = b.input("x", [-1, 5], levels=1)
     out, _ = b.lstm(x, 4, carry=2)
-    with pytest.raises(ExportError, match="goes on from run to run"):
+    with pytest.raises(ExportError, match="is kept from run to run"):
         opscope.to_onnx(b, tmp_path / "m.onnx", shaken(b), outputs=[str(out)])
     assert not list(tmp_path.iterdir())
 

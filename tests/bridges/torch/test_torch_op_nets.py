@@ -262,7 +262,7 @@ def test_errors_leave_no_file(tmp_path, how, error, message):
 def test_states_that_go_on_and_nested_sequences_are_refused(tmp_path):
     b = NetBuilder("net")
     out, _ = b.lstm(b.input("x", [-1, 5], levels=1), 4, carry=2)
-    with pytest.raises(NotInTorchError, match="PyTorch: .* goes on from run to run"):
+    with pytest.raises(NotInTorchError, match="PyTorch: .* is kept from run to run"):
         opscope.to_torch(b, tmp_path / "m", shaken(b), outputs=[str(out)])
     b = NetBuilder("net")
     b.sequence_pool(b.input("x", [-1, 3], levels=2), name="p")

@@ -225,7 +225,7 @@ def test_overrides_that_have_no_place(name):
 
 def test_a_window_that_does_not_fit():
     arguments = [f"configFile={HERE / 'bidirectional.bs'}", "Train.source.features.contextWindow=4"]
-    with pytest.raises(FormatError, match="65 dimensions are not those of 4 frames"):
+    with pytest.raises(FormatError, match="65 dimensions differ from 4 frames"):
         load_experiment(arguments)
 
 

@@ -241,7 +241,7 @@ class TestArchive:
             ("u0=a.lats[4]\n", None, "a.lats: byte 4: 'LAT ' was expected"),
             ("u0=a.lats[0]\n", "sil\nsp\nother\n", "a.lats.symlist:3: there is no phone 'other'"),
             ("u0=a.lats[0]\n", "sil\nsp sil\n", "symlist:2: 'sp' and 'sil' are not the same"),
-            ("u0=a.lats[0]\n", "sil\na x-a+b\nsp\n", "symlist:3: a phone behind those"),
+            ("u0=a.lats[0]\n", "sil\na x-a+b\nsp\n", "symlist:3: a phone after the lines"),
             ("u0=a.lats[0]\n", "sil\nsp\n", "the symbol [234] of 2"),
         ],
     )

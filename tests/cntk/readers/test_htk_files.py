@@ -22,8 +22,8 @@ from opscope.framework.base.errors import FormatError, OpscopeError
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"kind": 9 | 0o400}, "u1.fea: the kind of frames is USER_D; that of .*u0.fea is USER"),
-        ({"period": 50000}, "u1.fea: the period of frames is 50000; that of .*u0.fea is 100000"),
+        ({"kind": 9 | 0o400}, "u1.fea: the kind of frames is USER_D; in .*u0.fea it is USER"),
+        ({"period": 50000}, "u1.fea: the period of frames is 50000; in .*u0.fea it is 100000"),
     ],
 )
 def test_files_of_a_stream_are_alike(tmp_path, changed, why):
@@ -45,7 +45,7 @@ def test_label_files_of_a_list(tmp_path):
     with create_reader(ConfigParameters(config)) as reader:
         assert sum(batch.samples for batch in epoch(reader, 4)) == 7
     (tmp_path / "b.mlf").write_text((tmp_path / "a.mlf").read_text())
-    with pytest.raises(FormatError, match="b.mlf: the utterance 'u0' is in another label file"):
+    with pytest.raises(FormatError, match="b.mlf: the utterance 'u0' is also in another label file"):
         create_reader(ConfigParameters(config))
 
 
@@ -155,7 +155,9 @@ def test_a_checksum_that_does_not_fit(tmp_path, order):
         data[place] ^= 4
         (tmp_path / "c.mfc").write_bytes(data)
         file = HtkFile.open(tmp_path / "c.mfc")
-        with pytest.raises(FormatError, match=r"c.mfc: the checksum is \d+ \(byte 156\), that of"):
+        with pytest.raises(
+            FormatError, match=r"c.mfc: the checksum is \d+ \(byte 156\), but the frames"
+        ):
             file.read()
         assert file.read(2, 18).shape == (17, 3)  # a part cannot be checked
         data[place] ^= 4

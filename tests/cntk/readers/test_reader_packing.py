@@ -178,7 +178,7 @@ def test_an_error_while_reading_ahead_reaches_the_caller(tmp_path):
         ('"dense"', '"full"', "'dense' or 'sparse', not 'full'"),
         ("dim = 2 ;", "", "parameter missing: .*x:dim"),
         ("dim = 2", "dim = 0", "cannot have 0 values"),
-        ('"l"', '"x"', "'x' is that of x already"),
+        ('"l"', '"x"', "'x' already belongs to x"),
         ("a.ctf", "b.ctf", "No such file"),
         ("randomize = false", "randomize = maybe", "boolean"),
     ],

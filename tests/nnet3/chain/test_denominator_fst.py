@@ -263,7 +263,7 @@ def test_values_that_are_none():
         graph_of(tree, model, lm)
     model = model_of(tree, "chain")
     model.entries[0][0].self_loop = -1
-    with pytest.raises(FormatError, match="the classes 0 and -1, of which one is none"):
+    with pytest.raises(FormatError, match="the classes 0 and -1; one of them is no class"):
         graph_of(tree, model, lm)
     model = model_of(tree, "chain")
     model.entries[0][0].transitions[1] = (7, 0.5)

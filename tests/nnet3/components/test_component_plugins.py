@@ -115,7 +115,7 @@ def test_entry_points_are_loaded_when_a_type_is_unknown(plugin: Path) -> None:
         ("1 / 0", "'mine' .* cannot be loaded: my_components: ZeroDivisionError: division by zero"),
         (
             f"{HEAD}class TanhComponent(Component):\n    pass\n",
-            "my_components defines the component type TanhComponent, which is that of opscope.nnet3"
+            "my_components defines the component type TanhComponent, which belongs to opscope.nnet3"
             ".components.nonlinear",
         ),
     ],

@@ -28,7 +28,7 @@ class TestCacheAppend(OpTest):
 
     def test_refuses(self):
         cache, x, past = np.zeros((2, 4, 3)), np.zeros((2, 2, 3)), np.array([0, 3])
-        with pytest.raises(RunError, match="2 rows do not go behind 3 into a cache of 4"):
+        with pytest.raises(RunError, match="2 rows do not fit after 3 into a cache of 4"):
             self.output(Case({"cache": cache, "x": x, "past": past}))
         self.refuses("6 rows do not go", {"cache": cache, "x": np.zeros((2, 6, 3)), "past": past})
         self.refuses("a row of x", {"cache": cache, "x": x[:, :, :2], "past": past})

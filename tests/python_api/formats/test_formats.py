@@ -211,7 +211,7 @@ def test_cntk_to_its_own_forms():
     network = cntk()
     assert checked(opscope.convert("a.dnn", "b.cmf")) == ""
     assert Path("b.cmf").read_bytes() != b"" and len(read_model("b.cmf")) == len(network)
-    with pytest.raises(FormatError, match="does not tell what is wanted: --to net.*--to operators"):
+    with pytest.raises(FormatError, match="does not say what is wanted: --to net.*--to operators"):
         opscope.convert("a.dnn", "c.pb")
     assert checked(opscope.convert("a.dnn", "c.pb", "net")) == ""
     checked(opscope.convert("c.pb", "d.dnn"))

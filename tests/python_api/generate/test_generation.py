@@ -228,7 +228,7 @@ def test_what_several_texts_begin_with_is_read_once(make):
         generator.greedy([[1]] * 3, 2, after=both)
     with pytest.raises(OpscopeError, match="in the caches of another generator, '(model|gpt)'"):
         Generator(*language_model()).greedy([[1]], 2, after=context)
-    with pytest.raises(OpscopeError, match="with the feed of then"):
+    with pytest.raises(OpscopeError, match="with the feed of `read`"):
         generator.greedy([[1]], 2, after=context, feed={"ids": 1})
 
 

@@ -264,7 +264,7 @@ def test_options_that_do_not_go(changes, part):
 
 def test_samples_that_do_not_go(caplog):
     features = Mfcc(dither=0.0)
-    with pytest.raises(ShapeError, match="those of one channel"):
+    with pytest.raises(ShapeError, match="features need one channel"):
         features.compute(np.zeros((2, 1000)))
     with pytest.raises(OpscopeError, match="1 of 1000 samples are NaN or infinite.*sample 7"):
         samples = np.zeros(1000)

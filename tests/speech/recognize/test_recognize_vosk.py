@@ -246,7 +246,7 @@ def test_transcribe(model: Model, caplog: pytest.LogCaptureFixture) -> None:
     assert "on the scale of 16-bit integers" in caplog.text
     with pytest.raises(OpscopeError, match="NaN"):
         transcribe(np.full(16000, np.nan), model)
-    with pytest.raises(OpscopeError, match="one channel are wanted"):
+    with pytest.raises(OpscopeError, match="one channel are needed"):
         transcribe(np.zeros((2, 100)), model)
     with pytest.raises(OpscopeError, match="recordings have their own"):
         transcribe(path, model, rate=8000)

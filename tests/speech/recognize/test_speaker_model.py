@@ -169,7 +169,7 @@ def test_rates_and_frames_that_do_not_fit(small: Model, folder: Path, tmp_path: 
     with pytest.raises(OpscopeError, match="samples at 8000 Hz.*16000 Hz"):
         KaldiRecognizer(small, 8000, SpkModel(folder))
     other = write_speaker_model(tmp_path / "speakers", f"{MFCC}--frame-shift=20\n")
-    with pytest.raises(OpscopeError, match="frames of 20 ms, those of the recognizer's .* 10 ms"):
+    with pytest.raises(OpscopeError, match="frames of 20 ms, but the recognizer's .* 10 ms"):
         KaldiRecognizer(small, RATE, SpkModel(other))
 
 
