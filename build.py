@@ -3,7 +3,7 @@
 
     install   make the environment with all that the checks of .ci/run use
     demo      train a network on handwritten digits, then load it again in a fresh process
-    check     lint, types, deadcode, docs and a sample of the tests, in about two minutes
+    check     lint, types, deadcode, prose, docs and a sample of the tests, in about two minutes
     test      run the tests (further arguments go to pytest)
     coverage  run the tests and state the line coverage (further arguments go to pytest)
     format    format the code and mend what the linter can mend
@@ -254,10 +254,10 @@ def quick(arguments: argparse.Namespace) -> None:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Run lint, types, deadcode, docs and a sample of the tests: before a commit."""
+    """Run lint, types, deadcode, prose, docs and a sample of the tests: before a commit."""
     Environment(VENV).prepare("test", "docs")
     failed = []
-    for part in (lint, types, deadcode, docs, quick):
+    for part in (lint, types, deadcode, prose, docs, quick):
         start = time.monotonic()
         try:
             part(arguments)

@@ -390,10 +390,10 @@ def test_check_runs_every_part_and_names_those_that_failed(monkeypatch, capsys):
         monkeypatch.setattr(build, name, step)
 
     monkeypatch.setattr(build.Environment, "prepare", lambda self, *extras: None)
-    for name in ("lint", "types", "deadcode", "docs", "quick"):
+    for name in ("lint", "types", "deadcode", "prose", "docs", "quick"):
         part(name, name in ("types", "docs"))
     assert build.main(["check"]) == 1
-    assert ran == ["lint", "types", "deadcode", "docs", "quick"]
+    assert ran == ["lint", "types", "deadcode", "prose", "docs", "quick"]
     text = capsys.readouterr()
     assert "types failed with exit code 1; docs failed with exit code 1" in text.err
     assert "build.py: quick took 0 s" in text.out

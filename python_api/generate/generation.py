@@ -95,7 +95,7 @@ class Generator:
             steps: most tokens to generate for each.
             end: token that ends a sequence.
             feed: other inputs of the net.
-            after: what was read before each prompt (see `read`), with the feed of then.
+            after: what was read before each prompt (see `read`), with the feed of that call.
 
         Returns:
             The generated tokens of each sequence, without prompt and end.
