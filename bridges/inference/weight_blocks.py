@@ -44,7 +44,7 @@ def quantize_weights(
 
     Args:
         net: a NetBuilder, a Net, its description, or what `opscope.load` returns; it stays as it
-            is. scope: holds the values; by default that of a loaded net.
+            is. scope: holds the values; by default the scope of a loaded net.
         weights: `q4` or `q8`; see `opscope.operators.base.nbits.to_blocks` for the scales.
         block: elements of a block, a multiple of 32.
         outputs: names of variables; by default the results of the net.

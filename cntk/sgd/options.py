@@ -65,8 +65,8 @@ class AutoAdjust:
         interval: epochs between two adjustments.
         load_best: go back to the last model if the criterion got worse.
         use_validation, use_evaluation: whether the criterion on the validation data decides (if
-        there are any), and the evaluation node instead of the training criterion. previous_rates,
-        fine_epochs: of the search: how many rates of epochs before it starts from;
+            there are any), and the evaluation node instead of the training criterion.
+        previous_rates, fine_epochs: of the search: how many rates of epochs before it starts from;
             in how many epochs it continues after the first rate that does.
         samples: in a trial, by epoch.
         minibatch: whether to look for larger minibatches.

@@ -52,8 +52,8 @@ def make_graph(
         look_ahead: write HCLr.fst and Gr.fst, which are composed while they are searched, as
             mkgraph_lookahead.sh does.
         transition_scale: of the probabilities of transitions that leave their state.
-        self_loop_scale: of those of staying in a state or leaving it; by default 1 for chain
-            models, whose folders have a file `frame_subsampling_factor`, and 0.1 for others.
+        self_loop_scale: of the probabilities of staying in a state or leaving it; by default 1 for
+            chain models, whose folders have a file `frame_subsampling_factor`, and 0.1 for others.
         remove_oov: leave out what has the word of oov.int.
         skip_unknown: leave out what has words that words.txt lacks, with a warning.
 

@@ -139,8 +139,8 @@ class Utterance:
         return len(self._ids)
 
     def lattice(self) -> CompactLattice | None:
-        """The determinized lattice, with costs as the search had them, or those of the models that
-        it was rescored with; None: there was no frame, or these models know none of its paths."""
+        """The determinized lattice, with costs of the search, or of the models that it was rescored
+        with; None: there was no frame, or these models know none of its paths."""
         return self._lattice
 
     def words(self) -> list[Word]:

@@ -35,11 +35,11 @@ class Confinement:
     """What may be opened.
 
     Args:
-        roots: real paths of folders; all below them may be. files: paths of files that may also be
-            opened, as they were typed (made absolute) and really; and what lies beside them under
-            their names and an extension.
-        folders: real paths of folders; all below them may also be opened. outer: must also allow a
-            file.
+        roots: real paths of folders; all below them may be opened.
+        files: paths of files that may also be opened, as they were typed (made absolute) and
+            really; and what lies beside them under their names and an extension.
+        folders: real paths of folders; all below them may also be opened.
+        outer: must also allow a file.
     """
 
     roots: tuple[str, ...]

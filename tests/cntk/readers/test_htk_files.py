@@ -45,7 +45,9 @@ def test_label_files_of_a_list(tmp_path):
     with create_reader(ConfigParameters(config)) as reader:
         assert sum(batch.samples for batch in epoch(reader, 4)) == 7
     (tmp_path / "b.mlf").write_text((tmp_path / "a.mlf").read_text())
-    with pytest.raises(FormatError, match="b.mlf: the utterance 'u0' is also in another label file"):
+    with pytest.raises(
+        FormatError, match="b.mlf: the utterance 'u0' is also in another label file"
+    ):
         create_reader(ConfigParameters(config))
 
 
