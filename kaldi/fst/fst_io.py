@@ -17,7 +17,6 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ..files.kaldi_io import Reader, Writer
 from ..files.tokens import MAGIC as KALDI
-from ..files.tokens import format_number
 from .arcs import runs
 from .bodies import ALIGNED, COMPACT_ACCEPTOR, NO_LABEL
 from .byte_file import ByteFile
@@ -38,12 +37,14 @@ VECTOR, COMPACT, CONST = WRITTEN = ("vector", "compact_acceptor", "const")
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _VERSION = 2
 _LOOK_AHEAD_VERSION = 1
-_STATE = struct.Struct("<fq")
+_STATE_WORDS, _ARC_WORDS = 3, 4  # of 4 bytes
+_BLOCK = 1 << 16  # states that are laid out at once
 _CONST_STATE = np.dtype(
     [("final", "<f4"), *((name, "<u4") for name in ("pos", "arcs", "ilabel", "olabel"))]
 )
 _TABLE = struct.Struct("<qq")
 _LABEL = struct.Struct("<q")
+_DIGITS = 7  # Kaldi's precision
 _TEXT = b" \t\r\n0123456789"  # what text begins with
 
 
@@ -99,7 +100,9 @@ def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
             data for looking ahead.
     """
     if not writer.binary:
-        _write_text(fst, writer)
+        from .text import print_fst  # archives of graphs are seldom text
+
+        writer.write_raw("\n" + print_fst(fst, digits=_DIGITS) + "\n")
     else:
         _WRITERS[kind or (COMPACT if fst.header.kind == COMPACT else VECTOR)](fst, writer)
 
@@ -145,9 +148,24 @@ def _write_vector(fst: Fst, writer: Writer) -> None:
     header = _header_as(fst, VECTOR, fst.header.properties | MUTABLE)
     _write_header(writer, header, fst.start, fst.states)
     counts = np.diff(fst.begin)
-    for state in range(fst.states):
-        writer.write_raw(_STATE.pack(fst.final[state], counts[state]))
-        writer.write_raw(fst.arcs[fst.begin[state] : fst.begin[state + 1]].tobytes())
+    for first in range(0, fst.states, _BLOCK):
+        writer.write_raw(_states(fst, counts, slice(first, first + _BLOCK)).tobytes())
+
+
+def _states(fst: Fst, counts: np.ndarray, some: slice) -> np.ndarray:
+    """Some states of a `vector` FST: the weight of ending, how many arcs, an int64, and these."""
+    final, count = fst.final[some], counts[some]
+    begin = fst.begin[some]
+    arcs = fst.arcs[begin[0] : begin[-1] + count[-1]]
+    size = _STATE_WORDS + _ARC_WORDS * count
+    at = np.cumsum(size) - size
+    words = np.empty(int(size.sum()), "<i4")
+    is_arc = np.ones(len(words), bool)
+    for word, values in enumerate((final.astype("<f4").view("<i4"), count, 0)):
+        words[at + word] = values
+        is_arc[at + word] = False
+    words[is_arc] = np.ascontiguousarray(arcs).view("<i4")
+    return words
 
 
 def _write_compact(fst: Fst, writer: Writer) -> None:
@@ -269,22 +287,3 @@ def _read_text(reader: Reader) -> Fst:
     if np.isnan(fst.weight).any() or np.isnan(fst.final).any():
         raise reader.error("a weight of the FST is not a number")
     return fst
-
-
-def _write_text(fst: Fst, writer: Writer) -> None:
-    """The start state comes first; a weight of zero is left out."""
-    lines = [""]
-    order = [fst.start, *(s for s in range(fst.states) if s != fst.start)] if fst.states else []
-    for state in order:
-        for arc in range(fst.begin[state], fst.begin[state + 1]):
-            line = f"{state}\t{fst.nextstate[arc]}\t{fst.ilabel[arc]}\t{fst.olabel[arc]}"
-            weight = fst.weight[arc]
-            lines.append(line if weight == 0 else f"{line}\t{_weight(weight)}")
-        if not np.isinf(fst.final[state]):
-            weight = fst.final[state]
-            lines.append(f"{state}" if weight == 0 else f"{state}\t{_weight(weight)}")
-    writer.write_raw("\n".join(lines) + "\n\n")
-
-
-def _weight(value: np.floating) -> str:
-    return "Infinity" if np.isinf(value) else format_number(value)

@@ -1,6 +1,6 @@
 """FSTs as text with words in the place of labels: OpenFst's `fstcompile` and `fstprint`.
 
-`fst_io` reads and writes the text without words that Kaldi's archives hold.
+`fst_io` reads the text without words that Kaldi's archives hold.
 
 Source: OpenFst's `compile.h`, `print.h`, `symbol-table.cc`.
 """
@@ -148,18 +148,20 @@ def print_fst(
     *,
     acceptor: bool = False,
     show_weight_one: bool = False,
+    digits: int = 9,
 ) -> str:
-    """The lines of an FST, those of the start state first, with 9 digits of each weight.
+    """The lines of an FST, those of the start state first.
 
     Args:
         inputs, outputs: symbols in the place of labels; None: the labels.
         acceptor: only the input label of each arc. show_weight_one: also weights that are 0.
+        digits: of weights.
 
     Raises:
         FormatError: an arc has a label that the table does not have.
     """
     sides = [(fst.ilabel, inputs)] if acceptor else [(fst.ilabel, inputs), (fst.olabel, outputs)]
-    weights = [_ending(weight, show_weight_one) for weight in fst.weight.tolist()]
+    weights = [_ending(weight, show_weight_one, digits) for weight in fst.weight.tolist()]
     columns = [map(str, fst.nextstate.tolist()), *(_symbols(*side) for side in sides)]
     rows = ["\t".join(row) for row in zip(*columns, strict=True)]
     begin, final = fst.begin.tolist(), fst.final.tolist()
@@ -171,7 +173,7 @@ def print_fst(
         lines += [f"{state}\t{rows[arc]}{weights[arc]}\n" for arc in arcs]
         # a state without arcs is named even where it is not final, or it would be lost
         if final[state] < math.inf or not arcs:
-            lines.append(f"{state}{_ending(final[state], show_weight_one)}\n")
+            lines.append(f"{state}{_ending(final[state], show_weight_one, digits)}\n")
     return "".join(lines)
 
 
@@ -184,8 +186,8 @@ def _symbols(labels: np.ndarray, table: SymbolTable | None) -> list[str]:
         raise FormatError(f"{table.name}: no symbol has the label {error.args[0]}") from None
 
 
-def _ending(weight: float, shows_one: bool) -> str:
+def _ending(weight: float, shows_one: bool, digits: int) -> str:
     """The last column of a line."""
     if weight == 0 and not shows_one:
         return ""
-    return "\tInfinity" if weight == math.inf else f"\t{weight:.9g}"
+    return "\tInfinity" if weight == math.inf else f"\t{weight:.{digits}g}"

@@ -93,6 +93,13 @@ def test_tables_of_symbols_are_written_as_they_were_read() -> None:
             assert written(found, kind) == data
 
 
+def test_states_on_no_path_stay_in_text() -> None:
+    fst = Fst.of_arcs([0, 0], [1, 2], [0.1234567891, 0], [1, 2], [np.inf, np.inf, 0])
+    data = written(fst, TEXT)
+    assert data == b"\n0\t1\t1\t1\t0.1234568\n0\t2\t2\t2\n1\tInfinity\n2\n\n"
+    assert_equal(read_fst(Reader(data, binary=False)).with_columns(weight=fst.weight), fst)
+
+
 def test_a_text_that_is_no_fst_is_refused_with_the_place() -> None:
     for data in (b"\n0 1 x 2\n", b"0 1 2 3\n1\n\nmore", b"words\n"):
         with pytest.raises(FormatError, match=r"^a\.fst: .*\(byte \d+(, line \d+)?\)$"):
