@@ -1430,6 +1430,15 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             other=RESULT,
             status=RESULT,
         ),
+        Struct(
+            "minimized",
+            fst=Inner("fst"),
+            made=RESULT,
+            states=RESULT,
+            count=RESULT,
+            start=RESULT,
+            status=RESULT,
+        ),
         Struct("labels_copy", made=ADDRESS, count=COUNT, labels=writes("count", "int32")),
     ),
     "vector_products": (

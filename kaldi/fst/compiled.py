@@ -71,7 +71,7 @@ def make(functions: Library, name: str, counted: tuple[str, ...] = (), /, **valu
         bind(functions, "made_copy", final=final, begin=begin, arcs=arcs, **sizes).run()
     finally:
         bind(functions, "made_free", made=result.made).run()
-    return Fst.of_states(final, begin, arcs)
+    return Fst.of_states(final, begin, arcs, getattr(result, "start", 0))
 
 
 def kept_states(functions: Library, fst: Fst) -> np.ndarray:

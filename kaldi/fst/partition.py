@@ -8,8 +8,11 @@ Source: OpenFst's `minimize.h`; Moore 1956, "Gedanken-experiments on sequential 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from . import compiled
 from .acceptors import connect
 from .fst import Fst
 
@@ -31,6 +34,10 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
     if not fst.states:
         return fst
     weight, final = quantized(fst.weight, step), quantized(fst.final, step)
+    functions = compiled.library()
+    if functions is not None:
+        fst = replace(fst.with_columns(weight=weight), final=final)
+        return compiled.make(functions, "minimized", fst=compiled.fst_block(functions, fst))
     code = _codes(fst.ilabel, fst.olabel, weight)
     source = fst.source()
     member = _codes(final)
