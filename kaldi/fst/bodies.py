@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...framework.base.sequence import repeated
-from .arcs import ARC, runs
+from .arcs import ARC
 from .byte_file import ByteFile
 from .fst import Fst, Header
 
@@ -59,7 +59,11 @@ def gathered(file: ByteFile, starts: np.ndarray, counts: np.ndarray, item: int) 
         return np.empty(0, np.uint8)
     base = int(starts[0]) % 4
     words = np.frombuffer(file.data, "<u4", (len(file.data) - base) // 4, base)
-    return words[runs((starts - base) // 4, counts * (item // 4))].view(np.uint8)
+    width = item // 4
+    at = repeated((starts - base) // 4 - width * (np.cumsum(counts) - counts), counts)
+    at += width * np.arange(len(at))
+    # an index for each item: one for each word took as much memory again as the FST
+    return np.lib.stride_tricks.sliding_window_view(words, width)[at].ravel().view(np.uint8)
 
 
 def _const(unsigned: str) -> Read:
