@@ -412,7 +412,8 @@ class PlainNet(Net):
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         frames = scope.bound.setdefault("frames", {})
         if key not in frames:
-            frames[key] = BoundedCache(nbytes=lambda frame: frame.nbytes, release=Frame.release)
+            most = scope.bound.get("most_frames")
+            frames[key] = BoundedCache(most, lambda frame: frame.nbytes, Frame.release)
         frame_key = (self.version, signature, current())
         frame = frames[key].get(frame_key)
         if frame is None:  # something is planned: the environment may have changed

@@ -152,7 +152,7 @@ _Sizes = tuple[int, ...]
 
 
 class _Ready:
-    """A stage with its net, which runs in a scope of its own for each shape of its inputs.
+    """A stage with its net in a scope of its own, where it is bound for several shapes.
 
     Args:
         kind, sizes: what it was lowered for; see `_signature`.
@@ -167,10 +167,8 @@ class _Ready:
         self._engine = engine
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
-        self._scope = Scope(parent=engine.scope)
-        self._scopes: BoundedCache[_Sizes, Scope] = BoundedCache(
-            _MOST_SHAPES, self._bound_bytes, Scope.dissolve
-        )
+        self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
+        self._scope.bound["most_frames"] = _MOST_SHAPES
         if stage.net.ops or stage.fetches:
             written = {name for op in stage.net.ops for name in op.output_names()}
             self._net = PlainNet(stage.net, check=False)
@@ -195,33 +193,23 @@ class _Ready:
         shared = set(map(id, self._engine.constants.values()))
         arrays = (*self.stage.constants.values(), *self.stage.folded.values())
         own = sum(getattr(one, "nbytes", 0) for one in arrays if id(one) not in shared)
-        last = self._scopes.values()[-1:]  # which is in use, so that its cache does not count it
-        return own + sum(map(self._bound_bytes, last))
-
-    def _bound_bytes(self, scope: Scope) -> int:
-        return bound_bytes(self._net.operators if self._net is not None else (), scope)
+        return own + bound_bytes(self._net.operators if self._net is not None else (), self._scope)
 
     def release(self) -> None:
         """Let go of what is bound."""
-        for scope in self._scopes.values():
-            scope.dissolve()
         self._scope.dissolve()
 
-    def run(self, env: dict[str, Any], sizes: _Sizes) -> None:
+    def run(self, env: dict[str, Any]) -> None:
         """Run the net; results go into `env`."""
         env.update(self.stage.folded)
         if self._net is None:
             return
-        scope = self._scopes.get_or_make(sizes, self._new_scope)
         for value, name in self.stage.feeds.items():
-            scope.var(name).set(env[value])
+            self._scope.var(name).set(env[value])
         if self._net.operators:
-            self._net.run(scope, self._context)
+            self._net.run(self._scope, self._context)
         for value, name in self.stage.fetches.items():
-            env[value] = scope.get(name).numpy()
-
-    def _new_scope(self) -> Scope:
-        return self._engine.workspaces.lend(Scope(parent=self._scope))
+            env[value] = self._scope.get(name).numpy()
 
 
 class _Part:
@@ -313,7 +301,7 @@ class Body:
             makes = ready.makes(sizes)
             if makes > engine.loops.room:
                 engine.loops.refuse(makes)
-            ready.run(env, sizes)
+            ready.run(env)
             for node in ready.stage.host:
                 for name, value in zip(node.outputs, engine.evaluate(node, env), strict=False):
                     if name:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.backend import Place
+from ...base.backend import Place, address
 from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
@@ -190,6 +190,17 @@ class SlotRanges:
         return StepSlices(array, self.begins, self.ends)
 
 
+def _are_one(new: Any, old: Any) -> bool:
+    """Whether what is bound to one of two arrays, or other things, is bound to the other, too.
+
+    Weights that a net computes lie in memory that its plans for several shapes share.
+    """
+    if new is old or type(new) is not type(old) or not isinstance(new, np.ndarray):
+        return new is old
+    same = new.shape == old.shape and new.strides == old.strides and new.dtype == old.dtype
+    return same and address(new) == address(old)
+
+
 class Arena:
     """The memory of a recurrent operator in one scope, and the frames that are bound to it.
 
@@ -217,8 +228,7 @@ class Arena:
             room <= self.room
             and steps <= self.steps
             and len(fixed) == len(self.fixed)
-            # By identity: frames are bound to these very arrays.
-            and all(new is old for new, old in zip(fixed, self.fixed, strict=True))
+            and all(_are_one(*pair) for pair in zip(fixed, self.fixed, strict=True))
         )
 
     def array(self, key: Any, spec: ArraySpec) -> Any:
