@@ -305,7 +305,8 @@ class Frame(BoundSteps):
         """The memory that goes with the frame: what no other frame and no parameter shares."""
         plan = self.plan
         own = {name for name in plan.externals if _is_fed(plan.declared.get(name))}
-        arrays = [self.arrays.get(name) for name in (*own, *plan.live_out)]
+        own |= plan.live_out.difference(plan.externals)
+        arrays = [self.arrays.get(name) for name in own]
         arrays += [level for levels in plan.offsets.values() for level in levels]
         packed = 0 if self.prepared is None else self.prepared.nbytes
         held = sum(array.nbytes for array in arrays if array is not None)

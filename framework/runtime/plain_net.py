@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from ...proto import net_pb2 as pb
@@ -50,6 +51,8 @@ class PlainNet(Net):
     Args:
         desc: the network; later changes to it do not reach the net.
         check: whether it is verified; not needed where a pass or a compiler made it of a net.
+        most_shapes: of its inputs that it is planned, and bound in a scope, for; None: as many as
+            the limit `cache` lets be.
 
     Attributes:
         name: the network's name.
@@ -60,7 +63,13 @@ class PlainNet(Net):
         OpscopeError: an operator is unknown or wrongly used.
     """
 
-    def __init__(self, desc: OpList | pb.NetDesc | None = None, *, check: bool = True) -> None:
+    def __init__(
+        self,
+        desc: OpList | pb.NetDesc | None = None,
+        *,
+        check: bool = True,
+        most_shapes: int | None = None,
+    ) -> None:
         self.name = ""
         self._metadata: dict[str, str] = {}
         self._desc: pb.NetDesc | None = None
@@ -70,6 +79,7 @@ class PlainNet(Net):
         self._composites: dict[int, tuple[OpNode, int]] = {}  # by number: it, and where it ends
         self._whole: dict[int, OpNode] = {}  # by number: what is kept whole of an operator
         self.vars: dict[str, VarDecl] = {}
+        self._most_shapes = most_shapes
         self._token = next(_tokens)
         self._lock = new_lock()
         self._forget()
@@ -104,7 +114,7 @@ class PlainNet(Net):
         self.version = next(_tokens)
         self._live_out = None
         self._ranges: BoundedCache[Any, Range] = BoundedCache()
-        self._plans: BoundedCache[Any, Plan] = BoundedCache(nbytes=_plan_bytes)
+        self._plans: BoundedCache[Any, Plan] = BoundedCache(self._most_shapes, _plan_bytes)
         self._last_forward: int | None = None
         self._metadata = dict(self.metadata)
         self._desc = None
@@ -412,8 +422,7 @@ class PlainNet(Net):
         known, offsets, signature = external_specs(span.externals, scope, self.vars, self._title())
         frames = scope.bound.setdefault("frames", {})
         if key not in frames:
-            most = scope.bound.get("most_frames")
-            frames[key] = BoundedCache(most, lambda frame: frame.nbytes, Frame.release)
+            frames[key] = BoundedCache(self._most_shapes, attrgetter("nbytes"), Frame.release)
         frame_key = (self.version, signature, current())
         frame = frames[key].get(frame_key)
         if frame is None:  # something is planned: the environment may have changed

@@ -168,10 +168,9 @@ class _Ready:
         self.next = _Part(stage.rest) if stage.rest else None
         self._net = None
         self._scope = engine.workspaces.lend(Scope(parent=engine.scope))
-        self._scope.bound["most_frames"] = _MOST_SHAPES
         if stage.net.ops or stage.fetches:
             written = {name for op in stage.net.ops for name in op.output_names()}
-            self._net = PlainNet(stage.net, check=False)
+            self._net = PlainNet(stage.net, check=False, most_shapes=_MOST_SHAPES)
             for name, array in stage.constants.items():
                 self._scope.var(name).share(array, constant=True)
             live = [name for name in stage.fetches.values() if name in written]
