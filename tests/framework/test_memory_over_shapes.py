@@ -16,6 +16,7 @@ from opscope import NetBuilder, Scope
 from opscope.framework.base.errors import RunError
 from opscope.framework.base.python import bounded_cache
 from opscope.framework.base.python.bounded_cache import BoundedCache
+from opscope.framework.runtime.plain_net import PlainNet
 from opscope.framework.runtime.plans.memory import Workspace
 from opscope.nnet3 import ChunkComputer, ChunkOptions, Nnet
 
@@ -120,6 +121,26 @@ def test_blocks_that_were_too_small_are_given_up() -> None:
     (workspace,) = scope.bound["workspaces"].values()
     assert isinstance(workspace, Workspace) and len(workspace.blocks) <= 2
     assert sum(block.nbytes for block in workspace.blocks.values()) < 2.5 * 400 * 50 * 4
+
+
+def test_parameters_that_all_shapes_update_are_not_counted_for_each() -> None:
+    b, scope = NetBuilder("n"), Scope()
+    cost = b.mean(b.fc(b.input("x", [-1, 200]), size=200))
+    b.backward_from(cost)
+    b.add_optimization(0.1, "sgd")
+    for rows in (3, 2):
+        b.run(scope, feed={"x": np.ones((rows, 200), np.float32)}, fetch=[cost])
+    assert len(scope.frames()) == 2
+    assert all(frame.nbytes < 200 * 200 * 4 for frame in scope.frames())
+
+
+def test_a_net_may_be_kept_for_few_shapes() -> None:
+    net, scope = PlainNet(most_shapes=2), Scope()
+    net.add_op("relu", ["x"], ["y"])
+    for rows in (3, 4, 5):
+        scope.var("x").set(np.ones(rows, np.float32))
+        net.run(scope)
+    assert [frame.arrays["y"].shape for frame in scope.frames()] == [(4,), (5,)]
 
 
 def test_a_frame_that_was_given_up_says_so() -> None:

@@ -16,6 +16,7 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
 from opscope.bridges.onnx.importing import engine
 from opscope.bridges.onnx.importing.model import model_of_bytes
+from opscope.framework.loops.recurrent import loop
 
 onnx = pytest.importorskip("onnx")
 helper, arrays = onnx.helper, onnx.numpy_helper
@@ -66,7 +67,8 @@ def test_250_shapes_take_the_memory_of_32(tmp_path: Path) -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 1.3 * peak_early, (early, peak_early, peak)
+    # What rules and kernels remember of at most 1,024 kinds of operators is less than that.
+    assert peak < peak_early + 1.5e6, (early, peak_early, peak)
 
 
 CHANNELS = 4
@@ -161,3 +163,20 @@ def test_one_lowering_serves_as_those_of_each_shape(
         np.testing.assert_array_equal(model.run(feed)["y"], y)
         if number == len(shapes) and parts is OPEN:
             assert len(lowered) == 2  # the first one, before it was seen what varies
+
+
+def test_steps_of_a_loop_are_bound_once_for_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
+    g, rng = Graph("recurrent", 17), np.random.default_rng(0)
+    x = g.input("x", np.float32, ["T", 1, 30])
+    w, r = (g.constant(rng.normal(size=(2, 16, k)).astype("f4")) for k in (30, 4))
+    y = g.node("LSTM", [x, w, r], outputs=["y"], hidden_size=4, direction="bidirectional")
+    g.output(y, np.float32)
+    data = model_bytes(g)
+    feeds = [{"x": rng.normal(size=(n, 1, 30)).astype("f4")} for n in (9, 30, 14, 22)]
+    wanted = [model_of_bytes(data).run(feed)["y"] for feed in feeds]
+    model, bound = model_of_bytes(data), []
+    bind = loop._StepBinder.bind
+    monkeypatch.setattr(loop._StepBinder, "bind", lambda *a: bound.append(a) or bind(*a))
+    for feed, y in zip(feeds, wanted, strict=True):
+        np.testing.assert_array_equal(model.run(feed)["y"], y)
+    assert len(bound) == 2 * (9 + 30)  # of the first length alone, and of what serves the others
