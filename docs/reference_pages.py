@@ -13,7 +13,9 @@ sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
 import cntk_pages  # noqa: E402
 import coming_from_pages  # noqa: E402
 import conformance_page  # noqa: E402
+import operator_pages  # noqa: E402
 import site_html  # noqa: E402
+import source_pages  # noqa: E402
 from cntk_pages import table  # noqa: E402
 
 EXPLAINED = {
@@ -44,6 +46,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _ENTRY.sub(r"\g<0>\n    options:\n      heading_level: 2", text[:first]) + text[first:]
 
 
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """mkdocs hook: the text as HTML; entries of the reference get their links."""
+    if not page.file.src_uri.startswith("reference/"):
+        return html
+    return source_pages.linked(html, source_pages.works(Path(__file__).parent))
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """mkdocs hook: the site is written; the pages of source follow."""
+    source_pages.write(Path(config.site_dir))
+
+
 def on_post_page(output: str, **_: Any) -> str:
     """mkdocs hook: the whole page, with what the theme leaves out."""
     return site_html.improved(output)
@@ -70,15 +84,21 @@ def _face() -> Iterator[str]:
 
 def _builder() -> Iterator[str]:
     """An entry for each function that is a method of NetBuilder, by the module it is written in."""
+    from opscope.framework.ir.registry import lookup
     from opscope.python_api.builder.methods import BUILDER_METHODS
+    from opscope.python_api.builder.operator_methods import method_types
 
+    operators = {*method_types()}
     modules: dict[str, list[str]] = {}
     for name, function in sorted(BUILDER_METHODS.items()):
         modules.setdefault(function.__module__, []).append(name)
     for module, names in sorted(modules.items(), key=lambda entry: entry[0].rpartition(".")[2]):
         title = module.rpartition(".")[2].replace("_", " ").capitalize()
         yield f"## {title}"
-        yield from (f"::: {module}.{name}" for name in names)
+        for name in names:
+            yield f"::: {module}.{name}"
+            if name in operators:
+                yield from operator_pages.example(lookup(name))
 
 
 def _switches() -> Iterator[str]:
@@ -297,31 +317,6 @@ _FILES = {
 }
 
 
-def _operators() -> Iterator[str]:
-    """The operators that are methods of NetBuilder, by topic; then optimizers and schedules."""
-    from opscope.framework.ir.registry import lookup, operator_types
-    from opscope.python_api.builder.operator_methods import describe, method_types
-
-    updates = [
-        name
-        for name in operator_types()
-        if lookup(name).module.startswith(_OPTIM) or "param_out" in lookup(name).output_slots
-    ]
-    topics: dict[str, list[str]] = {}
-    for name in (*method_types(), *updates):
-        module = lookup(name).module
-        topic = module.removeprefix(_OPERATORS).partition(".")[0]
-        if module.startswith(_OPERATORS) and name not in topics.setdefault(topic, []):
-            topics[topic].append(name)
-    for topic, names in sorted(topics.items()):
-        yield f"## {topic}"
-        for name in names:
-            yield f"### {name}\n\n```text\n{describe(lookup(name))}\n```"
-
-
-_OPERATORS = "opscope.operators."
-_OPTIM = f"{_OPERATORS}optim."
-
 FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/brainscript.md": _brainscript,
     "reference/builder.md": _builder,
@@ -337,7 +332,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "reference/initializers.md": _initializers,
     "reference/nnet3_language.md": _language,
     "reference/nnet3_programs.md": _programs,
-    "reference/operators.md": _operators,
+    "reference/operators.md": operator_pages.operators,
 }
 """The pages that are filled, and by what."""
 

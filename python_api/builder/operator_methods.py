@@ -128,7 +128,7 @@ def describe(entry: OperatorDef) -> str:
         flags = ", ".join(f for f in ("duplicable", "optional") if getattr(slot, f))
         lines.append(f"    {slot.name}: {slot.doc}" + (f" ({flags})" if flags else ""))
     for attr in entry.attrs:
-        lines.append(f"    {attr.name}: {attr.doc} ({_bounds(attr)})")
+        lines.append(f"    {attr.name}: {attr.doc} ({attr_facts(attr)})")
     lines.append("Returns:")
     lines += [f"    {slot.name}: {slot.doc}" for slot in entry.outputs if not slot.intermediate]
     if entry.no_gradient:
@@ -142,7 +142,8 @@ def _shown(value: Any) -> str:
     return str(value) if isinstance(value, np.dtype) else repr(value)
 
 
-def _bounds(attr: AttrSpec) -> str:
+def attr_facts(attr: AttrSpec) -> str:
+    """Type, default, bounds and choices of an attribute, as a text."""
     parts = [attr.type]
     parts.append("required" if attr.default is REQUIRED else f"default {_shown(attr.default)}")
     if attr.minimum is not None:

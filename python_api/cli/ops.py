@@ -153,7 +153,7 @@ def _all_about(name: str) -> Iterator[str]:
         entry = lookup(name)
         yield from _proto_lines(entry.to_proto(), ".".join(_place(entry)))
         yield from (f"{slot} = {text}" for slot, text in entry.expressions.items())
-        yield from _stands_for(entry)
+        yield from stands_for(entry)
     if also := "; ".join(_names_elsewhere(name)):
         yield from textwrap.wrap(f"also: {also}", _WIDTH, subsequent_indent="  ")
 
@@ -170,7 +170,7 @@ def _found(word: str) -> Iterator[str]:
             yield textwrap.shorten(f"b.{line.name}: {line.doc}", _WIDTH, placeholder=" ...")
 
 
-def _stands_for(entry: Any) -> Iterator[str]:
+def stands_for(entry: Any) -> Iterator[str]:
     """The operators that a composite is short for, with its slots for variables."""
     from ...framework.base.errors import OpscopeError
     from ...framework.ir.desc import make_op
