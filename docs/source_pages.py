@@ -19,6 +19,7 @@ from opscope.framework.ir.registry import OperatorDef
 ROOT = Path(__file__).resolve().parents[1]
 _LINKED: set[Path] = set()
 _ENTRY = re.compile(r'<h(\d) id="(opscope\.[\w.]+)" class="doc doc-heading">.*?</h\1>', re.DOTALL)
+_PARTS = re.compile(r"^(#+ [^\n]+$|```\w*\n.*?^```$)", re.MULTILINE | re.DOTALL)
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{path} - opscope</title>
 <meta name="viewport" content="width=device-width, initial-scale=1.0">
@@ -83,9 +84,10 @@ def _object(name: str) -> Any:
 def works(docs: Path) -> dict[str, tuple[str, str]]:
     """Where the code of a page, which a test runs, uses a name first: name -> address, heading."""
     found: dict[str, tuple[str, str]] = {}
-    for page in sorted(docs.glob("*.md")):
+    order = re.findall(r": (\w+\.md)$", (docs.parent / "mkdocs.yml").read_text(), re.MULTILINE)
+    for page in (docs / name for name in order):
         title = heading = anchor = ""
-        for part in re.split(r"^(#+ .+$|```python\n.*?^```$)", page.read_text(), flags=re.M | re.S):
+        for part in re.split(_PARTS, page.read_text(encoding="utf-8")):
             if part.startswith("#"):
                 heading = part.lstrip("# ").replace("`", "")
                 title = title or heading

@@ -113,6 +113,26 @@ def test_operators(pages: ModuleType) -> None:
     ]
     assert not missing
     assert "\n## math\n" in text and "\n## optim\n" in text
+    # The examples have run when the page is filled: each shows what it prints.
+    examples = import_module("operator_examples")
+    shown = [name for name in ours if lookup(name).module.startswith("opscope.operators.")]
+    for name in shown:
+        section = text.partition(f"\n### {name}\n")[2].partition("\n### ")[0]
+        at_work = examples.ELSEWHERE.get(name, "\nprint(")
+        assert 'Source: <a href="../../source/operators/' in section and at_work in section, name
+    softmax = text.partition("\n### softmax\n")[2].partition("\n### ")[0]
+    assert "array([[0.09  , 0.2447, 0.6652]], dtype=float32)" in softmax
+    assert "| `x` | any shape | yes, by `softmax_grad` |" in softmax
+    assert "| yes: `x_grad = out > 0 ? out_grad : 0` |" in text  # of relu, by its expression
+    assert "| no: its result is a position |" in text
+
+
+def test_entries_link_to_their_source_and_to_where_they_work(pages: ModuleType) -> None:
+    heading = '<h2 id="opscope.framework.base.scope.Scope" class="doc doc-heading">Scope</h2>'
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="reference/framework.md"))
+    html = pages.on_page_content(heading, page)
+    assert re.search(r'href="../../source/framework/base/scope.py.html#line-\d+"', html)
+    assert re.search(r'at work: <a href="../../\w+/(#[\w-]+)?">', html)
 
 
 def test_switches_and_initializers(pages: ModuleType) -> None:
