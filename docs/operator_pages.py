@@ -155,7 +155,7 @@ _ANY: Final[dict[str, Any]] = {
 
 
 class _Recorder:
-    """`GradientArgs` of an operator of which each slot holds one variable, named as the slot."""
+    """`GradientArgs` of an operator whose slots hold one variable each, named as the slot."""
 
     def __init__(self, entry: OperatorDef) -> None:
         self.entry = entry
