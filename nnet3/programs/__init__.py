@@ -98,6 +98,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "fstconvert": ("graphs.looking_ahead", "Write FSTs in other types, to look ahead too."),
     "fstrelabel": ("graphs.looking_ahead", "Give labels of FSTs other numbers."),
     "fstprint": ("graphs.text", "Print FSTs as text."),
+    "fstcompose": ("graphs.composition", "Compose two FSTs."),
     "fsttablecompose": ("graphs.composition", "Compose FSTs."),
     "fstrmsymbols": ("graphs.transducers", "Remove symbols from FSTs."),
     "fstrmepslocal": ("graphs.transducers", "Remove epsilons where FSTs do not grow by it."),

@@ -1,6 +1,6 @@
-"""Kaldi's program that composes transducers.
+"""Kaldi's and OpenFst's programs that compose transducers.
 
-Source: Kaldi's `fstbin/fsttablecompose.cc`.
+Source: Kaldi's `fstbin/fsttablecompose.cc`; OpenFst's `fstcompose`.
 """
 
 from __future__ import annotations
@@ -22,18 +22,15 @@ _FILTERS = ("alt_sequence", "auto", "match", "sequence")
 _Composed = Callable[[Fst, Fst], Fst]
 
 
-@program(
-    "fsttablecompose",
-    "Compose two FSTs; or an FST with each of a table, or those of two tables with equal keys.",
-    ("<fst1-in>", "<fst2-in>", "[<fst-out>]"),
+_OPTIONS = (
     Option("connect", True, "Leave out states that are on no path"),
-    Option("match-side", "left", "left or right; taken for Kaldi's scripts, both sides are fast"),
     Option(
         "compose-filter", "sequence", f"One of {', '.join(_FILTERS)}; only alt_sequence differs"
     ),
 )
-def fsttablecompose(options: SimpleNamespace, first: str, second: str, output: str) -> None:
-    choice(options.match_side, ("left", "right"), "match-side")
+
+
+def _composer(options: SimpleNamespace) -> _Composed:
     choice(options.compose_filter, _FILTERS, "compose-filter")
 
     def composed(one: Fst, two: Fst) -> Fst:
@@ -47,6 +44,24 @@ def fsttablecompose(options: SimpleNamespace, first: str, second: str, output: s
         made.header.output_symbols = two.header.output_symbols
         return made
 
+    return composed
+
+
+@program("fstcompose", "Compose two FSTs.", ("<fst1-in>", "<fst2-in>", "[<fst-out>]"), *_OPTIONS)
+def fstcompose(options: SimpleNamespace, first: str, second: str, output: str) -> None:
+    save_fst(_composer(options)(read(first), read(second)), output or "-")
+
+
+@program(
+    "fsttablecompose",
+    "Compose two FSTs; or an FST with each of a table, or those of two tables with equal keys.",
+    ("<fst1-in>", "<fst2-in>", "[<fst-out>]"),
+    *_OPTIONS,
+    Option("match-side", "left", "left or right; taken for Kaldi's scripts, both sides are fast"),
+)
+def fsttablecompose(options: SimpleNamespace, first: str, second: str, output: str) -> None:
+    choice(options.match_side, ("left", "right"), "match-side")
+    composed = _composer(options)
     tables = is_specifier(first), is_specifier(second)
     if any(tables) != is_specifier(output):
         raise FormatError(

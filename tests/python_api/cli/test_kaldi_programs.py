@@ -139,7 +139,7 @@ fstisstochastic --delta=9 L.fst
 fstcomposecontext --context-size=1 --central-position=0 ilabels L.fst CL.fst
 make-ilabel-transducer ilabels tree final.mdl fewer map.fst
 make-h-transducer ilabels tree final.mdl Ha.fst
-fsttablecompose Ha.fst CL.fst HCLa.fst
+fstcompose Ha.fst CL.fst HCLa.fst
 add-self-loops --self-loop-scale=0.1 final.mdl HCLa.fst HCL.fst
 make-grammar-fst --nonterm-phones-offset=100 HCLG.fst made_grammar.fst
 post-to-tacc --per-pdf=true final.mdl ark:ids.post 1.tacc
