@@ -435,6 +435,93 @@ class Lines:
         return lambda: [running.run(None, {"line": image}) for image in self.images()]
 
 
+_PROMPT, _WRITTEN = 32, 32
+"""Tokens that texts begin with, and that are written."""
+
+
+class Writing:
+    """A transformer of GPT-2's size writes, with the keys and values of earlier tokens kept.
+
+    ONNX Runtime runs the step that the generator exports, with the same weights; PyTorch has those
+    of transformers, in float32.
+
+    Args:
+        texts: how many are written at once.
+        weights: `q8` or `q4`; "": float32.
+    """
+
+    def __init__(self, texts: int, weights: str = "") -> None:
+        self._texts, self._weights = texts, weights
+
+    def _generator(self) -> Any:
+        import opscope
+
+        b, scope = opscope.NetBuilder("gpt2"), opscope.Scope()
+        x = b.embedding(b.input("ids", [-1, -1], "int64"), [_GPT_WORDS, 768])
+        x = b.positional_encoding(x, kind="learned", max_length=1024, name="positions")
+        x = b.transformer_encoder(
+            x, layers=12, heads=12, causal=True, norm_first=True, activation="gelu", dropout=0.0
+        )
+        b.fc(x, size=_GPT_WORDS, bias=False, name="scores")
+        b.initialize(scope)
+        if self._weights:
+            return opscope.Generator(opscope.quantize_weights(b, scope, self._weights))
+        return opscope.Generator(b, scope)
+
+    def _prompts(self) -> np.ndarray:
+        return words(self._texts, _PROMPT)()[0]
+
+    def ours(self, threads: int) -> Step:
+        import opscope
+
+        opscope.set_threads(threads)
+        generator, prompts = self._generator(), list(self._prompts())
+        return lambda: generator.greedy(prompts, _WRITTEN)
+
+    def runtime(self, threads: int) -> Step:
+        path = str(scratch() / "step.onnx")
+        self._generator().to_onnx(path, bound=1.0)
+        running: Any = session(path, threads)
+        values = library("onnxruntime").OrtValue.ortvalue_from_numpy
+        outputs = [one.name for one in running.get_outputs()]
+        empty = np.zeros((self._texts, 12, 0, 64), np.float32)
+
+        def step() -> Any:
+            ids, past = self._prompts(), 0
+            caches = {one.name: values(empty) for one in running.get_inputs() if "past" in one.name}
+            for _ in range(_WRITTEN):
+                count = past + ids.shape[1]
+                feed = {"input_ids": ids, "attention_mask": np.ones((self._texts, count), np.int64)}
+                feed["position_ids"] = np.tile(np.arange(past, count), (self._texts, 1))
+                given = {name: values(array) for name, array in feed.items()} | caches
+                found = dict(zip(outputs, running.run_with_ort_values(outputs, given), strict=True))
+                ids = found["logits"].numpy()[:, -1:].argmax(-1)
+                past = count
+                caches = {
+                    f"past_key_values{name.removeprefix('present')}": value
+                    for name, value in found.items()
+                    if name != "logits"
+                }
+            return ids
+
+        return step
+
+    def eager(self, threads: int) -> Step:
+        torch_threads(threads)
+        torch, transformers = library("torch"), library("transformers")
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config()).eval()
+        prompts = torch.from_numpy(self._prompts())
+        how = {"max_new_tokens": _WRITTEN, "min_new_tokens": _WRITTEN, "do_sample": False}
+        return lambda: model.generate(prompts, **how)
+
+    def workload(self) -> Workload:
+        kind = self._weights or "float32"
+        title = f"GPT-2 124M writes {self._texts} x {_WRITTEN} words, {kind}"
+        sides = {OURS: self.ours, "torch": self.eager, "onnxruntime": self.runtime}
+        return Workload(title, 1.0, sides)
+
+
+_GPT_WORDS = 50_257
 _LINES = 8
 _lines = Lines()
 _IMAGE = floats(1, 3, 224, 224)
@@ -461,6 +548,11 @@ WORKLOADS = {
         "GPT-2 124M, 128 words",
         Net(of_transformers("GPT2", {"use_cache": False}, "LMHeadModel"), words(1, _TIME)),
     ),
+    **{
+        f"gpt2-write-{texts}{kind and '-'}{kind}": Writing(texts, kind).workload()
+        for texts in (1, 8)
+        for kind in ("", "q8", "q4")
+    },
     "whisper-encoder": forward(
         "Whisper tiny, encoder, 30 s", Net(_whisper("encoder"), floats(1, 80, 3000))
     ),
