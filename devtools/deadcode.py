@@ -98,6 +98,7 @@ ALLOWED: dict[str, list[str]] = {
         "sorter",
         "subok",
     ],
+    "an option of Kaldi's recurrent language models, without effect here": ["brk_symbol"],
     "options of Kaldi's features, read from their fields": [
         "max_feature_vectors",
         "vtln_high",

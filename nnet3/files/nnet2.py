@@ -8,7 +8,6 @@ Source: Kaldi's `nnet2/am-nnet.cc`, `nnet2/nnet-nnet.cc`, `nnet2/nnet-component.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -263,12 +262,11 @@ def checked(components: list[Component]) -> list[Component]:
     return components
 
 
-def with_rates(components: list[Component], rates: Sequence[np.float32]) -> list[Component]:
+def with_rates(components: list[Component], rates: np.ndarray) -> list[Component]:
     """With these learning rates of the components that have one."""
-    left = iter(rates)
+    left = iter(rates.tolist())
     return [
-        each.changed(LearningRate=float(next(left))) if each.is_updatable else each
-        for each in components
+        each.changed(LearningRate=next(left)) if each.is_updatable else each for each in components
     ]
 
 
@@ -279,7 +277,7 @@ def rates_of(components: list[Component]) -> np.ndarray:
     )
 
 
-def scaled(components: list[Component], factors: Sequence[np.float32]) -> list[Component]:
+def scaled(components: list[Component], factors: np.ndarray) -> list[Component]:
     """The parameters of the components that are trained, times a factor for each."""
     left = iter(factors)
 
@@ -339,7 +337,7 @@ def collapsed(components: list[Component], match: bool) -> list[Component]:
     components = list(components)
     place = 0
     while place + 1 < len(components):
-        joint = _joint(*components[place : place + 2], match)
+        joint = _joint(components[place], components[place + 1], match)
         if joint is None:
             place += 1
         else:

@@ -98,7 +98,7 @@ def _with_rates(options: SimpleNamespace, components: list[Component]) -> list[C
         factors = _factors(options.learning_rate_scales)
         trained = [each.kind for each in components if each.is_updatable]
         rates = rates * np.array([factors.get(kind, 1.0) for kind in trained], np.float32)
-    return with_rates(components, list(rates))
+    return with_rates(components, rates)
 
 
 def _numbers(text: str, option: str, components: list[Component]) -> np.ndarray:

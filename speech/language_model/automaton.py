@@ -90,10 +90,10 @@ class FstModel:
     def __init__(self, fst: Fst) -> None:
         fst = fst.ordered(fst.ilabel)
         self.start = fst.start
-        self._begin = memoryview(np.ascontiguousarray(fst.begin))
-        self._final = memoryview(np.ascontiguousarray(fst.final))
+        self._begin = np.ascontiguousarray(fst.begin).data
+        self._final = np.ascontiguousarray(fst.final).data
         self._columns = tuple(
-            memoryview(np.ascontiguousarray(column))
+            np.ascontiguousarray(column).data
             for column in (fst.ilabel, fst.olabel, fst.weight, fst.nextstate)
         )
 

@@ -123,11 +123,11 @@ class ConstArpa:
     # Elements of memoryviews are read quicker than those of arrays, and need not be aligned.
     @cached_property
     def _integers(self) -> memoryview:
-        return memoryview(self.blocks.view(np.uint8)).cast("i")
+        return self.blocks.view(np.uint8).data.cast("i")
 
     @cached_property
-    def _floats(self) -> memoryview:
-        return memoryview(self.blocks.view(np.uint8)).cast("f")
+    def _floats(self) -> memoryview[float]:
+        return self.blocks.view(np.uint8).data.cast("f")
 
     def block(self, words: tuple[int, ...]) -> int:
         """Where the block of an n-gram begins; -1: it has none.
@@ -298,7 +298,7 @@ def _places(model: NgramModel, own: list[np.ndarray]) -> list[np.ndarray]:
     for n in range(1, model.order):
         context = model.orders[n].context
         before = np.cumsum(whole[n]) - whole[n]
-        begins = np.flatnonzero(np.diff(context, prepend=-1))
-        siblings = before - np.repeat(before[begins], np.diff([*begins, len(context)]))
+        begins = np.searchsorted(context, context)  # the first of those with one context
+        siblings = before - before[begins]
         places.append(places[n - 1][context] + own[n - 1][context] + siblings)
     return places

@@ -49,7 +49,7 @@ _RNNLM = (*options_of(RnnlmOptions), *DEBUG, *optimization_options())
 _PRUNED = options_of(ComposeOptions)
 
 
-def _acoustic(scale: float) -> Option[float]:
+def _acoustic(scale: float) -> Option:
     return Option("acoustic-scale", scale, "Factor for acoustic costs, while paths are compared")
 
 

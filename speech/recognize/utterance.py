@@ -127,7 +127,7 @@ class Utterance:
         final = decoder.finalized
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
         heard = lattice.finished() if final else lattice.partial()
-        if final and model.rescoring is not None:
+        if final and heard is not None and model.rescoring is not None:
             heard = model.rescoring.rescored(heard)
             if heard is None:
                 _log.warning("the language models to rescore with know nothing of what was heard")
