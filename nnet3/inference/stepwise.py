@@ -90,9 +90,8 @@ def _rows(name: str, times: range) -> IoSpecification:
 def _delays(topology: Topology) -> dict[str, int]:
     """How many frames back each input and component node is read, of those that are."""
     delays: dict[str, int] = {}
-    read: list[
-        tuple[int, int]
-    ] = []  # nodes, and at what offset an output or a component reads them
+    # Nodes, and at what offset an output or a component reads them.
+    read: list[tuple[int, int]] = []
     for node, info in enumerate(topology.nodes):
         if info.is_output:
             read.append((node, 0))
