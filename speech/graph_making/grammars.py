@@ -141,7 +141,8 @@ def of_phrases(path: PathLike, vocabulary: Vocabulary) -> Fst:
     cost = np.where(np.array(source) == 0, np.float32(math.log(len(phrases))), np.float32(0))
     final = np.full(states, np.inf, np.float32)
     final[1] = 0
-    return _compact(Fst.of_arcs(np.array(source), label, cost, target, final), name)
+    columns = np.array(source), np.array(label), cost, np.array(target)
+    return _compact(Fst.of_arcs(*columns, final), name)
 
 
 def of_jsgf(path: PathLike, vocabulary: Vocabulary) -> Fst:

@@ -77,15 +77,18 @@ def make_graph(
     named = {kind: path for kind, path in given.items() if path is not None}
     if len(named) > 1:
         raise ArgumentError(f"one grammar is wanted, not {' and '.join(named)}")
-    grammar = _checked(parts) if not named else None
-    for kind, path in named.items():
+    if named:
+        ((kind, path),) = named.items()
         grammar = sources[kind](path)
-    assert grammar is not None
+    else:
+        grammar = _checked(parts)
     if remove_oov:
         grammar = remove_arcs(grammar, [parts.unknown()], "olabel")
     if look_ahead and named:
         grammar = remove_symbols(grammar, [parts.backoff])  # silent arcs are what a search expects
-    _write(parts, expansion, _made(parts, grammar, expansion, look_ahead=look_ahead), out)
+    outputs = int(expansion.hmms.pdf.max()) + 1
+    graphs = _made(parts, grammar, expansion, look_ahead=look_ahead)
+    write_lang({**parts.copied(), "num_pdfs": f"{outputs}\n".encode(), **graphs}, out)
 
 
 def _expansion(
@@ -137,9 +140,3 @@ def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -
         files[name] = writer.getvalue()
     files["disambig_tid.int"] = "".join(f"{symbol}\n" for symbol in symbols).encode()
     return files
-
-
-def _write(lang: Lang, expansion: Expansion, graphs: dict[str, bytes], out: PathLike) -> None:
-    count = int(expansion.hmms.pdf.max()) + 1
-    files = {**lang.copied(), "num_pdfs": f"{count}\n".encode(), **graphs}
-    write_lang(files, out)

@@ -129,7 +129,9 @@ def make_ilabel_transducer(
     _save_labels(mapped, options.old_to_new_mapping)
     zeros = np.zeros(len(mapped) - 1, np.int64)
     old = np.arange(1, len(mapped))
-    save_fst(Fst.of_arcs(zeros, mapped[1:], zeros, zeros, np.zeros(1), old), output or "-")
+    save_fst(
+        Fst.of_arcs(zeros, np.array(mapped[1:]), zeros, zeros, np.zeros(1), old), output or "-"
+    )
 
 
 @program(
