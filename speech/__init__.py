@@ -38,6 +38,8 @@ _HOMES = {
     "WordBoundaries": ".lattice.word_boundary",
     "lexicon_aligned": ".lattice.lexicon_align",
     "make_lang": ".lexicon.lang",
+    **dict.fromkeys(("Guesser", "Guess"), ".pronunciation.guesser"),
+    "known_pronunciations": ".pronunciation.known",
     "AlignLexicon": ".lattice.align_lexicon",
     **dict.fromkeys(("timed_words", "timed_phones", "ctm_lines"), ".lattice.times"),
     "Model": ".recognize.model",

@@ -109,6 +109,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "lexicon",
         "graph_making",
         "recognize",
+        "pronunciation",
         "alignment",
         "scoring",
         "trees",

@@ -41,6 +41,10 @@ _COMMANDS = {
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
     "make-lang": ("...speech.lexicon.command", "Make Kaldi's lang folder of a lexicon."),
+    "guess-pronunciations": (
+        "...speech.pronunciation.command",
+        "Print pronunciations of new words, as a lexicon has them.",
+    ),
     "make-lm": ("...speech.language_model.command", "Make an n-gram model of a text."),
     "perplexity": (
         "...speech.language_model.command",
@@ -61,7 +65,8 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer make-lang make-lm perplexity make-graph",
+    "Recognize speech": "transcribe align wer make-lang guess-pronunciations make-lm perplexity"
+    " make-graph",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

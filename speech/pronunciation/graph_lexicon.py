@@ -1,0 +1,78 @@
+"""Pronunciations read back from a decoding graph: the paths of single words through it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...kaldi.fst.arcs import spread
+from ...kaldi.fst.fst import Fst
+from ...kaldi.lattices.transition_ids import TransitionIds
+from ..lattice.word_boundary import KINDS, WordBoundaries
+
+_MOST_STEPS = 2000  # arcs of a word's path: a loop of epsilons would have no end
+_OUTSIDE, _BEGIN, _END, _INSIDE, _ALONE = range(len(KINDS))
+
+
+def graph_pronunciations(
+    fst: Fst, ids: TransitionIds, boundaries: WordBoundaries
+) -> list[tuple[int, tuple[int, ...]]]:
+    """The words that can begin at the start of a graph, and the phones of each, once each.
+
+    All paths are followed at once, until their word has ended; silence is not passed.
+
+    Args:
+        fst: HCLG, or the first part of a look-ahead graph, without disambiguation symbols.
+        ids: of its input labels.
+    """
+    phone_of = np.array(ids.phone)
+    kind_of_name = {kind: number for number, kind in enumerate(KINDS)}
+    kinds = np.array([kind_of_name.get(kind, _OUTSIDE) for kind in boundaries.kinds])
+    # A phone counts where it is left: whatever its states are, that happens once.
+    leaves = np.array(ids.is_last)
+    loop = np.array(ids.is_loop)
+    parents: list[np.ndarray] = [np.full(1, -1)]
+    phones: list[np.ndarray] = [np.zeros(1, np.int64)]
+    nodes = 1
+    state, word, node = (np.array([value]) for value in (fst.start, 0, 0))
+    ended = np.zeros(1, bool)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    for _ in range(_MOST_STEPS):
+        if not len(state):
+            break
+        path, arc = spread(fst.begin[state], np.diff(fst.begin)[state])
+        label, output = fst.ilabel[arc], fst.olabel[arc].astype(np.int64)
+        moves = ~loop[label] & ~((label == 0) & (fst.nextstate[arc] == state[path]))
+        # A second word, or a phone after the last one, belongs to the next word.
+        moves &= (output == 0) | (word[path] == 0)
+        moves &= ~(ended[path] & (label != 0))
+        phone = np.where(leaves[label], phone_of[label], 0)
+        moves &= (label == 0) | (kinds[phone_of[label]] != _OUTSIDE)
+        path, arc, output, phone = path[moves], arc[moves], output[moves], phone[moves]
+        state = fst.nextstate[arc].astype(np.int64)
+        word, node, ended = word[path] + output, node[path].copy(), ended[path]
+        said = np.flatnonzero(phone)
+        parents.append(node[said])
+        phones.append(phone[said])
+        node[said] = nodes + np.arange(len(said))
+        nodes += len(said)
+        ended[said] = np.isin(kinds[phone[said]], (_END, _ALONE))
+        done = ended & (word != 0)
+        found.append((word[done], node[done]))
+        state, word, node, ended = (each[~done] for each in (state, word, node, ended))
+    return _spelled_out(found, np.concatenate(parents), np.concatenate(phones))
+
+
+def _spelled_out(
+    found: list[tuple[np.ndarray, np.ndarray]], parents: np.ndarray, phones: np.ndarray
+) -> list[tuple[int, tuple[int, ...]]]:
+    """Words and phones of the last phones that were found, in the order of words."""
+    word, node = (np.concatenate(column) for column in zip(*found, strict=True))
+    columns = []
+    while node.any():
+        columns.append(phones[node])
+        node = np.maximum(parents[node], 0)
+    rows = np.stack([word, *columns[::-1]], 1)
+    return [
+        (row[0], tuple(phone for phone in row[1:] if phone))
+        for row in np.unique(rows, axis=0).tolist()
+    ]
