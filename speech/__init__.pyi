@@ -55,6 +55,9 @@ from .lattice.times import timed_words as timed_words
 from .lattice.word_align import word_aligned as word_aligned
 from .lattice.word_boundary import WordBoundaries as WordBoundaries
 from .lexicon.lang import make_lang as make_lang
+from .pronunciation.guesser import Guess as Guess
+from .pronunciation.guesser import Guesser as Guesser
+from .pronunciation.known import known_pronunciations as known_pronunciations
 from .recognize.kaldi_recognizer import EndpointerMode as EndpointerMode
 from .recognize.kaldi_recognizer import KaldiRecognizer as KaldiRecognizer
 from .recognize.model import Model as Model
