@@ -1,4 +1,4 @@
-"""Pronunciations of new words, guessed from those of a lexicon by n-grams of letters with phones.
+"""Pronunciations of new words, guessed from a lexicon by n-grams of letters with phones.
 
 Source: Bisani and Ney, "Joint-sequence models for grapheme-to-phoneme conversion" (2008).
 """
@@ -77,9 +77,9 @@ class Guesser:
     def trained(cls, lexicon: Iterable[tuple[str, Sequence[str]]], order: int = ORDER) -> Guesser:
         """A guesser that has learnt from words and their phones.
 
-        Letters are compared without case; those of Hangul and letters with accents are taken
-        apart. Words that begin as names of noises do (`<unk>`, `[laughter]`, `!SIL`) are left out.
-        Of more than 150,000 pronunciations, every second or third one is taken, and so on.
+        Letters are compared without case; Hangul and letters with accents are decomposed. Words
+        that begin as names of noises do (`<unk>`, `[laughter]`, `!SIL`) are left out. Of more than
+        150,000 pronunciations, every second or third one is taken, and so on.
 
         Args:
             order: how many pairs of letters and phones the longest n-grams have.
