@@ -1439,6 +1439,18 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             start=RESULT,
             status=RESULT,
         ),
+        # Every state is on a path.
+        Struct(
+            "without_epsilons",
+            fst=Inner("fst"),
+            log=FLAG,
+            sums_in_log=FLAG,
+            made=RESULT,
+            states=RESULT,
+            count=RESULT,
+            start=RESULT,
+            status=RESULT,
+        ),
         Struct("labels_copy", made=ADDRESS, count=COUNT, labels=writes("count", "int32")),
     ),
     "vector_products": (

@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from . import compiled
 from .acceptors import connect
 from .determinize_star import log_sum
 from .fst import Fst
@@ -33,6 +34,11 @@ def remove_epsilons_locally(fst: Fst, *, log: bool = False, sums_in_log: bool = 
     fst = connect(fst)
     if not fst.states:
         return fst
+    functions = compiled.library()
+    if functions is not None:
+        given = {"log": log, "sums_in_log": sums_in_log}
+        block = compiled.fst_block(functions, fst)
+        return connect(compiled.make(functions, "without_epsilons", fst=block, **given))
     return connect(_Remover(fst, log_sum if log else min, log_sum if sums_in_log else min).run())
 
 

@@ -22,6 +22,7 @@ from opscope.framework.ir.op_list import OpList
 from opscope.kaldi.files.sparse import SparseMatrix
 from opscope.kaldi.fst.compose import compose
 from opscope.kaldi.fst.determinize_star import determinize_star
+from opscope.kaldi.fst.local_epsilons import remove_epsilons_locally
 from opscope.kaldi.fst.partition import minimize_unpushed
 from opscope.nnet3 import (
     NnetComputer,
@@ -292,6 +293,7 @@ def transducers() -> Work:
         return {
             "composed": composed.arcs["weight"],
             "determinized": made.arcs["weight"],
+            "without epsilons": remove_epsilons_locally(composed).arcs["weight"],
             "minimized": minimize_unpushed(made, 1.0).arcs["weight"],
             "error": np.frombuffer(text.encode(), np.uint8),
         }

@@ -13,6 +13,7 @@ from opscope.kaldi.fst import compiled
 from opscope.kaldi.fst.compose import compose
 from opscope.kaldi.fst.determinize_star import determinize_star
 from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.fst.local_epsilons import remove_epsilons_locally
 from opscope.kaldi.fst.partition import minimize_unpushed
 
 pytestmark = pytest.mark.skipif(compiled.library() is None, reason="no compiler")
@@ -31,6 +32,9 @@ OPERATIONS: dict[str, Callable[[Fst, Fst], Fst]] = {
     "compose": compose,
     "compose unconnected": lambda one, two: compose(one, two, connected=False),
     "determinize": lambda one, _: determinize_star(one, most_states=300),
+    "epsilons": lambda one, _: remove_epsilons_locally(one),
+    "epsilons in log": lambda one, _: remove_epsilons_locally(one, log=True),
+    "epsilons, best": lambda one, _: remove_epsilons_locally(one, sums_in_log=False),
     "minimize": lambda one, two: minimize_unpushed(compose(one, two), 1.0),
     "minimize one": lambda one, _: minimize_unpushed(one, 2.0),
     "determinize in log": lambda one, _: determinize_star(one, most_states=300, log=True),
