@@ -113,4 +113,6 @@ def write(site: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         up = "../" * (name.count("/") + 1)
         code = highlight("\n".join(_lines(path)), PythonLexer(), formatter)
+        # Pygments' anchors are links without a text, each a stop of the keyboard.
+        code = re.sub(r'<a id="(line-\d+)"[^>]*></a>', r'<span id="\1"></span>', code)
         target.write_text(_PAGE.format(path=name, up=up, code=code), encoding="utf-8")
