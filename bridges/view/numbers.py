@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
+
 BINS = 24
 _SAMPLE = 1 << 16
 """Numbers that a histogram counts at most; of a larger array evenly spaced ones."""
@@ -68,7 +70,7 @@ def statistics(array: np.ndarray) -> dict[str, Any]:
         sample = flat[:: -(-flat.size // _SAMPLE)].astype(np.float64)
         sample = sample[np.isfinite(sample)]
         places = ((sample - low) * (BINS / (high - low))).astype(np.int64)
-        counts = np.bincount(np.minimum(places, BINS - 1), minlength=BINS)
+        counts = bincount(np.minimum(places, BINS - 1), minlength=BINS)
         facts |= {"bins": counts.tolist(), "sample": int(sample.size)}
     return facts
 

@@ -19,7 +19,7 @@ from typing import BinaryIO
 import numpy as np
 
 from ...framework.base.errors import FormatError, SaveError, ShapeError
-from ...framework.base.sequence import offsets_of, repeated, runs
+from ...framework.base.sequence import bincount, offsets_of, repeated, runs
 from .lattice import Lattice, LatticeHeader
 
 HEADER = np.dtype(
@@ -181,7 +181,7 @@ def _unpack(
     phones = _phones(_field(tokens[at], _UNIT["symbol"]), numbers)
     frames = _field(tokens[at], _UNIT["frames"])
     edge = repeated(np.arange(len(edges)), counts)
-    spent = np.bincount(edge, frames, len(edges)).astype(np.int64)
+    spent = bincount(edge, frames, len(edges)).astype(np.int64)
     if implied.any() and own is None:
         raise ShapeError("edges of a lattice end with a pause, which has no symbol")
     first = offsets_of(counts + implied)
@@ -289,7 +289,7 @@ def pack_lattice(lattice: Lattice, pause: int | None = None) -> bytes:
 def _check(lattice: Lattice, order: np.ndarray) -> None:
     ends = lattice.edges
     count = len(lattice.times)
-    into, out = (np.bincount(column, minlength=count) for column in (ends[:, 1], ends[:, 0]))
+    into, out = (bincount(column, minlength=count) for column in (ends[:, 1], ends[:, 0]))
     if (into[1:] == 0).any() or (out[:-1] == 0).any():
         raise SaveError("an archive takes lattices of one first and one last node")
     empty = np.flatnonzero((np.diff(lattice.first) == 0) | (lattice.lengths == 0))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.scope import Scope
-from ...framework.base.sequence import lengths_of, offsets_of, repeated
+from ...framework.base.sequence import bincount, lengths_of, offsets_of, repeated
 from .hmms import SILENCE, Hmms
 
 PARTS = (  # variables `node@LATTICE@part`, and the slots of the operator that reads them
@@ -255,7 +255,7 @@ def levels(edges: np.ndarray, count: int) -> list[np.ndarray]:
     nodes where they begin."""
     order = np.argsort(edges[:, 0], kind="stable")
     first = np.searchsorted(edges[order, 0], np.arange(count + 1))
-    waiting = np.bincount(edges[:, 1], minlength=count)
+    waiting = bincount(edges[:, 1], minlength=count)
     depth = np.zeros(count, np.int64)
     ready = np.flatnonzero(waiting == 0)
     round_ = 0

@@ -8,7 +8,7 @@ import numpy as np
 
 from ...framework.base.backend import to_host
 from ...framework.base.errors import RunError
-from ...framework.base.sequence import lengths_of, repeated, runs
+from ...framework.base.sequence import bincount, lengths_of, repeated, runs
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -153,7 +153,7 @@ class _Paths:
             raise RunError(k.describe(f"a phone of a lattice ends after row {len(scores)}"))
         hmms = arrays["states"], arrays["transitions"]
         aligned = align(scores, phones, first_row, counts, *hmms)
-        self.acoustic = np.bincount(edge, aligned.scores[: len(edge)], len(self.edges))
+        self.acoustic = bincount(edge, aligned.scores[: len(edge)], len(self.edges))
         self.rows = runs(rows, frames)
         self.edge_of_row = repeated(edge, frames)
         self.states, reference = np.split(aligned.states, [len(self.rows)])
@@ -162,7 +162,7 @@ class _Paths:
 
     def per_edge(self, frames: np.ndarray) -> np.ndarray:
         """Sums over the frames of edges."""
-        return np.bincount(self.edge_of_row, frames, len(self.edges))
+        return bincount(self.edge_of_row, frames, len(self.edges))
 
     def _sums(self, score: np.ndarray, forward: bool) -> np.ndarray:
         """Log sums over the paths from the first node to each one, or from there to the last."""

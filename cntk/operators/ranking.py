@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from ...framework.base.backend import to_host
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import Slot, operator
@@ -58,7 +58,7 @@ class _Ranking:
 
     def sums(self, values: np.ndarray) -> np.ndarray:
         """For each query."""
-        return np.bincount(self.query, values, len(self.begin))
+        return bincount(self.query, values, len(self.begin))
 
     @property
     def ideal(self) -> np.ndarray:
@@ -86,7 +86,7 @@ class _Ranking:
         margin = self.score[first] - self.score[second]
         part = -weight * np.exp(-np.logaddexp(0, margin))
         size = len(self.score)
-        return np.bincount(first, part, size) - np.bincount(second, part, size)
+        return bincount(first, part, size) - bincount(second, part, size)
 
 
 def _ranking(k: KernelArgs) -> _Ranking:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -63,7 +64,7 @@ class _Gather:
         inside = np.flatnonzero(numbers >= 0)
         order = inside[np.argsort(numbers[inside], kind="stable")]
         size = int(np.prod(k.attrs["shape"]))
-        times = np.bincount(numbers[inside], minlength=size)
+        times = bincount(numbers[inside], minlength=size)
         self._rounds = []
         begins = np.cumsum(times) - times
         for turn in range(int(times.max(initial=0))):

@@ -14,7 +14,7 @@ from ...framework.base.context import OpContext
 from ...framework.base.dtypes import to_dtype
 from ...framework.base.errors import VariableError
 from ...framework.base.scope import Scope
-from ...framework.base.sequence import Sequences, offsets_of
+from ...framework.base.sequence import Sequences, bincount, offsets_of
 from ...framework.ir.names import rows_name
 from ...framework.ir.op_list import OpList
 from ...framework.passes.backward import build_backward
@@ -165,7 +165,7 @@ class BoundNet:
         values, indices = samples.values, samples.indices
         if samples.first is None:  # a dense stream
             row, indices = np.nonzero(values)
-            counts = np.bincount(row, minlength=len(values))
+            counts = bincount(row, minlength=len(values))
             values = values[row, indices]
         else:
             counts = np.diff(samples.first)
@@ -183,7 +183,7 @@ class BoundNet:
         first = condition.offsets[:-1]
         rows = np.flatnonzero(condition.data.reshape(-1))
         sequence = np.searchsorted(condition.offsets, rows, side="right") - 1
-        offsets = offsets_of(np.bincount(sequence, minlength=len(first)))
+        offsets = offsets_of(bincount(sequence, minlength=len(first)))
         positions = (rows - first[sequence]).astype(self._dtype(node.name))
         self.scope.var(node.name).set(Sequences(positions[:, None], (offsets,)))
         self._layouts[node.axis] = offsets, packed(np.diff(offsets))

@@ -232,6 +232,14 @@ def repeated(values: ArrayLike, counts: ArrayLike, axis: int | None = None) -> n
     return np.repeat(values, np.asarray(counts, np.intp), axis)
 
 
+def bincount(values: ArrayLike, weights: ArrayLike | None = None, minlength: int = 0) -> np.ndarray:
+    """How often each number occurs, or the sum of its weights, as `np.bincount`.
+
+    NumPy takes no numbers wider than an address, which has 32 bits in WebAssembly.
+    """
+    return np.bincount(np.asarray(values, np.intp), weights, minlength)
+
+
 def lengths_of(offsets: np.ndarray) -> np.ndarray:
     """Lengths of sequences with these offsets."""
     return np.diff(offsets)
@@ -267,7 +275,7 @@ def make_schedule(offsets: np.ndarray) -> Schedule:
     # Stable, so that equal lengths keep their order and runs are reproducible.
     order = np.argsort(-lengths, kind="stable")
     steps = int(lengths.max(initial=0))
-    ended = np.bincount(lengths, minlength=steps + 1)  # sequences of each length
+    ended = bincount(lengths, minlength=steps + 1)  # sequences of each length
     # Step t has the sequences that are longer than t: all but those that ended at t or before.
     sizes = len(lengths) - np.cumsum(ended)[:steps]
     starts = offsets_of(sizes)

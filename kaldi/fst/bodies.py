@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from .arcs import ARC
 from .byte_file import ByteFile
 from .fst import Fst, Header
@@ -126,7 +126,7 @@ def _expanded(items: np.ndarray, begin: np.ndarray, start: int, header: Header) 
     arcs["nextstate"] = source[~ends] + 1
     for name in names:
         arcs[name] = items[name][~ends]
-    counts = np.bincount(source[~ends], minlength=states)
+    counts = bincount(source[~ends], minlength=states)
     return Fst(start, final, np.concatenate([[0], np.cumsum(counts)]), arcs, header)
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from . import compiled
 from .acceptors import connect
 from .arcs import ARC, spread
@@ -59,7 +60,7 @@ class _Side:
         source = fst.source()
         self.begin, self.arcs = fst.begin, fst.arcs
         self.counts = np.diff(fst.begin)
-        self.silent = np.bincount(source[fst.arcs[side] == 0], minlength=fst.states)
+        self.silent = bincount(source[fst.arcs[side] == 0], minlength=fst.states)
         self.final = fst.final
         self.label = fst.arcs[side].astype(np.int64)
         self.keys = source * labels + self.label

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from .arcs import ARC
 
 # Properties that are true of every expanded FST of its kind; the rest is what its maker knew.
@@ -149,7 +149,7 @@ class Fst:
     ) -> Fst:
         """An FST of arcs in any order, an acceptor by default; arcs of a state keep their order."""
         order = np.argsort(source, kind="stable")
-        counts = np.bincount(source, minlength=len(final))
+        counts = bincount(source, minlength=len(final))
         begin = np.concatenate([[0], np.cumsum(counts)])
         arcs = np.empty(len(order), ARC)
         arcs["ilabel"] = np.asarray(ilabel)[order]

@@ -15,6 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from ..files.kaldi_io import Reader, Writer
 from ..files.tokens import MAGIC as KALDI
 from .arcs import runs
@@ -197,7 +198,7 @@ def _write_const(fst: Fst, writer: Writer, header: Header | None = None) -> None
     states["final"], states["pos"] = fst.final, fst.begin[:-1]
     states["arcs"] = np.diff(fst.begin)
     for side in ("ilabel", "olabel"):
-        states[side] = np.bincount(source[fst.arcs[side] == 0], minlength=fst.states)
+        states[side] = bincount(source[fst.arcs[side] == 0], minlength=fst.states)
     header = header or _header_as(fst, CONST, EXPANDED)
     _write_header(writer, header, fst.start, fst.states)
     writer.write_raw(states.tobytes() + fst.arcs.tobytes())

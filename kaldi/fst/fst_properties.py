@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from ...framework.base.strongly_connected import strongly_connected
 from .fst import EXPANDED, MUTABLE, Fst
 
@@ -106,7 +107,7 @@ def reachable(
 ) -> np.ndarray:
     """Whether arcs lead from the `first` states to each state: bool, [states]."""
     order = np.argsort(source, kind="stable")
-    begin = np.concatenate(([0], np.cumsum(np.bincount(source, minlength=states)))).tolist()
+    begin = np.concatenate(([0], np.cumsum(bincount(source, minlength=states)))).tolist()
     following = target[order].tolist()
     seen = [False] * states
     for state in first:

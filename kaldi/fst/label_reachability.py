@@ -13,6 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from ...framework.base.strongly_connected import strongly_connected
 from .arcs import runs
 from .fst import EXPANDED, Fst, Header, Reachability
@@ -96,7 +97,7 @@ def _graph(fst: Fst, side: str, labels: np.ndarray) -> list[list[int]]:
     counts[ends] += 1
     begin = [0, *np.cumsum(counts).tolist()]
     following = target.tolist()
-    free = np.flatnonzero(np.bincount(target, minlength=end + 1)[1 : 1 + states] == 0) + 1
+    free = np.flatnonzero(bincount(target, minlength=end + 1)[1 : 1 + states] == 0) + 1
     return [
         free.tolist(),
         *(following[begin[state] : begin[state + 1]] for state in range(states)),

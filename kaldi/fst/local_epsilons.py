@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from . import compiled
 from .acceptors import connect
 from .determinize_star import log_sum
@@ -71,7 +72,7 @@ class _Remover:
         self._final: list[float] = fst.final.tolist()
         ends = ~np.isinf(fst.final)
         self._out: list[int] = (np.diff(fst.begin) + ends).tolist()
-        self._in: list[int] = np.bincount(fst.nextstate, minlength=fst.states).tolist()
+        self._in: list[int] = bincount(fst.nextstate, minlength=fst.states).tolist()
         self._in[fst.start] += 1
 
     def run(self) -> Fst:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from . import compiled
 from .acceptors import connect
 from .fst import Fst
@@ -91,7 +92,7 @@ def _split(
     new = np.ones(len(arc), bool)
     new[1:] = (arc[1:] != arc[:-1]) | (source[1:] != source[:-1])
     arc, source = arc[new], source[new]
-    degree = np.bincount(source, minlength=states)
+    degree = bincount(source, minlength=states)
     begin = np.concatenate(([0], np.cumsum(degree)[:-1]))
     finer = np.empty(states, np.int64)
     count = 0

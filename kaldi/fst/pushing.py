@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.sequence import bincount
 from .fst import Fst
 from .operations import with_weights
 
@@ -57,7 +58,7 @@ def _eigenvector(fst: Fst, delta: float) -> tuple[np.ndarray, bool]:
     value = np.full(fst.states, 1 / np.sqrt(fst.states))
 
     def sums() -> np.ndarray:
-        flow = np.bincount(source, prob * value[target], fst.states)
+        flow = bincount(source, prob * value[target], fst.states)
         return flow + end * value[fst.start]
 
     for step in range(_MOST_STEPS):
@@ -83,6 +84,6 @@ def sums_of_states(fst: Fst, *, log: bool = True) -> np.ndarray:
         return best
     least = np.where(np.isfinite(best), best, 0)
     mass = np.exp(least - fst.final)
-    mass += np.bincount(source, np.exp(least[source] - fst.weight), fst.states)
+    mass += bincount(source, np.exp(least[source] - fst.weight), fst.states)
     with np.errstate(divide="ignore"):
         return least - np.log(mass)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.sequence import bincount
 from ...kaldi.fst.fst import Fst
 from .sparse_product import SparseMatrix
 
@@ -81,7 +82,7 @@ def graphs_by_output(
 
 def _initial_probs(fst: Fst, source: np.ndarray, prob: np.ndarray) -> np.ndarray:
     """The mean distribution over states in the first frames after the start state."""
-    total = np.bincount(source, prob, fst.states) + np.exp(-fst.final.astype(np.float64))
+    total = bincount(source, prob, fst.states) + np.exp(-fst.final.astype(np.float64))
     if np.any(total <= 0):
         raise FormatError(f"state {int(np.argmin(total))} of the denominator FST leads nowhere")
     share = prob / total[source]
@@ -90,7 +91,7 @@ def _initial_probs(fst: Fst, source: np.ndarray, prob: np.ndarray) -> np.ndarray
     mean = np.zeros(fst.states)
     for step in range(_INITIAL_STEPS):
         mean += current / _INITIAL_STEPS
-        current = np.bincount(fst.nextstate, current[source] * share, fst.states)
+        current = bincount(fst.nextstate, current[source] * share, fst.states)
         if not current.any():
             raise FormatError(
                 f"the denominator FST has no loop: all its paths end within {step} arcs"

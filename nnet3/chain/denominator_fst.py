@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.acceptors import connect
@@ -100,8 +101,8 @@ def _minimized(fst: Fst, log: Log, warn: Log) -> Fst:
 
 def _by_transitions(fst: Fst) -> Fst:
     """States with many arcs, in and out, get the low numbers."""
-    count = np.bincount(fst.source(), minlength=fst.states)
-    count += np.bincount(fst.nextstate, minlength=fst.states)
+    count = bincount(fst.source(), minlength=fst.states)
+    count += bincount(fst.nextstate, minlength=fst.states)
     number = np.empty(fst.states, np.int64)
     number[np.argsort(-count, kind="stable")] = np.arange(fst.states)
     return renumber(fst, number)
@@ -110,7 +111,7 @@ def _by_transitions(fst: Fst) -> Fst:
 def _tell(fst: Fst, num_pdfs: int, log: Log, warn: Log) -> None:
     for pdf in np.setdiff1d(np.arange(num_pdfs), fst.ilabel - 1).tolist():
         warn(f"Pdf-id {pdf} is not seen in denominator graph.")
-    entering = np.bincount(fst.nextstate, minlength=fst.states)
+    entering = bincount(fst.nextstate, minlength=fst.states)
     few = [int((arcs <= _FEW).sum()) for arcs in (entering, np.diff(fst.begin))]
     log(
         f"Number of states is {fst.states} and arcs {len(fst.arcs)}; number of states with"

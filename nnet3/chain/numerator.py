@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import ShapeError
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...kaldi.fst.fst import Fst
 from ...kaldi.lattices.layers import layers
 from .supervision import Supervision, check_labels, state_times
@@ -46,7 +46,7 @@ class Numerator:
         states = len(times)
         # A state that is alone at its time is where a segment ends and the next one begins; ends
         # of segments are numbered from `states` on.
-        alone = np.bincount(times)[times] == 1
+        alone = bincount(times)[times] == 1
         alone[ends] = False
         begins = np.flatnonzero(alone)
         stops = np.concatenate([begins[1:], ends])
@@ -101,7 +101,7 @@ class Numerator:
         totals = alpha[self._states :]
         share = alpha[self._source] + score + beta[self._target] - totals[self._segment]
         occupied = np.exp(share[self._real])
-        posterior = np.bincount(self._place, occupied, len(self.rows))
+        posterior = bincount(self._place, occupied, len(self.rows))
         return float(totals.sum()), posterior
 
 

@@ -10,7 +10,7 @@ from collections import Counter
 
 import numpy as np
 
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ..index.indexes import distinct
 from .steps import hash_order
 
@@ -102,7 +102,7 @@ def ensure_contiguous(rows: np.ndarray) -> list[np.ndarray]:
     starts = np.flatnonzero(np.concatenate(([True], rows[1:] != rows[:-1])))
     values = rows[starts]
     real = values[values >= 0]
-    if len(real) and np.bincount(real).max() == 1:
+    if len(real) and bincount(real).max() == 1:
         return [rows]
     number = _occurrence(values)
     number[values < 0] = -1

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, ShapeError
 from ...framework.base.option_fields import option
+from ...framework.base.sequence import bincount
 from ...kaldi.lattices.paths import Arcs, Paths
 from ...kaldi.lattices.transition_ids import TransitionIds
 from ..chain.arrays import padded
@@ -198,12 +199,12 @@ def discriminative_objective(
         total, shares = paths.posteriors(score)
         objective = float(known(frames, reference).sum()) - total
         places, values = _against_reference(
-            places, np.bincount(place, shares[real], len(places)), reference, pdfs, options
+            places, bincount(place, shares[real], len(places)), reference, pdfs, options
         )
     else:
         accuracy = supervision["accuracies"][: len(arcs)].astype(np.float64)
         objective, gains = paths.accuracies(score, accuracy)
-        values = np.bincount(place, gains[real], len(places))
+        values = bincount(place, gains[real], len(places))
     result = DiscriminativeObjective(
         weight * objective,
         0.0,

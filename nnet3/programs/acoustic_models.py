@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.sequence import bincount
 from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.transition_model import TransitionModel
@@ -111,7 +112,7 @@ def nnet3_am_train_transitions(
             raise FormatError(
                 f"{alignments}: {key}: a transition-id is none of 1 to {len(counts) - 1}"
             )
-        counts += np.bincount(alignment, minlength=len(counts))
+        counts += bincount(alignment, minlength=len(counts))
         done += 1
     log(f"Accumulated transition stats from {done} utterances.")
     chosen = from_values(TransitionOptions, vars(options))

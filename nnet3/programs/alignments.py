@@ -13,7 +13,7 @@ import click
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...kaldi.files.context_dependency import ContextDependency, answers
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.phone_segments import PhoneSplitter, Segments
@@ -164,7 +164,7 @@ def post_to_tacc(options: SimpleNamespace, model: str, source: str, output: str)
         options.program.log("accumulate counts per pdf-id")
         # Kaldi's program leaves out the last transition-id, so that its counts are these.
         pdfs = transitions.pdf[1:-1]
-        counts = np.bincount(pdfs, counts[1:-1], transitions.num_pdfs)
+        counts = bincount(pdfs, counts[1:-1], transitions.num_pdfs)
     writer = Writer(options.binary)
     writer.write_vector(counts.astype(np.float32))
     save(writer, output)

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...framework.base.backend import Place
 from ...framework.base.option_fields import option
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...kaldi.files.sparse import GeneralMatrix, SparseMatrix, to_dense
 from ..cache.computers import ComputerCache
 from ..files.examples import NnetExample
@@ -156,8 +156,8 @@ class NnetComputeProb:
             if not len(totals.weights):
                 totals.weights = np.zeros(dim)
                 totals.corrects = np.zeros(dim)
-            totals.weights += np.bincount(right, weights, dim)
-            totals.corrects += np.bincount(right[is_right], weights[is_right], dim)
+            totals.weights += bincount(right, weights, dim)
+            totals.corrects += bincount(right[is_right], weights[is_right], dim)
 
     def objective_per_frame(self) -> float:
         """The objective of all outputs together, over their weight; -inf where it is not finite."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...framework.base.errors import ShapeError
 from ...framework.base.option_fields import option
+from ...framework.base.sequence import bincount
 from ...kaldi.files.transition_model import TransitionModel
 from .progress import Log, number, ratio
 
@@ -94,7 +95,7 @@ def output_priors(model: TransitionModel, counts: np.ndarray, floor: float) -> n
         ShapeError: nothing was counted.
     """
     transitions = model.transitions()
-    priors = np.bincount(transitions.pdf[1:], counts[1:], transitions.num_pdfs)
+    priors = bincount(transitions.pdf[1:], counts[1:], transitions.num_pdfs)
     if not priors.sum() > 0:
         raise ShapeError("there are no alignments to count outputs in")
     priors = np.maximum(priors / priors.sum(), floor)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ..base.calls import copying
@@ -42,7 +42,7 @@ class Table:
         # Sorted by place, too: a sum has one order, whatever order the triples came in.
         order = np.lexsort((places, results))
         results, places, values = results[order], places[order], values[order]
-        terms = np.bincount(results, minlength=count)
+        terms = bincount(results, minlength=count)
         number = np.arange(len(results)) - repeated(np.cumsum(terms) - terms, terms)
         shape = (max(int(terms.max(initial=1)), 1), count)
         index, value = np.zeros(shape, np.int64), np.zeros(shape, values.dtype)
@@ -77,7 +77,7 @@ class AxisMap:
         # Result and place as one number: taps that were clipped to the same edge are one, of the
         # sum of their weights.
         keys, inverse = np.unique(results * before + index, return_inverse=True)
-        totals = np.bincount(inverse.reshape(-1), np.ravel(weights), len(keys))
+        totals = bincount(inverse.reshape(-1), np.ravel(weights), len(keys))
         # Places of weight 0 go: an infinite one would make NaN of the product.
         kept = totals != 0
         return cls(before, after, keys[kept] // before, keys[kept] % before, totals[kept])

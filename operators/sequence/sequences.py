@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.sequence import lengths_of, make_schedule, offsets_of, repeated
+from ...framework.base.sequence import bincount, lengths_of, make_schedule, offsets_of, repeated
 from ...framework.base.shape import Levels, ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -118,7 +118,7 @@ def gather_grad(k: KernelArgs, grad: Any, index: np.ndarray, out: Any) -> Call:
     valid = np.flatnonzero(index >= 0)
     targets = index[valid]
     rows = valid[np.argsort(targets, kind="stable")]
-    offsets = offsets_of(np.bincount(targets, minlength=len(out)))
+    offsets = offsets_of(bincount(targets, minlength=len(out)))
     return reduce_groups(k, k.xp.add, grad, offsets, out, rows)
 
 

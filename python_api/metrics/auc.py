@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, RunError
+from ...framework.base.sequence import bincount
 from ..builder.var import Var
 from .of_classes import OfClasses
 
@@ -69,7 +70,7 @@ class AUC(OfClasses):
         share = (scores.astype(np.float64) - self.low) / (self.high - self.low)
         place = np.floor(share.clip(0, 1) * self.bins).clip(0, self.bins - 1).astype(np.int64)
         for kind, chosen in enumerate((~positive, positive)):
-            self._counts[kind] += np.bincount(place[chosen], minlength=self.bins)
+            self._counts[kind] += bincount(place[chosen], minlength=self.bins)
 
     def result(self) -> float:
         if self.bins:
@@ -78,7 +79,7 @@ class AUC(OfClasses):
             _, place = np.unique(np.concatenate(self._scores), return_inverse=True)
             chosen = np.concatenate(self._positive)
             size = int(place.max(initial=-1)) + 1
-            negative, positive = (np.bincount(place[k], minlength=size) for k in (~chosen, chosen))
+            negative, positive = (bincount(place[k], minlength=size) for k in (~chosen, chosen))
         else:
             return float("nan")
         pairs = float(negative.sum()) * float(positive.sum())

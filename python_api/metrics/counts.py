@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, RunError
+from ...framework.base.sequence import bincount
 from ..builder.var import Var
 from .of_classes import OfClasses, class_names
 
@@ -49,7 +50,7 @@ class ConfusionMatrix(OfClasses):
         predicted, truth = self.pairs(values)
         self.check(self.fetch[0], predicted, self.classes)
         size = len(self.matrix)
-        self.matrix += np.bincount(truth * size + predicted, minlength=size**2).reshape(size, size)
+        self.matrix += bincount(truth * size + predicted, minlength=size**2).reshape(size, size)
 
     def result(self) -> Mapping[str, float]:
         return dict(zip(self.keys, map(float, self.matrix.reshape(-1)), strict=True))

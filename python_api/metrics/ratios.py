@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.errors import AttributeTypeError, RunError
+from ...framework.base.sequence import bincount
 from ..builder.var import Var
 from .of_classes import OfClasses, class_names
 
@@ -79,7 +80,7 @@ class ClassRatio(OfClasses):
                 f"metric {self.name!r}: average='binary' is for the classes 0 and 1, and there are"
                 f" {size}; choose one of {', '.join(AVERAGES[1:])}"
             )
-        added = np.stack([np.bincount(kind, minlength=size) for kind in kinds])
+        added = np.stack([bincount(kind, minlength=size) for kind in kinds])
         added[:, : self._counts.shape[1]] += self._counts
         self._counts = added
 

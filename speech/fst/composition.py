@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from ...kaldi.fst.arcs import spread
 from .graph import LookaheadGraph, joined_key
 from .look_ahead import LookAhead
@@ -248,7 +249,7 @@ def _merged(parts: list[_Part], states: int) -> StateArcs:
     """The arcs of all parts, by state and phase; those of a state and a phase are of one part."""
     cells = [part.owner * 3 + part.phase for part in parts]
     sizes = np.zeros(3 * states, np.int64)
-    runs = [np.bincount(cell, minlength=3 * states) for cell in cells]
+    runs = [bincount(cell, minlength=3 * states) for cell in cells]
     for run in runs:
         sizes += run
     ends = np.cumsum(sizes)

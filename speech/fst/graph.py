@@ -10,7 +10,7 @@ import numpy as np
 
 from ...framework.base.errors import OpscopeError
 from ...framework.base.python.cached import cached_property
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...kaldi.fst.fst import Fst
 from .sums import running_sums
 
@@ -141,7 +141,7 @@ def _of_grammar(fst: Fst) -> dict[str, Any]:
     fst = without_labels(fst, ()).ordered(fst.arcs["ilabel"])
     labels = np.ascontiguousarray(fst.arcs["ilabel"])
     source = fst.source()
-    epsilons = np.bincount(source[labels == 0], minlength=fst.states).astype(np.int32)
+    epsilons = bincount(source[labels == 0], minlength=fst.states).astype(np.int32)
     return {
         "second": fst,
         "sums": running_sums(fst),

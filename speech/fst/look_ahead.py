@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from ...kaldi.fst.arcs import spread
 from ...native.constants import PRECISE
 from .graph import LookaheadGraph, joined_key
@@ -164,7 +165,7 @@ class LookAhead:
     ) -> tuple[np.ndarray, np.ndarray]:
         """What `costs` gives, by the runs of arcs that can come next."""
         owner, low, high = (np.concatenate(each) for each in zip(*parts, strict=True))
-        mass = np.bincount(owner, self._masses(self._two.begin[s2[owner]], low, high), len(sets))
+        mass = bincount(owner, self._masses(self._two.begin[s2[owner]], low, high), len(sets))
         # runs of an owner rise: the first one begins where they all do
         first = np.full(len(sets), len(self._words))
         last = np.full(len(sets), -1)
@@ -230,5 +231,5 @@ class LookAhead:
             owner, arcs = spread(low[rough], (high - low)[rough])
             with np.errstate(over="ignore"):
                 each = np.exp(-self._two.arcs["weight"][arcs].astype(np.float64))
-            mass[rough] = np.bincount(owner, each, len(rough))
+            mass[rough] = bincount(owner, each, len(rough))
         return mass

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from ...kaldi.fst.acceptors import connect
 from ...kaldi.fst.fst import Fst
 from .model import NgramModel, natural_log
@@ -130,7 +131,7 @@ def _without_passing(
     `weight` and `target` are changed. Nothing can be read in such a state, and without them L
     composed with G has fewer states.
     """
-    counts = np.bincount(source, minlength=len(final))
+    counts = bincount(source, minlength=len(final))
     passing = (counts[source] == 1) & (ilabel == backoff_label) & np.isinf(final[source])
     passing &= source != start
     following = np.full(len(final), -1)

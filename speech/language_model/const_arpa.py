@@ -19,6 +19,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.sequence import bincount
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.lattices.lattice import single
 from .automaton import Automaton, Histories
@@ -248,7 +249,7 @@ def const_arpa(model: NgramModel, begin: int, end: int, unknown: int) -> ConstAr
     labels = np.array([int(word) for word in model.vocabulary], np.int64)
     top = max(model.order - 1, 1)
     children = [
-        np.bincount(longer.context, minlength=len(shorter))
+        bincount(longer.context, minlength=len(shorter))
         for shorter, longer in zip(model.orders[:-1], model.orders[1:], strict=True)
     ]
     children += [np.zeros(len(ngrams), np.int64) for ngrams in model.orders[len(children) :]]
@@ -293,7 +294,7 @@ def _places(model: NgramModel, own: list[np.ndarray]) -> list[np.ndarray]:
     whole = [sizes.copy() for sizes in own]
     for n in range(model.order - 1, 0, -1):
         context = model.orders[n].context
-        whole[n - 1] += np.bincount(context, whole[n], minlength=len(own[n - 1])).astype(np.int64)
+        whole[n - 1] += bincount(context, whole[n], minlength=len(own[n - 1])).astype(np.int64)
     places = [np.cumsum(whole[0]) - whole[0]]
     for n in range(1, model.order):
         context = model.orders[n].context

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from .model import BEGIN, END, UNKNOWN
 
 RESERVED = BEGIN, END
@@ -83,7 +84,7 @@ def counted(text: Text, order: int) -> list[Counts]:
     begins = words == 0
     every = np.arange(total)
     zeros = np.zeros(total, np.int64)
-    counts = [Counts(zeros, every, np.bincount(words, minlength=total), zeros)]
+    counts = [Counts(zeros, every, bincount(words, minlength=total), zeros)]
     # row[i]: the n-gram of the order before that ends at position i; -1: it leaves its sentence.
     row = words.copy()
     for _ in range(1, order):

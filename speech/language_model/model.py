@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ...framework.base.python.cached import cached_property
+from ...framework.base.sequence import bincount
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 NO_PROBABILITY = -99.0
@@ -150,7 +151,7 @@ class NgramModel:
                 weight = np.where(
                     left_shorter > 0, left / np.where(left_shorter > 0, left_shorter, 1), 1
                 )
-                is_context = np.bincount(ngrams.context, minlength=len(left)) > 0
+                is_context = bincount(ngrams.context, minlength=len(left)) > 0
                 backoff = np.where(
                     is_context & (weight > 0), np.log10(np.maximum(weight, 1e-99)), 0.0
                 )
@@ -171,7 +172,7 @@ class NgramModel:
 
         def left(log10: np.ndarray) -> np.ndarray:
             mass = np.where(event, 10.0**log10, 0)
-            rest = 1 - np.bincount(ngrams.context, mass, minlength=rows)
+            rest = 1 - bincount(ngrams.context, mass, minlength=rows)
             # What rounding leaves of contexts that all words follow is no probability.
             return np.where(rest > 1e-9, rest, 0)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from .counting import Text
 from .model import BEGIN, END, UNKNOWN, NgramModel
 
@@ -80,7 +81,7 @@ def perplexity(model: NgramModel, text: Text) -> Perplexity:
     if np.isinf(log10[is_known]).any():
         raise FormatError("the language model has a word without a probability")
     others = float(log10[~is_known].sum()) if UNKNOWN in model.numbers else None
-    orders = np.bincount(used[is_known], minlength=model.order + 1)[1:]
+    orders = bincount(used[is_known], minlength=model.order + 1)[1:]
     return Perplexity(
         text.sentences,
         len(log10) - text.sentences,

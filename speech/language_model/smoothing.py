@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from .counting import Counts, Text, counted
 from .model import NO_PROBABILITY, NgramModel, Ngrams
 
@@ -20,8 +21,8 @@ def witten_bell(text: Text, order: int) -> NgramModel:
     shares = []
     for ngrams in counts:
         count, rows = _events(ngrams)
-        seen = np.bincount(ngrams.context, count > 0, minlength=rows)
-        total = np.bincount(ngrams.context, count, minlength=rows) + seen
+        seen = bincount(ngrams.context, count > 0, minlength=rows)
+        total = bincount(ngrams.context, count, minlength=rows) + seen
         shares.append((count / np.maximum(total, 1)[ngrams.context], seen / np.maximum(total, 1)))
     return _interpolated(text, counts, shares)
 
@@ -42,8 +43,8 @@ def kneser_ney(text: Text, order: int) -> NgramModel:
         ngrams = Counts(ngrams.context, ngrams.word, count, ngrams.tail)
         count, rows = _events(ngrams)
         discount = _discounts(count, place + 1)[np.minimum(count, 3)]
-        total = np.maximum(np.bincount(ngrams.context, count, minlength=rows), 1)
-        freed = np.bincount(ngrams.context, discount, minlength=rows)
+        total = np.maximum(bincount(ngrams.context, count, minlength=rows), 1)
+        freed = bincount(ngrams.context, discount, minlength=rows)
         shares.append(((count - discount) / total[ngrams.context], freed / total))
     return _interpolated(text, counts, shares)
 
@@ -62,7 +63,7 @@ def _continuations(counts: list[Counts], place: int) -> np.ndarray:
     """How many words stand before each n-gram; how often it is there if it begins a sentence."""
     ngrams = counts[place]
     first = ngrams.word if place == 0 else _first_words(counts, place)
-    before = np.bincount(counts[place + 1].tail, minlength=len(ngrams.word))
+    before = bincount(counts[place + 1].tail, minlength=len(ngrams.word))
     return np.where(first == 0, ngrams.count, before)
 
 
@@ -100,7 +101,7 @@ def _interpolated(
         if place:
             own, rest = shares[place]
             probability = own + rest[ngrams.context] * probability[ngrams.tail]
-            is_context = np.bincount(ngrams.context, minlength=len(orders[-1])) > 0
+            is_context = bincount(ngrams.context, minlength=len(orders[-1])) > 0
             weight = np.zeros(len(is_context))
             weight[: len(rest)] = rest
             orders[-1].backoff[is_context] = _log10(weight[is_context])

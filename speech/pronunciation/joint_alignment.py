@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
+
 _MOST_PHONES = 4  # of a letter
 _ROUNDS = 8
 _SAMPLE = 20_000  # words that probabilities are estimated on
@@ -148,7 +150,7 @@ def _estimated(
             expected = before[:rows, :columns] * score * after[a:, b:]
             expected /= np.where(whole > 0, whole, np.inf)
             at = group.letters[a].T[:, None] * table.shape[1] + group.phones[b].T[None]
-            count += np.bincount(at.ravel(), expected.ravel(), len(count))
+            count += bincount(at.ravel(), expected.ravel(), len(count))
     total = sum(float(count.sum()) for count in counts)
     return [
         (count / total).reshape(table.shape) for count, table in zip(counts, tables, strict=True)

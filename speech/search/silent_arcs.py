@@ -12,7 +12,7 @@ import struct
 
 import numpy as np
 
-from ...framework.base.sequence import repeated
+from ...framework.base.sequence import bincount, repeated
 from ...kaldi.fst.arcs import runs
 from ...native.constants import MANY_TOKENS, NEGATIVE_LOOP
 from .arc_table import ArcTable, first_ones
@@ -174,7 +174,7 @@ def _queued(
     taking[arcs[0]] = taking[arcs[1]] = True
     tokens = np.flatnonzero(taking)
     number = np.cumsum(taking) - 1
-    counts = np.bincount(number[arcs[0]], minlength=len(tokens))
+    counts = bincount(number[arcs[0]], minlength=len(tokens))
     leaves = (counts > 0).tolist()
     upto = [0, *np.cumsum(counts).tolist()]
     waiting = number[listed[np.flatnonzero(taking[listed])]].tolist()

@@ -9,6 +9,7 @@ import numpy as np
 
 from ....framework.base.errors import RunError, ShapeError, nearest
 from ....framework.base.plugins import call_plugin, owner_of
+from ....framework.base.sequence import bincount
 from .data import Deserializer, Samples, Stream
 from .layout import Layout, packed
 from .pack import Minibatch
@@ -191,8 +192,8 @@ def _check_layout(where: str, layout: Layout, lengths: np.ndarray) -> None:
             f"{where}: sequence {number} takes {here[number]} of the {layout.steps} steps, it has"
             f" {lengths[number]} samples"
         )
-    if layout.samples > 1 and np.bincount(layout.column).max() > 1:
-        column = int(np.bincount(layout.column).argmax())
+    if layout.samples > 1 and bincount(layout.column).max() > 1:
+        column = int(bincount(layout.column).argmax())
         raise ShapeError(
             f"{where}: two sequences share step {column // layout.parallel} of slot"
             f" {column % layout.parallel}"

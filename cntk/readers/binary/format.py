@@ -21,7 +21,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike, atomic_file
 from ....framework.base.errors import FormatError, ShapeError
-from ....framework.base.sequence import repeated
+from ....framework.base.sequence import bincount, repeated
 from ....framework.base.untrusted.values import shown
 from ...config.parameters import ConfigParameters
 from ..base.data import ChunkInfo, Deserializer, Samples, Stream
@@ -152,7 +152,7 @@ class BinaryFile(Deserializer):
         if lengths.sum() > self._file.size + count:
             raise FormatError(f"{self.path}: byte {place}: {name}: a row is out of range")
         begin = np.concatenate([[0], np.cumsum(lengths)])
-        counts = np.bincount(begin[owner] + sample, minlength=int(begin[-1]))
+        counts = bincount(begin[owner] + sample, minlength=int(begin[-1]))
         return Samples(begin, values, index, np.concatenate([[0], np.cumsum(counts)]))
 
 

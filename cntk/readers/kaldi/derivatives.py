@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
+from ....framework.base.sequence import bincount
 from ....kaldi.files.transition_model import TransitionModel
 from ....kaldi.lattices.acceptors import depth_sorted
 from ....kaldi.lattices.lattice import CompactLattice, Weight
@@ -187,7 +188,7 @@ class UtteranceCriterion:
             one_silence_class=options.one_silence_class,
         )
         expected, gains = Paths(arcs.source, arcs.target).accuracies(score, accuracy)
-        slopes = np.bincount(frame * pdfs + pdf, -gains[real], frames * pdfs)
+        slopes = bincount(frame * pdfs + pdf, -gains[real], frames * pdfs)
         return frames - expected, slopes.reshape(frames, pdfs)
 
     def _known(self, weight: Weight) -> Weight:

@@ -24,7 +24,7 @@ from functools import cache
 import numpy as np
 
 from ....framework.base.errors import FormatError, ShapeError
-from ....framework.base.sequence import repeated
+from ....framework.base.sequence import bincount, repeated
 from ...base.std_shuffle import minimal_standard, shuffled
 from ...config.parameters import ConfigParameters
 from ..base.data import Samples, Stream, ranges
@@ -336,7 +336,7 @@ class TaggedMinibatches(Packer):
         width = self._words * count
         both = np.unique(slot // count * width + index)
         row, index = np.divmod(both, width)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(tokens)))])
+        bounds = np.concatenate([[0], np.cumsum(bincount(row, minlength=len(tokens)))])
         return Samples(begin, np.ones(len(index), self.streams[0].dtype), index, bounds)
 
     def _labels(self, begin: np.ndarray, tokens: np.ndarray) -> Samples:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ....framework.base.sequence import repeated
+from ....framework.base.sequence import bincount, repeated
 from ..base.data import Samples, Stream
 from .lines import Problems
 
@@ -73,14 +73,14 @@ def parse_arrays(
     if not _plain_ids(data, tokens, is_id, token_line, ends):
         return None
     kind = _kinds(data, tokens, [alias.encode() for alias, _ in streams])
-    if kind is None or np.any(np.bincount(bar_line[kind >= 0], minlength=len(ends)) == 0):
+    if kind is None or np.any(bincount(bar_line[kind >= 0], minlength=len(ends)) == 0):
         return None
     owner = repeated(np.arange(len(lines)), lines)[bar_line]
     values = ~tokens.is_name & ~is_id
     samples_lists = []
     for number, (_, stream) in enumerate(streams):
         fields = np.flatnonzero(kind == number)
-        counts = np.bincount(owner[fields], minlength=len(lines))
+        counts = bincount(owner[fields], minlength=len(lines))
         if np.any(counts > lines):
             return None
         mine = values & (kind[tokens.field] == number)
@@ -159,7 +159,7 @@ def _samples(
     """The samples of `fields` (begin is left to the caller); None: unusual."""
     begin, end = tokens.begin[mine], tokens.end[mine]
     place = np.searchsorted(fields, tokens.field[mine])
-    counts = np.bincount(place, minlength=len(fields))
+    counts = bincount(place, minlength=len(fields))
     text = np.full(len(data) + 1, _SPACE, np.uint8)
     inside = np.zeros(len(data) + 1, np.int8)
     inside[begin], inside[end] = 1, -1

@@ -14,7 +14,7 @@ import numpy as np
 
 from ....framework.base.atomic import PathLike
 from ....framework.base.errors import FormatError
-from ....framework.base.sequence import repeated
+from ....framework.base.sequence import bincount, repeated
 from ....framework.base.untrusted.opener import open_file, read_file
 from ..text.arrays import parse_numbers
 
@@ -96,7 +96,7 @@ def _block(
     begin = edges[::2]
     end = edges[1::2]
     line = np.searchsorted(ends, begin, side="right")
-    counts = np.bincount(line, minlength=len(ends))
+    counts = bincount(line, minlength=len(ends))
     needed = max(part.start + part.count for part in columns)
     short = np.flatnonzero((counts > 0) & (counts < needed))
     if len(short):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import TreeError
-from ...base.sequence import Sequences, offsets_of, repeated
+from ...base.sequence import Sequences, bincount, offsets_of, repeated
 
 _SIGNIFICANT_BITS = 4
 _SHOWN = 6  # nodes of a cycle that an error tells
@@ -166,7 +166,7 @@ def make_forest_schedule(
     nodes = len(parents)
     depth = check.depths()
     below = np.flatnonzero(parents >= 0)
-    counts = np.bincount(parents[below], minlength=nodes)
+    counts = bincount(parents[below], minlength=nodes)
     ordinal = _ordinals(parents, below, counts)
     if positions is None:
         check.arity_of(counts)
@@ -180,7 +180,7 @@ def make_forest_schedule(
     rows = np.lexsort((-counts, height))
     places = np.empty(nodes, np.int64)
     places[rows] = np.arange(nodes)
-    starts = offsets_of(np.bincount(height))
+    starts = offsets_of(bincount(height))
     up = np.append(places, nodes)[parents[rows]]  # parents of -1 take the last entry
     row_of_edge = below[
         np.lexsort((places[parents[below]], ordinal[below], height[parents[below]]))
@@ -214,7 +214,7 @@ def _ordinals(parents: np.ndarray, below: np.ndarray, counts: np.ndarray) -> np.
 def _heights(parents: np.ndarray, depth: np.ndarray) -> np.ndarray:
     height = np.zeros(len(parents), np.int64)
     ordered = np.argsort(-depth, kind="stable")
-    ends = np.cumsum(np.bincount(depth)[::-1]) if len(depth) else []
+    ends = np.cumsum(bincount(depth)[::-1]) if len(depth) else []
     begin = 0
     for end in ends[:-1]:  # the last ones are the roots
         rows = ordered[begin:end]
