@@ -364,7 +364,7 @@ MISTAKES = [
     ),
     ("$ opscope run net.pb --feed x.npy --fetch scores", "--feed x.npy: want NAME=VALUE"),
     ("$ opscope train net.pb --data x.npy --loss cost --epochs 1 --out a.pb", "x.npy"),
-    ("$ opscope ops Linear", "no layer or operator 'Linear'; write b.fc"),
+    ("$ opscope ops Linera", "no layer or operator 'Linera'"),
     (
         "$ opscope run net.pb --feed x=net.pb --fetch scores",
         "net.pb: no NumPy file: neither .npy nor .npz",

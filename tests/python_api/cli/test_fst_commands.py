@@ -247,5 +247,3 @@ def test_folders_and_the_library_take_every_type(
         (tmp_path / name / "x.fst").write_bytes(data)
         found.append(read(tmp_path / name / "x.fst"))
     assert found[0] == found[1] and not isinstance(found[0], str)
-
-
