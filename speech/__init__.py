@@ -40,6 +40,7 @@ _HOMES = {
     "make_lang": ".lexicon.lang",
     **dict.fromkeys(("Guesser", "Guess"), ".pronunciation.guesser"),
     "known_pronunciations": ".pronunciation.known",
+    **dict.fromkeys(("adapt", "Adapted"), ".adaptation.adapt"),
     "AlignLexicon": ".lattice.align_lexicon",
     **dict.fromkeys(("timed_words", "timed_phones", "ctm_lines"), ".lattice.times"),
     "Model": ".recognize.model",

@@ -38,6 +38,8 @@ from .features.transforms import SpliceOptions as SpliceOptions
 from .features.transforms import splice as splice
 from .features.transforms import transform as transform
 from .fst.graph_folder import load_graph as load_graph
+from .adaptation.adapt import Adapted as Adapted
+from .adaptation.adapt import adapt as adapt
 from .graph_making.make import make_graph as make_graph
 from .ivector.model import IvectorModel as IvectorModel
 from .ivector.model import IvectorOptions as IvectorOptions

@@ -110,6 +110,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "graph_making",
         "recognize",
         "pronunciation",
+        "adaptation",
         "alignment",
         "scoring",
         "trees",

@@ -45,6 +45,7 @@ _COMMANDS = {
         "...speech.pronunciation.command",
         "Print pronunciations of new words, as a lexicon has them.",
     ),
+    "adapt": ("...speech.adaptation.command", "Add words to the folder of a Vosk model."),
     "make-lm": ("...speech.language_model.command", "Make an n-gram model of a text."),
     "perplexity": (
         "...speech.language_model.command",
@@ -65,8 +66,8 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer make-lang guess-pronunciations make-lm perplexity"
-    " make-graph",
+    "Recognize speech": "transcribe align wer make-lang guess-pronunciations adapt make-lm"
+    " perplexity make-graph",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

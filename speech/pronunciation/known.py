@@ -53,11 +53,11 @@ def model_pronunciations(model: Model) -> list[Pronunciation]:
     else:
         files = " nor ".join(model.word_files)
         raise FormatError(f"{model.path}: neither {files}: where words end cannot be seen")
-    names = _base_names(model, boundaries)
+    names = base_names(model, boundaries)
     return [(model.words[word], tuple(names[phone] for phone in phones)) for word, phones in found]
 
 
-def _base_names(model: Model, boundaries: WordBoundaries | None) -> dict[int, str]:
+def base_names(model: Model, boundaries: WordBoundaries | None) -> dict[int, str]:
     """The name of each phone without its position in words."""
     names = {}
     for phone in sorted(set(model.transitions.phone[1:])):

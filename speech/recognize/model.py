@@ -218,6 +218,16 @@ class Model:
         return lexicon
 
     @property
+    def network_path(self) -> Path:
+        """The file of the network and its transition model."""
+        return self.path / self._layout.network
+
+    @property
+    def graph_folder(self) -> Path:
+        """The folder of the decoding graph."""
+        return self.path / self._layout.graph
+
+    @property
     def word_files(self) -> tuple[str, str]:
         """The files that say which phones words have, as paths inside of the folder."""
         return self._layout.boundaries, self._layout.lexicon
