@@ -80,9 +80,8 @@ def adapt(
     folder = known.graph_folder
     if (folder / "HCLG.fst").exists():
         raise FormatError(
-            f"{folder / 'HCLG.fst'}: words and grammar are one graph, to which no word can be added:"
-            " HCLr.fst and Gr.fst are wanted, as make-graph --look-ahead makes them of a lexicon"
-            " and an ARPA file"
+            f"{folder / 'HCLG.fst'}: a graph with its grammar in it gets no words; HCLr.fst and"
+            " Gr.fst are wanted, which make-graph --look-ahead makes of a lexicon and an ARPA file"
         )
     if known.boundaries is None:
         raise FormatError(

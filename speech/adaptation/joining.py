@@ -159,17 +159,27 @@ def joined(
         for label in labels
         for ilabel, after, cost in junctions.exits(tree.phone[node])
     ]
-    source = np.concatenate((source, [row[0] for row in ends])).astype(np.int64)
-    arcs = np.concatenate((arcs, np.array([row[1:] for row in ends], ARC)))
+    # The self-loop of a state between words is not that of a new word's last transition.
+    looped = sorted({row[-1] for row in ends if not row[1] and junctions.leave[row[-1]]})
+    states = fst.states + made.states - entries
+    copies = {state: states + at for at, state in enumerate(looped)}
+    ends = [(*row[:-1], copies.get(row[-1], row[-1])) for row in ends]
+    bare = [_without_loop(fst, state, arcs[source == state], junctions) for state in looped]
+    sizes = [len(each) for each in bare]
+    source = np.concatenate(
+        (source, [row[0] for row in ends], np.repeat(states + np.arange(len(bare)), sizes))
+    ).astype(np.int64)
+    arcs = np.concatenate((arcs, np.array([row[1:] for row in ends], ARC), *bare))
     order = np.lexsort((arcs["ilabel"], arcs["olabel"], source))
     source, arcs = source[order], arcs[order]
     begins = source < fst.states  # without words: they come first
     counts = np.diff(fst.begin) + bincount(source[begins], minlength=fst.states)
-    new = bincount(source[~begins] - fst.states, minlength=made.states - entries)
+    new = bincount(source[~begins] - fst.states, minlength=states + len(bare) - fst.states)
     merged = np.insert(fst.arcs, fst.begin[source[begins]], arcs[begins])
+    final = (fst.final - junctions.leave)[looped].astype(np.float32)
     whole = Fst(
         fst.start,
-        np.concatenate((fst.final, np.full(len(new), np.inf, np.float32))),
+        np.concatenate((fst.final, np.full(states - fst.states, np.inf, np.float32), final)),
         np.concatenate(([0], np.cumsum(np.concatenate((counts, new))))),
         np.concatenate((merged, arcs[~begins])),
     )
@@ -179,12 +189,21 @@ def joined(
     if added:
         known = _with_labels(known, _before_words(fst, junctions), first_new, len(added))
     sets = tree.intervals()
-    known = _with_states(known, [sets[node] for node in paths.nodes[entries:]])
+    runs = [known.intervals[known.begin[at] : known.begin[at + 1]] for at in looped]
+    known = _with_states(known, [*(sets[node] for node in paths.nodes[entries:]), *runs])
     properties = EXPANDED | label_properties(whole)
     header = replace(
         fst.header, properties=properties, arcs=len(whole.arcs), reachability=known, version=1
     )
     return replace(whole, header=header), frozenset(paths.used)
+
+
+def _without_loop(fst: Fst, state: int, more: np.ndarray, junctions: Junctions) -> np.ndarray:
+    """The arcs of a state and `more`, but for its self-loop and what it costs to leave that."""
+    mine = slice(fst.begin[state], fst.begin[state + 1])
+    arcs = np.concatenate((fst.arcs[mine][~junctions.loop[mine]], more))
+    arcs["weight"] -= junctions.leave[state]
+    return arcs
 
 
 def _before_words(fst: Fst, junctions: Junctions) -> np.ndarray:
@@ -208,7 +227,7 @@ def _with_labels(known: Reachability, states: np.ndarray, first: int, count: int
     return replace(known, begin=np.concatenate(([0], np.cumsum(sizes))), intervals=intervals)
 
 
-def _with_states(known: Reachability, sets: list[_Intervals]) -> Reachability:
+def _with_states(known: Reachability, sets: Sequence[_Intervals | np.ndarray]) -> Reachability:
     begin = known.begin[-1] + np.cumsum([len(each) for each in sets])
     more = np.array([pair for each in sets for pair in each], np.int32).reshape(-1, 2)
     return replace(

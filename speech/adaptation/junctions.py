@@ -29,6 +29,8 @@ class Junctions:
         entries: the states that words begin in, rising, int64, [entries]. base: what it costs to
             begin one there, besides its HMM: the least that a word does, and at least what it costs
             to leave the state's self-loop. lefts: the phones before each.
+        loop: whether each arc is a self-loop of the model, bool, [arcs].
+        leave: what each state's arcs and its end cost for leaving such a loop, float64, [states].
         scale: of the probabilities of staying in a state or leaving it.
 
     Raises:
@@ -47,11 +49,11 @@ class Junctions:
         self._fst = fst
         source = fst.source()
         label = np.where(fst.ilabel > ids.count, 0, fst.ilabel)
-        state_of, self._loop = np.array(hmms.state_of), np.array(ids.is_loop)[label]
+        state_of, self.loop = np.array(hmms.state_of), np.array(ids.is_loop)[label]
         self.scale = self._scale(hmms, label)
         leaving = self.scale * hmms.leaving
-        self._leave = np.zeros(fst.states)
-        self._leave[source[self._loop]] = leaving[state_of[label[self._loop]]]
+        self.leave = np.zeros(fst.states)
+        self.leave[source[self.loop]] = leaving[state_of[label[self.loop]]]
         kinds = np.array(boundaries.kinds)
         starts = np.concatenate(([False], model.tuples[:, 1] == 0))[state_of] & ~np.array(
             ids.is_loop
@@ -67,24 +69,32 @@ class Junctions:
         inside = (hmms.cost - hmms.leaving[state_of])[label[arcs]]
         least = np.full(len(self.entries), np.inf)
         np.minimum.at(least, place[source[arcs]], fst.weight[arcs] - inside)
-        self.base = np.maximum(self._leave[self.entries], least)
+        self.base = np.maximum(self.leave[self.entries], least)
         # What is between words has no output label, as the words in brackets have.
         between = (starts & (kinds[phone] == "nonword"))[label] & (fst.olabel == 0)
         arcs = np.flatnonzero(between & (place[source] >= 0))
-        self._mass = np.exp(self._leave[self.entries] - self.base)
-        shares = np.exp(self._leave[source[arcs]] - fst.weight[arcs])
+        self._mass = np.exp(self.leave[self.entries] - self.base)
+        shares = np.exp(self.leave[source[arcs]] - fst.weight[arcs])
         np.add.at(self._mass, place[source[arcs]], shares)
         self._place, self._label = place, label
         self.lefts: list[list[int]] = [[] for _ in self.entries]
         at = place[contexts.state]
         for entry, left in zip(at[at >= 0].tolist(), contexts.left[at >= 0].tolist(), strict=True):
             self.lefts[entry].append(left)
+        # A state between words that one phone alone leads to has the self-loop of that phone; it is
+        # not the one that arcs of #0 lead to, which no phone does.
+        arcs = np.flatnonzero(
+            np.array(ids.is_last)[label] & ~self.loop & (place[fst.nextstate] >= 0)
+        )
+        self._direct = {
+            *zip(phone[label[arcs]].tolist(), fst.nextstate[arcs].tolist(), strict=True)
+        }
         self._ends = self._after_words(source, np.isin(kinds, ("end", "singleton")), contexts)
 
     def _scale(self, hmms: PhoneHmms, label: np.ndarray) -> float:
-        cost = hmms.cost[label[self._loop]]
+        cost = hmms.cost[label[self.loop]]
         costly = cost > 0
-        return float(np.median(self._fst.weight[self._loop][costly] / cost[costly]))
+        return float(np.median(self._fst.weight[self.loop][costly] / cost[costly]))
 
     def _after_words(
         self, source: np.ndarray, ends: np.ndarray, contexts: Contexts
@@ -98,9 +108,9 @@ class Junctions:
         chosen = is_end[contexts.state] & ends[contexts.left]
         state, phone = contexts.state[chosen], contexts.left[chosen]
         path, arc = spread(fst.begin[state], np.diff(fst.begin)[state])
-        kept = ~self._loop[arc] & (fst.olabel[arc] == 0)
+        kept = ~self.loop[arc] & (fst.olabel[arc] == 0)
         path, arc = path[kept], arc[kept]
-        cost = fst.weight[arc] - self._leave[state[path]]
+        cost = fst.weight[arc] - self.leave[state[path]]
         return phone[path], self._label[arc], fst.nextstate[arc], cost
 
     def exits(self, phone: int) -> list[Exit]:
@@ -117,8 +127,7 @@ class Junctions:
             if 2 * counts[number] >= counts.max()
         ]
         if not found:
-            after = [at for at, lefts in enumerate(self.lefts) if phone in lefts]
-            found = [(0, int(self.entries[at]), 0.0) for at in after]
+            found = [(0, after, 0.0) for of, after in self._direct if of == phone]
         total = sum(
             np.exp(-cost) * (1.0 if ilabel else self._mass[self._place[after]])
             for ilabel, after, cost in found
