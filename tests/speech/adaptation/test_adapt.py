@@ -1,0 +1,95 @@
+"""Folders with new words: `adapt` and its command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from opscope.framework.base.errors import ArgumentError, FormatError
+from opscope.python_api.cli.main import main
+from opscope.speech import Adapted, KaldiRecognizer, Model, adapt, known_pronunciations
+from speech_models import RATE, lexicon_lines, small_files, tone, write_files
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("adapt")
+    files = small_files(path)
+    files["graph/phones/align_lexicon.int"] = lexicon_lines()
+    return write_files(files, path / "model")
+
+
+def heard(model: Model, *words: str) -> str:
+    """What is recognized of words, given by their phones."""
+    parts = [tone("sil")]
+    for phones in words:
+        parts += [*(tone(phone) for phone in phones.split()), tone("sil")]
+    samples = np.concatenate(parts).round().astype(np.int16)
+    recognizer = KaldiRecognizer(model, RATE)
+    recognizer.AcceptWaveform(samples.tobytes())
+    return json.loads(recognizer.FinalResult())["text"]
+
+
+def test_new_words_are_recognized(folder: Path, tmp_path: Path) -> None:
+    listed, out = tmp_path / "words", tmp_path / "out"
+    listed.write_text("aa\n\nbig b b\n")
+    said = ("b_B a_E", "a_B a_E", "c_S", "a_B a_E", "b_B b_E")
+    assert heard(Model(folder), *said) == "ba ba c ba [unk]"
+    done = CliRunner().invoke(
+        main, ["adapt", str(folder), str(out), "--words", str(listed), "--weight", "1.25"]
+    )
+    assert done.exit_code == 0, done.output
+    assert done.stdout == "aa a a\nbig b b\n"
+    assert done.stderr.startswith("2 pronunciations, each with a cost of 1.250; 1 pairs")
+    # [unk] has the phones of big and costs less: this graph leaves its states for nothing.
+    assert heard(Model(out), *said) == "ba aa c aa [unk]"
+    assert set(known_pronunciations(out)) == {
+        *known_pronunciations(folder),
+        ("aa", ("a", "a")),
+        ("big", ("b", "b")),
+    }
+    lexicon = "graph/phones/align_lexicon.int"
+    assert (out / lexicon).read_bytes() == (folder / lexicon).read_bytes() + b"6 6 2 3\n7 7 4 5\n"
+    same = {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+    for name in same - {Path("graph/HCLr.fst"), Path("graph/Gr.fst"), Path(lexicon)}:
+        assert (out / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_a_known_word_gets_another_pronunciation(folder: Path, tmp_path: Path) -> None:
+    made = adapt(folder, tmp_path / "out", {"ab": "a a"})
+    assert made == Adapted([("ab", ("a", "a"))], [("a", "a")], 1.5)
+    assert heard(Model(tmp_path / "out"), "c_S", "a_B a_E", "a_B b_E") == "c ab ab"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("\n", "words: there is no word"),
+        ("aa a a\naa a a\n", "words: line 2: "),
+        ("aa a a\nab a b\n", "words: line 2: the model has the word ab with a b"),
+        ("aa a a\nx a q\n", "words: line 2: the model has no phone q"),
+        ("ac a c\n", "words: line 1: the model has no phone c at its place"),
+        ("xyz\n", "words: line 1: the word 'xyz': no word of the lexicon has the letter"),
+        ("<eps> a a\n", "words: line 1: '<eps>' is a reserved symbol"),
+    ],
+)
+def test_bad_words(folder: Path, tmp_path: Path, words: str, message: str) -> None:
+    (tmp_path / "words").write_text(words)
+    with pytest.raises(FormatError, match=message):
+        adapt(folder, tmp_path / "out", tmp_path / "words")
+    assert not (tmp_path / "out").exists()
+
+
+def test_bad_folders(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no empty folder"):
+        adapt(folder, folder, {"aa": "a a"})
+    with pytest.raises(ArgumentError, match="weight is a number"):
+        adapt(folder, tmp_path / "out", {"aa": "a a"}, weight=float("nan"))
+    static = write_files(small_files(tmp_path, static=True), tmp_path / "static")
+    with pytest.raises(FormatError, match="HCLr.fst and Gr.fst are wanted"):
+        adapt(static, tmp_path / "out", {"aa": "a a"})
+    assert not (tmp_path / "out").exists()
