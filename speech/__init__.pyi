@@ -3,6 +3,8 @@
 from ..kaldi.lattices.phone_determinize import determinized as determinized
 from ..kaldi.lattices.phone_determinize import phone_starts as phone_starts
 from ..kaldi.lattices.raw_lattice import RawLattice as RawLattice
+from .adaptation.adapt import Adapted as Adapted
+from .adaptation.adapt import adapt as adapt
 from .alignment.align import align as align
 from .alignment.path import AlignOptions as AlignOptions
 from .alignment.result import AlignedPhone as AlignedPhone
@@ -38,8 +40,6 @@ from .features.transforms import SpliceOptions as SpliceOptions
 from .features.transforms import splice as splice
 from .features.transforms import transform as transform
 from .fst.graph_folder import load_graph as load_graph
-from .adaptation.adapt import Adapted as Adapted
-from .adaptation.adapt import adapt as adapt
 from .graph_making.make import make_graph as make_graph
 from .ivector.model import IvectorModel as IvectorModel
 from .ivector.model import IvectorOptions as IvectorOptions
