@@ -89,6 +89,7 @@ class Junctions:
         self._direct = {
             *zip(phone[label[arcs]].tolist(), fst.nextstate[arcs].tolist(), strict=True)
         }
+        self._exits: dict[int, list[Exit]] = {}
         self._ends = self._after_words(source, np.isin(kinds, ("end", "singleton")), contexts)
 
     def _scale(self, hmms: PhoneHmms, label: np.ndarray) -> float:
@@ -116,6 +117,11 @@ class Junctions:
     def exits(self, phone: int) -> list[Exit]:
         """Where paths go on after a word that ends in a phone, with what it costs in the median;
         their probabilities have the sum 1. Empty: no word ends so."""
+        if phone not in self._exits:
+            self._exits[phone] = self._found_exits(phone)
+        return self._exits[phone]
+
+    def _found_exits(self, phone: int) -> list[Exit]:
         mine = np.flatnonzero(self._ends[0] == phone)
         label, target, cost = (column[mine] for column in self._ends[1:])
         rows = np.stack((label, target), axis=1)
