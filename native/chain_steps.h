@@ -7,6 +7,13 @@
 
 #define STEP(name) static void NAME(name)(const ChainStep *s, frame *f, word j, ARGUMENTS)
 #define NEXT ((RUN *)s[1].SIZE)(s + 1, f, j, PASSED)
+/* Of a call at one of several ends of a function, which clang makes no jump for WebAssembly else. */
+#undef TAIL
+#if defined(__wasm__)
+#define TAIL __attribute__((musttail))
+#else
+#define TAIL
+#endif
 /* Arrays are addressed from where they begin, so that j is the index of all of them: where a step
    found each address by a product, it took as long for that as for its vectors. */
 #define AT(type, slot) ((type *)f->at[s->slot] + j)
@@ -58,9 +65,9 @@ static void NAME(begin)(frame *f, word j) {
    It is no part of a step: registers that the calls of this need were saved for every block. */
 static __attribute__((noinline)) void NAME(last_block)(frame *f, word j) {
   if (j < f->end)
-    NAME(begin)(f, f->last);
-  else if (next_row(f))
-    NAME(begin)(f, 0);
+    TAIL return NAME(begin)(f, f->last);
+  if (next_row(f))
+    TAIL return NAME(begin)(f, 0);
 }
 #define NEXT_BLOCK                                                               \
   j += COUNT * LANES;                                                            \
@@ -69,7 +76,7 @@ static __attribute__((noinline)) void NAME(last_block)(frame *f, word j) {
     *at -= COUNT * BYTES;                                                        \
     __asm__ volatile("");  /* they are few: code for many would save registers */ \
   }                                                                              \
-  return ((RUN *)f->steps->SIZE)(f->steps, f, j, PASSED);
+  TAIL return ((RUN *)f->steps->SIZE)(f->steps, f, j, PASSED);
 STEP(end) { NEXT_BLOCK }
 STEP(store_end) {
   row_t *to = (row_t *)AT(T, x);
