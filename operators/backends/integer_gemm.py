@@ -172,7 +172,7 @@ def _packed(
         k=depth,
         n=width,
         b=y.reshape(-1),
-        rows=rows,
+        rows=np.asarray(rows, np.int64),  # NumPy counts with 32 bits in WebAssembly
         right=right,
         is_unsigned=y.dtype == np.uint8,
         panels=panels,

@@ -62,7 +62,7 @@ class KeyTable:
             place = (place[other] + 1) & last
 
     def _places(self, *keys: np.ndarray) -> np.ndarray:
-        mixed = keys[0] * _MIX[0]
+        mixed = keys[0].astype(np.int64) * _MIX[0]
         mixed ^= mixed >> 29
         for key in keys[1:]:
             mixed += key
