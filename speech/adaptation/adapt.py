@@ -60,9 +60,9 @@ def adapt(
     Args:
         model: the folder, with HCLr.fst, Gr.fst and word_boundary.int. out: a new or empty folder.
         words: a file with a word and its phones in each line, or a mapping, as for `make_lang`. In
-            a file, words without phones are guessed from those of the model.
-        weight: the cost of a word in the grammar, -log of its probability; by default that of the
-            model's words in the median.
+            a file, words without phones get a guess by the model's pronunciations.
+        weight: the cost of a word in the grammar, -log of its probability; by default the median
+            cost of the model's words.
 
     Raises:
         FormatError: the folder is damaged or has HCLG.fst, a word is there already with the same
