@@ -47,7 +47,7 @@ _BLOCK = re.compile(
     r"^(?P<indent> *)```(?P<language>[^\n`]*)\n(?P<text>.*?)^ *```$",
     re.DOTALL | re.MULTILINE,
 )
-_NEEDED = re.compile(r"\bneeds? `pip install '?(?P<wanted>[^'`]+)'?`")
+_NEEDED = re.compile(r"\bneeds?\s+`pip install '?(?P<wanted>[^'`]+)'?`")
 _FROM_HERE = re.compile(r"\b[Aa]ll that follows ")
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
 _COMMENT = re.compile(r"(^|\s)#.*$")
