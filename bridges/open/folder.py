@@ -18,8 +18,8 @@ _PARTS = {
     "graph/HCLG.fst": "a whole graph",
     "graph/HCLr.fst": "a graph with look-ahead",
     "graph/Gr.fst": "a grammar beside it",
-    "rescore/G.carpa": "a language model that what is heard is rescored with",
-    "rnnlm/final.raw": "a recurrent one for half of it",
+    "rescore/G.carpa": "a language model for rescoring",
+    "rnnlm/final.raw": "a recurrent language model for half of the costs",
 }
 
 

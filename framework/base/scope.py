@@ -244,8 +244,7 @@ class Scope:
             self.var(name)
 
     def find(self, name: str) -> Variable | None:
-        """The variable `name` here or in the nearest ancestor that has it; None if there is
-        none."""
+        """The variable `name` here or in the nearest ancestor that has it, else None."""
         scope: Scope | None = self
         while scope is not None:
             variable = scope._vars.get(name)

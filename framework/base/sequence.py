@@ -107,7 +107,7 @@ class Sequences:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The dtype of the rows."""
+        """The shape of the rows."""
         return self.data.shape
 
     def __len__(self) -> int:
