@@ -15,6 +15,7 @@ from ...framework.base.shape import count
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import bind
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ..base.nbits import elements
 from ..linear.matmul import as_rows
 from ..linear.matmul_nbits import matmul_nbits
 
@@ -27,7 +28,7 @@ _READ, _SPEED = 4, 4
 def _kernel(k: KernelArgs) -> Call | None:
     library = native.load("block_products")
     w, bits = k["w"], k.attrs["bits"]
-    block = 8 * w.shape[2] // bits
+    block = elements(w.shape[2], bits)
     others = [k[slot] for slot in ("w", "scale")]
     others += [k[slot] for slot in ("zero", "bias") if k.get(slot) is not None]
     if library is None or block % _UNIT or not all(map(_is_whole, others)):

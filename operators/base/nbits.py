@@ -20,6 +20,11 @@ def middle(bits: int) -> int:
     return 1 << (bits - 1)
 
 
+def elements(size: int, bits: int) -> int:
+    """How many numbers so many bytes hold."""
+    return 8 * size // bits
+
+
 def unpacked(xp: Any, packed: Any, bits: int) -> Any:
     """Numbers of a byte each, of bytes [..., B] that hold one or two."""
     if bits == 8:

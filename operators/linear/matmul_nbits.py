@@ -10,7 +10,7 @@ from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 from ...framework.ir.rows import rows_of
-from ..base.nbits import BITS, from_blocks, rounded
+from ..base.nbits import BITS, elements, from_blocks, rounded
 from .matmul import as_rows
 
 matmul_nbits = operator(
@@ -54,7 +54,7 @@ def matmul_nbits_shape(s: ShapeArgs) -> None:
     columns = s.same("the rows of w and of scale", columns, rows)
     blocks = s.same("the blocks of w and of scale", blocks, of_blocks)
     if size > 0 and x[-1] >= 0:
-        wanted = -(-x[-1] // (8 * size // s.attrs["bits"]))
+        wanted = -(-x[-1] // elements(size, s.attrs["bits"]))
         blocks = s.same("the blocks of w and those that the columns of x fill", blocks, wanted)
     if s.has("zero"):
         rows, packed = s.rank("zero", 2)
@@ -79,7 +79,7 @@ def _blocks(k: KernelArgs) -> _Blocks:
 def matmul_nbits_kernel(k: KernelArgs) -> Call:
     x, load = as_rows(k, k["x"], count(k["x"].shape[:-1]), k["x"].shape[-1])
     out, store = as_rows(k, k["out"], len(x), len(k["w"]), write=True)
-    block = 8 * k["w"].shape[2] // k.attrs["bits"] if k.attrs["int8_x"] else 0
+    block = elements(k["w"].shape[2], k.attrs["bits"]) if k.attrs["int8_x"] else 0
     multiply = partial(_multiply, k.xp, x, _blocks(k), block, k.get("bias"), out)
     return in_order(*load, multiply, *store)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .....operators.base.nbits import elements
 from ..emission import Emission, emits
 from .conv import window_attributes
 
@@ -52,7 +53,7 @@ def integer_conv(e: Emission) -> None:
 def matmul_nbits(e: Emission) -> None:
     columns, _, size = e.shape("w")
     bits = e.attrs["bits"]
-    block = 8 * size // bits
+    block = elements(size, bits)
     if block < 16 or block & (block - 1):
         e.refuse(f"MatMulNBits has blocks of 16, 32, 64, ... elements, not {block}")
     if e.dtype("x") != np.float32:

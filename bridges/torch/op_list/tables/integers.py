@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .....operators.base.nbits import elements, middle
 from ..emission import Emission, dtype_text, writes
 from .conv import windows
 
@@ -67,12 +68,12 @@ def matmul_nbits(e: Emission) -> None:
         return f"torch.stack(({e[slot]} & 15, {e[slot]} >> 4), -1).flatten(-2)"
 
     blocks = e.shape("scale")[1]
-    zero = f"({whole('zero')})[:, :{blocks}, None].to({kind})" if e.has("zero") else 1 << (bits - 1)
+    zero = f"({whole('zero')})[:, :{blocks}, None].to({kind})" if e.has("zero") else middle(bits)
     reals = f"(({whole('w')}).to({kind}) - {zero}) * {e['scale']}[..., None]"
     bias = f", {e['bias']}" if e.has("bias") else ""
     x = e["x"]
     if e.attrs["int8_x"]:
-        size = 8 * e.shape("w")[2] // bits
+        size = elements(e.shape("w")[2], bits)
         cut = f"F.pad({x}, (0, {blocks * size - depth})).unflatten(-1, ({blocks}, {size}))"
         step = f"(({cut}).abs().amax(-1, keepdim=True) / 127).clamp(min={np.finfo('f4').tiny})"
         x = f"(torch.round(({cut}) / {step}) * {step}).flatten(-2)[..., :{depth}]"
