@@ -15,6 +15,7 @@ from ...framework.base.shape import count
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import bind
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ..base.calls import is_whole
 from ..base.nbits import elements
 from ..linear.matmul import as_rows
 from ..linear.matmul_nbits import matmul_nbits
@@ -31,7 +32,7 @@ def _kernel(k: KernelArgs) -> Call | None:
     block = elements(w.shape[2], bits)
     others = [k[slot] for slot in ("w", "scale")]
     others += [k[slot] for slot in ("zero", "bias") if k.get(slot) is not None]
-    if library is None or block % _UNIT or not all(map(_is_whole, others)):
+    if library is None or block % _UNIT or not all(map(is_whole, others)):
         return None
     depth = k["x"].shape[-1]
     x, load = as_rows(k, k["x"], count(k["x"].shape[:-1]), depth)
@@ -53,10 +54,6 @@ def _kernel(k: KernelArgs) -> Call | None:
     work = max(_READ * w.size, out.size * depth // speed)
     product = team.run_together([team.block_task(work, arranging, multiplying)])
     return team.in_order(*load, product, *store)
-
-
-def _is_whole(array: Any) -> bool:
-    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
 
 
 def _lie_well(*arrays: Any) -> bool:

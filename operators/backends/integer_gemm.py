@@ -18,6 +18,7 @@ from ...framework.fusion import arguments, native, team
 from ...framework.fusion.arguments import Block
 from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call, KernelArgs
+from ..base.calls import is_whole
 from ..linear.integer_matmul import integer_matmul
 
 _COLUMNS, _GROUP = 32, 4
@@ -82,11 +83,7 @@ def suits(k: KernelArgs, *arrays: Any) -> bool:
     slots = "x_zero", "y_zero", "w_zero", "scale", "bias", "out_zero"
     given = [one for one in (*arrays, *map(k.get, slots)) if one is not None]
     scale = k.get("scale")
-    return all(map(_is_whole, given)) and (scale is None or scale.dtype == np.float32)
-
-
-def _is_whole(array: Any) -> bool:
-    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
+    return all(map(is_whole, given)) and (scale is None or scale.dtype == np.float32)
 
 
 def columns_of(

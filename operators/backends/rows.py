@@ -13,6 +13,7 @@ import numpy as np
 from ...framework.fusion import native, team
 from ...framework.fusion.libraries import Library
 from ...framework.ir.kernel_args import Call
+from ..base.calls import is_whole
 
 _ROWS, _MOST = 128, 64
 """Rows of a block whose columns are summed, at least, and the most blocks that there are."""
@@ -27,16 +28,7 @@ def library(dtype: np.dtype | type = np.float32) -> Library | None:
 
 def suits(dtype: np.dtype, *arrays: Any) -> bool:
     """Whether arrays of NumPy lie in memory as the functions want them; None is not looked at."""
-    return all(
-        array is None
-        or (
-            type(array) is np.ndarray
-            and array.dtype == dtype
-            and array.flags.c_contiguous
-            and array.flags.aligned
-        )
-        for array in arrays
-    )
+    return all(array is None or (is_whole(array) and array.dtype == dtype) for array in arrays)
 
 
 def task(name: str, dtype: np.dtype, work: int, /, **fields: Any) -> team.ParallelTask:

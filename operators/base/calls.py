@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from ...framework.base.backend import address
 from ...framework.ir.kernel_args import Call, KernelArgs
 
@@ -12,6 +14,11 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """A call for the products of two stacks of matrices, whose leading axes broadcast."""
     return partial(xp.matmul, a, b, out=out)
+
+
+def is_whole(array: Any) -> bool:
+    """Whether C functions take an array as it lies: of NumPy, aligned, in one piece."""
+    return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
 
 
 def same_memory(a: Any, b: Any) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call, KernelArgs
+from .calls import is_whole
 
 _ADDED, _SORTED = 2, 32
 """Work of adding an element, and elements that take as long as sorting a number."""
@@ -25,10 +26,7 @@ def row_adder(out: Any, ids: Any, values: Any, places: Any = None) -> Call | Non
         places: shape of ids, int64: values [n, ...] are rows then, and values[places] are added.
     """
     arrays = (out, ids, values) if places is None else (out, ids, values, places)
-    suited = all(
-        type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
-        for array in arrays
-    )
+    suited = all(map(is_whole, arrays))
     if not suited or out.dtype != values.dtype or native.typed("row_adder", out.dtype) is None:
         return None
     numbers = (ids,) if places is None else (ids, places)
@@ -70,13 +68,7 @@ def row_summer(
             are such; nothing is written then.
     """
     arrays = begin, ids, values, places, out
-    suited = all(
-        type(array) is np.ndarray
-        and array.flags.c_contiguous
-        and array.flags.aligned
-        and array.size
-        for array in arrays
-    )
+    suited = all(is_whole(array) and array.size for array in arrays)
     if not suited or any(one.dtype != np.int64 for one in (ids, places)):
         return None
     if any(one.dtype != out.dtype for one in (begin, values)) or ids.shape != places.shape:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ...framework.fusion import native, team
 from ...framework.ir.kernel_args import Call
+from ..base.calls import is_whole
 
 _KINDS = {np.add: 0, np.maximum: 1, np.minimum: 2}
 
@@ -21,13 +22,7 @@ def group_reducer(
     Args:
         x: [R, ...]. offsets: [G + 1]. out: [G, ...]. rows: [offsets[-1]]; None: 0, 1, ...
     """
-    suited = all(
-        type(array) is np.ndarray
-        and array.flags.c_contiguous
-        and array.flags.aligned
-        and array.size
-        for array in (x, out)
-    )
+    suited = all(is_whole(array) and array.size for array in (x, out))
     if not suited or x.dtype != out.dtype or ufunc not in _KINDS:
         return None
     if native.typed("segments", out.dtype) is None:
