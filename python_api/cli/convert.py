@@ -184,18 +184,16 @@ def to_onnx(
 @click.option(
     "--how",
     type=click.Choice(["dynamic", "static", "weights"]),
-    default="dynamic",
     help="What products read becomes integers in scales that follow each run, or in those of"
     " --data; or matrices alone become integers. By default dynamic.",
 )
 @click.option(
     "--weights",
     type=click.Choice(["q8", "q4"]),
-    default=None,
-    help="Matrices alone become integers of 8 or 4 bits, each --block of them with a scale; --how"
-    " then says nothing.",
+    help="Instead of --how: matrices alone become integers of 8 or 4 bits, each block of them with"
+    " a scale.",
 )
-@click.option("--block", type=int, default=32, show_default=True, help="Elements of a block.")
+@click.option("--block", type=int, help="Elements of a block of --weights, by default 32.")
 @click.option(
     "--data",
     multiple=True,
@@ -213,9 +211,9 @@ def to_onnx(
 def quantize(
     model: str,
     target: str,
-    how: str,
+    how: str | None,
     weights: str | None,
-    block: int,
+    block: int | None,
     data: tuple[str, ...],
     shapes: tuple[str, ...],
 ) -> None:
@@ -227,16 +225,19 @@ def quantize(
     from ...framework.files.array_files import read_arrays
     from .files import shapes_of
 
+    if weights is not None and how is not None:
+        raise click.UsageError("--how and --weights are two ways to quantize: give one")
+    if block is not None and weights is None:
+        raise click.UsageError("--block is of --weights, which is not given")
+    given = {"how": how, "weights": weights, "block": block}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UncheckedWarning)
         report = write(
             model,
             target,
-            how,
+            **{name: value for name, value in given.items() if value is not None},
             data=[dict(read_arrays(path)) for path in data] or None,
             shapes=shapes_of(shapes),
-            weights=weights or "",
-            block=block,
         )
     click.echo(report.table())
     click.echo(f"{target}: {report}")

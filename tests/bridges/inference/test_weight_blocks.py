@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import opscope
 from opscope import NetBuilder, Scope
 from opscope.bridges.inference.form import ExportError
+from opscope.python_api.cli.main import main
 
 Net = tuple[NetBuilder, Scope]
 
@@ -67,3 +69,9 @@ def test_refuses() -> None:
     b.initialize(scope)
     with pytest.raises(ExportError, match="float32 matrix of at least 32 rows"):
         opscope.quantize_weights(b, scope, "q4")
+
+
+@pytest.mark.parametrize("options", ["--weights q4 --how dynamic", "--block 64"])
+def test_options_that_would_say_nothing_are_refused(options: str) -> None:
+    done = CliRunner().invoke(main, ["quantize", "none.onnx", "small.onnx", *options.split()])
+    assert done.exit_code == 2 and options.split()[0] in done.output.splitlines()[-1]
