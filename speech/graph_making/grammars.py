@@ -65,11 +65,7 @@ def of_arpa(path: PathLike, vocabulary: Vocabulary) -> Fst:
         FormatError: see `read_arpa`; or it has a word that the vocabulary lacks.
     """
     text = parse_arpa(read_file(path), path_text(path))
-
-    def refuse(message: str) -> None:
-        raise FormatError(message)
-
-    model = text.model(refuse)
+    model = text.model()
     places = [text.place(1, row) for row in range(len(text.vocabulary))]
     return _of_model(model, places, vocabulary)
 

@@ -20,6 +20,10 @@ _COUNT = re.compile(rb"ngram\s+0*(\d{1,3})\s*=\s*(\d{1,15})\s*")
 _START, _STOP = b"\\data\\", b"\\end\\"
 
 
+def _refuse(message: str) -> None:
+    raise FormatError(message)
+
+
 @dataclass
 class ArpaText:
     """The n-grams of an ARPA file as they stand there.
@@ -42,11 +46,14 @@ class ArpaText:
         words = " ".join(self.vocabulary[word] for word in self.words[order - 1][row])
         return f"{self.name}: line {self.lines[order - 1][row]}: {shown(words)}"
 
-    def model(self, problem: Callable[[str], None]) -> NgramModel:
+    def model(self, problem: Callable[[str], None] = _refuse) -> NgramModel:
         """The model; `problem` is called with each message about an n-gram, and may raise.
 
         Where it does not, n-grams without context and those that come again are left out, and
         missing back-off weights are 1, as in Kaldi.
+
+        Raises:
+            FormatError: by default, of the first problem.
         """
         rows = [
             (words, log10, np.nan_to_num(backoff))
@@ -208,11 +215,7 @@ def read_arpa(path: PathLike) -> NgramModel:
         FormatError: as `parse_arpa`; or an n-gram comes twice, its first words are no n-gram, or
             have no back-off weight.
     """
-
-    def refuse(message: str) -> None:
-        raise FormatError(message)
-
-    return parse_arpa(read_file(path), path_text(path)).model(refuse)
+    return parse_arpa(read_file(path), path_text(path)).model()
 
 
 def arpa_lines(model: NgramModel) -> Iterator[str]:

@@ -173,11 +173,7 @@ def _labeled(source: str) -> NgramModel:
     rank[order] = np.arange(len(order))
     text.vocabulary = [text.vocabulary[row] for row in order]
     text.words = [rank[words] for words in text.words]
-
-    def refuse(message: str) -> None:
-        raise FormatError(message)
-
-    return text.model(refuse)
+    return text.model()
 
 
 def _rnnlm(options: SimpleNamespace, embedding: str, network: str) -> RnnlmAutomaton:
