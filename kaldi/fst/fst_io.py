@@ -108,6 +108,13 @@ def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
         _WRITERS[kind or (COMPACT if fst.header.kind == COMPACT else VECTOR)](fst, writer)
 
 
+def fst_bytes(fst: Fst, kind: str = VECTOR) -> bytes:
+    """The contents of a binary file that holds nothing else; kind and errors as for `write_fst`."""
+    writer = Writer(header=False)
+    write_fst(fst, writer, kind)
+    return writer.getvalue()
+
+
 # Binary
 
 

@@ -12,10 +12,10 @@ import numpy as np
 from ...framework.base.atomic import make_folder_of, write_together
 from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_file
-from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, write_fst
+from ...kaldi.fst.fst_io import CONST, fst_bytes
 from ...kaldi.graphs.hmms import PhoneHmms
 from ..fst.graph_folder import read_graph_fst
 from ..lattice.word_boundary import WordBoundaries
@@ -112,8 +112,8 @@ class _Adaptation:
         first_new = min((row[0] for row in new), default=max(labels.values()) + 1)
         graph, unseen = self._joined(spellings, first_new)
         files = {
-            self._folder / "HCLr.fst": _bytes(graph, graph.header.kind),
-            self._folder / "Gr.fst": _bytes(unigrams.with_words(new, weight), CONST),
+            self._folder / "HCLr.fst": fst_bytes(graph, graph.header.kind),
+            self._folder / "Gr.fst": fst_bytes(unigrams.with_words(new, weight), CONST),
         }
         self._append(
             files,
@@ -215,12 +215,6 @@ class _Adaptation:
             end = b"" if not data or data.endswith(b"\n") else b"\n"
             more = "\n".join(lines).encode("utf-8", "surrogateescape")
             files[path] = data + end + more + b"\n"
-
-
-def _bytes(fst: Fst, kind: str) -> bytes:
-    writer = Writer(header=False)
-    write_fst(fst, writer, kind)
-    return writer.getvalue()
 
 
 def _write(source: Path, target: Path, changed: dict[Path, bytes]) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text
 from ...kaldi.files.context_dependency import ContextDependency
-from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, write_fst
+from ...kaldi.fst.fst_io import CONST, fst_bytes
 from ...kaldi.fst.symbols import remove_arcs, remove_symbols
 from ..lexicon.lang import write_lang
 from . import grammars
@@ -135,8 +135,6 @@ def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -
     for name, (fst, kind) in graphs.items():
         if not fst.states:
             raise FormatError(f"{lang.path('L_disambig.fst')}: no path of it is one of the grammar")
-        writer = Writer(header=False)
-        write_fst(fst, writer, kind)
-        files[name] = writer.getvalue()
+        files[name] = fst_bytes(fst, kind)
     files["disambig_tid.int"] = "".join(f"{symbol}\n" for symbol in symbols).encode()
     return files

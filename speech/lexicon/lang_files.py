@@ -15,8 +15,7 @@ from ...framework.base.errors import ArgumentError, FormatError, doubled
 from ...framework.base.option_fields import option
 from ...framework.base.untrusted.opener import read_text
 from ...framework.base.untrusted.values import shown
-from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.fst.fst_io import write_fst
+from ...kaldi.fst.fst_io import fst_bytes
 from ...kaldi.fst.symbols import add_self_loops, sort_by
 from ...kaldi.fst.text import parse_symbols
 from .dictionary import Dictionary, Lines, check_positions
@@ -298,9 +297,7 @@ class _Lang:
                 for table in (self._phones, self._words)
             )
             fst = add_self_loops(fst, inputs, outputs)
-        writer = Writer(header=False)
-        write_fst(sort_by(fst, "olabel"), writer, "vector")
-        return writer.getvalue()
+        return fst_bytes(sort_by(fst, "olabel"))
 
     def _labeled(self, phones: Sequence[tuple[str, ...]]) -> LabeledEntries:
         entries = self._dictionary.entries
