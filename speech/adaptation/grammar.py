@@ -26,7 +26,7 @@ class Unigrams:
 
     def __init__(self, fst: Fst, name: str) -> None:
         self._fst = fst
-        self.state = state = fst.start
+        state = fst.start
         for _ in range(fst.states):
             arcs = fst.arcs[fst.begin[state] : fst.begin[state + 1]]
             shorter = arcs["nextstate"][arcs["ilabel"] == 0]
