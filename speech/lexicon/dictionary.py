@@ -139,7 +139,7 @@ def of_entries(
         needed = names[:2]
         entries.append(Entry(unknown, (names[:2][-1],), name))
     silence = [(each,) for each in names if each in phones or each in needed]
-    nonsilence: Lines = [(phone,) for phone in sorted(phones, key=_bytes) if phone not in names]
+    nonsilence: Lines = [(phone,) for phone in sorted(phones, key=byte_order) if phone not in names]
     if not nonsilence:
         raise FormatError(f"{name}: all phones of the lexicon are silence: {' '.join(phones)}")
     return Dictionary(name, entries, silence, nonsilence, names[0], unknown, [])
@@ -165,7 +165,8 @@ def check_positions(dictionary: Dictionary) -> None:
                 )
 
 
-def _bytes(text: str) -> bytes:
+def byte_order(text: str) -> bytes:
+    """The key by which Kaldi's scripts sort, with LC_ALL=C."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -18,7 +18,7 @@ from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.fst_io import fst_bytes
 from ...kaldi.fst.symbols import add_self_loops, sort_by
 from ...kaldi.fst.text import parse_symbols
-from .dictionary import Dictionary, Lines, check_positions
+from .dictionary import Dictionary, Lines, byte_order, check_positions
 from .entries import POSITIONS, Entry, text_lines
 from .lexicon_fst import LabeledEntries, Nonterminals, Silence, disambiguation, lexicon_fst
 from .topology import topology
@@ -231,9 +231,8 @@ class _Lang:
     # Words
 
     def _word_table(self) -> dict[str, int]:
-        words = {_bytes(entry.word): entry.word for entry in self._dictionary.entries}
-        listed = [words[key] for key in sorted(words)]
-        symbols = ["<eps>", *listed, _GRAMMAR, "<s>", "</s>", *self._of_words[1:]]
+        words = sorted({entry.word for entry in self._dictionary.entries}, key=byte_order)
+        symbols = ["<eps>", *words, _GRAMMAR, "<s>", "</s>", *self._of_words[1:]]
         table = {symbol: number for number, symbol in enumerate(symbols)}
         if len(table) < len(symbols):
             raise FormatError(
@@ -247,7 +246,7 @@ class _Lang:
         entries = zip(self._dictionary.entries, self._marked, strict=True)
         lines = {(entry.word, entry.word, *phones) for entry, phones in entries}
         lines.add(("<eps>", "<eps>", self._dictionary.optional_silence))
-        listed = sorted(lines, key=lambda line: _bytes(" ".join(line)))
+        listed = sorted(lines, key=lambda line: byte_order(" ".join(line)))
         nonterminals = self._dictionary.nonterminals
         if nonterminals:
             listed += [(symbol, symbol) for symbol in (*_WORD_NONTERMINALS, *nonterminals)]
@@ -327,10 +326,6 @@ class _Lang:
             [labels(symbol) for symbol in self._dictionary.nonterminals],
             [self._phones[phone] for phone in self._contexts()],
         )
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogateescape")
 
 
 def _joined(lines: Iterable[Iterable[str]]) -> str:
