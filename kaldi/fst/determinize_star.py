@@ -19,7 +19,7 @@ import numpy as np
 from ...framework.base.errors import ShapeError
 from ...native.constants import Undetermined
 from . import compiled
-from .fst import Fst
+from .fst import DELTA, Fst
 
 _MOST_TURNS = 1 << 20  # of a state in loops without labels whose probabilities add up
 _MOST_WAITING = 2000  # output labels that are to come: words without end that are spelled alike
@@ -32,7 +32,7 @@ Element = tuple[int, Labels, float]
 
 
 def determinize_star(
-    fst: Fst, delta: float = 1 / 1024, most_states: int = -1, *, log: bool = False
+    fst: Fst, delta: float = DELTA, most_states: int = -1, *, log: bool = False
 ) -> Fst:
     """With at most one arc of an input label from each state.
 

@@ -18,6 +18,9 @@ MUTABLE = 0x2
 _ACCEPTOR = 0x10000
 _NOT_ACCEPTOR = 0x20000
 
+DELTA = 1 / 1024
+"""OpenFst's tolerance of weights: those that differ by less are equal."""
+
 
 @dataclass
 class SymbolTable:

@@ -17,7 +17,7 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.opener import PathLike, open_text, path_text, read_file, read_text
 from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.determinize_star import determinize_star
-from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst import DELTA, Fst
 from ...kaldi.fst.operations import sort_arcs
 from ...kaldi.fst.partition import minimize_unpushed
 from ..fst.words import Words
@@ -29,7 +29,6 @@ from ..language_model.smoothing import METHODS
 from .jsgf import read_jsgf
 
 _log = logging.getLogger(__name__)
-_STEP = 1 / 1024
 
 
 @dataclass(frozen=True)
@@ -154,7 +153,7 @@ def of_jsgf(path: PathLike, vocabulary: Vocabulary) -> Fst:
 def _compact(fst: Fst, name: str) -> Fst:
     """The same sentences in few states, without epsilons."""
     try:
-        fst = minimize_unpushed(determinize_star(fst, log=True), _STEP)
+        fst = minimize_unpushed(determinize_star(fst, log=True), DELTA)
     except ShapeError as error:
         raise FormatError(f"{name}: the grammar cannot be determinized: {error}") from error
     if not fst.states:

@@ -15,7 +15,7 @@ from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.compose import compose
 from ...kaldi.fst.determinize_star import determinize_star
-from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst import DELTA, Fst
 from ...kaldi.fst.label_reachability import make_look_ahead, relabel_by
 from ...kaldi.fst.local_epsilons import remove_epsilons_locally
 from ...kaldi.fst.partition import minimize_unpushed
@@ -26,7 +26,6 @@ from ...kaldi.graphs.h_transducer import h_transducer
 from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.graphs.self_loops import add_self_loops
 
-_STEP = 1 / 1024  # weights that differ by less are equal
 _STATE_BYTES = 256  # that a state takes while a graph is determinized
 
 
@@ -74,10 +73,10 @@ def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst,
         FormatError: a step goes beyond the limit `graph`, or pronunciations cannot be told apart.
     """
     words = _determinized(compose(lexicon, grammar), "LG", log=True)
-    words, _ = push_special(minimize_unpushed(words, _STEP), _STEP)
+    words, _ = push_special(minimize_unpushed(words, DELTA), DELTA)
     graph, symbols = expansion.composed(words)
     graph = remove_symbols(_determinized(graph, "HCLG", log=True), symbols)
-    graph = minimize_unpushed(remove_epsilons_locally(graph), _STEP)
+    graph = minimize_unpushed(remove_epsilons_locally(graph), DELTA)
     return add_self_loops(graph, expansion.hmms, expansion.self_loop_scale), symbols
 
 
@@ -99,6 +98,6 @@ def look_ahead_graphs(
 
 def _determinized(fst: Fst, what: str, *, log: bool) -> Fst:
     try:
-        return determinize_star(fst, _STEP, max(limit("graph") // _STATE_BYTES, 1), log=log)
+        return determinize_star(fst, most_states=max(limit("graph") // _STATE_BYTES, 1), log=log)
     except ShapeError as error:
         raise FormatError(f"{what} cannot be determinized: {error}") from error

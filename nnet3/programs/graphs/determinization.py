@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 from ....framework.base.errors import FormatError, ShapeError
 from ....kaldi.fst.determinize_star import determinize_star
-from ....kaldi.fst.fst import Fst
+from ....kaldi.fst.fst import DELTA, Fst
 from ....kaldi.tables.tables import TableWriter, read_table
 from ..base.program import Option, program
 from ..base.table_copies import are_tables
-from .transducers import DELTA, FILES, positive, read, write
+from .transducers import FILES, positive, read, write
 
 
 @program(

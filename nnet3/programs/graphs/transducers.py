@@ -17,7 +17,7 @@ import numpy as np
 from ....framework.base.errors import FormatError, ShapeError, nearest
 from ....kaldi.fst import symbols as symbols_of
 from ....kaldi.fst.acceptors import connect
-from ....kaldi.fst.fst import Fst
+from ....kaldi.fst.fst import DELTA, Fst
 from ....kaldi.fst.fst_io import read_fst
 from ....kaldi.fst.local_epsilons import remove_epsilons_locally
 from ....kaldi.fst.partition import minimize_unpushed
@@ -30,8 +30,6 @@ from ..base.symbols import read_symbols
 
 FILES = ("[<fst-in>]", "[<fst-out>]")
 """Standard input and output where they are left out."""
-DELTA = 1 / 1024
-"""OpenFst's tolerance of weights."""
 
 
 def read(name: str) -> Fst:
