@@ -87,7 +87,7 @@ class ConstArpa:
                 reader.expect_token(name)
 
         def array(count: int, size: int) -> np.ndarray:
-            if old:  # each number stands behind its size
+            if old:  # each number stands after its size
                 pairs = [("size", "u1"), ("value", f"<i{size}")]
                 return np.ascontiguousarray(_taken(reader, np.dtype(pairs), count)["value"])
             return _taken(reader, np.dtype(f"<i{size}"), count)
