@@ -12,6 +12,7 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.python.cached import new_lock
 from ..graph.request import ComputationRequest, IoSpecification
 from ..graph.topology import Topology
+from ..index.indexes import frame_indexes
 from ..language.config import split_lines
 from ..network.for_inference import Model, for_inference
 from ..run.computer import NnetComputer
@@ -48,10 +49,10 @@ class StepComputer:
         nnet = nnet.copy()
         lines = [f"output-node name={new} input={name}" for name, new in self._carried.items()]
         nnet.add_config(split_lines("\n".join(lines)), np.random.default_rng(0))
-        before = [_rows(name, range(-delay, 0)) for name, delay in delays.items()]
+        before = [_rows(name, -delay, 0) for name, delay in delays.items()]
         inputs = [io for io in before if io.name != "input"]
-        inputs.append(_rows("input", range(-delays.get("input", 0), 1)))
-        outputs = [_rows(name, range(1)) for name in ("output", *self._carried.values())]
+        inputs.append(_rows("input", -delays.get("input", 0), 1))
+        outputs = [_rows(name, 0, 1) for name in ("output", *self._carried.values())]
         request = ComputationRequest(inputs, outputs)
         self._computer = NnetComputer(compile_request(nnet, request), nnet)
         self._lock = new_lock()
@@ -83,8 +84,8 @@ class StepComputer:
         }
 
 
-def _rows(name: str, times: range) -> IoSpecification:
-    return IoSpecification(name, np.array([(0, t, 0) for t in times], np.int32))
+def _rows(name: str, first: int, end: int) -> IoSpecification:
+    return IoSpecification(name, frame_indexes(1, np.arange(first, end)))
 
 
 def _delays(topology: Topology) -> dict[str, int]:
