@@ -103,6 +103,16 @@ def address(array: Any) -> int:
     return array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
 
 
+def same_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays are views of the same elements, in the same order."""
+    return (
+        a.shape == b.shape
+        and a.strides == b.strides
+        and a.dtype == b.dtype
+        and address(a) == address(b)
+    )
+
+
 def to_host(array: Any) -> np.ndarray:
     """The values of an array as NumPy's: itself where it is there already."""
     return array if isinstance(array, np.ndarray) else array.get()

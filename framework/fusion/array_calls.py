@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..base.backend import address
+from ..base.backend import address, same_memory
 from ..ir.kernel_args import Call
 from .array_idioms import BINARY, NOT_IN_NUMPY, TRUTH, array_function, array_tree, is_truth
 from .expression import (
@@ -466,13 +466,7 @@ def _span(array: Any) -> tuple[int, int]:
 
 def _is_same(a: Any, b: Any) -> bool:
     """Whether two arrays are the same elements in the same places."""
-    return (
-        a.shape == b.shape
-        and a.strides == b.strides
-        and a.dtype == b.dtype
-        and not isinstance(a, np.generic)
-        and address(a) == address(b)
-    )
+    return not isinstance(a, np.generic) and same_memory(a, b)
 
 
 def _shape(arrays: Sequence[Any]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.backend import address
+from ...framework.base.backend import same_memory
 from ...framework.ir.kernel_args import Call, KernelArgs
 
 
@@ -19,16 +19,6 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
 def is_whole(array: Any) -> bool:
     """Whether C functions take an array as it lies: of NumPy, aligned, in one piece."""
     return type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
-
-
-def same_memory(a: Any, b: Any) -> bool:
-    """Whether two arrays are views of the same elements, in the same order."""
-    return (
-        a.shape == b.shape
-        and a.strides == b.strides
-        and a.dtype == b.dtype
-        and address(a) == address(b)
-    )
 
 
 def copying(xp: Any, source: Any, target: Any) -> Call | None:

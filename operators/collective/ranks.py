@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.backend import to_host
+from ...framework.base.backend import same_memory, to_host
 from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.dtypes import HALVES, is_float, wide
 from ...framework.base.errors import RanksError
@@ -16,7 +16,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
-from ..base.calls import copying, same_memory
+from ..base.calls import copying
 
 EVERYWHERE = ("cpu", "gpu")
 _ALONE = SingleCommunicator()

@@ -8,12 +8,13 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from ...framework.base.backend import same_memory
 from ...framework.base.shape import ShapeArgs, ShapeRule, count
 from ...framework.fusion.row_copies import copy_call
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import EVERYWHERE, AttrSpec, OperatorDef, Slot, operator
-from ..base.calls import reducing, same_memory
+from ..base.calls import reducing
 
 _X = Slot("x", "any shape", not_in_gradient=True)
 

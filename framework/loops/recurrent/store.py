@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.backend import Place, address
+from ...base.backend import Place, same_memory
 from ...base.python.bounded_cache import BoundedCache
 from ...base.scope import Scope
 from ...base.sequence import Schedule, runs
@@ -195,10 +195,8 @@ def _are_one(new: Any, old: Any) -> bool:
 
     Weights that a net computes lie in memory that its plans for several shapes share.
     """
-    if new is old or type(new) is not type(old) or not isinstance(new, np.ndarray):
-        return new is old
-    same = new.shape == old.shape and new.strides == old.strides and new.dtype == old.dtype
-    return same and address(new) == address(old)
+    arrays = isinstance(new, np.ndarray) and type(new) is type(old)
+    return new is old or (arrays and same_memory(new, old))
 
 
 class Arena:
