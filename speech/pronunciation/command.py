@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from ...framework.base.untrusted.opener import open_text
+from ...framework.base.untrusted.opener import read_text
+from ..lexicon.entries import text_lines
 from .guesser import Guesser
 from .known import known_pronunciations
 
@@ -31,8 +32,8 @@ def guess_pronunciations(
     """
     wanted = list(words)
     if listed is not None:
-        with open_text(listed) as file:
-            wanted += [line.split()[0] for line in file if line.strip()]
+        lines = text_lines(read_text(listed, "surrogateescape"), listed)
+        wanted += [fields[0] for _, fields in lines]
     if not wanted:
         raise click.UsageError("no word is given")
     guesser = Guesser.trained(known_pronunciations(lexicon))
