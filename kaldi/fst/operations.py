@@ -59,12 +59,11 @@ def sort_arcs(fst: Fst) -> Fst:
 
 def relabel(fst: Fst, label: np.ndarray) -> Fst:
     """An acceptor with label `label[l]` where the FST has the input label l."""
-    changed = label[fst.ilabel]
-    rows = fst.source(), changed, fst.weight, fst.nextstate
-    return Fst.of_arcs(*rows, fst.final, start=fst.start)
+    new = label[fst.ilabel]
+    arcs = fst.with_columns(ilabel=new, olabel=new).arcs
+    return Fst.of_states(fst.final, fst.begin, arcs, fst.start)
 
 
 def with_weights(fst: Fst, weight: np.ndarray, final: np.ndarray) -> Fst:
     """With other weights, float32 [arcs] and [states]."""
-    rows = fst.source(), fst.ilabel, weight, fst.nextstate
-    return Fst.of_arcs(*rows, final, fst.olabel, fst.start)
+    return Fst.of_states(final, fst.begin, fst.with_columns(weight=weight).arcs, fst.start)

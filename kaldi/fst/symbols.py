@@ -36,10 +36,7 @@ def with_header_of(fst: Fst, source: Fst) -> Fst:
 
 def changed(fst: Fst, **columns: np.ndarray) -> Fst:
     """With other labels or weights of arcs; what the header said of them is dropped."""
-    new = fst.with_columns(**columns)
-    return Fst.of_arcs(
-        new.source(), new.ilabel, new.weight, new.nextstate, new.final, new.olabel, new.start
-    )
+    return Fst.of_states(fst.final, fst.begin, fst.with_columns(**columns).arcs, fst.start)
 
 
 def has_symbols(fst: Fst, symbols: Sequence[int], side: str = "ilabel") -> np.ndarray:
@@ -113,8 +110,6 @@ def sort_by(fst: Fst, side: str) -> Fst:
     for state in np.unique(source[1:][equal]).tolist():
         arcs = slice(fst.begin[state], fst.begin[state + 1])
         order[arcs] = fst.begin[state] + std_argsort(key[arcs])
-    arcs = fst.arcs[order]
-    columns = arcs["ilabel"], arcs["weight"], arcs["nextstate"]
-    made = Fst.of_arcs(source, *columns, fst.final, arcs["olabel"], fst.start)
+    made = Fst.of_states(fst.final, fst.begin, fst.arcs[order], fst.start)
     made.header.properties = sorted_properties(made, other)
     return made
