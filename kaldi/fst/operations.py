@@ -1,4 +1,4 @@
-"""Operations on the arrays of FSTs: reversed, renumbered, sorted, relabeled.
+"""Operations on the arrays of FSTs: reversed, renumbered, sorted, relabeled, with more arcs.
 
 Source: OpenFst's `reverse.h`, `statesort.h`, `arcsort.h`, `project.h`.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .arcs import ARC
 from .fst import Fst
 
 
@@ -62,6 +63,36 @@ def relabel(fst: Fst, label: np.ndarray) -> Fst:
     new = label[fst.ilabel]
     arcs = fst.with_columns(ilabel=new, olabel=new).arcs
     return Fst.of_states(fst.final, fst.begin, arcs, fst.start)
+
+
+def add_arcs(
+    fst: Fst,
+    source: np.ndarray,
+    nextstate: np.ndarray,
+    *,
+    ilabel: np.ndarray | int = 0,
+    olabel: np.ndarray | int = 0,
+    weight: np.ndarray | int = 0,
+    final: np.ndarray | None = None,
+) -> Fst:
+    """With more arcs, which come last at their states.
+
+    Args:
+        final: the weights of ending, [states], where there are new states as well.
+    """
+    more = np.empty(len(source), ARC)
+    more["ilabel"], more["olabel"], more["weight"] = ilabel, olabel, weight
+    more["nextstate"] = nextstate
+    arcs = np.concatenate((fst.arcs, more))
+    return Fst.of_arcs(
+        np.concatenate((fst.source(), source)),
+        arcs["ilabel"],
+        arcs["weight"],
+        arcs["nextstate"],
+        fst.final if final is None else final,
+        arcs["olabel"],
+        fst.start,
+    )
 
 
 def with_weights(fst: Fst, weight: np.ndarray, final: np.ndarray) -> Fst:

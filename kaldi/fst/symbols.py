@@ -20,6 +20,7 @@ from ...framework.base.std_sort import std_argsort
 from .acceptors import connect
 from .fst import Fst
 from .fst_properties import sorted_properties
+from .operations import add_arcs
 
 SIDES = ("ilabel", "olabel")
 """The columns of arcs that symbols may stand in."""
@@ -81,20 +82,12 @@ def add_self_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> F
         there = fst.arcs[side][has_symbols(fst, symbols, side)]
         if len(there):
             raise ShapeError(f"the FST already has the {side} {there[0]}")
-    source = fst.source()
     needed = ~np.isinf(fst.final)
-    needed[source[fst.olabel != 0]] = True
+    needed[fst.source()[fst.olabel != 0]] = True
     states = np.flatnonzero(needed)
     loops = repeated(states, np.full(len(states), len(inputs)))
-    return Fst.of_arcs(
-        np.concatenate((source, loops)),
-        np.concatenate((fst.ilabel, np.tile(np.asarray(inputs, np.int32), len(states)))),
-        np.concatenate((fst.weight, np.zeros(len(loops), np.float32))),
-        np.concatenate((fst.nextstate, loops)),
-        fst.final,
-        np.concatenate((fst.olabel, np.tile(np.asarray(outputs, np.int32), len(states)))),
-        fst.start,
-    )
+    labels = (np.tile(np.asarray(side, np.int32), len(states)) for side in (inputs, outputs))
+    return add_arcs(fst, loops, loops, **dict(zip(SIDES, labels, strict=True)))
 
 
 def sort_by(fst: Fst, side: str) -> Fst:

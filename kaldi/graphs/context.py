@@ -19,6 +19,7 @@ from ...framework.base.untrusted.limits import check_limit
 from ..files.kaldi_io import Reader, Writer
 from ..fst.arcs import spread
 from ..fst.fst import Fst
+from ..fst.operations import add_arcs
 from .nonterminals import BEGIN, END, FIRST_NAME, REENTER
 
 Window = tuple[int, ...]
@@ -191,16 +192,9 @@ def _with_end_symbol(fst: Fst) -> Fst:
     """With the label that stands after the last phone, as often as a window wants it."""
     ends = np.flatnonzero(~np.isinf(fst.final))
     source = np.append(ends, fst.states)
-    count = len(source)
-    return Fst.of_arcs(
-        np.concatenate((fst.source(), source)),
-        np.concatenate((fst.ilabel, np.full(count, BEYOND))),
-        np.concatenate((fst.weight, fst.final[ends], [0])),
-        np.concatenate((fst.nextstate, np.full(count, fst.states))),
-        np.append(fst.final, np.float32(0)),
-        np.concatenate((fst.olabel, np.zeros(count, np.int32))),
-        fst.start,
-    )
+    end = np.full(len(source), fst.states)
+    weight, final = np.append(fst.final[ends], 0), np.append(fst.final, 0)
+    return add_arcs(fst, source, end, ilabel=BEYOND, weight=weight, final=final)
 
 
 class _Composition:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ...framework.base.errors import FormatError
 from ..fst.fst import Fst
+from ..fst.operations import add_arcs
 from .hmms import TransitionCosts
 from .nonterminals import FIRST_LABEL
 
@@ -49,10 +50,10 @@ def _states_of(labels: np.ndarray, hmms: TransitionCosts, symbols: Collection[in
             f"the input label {labels[~known][0]} is no transition-id of the model, which has"
             f" {hmms.count - 1}, and no disambiguation symbol"
         )
-    loop = np.array(hmms.loop)[np.array(hmms.state_of)[ids]]
-    if ((loop == ids) & (ids > 0)).any():
+    states = np.array(hmms.state_of)[ids]
+    if ((np.array(hmms.loop)[states] == ids) & (ids > 0)).any():
         raise FormatError("the graph already has self-loops")
-    return np.array(hmms.state_of)[ids]
+    return states
 
 
 def _loops_after(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np.float32) -> Fst:
@@ -110,19 +111,11 @@ def _kinds(
     return mixed, np.where(mixed, 0, np.maximum(most, 0))
 
 
-def _with_states(fst: Fst, after: np.ndarray, ilabel: np.ndarray | None = None) -> Fst:
+def _with_states(fst: Fst, after: np.ndarray, ilabel: np.ndarray | int = 0) -> Fst:
     """With new states, one arc without an output label from each of them to a state `after`."""
-    count = len(after)
-    zeros = np.zeros(count, np.int32)
-    return Fst.of_arcs(
-        np.concatenate((fst.source(), fst.states + np.arange(count))),
-        np.concatenate((fst.ilabel, zeros if ilabel is None else ilabel)),
-        np.concatenate((fst.weight, zeros)),
-        np.concatenate((fst.nextstate, after)),
-        np.concatenate((fst.final, np.full(count, np.inf, np.float32))),
-        np.concatenate((fst.olabel, zeros)),
-        fst.start,
-    )
+    made = fst.states + np.arange(len(after))
+    final = np.append(fst.final, np.full(len(after), np.inf, np.float32))
+    return add_arcs(fst, made, after, ilabel=ilabel, final=final)
 
 
 def _with_loops(
@@ -136,12 +129,6 @@ def _with_loops(
     """With other weights, and at each state the self-loop of a transition state (0: none)."""
     loop = np.array(hmms.loop)[state]
     places = np.flatnonzero(loop)
-    return Fst.of_arcs(
-        np.concatenate((fst.source(), places)),
-        np.concatenate((fst.ilabel, loop[places])),
-        np.concatenate((weight, scale * hmms.cost[loop[places]])),
-        np.concatenate((fst.nextstate, places)),
-        final,
-        np.concatenate((fst.olabel, np.zeros(len(places), np.int32))),
-        fst.start,
-    )
+    cost = scale * hmms.cost[loop[places]]
+    fst = fst.with_columns(weight=weight)
+    return add_arcs(fst, places, places, ilabel=loop[places], weight=cost, final=final)
