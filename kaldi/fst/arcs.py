@@ -8,6 +8,9 @@ from ...framework.base.sequence import repeated
 
 ARC = np.dtype([("ilabel", "<i4"), ("olabel", "<i4"), ("weight", "<f4"), ("nextstate", "<i4")])
 
+Arc = tuple[int, int, float, int]
+"""The same as a tuple: input label, output label, weight, next state."""
+
 
 def spread(begin: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Runs of numbers from each `begin` on: which run each belongs to, and the numbers."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ...framework.base.sequence import bincount, repeated
-from .arcs import ARC
+from .arcs import ARC, Arc
 
 # Properties that are true of every expanded FST of its kind; the rest is what its maker knew.
 EXPANDED = 0x1
@@ -160,6 +160,13 @@ class Fst:
         arcs["weight"] = np.asarray(weight)[order]
         arcs["nextstate"] = np.asarray(nextstate)[order]
         return cls.of_states(np.asarray(final, np.float32), begin, arcs, start)
+
+    @classmethod
+    def of_lists(cls, arcs: list[list[Arc]], final: list[float], start: int = 0) -> Fst:
+        """An FST of the arcs of each state."""
+        begin = np.cumsum([0, *map(len, arcs)])
+        columns = np.array([arc for group in arcs for arc in group], ARC)
+        return cls.of_states(np.array(final, np.float32), begin, columns, start)
 
     @classmethod
     def of_states(

@@ -16,14 +16,12 @@ import numpy as np
 from ...framework.base.errors import FormatError
 from ..fst.acceptors import Arc as HmmArc
 from ..fst.acceptors import acceptor
+from ..fst.arcs import Arc
 from ..fst.fst import Fst
 from ..fst.local_epsilons import remove_epsilons_locally
 from .context import Window, is_symbol
 from .hmms import PhoneHmms
 from .nonterminals import label_of
-
-Arc = tuple[int, int, float, int]
-"""Input label, output label, weight, next state."""
 
 
 def h_transducer(
@@ -105,10 +103,4 @@ class _Loop:
         return entry
 
     def fst(self) -> Fst:
-        flat = [arc for group in self._arcs for arc in group]
-        columns = zip(*flat, strict=True) if flat else [()] * 4
-        ilabel, olabel, weight, target = (np.array(each) for each in columns)
-        source = np.repeat(np.arange(len(self._arcs)), [len(group) for group in self._arcs])
-        final = np.full(len(self._arcs), np.inf)
-        final[0] = 0
-        return Fst.of_arcs(source, ilabel, weight, target, final, olabel)
+        return Fst.of_lists(self._arcs, [0.0, *[np.inf] * (len(self._arcs) - 1)])

@@ -15,11 +15,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.sequence import repeated
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.acceptors import connect
+from ...kaldi.fst.arcs import Arc
 from ...kaldi.fst.determinize_star import determinize_star
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.local_epsilons import remove_epsilons_locally
@@ -31,8 +31,6 @@ from ...kaldi.graphs.self_loops import add_self_loops
 
 _STEP = 1 / 1024  # weights that differ by less are equal
 _WHAT = "the states of a training graph"
-Arc = tuple[int, int, float, int]
-"""Input label, output label, weight, next state."""
 Key = TypeVar("Key")
 
 
@@ -44,12 +42,7 @@ class _Graph(NamedTuple):
 
     def fst(self) -> Fst:
         """The same as arrays, without states that are on no path."""
-        flat = [arc for group in self.arcs for arc in group]
-        columns = zip(*flat, strict=True) if flat else ((), (), (), ())
-        ilabel, olabel, weight, target = (np.array(list(column)) for column in columns)
-        source = repeated(np.arange(len(self.arcs)), [len(group) for group in self.arcs])
-        final = np.array(self.final, np.float32)
-        return connect(Fst.of_arcs(source, ilabel, weight, target, final, olabel))
+        return connect(Fst.of_lists(self.arcs, self.final))
 
 
 class _Lexicon:

@@ -13,18 +13,15 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.sequence import repeated
 from ...framework.base.untrusted.limits import check_limit
 from ...kaldi.files.kaldi_io import Writer
-from ...kaldi.fst.arcs import ARC
+from ...kaldi.fst.arcs import ARC, Arc
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import CONST, write_fst
 from ...kaldi.graphs.nonterminals import BEGIN, END, FIRST_LABEL, FIRST_NAME, REENTER
 from .grammar_graph import SPECIAL, GrammarArcs, GrammarGraph
 from .key_table import KeyTable
 
-Arc = tuple[int, int, float, int]
-"""Input label, output label, weight, next state."""
 _Category = tuple[int, int, int]
 """What tells where an arc leads out of the graph: the nonterminal, the state that a call returns
 to, the word; 0 within the graph."""
@@ -77,16 +74,7 @@ class _Preparation:
                 self._part(state, sorted(categories - {_WITHIN}))
             else:
                 self._mark(state, next(iter(categories))[0])
-        columns = np.array([arc for group in self._arcs for arc in group], ARC)
-        return Fst.of_arcs(
-            repeated(np.arange(len(self._arcs)), [len(group) for group in self._arcs]),
-            columns["ilabel"],
-            columns["weight"],
-            columns["nextstate"],
-            np.array(self._final, np.float32),
-            columns["olabel"],
-            self._start,
-        )
+        return Fst.of_lists(self._arcs, self._final, self._start)
 
     def _kind(self, arc: Arc) -> int:
         """The nonterminal of an arc, counted from the offset; 0: none."""
