@@ -25,6 +25,7 @@ from .fst import EXPANDED, MUTABLE, Fst, Header, Reachability
 from .openfst import (
     ADD_ON_MAGIC,
     INPUT_SYMBOLS,
+    LOOK_AHEAD,
     MAGIC,
     OUTPUT_SYMBOLS,
     SYMBOLS_MAGIC,
@@ -248,7 +249,7 @@ _WRITERS: dict[str, Callable[[Fst, Writer], None]] = {
     VECTOR: _write_vector,
     COMPACT: _write_compact,
     CONST: _write_const,
-    **dict.fromkeys((f"{side}_lookahead" for side in ("ilabel", "olabel")), _write_look_ahead),
+    **dict.fromkeys(LOOK_AHEAD, _write_look_ahead),
 }
 
 

@@ -18,10 +18,8 @@ from ...framework.base.strongly_connected import strongly_connected
 from .arcs import runs
 from .fst import EXPANDED, Fst, Header, Reachability
 from .fst_properties import label_properties
+from .openfst import LOOK_AHEAD
 from .symbols import SIDES, changed, sort_by
-
-LOOK_AHEAD = ("ilabel_lookahead", "olabel_lookahead")
-"""The types that look ahead by labels."""
 
 _Intervals = list[tuple[int, int]]
 """First number and the one after the last; they rise, and there is a gap between any two."""
@@ -57,12 +55,14 @@ def make_look_ahead(fst: Fst, *, of_input: bool = False) -> tuple[Fst, np.ndarra
         of_input,
     )
     made = sort_by(relabel_by(fst, pairs, side), side)
-    kind = LOOK_AHEAD[not of_input]
-    header = Header(kind, version=1, properties=EXPANDED | label_properties(made))
-    header.arcs, header.reachability = len(made.arcs), reached
-    header.input_symbols, header.output_symbols = (
-        fst.header.input_symbols,
-        fst.header.output_symbols,
+    header = Header(
+        LOOK_AHEAD[not of_input],
+        version=1,
+        properties=EXPANDED | label_properties(made),
+        arcs=len(made.arcs),
+        input_symbols=fst.header.input_symbols,
+        output_symbols=fst.header.output_symbols,
+        reachability=reached,
     )
     return replace(made, header=header), pairs
 

@@ -34,10 +34,12 @@ _BODIES: dict[str, tuple[tuple[int, ...], Read]] = {
     **{kind: ((1, 2), read) for kind, read in PACKED.items()},
     "ngram": ((4,), _read_ngram),
 }
-_LOOK_AHEAD = ("arc_lookahead", "ilabel_lookahead", "olabel_lookahead")
+LOOK_AHEAD = ("ilabel_lookahead", "olabel_lookahead")
+"""The types that look ahead by labels."""
+_ADDED = ("arc_lookahead", *LOOK_AHEAD)  # to an FST that comes first
 _VERSIONS = {
     **{kind: versions for kind, (versions, _) in _BODIES.items()},
-    **dict.fromkeys(_LOOK_AHEAD, (1,)),
+    **dict.fromkeys(_ADDED, (1,)),
 }
 TYPES = tuple(_VERSIONS)
 """The types of FSTs that are read."""
@@ -72,7 +74,7 @@ def read_openfst(file: ByteFile) -> Fst:
     """
     begin = file.offset
     header, start, states = _read_known(file)
-    if header.kind not in _LOOK_AHEAD:
+    if header.kind not in _ADDED:
         return _read_body(file, header, start, states, begin)
     (magic,) = file.unpack("i", "the header of an add-on")
     if magic != ADD_ON_MAGIC:
@@ -106,7 +108,7 @@ def _read_known(file: ByteFile) -> tuple[Header, int, int]:
         raise file.error(f"an FST with arcs of type {shown(arc)}: only 'standard' is read", begin)
     if version not in _VERSIONS[kind]:
         raise file.error(f"version {version} of a {kind} FST is not known", begin)
-    if not 0 <= states <= _MOST and kind not in _LOOK_AHEAD:
+    if not 0 <= states <= _MOST and kind not in _ADDED:
         raise file.error(f"an FST of {states} states", begin)
     _read_tables(file, header)
     return header, start, states
@@ -154,7 +156,7 @@ def _side(of_input: bool) -> str:
 
 def _read_add_on(file: ByteFile, kind: str, fst: Fst, begin: int) -> Reachability | None:
     """What a look-ahead FST has after it: of input labels, or of output labels, or nothing."""
-    wanted = {"ilabel_lookahead": True, "olabel_lookahead": False}.get(kind)
+    wanted = kind == LOOK_AHEAD[0] if kind in LOOK_AHEAD else None
     there = file.unpack("?", "the add-on")[0]
     if not there and wanted is not None:
         raise file.error("the FST has no reachability data", begin)

@@ -14,7 +14,8 @@ from ....framework.base.errors import FormatError
 from ....framework.base.untrusted.values import whole_number
 from ....kaldi.files.kaldi_io import Writer
 from ....kaldi.fst.fst_io import WRITTEN, write_fst
-from ....kaldi.fst.label_reachability import LOOK_AHEAD, make_look_ahead, relabel_by
+from ....kaldi.fst.label_reachability import make_look_ahead, relabel_by
+from ....kaldi.fst.openfst import LOOK_AHEAD
 from ....kaldi.fst.symbols import SIDES
 from ....kaldi.tables.streams import Files, open_output
 from ..base.program import Option, program
@@ -22,6 +23,7 @@ from ..base.saving import save
 from .transducers import FILES, choice, read, write
 
 _MOST = (1 << 31) - 2
+_TYPES = (*WRITTEN, *LOOK_AHEAD)
 _LETTERS = dict(zip("io", SIDES, strict=True))
 
 
@@ -29,12 +31,12 @@ _LETTERS = dict(zip("io", SIDES, strict=True))
     "fstconvert",
     "Write an FST in another type; look-ahead types give labels of one side new numbers.",
     FILES,
-    Option("fst-type", "vector", f"One of {', '.join((*WRITTEN, *LOOK_AHEAD))}"),
+    Option("fst-type", "vector", f"One of {', '.join(_TYPES)}"),
     Option("save-relabel-ipairs", "", "Write old and new input labels of ilabel_lookahead here"),
     Option("save-relabel-opairs", "", "Write old and new output labels of olabel_lookahead here"),
 )
 def fstconvert(options: SimpleNamespace, source: str, output: str) -> None:
-    kind = choice(options.fst_type, (*WRITTEN, *LOOK_AHEAD), "fst-type")
+    kind = choice(options.fst_type, _TYPES, "fst-type")
     for letter, side in _LETTERS.items():
         if getattr(options, f"save_relabel_{letter}pairs") and not kind.startswith(side):
             raise FormatError(f"--save-relabel-{letter}pairs wants --fst-type={side}_lookahead")
