@@ -8,21 +8,18 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-import numpy as np
-
 from ....framework.base.errors import FormatError
-from ....framework.base.untrusted.values import whole_number
 from ....kaldi.files.kaldi_io import Writer
 from ....kaldi.fst.fst_io import WRITTEN, write_fst
 from ....kaldi.fst.label_reachability import make_look_ahead, relabel_by
 from ....kaldi.fst.openfst import LOOK_AHEAD
 from ....kaldi.fst.symbols import SIDES
-from ....kaldi.tables.streams import Files, open_output
+from ....kaldi.tables.streams import open_output
 from ..base.program import Option, program
 from ..base.saving import save
+from ..base.symbols import read_pairs
 from .transducers import FILES, choice, read, write
 
-_MOST = (1 << 31) - 2
 _TYPES = (*WRITTEN, *LOOK_AHEAD)
 _LETTERS = dict(zip("io", SIDES, strict=True))
 
@@ -67,18 +64,5 @@ def fstrelabel(options: SimpleNamespace, source: str, output: str) -> None:
     for letter, side in _LETTERS.items():
         name = getattr(options, f"relabel_{letter}pairs")
         if name:
-            made = relabel_by(made, _pairs(name), side)
+            made = relabel_by(made, read_pairs(name), side)
     write(made, fst, output)
-
-
-def _pairs(name: str) -> np.ndarray:
-    """Lines of two labels, int32 [labels, 2]. Raises FormatError: a line is something else."""
-    reader = Files().reader(name)
-    pairs = []
-    for number, line in enumerate(bytes(reader.data[reader.offset :]).split(b"\n"), 1):
-        fields = line.decode("utf-8", "replace").split()
-        what = f"{reader.name}: line {number}"
-        if len(fields) not in (0, 2):
-            raise FormatError(f"{what}: an old and a new label are wanted")
-        pairs += [[whole_number(field, what, 0, _MOST) for field in fields]] if fields else []
-    return np.array(pairs, np.int32).reshape(-1, 2)
