@@ -32,6 +32,8 @@ _PLANES |= dict.fromkeys(("kernel_down", "kernel_right", "stride_down", "stride_
 _PLANES |= dict.fromkeys(("before_down", "before_right"), COUNT)
 """Planes, those of the result, and windows: their sizes, steps, and where the first begin."""
 _DILATED: dict[str, Any] = dict.fromkeys(("dilation_down", "dilation_right"), SOME)
+_MADE: dict[str, Any] = dict.fromkeys(("made", "states", "count"), RESULT)
+"""A transducer, and how many states and arcs it has."""
 
 RECORDS: dict[str, dict[str, str]] = {
     "Arc": {"ilabel": "int32", "olabel": "int32", "weight": "float32", "nextstate": "int32"},
@@ -1408,12 +1410,10 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             "composed",
             first=Inner("fst"),
             second=Inner("fst"),
-            made=RESULT,
-            states=RESULT,
-            count=RESULT,
+            **_MADE,
             status=RESULT,
         ),
-        # Where it fails: what is `made` holds the labels that led there, and those of two outputs.
+        # Where it fails, `made` holds the labels that led there, and those of two outputs.
         Struct(
             "determinized",
             fst=Inner("fst"),
@@ -1422,9 +1422,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             log=FLAG,
             most_turns=COUNT,  # of a state in loops of epsilons whose probabilities add up
             most_waiting=COUNT,  # output labels that are still to come
-            made=RESULT,
-            states=RESULT,
-            count=RESULT,
+            **_MADE,
             reached=RESULT,  # labels
             one=RESULT,
             other=RESULT,
@@ -1433,9 +1431,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         Struct(
             "minimized",
             fst=Inner("fst"),
-            made=RESULT,
-            states=RESULT,
-            count=RESULT,
+            **_MADE,
             start=RESULT,
             status=RESULT,
         ),
@@ -1445,9 +1441,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             fst=Inner("fst"),
             log=FLAG,
             sums_in_log=FLAG,
-            made=RESULT,
-            states=RESULT,
-            count=RESULT,
+            **_MADE,
             start=RESULT,
             status=RESULT,
         ),

@@ -37,8 +37,8 @@ def compose(first: Fst, second: Fst, *, connected: bool = True) -> Fst:
     if functions is None or min(first.start, second.start) < 0:
         made = _Composition(first, second).run()
     else:
-        sides = (compiled.fst_block(functions, fst) for fst in (first, second))
-        made = compiled.make(functions, "composed", first=next(sides), second=next(sides))
+        one, two = (compiled.fst_block(functions, fst) for fst in (first, second))
+        made = compiled.make(functions, "composed", first=one, second=two)
     return connect(made) if connected else made
 
 
