@@ -11,7 +11,8 @@
     types     check the types of the package
     deadcode  find code that nothing uses
     prose     find turns of English that docs/style.md refuses
-    docs      build the documentation into build/site/, and check its links, images and widths
+    docs      build the documentation into build/site/, and check its links, images and widths;
+              --browser adds Python for the page that runs opscope in a browser
     stubs     write the stubs of NetBuilder's methods and of the public names anew
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
@@ -56,6 +57,8 @@ TEST_ENV = {
     "OPENBLAS_NUM_THREADS": "1",
     "MPLBACKEND": "Agg",
 }
+
+SITE = Path("build", "site")
 
 STUBS = "opscope.python_api.to_python.stubs"
 
@@ -323,7 +326,9 @@ def docs(arguments: argparse.Namespace) -> None:
     environment = Environment(VENV)
     environment.prepare("docs")
     run([environment.python, "-P", "-m", "mkdocs", "build", "--strict"], "mkdocs build")
-    run([environment.python, Path("tests", "site_pages.py"), Path("build", "site")], "the site")
+    if getattr(arguments, "browser", False):  # `check` builds the pages alone
+        run([environment.python, Path("docs", "browser_page.py"), SITE], "the page for browsers")
+    run([environment.python, Path("tests", "site_pages.py"), SITE], "the site")
 
 
 def stubs(arguments: argparse.Namespace) -> None:
@@ -379,6 +384,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
                 "--oldest-numpy",
                 action="store_true",
                 help="with the oldest NumPy that opscope takes",
+            )
+        if command is docs:
+            sub.add_argument(
+                "--browser",
+                action="store_true",
+                help="with Python for the page that runs opscope in a browser, from npm",
             )
     argv = list(argv)
     split = argv.index("--") if "--" in argv else len(argv)

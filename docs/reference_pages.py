@@ -58,9 +58,10 @@ def on_post_build(config: Any, **_: Any) -> None:
     source_pages.write(Path(config.site_dir))
 
 
-def on_post_page(output: str, **_: Any) -> str:
+def on_post_page(output: str, page: Any, **_: Any) -> str:
     """mkdocs hook: the whole page, with what the theme leaves out."""
-    return site_html.improved(output)
+    html = site_html.improved(output)
+    return site_html.confined(html) if page.file.src_uri == site_html.CONFINED else html
 
 
 _ENTRY = re.compile(r"^::: \S+$", re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What the theme's pages lack for readers who use a keyboard or hear the page."""
+"""What the theme's pages lack: help for readers who use a keyboard or hear the page, a policy."""
 
 from __future__ import annotations
 
@@ -9,6 +9,31 @@ _REPLACED = {
     'role="main"': 'role="main" id="content" tabindex="-1"',
     "<th></th>": "<td></td>",
 }
+
+CONFINED = "browser.md"
+"""The page that runs programs of its readers."""
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "connect-src 'self'",
+        # Python for browsers makes functions from texts; the theme has a script in its pages.
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "worker-src 'self' blob:",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data:",
+        "font-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    )
+)
+"""What the browser may load and ask while the page is open: this server's own files."""
+
+
+def confined(html: str) -> str:
+    """A page whose head states the policy."""
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    return html.replace("<head>", f"<head>{meta}", 1)
 
 
 def improved(html: str) -> str:

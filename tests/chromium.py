@@ -123,9 +123,13 @@ class Chromium:
     # -- what tests do
 
     def open(self, path: str | Path) -> None:
-        """Load a file and wait until it is drawn."""
+        """Load a file, or an address with `://`, and wait until it is drawn."""
         self.events.clear()
-        self.send("Page.navigate", url=Path(path).resolve().as_uri())
+        address = str(path)
+        self.send(
+            "Page.navigate",
+            url=address if "://" in address else Path(address).resolve().as_uri(),
+        )
         for _ in range(400):
             if self.run("document.readyState") == "complete":
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import struct
@@ -33,7 +34,7 @@ class ByteFile:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> ByteFile:
-        """A file, memory-mapped.
+        """A file, memory-mapped; read where its file system maps no files.
 
         Raises:
             FormatError: it cannot be opened, is empty, or is no regular file.
@@ -42,7 +43,13 @@ class ByteFile:
         with open_file(name) as file:
             if os.fstat(file.fileno()).st_size == 0:
                 raise FormatError(f"{name}: the file is empty")
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), name)
+            try:
+                data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except OSError as error:
+                if error.errno != errno.ENODEV:
+                    raise
+                data = file.read()
+            return cls(data, name)
 
     @property
     def remaining(self) -> int:

@@ -11,6 +11,7 @@ from ...framework.base.python.cached import new_waiting_rlock
 from ...framework.fusion import native
 from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
+from ...kaldi.fst.compiled import fst_block
 from ..fst.graph import Graph, StaticGraph
 from .frames import LINK, TOKEN, TRACED, Frame
 from .options import SearchOptions
@@ -22,12 +23,6 @@ _making = new_waiting_rlock()
 def available() -> bool:
     """Whether the search is there in C."""
     return native.load("search") is not None
-
-
-def _fst(library: Library, fst: Any) -> Block:
-    arrays = {name: np.ascontiguousarray(getattr(fst, name)) for name in ("final", "begin", "arcs")}
-    sizes = {"start": fst.start, "states": len(arrays["final"]), "count": len(arrays["arcs"])}
-    return bind(library, "fst", **sizes, **arrays)
 
 
 _LAZY = "epsilons", "interval_begin", "intervals", "interval_set", "labels", "sums"
@@ -64,10 +59,10 @@ def _new_graph(library: Library, graph: Graph) -> Block:
     """A graph of the library; it is 0 where there is no memory."""
     fields: dict[str, Any] = {"most": _MOST_STATES, "lazy": not isinstance(graph, StaticGraph)}
     if isinstance(graph, StaticGraph):
-        first = second = _fst(library, graph.fst)
+        first = second = fst_block(library, graph.fst)
         fields |= {"emitting": np.ascontiguousarray(graph.emitting), "sets": 0, "final_label": 0}
     else:
-        first, second = _fst(library, graph.first), _fst(library, graph.second)
+        first, second = fst_block(library, graph.first), fst_block(library, graph.second)
         fields |= {name: np.ascontiguousarray(getattr(graph, name)) for name in _LAZY}
         fields |= {"sets": len(graph.interval_begin) - 1, "final_label": graph.final_label}
     block = bind(library, "graph_new", first=first, second=second, **fields)

@@ -19,7 +19,8 @@ from .machine import ROOT, Lacking, Machine, run, unpack_wheels
 HOME = ROOT / "build" / "wasm"
 COMPILER = "emcc"
 _TOOLS = "node", "npm"
-_PYODIDE = Path(__file__).with_name("pyodide")
+SCRIPTS = Path(__file__).with_name("pyodide")
+"""How Python for WebAssembly is started; the versions and hashes of its packages."""
 _LISTS = "package.json", "package-lock.json"
 _PYTHON = "3.11"  # of this Pyodide, and of this NumPy
 _PACKAGES = "protobuf", "click", "tqdm", "threadpoolctl", "pytest", "pytest-xdist"
@@ -38,16 +39,16 @@ def prepared(*, native: bool = True) -> Machine:
     if missing:
         raise Lacking(", ".join(missing))
     modules, packages = HOME / "node_modules", HOME / "packages"
-    if not (packages.exists() and _are_same(*(folder / _LISTS[1] for folder in (HOME, _PYODIDE)))):
+    if not (packages.exists() and _are_same(*(folder / _LISTS[1] for folder in (HOME, SCRIPTS)))):
         shutil.rmtree(HOME, ignore_errors=True)
         HOME.mkdir(parents=True)
         for name in _LISTS:
-            shutil.copy(_PYODIDE / name, HOME)
+            shutil.copy(SCRIPTS / name, HOME)
         run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(HOME))
         _unpack_numpy(modules, HOME / "numpy")
         unpack_wheels(packages, _PACKAGES, _PYTHON, ["any"])
     python = HOME / "python"
-    runs = f'"{_PYODIDE / "python.mjs"}" "{modules / "pyodide"}" "{ROOT}"'
+    runs = f'"{SCRIPTS / "python.mjs"}" "{modules / "pyodide"}" "{ROOT}"'
     python.write_text(f'#!/bin/sh\nexec node {runs} "$@"\n', encoding="utf-8")
     python.chmod(0o755)
     library = _library() if native else None

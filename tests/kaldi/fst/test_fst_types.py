@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +42,16 @@ def test_a_type_is_read(kind: str, tmp_path: Path) -> None:
     assert reader.data[reader.offset :] in (b"", b"\n")
     if kind != TEXT:
         assert_equal(read_fst(Reader(b"\0B" + data, name="a.fst", binary=False)), wanted)
+
+
+def test_a_file_system_that_maps_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.ENODEV, "No such device")
+
+    monkeypatch.setattr(mmap, "mmap", refused)
+    wanted, data = sample("vector")
+    (tmp_path / "a.fst").write_bytes(data)
+    assert_equal(read_whole(ByteFile.open(tmp_path / "a.fst")), wanted)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != TEXT])

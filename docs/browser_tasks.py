@@ -1,0 +1,84 @@
+"""What the page "In your browser" asks of opscope; Pyodide runs it in a worker of the page."""
+
+from __future__ import annotations
+
+import platform
+import time
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+import opscope
+from opscope import nnet3, speech
+from opscope.bridges.model.nnet3_models import Nnet3Model
+from opscope.framework.base.errors import OpscopeError
+from opscope.framework.fusion import native
+
+_PROGRAM = "program"
+
+
+def about() -> str:
+    """The versions that run here, and whether the native library does."""
+    kinds = [kind.name for kind in native.kinds_here()]
+    library = f"native library ({kinds[-1]})" if kinds else "without the native library"
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}"
+    return f"opscope {opscope.__version__}, {versions}, {library}"
+
+
+def call(task: str, *arguments: str) -> tuple[bool, str]:
+    """Whether a task worked, and the text of its result or its error."""
+    try:
+        return True, _TASKS[task](*arguments)
+    except OpscopeError as error:
+        return False, f"{type(error).__name__}: {error}"
+    except BaseException as error:  # a program may end itself
+        return False, _trace(error)
+
+
+def _trace(error: BaseException) -> str:
+    """The traceback of an error, from the program's first line on where one runs."""
+    whole = traceback.TracebackException.from_exception(error)
+    inside = [at for at, frame in enumerate(whole.stack) if frame.filename == _PROGRAM]
+    del whole.stack[: inside[0] if inside else 0]
+    return "".join(whole.format())
+
+
+def _run(text: str) -> str:
+    exec(compile(text, _PROGRAM, "exec"), {"__name__": "__main__"})
+    return ""
+
+
+def _look(*names: str) -> str:
+    """What the first of some files is, and its page, if it holds a network."""
+    path = Path("/dropped", names[0])
+    described = str(opscope.open(path))
+    try:
+        page = opscope.view(path).html
+    except OpscopeError as error:
+        return f"{described}\n{error}\n"
+    return f"{described}\n\0{page}"
+
+
+def _compiled(config: str, request: str) -> str:
+    """The commands that a request to a network is compiled to."""
+    path = Path("network.config")
+    path.write_text(config, encoding="utf-8")
+    model = opscope.open(path).model
+    if not isinstance(model, Nnet3Model):
+        raise OpscopeError("this is no config of nnet3")
+    return f"{nnet3.compile(model.nnet, request)}\n"
+
+
+def _transcribed(folder: str, recording: str) -> str:
+    """The utterances of a recording, a line each, with their times."""
+    start = time.perf_counter()
+    model = speech.Model(f"/speech/{folder}")
+    loaded = time.perf_counter()
+    print(f"The model took {loaded - start:.1f} s to load.")
+    found = speech.transcribe(f"/speech/{recording}", model)
+    print(f"{found.duration:.1f} s of sound took {time.perf_counter() - loaded:.1f} s.")
+    return "".join(f"{one.start:8.2f} {one.end:8.2f}  {one.text}\n" for one in found.utterances)
+
+
+_TASKS = {"run": _run, "look": _look, "compiled": _compiled, "transcribed": _transcribed}
