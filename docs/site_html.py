@@ -8,6 +8,8 @@ _REPLACED = {
     'role="complementary"': 'role="navigation" aria-label="This page"',
     'role="main"': 'role="main" id="content" tabindex="-1"',
     "<th></th>": "<td></td>",
+    # The theme's button for the color mode fails without these two style sheets.
+    "</head>": '<style id="hljs-light"></style><style id="hljs-dark"></style></head>',
 }
 
 CONFINED = "browser.md"

@@ -49,7 +49,8 @@ function ask(task, args, print, more = {}) {
   });
 }
 
-function editor(name, text, rows) {
+function editor(name, text) {
+  const rows = text.split("\n").length;
   return element("textarea", {
     value: text, rows, spellcheck: false, ariaLabel: name, autocapitalize: "off", className: "editor",
   });
@@ -91,7 +92,7 @@ function fileInput(label, properties) {
 
 const SECTIONS = {
   run() {
-    const program = editor("Program", examples.run, 18);
+    const program = editor("Program", examples.run);
     const output = outputOf("Output of the program");
     const actions = buttons("Run", output, (print) => ask("run", [program.value], print));
     program.addEventListener("keydown", (event) => {
@@ -131,7 +132,7 @@ const SECTIONS = {
   },
 
   compile() {
-    const config = editor("Network: xconfig or config lines", examples.compile, 8);
+    const config = editor("Network: xconfig or config lines", examples.compile);
     const request = element("input", {
       className: "form-control", value: examples.request, spellcheck: false,
     });
