@@ -7,31 +7,29 @@ and runs many times: nothing here is done, or looked at, while functions run.
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from struct import Struct as Form
 from typing import Any
 
 import numpy as np
 
 from ...native.arguments import (
-    Address,
     Array,
     Field,
     Inner,
     Real,
     Rest,
-    Step,
     Struct,
     Structs,
-    Whole,
 )
 from ...native.declarations import DECLARED, RECORDS
 from ..base.errors import ArgumentError
+from . import filling
 from .libraries import Library
 
 DTYPES = {name: np.dtype([*fields.items()], align=True) for name, fields in RECORDS.items()}
@@ -252,7 +250,6 @@ def _reach(*pairs: int) -> tuple[int, int]:
 
 
 _HELPERS = {
-    "__builtins__": {},
     "whole": _whole,
     "end": _end,
     "given": lambda *arrays: all(array is not None for array in arrays),
@@ -262,96 +259,51 @@ _HELPERS = {
 }
 
 
-def _size_text(sizes: str) -> str:
-    """An expression for the reach of an array of these sizes."""
-    pairs: list[str] = []
-    inner = "1"
-    for one in reversed(sizes.split()):
-        size, _, step = one.partition(":")
-        pairs = [f"({size})", step and f"({step})" or inner, *pairs]
-        inner = f"{inner}*({size})"
-    return f"reach({', '.join(pairs)})"
-
-
-_ALIKE = frozenset((np.ndarray, int, float, bool, type(None)))
-"""Types of values that say all that is checked of them: arrays by their form, others themselves."""
-_MOST_FILLED = 64
-"""Forms that a layout remembers; then it forgets all of them."""
-_ANY = Whole()
 _NONE: Mapping[str, np.ndarray] = {}
 
 
+@functools.cache
+def _filler(struct: Struct) -> Callable[..., tuple[bytes, list[Any]]]:
+    """The function that fills a struct; see filling.py."""
+    parts = {n: f for n, f in struct.fields.items() if isinstance(f, Inner)}
+    sizes = {n: ctypes.sizeof(_c_struct(_part_of(f.struct))) for n, f in parts.items()}
+    form, text = filling.text_of(struct, frozenset(_HELPERS), sizes)
+    arrays = [field for field in struct.fields.values() if isinstance(field, Array)]
+    dtypes = {field.dtype: _of_name(field.dtype) for field in arrays}
+    names: dict[str, Any] = {"_fields": struct.fields, "_dtype": _dtype, "_dtypes": dtypes}
+    names |= {"_ndarray": np.ndarray, "_pack": Form(form).pack, **_HELPERS}
+    exec(text, names)  # noqa: S102 - text of our own
+    return names["fill"]
+
+
 class Layout:
-    """A declaration, made ready for filling: its fields by kind, its expressions compiled.
+    """A declaration, made ready for filling.
 
     Args:
         name: of the function that it is for.
+
+    Attributes:
+        type: the struct.
     """
 
     def __init__(self, file: str, name: str, struct: Struct) -> None:
         self.name = name
         self.title = f"native function {file}.{name}"
-        self.file = file
-        self.struct = struct
         self.type = _c_struct(struct)
-        fields = struct.fields.items()
-        self.steps = [(n, f) for n, f in fields if isinstance(f, Step)]
-        self.numbers = [(n, f) for n, f in fields if isinstance(f, Whole) and not f.made]
-        self.reals = [n for n, f in fields if isinstance(f, Real)]
-        self.addresses = [(n, f) for n, f in fields if isinstance(f, Address)]
-        self.arrays = [(n, f) for n, f in fields if isinstance(f, Array)]
-        self.parts = [(n, f) for n, f in fields if isinstance(f, Inner)]
-        self.several = [(n, f) for n, f in fields if isinstance(f, Structs)]
-        texts = [_size_text(field.sizes) for _, field in self.arrays]
-        texts += [f"({field.count})" for _, field in self.several]
-        texts += [f"({text})" for text in struct.where]
-        self.code = compile(f"({', '.join(texts)},)" if texts else "()", file, "eval")
-        known = {*struct.fields, *_HELPERS}
-        text = "\n".join(texts)
-        names = {one.id for one in ast.walk(ast.parse(text)) if isinstance(one, ast.Name)}
-        self.constants = sorted(names - known)
-        self.by_contents = bool(names & {"end", "spread"})
-        self.filled: dict[tuple[Any, ...], Any] = {}
-        self.given = {n for n, f in fields if not getattr(f, "made", False)}
-        self.needed = {n for n in self.given if not self._may_lack(struct.fields[n])}
-
-    @staticmethod
-    def _may_lack(field: Field) -> bool:
-        return isinstance(field, Step) or bool(getattr(field, "optional", False))
+        fields = struct.fields
+        self.given = {n for n, f in fields.items() if not getattr(f, "made", False)}
+        self.needed = {n for n in self.given if not filling.may_lack(fields[n])}
+        self._fill = _filler(struct)
 
     def refuse(self, name: str, wanted: str, given: str) -> ArgumentError:
         return ArgumentError(f"{self.title}: {name} wants {wanted}, not {given}")
 
-    def bind(self, library: Library, values: dict[str, Any]) -> Block:
-        """The argument of the function in a library; see `arguments.bind`.
-
-        A loop over steps binds the same numbers, and views that differ in their places alone, for
-        each step: what was checked once is not checked again.
-        """
-        if self.by_contents or not _ALIKE.issuperset(map(type, values.values())):
-            return Block(library, self.name, *self.fill(library, values))
-        arrays = [(n, v) for n, v in values.items() if type(v) is np.ndarray]
-        forms = [
-            (v.dtype, v.shape, v.strides, v.flags.num) if type(v) is np.ndarray else (type(v), v)
-            for v in values.values()
-        ]
-        key = (library, *values, *forms)
-        filled = self.filled.get(key)
-        if filled is None:
-            struct, memory = self.fill(library, values)
-            if len(self.filled) >= _MOST_FILLED:
-                self.filled.clear()
-            self.filled[key] = self.type.from_buffer_copy(struct)
-            return Block(library, self.name, struct, memory)
-        struct = self.type.from_buffer_copy(filled)
-        for name, array in arrays:
-            setattr(struct, name, array.ctypes.data)
-        for name in self.reals:  # 0.0 and -0.0 are equal as keys
-            setattr(struct, name, values[name])
-        return Block(library, self.name, struct, [array for _, array in arrays])
+    def bind(self, library: Library, values: Mapping[str, Any]) -> Block:
+        """The argument of the function in a library; see `arguments.bind`."""
+        return Block(library, self.name, *self.fill(library, values))
 
     def fill(
-        self, library: Library, values: dict[str, Any], places: Mapping[str, np.ndarray] = _NONE
+        self, library: Library, values: Mapping[str, Any], places: Mapping[str, np.ndarray] = _NONE
     ) -> tuple[Any, list[Any]]:
         """The struct, and the owners of what it points to.
 
@@ -360,100 +312,74 @@ class Layout:
         """
         if not self.needed <= values.keys() <= self.given:
             self._refuse_names(values)
-        struct = self.type()
-        memory = []
-        known = dict.fromkeys(self.struct.fields)
-        known.update(values)
-        for name, step in self.steps:
-            known[name] = self._step(name, step, known)
-        for name, whole in self.numbers:
-            known[name] = self._whole(name, whole, known[name])
-        for name, _ in (*self.steps, *self.numbers):
-            setattr(struct, name, known[name])
-        for name in self.reals:
-            setattr(struct, name, self._real(name, known[name]))
-        for name, address in self.addresses:
-            setattr(struct, name, self._address(name, address, known[name]))
-        for name, inner in self.parts:
-            known[name] = self._part(name, inner, known[name])
-        wanted = iter(self._wanted(library, known))
-        for name, field in self.arrays:
-            reach = next(wanted)
-            array = known[name]
-            if array is not None:
-                place = self.place(library, name, field, array, reach, places.get(name))
-                setattr(struct, name, place)
-                memory.append(array)
-            elif not field.optional:
-                raise self.refuse(name, "an array", "None")
-        for name, field in self.several:
-            count = next(wanted)
-            group = known[name]
-            if group is None and field.optional:
-                continue
-            if not isinstance(group, Several) or group.name != field.struct or len(group) < count:
-                raise self.refuse(name, f"{count} of {field.struct}", repr(group))
-            setattr(struct, name, group.address)
-            memory.append(group)
-        for name, _ in self.parts:
-            setattr(struct, name, values[name].struct)
-            memory.append(values[name].memory)
-        for text, right in zip(self.struct.where, wanted, strict=True):
-            if not right:
-                names = compile(text, self.file, "eval").co_names
-                given = ", ".join(f"{n}={known[n]}" for n in names if isinstance(known.get(n), int))
-                raise ArgumentError(f"{self.title}: wants {text}, not {given}")
-        return struct, memory
+        data, memory = self._fill(self, library, places, **values)
+        return self.type.from_buffer_copy(data), memory
 
-    def _wanted(self, library: Library, known: dict[str, Any]) -> tuple[Any, ...]:
-        """How far arrays reach, how many of other structs there are, whether conditions hold."""
-        constants = {one: library.constant(one) for one in self.constants}
-        return eval(self.code, {**_HELPERS, **constants}, known)  # noqa: S307 - text of our own
-
-    def _refuse_names(self, values: dict[str, Any]) -> None:
+    def _refuse_names(self, values: Mapping[str, Any]) -> None:
         lacking = self.needed - values.keys()
         unknown = values.keys() - self.given
         problems = [f"it lacks {', '.join(sorted(lacking))}"] if lacking else []
         problems += [f"it has no {', '.join(sorted(unknown))}"] if unknown else []
         raise ArgumentError(f"{self.title}: {'; '.join(problems)}")
 
-    def _part(self, name: str, inner: Inner, value: Any) -> Any:
-        wanted = _c_struct(_part_of(inner.struct))
-        if not isinstance(value, Block) or not isinstance(value.struct, wanted):
-            raise self.refuse(name, f"a part {inner.struct}", repr(value))
+    # -- what `fill` asks where a value is not plainly right -----------------------------------
+
+    def lacks(self, name: str) -> int:
+        """An array that must be there is not."""
+        raise self.refuse(name, "an array", "None")
+
+    def refuse_together(self, text: str, known: Mapping[str, Any]) -> ArgumentError:
+        """What must hold of several fields does not."""
+        names = compile(text, self.title, "eval").co_names
+        given = ", ".join(f"{n}={known[n]}" for n in names if isinstance(known.get(n), int))
+        return ArgumentError(f"{self.title}: wants {text}, not {given}")
+
+    def part(self, name: str, struct: str, value: Any) -> Any:
+        """The struct of a part."""
+        if not isinstance(value, Block) or not isinstance(
+            value.struct, _c_struct(_part_of(struct))
+        ):
+            raise self.refuse(name, f"a part {struct}", repr(value))
         return value.struct
 
-    def _step(self, name: str, step: Step, known: dict[str, Any]) -> int:
-        given = known[name]
-        array = known[step.array]
-        if given is not None:
-            return self._whole(name, _ANY, given)
-        if array is None or getattr(array, "ndim", 0) < -step.axis:
+    def several(self, name: str, field: Structs, group: Any, count: int) -> int:
+        """Where structs lie."""
+        if group is None and field.optional:
             return 0
-        if array.strides[step.axis] % array.itemsize:
-            raise self.refuse(step.array, "rows whole elements apart", f"{array.strides} bytes")
-        return array.strides[step.axis] // array.itemsize
+        if not isinstance(group, Several) or group.name != field.struct or len(group) < count:
+            raise self.refuse(name, f"{count} of {field.struct}", repr(group))
+        return group.address
 
-    def _whole(self, name: str, whole: Whole, value: Any) -> int:
+    def step(self, name: str, array: Any, axis: int) -> int:
+        """The step of an array's axis; 0 where there is no such axis."""
+        if array is None or getattr(array, "ndim", 0) < -axis:
+            return 0
+        if array.strides[axis] % array.itemsize:
+            raise self.refuse(name, "rows whole elements apart", f"{array.strides} bytes")
+        return array.strides[axis] // array.itemsize
+
+    def whole(self, name: str, least: int, most: int, value: Any) -> int:
+        """A whole number within bounds."""
         try:
             number = operator.index(value)
         except TypeError:
             raise self.refuse(name, "a whole number", repr(value)) from None
-        if not whole.least <= number <= whole.most:
-            least, most = whole.least, whole.most
+        if not least <= number <= most:
             bounds = f"from {least} on" if most > 1 << 60 else f"from {least} to {most}"
             raise self.refuse(name, f"a whole number {bounds}", str(number))
         return number
 
-    def _real(self, name: str, value: Any) -> float:
+    def real(self, name: str, value: Any) -> float:
+        """A number."""
         try:
             return float(value)
         except (TypeError, ValueError):
             raise self.refuse(name, "a number", repr(value)) from None
 
-    def _address(self, name: str, address: Address, value: Any) -> int:
-        pointer = 0 if value is None and address.optional else value
-        if not isinstance(pointer, int) or not (pointer or address.optional):
+    def address(self, name: str, value: Any, optional: bool) -> int:
+        """An address; 0 for None."""
+        pointer = 0 if value is None and optional else value
+        if not isinstance(pointer, int) or not (pointer or optional):
             raise self.refuse(name, "an address", repr(value))
         return pointer
 
@@ -510,9 +436,14 @@ class Layout:
 
 def dtype_of(field: Array, library: Library) -> np.dtype | None:
     """The dtype that an array must have; None for any."""
-    if field.dtype in ("packed", "bytes"):
+    return _dtype(library.dtype) if field.dtype == "T" else _of_name(field.dtype)
+
+
+def _of_name(name: str) -> np.dtype | None:
+    """The dtype of a declared array; None where that is any, or the library's."""
+    if name in ("T", "packed", "bytes"):
         return None
-    return DTYPES.get(field.dtype) or _dtype(library.dtype if field.dtype == "T" else field.dtype)
+    return DTYPES.get(name) or _dtype(name)
 
 
 @functools.cache

@@ -437,7 +437,7 @@ class Program:
         self.block = arguments.bind(library, "chain_prepare", **fields)
         self.block.run()
         self.library = library
-        self.layout = Layout(library.file, "chain", _argument_of(loop))
+        self.layout = Layout(library.file, "chain", _argument_of(*_operands(loop)))
 
     @property
     def is_compiled(self) -> bool:
@@ -464,14 +464,20 @@ def _names(library: Library) -> tuple[Mapping[str, int], ...]:
     return tuple({n: i for i, n in enumerate(library.text(text).split())} for text in texts)
 
 
-def _argument_of(loop: Loop) -> Struct:
-    """What `chain` and compiled loops take: where operands lie, their steps from row to row."""
+def _operands(loop: Loop) -> tuple[tuple[str, str, bool], ...]:
+    """How operands meet a loop, their dtypes, and whether it stores them."""
     stored = {operand for operand, _ in loop.stores}
+    return tuple((one.kind, one.dtype, n in stored) for n, one in enumerate(loop.operands))
+
+
+@functools.cache
+def _argument_of(*operands: tuple[str, str, bool]) -> Struct:
+    """What `chain` and compiled loops take: where operands lie, their steps from row to row."""
     head = arguments.declared("chains", "chain").fields
     fields: dict[str, Any] = {n: one for n, one in head.items() if not isinstance(one, Rest)}
-    for number, operand in enumerate(loop.operands):
-        array = updates if number in stored else reads
-        fields[f"x{number}"] = array(_REACHES[operand.kind].format(number), operand.dtype)
+    for number, (kind, dtype, is_stored) in enumerate(operands):
+        array = updates if is_stored else reads
+        fields[f"x{number}"] = array(_REACHES[kind].format(number), dtype)
         fields[f"step{number}"] = STEP
     return Struct("chain", **fields)
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ArgumentError
-from opscope.framework.fusion import arguments
+from opscope.framework.fusion import arguments, filling
 from opscope.framework.fusion.arguments import Block, Several, bind, dtype_of
 from opscope.native.arguments import (
     COUNT,
@@ -94,16 +94,29 @@ def draw(rng: np.random.Generator, library: Any, struct: Struct) -> dict[str, An
 
 def smallest(library: Any, struct: Struct, values: dict[str, Any]) -> dict[str, Any]:
     """The arrays of some values, each as short as it may be."""
-    layout, found = arguments._layout(library.file, struct.name), {}
-    known = dict.fromkeys(struct.fields) | values
-    known |= {name: values[name].struct for name, _ in layout.parts}
-    for (name, field), (_, count) in zip(
-        layout.arrays, layout._wanted(library, known), strict=False
-    ):
-        if values[name] is not None:
+    known = arguments._HELPERS | dict.fromkeys(struct.fields) | values
+    known |= {name: one.struct for name, one in values.items() if isinstance(one, Block)}
+    for name in filling.constants(struct, arguments._HELPERS):
+        known[name] = library.constant(name)
+    found = {}
+    for name, field in struct.fields.items():
+        if isinstance(field, Array) and values[name] is not None:
             itemsize = 4 if field.dtype == "packed" else 1
-            found[name] = values[name][: count * itemsize]
+            found[name] = values[name][: reach(field.sizes, known) * itemsize]
     return found
+
+
+def reach(sizes: str, known: dict[str, Any]) -> int:
+    """Elements of an array of declared sizes, from the first to the last."""
+    inner = last = 1
+    for one in reversed(sizes.split()):
+        size, _, step = one.partition(":")
+        count = eval(size, known)
+        if not count:
+            return 0
+        last += (count - 1) * (eval(step, known) if step else inner)
+        inner *= count
+    return last
 
 
 def wrong(name: str, field: Field, value: Any, library: Any) -> Iterator[Any]:
