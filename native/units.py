@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from .constants import macros
 
@@ -124,8 +125,7 @@ _OTHER = (Processor("plain", ()),)
 _INCLUDE = re.compile(r'^#include "(\w+\.h)"$', re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class Unit:
+class Unit(NamedTuple):
     """A C file for one kind of numbers."""
 
     file: str

@@ -289,8 +289,9 @@ def layout_hint(given: Shape, wanted: Shape | None) -> str:
 
 def fits(shape: Shape, pattern: Shape) -> bool:
     """Whether two shapes agree, unknown dimensions aside."""
-    return len(shape) == len(pattern) and all(
-        a == b or a < 0 or b < 0 for a, b in zip(shape, pattern, strict=True)
+    return shape == pattern or (
+        len(shape) == len(pattern)
+        and all(a == b or a < 0 or b < 0 for a, b in zip(shape, pattern, strict=True))
     )
 
 

@@ -26,10 +26,11 @@ from ...native.arguments import (
     Rest,
     Struct,
     Structs,
+    filler_text,
+    may_lack,
 )
 from ...native.declarations import DECLARED, RECORDS
 from ..base.errors import ArgumentError
-from . import filling
 from .libraries import Library
 
 DTYPES = {name: np.dtype([*fields.items()], align=True) for name, fields in RECORDS.items()}
@@ -264,10 +265,10 @@ _NONE: Mapping[str, np.ndarray] = {}
 
 @functools.cache
 def _filler(struct: Struct) -> Callable[..., tuple[bytes, list[Any]]]:
-    """The function that fills a struct; see filling.py."""
+    """The function that fills a struct; see native/arguments.py."""
     parts = {n: f for n, f in struct.fields.items() if isinstance(f, Inner)}
     sizes = {n: ctypes.sizeof(_c_struct(_part_of(f.struct))) for n, f in parts.items()}
-    form, text = filling.text_of(struct, frozenset(_HELPERS), sizes)
+    form, text = filler_text(struct, frozenset(_HELPERS), sizes)
     arrays = [field for field in struct.fields.values() if isinstance(field, Array)]
     dtypes = {field.dtype: _of_name(field.dtype) for field in arrays}
     names: dict[str, Any] = {"_fields": struct.fields, "_dtype": _dtype, "_dtypes": dtypes}
@@ -292,7 +293,7 @@ class Layout:
         self.type = _c_struct(struct)
         fields = struct.fields
         self.given = {n for n, f in fields.items() if not getattr(f, "made", False)}
-        self.needed = {n for n in self.given if not filling.may_lack(fields[n])}
+        self.needed = {n for n in self.given if not may_lack(fields[n])}
         self._fill = _filler(struct)
 
     def refuse(self, name: str, wanted: str, given: str) -> ArgumentError:

@@ -11,7 +11,7 @@ import ctypes
 import functools
 import itertools
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from .arguments import Block, Layout
 from .codegen import COLUMN, FULL, HALF_NAMES, ONE, ROW, Graph, Loop, Operation, Value
 from .expression import ExpressionError
 from .libraries import Library
+from .row_blocks import ByRows
 from .team import ParallelTask
 
 _log = logging.getLogger(__name__)
@@ -615,7 +616,7 @@ def programs() -> list[Program]:
         return [one for one in _programs.values() if one is not None]
 
 
-def task(loop: Loop, block: Block) -> ParallelTask:
-    """The work of a loop that has a program, with its `argument`."""
+def task(loop: Loop, block: Block, rows: Callable[[], ByRows | None] | None = None) -> ParallelTask:
+    """The work of a loop that has a program, with its `argument`; `rows` is that of the task."""
     size = block.struct.rows * block.struct.columns
-    return ParallelTask((block.item,), size * loop.work, block)
+    return ParallelTask((block.item,), size * loop.work, block, rows)

@@ -42,7 +42,7 @@ _COPY_WORK = 8
 """Work of copying one row, beside a quarter for each byte."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class ParallelTask:
     """The work of a callable as C functions that the threads of a team run together.
 

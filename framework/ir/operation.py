@@ -125,6 +125,7 @@ class Operator:
         "role",
         "_signature",
         "type",
+        "_value_reads",
     )
 
     def __init__(self, node: OpNode, index: int = -1) -> None:
@@ -134,7 +135,7 @@ class Operator:
         self.role = node.role
         self.device = node.device
         self.accumulate = False
-        self._reads = self._writes = _NONE
+        self._reads = self._writes = self._value_reads = _NONE
         self._signature: tuple[SlotNames | None, SlotNames | None, object] = (None, None, None)
         checked = node.checked
         entry = REGISTERED.get(node.type)
@@ -243,8 +244,12 @@ class Operator:
         return _without("intermediate", self.outputs, self.entry.output_slots)
 
     def value_reads(self) -> list[str]:
-        """Inputs whose values are read, not only their shapes."""
-        return _without("shape_only", self.inputs, self.entry.input_slots)
+        """Inputs whose values are read, not only their shapes; callers must not change the list."""
+        slots, names = self._value_reads
+        if slots is not self.inputs:
+            names = _without("shape_only", self.inputs, self.entry.input_slots)
+            self._value_reads = self.inputs, names
+        return names
 
     def overwritten(self) -> list[str]:
         """Variables that it writes while it may still read them.

@@ -209,10 +209,8 @@ class FrameMemory:
 
     def _blocks(self) -> list[Any]:
         """Memory of temporaries."""
-        blocks = self._workspace.take(self.plan.blocks)
-        for number in range(len(blocks)):
-            self.share(self._workspace.blocks, number)
-        return blocks
+        self._taken = self._workspace.take(self.plan.blocks)
+        return self._taken
 
     def share(self, memory: Mapping[Any, Any], key: Any) -> None:
         """Note that the frame uses memory that other frames share, and replace by larger one."""
@@ -221,7 +219,11 @@ class FrameMemory:
     @property
     def holds_replaced(self) -> bool:
         """Whether other frames have replaced some of the memory by larger one."""
-        return any(memory.get(key) is not used for (_, key), (memory, used) in self._shared.items())
+        # All in C: whoever binds a frame asks all others, of thousands of blocks.
+        present = map(self._workspace.blocks.get, range(len(self._taken)))
+        return any(map(_operator.is_not, present, self._taken)) or any(
+            memory.get(key) is not used for (_, key), (memory, used) in self._shared.items()
+        )
 
     def make_views(self) -> None:
         """Cut the views of other variables out of the arrays that these have now."""

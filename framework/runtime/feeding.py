@@ -14,7 +14,7 @@ from ..base.scope import FED, Scope, Variable
 from ..base.sequence import Sequences, equal_levels
 from ..base.shape import Levels, fits, layout_hint
 from ..ir.desc import FORWARD, INPUT
-from ..ir.op_list import OpList, VarDecl
+from ..ir.op_list import OpList, OpNode, VarDecl
 from .initialize import PERSISTENT
 
 Given = dict[str, tuple[VarDecl, Any, Levels]]
@@ -156,15 +156,15 @@ class Inputs:
     def __init__(self, net: OpList, *, between: bool = False) -> None:
         self._vars = {var.name: var for var in net.vars}
         self._checked: dict[str, VarDecl] = {}
-        self._computed: dict[str, str] = {}  # name -> the operator that computes it
+        self._computed: dict[str, tuple[int, OpNode]] = {}  # name -> what computes it
         self.between: set[str] = set()
         external: set[str] = set()
         for index, op in enumerate(net.ops):
             # Read before it is written: fed as well, though an operator updates it later.
-            external.update(name for name in op.input_names() if name not in self._computed)
+            external.update([name for name in op.input_names() if name not in self._computed])
             for name in op.output_names():
                 if name not in external and self._vars[name].kind not in PERSISTENT:
-                    self._computed.setdefault(name, f"op {index} ({op.type})")
+                    self._computed.setdefault(name, (index, op))
                     if between and op.role == FORWARD:
                         self.between.add(name)
 
@@ -183,11 +183,11 @@ class Inputs:
             )
         if name in self.between:
             return var.changed(kind=INPUT)
-        op = self._computed.get(name)
-        if op is not None:
+        if name in self._computed:
+            index, op = self._computed[name]
             raise VariableError(
-                f"{where}: {name!r} is computed by {op}, which would write over what is fed; feed"
-                " the inputs that it is computed from"
+                f"{where}: {name!r} is computed by op {index} ({op.type}), which would write over"
+                " what is fed; feed the inputs that it is computed from"
             )
         return var
 

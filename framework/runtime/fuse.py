@@ -8,7 +8,6 @@ outlives the run (updates of several parameters, say) share one call on the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any
@@ -404,9 +403,8 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
         block = argument_of(b, operands)
         if block is None:
             return None
-        tasks.append(chains.task(b.loop, block))
-    if len(tasks) == 1:
-        tasks = [replace(tasks[0], rows=partial(by_rows, *loops[0]))]
+        alone = partial(by_rows, b, operands) if len(loops) == 1 else None
+        tasks.append(chains.task(b.loop, block, alone))
     return run_together(tasks)
 
 

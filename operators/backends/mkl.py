@@ -20,6 +20,7 @@ from ...framework.base import installed
 from ...framework.base.cpu.cores import is_intel
 from ...framework.base.cpu.numpy_blas import controllers
 from ...framework.base.cpu.threads import most_threads
+from ...framework.base.dtypes import NAMES
 from ...framework.fusion import team
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -162,7 +163,7 @@ def kernel(bind: Callable[..., Call | None], *products: Callable[..., Call]) -> 
 def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
     """See `calls.stacked`; products of small matrices are shared between threads one by one."""
     call = None
-    if out.dtype.name in _TYPES:
+    if NAMES[out.dtype] in _TYPES:
         call = parts.stacked(_gemm, _LARGE, a, b, out)
     return call or blas.stacked(xp, a, b, out)
 
@@ -170,7 +171,7 @@ def stacked(xp: Any, a: Any, b: Any, out: Any) -> Call:
 def _bind(arrays: parts.Arrays, factors: tuple[float, float], bias: Any) -> Call | None:
     a, _, out = arrays
     how = parts.layouts(arrays)
-    if how is None or out.dtype.name not in _TYPES:
+    if how is None or NAMES[out.dtype] not in _TYPES:
         return None
     from . import row_products  # loaded by what computes
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
+from ...framework.base.dtypes import NAMES
 from ...framework.fusion import arguments, team
 from ...framework.fusion.arguments import Several
 from ...framework.ir.kernel_args import Call
@@ -75,7 +76,10 @@ def layouts(arrays: Arrays) -> Layouts | None:
 
 def _layout(array: Any) -> tuple[int, int] | None:
     """Whether a matrix is stored transposed, and the distance between its rows (or columns)."""
-    if not array.flags.aligned:
+    flags = array.flags
+    if flags.c_contiguous and flags.aligned:
+        return 0, max(array.shape[1], 1)
+    if not flags.aligned:
         return None
     for transposed, matrix in enumerate((array, array.T)):
         rows, cols = matrix.shape
@@ -94,7 +98,7 @@ def one(
     """The code of a product of `layouts` how, and the four addresses that it is called with."""
     transposed, steps = how
     sizes = (*arrays[2].shape, arrays[0].shape[1], *steps)
-    gemm = make(arrays[2].dtype.name, transposed, factors, sizes)
+    gemm = make(NAMES[arrays[2].dtype], transposed, factors, sizes)
     return gemm, (gemm.handle, *(array.ctypes.data for array in arrays))
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ArgumentError
-from opscope.framework.fusion import arguments, filling
+from opscope.framework.fusion import arguments
 from opscope.framework.fusion.arguments import Block, Several, bind, dtype_of
 from opscope.native.arguments import (
     COUNT,
@@ -24,6 +24,7 @@ from opscope.native.arguments import (
     Struct,
     Structs,
     Whole,
+    constants,
     reads,
 )
 from opscope.native.declarations import DECLARED
@@ -96,7 +97,7 @@ def smallest(library: Any, struct: Struct, values: dict[str, Any]) -> dict[str, 
     """The arrays of some values, each as short as it may be."""
     known = arguments._HELPERS | dict.fromkeys(struct.fields) | values
     known |= {name: one.struct for name, one in values.items() if isinstance(one, Block)}
-    for name in filling.constants(struct, arguments._HELPERS):
+    for name in constants(struct, arguments._HELPERS):
         known[name] = library.constant(name)
     found = {}
     for name, field in struct.fields.items():
