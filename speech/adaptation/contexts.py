@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount
 from ...kaldi.files.context_dependency import PDF_CLASS, ContextDependency, Leaf, Table
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.arcs import spread
@@ -61,40 +62,75 @@ def graph_contexts(fst: Fst, ids: TransitionIds, model: TransitionModel) -> Cont
     return Contexts(state, left, _tree(outputs, often), frozenset(outputs))
 
 
+class _Lefts:
+    """The phones that paths have left before each state: one, as a rule.
+
+    Attributes:
+        first: the only or first one of each state; -1: no path leads there.
+    """
+
+    def __init__(self, states: int, span: int) -> None:
+        self.first = np.full(states, -1, np.int32)
+        self._span = span
+        self._more: set[int] = set()
+
+    def add(self, state: np.ndarray, phone: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Add pairs of a state and a phone; returns those that are new."""
+        new = np.flatnonzero(self.first[state] < 0)
+        self.first[state[new]] = phone[new]
+        others = np.flatnonzero(self.first[state] != phone)
+        keys = set((state[others].astype(np.int64) * self._span + phone[others]).tolist())
+        keys -= self._more
+        self._more |= keys
+        fresh = np.unique(state[new])
+        more = self._split(keys)
+        return np.append(fresh, more[0]), np.append(self.first[fresh], more[1])
+
+    def more(self) -> tuple[np.ndarray, np.ndarray]:
+        """The pairs of states that have several, but for the first one of each."""
+        return self._split(self._more)
+
+    def _split(self, keys: set[int]) -> tuple[np.ndarray, np.ndarray]:
+        sorted_keys = np.array(sorted(keys), np.int64)
+        return sorted_keys // self._span, sorted_keys % self._span
+
+
 def _walked(fst: Fst, ids: TransitionIds) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """States with the phone before them, [pairs] each; phones and the transition-ids after them,
     [labels, 2], and how many arcs have these."""
-    label = np.where(fst.ilabel > ids.count, 0, fst.ilabel)
     loop = np.array(ids.is_loop)
-    leaves = np.where(np.array(ids.is_last) & ~loop, ids.phone, 0)
+    leaves = np.where(np.array(ids.is_last) & ~loop, ids.phone, 0).astype(np.int32)
+    label = np.where(fst.ilabel > ids.count, 0, fst.ilabel)
+    source = fst.source()
+    left = leaves[label]
     span = max(ids.phone) + 1
-    first = np.full(fst.states, -1)  # a state with one phone before it is the rule
-    more: set[int] = set()
-    keys = np.array([fst.start * span])
-    first[fst.start] = 0
-    levels, said = [], []
-    while len(keys):
-        levels.append(keys)
-        state, left = keys // span, keys % span
-        path, arc = spread(fst.begin[state], np.diff(fst.begin)[state])
-        kept = ~loop[label[arc]]
-        path, arc = path[kept], arc[kept]
-        here, before = label[arc], left[path]
-        said.append((before * len(loop) + here)[here > 0])
-        after = np.where(leaves[here] > 0, leaves[here], before)
-        keys = np.unique(fst.nextstate[arc].astype(np.int64) * span + after)
-        state = keys // span
-        known = first[state]
-        is_first = np.concatenate(([True], state[1:] != state[:-1]))[: len(state)] & (known < 0)
-        first[state[is_first]] = (keys % span)[is_first]
-        others = keys[~is_first & (known != keys % span)].tolist()
-        fresh = np.array([key for key in others if key not in more], np.int64)
-        more.update(fresh.tolist())
-        keys = np.concatenate((keys[is_first], fresh))
-    pairs = np.concatenate(levels)
-    labels, counts = np.unique(np.concatenate(said), return_counts=True)
-    both = np.stack((labels // len(loop), labels % len(loop)), axis=1)
-    return pairs // span, pairs % span, both, counts
+    lefts = _Lefts(fst.states, span)
+    leaving = np.flatnonzero(left)
+    lefts.first[fst.nextstate[leaving]] = left[leaving]
+    lefts.add(fst.nextstate[leaving], left[leaving])
+    lefts.add(np.array([fst.start]), np.zeros(1, np.int32))
+    # What leaves no phone passes on the one before it.
+    quiet = np.flatnonzero((left == 0) & ~loop[label])
+    counts = bincount(source[quiet], minlength=fst.states)
+    begin = np.cumsum(counts) - counts
+    state = np.flatnonzero((counts > 0) & (lefts.first >= 0))
+    phone = lefts.first[state]
+    state, phone = (np.append(*pair) for pair in zip((state, phone), lefts.more(), strict=True))
+    while len(state):
+        path, at = spread(begin[state], counts[state])
+        state, phone = lefts.add(fst.nextstate[quiet[at]], phone[path])
+    known = np.flatnonzero(lefts.first >= 0)
+    state, phone = lefts.more()
+    said = np.flatnonzero((label > 0) & ~loop[label])
+    keys = lefts.first[source[said]] * np.int64(len(loop)) + label[said]
+    path, arc = spread(fst.begin[state], np.diff(fst.begin)[state])
+    more = (phone[path] * len(loop) + label[arc])[(label[arc] > 0) & ~loop[label[arc]]]
+    # Where no path leads the key is below 0.
+    counts = bincount(keys[keys > 0], minlength=span * len(loop))
+    counts += bincount(more, minlength=span * len(loop))
+    keys = np.flatnonzero(counts)
+    both = np.stack((keys // len(loop), keys % len(loop)), axis=1)
+    return np.append(known, state), np.append(lefts.first[known], phone), both, counts[keys]
 
 
 def _tree(outputs: dict[Pair, dict[int, int]], often: Counter[Pair]) -> ContextDependency:
