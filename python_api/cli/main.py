@@ -42,10 +42,10 @@ _COMMANDS = {
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
     "make-lang": ("...speech.lexicon.command", "Make Kaldi's lang folder of a lexicon."),
     "guess-pronunciations": (
-        "...speech.pronunciation.command",
+        "...speech.new_words.guess_command",
         "Print pronunciations of new words, as a lexicon has them.",
     ),
-    "adapt": ("...speech.adaptation.command", "Add words to the folder of a Vosk model."),
+    "adapt": ("...speech.new_words.adapt_command", "Add words to the folder of a Vosk model."),
     "make-lm": ("...speech.language_model.command", "Make an n-gram model of a text."),
     "perplexity": (
         "...speech.language_model.command",

@@ -1,4 +1,4 @@
-"""New words in the folders of models, whose graphs are kept and get further paths.
+"""New words in decoding graphs: contexts read back, paths joined to graphs, graphs made anew.
 
-Gives `adapt`. May import `pronunciation` and the rooms before it.
+Gives `recognize` what `Model.add_words` does. May import `pronunciation` and the rooms before it.
 """

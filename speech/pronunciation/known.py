@@ -1,19 +1,19 @@
-"""Words and their phones, as lexicons and the folders of models know them."""
+"""The words of models and their phones, as `align_lexicon.int` or the graph has them."""
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
+from typing import Protocol
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import PathLike, path_text
-from ..fst.graph import StaticGraph
+from ...kaldi.lattices.transition_ids import TransitionIds
+from ..fst.graph import Graph, StaticGraph
+from ..fst.words import Words
+from ..lattice.align_lexicon import AlignLexicon
 from ..lattice.word_boundary import WordBoundaries
-from ..lexicon.dictionary import read_dictionary
 from ..lexicon.entries import POSITIONS
-from ..recognize.model import Model
 from .graph_lexicon import graph_pronunciations
 
-_NETWORKS = ("am/final.mdl", "final.mdl")
 _FORMS = ("begin", "end", "internal", "singleton")
 """The order in which lang folders number the forms of a phone."""
 
@@ -21,19 +21,27 @@ Pronunciation = tuple[str, tuple[str, ...]]
 """A word and its phones."""
 
 
-def known_pronunciations(path: PathLike) -> list[Pronunciation]:
-    """The words and phones of a lexicon, of Kaldi's `dict` folder, or of a model's folder.
+class SpokenModel(Protocol):
+    """What of a model says how its words are spoken; see `Model`."""
 
-    Raises:
-        FormatError: it is none of these, or cannot be read.
-    """
-    name = path_text(path)
-    if any(os.path.isfile(os.path.join(name, each)) for each in _NETWORKS):
-        return model_pronunciations(Model(name))
-    return [(entry.word, entry.phones) for entry in read_dictionary(name).entries]
+    path: Path
+    words: Words
+    transitions: TransitionIds
+    boundaries: WordBoundaries | None
+
+    @property
+    def lexicon(self) -> AlignLexicon | None: ...
+
+    @property
+    def graph(self) -> Graph: ...
+
+    @property
+    def word_files(self) -> tuple[str, str]: ...
+
+    def phone_name(self, phone: int) -> str: ...
 
 
-def model_pronunciations(model: Model) -> list[Pronunciation]:
+def model_pronunciations(model: SpokenModel) -> list[Pronunciation]:
     """The words of a model and their phones, without their positions in words.
 
     They come from `align_lexicon.int`, or are read back from the graph where there is none. Phones
@@ -57,7 +65,7 @@ def model_pronunciations(model: Model) -> list[Pronunciation]:
     return [(model.words[word], tuple(names[phone] for phone in phones)) for word, phones in found]
 
 
-def base_names(model: Model, boundaries: WordBoundaries | None) -> dict[int, str]:
+def base_names(model: SpokenModel, boundaries: WordBoundaries | None) -> dict[int, str]:
     """The name of each phone without its position in words."""
     names = {}
     for phone in sorted(set(model.transitions.phone[1:])):

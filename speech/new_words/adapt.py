@@ -17,16 +17,16 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import CONST, fst_bytes
 from ...kaldi.graphs.hmms import PhoneHmms
+from ..adaptation.contexts import Contexts, graph_contexts
+from ..adaptation.grammar import Unigrams
+from ..adaptation.joining import Spelling, joined
+from ..adaptation.junctions import Junctions
+from ..adaptation.word_list import read_words, with_phones
 from ..fst.graph_folder import read_graph_fst
 from ..lattice.word_boundary import WordBoundaries
 from ..lexicon.entries import Entry
 from ..pronunciation.known import base_names, model_pronunciations
 from ..recognize.model import Model
-from .contexts import Contexts, graph_contexts
-from .grammar import Unigrams
-from .joining import Spelling, joined
-from .junctions import Junctions
-from .word_list import read_words, with_phones
 
 
 @dataclass(frozen=True)

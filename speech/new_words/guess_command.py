@@ -6,8 +6,8 @@ import click
 
 from ...framework.base.untrusted.opener import read_text
 from ..lexicon.entries import text_lines
-from .guesser import Guesser
-from .known import known_pronunciations
+from ..pronunciation.guesser import Guesser
+from .lexicons import known_pronunciations
 
 
 @click.command()

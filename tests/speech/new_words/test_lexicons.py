@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from opscope.framework.base.errors import FormatError
 from opscope.python_api.cli.main import main
-from opscope.speech.pronunciation.known import known_pronunciations
+from opscope.speech.new_words.lexicons import known_pronunciations
 from speech_models import lexicon_lines, small_files, write_files
 
 KNOWN = {("ab", ("a", "b")), ("ba", ("b", "a")), ("c", ("c",)), ("[unk]", ("b", "b"))}

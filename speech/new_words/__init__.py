@@ -1,0 +1,4 @@
+"""Words that users add to models: `adapt`, `known_pronunciations`, and their commands.
+
+May import `recognize` and the rooms before it.
+"""
