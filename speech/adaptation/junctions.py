@@ -18,6 +18,8 @@ from ...kaldi.lattices.transition_ids import TransitionIds
 from ..lattice.word_boundary import WordBoundaries
 from .contexts import Contexts
 
+_SAMPLE = 10_000  # self-loops that their scale is read from
+
 Exit = tuple[int, int, float]
 """Input label, next state, cost."""
 
@@ -47,13 +49,13 @@ class Junctions:
         contexts: Contexts,
     ) -> None:
         self._fst = fst
-        source = fst.source()
-        label = np.where(fst.ilabel > ids.count, 0, fst.ilabel)
+        source, label = contexts.source, contexts.label
         state_of, self.loop = np.array(hmms.state_of), np.array(ids.is_loop)[label]
-        self.scale = self._scale(hmms, label)
+        loops = np.flatnonzero(self.loop)
+        self.scale = loop_scale(fst.weight[loops], hmms.cost[label[loops]])
         leaving = self.scale * hmms.leaving
         self.leave = np.zeros(fst.states)
-        self.leave[source[self.loop]] = leaving[state_of[label[self.loop]]]
+        self.leave[source[loops]] = leaving[state_of[label[loops]]]
         kinds = np.array(boundaries.kinds)
         starts = np.concatenate(([False], model.tuples[:, 1] == 0))[state_of] & ~np.array(
             ids.is_loop
@@ -61,7 +63,9 @@ class Junctions:
         phone = np.array(ids.phone)
         begins = starts & np.isin(kinds[phone], ("begin", "singleton"))
         arcs = np.flatnonzero(begins[label])
-        self.entries = np.unique(source[arcs])
+        is_entry = np.zeros(fst.states, bool)
+        is_entry[source[arcs]] = True
+        self.entries = np.flatnonzero(is_entry)
         if not len(self.entries):
             raise FormatError("no word begins in this graph")
         place = np.full(fst.states, -1)
@@ -71,8 +75,8 @@ class Junctions:
         np.minimum.at(least, place[source[arcs]], fst.weight[arcs] - inside)
         self.base = np.maximum(self.leave[self.entries], least)
         # What is between words has no output label, as the words in brackets have.
-        between = (starts & (kinds[phone] == "nonword"))[label] & (fst.olabel == 0)
-        arcs = np.flatnonzero(between & (place[source] >= 0))
+        arcs = np.flatnonzero((starts & (kinds[phone] == "nonword"))[label])
+        arcs = arcs[(fst.olabel[arcs] == 0) & is_entry[source[arcs]]]
         self._mass = np.exp(self.leave[self.entries] - self.base)
         shares = np.exp(self.leave[source[arcs]] - fst.weight[arcs])
         np.add.at(self._mass, place[source[arcs]], shares)
@@ -83,36 +87,18 @@ class Junctions:
             self.lefts[entry].append(left)
         # A state between words that one phone alone leads to has the self-loop of that phone; it is
         # not the one that arcs of #0 lead to, which no phone does.
-        arcs = np.flatnonzero(
-            np.array(ids.is_last)[label] & ~self.loop & (place[fst.nextstate] >= 0)
-        )
-        self._direct = {
-            *zip(phone[label[arcs]].tolist(), fst.nextstate[arcs].tolist(), strict=True)
-        }
+        into = np.flatnonzero(is_entry[fst.nextstate])
+        last = np.where(np.array(ids.is_last) & ~np.array(ids.is_loop), ids.phone, 0)[label[into]]
+        keys = np.unique(last[last > 0] * fst.states + fst.nextstate[into[last > 0]])
+        self._direct = [divmod(key, fst.states) for key in keys.tolist()]
         self._exits: dict[int, list[Exit]] = {}
-        self._ends = self._after_words(source, np.isin(kinds, ("end", "singleton")), contexts)
-
-    def _scale(self, hmms: PhoneHmms, label: np.ndarray) -> float:
-        cost = hmms.cost[label[self.loop]]
-        costly = cost > 0
-        return float(np.median(self._fst.weight[self.loop][costly] / cost[costly]))
-
-    def _after_words(
-        self, source: np.ndarray, ends: np.ndarray, contexts: Contexts
-    ) -> tuple[np.ndarray, ...]:
-        """Arcs from the states after words: the last phone, input label, next state, cost."""
-        fst = self._fst
-        quiet = (self._label == 0) & (fst.olabel == 0)
-        quiet &= (self._place[fst.nextstate] >= 0) & (self._place[source] < 0)
+        quiet = into[(last == 0) & ~self.loop[into] & (fst.olabel[into] == 0)]
+        quiet = quiet[label[quiet] == 0]
         is_end = np.zeros(fst.states, bool)
         is_end[source[quiet]] = True
-        chosen = is_end[contexts.state] & ends[contexts.left]
-        state, phone = contexts.state[chosen], contexts.left[chosen]
-        path, arc = spread(fst.begin[state], np.diff(fst.begin)[state])
-        kept = ~self.loop[arc] & (fst.olabel[arc] == 0)
-        path, arc = path[kept], arc[kept]
-        cost = fst.weight[arc] - self.leave[state[path]]
-        return phone[path], self._label[arc], fst.nextstate[arc], cost
+        is_end[self.entries] = False
+        ends = is_end[contexts.state] & np.isin(kinds, ("end", "singleton"))[contexts.left]
+        self._ends, self._last = contexts.state[ends], contexts.left[ends]
 
     def exits(self, phone: int) -> list[Exit]:
         """Where paths go on after a word that ends in a phone, with what it costs in the median;
@@ -122,14 +108,17 @@ class Junctions:
         return self._exits[phone]
 
     def _found_exits(self, phone: int) -> list[Exit]:
-        mine = np.flatnonzero(self._ends[0] == phone)
-        label, target, cost = (column[mine] for column in self._ends[1:])
-        rows = np.stack((label, target), axis=1)
-        kinds, which, counts = np.unique(rows, axis=0, return_inverse=True, return_counts=True)
-        which = which.ravel()
+        fst = self._fst
+        state = self._ends[self._last == phone]
+        path, arc = spread(fst.begin[state], fst.begin[state + 1] - fst.begin[state])
+        kept = ~self.loop[arc] & (fst.olabel[arc] == 0)
+        state, arc = state[path[kept]], arc[kept]
+        cost = fst.weight[arc] - self.leave[state]
+        keys = self._label[arc].astype(np.int64) * fst.states + fst.nextstate[arc]
+        kinds, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
         found = [
-            (ilabel, after, float(np.median(cost[which == number])))
-            for number, (ilabel, after) in enumerate(kinds.tolist())
+            (*divmod(key, fst.states), float(np.median(cost[which == number])))
+            for number, key in enumerate(kinds.tolist())
             if 2 * counts[number] >= counts.max()
         ]
         if not found:
@@ -139,3 +128,10 @@ class Junctions:
             for ilabel, after, cost in found
         )
         return [(ilabel, after, cost + float(np.log(total))) for ilabel, after, cost in found]
+
+
+def loop_scale(weight: np.ndarray, cost: np.ndarray) -> float:
+    """The scale of the probabilities of self-loops, by the weights of some and their costs."""
+    costly = np.flatnonzero(cost > 0)
+    costly = costly[:: max(len(costly) // _SAMPLE, 1)]
+    return float(np.median(weight[costly] / cost[costly]))
