@@ -3,6 +3,7 @@
 from ..kaldi.lattices.phone_determinize import determinized as determinized
 from ..kaldi.lattices.phone_determinize import phone_starts as phone_starts
 from ..kaldi.lattices.raw_lattice import RawLattice as RawLattice
+from .adaptation.addition import Adapted as Adapted
 from .alignment.align import align as align
 from .alignment.path import AlignOptions as AlignOptions
 from .alignment.result import AlignedPhone as AlignedPhone
@@ -55,7 +56,6 @@ from .lattice.times import timed_words as timed_words
 from .lattice.word_align import word_aligned as word_aligned
 from .lattice.word_boundary import WordBoundaries as WordBoundaries
 from .lexicon.lang import make_lang as make_lang
-from .new_words.adapt import Adapted as Adapted
 from .new_words.adapt import adapt as adapt
 from .new_words.lexicons import known_pronunciations as known_pronunciations
 from .pronunciation.guesser import Guess as Guess

@@ -84,7 +84,9 @@ class _Lefts:
     """The phones that paths have left before each state: one, as a rule."""
 
     def __init__(self, states: int, span: int) -> None:
-        self._first = np.full(states, -1, np.int32)  # the only or first one; -1: no path leads there
+        self._first = np.full(
+            states, -1, np.int32
+        )  # the only or first one; -1: no path leads there
         self._span = span
         self._more: set[int] = set()
 

@@ -18,7 +18,7 @@ class Unigrams:
 
     Attributes:
         state: where they leave, and where all shorter histories end.
-        weight: the median of theirs.
+        weight: the median of theirs. largest: the largest label of a word in the grammar.
 
     Raises:
         FormatError: there is no such state: the grammar has certain sentences alone.
@@ -42,6 +42,7 @@ class Unigrams:
                 " be added: make its graph with make-graph"
             )
         self.weight = float(np.median(arcs["weight"][arcs["ilabel"] > 0]))
+        self.largest = int(fst.ilabel.max(initial=0))
 
     def label(self, word: int) -> int | None:
         """The input label of a word by its output label; None: the word is not there."""

@@ -6,18 +6,19 @@ a search follows as well. New words share the phones that they begin with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.sequence import bincount
-from ...kaldi.fst.arcs import ARC
-from ...kaldi.fst.fst import EXPANDED, Fst, Reachability
-from ...kaldi.fst.fst_properties import label_properties, reachable
+from ...framework.base.sequence import bincount, repeated
+from ...kaldi.fst.arcs import ARC, runs
+from ...kaldi.fst.fst import EXPANDED, Fst
+from ...kaldi.fst.fst_properties import label_properties
 from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.graphs.self_loops import add_self_loops
+from ..fst.graph import NextLabels
 from .contexts import Pair
 from .junctions import Junctions
 
@@ -133,12 +134,52 @@ class _Paths:
         return fst
 
 
+@dataclass(frozen=True)
+class Joined:
+    """A look-ahead graph with new words.
+
+    Attributes:
+        fst: the states that were there come first. following: the labels that can come next.
+        used: pairs of phones in the new words.
+    """
+
+    fst: Fst
+    following: NextLabels
+    used: frozenset[Pair]
+
+    def with_header_of(self, old: Fst) -> Fst:
+        """The FST as a file has it; `old` is that of a file without the new words."""
+        sets, begin, intervals = self.following
+        known = old.header.reachability
+        assert known is not None  # it is a look-ahead graph
+        sizes = np.diff(begin)[sets]
+        reached = replace(
+            known,
+            begin=np.append(0, np.cumsum(sizes)),
+            intervals=intervals[runs(begin[sets], sizes)],
+        )
+        header = replace(
+            old.header,
+            properties=EXPANDED | label_properties(self.fst),
+            arcs=len(self.fst.arcs),
+            reachability=reached,
+            version=1,
+        )
+        return replace(self.fst, header=header)
+
+
 def joined(
-    fst: Fst, words: Sequence[Spelling], junctions: Junctions, hmms: PhoneHmms, first_new: int
-) -> tuple[Fst, frozenset[Pair]]:
-    """A look-ahead graph with new words, and the pairs of phones in these.
+    fst: Fst,
+    following: NextLabels,
+    words: Sequence[Spelling],
+    junctions: Junctions,
+    hmms: PhoneHmms,
+    first_new: int,
+) -> Joined:
+    """A look-ahead graph with new words.
 
     Args:
+        fst, following: the graph, and the labels that can come next from its states.
         words: those with labels from `first_new` on are new, the others are in the graph. All their
             phones are, and words end in their last ones.
 
@@ -173,29 +214,37 @@ def joined(
     order = np.lexsort((arcs["ilabel"], arcs["olabel"], source))
     source, arcs = source[order], arcs[order]
     begins = source < fst.states  # without words: they come first
-    counts = np.diff(fst.begin) + bincount(source[begins], minlength=fst.states)
+    added = bincount(source[begins], minlength=fst.states)
     new = bincount(source[~begins] - fst.states, minlength=states + len(bare) - fst.states)
-    merged = np.insert(fst.arcs, fst.begin[source[begins]], arcs[begins])
-    final = (fst.final - junctions.leave)[looped].astype(np.float32)
+    begin = fst.begin + np.append(0, np.cumsum(added))
+    final = (fst.final[looped] - junctions.leave[looped]).astype(np.float32)
     whole = Fst(
         fst.start,
         np.concatenate((fst.final, np.full(states - fst.states, np.inf, np.float32), final)),
-        np.concatenate(([0], np.cumsum(np.concatenate((counts, new))))),
-        np.concatenate((merged, arcs[~begins])),
+        np.concatenate((begin, begin[-1] + np.cumsum(new))),
+        np.concatenate((*_inserted(fst, source[begins], arcs[begins]), arcs[~begins])),
     )
-    added = [each for each in {label for label, _ in words} if each >= first_new]
-    known = fst.header.reachability
-    assert known is not None  # it is a look-ahead graph
-    if added:
-        known = _with_labels(known, _before_words(fst, junctions), first_new, len(added))
+    labels = {label for label, _ in words if label >= first_new}
+    if labels:
+        following = _with_labels(following, junctions.entries, first_new, len(labels))
     sets = tree.intervals()
-    runs = [known.intervals[known.begin[at] : known.begin[at + 1]] for at in looped]
-    known = _with_states(known, [*(sets[node] for node in paths.nodes[entries:]), *runs])
-    properties = EXPANDED | label_properties(whole)
-    header = replace(
-        fst.header, properties=properties, arcs=len(whole.arcs), reachability=known, version=1
-    )
-    return replace(whole, header=header), frozenset(paths.used)
+    following = _with_sets(following, [sets[node] for node in paths.nodes[entries:]], looped)
+    return Joined(whole, following, frozenset(paths.used))
+
+
+def _inserted(fst: Fst, source: np.ndarray, arcs: np.ndarray) -> Iterator[np.ndarray]:
+    """The arcs of an FST in pieces, further ones before the others of their states.
+
+    Args:
+        source: the states that `arcs` leave, rising.
+    """
+    begin = 0
+    places, first = np.unique(fst.begin[source], return_index=True)
+    for place, more in zip(places.tolist(), np.split(arcs, first[1:]), strict=True):
+        yield fst.arcs[begin:place]
+        yield more
+        begin = place
+    yield fst.arcs[begin:]
 
 
 def _without_loop(fst: Fst, state: int, more: np.ndarray, junctions: Junctions) -> np.ndarray:
@@ -206,32 +255,51 @@ def _without_loop(fst: Fst, state: int, more: np.ndarray, junctions: Junctions) 
     return arcs
 
 
-def _before_words(fst: Fst, junctions: Junctions) -> np.ndarray:
-    """The states from which words begin before another word has ended."""
-    silent = fst.olabel == 0
-    source = fst.source()[silent]
-    found = reachable(fst.nextstate[silent], source, fst.states, junctions.entries.tolist())
-    return np.flatnonzero(found)
-
-
-def _with_labels(known: Reachability, states: np.ndarray, first: int, count: int) -> Reachability:
-    """With labels that are larger than all others, which can come next from some states."""
-    intervals, end = known.intervals.copy(), first + count
-    last = known.begin[states + 1] - 1
-    touches = (last >= known.begin[states]) & (intervals[last, 1] == first)
+def _with_labels(following: NextLabels, entries: np.ndarray, first: int, count: int) -> NextLabels:
+    """With labels that are larger than all others, and can come next where a word can begin."""
+    sets, begin, intervals = following
+    rows = np.flatnonzero(_with_all_of(following, np.unique(sets[entries])))
+    intervals, end = intervals.copy(), first + count
+    last = begin[rows + 1] - 1
+    touches = intervals[last, 1] == first
     intervals[last[touches], 1] = end
-    others = states[~touches]
-    sizes = np.diff(known.begin)
-    intervals = np.insert(intervals, known.begin[others + 1], (first, end), axis=0)
+    others = rows[~touches]
+    sizes = np.diff(begin)
+    intervals = np.insert(intervals, begin[others + 1], (first, end), axis=0)
     sizes[others] += 1
-    return replace(known, begin=np.concatenate(([0], np.cumsum(sizes))), intervals=intervals)
+    return NextLabels(sets, np.append(0, np.cumsum(sizes)), intervals)
 
 
-def _with_states(known: Reachability, sets: Sequence[_Intervals | np.ndarray]) -> Reachability:
-    begin = known.begin[-1] + np.cumsum([len(each) for each in sets])
-    more = np.array([pair for each in sets for pair in each], np.int32).reshape(-1, 2)
-    return replace(
-        known,
-        begin=np.concatenate((known.begin, begin)),
-        intervals=np.concatenate((known.intervals, more)),
+def _with_all_of(following: NextLabels, inner: np.ndarray) -> np.ndarray:
+    """Whether each set holds one of the sets `inner`.
+
+    A state from which a word can begin before another one has ended has all labels of the state
+    where it begins. One inside of a word lacks some, unless all words begin alike; looking ahead
+    then sees a word there that does not come, which costs no more than time.
+    """
+    _, begin, intervals = following
+    owner = repeated(np.arange(len(begin) - 1), np.diff(begin))
+    found = np.zeros(len(begin) - 1, bool)
+    for one in inner.tolist():
+        mine = intervals[begin[one] : begin[one + 1]]
+        holds = np.zeros(len(found), np.int64)
+        for low, high in mine.tolist():
+            holds += bincount(
+                owner[(intervals[:, 0] <= low) & (high <= intervals[:, 1])], minlength=len(found)
+            )
+        found |= holds == len(mine)
+    return found
+
+
+def _with_sets(
+    following: NextLabels, new: Sequence[_Intervals], copied: Sequence[int]
+) -> NextLabels:
+    """With states that have new sets, and states that have those of others."""
+    sets, begin, intervals = following
+    numbers = len(begin) - 1 + np.arange(len(new), dtype=np.int32)
+    more = np.array([pair for each in new for pair in each], np.int32).reshape(-1, 2)
+    return NextLabels(
+        np.concatenate((sets, numbers, sets[list(copied)])),
+        np.append(begin, begin[-1] + np.cumsum([len(each) for each in new])),
+        np.concatenate((intervals, more)),
     )

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
-from ..lexicon.entries import Entry, check_entries, mapped_entries, text_lines
+from ...framework.base.untrusted.values import shown
+from ..lexicon.entries import Entry, check_entries, text_lines
 from ..pronunciation.guesser import Guesser
 from ..pronunciation.known import Pronunciation
 
+NewWords = PathLike | Mapping[str, str | Sequence[str] | None]
+"""A file with a word and its phones in each line, or a mapping from words to phones with spaces
+between them; phones may be missing, as None or an empty text."""
 
-def read_words(words: PathLike | Mapping[str, str | Sequence[str]]) -> list[Entry]:
-    """The words of a file, in each line one and its phones, which may be missing; or of a mapping
-    from words to phones with spaces between them.
+
+def read_words(words: NewWords) -> list[Entry]:
+    """The words of a file or a mapping, and their phones, if any.
 
     Raises:
         FormatError: a line has a reserved symbol, or what an earlier one has; or there is none.
             With file and line.
     """
     if isinstance(words, Mapping):
-        return mapped_entries(words)
-    name = path_text(words)
-    lines = text_lines(read_text(words, "surrogateescape"), name)
-    entries = [Entry(fields[0], tuple(fields[1:]), place) for place, fields in lines]
+        name, text = "words", "\n".join(_mapped_lines(words))
+    else:
+        name, text = path_text(words), read_text(words, "surrogateescape")
+    entries = [Entry(fields[0], tuple(fields[1:]), at) for at, fields in text_lines(text, name)]
     if not entries:
         raise FormatError(f"{name}: there is no word in this file")
     check_entries(entries)
     return entries
+
+
+def _mapped_lines(words: Mapping[str, str | Sequence[str] | None]) -> Iterator[str]:
+    for word, each in words.items():
+        if word.split() != [word]:
+            raise FormatError(f"words: the word {shown(word)} is empty or has a space")
+        for phones in [each] if each is None or isinstance(each, str) else each:
+            yield f"{word} {phones or ''}"
 
 
 def with_phones(entries: list[Entry], known: Iterable[Pronunciation]) -> list[Entry]:

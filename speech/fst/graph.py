@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,6 +41,19 @@ class StaticGraph:
         emitting = np.zeros(fst.states, np.int32)
         np.add.at(emitting, fst.source()[fst.arcs["ilabel"] != 0], 1)
         return cls(fst, emitting, int(fst.arcs["ilabel"].max(initial=0)))
+
+
+class NextLabels(NamedTuple):
+    """Which labels can come next from the states of an FST, as sets of intervals.
+
+    Attributes:
+        sets: the set of each state, int32, [states]. begin: where each set begins, int64,
+            [sets + 1]. intervals: first label and the one after the last, int32, [intervals, 2].
+    """
+
+    sets: np.ndarray
+    begin: np.ndarray
+    intervals: np.ndarray
 
 
 @dataclass(eq=False)
@@ -96,26 +109,13 @@ class LookaheadGraph:
                 f"a {kind} FST has no reachability data of output labels: an olabel_lookahead FST"
                 " is wanted"
             )
-        left = without_labels(first, disambiguation)
-        sets, begin, intervals = distinct_sets(known.begin, known.intervals)
-        largest = int(left.arcs["ilabel"].max(initial=0))
-        parts = _of_grammar(second)
-        outputs = joined_key(left.source(), left.arcs["olabel"])
-        words = np.cumsum(left.arcs["olabel"] != 0, dtype=np.int32)
-        words = np.concatenate([np.zeros(1, np.int32), words])
         return cls(
-            first=left,
-            interval_set=sets,
-            interval_begin=begin,
-            intervals=intervals,
-            final_label=known.final_label,
-            output_keys=outputs,
-            set_keys=joined_key(
-                repeated(np.arange(len(begin) - 1), np.diff(begin)), intervals[:, 0]
+            **_of_lexicon(
+                without_labels(first, disambiguation),
+                distinct_sets(known.begin, known.intervals),
             ),
-            silent=np.diff(left.begin).astype(np.int32) - np.diff(words[left.begin]),
-            largest=largest,
-            **parts,
+            final_label=known.final_label,
+            **_of_grammar(second),
         )
 
     @cached_property
@@ -127,6 +127,15 @@ class LookaheadGraph:
         """The same first FST, composed with another grammar."""
         return replace(self, **_of_grammar(second))
 
+    @property
+    def following(self) -> NextLabels:
+        """Which labels can come next from the first FST's states."""
+        return NextLabels(self.interval_set, self.interval_begin, self.intervals)
+
+    def with_words(self, first: Fst, following: NextLabels, second: Fst) -> LookaheadGraph:
+        """Two other FSTs, in which the labels of words and of the end of paths are the same."""
+        return replace(self, **_of_lexicon(first, following), **_of_grammar(second))
+
 
 Graph = StaticGraph | LookaheadGraph
 
@@ -134,6 +143,24 @@ Graph = StaticGraph | LookaheadGraph
 def joined_key(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """One key of two numbers from 0 to 2^31 - 1, that sorts by the first one: int64."""
     return high.astype(np.int64) << 32 | low.astype(np.int64)
+
+
+def _of_lexicon(fst: Fst, following: NextLabels) -> dict[str, Any]:
+    """The attributes of a `LookaheadGraph` that come from its first FST."""
+    sets, begin, intervals = following
+    words = np.append(np.int32(0), np.cumsum(fst.olabel != 0, dtype=np.int32))
+    return {
+        "first": fst,
+        "interval_set": sets,
+        "interval_begin": begin,
+        "intervals": intervals,
+        "output_keys": joined_key(fst.source(), fst.olabel),
+        "set_keys": joined_key(
+            repeated(np.arange(len(begin) - 1), np.diff(begin)), intervals[:, 0]
+        ),
+        "silent": np.diff(fst.begin).astype(np.int32) - np.diff(words[fst.begin]),
+        "largest": int(fst.ilabel.max(initial=0)),
+    }
 
 
 def _of_grammar(fst: Fst) -> dict[str, Any]:
@@ -151,16 +178,11 @@ def _of_grammar(fst: Fst) -> dict[str, Any]:
     }
 
 
-def distinct_sets(
-    begin: np.ndarray, intervals: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def distinct_sets(begin: np.ndarray, intervals: np.ndarray) -> NextLabels:
     """Each set of intervals once.
 
     Args:
         begin: where the set of each state begins, [states + 1]. intervals: int32, [intervals, 2].
-
-    Returns:
-        The set of each state, int32; where sets begin, int64; their intervals.
     """
     counts = np.diff(begin)
     words = np.ascontiguousarray(intervals).view("<u8").reshape(-1)
@@ -187,7 +209,7 @@ def distinct_sets(
     starts = np.concatenate([[0], np.cumsum(sizes)])
     inside = np.arange(int(starts[-1])) - repeated(starts[:-1], sizes)
     kept = intervals[repeated(begin[chosen], sizes) + inside]
-    return sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept)
+    return NextLabels(sets.astype(np.int32), starts.astype(np.int64), np.ascontiguousarray(kept))
 
 
 def without_labels(fst: Fst, labels: Collection[int]) -> Fst:

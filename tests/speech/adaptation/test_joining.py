@@ -22,7 +22,7 @@ from opscope.speech.adaptation.contexts import graph_contexts
 from opscope.speech.adaptation.grammar import Unigrams
 from opscope.speech.adaptation.joining import joined
 from opscope.speech.adaptation.junctions import Junctions
-from opscope.speech.fst.graph import StaticGraph
+from opscope.speech.fst.graph import StaticGraph, distinct_sets
 from opscope.speech.fst.graph_folder import read_graph_fst, read_labels
 from opscope.speech.fst.words import Words
 
@@ -119,8 +119,11 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str) ->
     spelled = sorted((tuple(map(table.find, NEW[word].split())), word) for word in NEW)
     labels = {word: start + at for at, (_, word) in enumerate(spelled)}
     words = [(labels[word], phones) for phones, word in spelled]
-    whole, used = joined(first, words, parts, hmms, start)
-    assert used - contexts.seen
+    known = first.header.reachability
+    following = distinct_sets(known.begin, known.intervals)
+    both = joined(first, following, words, parts, hmms, start)
+    assert both.used - contexts.seen
+    whole = both.with_header_of(first)
     check_intervals(whole)
     writer = Writer(header=False)
     write_fst(whole, writer, whole.header.kind)
