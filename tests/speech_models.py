@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from kaldi_models import one_state_model
 from opscope.kaldi.files.kaldi_io import Writer
 from opscope.nnet3.network.model import AmNnetSimple
 from opscope.nnet3.network.nnet import Nnet
-from opscope.speech import Mfcc
+from opscope.speech import KaldiRecognizer, Mfcc, Model
 from speech_graphs import Row, arc_fst, const_bytes, lookahead_bytes, vector_bytes
 
 RATE = 16000
@@ -65,6 +66,17 @@ def speech(text: str, rate: float = RATE) -> np.ndarray:
         parts += [tone(PHONES[phone - 1], rate=rate) for phone in spelled[word]]
         parts.append(tone("sil", rate=rate))
     return np.concatenate(parts).round().astype(np.int16)
+
+
+def heard(model: Model, *words: str, grammar: str | None = None) -> str:
+    """What is recognized of words, given by their phones."""
+    parts = [tone("sil")]
+    for phones in words:
+        parts += [*(tone(phone) for phone in phones.split()), tone("sil")]
+    samples = np.concatenate(parts).round().astype(np.int16)
+    recognizer = KaldiRecognizer(model, RATE, *([] if grammar is None else [grammar]))
+    recognizer.AcceptWaveform(samples.tobytes())
+    return json.loads(recognizer.FinalResult())["text"]
 
 
 def _discriminant() -> np.ndarray:

@@ -19,7 +19,7 @@ from ..lattice.word_boundary import WordBoundaries
 from ..lexicon.entries import Entry
 from ..pronunciation.known import SpokenModel, base_names, model_pronunciations
 from .contexts import Contexts, graph_contexts
-from .grammar import Unigrams
+from .grammar import NewLabel, Unigrams
 from .joining import Joined, joined
 from .junctions import Junctions
 from .word_list import NewWords, read_words, with_phones
@@ -57,18 +57,19 @@ class Spelled:
     Args:
         words: a file with a word and its phones in each line, or a mapping. Words without phones
             get a guess by the model's pronunciations.
+        least: the least number of a word that the model lacks.
 
     Attributes:
         entries: the pronunciations. phones: of each. rows: word and phones of each.
         numbers: of each word, among the model's words or after them.
-        added: the words that the model lacks, in the order of their numbers.
+        added: the words that the model lacks and their numbers, in the order of these.
 
     Raises:
         FormatError: a word is there already with the same phones or is none, or the model lacks a
             phone; with file and line. Or the model does not tell where words begin.
     """
 
-    def __init__(self, model: GraphModel, words: NewWords) -> None:
+    def __init__(self, model: GraphModel, words: NewWords, least: int = 0) -> None:
         if model.boundaries is None:
             raise FormatError(
                 f"{model.path}: {model.word_files[0]} is missing: where words begin cannot be seen"
@@ -82,13 +83,15 @@ class Spelled:
         self._forms = {(name, boundaries.kind(phone)): phone for phone, name in self._names.items()}
         self.phones = [self._in_forms(entry) for entry in entries]
         self.numbers: dict[str, int] = {}
-        self.added: list[str] = []
+        self.added: dict[str, int] = {}
+        begin = max(len(model.words), least)
         # In the order of phones, so that the words of a beginning have labels side by side.
         for word in (entry.word for entry in sorted(entries, key=lambda entry: entry.phones)):
             if word not in self.numbers:
                 known = model.words.find(word)
-                self.numbers[word] = len(model.words) + len(self.added) if known is None else known
-                self.added += [word] * (known is None)
+                self.numbers[word] = begin + len(self.added) if known is None else known
+                if known is None:
+                    self.added[word] = self.numbers[word]
         self.rows = [
             (self.numbers[entry.word], phones)
             for entry, phones in zip(entries, self.phones, strict=True)
@@ -120,38 +123,51 @@ class Addition:
     """A look-ahead graph with new words.
 
     Attributes:
-        first, second: its parts. adapted: what is new in them.
+        spelled: the words. first, second: the parts of the graph. labels: of the words
+            that the second lacked. adapted: what is new in them.
     """
 
+    spelled: Spelled
     first: Joined
     second: Fst
+    labels: list[NewLabel]
     adapted: Adapted
 
 
 def addition(
     model: GraphModel,
-    spelled: Spelled,
+    words: NewWords,
     first: Fst,
     following: NextLabels,
-    unigrams: Unigrams,
+    grammar: Fst,
     weight: float | None,
 ) -> Addition:
     """Add words to the parts of a look-ahead graph.
 
     Args:
+        words: see `Spelled`.
         first, following: the lexicon, and the labels that can come next from its states.
-        unigrams: of the grammar. weight: the cost of a new word there; None: the median of others.
+        grammar: the other part.
+        weight: the cost of a new word there; None: the median of the others.
 
     Raises:
-        FormatError: no word of the graph has a phone of a new word at such a place; or the graph
-            is not made of such words. ArgumentError: the weight is no number.
+        FormatError: see `Spelled`; no word of the graph has a phone of a new word at such a place;
+            the graph is not made of such words, or the grammar has certain sentences alone.
+            ArgumentError: the weight is no number.
     """
+    unigrams = Unigrams(grammar, str(model.graph_folder / "Gr.fst"))
     weight = unigrams.weight if weight is None else checked_weight(weight)
     name = model.graph_folder / "HCLr.fst"
     ids = model.transitions
     transitions = TransitionModel.read_from(Reader(str(model.network_path)))
-    labels, new, first_new = _labels(spelled, first, following, unigrams)
-    words = [
+    # A new word has one number on both sides of the grammar, so that lists of phrases have it, too.
+    free = 1 + max(
+        int(following.intervals.max(initial=0)) - 1,
+        *(int(labels.max(initial=0)) for labels in (first.olabel, grammar.ilabel)),
+    )
+    spelled = Spelled(model, words, free)
+    labels, new = _labels(spelled, unigrams, max(free, len(model.words)))
+    spellings = [
         (labels[entry.word], phones)
         for entry, phones in zip(spelled.entries, spelled.phones, strict=True)
     ]
@@ -164,9 +180,11 @@ def addition(
     except FormatError as error:
         raise FormatError(f"{name}: {error}") from error
     _check(spelled, contexts, parts)
-    made = joined(first, following, words, parts, hmms, first_new)
+    first_new = min((label for label, *_ in new), default=free)
+    made = joined(first, following, spellings, parts, hmms, first_new)
     unseen = sorted(made.used - contexts.seen)
-    return Addition(made, unigrams.with_words(new, weight), spelled.adapted(unseen, weight))
+    second = unigrams.with_words(new, weight)
+    return Addition(spelled, made, second, new, spelled.adapted(unseen, weight))
 
 
 def checked_weight(weight: float) -> float:
@@ -177,24 +195,21 @@ def checked_weight(weight: float) -> float:
 
 
 def _labels(
-    spelled: Spelled, first: Fst, following: NextLabels, unigrams: Unigrams
-) -> tuple[dict[str, int], list[tuple[int, int, str]], int]:
-    """The label of each word in the graph; the words that the grammar lacks, as
-    `Unigrams.with_words` takes them; the first label that is free."""
-    free = first_new = 1 + max(
-        int(following.intervals.max(initial=0)) - 1,
-        int(first.olabel.max(initial=0)),
-        unigrams.largest,
-    )
+    spelled: Spelled, unigrams: Unigrams, begin: int
+) -> tuple[dict[str, int], list[NewLabel]]:
+    """The label of each word in the graph, and the words that the grammar lacks; their labels
+    begin at `begin`, as the numbers of new words do."""
+    free = begin + len(spelled.added)
     labels: dict[str, int] = {}
-    new: list[tuple[int, int, str]] = []
+    new: list[NewLabel] = []
     for word, number in spelled.numbers.items():
         label = unigrams.label(number)
         if label is None:
-            label, free = free, free + 1
+            label = spelled.added.get(word, free)
+            free += label == free
             new.append((label, number, word))
         labels[word] = label
-    return labels, new, first_new
+    return labels, sorted(new)
 
 
 def _check(spelled: Spelled, contexts: Contexts, parts: Junctions) -> None:

@@ -12,13 +12,16 @@ from ...kaldi.fst.arcs import ARC
 from ...kaldi.fst.fst import EXPANDED, Fst, Header
 from ...kaldi.fst.fst_properties import label_properties
 
+NewLabel = tuple[int, int, str]
+"""Input label, output label and text of a word that a grammar lacks."""
+
 
 class Unigrams:
     """The words of a grammar that can come after any history.
 
     Attributes:
         state: where they leave, and where all shorter histories end.
-        weight: the median of theirs. largest: the largest label of a word in the grammar.
+        weight: the median of theirs.
 
     Raises:
         FormatError: there is no such state: the grammar has certain sentences alone.
@@ -42,26 +45,29 @@ class Unigrams:
                 " be added: make its graph with make-graph"
             )
         self.weight = float(np.median(arcs["weight"][arcs["ilabel"] > 0]))
-        self.largest = int(fst.ilabel.max(initial=0))
 
     def label(self, word: int) -> int | None:
         """The input label of a word by its output label; None: the word is not there."""
         found = self._arcs["ilabel"][self._arcs["olabel"] == word]
         return int(found[0]) if len(found) else None
 
-    def with_words(self, words: Sequence[tuple[int, int, str]], weight: float) -> Fst:
-        """The grammar with input labels, output labels and texts of words."""
+    def with_words(self, words: Sequence[NewLabel], weight: float) -> Fst:
+        """The grammar with more words."""
         fst, end = self._fst, self._fst.begin[self.state + 1]
         rows = [(ilabel, olabel, weight, self.state) for ilabel, olabel, _ in words]
         begin = fst.begin.copy()
         begin[self.state + 1 :] += len(rows)
         arcs = np.concatenate((fst.arcs[:end], np.array(rows, ARC), fst.arcs[end:]))
-        made = Fst(fst.start, fst.final, begin, arcs)
-        header = Header(properties=EXPANDED | label_properties(made))
-        for side, labels in (("input_symbols", 0), ("output_symbols", 1)):
-            table = getattr(fst.header, side)
-            if table is not None:
-                texts = {**table.texts, **{word[labels]: word[2] for word in words}}
-                table = replace(table, texts=texts, available=max(texts) + 1)
-            setattr(header, side, table)
-        return replace(made, header=header)
+        return Fst(fst.start, fst.final, begin, arcs)
+
+
+def with_header_of(fst: Fst, old: Fst, words: Sequence[NewLabel]) -> Fst:
+    """A grammar with new words as a file has it; `old` is that of a file without these."""
+    header = Header(properties=EXPANDED | label_properties(fst))
+    for side, labels in (("input_symbols", 0), ("output_symbols", 1)):
+        table = getattr(old.header, side)
+        if table is not None:
+            texts = {**table.texts, **{word[labels]: word[2] for word in words}}
+            table = replace(table, texts=texts, available=max(texts) + 1)
+        setattr(header, side, table)
+    return replace(fst, header=header)

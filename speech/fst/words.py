@@ -63,6 +63,17 @@ class Words:
             at += len(line) + 1
         return cls.of(symbols, path)
 
+    def with_words(self, words: Mapping[str, int]) -> Words:
+        """The table with words of labels beyond it, rising."""
+        text, ends = [self.text], [self.ends]
+        at, count = len(self.text), len(self.ends)
+        for word, label in words.items():
+            data = np.frombuffer(word.encode("utf-8", "surrogateescape"), np.uint8)
+            ends.append(np.append(np.full(label - count, at), at + len(data)))
+            text.append(data)
+            at, count = at + len(data), label + 1
+        return Words(np.concatenate(text), np.concatenate(ends))
+
     def __len__(self) -> int:
         return len(self.ends)
 

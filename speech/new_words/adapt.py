@@ -10,7 +10,7 @@ from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_file
 from ...kaldi.fst.fst_io import CONST, fst_bytes
 from ..adaptation.addition import Adapted, Spelled, addition, checked_weight
-from ..adaptation.grammar import Unigrams
+from ..adaptation.grammar import with_header_of
 from ..adaptation.word_list import NewWords
 from ..fst.graph import distinct_sets
 from ..fst.graph_folder import read_graph_fst
@@ -50,18 +50,16 @@ def adapt(
             f"{folder / 'HCLG.fst'}: a graph with its grammar in it gets no words; HCLr.fst and"
             " Gr.fst are wanted, which make-graph --look-ahead makes of a lexicon and an ARPA file"
         )
-    spelled = Spelled(known, words)
-    first = read_graph_fst(str(folder / "HCLr.fst"))
-    unigrams = Unigrams(read_graph_fst(str(folder / "Gr.fst")), str(folder / "Gr.fst"))
+    first, second = (read_graph_fst(str(folder / name)) for name in ("HCLr.fst", "Gr.fst"))
     reached = first.header.reachability
     assert reached is not None  # the model has been loaded
     following = distinct_sets(reached.begin, reached.intervals)
-    made = addition(known, spelled, first, following, unigrams, weight)
+    made = addition(known, words, first, following, second, weight)
     lexicon = made.first.with_header_of(first)
     files = {
         folder / "HCLr.fst": fst_bytes(lexicon, lexicon.header.kind),
-        folder / "Gr.fst": fst_bytes(made.second, CONST),
-        **_tables(known, spelled),
+        folder / "Gr.fst": fst_bytes(with_header_of(made.second, second, made.labels), CONST),
+        **_tables(known, made.spelled),
     }
     _write(known.path, target, files)
     return made.adapted
@@ -69,11 +67,8 @@ def adapt(
 
 def _tables(model: Model, spelled: Spelled) -> dict[Path, bytes]:
     """The files of words with more lines, those that are there."""
-    count = len(model.words)
     listed = {
-        model.graph_folder / "words.txt": [
-            f"{word} {count + at}" for at, word in enumerate(spelled.added)
-        ],
+        model.graph_folder / "words.txt": [f"{word} {at}" for word, at in spelled.added.items()],
         model.path / model.word_files[1]: [
             " ".join(map(str, (number, number, *phones))) for number, phones in spelled.rows
         ],

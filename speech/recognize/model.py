@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,12 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.lattices.phone_determinize import phone_starts
 from ...kaldi.lattices.transition_ids import TransitionIds
 from ...nnet3 import LoopedComputer
+from ..adaptation.addition import Adapted, addition
+from ..adaptation.word_list import NewWords
 from ..features.cmvn import OnlineCmvn, OnlineCmvnOptions, OnlineCmvnState, checked_stats
 from ..features.computers import Fbank, Mfcc
 from ..features.pitch_processing import Pitch
+from ..fst.graph import Graph, LookaheadGraph
 from ..fst.graph_folder import load_graph
 from ..fst.words import Words
 from ..ivector.model import VOSK_MIN_ENERGY, IvectorModel
@@ -144,7 +148,7 @@ class Model:
         self.ivectors = self._ivectors()
         self.boundaries = self._boundaries()
         loaded = load_graph(self.path / layout.graph)
-        self.graph = loaded.graph
+        self.graph: Graph = loaded.graph
         self.words = loaded.words
         self.rescoring = Rescoring.of_folder(self.path)
         if self.graph.largest > self.transitions.count:
@@ -155,6 +159,45 @@ class Model:
         options = self.features.options
         factor = self.config.network.frame_subsampling_factor
         self.frame_shift = options.frame_shift * 0.001 * factor
+
+    def add_words(self, words: NewWords, *, weight: float | None = None) -> Adapted:
+        """Let recognizers that are made from now on know more words.
+
+        Recognizers that are there keep the words that they know. Nothing is written; see `adapt`
+        for folders.
+
+        Example:
+            model.add_words({"opscope": "ow p s k ow p", "aachen": None})
+
+        Args:
+            words: words and their phones, with spaces between them, or None: a guess by the model's
+                pronunciations, which takes longer. A file has a word in each line, and its phones.
+            weight: the cost of a word in the grammar, -log of its probability; by default the
+                median cost of the model's words.
+
+        Returns:
+            Which pronunciations the words have got, and what was guessed of their sounds.
+
+        Raises:
+            OpscopeError: the graph is HCLG.fst, in which no words can be put.
+            FormatError: a word is there already with the same phones, cannot be guessed, or has a
+                phone that the model lacks; or the folder has no word_boundary.int.
+            ArgumentError: the weight is no number.
+        """
+        graph = self.graph
+        if not isinstance(graph, LookaheadGraph):
+            raise OpscopeError(
+                f"{self.path}: the graph is HCLG.fst, in which no words can be put; adapt makes a"
+                " folder with another one"
+            )
+        made = addition(self, words, graph.first, graph.following, graph.second, weight)
+        self._add_to_lexicon(made.spelled.rows)
+        self.words = self.words.with_words(made.spelled.added)
+        self.graph = graph.with_words(made.first.fst, made.first.following, made.second)
+        if self.rescoring is not None:
+            _log.warning("%s: results are not rescored: that would drop new words", self.path)
+            self.rescoring = None
+        return made.adapted
 
     def cmvn(self, min_energy: float = VOSK_MIN_ENERGY) -> OnlineCmvn | None:
         """What normalizes the network's features, from its beginning; None: nothing does.
@@ -216,6 +259,14 @@ class Model:
                             f"{path}: phone {phone} of word {word} is not in the network's model"
                         )
         return lexicon
+
+    def _add_to_lexicon(self, rows: Iterable[tuple[int, tuple[int, ...]]]) -> None:
+        """Add words and their phones, if there is a lexicon."""
+        if self.lexicon is not None:
+            known = dict(self.lexicon.words)
+            for word, phones in rows:
+                known[word] = known.get(word, {}) | {phones: word}
+            self.lexicon = AlignLexicon(known)
 
     @property
     def network_path(self) -> Path:
