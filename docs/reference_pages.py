@@ -13,6 +13,8 @@ sys.path.append(str(Path(__file__).parent))  # mkdocs loads a hook by its path
 import cntk_pages  # noqa: E402
 import coming_from_pages  # noqa: E402
 import conformance_page  # noqa: E402
+import evidence_page  # noqa: E402
+import notebooks  # noqa: E402
 import operator_pages  # noqa: E402
 import site_html  # noqa: E402
 import source_pages  # noqa: E402
@@ -47,15 +49,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
-    """mkdocs hook: the text as HTML; entries of the reference get their links."""
+    """mkdocs hook: the text as HTML; tutorials and entries of the reference get their links."""
+    name = page.file.src_uri.removesuffix(".md")
+    if name in notebooks.tutorials():
+        return notebooks.linked(html, name)
     if not page.file.src_uri.startswith("reference/"):
         return html
     return source_pages.linked(html, source_pages.works(Path(__file__).parent))
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """mkdocs hook: the site is written; the pages of source follow."""
+    """mkdocs hook: the site is written; the pages of source and the notebooks follow."""
     source_pages.write(Path(config.site_dir))
+    notebooks.write(Path(config.site_dir))
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
@@ -324,6 +330,7 @@ FILLED: dict[str, Callable[[], Iterator[str]]] = {
     "cntk_names.md": coming_from_pages.cntk,
     **coming_from_pages.PAGES,
     "conformance.md": conformance_page.claims,
+    "evidence.md": evidence_page.evidence,
     "reference/cntk_commands.md": cntk_pages.commands,
     "reference/cntk_nodes.md": cntk_pages.nodes,
     "reference/cntk_readers.md": cntk_pages.readers,
