@@ -27,8 +27,9 @@ def test_page(page: Path, tmp_path: Path) -> None:
 
 
 def test_the_plugin_is_that_of_the_page() -> None:
-    files = [block for block in blocks(ROOT / "docs/adding_an_operator.md") if block.path]
+    *files, script = (b for b in blocks(ROOT / "docs/adding_an_operator.md") if b.path)
     assert len(files) == 3
+    assert script.path == "round_trip.py"
     for block in files:
         assert (ROOT / "examples/plugin_operator" / block.path).read_text() == block.text
 
@@ -36,7 +37,7 @@ def test_the_plugin_is_that_of_the_page() -> None:
 def test_an_operator_of_opscope_itself(tmp_path: Path) -> None:
     """The same two files inside of the package; of the others only the stub is written anew."""
     copy = copy_package(tmp_path)
-    module, test, _ = (b for b in blocks(ROOT / "docs/adding_an_operator.md") if b.path)
+    module, test, *_ = (b for b in blocks(ROOT / "docs/adding_an_operator.md") if b.path)
     text = module.text.replace("from opscope.framework", "from ...framework")
     text = text.replace("from opscope.operators.base", "from ..base")
     (copy / "operators/math/swish.py").write_text(text)
