@@ -93,25 +93,37 @@ INLINE void rows_of(const int high, const struct integer_columns *c, const endin
                     word out_step) {
   const word k = c->k, whole = k / GROUP, rest = k % GROUP, size = e->bytes ? 1 : 4;
   const __m512i flip = _mm512_set1_epi8(c->is_signed ? -128 : 0);
+  /* Each addition waits for the one before it: of one or two rows four sums are made side by side. */
+  const int ways = high < 4 ? 4 / high : 1;
   __m512i s[HIGH][2];
 #pragma GCC unroll 8
-  for (int i = 0; i < high; i++)
-    for (int v = 0; v < 2; v++) s[i][v] = _mm512_loadu_si512(by->first + v * 16);
-#define GROUP_OF(g, size)                                                                      \
+  for (int i = 0; i < high * ways; i++)
+    for (int v = 0; v < 2; v++)
+      s[i][v] = i < high ? _mm512_loadu_si512(by->first + v * 16) : _mm512_setzero_si512();
+#define GROUP_OF(g, size, way)                                                                 \
   const __m512i left = _mm512_loadu_si512(p + (g) * COLS * GROUP);                             \
   const __m512i right = _mm512_loadu_si512(p + (g) * COLS * GROUP + 64);                       \
   _Pragma("GCC unroll 8") for (int i = 0; i < high; i++) {                                     \
     int four = 0;                                                                              \
     memcpy(&four, x + i * step + (g) * GROUP, size);                                           \
     const __m512i bytes = _mm512_xor_si512(_mm512_set1_epi32(four), flip);                     \
-    s[i][0] = _mm512_dpbusd_epi32(s[i][0], bytes, left);                                       \
-    s[i][1] = _mm512_dpbusd_epi32(s[i][1], bytes, right);                                      \
+    __m512i *sums = s[(way) * high + i];                                                       \
+    sums[0] = _mm512_dpbusd_epi32(sums[0], bytes, left);                                       \
+    sums[1] = _mm512_dpbusd_epi32(sums[1], bytes, right);                                      \
   }
   /* First, as GCC moves the sums about in a loop that has something after it. Nothing lies after the
      last row. */
-  if (rest) { GROUP_OF(whole, rest) }
-  for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
+  if (rest) { GROUP_OF(whole, rest, 0) }
+  word from = 0;
+  for (; from < whole % ways; from++) { GROUP_OF(from, GROUP, 0) }
+  for (word g = from; g < whole; g += ways) {
+#pragma GCC unroll 4
+    for (int way = 0; way < ways; way++) { GROUP_OF(g + way, GROUP, way) }
+  }
 #undef GROUP_OF
+#pragma GCC unroll 8
+  for (int i = high; i < high * ways; i++)
+    for (int v = 0; v < 2; v++) s[i % high][v] = _mm512_add_epi32(s[i % high][v], s[i][v]);
   if (by->shifted)
     for (int i = 0; i < high; i++) {
       const __m512i sum = _mm512_set1_epi32(sum_of(x + i * step, k, c->is_signed));
@@ -217,13 +229,19 @@ static void panel_of(const struct integer_columns *c, word group, word panel, co
   const ending e = ending_of(c->scale, c->out_zero, c->out_is_signed);
   const int32_t zero = (unsigned char)((c->a_zero ? *c->a_zero : 0) ^ (c->is_signed ? -128 : 0));
   columns by = {0};
-  for (word j = 0; j < cols; j++) {
-    const char own = c->b_zero ? c->b_zero[c->b_zeros > 1 ? at + j : 0] : 0;
-    const uint32_t shift = (signed char)(own ^ (c->is_unsigned ? -128 : 0));
-    by.zeros[j] = shift, by.shifted |= shift != 0;
-    by.first[j] = (c->bias ? c->bias[at + j] : 0) - zero * ((uint32_t)sums[j] - c->k * shift);
-    by.scales[j] = c->scale ? c->scale[c->scales > 1 ? at + j : 0] : 1;
-  }
+  /* Simple loops, over all columns of the panel: of one row the product takes hardly longer. */
+  const char flip = c->is_unsigned ? -128 : 0, one = c->b_zero ? *c->b_zero : 0;
+  for (int j = 0; j < COLS; j++) by.zeros[j] = (signed char)(one ^ flip);
+  if (c->b_zeros > 1)
+    for (word j = 0; j < cols; j++) by.zeros[j] = (signed char)(c->b_zero[at + j] ^ flip);
+  for (int j = 0; j < COLS; j++) by.shifted |= by.zeros[j];
+  if (c->bias) memcpy(by.first, c->bias + at, cols * sizeof *by.first);
+  const uint32_t k = c->k;
+  for (int j = 0; j < COLS; j++)
+    by.first[j] -= zero * ((uint32_t)sums[j] - k * (uint32_t)by.zeros[j]);
+  const float scale = c->scale ? *c->scale : 1;
+  for (int j = 0; j < COLS; j++) by.scales[j] = scale;
+  if (c->scales > 1) memcpy(by.scales, c->scale + at, cols * sizeof *by.scales);
   const word size = e.bytes ? 1 : 4;
   out += at * size;
   for (int log = HIGH_LOG; log >= 0; log--)

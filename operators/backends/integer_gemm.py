@@ -105,7 +105,7 @@ def columns_of(
     width = y.size // (groups * max(len(rows), 1))
     tasks: list[team.ParallelTask] = []
     sizes = groups, len(rows), width
-    panels = _kept(library, k.frame, y, rows, right, sizes)
+    panels = _kept(library, k, y, rows, right, sizes)
     if panels is None:
         panels, packing = _packed(library, y, rows, right, sizes)
         tasks.append(packing)
@@ -133,14 +133,22 @@ def columns_of(
 
 
 def _kept(
-    library: Library, frame: Any, y: Any, rows: np.ndarray, right: int, sizes: tuple[int, int, int]
+    library: Library,
+    k: KernelArgs,
+    y: Any,
+    rows: np.ndarray,
+    right: int,
+    sizes: tuple[int, int, int],
 ) -> Any:
-    """The panels of weights that stay packed; None for others, and where there is no room."""
-    kept = getattr(frame, "kept", None)
-    if kept is None or not kept.holds(y):
-        return None
+    """The panels of weights that stay packed, for all runs or those of a loop; None for others."""
+    kept = getattr(k.frame, "kept", None)
     make = partial(_packed, library, y, rows, right, sizes)
-    return kept.get(y, ("integers", sizes), _room(*sizes), make)
+    panels = None
+    if kept is not None and kept.holds(y):
+        panels = kept.get(y, ("integers", sizes), _room(*sizes), make)
+    if panels is None and k.prepared is not None and k.prepared.holds(y):
+        panels = k.prepared.get(("integers", y.ctypes.data, y.strides, sizes), make)
+    return panels
 
 
 def _whole(width: int) -> int:

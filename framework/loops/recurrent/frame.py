@@ -51,6 +51,7 @@ class StepFrame(BoundSteps):
         kernels = arena.state, arrays, arena.scratch, outer.share
         super().__init__(plan, scope, outer.place, outer.train, *kernels, bind_chain)
         self.prepared = arena.prepared
+        self.kept = outer.kept
         self.bind()
 
     def tell(self, title: str, call: Callable[[], Any], error: Exception) -> None:
@@ -195,7 +196,10 @@ def _find_arena(
     if forward.arena is not None:  # slots of the forward run are read here
         room, steps = forward.arena.room, forward.arena.steps
     statics = zip(binding.statics, binding.static_tracks, strict=True)
-    fixed = [*(array for array, track in statics if track is None), forward.arena]
+    constant = [array for array, track in statics if track is None]
+    # Frames keep what was packed of weights until these may be kept no more.
+    are_kept = [frame.kept is not None and frame.kept.holds(array) for array in constant]
+    fixed = [*constant, forward.arena, *are_kept]
     # An analysis for this one batch: nothing that is bound serves another.
     if analysis.key is None:
         return Arena(frame.place, room, steps, fixed)

@@ -73,6 +73,7 @@ class Kept:
         self._variables = dict(variables)
         self._names = {one.inner.ctypes.data: name for name, one in variables.items()}
         self._used: dict[str, Packs] = {}
+        self._counted: set[Any] = set()
         self._bytes = 0
 
     def holds(self, array: Any) -> bool:
@@ -90,14 +91,17 @@ class Kept:
             make: returns the memory and the task that fills it.
         """
         name = self._names[array.ctypes.data]
-        if self._bytes + size > _MOST:
-            return None
-        self._bytes += size
+        key = array.shape, array.strides, how
+        if (name, key) not in self._counted:  # each step of a loop asks
+            if self._bytes + size > _MOST:
+                return None
+            self._bytes += size
+            self._counted.add((name, key))
         variable = self._variables[name]
         if variable.packs is None:
             variable.packs = Packs(variable)
         packs = self._used.setdefault(name, variable.packs)
-        return packs.get((array.shape, array.strides, how), make)
+        return packs.get(key, make)
 
     def expose(self, name: str) -> None:
         """Note that somebody is given the array of a variable."""

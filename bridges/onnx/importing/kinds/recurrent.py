@@ -61,6 +61,29 @@ SIGMOID, TANH, RELU = (Function(name) for name in ("sigmoid", "tanh", "relu"))
 
 
 @dataclass(frozen=True)
+class Matrix:
+    """The second factor of a product.
+
+    Attributes:
+        value: of floats [results, K], or of 8-bit integers [K, results].
+        scale, zero: of the integers, one or one for each result.
+    """
+
+    value: Value
+    scale: Value | None = None
+    zero: Value | None = None
+
+    def times(self, n: Call, x: Value) -> Value:
+        """The product of x [..., K], which integers round to 8 bits in a scale of its own."""
+        if self.scale is None:
+            return n.op("matmul", x, self.value, transpose_y=True)
+        slots = ("out", "scale", "zero")
+        rounded, scale, zero = n.op("dynamic_quantize_linear", x, outs=slots)
+        factor = n.op("mul", scale, self.scale)
+        return n.op("integer_matmul", rounded, self.value, zero, self.zero, factor)
+
+
+@dataclass(frozen=True)
 class Cell:
     """One direction of a layer.
 
@@ -85,9 +108,9 @@ class Cell:
         """How many values a step hands to the next."""
         return 2 if self.kind == "LSTM" else 1
 
-    def project(self, n: Call, x: Value, w: Value, biases: Sequence[Value | None]) -> Value:
+    def project(self, n: Call, x: Value, w: Matrix, biases: Sequence[Value | None]) -> Value:
         """What the inputs [T, N, K] of all steps give the gates."""
-        projected = n.op("matmul", x, w, transpose_y=True)
+        projected = w.times(n, x)
         # A late reset gate meets the bias of the state alone, so that one waits for the step.
         for bias in biases[: 1 if self.kind == "GRU" else 2]:
             projected = projected if bias is None else n.op("add", projected, bias)
@@ -97,15 +120,18 @@ class Cell:
         """The next states, and what the step gives out.
 
         The inputs of the node are the states, what `project` gives for the step, the weights and
-        the bias of the state, peepholes, the weights of a projection, and where sequences go on;
-        but for the first four each may be left out.
+        the bias of the state, peepholes, the weights of a projection, where sequences go on, and of
+        weights of an LSTM that are integers the scale and the zero point; but for the first four
+        each may be left out.
         """
         before = [n[k] for k in range(self.states)]
         x = n[self.states]
         r = n[self.states + 1]
-        bias, peepholes, projection, alive = (n.get(self.states + 2 + k) for k in range(4))
+        bias, peepholes, projection, alive, *numbers = (
+            n.get(self.states + 2 + k) for k in range(6)
+        )
         if self.kind == "LSTM":
-            after = self._lstm(n, x, before, r, peepholes)
+            after = self._lstm(n, x, before, Matrix(r, *numbers), peepholes)
         elif self.kind == "GRU":
             after = [self._gru(n, x, before[0], r, bias)]
         else:
@@ -120,10 +146,10 @@ class Cell:
         return [*kept, out]
 
     def _lstm(
-        self, n: Call, x: Value, before: Sequence[Value], r: Value, peepholes: Value | None
+        self, n: Call, x: Value, before: Sequence[Value], r: Matrix, peepholes: Value | None
     ) -> list[Value]:
         h, c = before
-        gates = n.op("add", x, n.op("matmul", h, r, transpose_y=True))
+        gates = n.op("add", x, r.times(n, h))
         i, f, g, o = (_cut(n, gates, gate, gate + 1, 4) for gate in self.gates)
         through: list[Value | None] = [None] * 3
         if peepholes is not None:
@@ -218,6 +244,11 @@ class Layers:
         self.nodes.append(self._node(f"{self.node.op}.{what}", rule, inputs, results))
         return results
 
+    def of_way(self, at: int, given: Sequence[str]) -> list[str]:
+        """The names of what a direction has of weights; "" for what is not given."""
+        made = self.add("weights", partial(_weights, at=at), given, len(given))
+        return [name * bool(one) for name, one in zip(made, given, strict=True)]
+
     def loop(
         self,
         cell: Cell,
@@ -226,6 +257,7 @@ class Layers:
         weights: Sequence[str],
         alive: str = "",
         *,
+        numbers: Sequence[str] = (),
         backwards: bool = False,
     ) -> list[str]:
         """Add the Scan of a direction; the names of its last states, and of what all steps give.
@@ -233,15 +265,17 @@ class Layers:
         Args:
             rows: what `Cell.project` gives. states: those it starts from.
             weights: what `Cell.step` reads of them. alive: [T, N, 1], where sequences go on.
+            numbers: the scale and the zero point of weights that are integers.
         """
         before = self._names("before", cell.states)
-        scanned = ["", ""]
-        (scanned[0],) = self._names("row", 1)
-        scanned[1:] = self._names("goes_on", 1) if alive else []
+        (row,) = self._names("row", 1)
+        goes_on = self._names("goes_on", 1) if alive else []
+        scanned = (row, *goes_on)
         after = self._names("after", cell.states + 1)
-        reads = [*before, scanned[0], *weights, *[""] * (4 - len(weights)), *scanned[1:]]
+        reads = [*before, row, *weights, *[""] * (4 - len(weights)), *(goes_on or [""]), *numbers]
         step = self._node(f"{cell.kind}.step", cell.step, reads, after)
-        body = Graph((*before, *scanned), tuple(after), [step], tuple(filter(None, weights)))
+        around = tuple(filter(None, (*weights, *numbers)))
+        body = Graph((*before, *scanned), tuple(after), [step], around)
         results = self._names("loop", cell.states + 1)
         attrs = {
             "body": body,
@@ -271,8 +305,8 @@ class Layers:
 # -- of ONNX ---------------------------------------------------------------------------------------
 
 
-def _functions(n: Attributes, directions: int) -> list[Function]:
-    default = _DEFAULTS[n.node.op]
+def _functions(n: Attributes, kind: str, directions: int) -> list[Function]:
+    default = _DEFAULTS[kind]
     names = [str(name).lower() for name in n.attr("activations", []) or default * directions]
     known = _TABLED.keys() | _OWN.keys()
     if len(names) != len(default) * directions or not known.issuperset(names):
@@ -299,10 +333,19 @@ def _directions(n: Attributes) -> list[bool]:
     return directions[direction]
 
 
+def _weights(n: Call, at: int) -> list[Value]:
+    """What a direction has of W or R of a layer: a matrix of floats, or one of integers with a
+    scale and perhaps a zero point."""
+    matrix, *numbers = (part(n, value, at) for value in n.inputs if value is not None)
+    return [matrix, *(n.reshape(one, [-1]) for one in numbers)]
+
+
 def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[Value | None]:
-    """From the inputs of a layer: rows for the loop of a direction, its first states, its weights
-    of the state, and where sequences go on."""
-    x, w, r = (n[number] for number in range(3))
+    """From the inputs of a layer: rows for the loop of a direction, its first states, the bias of
+    the state, peepholes, and where sequences go on."""
+    x = n[0]
+    w = Matrix(n[1], *map(n.get, (8, 9)))
+    r = n[2]
     b, lengths, h, c, p = (n.get(number) for number in range(3, 8))
     if rows_first:
         x = n.op("transpose", x, perm=[1, 0, 2])
@@ -314,9 +357,10 @@ def _enter(n: Call, cell: Cell, at: int, rows_first: bool, turns: bool) -> list[
     if b is not None:
         whole = part(n, b, at)
         bias_x, bias_h = (_cut(n, whole, half, half + 1, 2) for half in range(2))
-    rows = cell.project(n, x, part(n, w, at), [bias_x, bias_h])
-    states = [first_state(n, one, at, r.shape[-1], x.dtype) for one in (h, c)[: cell.states]]
-    return [rows, *states, part(n, r, at), bias_h, None if p is None else part(n, p, at), alive]
+    rows = cell.project(n, x, w, [bias_x, bias_h])
+    size = r.shape[0 if w.scale is not None else -1]
+    states = [first_state(n, one, at, size, x.dtype) for one in (h, c)[: cell.states]]
+    return [rows, *states, bias_h, None if p is None else part(n, p, at), alive]
 
 
 def _leave(n: Call, ways: Sequence[bool], rows_first: bool) -> list[Value]:
@@ -352,57 +396,37 @@ def _alive(n: Call, x: Value, lengths: Value) -> Value:
     return n.op("less", n.const(steps, lengths.dtype), ends)
 
 
-def _dequantized(n: Call) -> Value:
-    """The weights [ways, K, 4 H] of integers as an LSTM reads them, [ways, 4 H, K]."""
-    w = n[0]
-
-    def spread(values: Value) -> Value:  # one for each direction, or for each column of it
-        return n.cast(n.reshape(values, [w.shape[0], 1, *(values.shape[1:] or (1,))]), scale.dtype)
-
-    scale = n[1]
-    zero = n.get(2)
-    values = n.cast(w, scale.dtype)
-    values = values if zero is None else n.op("sub", values, spread(zero))
-    return n.op("transpose", n.op("mul", values, spread(scale)), perm=[0, 2, 1])
-
-
-@expands("DynamicQuantizeLSTM", domain="com.microsoft")
-def _quantized_lstm(n: Attributes) -> list[Node]:
-    """ONNX Runtime rounds what meets the weights to 8 bits, anew in each run; here it stays."""
-    node = n.node
-    inputs = [*node.inputs, *[""] * (12 - len(node.inputs))]
-    layers = Layers(node)
-    weights = []
-    for at, numbers in ((1, inputs[8:10]), (2, inputs[10:12])):
-        weights += layers.add("weights", _dequantized, [inputs[at], *numbers])
-    given = (inputs[0], *weights, *inputs[3:8])
-    return [*layers.nodes, replace(node, op="LSTM", domain="", version=14, inputs=given)]
-
-
 @expands("RNN", "GRU", "LSTM")
+@expands("DynamicQuantizeLSTM", domain="com.microsoft")
 def _recurrent(n: Attributes) -> list[Node]:
     node = n.node
-    kind = n.node.op
+    kind = node.op.removeprefix("DynamicQuantize")
     ways = _directions(n)
     rows_first = bool(n.attr("layout", 0))
-    functions = _functions(n, len(ways))
+    functions = _functions(n, kind, len(ways))
     each = len(functions) // len(ways)
     late, coupled = bool(n.attr("linear_before_reset", 0)), bool(n.attr("input_forget", 0))
-    inputs = [*node.inputs, *[""] * (8 - len(node.inputs))]
-    x, _, _, has_bias, lengths, _, _, has_peepholes = inputs
+    inputs = [*node.inputs, *[""] * (12 - len(node.inputs))]
+    x, w, r, has_bias, lengths, _, _, has_peepholes, *numbers = inputs
     layers = Layers(node)
     ends = list[str]()
     for at, backwards in enumerate(ways):
         own = tuple(functions[at * each : (at + 1) * each])
         cell = Cell(kind, _GATES[kind], own, late, n.attr("clip", 0.0), coupled)
+        (w_own, *w_numbers), (r_own, *r_numbers) = (
+            layers.of_way(at, given) for given in ([w, *numbers[:2]], [r, *numbers[2:]])
+        )
         enter = partial(_enter, cell=cell, at=at, rows_first=rows_first, turns=backwards)
-        rows, *more = layers.add("enter", enter, inputs, 5 + cell.states)
-        states, (r, bias, p, alive) = more[: cell.states], more[cell.states :]
-        weights = [r, bias * bool(has_bias), p * bool(has_peepholes)]
+        given = [x, w_own, r_own, *inputs[3:8], *w_numbers]
+        rows, *more = layers.add("enter", enter, given, 4 + cell.states)
+        states, (bias, p, alive) = more[: cell.states], more[cell.states :]
+        weights = [r_own, bias * bool(has_bias), p * bool(has_peepholes)]
         # Of given lengths a backward direction begins with the last step of each sequence, which
         # `_enter` has brought to the front.
         back = backwards and not lengths
-        ends += layers.loop(cell, rows, states, weights, alive * bool(lengths), backwards=back)
+        ends += layers.loop(
+            cell, rows, states, weights, alive * bool(lengths), numbers=r_numbers, backwards=back
+        )
     leave = partial(_leave, ways=ways, rows_first=rows_first)
     layers.add("leave", leave, [x, lengths, *ends], node.outputs)
     return layers.nodes

@@ -6,7 +6,15 @@ from functools import partial
 
 from ....onnx.importing.calls import Attributes, Call, Value
 from ....onnx.importing.graph import Node
-from ....onnx.importing.kinds.recurrent import RELU, SIGMOID, TANH, Cell, Layers, first_state
+from ....onnx.importing.kinds.recurrent import (
+    RELU,
+    SIGMOID,
+    TANH,
+    Cell,
+    Layers,
+    Matrix,
+    first_state,
+)
 from ..calls import Aten, Ref, aten_expands, wants_floats
 
 _CELLS = {
@@ -27,7 +35,7 @@ def _begin(n: Call, rows_first: bool) -> Value:
 
 def _enter(n: Call, cell: Cell) -> Value:
     """Rows for a loop, from x, the weights of inputs and two biases."""
-    return cell.project(n, n[0], n[1], [n.get(2), n.get(3)])
+    return cell.project(n, n[0], Matrix(n[1]), [n.get(2), n.get(3)])
 
 
 def _first(n: Call, at: int) -> Value:
