@@ -58,7 +58,8 @@ def _with_packing(bind: Callable[..., Call], weights: str) -> Kernel:
             other = _mkl.product
         else:
             other = _blas.product if "blas" in libraries else product
-        return bind(k, by_task(partial(_packed_gemm.task, prepared), other))
+        kept = getattr(k.frame, "kept", None)
+        return bind(k, by_task(partial(_packed_gemm.task, prepared, kept=kept), other))
 
     return kernel
 

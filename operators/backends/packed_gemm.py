@@ -48,11 +48,20 @@ def library(dtype: np.dtype | type = np.float32) -> Library | None:
 
 
 def task(
-    prepared: Prepared, a: Any, b: Any, out: Any, alpha: float, bias: Any, by: Any
+    prepared: Prepared,
+    a: Any,
+    b: Any,
+    out: Any,
+    alpha: float,
+    bias: Any,
+    by: Any,
+    *,
+    kept: Kept | None = None,
 ) -> team.ParallelTask | None:
     """The product, see `parts.by_task`; None where packing does not pay, or memory does not suit.
 
-    A factor b that is none of the prepared ones is packed each time, where the product is large.
+    A factor b that stays packed from run to run is not packed by this one; one that is none of the
+    prepared ones is packed each time, where the product is large.
     """
     if library(out.dtype) is None or not suited(a, b, out, bias, by):
         return None
@@ -64,7 +73,9 @@ def task(
     if prepared.holds(b):
         # Two views of one array may be two factors, and `alpha` is packed into the panels.
         steps = (b.ctypes.data, b.shape, b.strides, b.dtype, alpha, tiled)
-        panels = prepared.get(steps, lambda: pack(b, alpha, tiled))
+        panels = None if kept is None else _kept_panels(kept, b, alpha, tiled)
+        if panels is None:
+            panels = prepared.get(steps, lambda: pack(b, alpha, tiled))
         return multiply(a, b, panels, out, begin, alpha, tiled)
     if m >= _FEWEST and m * n * k >= _LARGE:
         return _in_blocks(prepared.buffer, a, b, out, alpha, begin, tiled)
@@ -92,17 +103,24 @@ def kept_task(
     Returns:
         None where memory does not suit, or there is no room.
     """
-    if not kept.holds(b) or b.size < _KEPT or not suited(a, b, out, bias, by):
+    if not suited(a, b, out, bias, by):
         return None
     (m, k), n = a.shape, b.shape[1]
     tiled = by_tiles(m, n, k, out)
-    panels = kept.get(b, (alpha, tiled), room(b, tiled), lambda: pack(b, alpha, tiled))
+    panels = _kept_panels(kept, b, alpha, tiled)
     if panels is None:
         return None
     product = multiply(a, b, panels, out, bias if by is None else out, alpha, tiled)
     # Of few rows reading the factor takes longest, which the number of multiplications does not
     # show.
     return team.ParallelTask(product.items, max(product.work, _READ * b.size), product.memory)
+
+
+def _kept_panels(kept: Kept, b: Any, alpha: float, tiled: bool) -> Any:
+    """What `pack` makes of a factor, from run to run; None where it is not kept."""
+    if not kept.holds(b) or b.size < _KEPT:
+        return None
+    return kept.get(b, (alpha, tiled), room(b, tiled), lambda: pack(b, alpha, tiled))
 
 
 def shared_pays(prepared: Prepared, factor: Any) -> bool:

@@ -42,7 +42,7 @@ from .unrolling import unrolled
 
 _FROZEN = ("DequantizeLinear", "DynamicQuantizeLSTM.weights")
 """Operators of constants that are computed beforehand, although their scale is a parameter: weights
-would be converted in every run."""
+would be converted, or cut, in every run."""
 _SMALL = 64
 """Inputs up to so many elements may become part of a signature by their values."""
 _SLICED = 9

@@ -197,8 +197,9 @@ def _find_arena(
         room, steps = forward.arena.room, forward.arena.steps
     statics = zip(binding.statics, binding.static_tracks, strict=True)
     constant = [array for array, track in statics if track is None]
-    # Frames keep what was packed of weights until these may be kept no more.
-    are_kept = [frame.kept is not None and frame.kept.holds(array) for array in constant]
+    # The calls of an arena read what was packed of weights, until these may be kept no more.
+    kept = frame.kept
+    are_kept = [kept is not None and kept.holds(array) for array in constant]
     fixed = [*constant, forward.arena, *are_kept]
     # An analysis for this one batch: nothing that is bound serves another.
     if analysis.key is None:
@@ -215,5 +216,9 @@ def _find_arena(
             else:
                 steps = arena.steps
         arena = frame.scope.bound[key] = Arena(frame.place, room, steps, fixed)
+    if kept is not None:
+        for array, is_kept in zip(constant, are_kept, strict=True):
+            if is_kept:
+                kept.reuse(array)
     frame.share(frame.scope.bound, key)
     return arena

@@ -103,6 +103,13 @@ class Kept:
         packs = self._used.setdefault(name, variable.packs)
         return packs.get(key, make)
 
+    def reuse(self, array: Any) -> None:
+        """Note that this frame reads what others have packed of weights: calls bound for them."""
+        name = self._names[array.ctypes.data]
+        packs = self._variables[name].packs
+        if packs is not None:
+            self._used[name] = packs
+
     def expose(self, name: str) -> None:
         """Note that somebody is given the array of a variable."""
         if name in self._variables:

@@ -511,7 +511,7 @@ def test_sizes_that_vary_in_one_net(tmp_path) -> None:
 
 
 def test_a_layer_of_quantized_weights() -> None:
-    """Weights are what their integers stand for; ONNX Runtime rounds what meets them, too."""
+    """What meets weights is rounded as in ONNX Runtime: all steps together, and each state."""
     rng = np.random.default_rng(0)
     g = Graph("g")
     x = g.input("x", np.float32, ["T", "N", 6])
@@ -531,4 +531,8 @@ def test_a_layer_of_quantized_weights() -> None:
     data = model.SerializeToString()
     feed = {"x": x_of(5, 2, 6)}
     found = model_of_bytes(data).run(feed)["y"]
-    np.testing.assert_allclose(found, with_ort(data, feed)[0], atol=0.02)
+    ort = pytest.importorskip("onnxruntime")
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1  # several cut a batch, and round the states of each part
+    (wanted,) = ort.InferenceSession(data, options).run(None, feed)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)

@@ -167,6 +167,43 @@ def test_changes_are_seen(change: Callable[[Net], None]) -> None:
     check(net)
 
 
+class Loop(Net):
+    """States multiplied by a large matrix, step by step."""
+
+    def __init__(self) -> None:
+        self.b = b = NetBuilder("loop")
+        x = b.input("x", [-1, 160], levels=1)
+        w = b.parameter("w", [160, 160], init=RNG.normal(size=(160, 160)).astype("f4") / 100)
+        with b.recurrent("r") as step:
+            row, before = step.input(x), step.memory(160)
+            after = b.tanh(row + b.matmul(before, w))
+            step.update(before, after)
+            self.y = step.output(after)
+        self.scope, self.dtype = Scope(), "float32"
+        b.initialize(self.scope)
+
+    def run(self, rows: int = 40, scope: Scope | None = None, hooks: Any = ()) -> np.ndarray:
+        self.scope.feed({"x": opscope.Sequences.from_list([X[:rows]])})
+        self.b.net.run(self.scope, OpContext(train=False, live_out=[self.y.name]))
+        return self.scope.numpy(self.y.name)
+
+    def wanted(self, rows: int = 40) -> np.ndarray:
+        w, states = self.scope.numpy("w").astype("f8"), [np.zeros(160)]
+        for row in X[:rows]:
+            states.append(np.tanh(row + states[-1] @ w))
+        return np.array(states[1:])
+
+
+@pytest.mark.parametrize("change", [_in_place, _by_set, _by_share, _by_operator])
+def test_changes_are_seen_in_loops(change: Callable[[Net], None]) -> None:
+    net = Loop()
+    check(net)
+    assert net.kept() == {"w"}
+    for rows in (20, 40, 40):
+        change(net)
+        check(net, rows)
+
+
 def test_initialized_again() -> None:
     net = Net()
     first = net.run()

@@ -150,7 +150,8 @@ class Cell:
     ) -> list[Value]:
         h, c = before
         gates = n.op("add", x, r.times(n, h))
-        i, f, g, o = (_cut(n, gates, gate, gate + 1, 4) for gate in self.gates)
+        parts = _parts(n, gates, 4)
+        i, f, g, o = (parts[gate] for gate in self.gates)
         through: list[Value | None] = [None] * 3
         if peepholes is not None:
             through = [_cut(n, peepholes, gate, gate + 1, 3) for gate in range(3)]
@@ -170,20 +171,27 @@ class Cell:
 
         count = 3 if self.resets_late else 2  # what is new comes last, whatever the order
         from_h = product(h, 0, count)
-        both = n.op("add", _cut(n, x, 0, 2, 3), _cut(n, from_h, 0, 2, count))
-        both = self._activated(n, 0, both)
-        reset, keep = (_cut(n, both, gate, gate + 1, 2) for gate in self.gates[:2])
+        of_x = _parts(n, x, 3)
+        of_h = _parts(n, from_h, count)
+        reset, keep = (
+            self._activated(n, 0, n.op("add", of_x[gate], of_h[gate])) for gate in self.gates[:2]
+        )
         if self.resets_late:
-            inner = n.op("mul", reset, _cut(n, from_h, 2, 3, 3))
+            inner = n.op("mul", reset, of_h[2])
         else:
             inner = product(n.op("mul", reset, h), 2, 3)
-        new = self._activated(n, 1, n.op("add", _cut(n, x, 2, 3, 3), inner))
+        new = self._activated(n, 1, n.op("add", of_x[2], inner))
         return n.op("add", new, n.op("mul", keep, n.op("sub", h, new)))
 
     def _activated(self, n: Call, number: int, x: Value) -> Value:
         if self.limit:
             x = n.op("clip", x, minimum=-self.limit, maximum=self.limit)
         return self.functions[number].of(n, x)
+
+
+def _parts(n: Call, value: Value, count: int) -> list[Value]:
+    """The gates of a step, side by side in a value: a loop reads them as its columns, uncopied."""
+    return n.op("split", value, axis=value.ndim - 1, outs=count)
 
 
 def _cut(n: Call, value: Value, begin: int, end: int, count: int, axis: int = -1) -> Value:
