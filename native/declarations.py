@@ -89,7 +89,7 @@ RECORDS: dict[str, dict[str, str]] = {
 }
 """Records that arrays are made of: the dtype of each field, by its name."""
 
-ENUMS: dict[str, type[IntEnum]] = {"transducers": Undetermined}
+ENUMS: dict[str, type[IntEnum]] = {"determinization": Undetermined}
 """Numbers that one C file alone has, besides those of constants.py."""
 
 _LARGE = (
@@ -518,6 +518,23 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
                 *("windows.x_channel == 1", "windows.out_channel == 1"),
                 "given(epilogue) == given(memory)",
             ),
+        ),
+    ),
+    "determinization": (
+        # Where it fails, `made` holds the labels that led there, and those of two outputs.
+        Struct(
+            "determinized",
+            fst=Inner("fst"),
+            delta=REAL,
+            limit=NUMBER,  # of states and steps; none if it is not above 0
+            log=FLAG,
+            most_turns=COUNT,  # of a state in loops of epsilons whose probabilities add up
+            most_waiting=COUNT,  # output labels that are still to come
+            **_MADE,
+            reached=RESULT,  # labels
+            one=RESULT,
+            other=RESULT,
+            status=RESULT,
         ),
     ),
     "dot_products": (
@@ -959,12 +976,33 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             out=writes("images channels", "bytes"),
         ),
     ),
+    "local_epsilons": (
+        # Every state is on a path.
+        Struct(
+            "without_epsilons",
+            fst=Inner("fst"),
+            log=FLAG,
+            sums_in_log=FLAG,
+            **_MADE,
+            start=RESULT,
+            status=RESULT,
+        ),
+    ),
     "mersenne": (
         Struct(
             "mersenne64",
             turns=COUNT,
             state=updates("312", "uint64"),
             out=writes("turns 312", "uint64"),
+        ),
+    ),
+    "minimization": (
+        Struct(
+            "minimized",
+            fst=Inner("fst"),
+            **_MADE,
+            start=RESULT,
+            status=RESULT,
         ),
     ),
     "mkl_rows": (
@@ -1411,38 +1449,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             first=Inner("fst"),
             second=Inner("fst"),
             **_MADE,
-            status=RESULT,
-        ),
-        # Where it fails, `made` holds the labels that led there, and those of two outputs.
-        Struct(
-            "determinized",
-            fst=Inner("fst"),
-            delta=REAL,
-            limit=NUMBER,  # of states and steps; none if it is not above 0
-            log=FLAG,
-            most_turns=COUNT,  # of a state in loops of epsilons whose probabilities add up
-            most_waiting=COUNT,  # output labels that are still to come
-            **_MADE,
-            reached=RESULT,  # labels
-            one=RESULT,
-            other=RESULT,
-            status=RESULT,
-        ),
-        Struct(
-            "minimized",
-            fst=Inner("fst"),
-            **_MADE,
-            start=RESULT,
-            status=RESULT,
-        ),
-        # Every state is on a path.
-        Struct(
-            "without_epsilons",
-            fst=Inner("fst"),
-            log=FLAG,
-            sums_in_log=FLAG,
-            **_MADE,
-            start=RESULT,
             status=RESULT,
         ),
         Struct("labels_copy", made=ADDRESS, count=COUNT, labels=writes("count", "int32")),

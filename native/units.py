@@ -35,6 +35,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "column_sums": TYPES,
     "convolution": TYPES,
     "depthwise": TYPES,
+    "determinization": ("",),
     "dot_products": TYPES,
     "few_rows": TYPES,
     "glibc": ("",),
@@ -43,7 +44,9 @@ KINDS: dict[str, tuple[str, ...]] = {
     "integer_convolution": ("",),
     "integer_gemm": ("",),
     "integers": ("",),
+    "local_epsilons": ("",),
     "mersenne": ("",),
+    "minimization": ("",),
     "mkl_rows": TYPES,
     "packed_gemm": TYPES,
     "pooling": TYPES,
@@ -61,7 +64,10 @@ KINDS: dict[str, tuple[str, ...]] = {
 ALONE = ("glibc", "team")
 """Files that are compiled once for all processors: there is one state of them in a process."""
 
-EXACT = ("chains", "integers", "transducers")
+EXACT = (
+    *("chains", "determinization", "integers", "local_epsilons", "minimization"),
+    "transducers",
+)
 """Files whose every operation rounds: none makes a product and a sum one operation."""
 
 SPECIAL = ("bf16_gemm",)

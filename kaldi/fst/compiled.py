@@ -14,9 +14,9 @@ from .arcs import ARC
 from .fst import Fst
 
 
-def library() -> Library | None:
-    """The functions; None where Python computes."""
-    return native.load("transducers")
+def library(file: str = "transducers") -> Library | None:
+    """The functions of a C file; None where Python computes."""
+    return native.load(file)
 
 
 def fst_block(functions: Library, fst: Fst) -> Block:
@@ -52,6 +52,8 @@ def make(functions: Library, name: str, counted: tuple[str, ...] = (), /, **valu
     Raises:
         MemoryError: there is none. Failed: for another reason.
     """
+    shared = library()
+    assert shared is not None, "there is the other file"
     block = bind(functions, name, **values)
     block.run()
     result = block.struct
@@ -62,15 +64,15 @@ def make(functions: Library, name: str, counted: tuple[str, ...] = (), /, **valu
             counts = [getattr(result, each) for each in counted]
             labels = np.empty(sum(counts), np.int32)
             given = {"made": result.made, "count": len(labels), "labels": labels}
-            bind(functions, "labels_copy", **given).run()
+            bind(shared, "labels_copy", **given).run()
             raise Failed(result.status, np.split(labels, np.cumsum(counts)[:-1]))
         final = np.empty(result.states, np.float32)
         begin = np.empty(result.states + 1, np.int64)
         arcs = np.empty(result.count, ARC)
         sizes = {"made": result.made, "states": result.states, "count": result.count}
-        bind(functions, "made_copy", final=final, begin=begin, arcs=arcs, **sizes).run()
+        bind(shared, "made_copy", final=final, begin=begin, arcs=arcs, **sizes).run()
     finally:
-        bind(functions, "made_free", made=result.made).run()
+        bind(shared, "made_free", made=result.made).run()
     return Fst.of_states(final, begin, arcs, getattr(result, "start", 0))
 
 

@@ -52,7 +52,7 @@ def determinize_star(
             it takes more states than `most_states`; or arcs without input labels form a loop whose
             weights have no sum.
     """
-    functions = compiled.library()
+    functions = compiled.library("determinization")
     if functions is None or fst.start < 0:
         return _Determinizer(fst, delta, most_states, log).run()
     given = {"delta": delta, "limit": most_states, "log": log}

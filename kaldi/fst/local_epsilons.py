@@ -35,7 +35,7 @@ def remove_epsilons_locally(fst: Fst, *, log: bool = False, sums_in_log: bool = 
     fst = connect(fst)
     if not fst.states:
         return fst
-    functions = compiled.library()
+    functions = compiled.library("local_epsilons")
     if functions is not None:
         given = {"log": log, "sums_in_log": sums_in_log}
         block = compiled.fst_block(functions, fst)

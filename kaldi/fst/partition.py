@@ -35,7 +35,7 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
     if not fst.states:
         return fst
     weight, final = quantized(fst.weight, step), quantized(fst.final, step)
-    functions = compiled.library()
+    functions = compiled.library("minimization")
     if functions is not None:
         fst = replace(fst.with_columns(weight=weight), final=final)
         return compiled.make(functions, "minimized", fst=compiled.fst_block(functions, fst))

@@ -1,0 +1,40 @@
+/* What files that make transducers share. Their functions do what modules of kaldi/fst do in Python,
+   and give the same states and arcs in the same order. */
+#pragma once
+#include "base.h"
+#include "growing.h"
+#include <math.h>
+
+enum { MOST_STATES = INT32_MAX - 8 };
+#define GROW(array, room, wanted) grow((void **)&(array), &(room), wanted, sizeof(*(array)))
+typedef struct {
+  int64_t states, count;
+  float *final; int64_t *begin; Arc *arcs;
+  int32_t *labels;                    /* of a failure */
+} Made;
+
+static void free_made(Made *m) {
+  if (!m) return;
+  free(m->final); free(m->begin); free(m->arcs); free(m->labels); free(m);
+}
+/* The states that the arcs to each state leave: those of state s from begin[s] on. */
+static int turn_arcs(const struct fst *f, int64_t **begins, int32_t **sources) {
+  int64_t *begin = *begins = calloc(f->states + 2, sizeof(int64_t));
+  int32_t *source = *sources = malloc((f->count + 1) * sizeof(int32_t));
+  if (!begin || !source) return 0;
+  for (int64_t i = 0; i < f->count; i++) begin[f->arcs[i].nextstate + 2]++;
+  for (int64_t s = 2; s <= f->states; s++) begin[s] += begin[s - 1];
+  for (int64_t s = 0; s < f->states; s++)
+    for (int64_t i = f->begin[s]; i < f->begin[s + 1]; i++)
+      source[begin[f->arcs[i].nextstate + 1]++] = (int32_t)s;
+  return 1;
+}
+static uint64_t mixed(uint64_t h) {
+  h = (h ^ (h >> 32)) * 0x9E3779B97F4A7C15ull;
+  return h ^ (h >> 29);
+}
+static double sum_of(int log, double one, double other) {
+  if (!log) return other < one ? other : one;
+  const double low = one < other ? one : other, high = one < other ? other : one;
+  return high == INFINITY ? low : low - log1p(exp(low - high));
+}
