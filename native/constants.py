@@ -38,6 +38,14 @@ class Undetermined(IntEnum):
     MANY_SETS = 20
 
 
+class Asking(IntEnum):
+    """Of a function that asks while it works: it wants an answer; it was given; there is none."""
+
+    WANTED = 32
+    ANSWERED = 33
+    CANCELED = 34
+
+
 def macros() -> dict[str, str]:
     """The text of each number, by its name."""
     return {name: repr(value) for name, value in globals().items() if name.isupper()}

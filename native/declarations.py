@@ -25,15 +25,17 @@ from .arguments import (
     updates,
     writes,
 )
-from .constants import OF_INT64, ONE, Undetermined
+from .constants import OF_INT64, ONE, Asking, Undetermined
 
 _PLANES: dict[str, Any] = dict.fromkeys(("height", "width", "high", "wide"), COUNT)
 _PLANES |= dict.fromkeys(("kernel_down", "kernel_right", "stride_down", "stride_right"), SOME)
 _PLANES |= dict.fromkeys(("before_down", "before_right"), COUNT)
 """Planes, those of the result, and windows: their sizes, steps, and where the first begin."""
 _DILATED: dict[str, Any] = dict.fromkeys(("dilation_down", "dilation_right"), SOME)
-_MADE: dict[str, Any] = dict.fromkeys(("made", "states", "count"), RESULT)
-"""A transducer, and how many states and arcs it has."""
+_MADE: dict[str, Any] = dict.fromkeys(
+    ("start", "states", "count", "final", "begin", "arcs"), RESULT
+)
+"""A transducer: its sizes, and where its arrays are, which `memory_free` frees."""
 
 RECORDS: dict[str, dict[str, str]] = {
     "Arc": {"ilabel": "int32", "olabel": "int32", "weight": "float32", "nextstate": "int32"},
@@ -89,7 +91,7 @@ RECORDS: dict[str, dict[str, str]] = {
 }
 """Records that arrays are made of: the dtype of each field, by its name."""
 
-ENUMS: dict[str, type[IntEnum]] = {"determinization": Undetermined}
+ENUMS: dict[str, type[IntEnum]] = {"determinization": Undetermined, "transducers": Asking}
 """Numbers that one C file alone has, besides those of constants.py."""
 
 _LARGE = (
@@ -521,7 +523,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         ),
     ),
     "determinization": (
-        # Where it fails, `made` holds the labels that led there, and those of two outputs.
+        # Where it fails, `labels` are those that led there, and those of two outputs.
         Struct(
             "determinized",
             fst=Inner("fst"),
@@ -531,7 +533,8 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             most_turns=COUNT,  # of a state in loops of epsilons whose probabilities add up
             most_waiting=COUNT,  # output labels that are still to come
             **_MADE,
-            reached=RESULT,  # labels
+            labels=RESULT,
+            reached=RESULT,  # how many labels
             one=RESULT,
             other=RESULT,
             status=RESULT,
@@ -984,7 +987,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             log=FLAG,
             sums_in_log=FLAG,
             **_MADE,
-            start=RESULT,
             status=RESULT,
         ),
     ),
@@ -1001,7 +1003,6 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
             "minimized",
             fst=Inner("fst"),
             **_MADE,
-            start=RESULT,
             status=RESULT,
         ),
     ),
@@ -1432,26 +1433,30 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
     "transducers": (
         # Which states are on a path from the start to an end.
         Struct("kept", fst=Inner("fst"), kept=writes("fst.states", "uint8"), status=RESULT),
-        # What was made: it is copied, then freed.
-        Struct(
-            "made_copy",
-            made=ADDRESS,
-            states=COUNT,
-            count=COUNT,
-            final=writes("states", "float32"),
-            begin=writes("states+1", "int64"),
-            arcs=writes("count", "Arc"),
-        ),
-        Struct("made_free", made=ADDRESS),
-        # Arcs of the first are sorted by output label, those of the second by input label.
+        Struct("memory_free", memory=ADDRESS),
         Struct(
             "composed",
             first=Inner("fst"),
             second=Inner("fst"),
+            connected=FLAG,  # without states that are on no path
             **_MADE,
             status=RESULT,
         ),
-        Struct("labels_copy", made=ADDRESS, count=COUNT, labels=writes("count", "int32")),
+        # Where the status is WANTED, it asks what `symbol` gives in the state `here` of the
+        # context: the label, the state of the context (-1: none), and whether a path may end there.
+        Struct(
+            "context_composed",
+            fst=Inner("fst"),
+            most=COUNT,  # arcs
+            label=NUMBER,
+            there=NUMBER,
+            ends=FLAG,
+            here=RESULT,
+            symbol=RESULT,
+            work=RESULT,  # goes on when it is called again
+            **_MADE,
+            status=RESULT,
+        ),
     ),
     "vector_products": (
         Struct(

@@ -311,9 +311,7 @@ static int expand_set(Determinizer *d, int64_t set) {
 }
 
 /* Lays out the result: where several labels are to be written, states with one arc follow. */
-static Made *lay_out(Determinizer *d) {
-  Made *m = calloc(1, sizeof(Made));
-  if (!m) return 0;
+static int lay_out(Determinizer *d, Made *m) {
   int64_t base = 0, longest = 0;      /* arcs of the first states */
   m->states = d->set_count;
   for (int64_t i = 0; i < d->arc_count; i++) {
@@ -331,10 +329,7 @@ static Made *lay_out(Determinizer *d) {
   m->final = malloc((m->states + 1) * sizeof(float));
   m->begin = malloc((m->states + 1) * sizeof(int64_t));
   m->arcs = malloc((m->count + 1) * sizeof(Arc));
-  if (!m->final || !m->begin || !m->arcs || !GROW(d->turned, d->turned_room, longest)) {
-    free_made(m);
-    return 0;
-  }
+  if (!m->final || !m->begin || !m->arcs || !GROW(d->turned, d->turned_room, longest)) return 0;
   int64_t at = 0, added = d->set_count, added_at = base;
   for (int64_t s = 0; s < d->set_count; s++) {
     m->final[s] = INFINITY; m->begin[s] = at;
@@ -356,23 +351,22 @@ static Made *lay_out(Determinizer *d) {
     }
   }
   m->begin[m->states] = m->count;
-  return m;
+  return 1;
 }
 /* The labels that led to where it failed, and those of two outputs. */
-static Made *failure(Determinizer *d, struct determinized *a) {
-  Made *m = calloc(1, sizeof(Made));
+static int32_t *failure(Determinizer *d, struct determinized *a) {
   int64_t reached = d->label != 0;
   for (int64_t s = d->at; s > 0; s = d->sets[s].source) reached++;
   const int64_t one = d->nodes[d->one].length, other = d->nodes[d->other].length;
-  if (m) m->labels = malloc((reached + one + other + 1) * sizeof(int32_t));
-  if (!m || !m->labels) { free(m); return 0; }
+  int32_t *labels = malloc((reached + one + other + 1) * sizeof(int32_t));
+  if (!labels) return 0;
   int64_t at = reached;
-  if (d->label) m->labels[--at] = d->label;
-  for (int64_t s = d->at; s > 0; s = d->sets[s].source) m->labels[--at] = d->sets[s].label;
-  write_labels(d, d->one, one, m->labels + reached);
-  write_labels(d, d->other, other, m->labels + reached + one);
+  if (d->label) labels[--at] = d->label;
+  for (int64_t s = d->at; s > 0; s = d->sets[s].source) labels[--at] = d->sets[s].label;
+  write_labels(d, d->one, one, labels + reached);
+  write_labels(d, d->other, other, labels + reached + one);
   a->reached = reached; a->one = one; a->other = other;
-  return m;
+  return labels;
 }
 static void run(Determinizer *d) {
   add_element(d, (int32_t)d->f->start, 0, 0);
@@ -404,8 +398,12 @@ EXPORT(determinized)(struct determinized *a) {
   a->status = d.failed;
   free(d.silent); free(d.place); free(d.node_table); free(d.set_table);
   free(d.elements); free(d.stack); free(d.closed); free(d.entries); free(d.queue); free(d.ways);
-  Made *m = !d.failed ? lay_out(&d) : d.failed != NO_MEMORY ? failure(&d, a) : 0;
-  if (!m) a->status = NO_MEMORY;
-  else { a->made = (word)m; a->states = m->states; a->count = m->count; }
+  Made m = {0};
+  if (!d.failed && lay_out(&d, &m)) GIVE(a, m);
+  else {
+    free_made(&m);
+    a->labels = d.failed && d.failed != NO_MEMORY ? (word)failure(&d, a) : 0;
+    if (!a->labels) a->status = NO_MEMORY;
+  }
   free(d.nodes); free(d.sets); free(d.arcs); free(d.turned);
 }

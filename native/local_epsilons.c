@@ -125,9 +125,9 @@ static int gather(const Remover *r, int64_t states, Made *m) {
 EXPORT(without_epsilons)(struct without_epsilons *a) {
   const struct fst *f = &a->fst;
   Remover r = {.log = a->log, .log_share = a->sums_in_log};
-  Made *m = calloc(1, sizeof(Made));
+  Made m = {.start = f->start};
   a->status = NO_MEMORY;
-  if (m && begin_places(&r, f)) {
+  if (begin_places(&r, f)) {
     for (int64_t s = 0; s < f->states && !r.failed; s++)
       for (int64_t k = r.places[s].first; k >= 0 && !r.failed; k = r.hops[k].next) {
         const Hop l = r.hops[k];
@@ -136,11 +136,11 @@ EXPORT(without_epsilons)(struct without_epsilons *a) {
         if (after->in == 1 && after->out > 1) move_ways_out(&r, (int32_t)s, k);
         else if (after->out == 1) follow_way_out(&r, (int32_t)s, k);
       }
-    if (!r.failed && gather(&r, f->states, m)) {
-      a->status = 0; a->made = (word)m; a->states = m->states; a->count = m->count;
-      a->start = f->start;
+    if (!r.failed && gather(&r, f->states, &m)) {
+      GIVE(a, m);
+      a->status = 0;
     }
   }
-  if (a->status) free_made(m);
+  if (a->status) free_made(&m);
   free(r.hops); free(r.places);
 }

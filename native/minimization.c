@@ -187,19 +187,20 @@ EXPORT(minimized)(struct minimized *a) {
   const struct fst *f = &a->fst;
   const int64_t n = f->states;
   Partition p = {.f = f};
-  Made *m = calloc(1, sizeof(Made));
+  Made m = {0};
   a->status = NO_MEMORY;
   p.class = malloc(n * sizeof(int32_t)); p.size = calloc(n, sizeof(int32_t));
   p.todo = malloc(n * sizeof(int32_t)); p.is_todo = calloc(n, 1);
   p.signs = malloc(n * sizeof(Signed));
-  if (m && p.class && p.size && p.todo && p.is_todo && p.signs && turn_arcs(f, &p.begin, &p.source)) {
+  if (p.class && p.size && p.todo && p.is_todo && p.signs && turn_arcs(f, &p.begin, &p.source)) {
     begin_classes(&p);
-    if (refine(&p) && merge(&p, m)) {
-      a->status = 0; a->made = (word)m; a->states = m->states; a->count = m->count;
-      a->start = p.size[p.class[f->start]];
+    if (refine(&p) && merge(&p, &m)) {
+      m.start = p.size[p.class[f->start]];
+      GIVE(a, m);
+      a->status = 0;
     }
   }
-  if (a->status) free_made(m);
+  if (a->status) free_made(&m);
   free(p.class); free(p.size); free(p.todo); free(p.is_todo); free(p.signs);
   free(p.hashes); free(p.begin); free(p.source);
 }

@@ -7,16 +7,14 @@
 
 enum { MOST_STATES = INT32_MAX - 8 };
 #define GROW(array, room, wanted) grow((void **)&(array), &(room), wanted, sizeof(*(array)))
-typedef struct {
-  int64_t states, count;
-  float *final; int64_t *begin; Arc *arcs;
-  int32_t *labels;                    /* of a failure */
-} Made;
+typedef struct { int64_t start, states, count; float *final; int64_t *begin; Arc *arcs; } Made;
 
-static void free_made(Made *m) {
-  if (!m) return;
-  free(m->final); free(m->begin); free(m->arcs); free(m->labels); free(m);
-}
+static void free_made(Made *m) { free(m->final); free(m->begin); free(m->arcs); *m = (Made){0}; }
+/* Gives the arrays to whoever called, who frees each with `memory_free`. */
+#define GIVE(a, made)                                                                          \
+  ((a)->start = (made).start, (a)->states = (made).states, (a)->count = (made).count,          \
+   (a)->final = (word)(made).final, (a)->begin = (word)(made).begin, (a)->arcs = (word)(made).arcs)
+
 /* The states that the arcs to each state leave: those of state s from begin[s] on. */
 static int turn_arcs(const struct fst *f, int64_t **begins, int32_t **sources) {
   int64_t *begin = *begins = calloc(f->states + 2, sizeof(int64_t));

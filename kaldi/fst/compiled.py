@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,12 +11,14 @@ import numpy as np
 from ...framework.fusion import native
 from ...framework.fusion.arguments import Block, bind
 from ...framework.fusion.libraries import Library
-from ...native.constants import NO_MEMORY
+from ...native.constants import NO_MEMORY, Asking
 from .arcs import ARC
 from .fst import Fst
 
+_FILE = "transducers"
 
-def library(file: str = "transducers") -> Library | None:
+
+def library(file: str = _FILE) -> Library | None:
     """The functions of a C file; None where Python computes."""
     return native.load(file)
 
@@ -43,37 +47,69 @@ class Failed(Exception):
         self.labels = labels
 
 
-def make(functions: Library, name: str, counted: tuple[str, ...] = (), /, **values: Any) -> Fst:
+class _Memory:
+    """Memory that C allocated, as an array of bytes; it is freed with the last array over it."""
+
+    def __init__(self, address: int, size: int) -> None:
+        data = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
+        self.__array_interface__ = data
+        functions = native.load(_FILE)
+        assert functions is not None, "it made the memory"
+        weakref.finalize(self, _free, functions, address).atexit = False
+
+
+def _free(functions: Library, address: int) -> None:
+    bind(functions, "memory_free", memory=address).run()
+
+
+def _taken(address: int, dtype: np.dtype | type, count: int) -> np.ndarray:
+    """An array that C allocated: a copy would take as much memory again as the FST."""
+    dtype = np.dtype(dtype)
+    if not address:
+        return np.empty(0, dtype)
+    return np.asarray(_Memory(address, count * dtype.itemsize)).view(dtype)
+
+
+def make(
+    functions: Library,
+    name: str,
+    counted: tuple[str, ...] = (),
+    answer: Callable[[Any], None] | None = None,
+    /,
+    **values: Any,
+) -> Fst:
     """The FST that a function makes.
 
     Args:
-        counted: fields that count the labels of a failure. values: of its argument.
+        counted: fields that count the labels of a failure.
+        answer: is given the argument as often as the function asks for more, and puts it there.
+        values: of its argument.
 
     Raises:
         MemoryError: there is none. Failed: for another reason.
     """
-    shared = library()
-    assert shared is not None, "there is the other file"
     block = bind(functions, name, **values)
     block.run()
     result = block.struct
+    while answer is not None and result.status == Asking.WANTED:
+        try:
+            answer(result)
+        except BaseException:
+            result.status = Asking.CANCELED
+            block.run()
+            raise
+        result.status = Asking.ANSWERED
+        block.run()
     if result.status == NO_MEMORY:
         raise MemoryError("a transducer")
-    try:
-        if result.status:
-            counts = [getattr(result, each) for each in counted]
-            labels = np.empty(sum(counts), np.int32)
-            given = {"made": result.made, "count": len(labels), "labels": labels}
-            bind(shared, "labels_copy", **given).run()
-            raise Failed(result.status, np.split(labels, np.cumsum(counts)[:-1]))
-        final = np.empty(result.states, np.float32)
-        begin = np.empty(result.states + 1, np.int64)
-        arcs = np.empty(result.count, ARC)
-        sizes = {"made": result.made, "states": result.states, "count": result.count}
-        bind(shared, "made_copy", final=final, begin=begin, arcs=arcs, **sizes).run()
-    finally:
-        bind(shared, "made_free", made=result.made).run()
-    return Fst.of_states(final, begin, arcs, getattr(result, "start", 0))
+    if result.status:
+        counts = [getattr(result, each) for each in counted]
+        labels = _taken(result.labels if counts else 0, np.int32, sum(counts))
+        raise Failed(result.status, np.split(labels, np.cumsum(counts)[:-1]))
+    final = _taken(result.final, np.float32, result.states)
+    begin = _taken(result.begin, np.int64, result.states + 1)
+    arcs = _taken(result.arcs, ARC, result.count)
+    return Fst.of_states(final, begin, arcs, result.start)
 
 
 def kept_states(functions: Library, fst: Fst) -> np.ndarray:

@@ -32,14 +32,13 @@ def compose(first: Fst, second: Fst, *, connected: bool = True) -> Fst:
     Args:
         connected: leave out states that are on no path.
     """
-    first, second = first.ordered(first.olabel), second.ordered(second.ilabel)
     functions = compiled.library()
     if functions is None or min(first.start, second.start) < 0:
+        first, second = first.ordered(first.olabel), second.ordered(second.ilabel)
         made = _Composition(first, second).run()
-    else:
-        one, two = (compiled.fst_block(functions, fst) for fst in (first, second))
-        made = compiled.make(functions, "composed", first=one, second=two)
-    return connect(made) if connected else made
+        return connect(made) if connected else made
+    one, two = (compiled.fst_block(functions, fst) for fst in (first, second))
+    return compiled.make(functions, "composed", first=one, second=two, connected=connected)
 
 
 def invert(fst: Fst) -> Fst:

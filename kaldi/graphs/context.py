@@ -10,13 +10,16 @@ finite-state transducers".
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.limits import check_limit
+from ...framework.base.untrusted.limits import check_limit, limit
 from ..files.kaldi_io import Reader, Writer
+from ..fst import compiled
 from ..fst.arcs import spread
 from ..fst.fst import Fst
 from ..fst.operations import add_arcs
@@ -185,7 +188,30 @@ def compose_context(context: Context, fst: Fst) -> Fst:
         fst = _with_end_symbol(fst)
     if fst.start < 0:
         return fst
-    return _Composition(context, fst).run()
+    functions = compiled.library()
+    if functions is None:
+        return _Composition(context, fst).run()
+
+    def answer(asked: Any) -> None:
+        symbol, here = asked.symbol, asked.here
+        step = context.step(here, symbol) if symbol else (0, here)
+        asked.label, asked.there = step or (0, -1)
+        asked.ends = step is not None and context.ends(step[1])
+
+    block = compiled.fst_block(functions, fst)
+    most = limit("graph") // _ARC_BYTES
+    begin = {"label": 0, "there": 0, "ends": context.ends(0)}
+    try:
+        return compiled.make(
+            functions, "context_composed", (), answer, fst=block, most=most, **begin
+        )
+    except compiled.Failed:
+        _check_size(most + 1)
+        raise
+
+
+def _check_size(arcs: int) -> None:
+    check_limit("graph", arcs * _ARC_BYTES, "the graph of phones in context")
 
 
 def _with_end_symbol(fst: Fst) -> Fst:
@@ -206,8 +232,7 @@ class _Composition:
         self._counts = np.diff(fst.begin)
         self._steps: dict[int, tuple[int, int]] = {}
         self._span = int(fst.ilabel.max(initial=0)) + 2  # `BEYOND` and all labels
-        self._known = np.zeros(0, np.int64)  # sorted
-        self._number = np.zeros(0, np.int64)
+        self._number: dict[int, int] = {}  # of composed states
 
     def run(self) -> Fst:
         fst = self._fst
@@ -229,7 +254,7 @@ class _Composition:
             done += len(level)
             level = fresh
             made += len(arc)
-            check_limit("graph", made * _ARC_BYTES, "the graph of phones in context")
+            _check_size(made)
         source, label, arc, target = (np.concatenate(part) for part in zip(*parts, strict=True))
         keys = np.concatenate(levels)
         ends = np.array([self._context.ends(at) for at in range(self._context.states)])
@@ -254,17 +279,7 @@ class _Composition:
 
     def _numbered(self, keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The numbers of composed states, and those states that are new, as they come."""
-        distinct, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        place = np.searchsorted(self._known, distinct)
-        known = np.zeros(len(distinct), bool)
-        inside = place < len(self._known)
-        known[inside] = self._known[place[inside]] == distinct[inside]
-        number = np.empty(len(distinct), np.int64)
-        number[known] = self._number[place[known]]
-        new = np.flatnonzero(~known)
-        order = new[np.argsort(first[new])]
-        number[order] = len(self._known) + np.arange(len(order))
-        fresh = distinct[order]
-        self._number = np.insert(self._number, place[new], number[new])
-        self._known = np.insert(self._known, place[new], distinct[new])
-        return number[which.ravel()], fresh
+        known = len(self._number)
+        number = [self._number.setdefault(key, len(self._number)) for key in keys.tolist()]
+        fresh = list(itertools.islice(reversed(self._number), len(self._number) - known))[::-1]
+        return np.array(number, np.int64), np.array(fresh, np.int64)

@@ -24,6 +24,7 @@ from opscope.kaldi.fst.compose import compose
 from opscope.kaldi.fst.determinize_star import determinize_star
 from opscope.kaldi.fst.local_epsilons import remove_epsilons_locally
 from opscope.kaldi.fst.partition import minimize_unpushed
+from opscope.kaldi.graphs.context import Context, compose_context
 from opscope.nnet3 import (
     NnetComputer,
     NnetTrainer,
@@ -277,7 +278,7 @@ def search() -> Work:
 
 
 def transducers() -> Work:
-    """One pair of FSTs, composed and determinized; and one that is not functional."""
+    """One pair of FSTs, composed, with contexts too, determinized; one that is not functional."""
     rng = np.random.default_rng(4)
     first, second = random_first(rng, 60, 20), random_grammar(rng, 60)
     apart = first.with_columns(ilabel=np.arange(1, len(first.arcs) + 1))  # functional
@@ -285,6 +286,7 @@ def transducers() -> Work:
 
     def run() -> Results:
         composed = compose(apart, second)
+        in_context = compose_context(Context([], 2, 1), apart)
         made = determinize_star(composed)
         try:
             determinize_star(same)
@@ -292,6 +294,7 @@ def transducers() -> Work:
             text = str(error)
         return {
             "composed": composed.arcs["weight"],
+            "in context": in_context.arcs["ilabel"],
             "determinized": made.arcs["weight"],
             "without epsilons": remove_epsilons_locally(composed).arcs["weight"],
             "minimized": minimize_unpushed(made, 1.0).arcs["weight"],

@@ -8,6 +8,7 @@ import pytest
 from fst_relations import random_transducer, rows
 from opscope.framework.base.errors import FormatError
 from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.fst import compiled
 from opscope.kaldi.fst.fst import Fst
 from opscope.kaldi.graphs.context import (
     Context,
@@ -42,6 +43,28 @@ def test_as_kaldi(width, central, symbols, tmp_path):
         assert context.windows == [tuple(window) for window in windows]
         assert rows(made) == rows(wanted)
         assert np.array_equal(made.final, wanted.final)
+
+
+@pytest.mark.skipif(compiled.library() is None, reason="no compiler")
+@pytest.mark.parametrize(("width", "central"), PLACES)
+def test_c_is_python(width, central, monkeypatch):
+    found = []
+    for _ in range(2):
+        rng = np.random.default_rng(width)
+        for loops in (False, True):
+            context = Context(SYMBOLS, width, central)
+            fst = random_transducer(rng, arcs=20, labels=5, loops=loops)
+            made = compose_context(context, fst)
+            found.append((context.windows, rows(made), made.final.tolist()))
+        monkeypatch.setattr(compiled, "library", lambda *_: None)
+    assert found[:2] == found[2:]
+
+
+def test_an_error_in_between():
+    context = Context(SYMBOLS, 2, 1)
+    context.step = lambda *_: {}[1]
+    with pytest.raises(KeyError):
+        compose_context(context, linear([1, 2]))
 
 
 def linear(labels):

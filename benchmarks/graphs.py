@@ -1,0 +1,181 @@
+"""Decoding graphs beside Kaldi's programs: time and memory of HCLG, and whether both are one graph.
+
+    python benchmarks/graphs.py --kaldi BIN [--words 1000 10000] [--folder DIR] [--json graphs.json]
+
+Makes a lexicon of random pronunciations (one word in ten has two, one in twenty sounds as another
+does), a trigram model of a text in which the word of rank r comes with a share of 1 / r, ten words
+for each of the lexicon, and a chain model with outputs for all pairs of phones. `opscope make-graph`
+reads the lang folder and G.fst, as Kaldi's programs of mkgraph.sh do, one after the other. Each
+program has one thread; time is CPU time, memory that of the largest process. `fstisomorphic` of
+OpenFst compares the graphs where it is installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+PHONES = 40
+WORDS_OF_TEXT = 10
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OPSCOPE_THREADS")
+OURS = (sys.executable, "-m", "opscope")
+DIFFERENCE = 0.01  # of weights, which both sides quantize
+TOPOLOGY = """<Topology> <TopologyEntry> <ForPhones> {} </ForPhones>
+<State> 0 <ForwardPdfClass> 0 <SelfLoopPdfClass> 1
+<Transition> 0 0.5 <Transition> 1 0.5 </State> <State> 1 </State> </TopologyEntry> </Topology>
+"""
+
+
+@dataclass
+class Used:
+    """What processes took: CPU time in seconds; memory of the largest, in MiB."""
+
+    seconds: float = 0.0
+    memory: float = 0.0
+
+    def run(self, *command: str) -> None:
+        """Run a command, and add what it took."""
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        _, code, usage = os.wait4(process.pid, 0)
+        if code:
+            raise SystemExit(f"{' '.join(command)}: {said.decode()[-2000:]}")
+        self.seconds += usage.ru_utime + usage.ru_stime
+        self.memory = max(self.memory, usage.ru_maxrss / 1024)
+
+
+def write_sources(folder: pathlib.Path, words: int) -> None:
+    """The lexicon and the text."""
+    rng = random.Random(words)
+    phones = [f"p{number}" for number in range(PHONES)]
+    known: list[str] = []
+    with open(folder / "lexicon.txt", "w") as file:
+        file.write("<unk> SPN\n")
+        for word in range(words):
+            mine: set[str] = set()
+            for _ in range(2 if rng.random() < 0.1 else 1):
+                alike = known and rng.random() < 0.05
+                drawn = " ".join(rng.choices(phones, k=rng.randint(2, 8)))
+                mine.add(rng.choice(known) if alike else drawn)
+            known += sorted(mine)
+            file.writelines(f"w{word} {text}\n" for text in sorted(mine))
+    total, shares = 0.0, []
+    for rank in range(1, words + 1):
+        shares.append(total := total + 1 / rank)
+    names = [f"w{word}" for word in range(words)]
+    said = iter(rng.choices(names, cum_weights=shares, k=WORDS_OF_TEXT * words))
+    with open(folder / "text", "w") as file:
+        while sentence := [word for _, word in zip(range(rng.randint(2, 16)), said, strict=False)]:
+            file.write(" ".join(sentence) + "\n")
+
+
+def prepare(folder: pathlib.Path, words: int) -> None:
+    """The lang folder with G.fst, and the model."""
+    lang, model = folder / "lang", folder / "model"
+    model.mkdir(parents=True)
+    write_sources(folder, words)
+    made = Used()
+    lexicon, arpa = str(folder / "lexicon.txt"), str(folder / "lm.arpa")
+    made.run(*OURS, "make-lang", "--position-dependent-phones=false", lexicon, str(lang))
+    table = str(lang / "words.txt")
+    made.run(*OURS, "make-lm", str(folder / "text"), "--words", table, "--out", arpa)
+    symbols = "--disambig-symbol=#0", f"--read-symbol-table={table}"
+    made.run(*OURS, "arpa2fst", *symbols, arpa, str(lang / "G.fst"))
+    listed = (lang / "phones.txt").read_text().split("\n")[1:-1]
+    phones = [line.split()[1] for line in listed if not line.startswith("#")]
+    (model / "topo").write_text(TOPOLOGY.format(" ".join(phones)))
+    files = [str(model / name) for name in ("topo", "final.mdl", "tree")]
+    made.run(*OURS, "gmm-init-biphone", files[0], "1", *files[1:])
+
+
+def kaldi(folder: pathlib.Path, programs: pathlib.Path) -> Used:
+    """HCLG in `kaldi/`, by the programs that mkgraph.sh calls."""
+    used = Used()
+    lang, model, out = (folder / name for name in ("lang", "model", "kaldi"))
+    out.mkdir()
+    path = {name: str(out / name) for name in ("1", "2", "3", "LG", "CLG", "labels", "tids", "H")}
+    lines = (
+        ("fsttablecompose", lang / "L_disambig.fst", lang / "G.fst", path["1"]),
+        ("fstdeterminizestar", "--use-log=true", path["1"], path["2"]),
+        ("fstminimizeencoded", path["2"], path["3"]),
+        ("fstpushspecial", path["3"], path["LG"]),
+        (
+            *("fstcomposecontext", "--context-size=2", "--central-position=1"),
+            f"--read-disambig-syms={lang / 'phones' / 'disambig.int'}",
+            *(path["labels"], path["LG"], path["CLG"]),
+        ),
+        (
+            *("make-h-transducer", f"--disambig-syms-out={path['tids']}"),
+            *(path["labels"], model / "tree", model / "final.mdl", path["H"]),
+        ),
+        ("fsttablecompose", path["H"], path["CLG"], path["1"]),
+        ("fstdeterminizestar", "--use-log=true", path["1"], path["2"]),
+        ("fstrmsymbols", path["tids"], path["2"], path["3"]),
+        ("fstrmepslocal", path["3"], path["1"]),
+        ("fstminimizeencoded", path["1"], path["2"]),
+        ("add-self-loops", "--self-loop-scale=1.0", model / "final.mdl", path["2"], out / "HCLG"),
+    )
+    for program, *arguments in lines:
+        used.run(str(programs / program), *map(str, arguments))
+    for name in path.values():
+        os.remove(name)
+    return used
+
+
+def ours(folder: pathlib.Path) -> Used:
+    """HCLG in `ours/`."""
+    used = Used()
+    names = (str(folder / name) for name in ("lang", "model", "ours"))
+    used.run(*OURS, "make-graph", "--self-loop-scale", "1.0", *names)
+    return used
+
+
+def measured(folder: pathlib.Path, words: int, programs: pathlib.Path | None) -> dict[str, object]:
+    """A row of the table."""
+    if not (folder / "lang").exists():
+        prepare(folder, words)
+    for name in ("ours", "kaldi"):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    mine = ours(folder)
+    row: dict[str, object] = {"words": words, "ours": mine.__dict__}
+    if programs is not None:
+        theirs = kaldi(folder, programs)
+        row |= {"kaldi": theirs.__dict__}
+        row["time"] = mine.seconds / theirs.seconds
+        row["memory"] = mine.memory / theirs.memory
+        if tool := shutil.which("fstisomorphic"):
+            graphs = str(folder / "ours" / "HCLG.fst"), str(folder / "kaldi" / "HCLG")
+            row["same"] = not subprocess.run([tool, f"--delta={DIFFERENCE}", *graphs]).returncode
+    return row
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--words", type=int, nargs="+", default=[1000, 10000])
+    parser.add_argument("--kaldi", type=pathlib.Path, help="the folder of Kaldi's programs")
+    parser.add_argument("--folder", type=pathlib.Path, help="where files are kept")
+    parser.add_argument("--json", type=pathlib.Path)
+    given = parser.parse_args(arguments)
+    os.environ.update(dict.fromkeys(THREADS, "1"))
+    with tempfile.TemporaryDirectory() as temporary:
+        top = given.folder or pathlib.Path(temporary)
+        rows = []
+        for words in given.words:
+            rows.append(measured(top / str(words), words, given.kaldi))
+            print(json.dumps(rows[-1]), flush=True)
+    if given.json:
+        given.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
