@@ -4,10 +4,10 @@
 
 Makes a lexicon of random pronunciations (one word in ten has two, one in twenty sounds as another
 does), a trigram model of a text in which the word of rank r comes with a share of 1 / r, ten words
-for each of the lexicon, and a chain model with outputs for all pairs of phones. `opscope make-graph`
-reads the lang folder and G.fst, as Kaldi's programs of mkgraph.sh do, one after the other. Each
-program has one thread; time is CPU time, memory that of the largest process. `fstisomorphic` of
-OpenFst compares the graphs where it is installed.
+for each of the lexicon, and a chain model with outputs for all pairs of phones. Both sides read the
+lang folder with its G.fst: `opscope make-graph`, and the programs that mkgraph.sh calls, one after
+the other. Each process has one thread; time is CPU time, memory that of the largest process.
+`fstisomorphic` of OpenFst compares the graphs where it is installed.
 """
 
 from __future__ import annotations
