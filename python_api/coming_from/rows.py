@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Final
 
@@ -52,31 +53,45 @@ def read(peer: str, table: str) -> Iterator[Row]:
     `x.{a b}` is a row for `x.a` and one for `x.b`. `=` as ours is the operator of the same name in
     any spelling, or what `typed_names` has for it; in `opscope.speech.*` the star is the name.
     """
+    known = _known()
     for line in table.strip().splitlines():
         theirs, ours, note = (cell.strip() for cell in f"{line} |".split("|")[:3])
         among = re.fullmatch(r"(.*)\{(.*)\}", theirs)
         prefix, words = among.groups() if among else ("", theirs)
         for word in words.split() if among else [words]:
-            here = f"b.{_same(word)}" if ours == "=" else ours.replace("*", word)
+            here = f"b.{_same(word, known)}" if ours == "=" else ours.replace("*", word)
             yield Row(peer, prefix + word, here, note)
 
 
-def _same(word: str) -> str:
-    """The operator or layer that another system calls by this word."""
-    from ...framework.base.errors import spelled
+def _known() -> set[str]:
+    """The operators and layers that NetBuilder has methods for."""
     from ..builder.methods import BUILDER_METHODS
     from ..builder.operator_methods import method_types
+
+    return {*BUILDER_METHODS, *method_types()}
+
+
+def _same(word: str, known: set[str]) -> str:
+    """The operator or layer, of those that are known, that another system calls by this word."""
+    from ...framework.base.errors import spelled
     from ..builder.typed_names import elsewhere
 
     name = word.rpartition(".")[2]
-    known = {*BUILDER_METHODS, *method_types()}
     found = spelled(name, known)
     return found if found in known else elsewhere(name)
 
 
-def rows(peer: str) -> list[Row]:
+def rows(peer: str) -> Sequence[Row]:
     """The rows of a system, by the name of its module."""
-    return list(import_module(f".{peer}", __package__).rows())
+    from ...framework.ir.registry import operator_types
+
+    return _rows(peer, tuple(operator_types()))
+
+
+@cache
+def _rows(peer: str, types: tuple[str, ...]) -> tuple[Row, ...]:
+    """The rows of a system; which name is which operator's follows from the types there are."""
+    return tuple(import_module(f".{peer}", __package__).rows())
 
 
 def search(word: str) -> list[Row]:
