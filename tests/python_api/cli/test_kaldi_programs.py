@@ -128,8 +128,9 @@ build-tree --thresh=1 --round-num-leaves=false treeacc roots questions.qst topol
 gmm-init-mono --train-feats=ark:feats.ark topology 3 mono.mdl mono.tree
 gmm-init-biphone topology 3 biphone.mdl biphone.tree
 gmm-init-model --write-occs=occs grown treeacc topology grown.mdl
-gmm-latgen-faster --acoustic-scale=0.01 mono.mdl HCLG.fst ark:feats.ark ark:gmm.lat
-gmm-latgen-faster-parallel --acoustic-scale=0.01 grown.mdl ark:graphs.ark ark:feats.ark ark:gp.lat
+gmm-latgen-faster --acoustic-scale=0.01 --lattice-beam=1 mono.mdl HCLG.fst ark:feats.ark ark:gmm.lat
+gmm-latgen-faster-parallel --acoustic-scale=0.01 --lattice-beam=1 grown.mdl \
+    ark:graphs.ark ark:feats.ark ark:gp.lat
 nnet-am-copy --remove-preconditioning=true nnet2.mdl copied.mdl
 convert-ali final.mdl final.mdl tree ark:words.ali ark:converted.ali
 fstcompile L.txt L.fst
