@@ -56,7 +56,7 @@ class Spelled:
 
     Args:
         words: a file with a word and its phones in each line, or a mapping. Words without phones
-            get a guess by the model's pronunciations.
+            get a guess by the model's pronunciations. None: there are none.
         least: the least number of a word that the model lacks.
 
     Attributes:
@@ -69,12 +69,12 @@ class Spelled:
             phone; with file and line. Or the model does not tell where words begin.
     """
 
-    def __init__(self, model: GraphModel, words: NewWords, least: int = 0) -> None:
+    def __init__(self, model: GraphModel, words: NewWords | None, least: int = 0) -> None:
         if model.boundaries is None:
             raise FormatError(
                 f"{model.path}: {model.word_files[0]} is missing: where words begin cannot be seen"
             )
-        entries = read_words(words)
+        entries = [] if words is None else read_words(words)
         if any(not entry.phones or model.words.find(entry.word) is not None for entry in entries):
             entries = with_phones(entries, model_pronunciations(model))
         self.entries = entries

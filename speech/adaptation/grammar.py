@@ -19,6 +19,9 @@ NewLabel = tuple[int, int, str]
 class Unigrams:
     """The words of a grammar that can come after any history.
 
+    Args:
+        name: of the grammar, for messages. backoff: the label of arcs to shorter histories.
+
     Attributes:
         state: where they leave, and where all shorter histories end.
         weight: the median of theirs.
@@ -27,18 +30,18 @@ class Unigrams:
         FormatError: there is no such state: the grammar has certain sentences alone.
     """
 
-    def __init__(self, fst: Fst, name: str) -> None:
+    def __init__(self, fst: Fst, name: str, backoff: int = 0) -> None:
         self._fst = fst
         state = fst.start
         for _ in range(fst.states):
             arcs = fst.arcs[fst.begin[state] : fst.begin[state + 1]]
-            shorter = arcs["nextstate"][arcs["ilabel"] == 0]
+            shorter = arcs["nextstate"][arcs["ilabel"] == backoff]
             if not len(shorter):
                 break
             state = int(shorter[0])
         self.state = state
         self._arcs = arcs = fst.arcs[fst.begin[state] : fst.begin[state + 1]]
-        loops = (fst.nextstate == state) & ((fst.ilabel == 0) | (fst.source() == state))
+        loops = (fst.nextstate == state) & ((fst.ilabel == backoff) | (fst.source() == state))
         if not loops.any() or not (arcs["ilabel"] > 0).any():
             raise FormatError(
                 f"{name}: the grammar has no state of words without a history, where new ones could"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from ...framework.base.errors import FormatError, ShapeError
+from ...framework.base.errors import ArgumentError, FormatError, ShapeError
 from ...framework.base.untrusted.opener import PathLike, open_text, path_text, read_file, read_text
 from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.determinize_star import determinize_star
@@ -55,6 +55,27 @@ class Vocabulary:
             raise FormatError(message)
         _log.warning("%s, and what has it is left out", message)
         return 0
+
+
+def grammar_of(
+    vocabulary: Vocabulary, sources: Mapping[str, PathLike | None], order: int, method: str
+) -> Fst | None:
+    """The grammar of one source; None: there is none.
+
+    Args:
+        sources: files, as "arpa", "text", "phrases", "jsgf". order, method: of the model of a text.
+
+    Raises:
+        ArgumentError: there are several. FormatError: see the functions for each of them.
+    """
+    given = {kind: path for kind, path in sources.items() if path is not None}
+    if len(given) > 1:
+        raise ArgumentError(f"one grammar is wanted, not {' and '.join(given)}")
+    for kind, path in given.items():
+        if kind == "text":
+            return of_text(path, vocabulary, order, method)
+        return {"arpa": of_arpa, "phrases": of_phrases, "jsgf": of_jsgf}[kind](path, vocabulary)
+    return None
 
 
 def of_arpa(path: PathLike, vocabulary: Vocabulary) -> Fst:

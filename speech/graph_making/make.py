@@ -15,8 +15,7 @@ from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import CONST, fst_bytes
 from ...kaldi.fst.symbols import remove_arcs, remove_symbols
 from ..lexicon.lang import write_lang
-from . import grammars
-from .grammars import Vocabulary
+from .grammars import Vocabulary, grammar_of
 from .lang import Lang
 from .steps import Expansion, look_ahead_graphs, static_graph
 
@@ -67,24 +66,12 @@ def make_graph(
     expansion = _expansion(path_text(model), parts.symbols, transition_scale, self_loop_scale)
     expansion.check(parts.lexicon, parts.path("L_disambig.fst"))
     words = Vocabulary(parts.words, parts.backoff, skip_unknown, parts.path("words.txt"))
-    sources = {
-        "arpa": lambda path: grammars.of_arpa(path, words),
-        "text": lambda path: grammars.of_text(path, words, order, method),
-        "phrases": lambda path: grammars.of_phrases(path, words),
-        "jsgf": lambda path: grammars.of_jsgf(path, words),
-    }
-    given = {"arpa": arpa, "text": text, "phrases": phrases, "jsgf": jsgf}
-    named = {kind: path for kind, path in given.items() if path is not None}
-    if len(named) > 1:
-        raise ArgumentError(f"one grammar is wanted, not {' and '.join(named)}")
-    if named:
-        ((kind, path),) = named.items()
-        grammar = sources[kind](path)
-    else:
-        grammar = _checked(parts)
+    sources = {"arpa": arpa, "text": text, "phrases": phrases, "jsgf": jsgf}
+    given = grammar_of(words, sources, order, method)
+    grammar = _checked(parts) if given is None else given
     if remove_oov:
         grammar = remove_arcs(grammar, [parts.unknown()], "olabel")
-    if look_ahead and named:
+    if look_ahead and given is not None:
         grammar = remove_symbols(grammar, [parts.backoff])  # silent arcs are what a search expects
     outputs = int(expansion.hmms.pdf.max()) + 1
     graphs = _made(parts, grammar, expansion, look_ahead=look_ahead)

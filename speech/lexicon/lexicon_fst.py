@@ -18,7 +18,7 @@ from ...framework.base.sequence import repeated
 from ...kaldi.fst.fst import Fst
 
 
-def disambiguation(pronunciations: Sequence[tuple[str, ...]]) -> list[int]:
+def disambiguation(pronunciations: Sequence[tuple[str | int, ...]]) -> list[int]:
     """The number of the symbol that each pronunciation must end in, so that none equals another or
     begins one; 0: it needs none."""
     count = Counter(pronunciations)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from ..language_model.smoothing import METHODS
 from .adapt import adapt as adapted
 
 
@@ -12,22 +15,45 @@ from .adapt import adapt as adapted
 @click.argument("out")
 @click.option(
     "--words",
-    required=True,
+    "--add",
     metavar="FILE",
     help="New words, one a line, with their phones; guessed where there are none.",
+)
+@click.option("--lm", "--arpa", "arpa", metavar="FILE", help="Another grammar: an n-gram model.")
+@click.option("--text", metavar="FILE", help="Another grammar: an n-gram model of these sentences.")
+@click.option(
+    "--order",
+    type=click.IntRange(1, 20),
+    default=3,
+    show_default=True,
+    help="Words of the longest n-grams of --text.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(list(METHODS)),
+    default="witten-bell",
+    show_default=True,
+    help="How n-grams that --text lacks get a probability.",
+)
+@click.option(
+    "--skip-unknown",
+    is_flag=True,
+    help="Leave out of --lm and --text what has words that are not known; they are refused by"
+    " default.",
 )
 @click.option(
     "--weight",
     type=float,
-    help="Cost of each new word, -log of its probability; by default that of the model's words"
-    " in the median.",
+    help="Cost of each new word that the grammar lacks, -log of its probability; by default that"
+    " of the grammar's words in the median.",
 )
-def adapt(model: str, out: str, words: str, weight: float | None) -> None:
-    """Write OUT, a copy of the Vosk folder MODEL that knows new words.
+def adapt(model: str, out: str, **options: Any) -> None:
+    """Write OUT, a copy of the Vosk folder MODEL with new words, another grammar, or both.
 
-    The words and their phones are printed as lines of a lexicon.
+    The words and their phones are printed as lines of a lexicon. A folder with HCLG.fst wants --lm
+    or --text.
     """
-    made = adapted(model, out, words, weight=weight)
+    made = adapted(model, out, **options)
     for word, phones in made.words:
         click.echo(f"{word} {' '.join(phones)}")
     click.echo(

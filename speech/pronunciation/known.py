@@ -51,18 +51,22 @@ def model_pronunciations(model: SpokenModel) -> list[Pronunciation]:
     Raises:
         FormatError: the folder has neither `align_lexicon.int` nor `word_boundary.int`.
     """
+    found = spelled_words(model)
+    names = base_names(model, model.boundaries)
+    return [(model.words[word], tuple(names[phone] for phone in phones)) for word, phones in found]
+
+
+def spelled_words(model: SpokenModel) -> list[tuple[int, tuple[int, ...]]]:
+    """The same as numbers of words and phones."""
     lexicon, boundaries = model.lexicon, model.boundaries
     if lexicon is not None:
-        found = [(word, phones) for word, ways in lexicon.words.items() if word for phones in ways]
-    elif boundaries is not None:
+        return [(word, phones) for word, ways in lexicon.words.items() if word for phones in ways]
+    if boundaries is not None:
         graph = model.graph
         fst = graph.fst if isinstance(graph, StaticGraph) else graph.first
-        found = graph_pronunciations(fst, model.transitions, boundaries)
-    else:
-        files = " nor ".join(model.word_files)
-        raise FormatError(f"{model.path}: neither {files}: where words end cannot be seen")
-    names = base_names(model, boundaries)
-    return [(model.words[word], tuple(names[phone] for phone in phones)) for word, phones in found]
+        return graph_pronunciations(fst, model.transitions, boundaries)
+    files = " nor ".join(model.word_files)
+    raise FormatError(f"{model.path}: neither {files}: where words end cannot be seen")
 
 
 def base_names(model: SpokenModel, boundaries: WordBoundaries | None) -> dict[int, str]:

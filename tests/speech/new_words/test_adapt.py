@@ -78,7 +78,40 @@ def test_bad_folders(folder: Path, tmp_path: Path) -> None:
         adapt(folder, folder, {"aa": "a a"})
     with pytest.raises(ArgumentError, match="weight is a number"):
         adapt(folder, tmp_path / "out", {"aa": "a a"}, weight=float("nan"))
-    static = write_files(small_files(tmp_path, static=True), tmp_path / "static")
-    with pytest.raises(FormatError, match="HCLr.fst and Gr.fst are wanted"):
+    with pytest.raises(ArgumentError, match="new words or another grammar"):
+        adapt(folder, tmp_path / "out")
+    files = small_files(tmp_path, static=True)
+    static = write_files(files, tmp_path / "static")
+    with pytest.raises(FormatError, match=r"HCLG.fst: words and grammar are one graph.*--lm"):
         adapt(static, tmp_path / "out", {"aa": "a a"})
+    (tmp_path / "text").write_text("ab x ba\n")
+    with pytest.raises(FormatError, match=r"text: line 1: the word 'x' is not in .*words.txt"):
+        adapt(static, tmp_path / "out", text=tmp_path / "text")
+    del files["graph/phones/word_boundary.int"]
+    bare = write_files(files, tmp_path / "bare")
+    with pytest.raises(FormatError, match=r"word_boundary.int is missing: where words begin"):
+        adapt(bare, tmp_path / "out", {"aa": "a a"}, text=tmp_path / "text", skip_unknown=True)
     assert not (tmp_path / "out").exists()
+
+
+SENTENCES = "aa ba\nba c\naa aa\nab c ba\n"
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_another_grammar(static: bool, tmp_path: Path) -> None:
+    folder = write_files(small_files(tmp_path, static=static), tmp_path / "model")
+    (tmp_path / "text").write_text(SENTENCES)
+    (tmp_path / "words").write_text("aa a a\n")
+    options = ["--add", str(tmp_path / "words"), "--text", str(tmp_path / "text")]
+    done = CliRunner().invoke(main, ["adapt", str(folder), str(tmp_path / "out"), *options])
+    assert done.exit_code == 0, done.output
+    model = Model(tmp_path / "out")
+    assert heard(model, "a_B a_E", "b_B a_E", "c_S") == "aa ba c"
+    assert heard(model, "a_B b_E", "a_B a_E", "b_B a_E") == "ab aa ba"
+    assert {("aa", ("a", "a")), ("ab", ("a", "b"))} < set(known_pronunciations(tmp_path / "out"))
+    arpa = "\\data\\\nngram 1=4\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-1 aa\n-1 c\n\n\\end\\\n"
+    (tmp_path / "lm").write_text(arpa)
+    adapt(tmp_path / "out", tmp_path / "few", {"cc": "b b"}, arpa=tmp_path / "lm", weight=2.5)
+    few = Model(tmp_path / "few")
+    # What the grammar lacks is not heard, but for new words.
+    assert heard(few, "a_B a_E", "b_B b_E", "c_S") == "aa cc c"
