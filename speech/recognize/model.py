@@ -239,13 +239,17 @@ class Model:
                 return None
         return names
 
-    @cached_property
+    @property
     def lexicon(self) -> AlignLexicon | None:
         """The pronunciations of words, of align_lexicon.int; None: the folder has none.
 
         Raises:
             FormatError: the file is damaged, or has a phone that the network's model lacks.
         """
+        return self._lexicon
+
+    @cached_property
+    def _lexicon(self) -> AlignLexicon | None:
         path = self.path / self._layout.lexicon
         if not path.is_file():
             return None
@@ -266,7 +270,7 @@ class Model:
             known = dict(self.lexicon.words)
             for word, phones in rows:
                 known[word] = known.get(word, {}) | {phones: word}
-            self.lexicon = AlignLexicon(known)
+            self._lexicon = AlignLexicon(known)
 
     @property
     def network_path(self) -> Path:
