@@ -66,7 +66,7 @@ class Spelled:
 
     Raises:
         FormatError: a word is there already with the same phones or is none, or the model lacks a
-            phone; with file and line. Or the model does not tell where words begin.
+            phone; with file and line. Or the model does not mark where words begin.
     """
 
     def __init__(self, model: GraphModel, words: NewWords | None, least: int = 0) -> None:
