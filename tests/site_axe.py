@@ -1,0 +1,65 @@
+"""What axe finds on the pages of the built documentation; `python site_axe.py FOLDER` prints it.
+
+axe-core comes from npm by the version and hash of `axe/package-lock.json`. Every page is opened in
+Chromium, in light and in dark colors; of the pages of source, which are all made alike, some.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from chromium import Chromium
+from site_pages import pages
+
+HOME = Path(__file__).resolve().parents[1] / "build" / "axe"
+_LISTS = Path(__file__).with_name("axe")
+_THEMES = "light", "dark"
+_SOURCES = 3
+
+_RUN = """axe.run(document, {resultTypes: ["violations"]}).then(found => found.violations.flatMap(
+  rule => rule.nodes.map(node => `${rule.id}: ${node.target.join(" ")}: ${rule.help}`)))"""
+
+
+def script() -> str:
+    """The text of axe-core, which npm fetches once.
+
+    Raises:
+        OSError, subprocess.CalledProcessError: npm is not there, or fails.
+    """
+    path = HOME / "node_modules" / "axe-core" / "axe.min.js"
+    if not path.exists():
+        HOME.mkdir(parents=True, exist_ok=True)
+        for file in _LISTS.glob("*.json"):
+            shutil.copy(file, HOME)
+        command = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", HOME)
+        subprocess.run(command, check=True, capture_output=True)
+    return path.read_text(encoding="utf-8")
+
+
+def findings(site: Path) -> Iterator[str]:
+    """What axe finds, a line for each element of each page."""
+    axe = script()
+    sources = pages(site / "source")[_SOURCES:]
+    with Chromium() as page:
+        for path in sorted(set(pages(site)).difference(sources)):
+            for theme in _THEMES:
+                page.theme(theme)
+                page.open(path)
+                page.run(f"{axe}; 0")
+                for found in page.run(_RUN):
+                    yield f"{path.relative_to(site).as_posix()} ({theme}): {found}"
+
+
+def main(site: Path) -> int:
+    """Print the findings of a site; returns 1 if there are any."""
+    found = list(findings(site))
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
