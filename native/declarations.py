@@ -1002,6 +1002,7 @@ DECLARED: dict[str, tuple[Struct, ...]] = {
         Struct(
             "minimized",
             fst=Inner("fst"),
+            step=REAL,  # weights are rounded to multiples of it
             **_MADE,
             status=RESULT,
         ),

@@ -11,6 +11,7 @@ typedef struct { uint64_t high, low; } Hash;
 typedef struct { int32_t class, state; Hash hash; } Signed;
 typedef struct {
   const struct fst *f;
+  float step;
   int32_t *class, *size, classes;
   int64_t *begin; int32_t *source;    /* of the arcs that lead to each state */
   Signed *signs; int64_t sign_count;
@@ -28,6 +29,9 @@ static int by_class(const void *x, const void *y) {
   if (a->class != b->class) return a->class < b->class ? -1 : 1;
   const int order = by_hash(&a->hash, &b->hash);
   return order ? order : (a->state > b->state) - (a->state < b->state);
+}
+static float rounded(const Partition *p, float weight) {
+  return floorf(weight / p->step + 0.5f) * p->step;
 }
 static uint32_t bits_of(float weight) {
   uint32_t bits;
@@ -49,7 +53,7 @@ static int sign(Partition *p, int32_t state, Hash *made) {
     Hash *h = p->hashes + i;
     *h = (Hash){1, 2};
     stir(h, (uint64_t)(uint32_t)a.ilabel << 32 | (uint32_t)a.olabel);
-    stir(h, (uint64_t)bits_of(a.weight) << 32 | (uint32_t)p->class[a.nextstate]);
+    stir(h, (uint64_t)bits_of(rounded(p, a.weight)) << 32 | (uint32_t)p->class[a.nextstate]);
   }
   if (count > 1) qsort(p->hashes, count, sizeof(Hash), by_hash);
   *made = (Hash){3, 4};
@@ -154,12 +158,13 @@ static int merge(const Partition *p, Made *m) {
   m->count = 0;
   for (int64_t s = 0; s < f->states; s++) {
     if (number[p->class[s]] != m->states) continue;
-    m->final[m->states] = f->final[s];
+    m->final[m->states] = rounded(p, f->final[s]);
     m->begin[m->states++] = m->count;
     Arc *arcs = m->arcs + m->count;
     const int64_t size = f->begin[s + 1] - f->begin[s];
     for (int64_t i = 0; i < size; i++) {
       arcs[i] = f->arcs[f->begin[s] + i];
+      arcs[i].weight = rounded(p, arcs[i].weight);
       arcs[i].nextstate = number[p->class[arcs[i].nextstate]];
     }
     const int64_t kept = drop_same(arcs, size);
@@ -173,7 +178,7 @@ static void begin_classes(Partition *p) {
   const struct fst *f = p->f;
   /* by weights of ending, in the order of their hashes */
   for (int64_t s = 0; s < f->states; s++)
-    p->signs[s] = (Signed){0, (int32_t)s, {bits_of(f->final[s]), 0}};
+    p->signs[s] = (Signed){0, (int32_t)s, {bits_of(rounded(p, f->final[s])), 0}};
   qsort(p->signs, f->states, sizeof(Signed), by_class);
   for (int64_t i = 0; i < f->states; i++) {
     if (!i || by_hash(&p->signs[i].hash, &p->signs[i - 1].hash)) p->classes++;
@@ -186,7 +191,7 @@ static void begin_classes(Partition *p) {
 EXPORT(minimized)(struct minimized *a) {
   const struct fst *f = &a->fst;
   const int64_t n = f->states;
-  Partition p = {.f = f};
+  Partition p = {.f = f, .step = (float)a->step};
   Made m = {0};
   a->status = NO_MEMORY;
   p.class = malloc(n * sizeof(int32_t)); p.size = calloc(n, sizeof(int32_t));

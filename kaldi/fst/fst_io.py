@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import replace
+from typing import BinaryIO
 
 import numpy as np
 
@@ -116,11 +117,23 @@ def fst_bytes(fst: Fst, kind: str = VECTOR) -> bytes:
     return writer.getvalue()
 
 
+def save_whole(fst: Fst, file: BinaryIO, kind: str) -> None:
+    """Write the same into a file, whose bytes never lie in memory as a whole."""
+    _WRITERS[kind](fst, _Direct(file))
+
+
+class _Direct:
+    """Raw bytes go to a file at once."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.write_raw = file.write
+
+
 # Binary
 
 
 def _write_header(
-    writer: Writer, header: Header, start: int, states: int, version: int = _VERSION
+    writer: Writer | _Direct, header: Header, start: int, states: int, version: int = _VERSION
 ) -> None:
     tables = header.input_symbols, header.output_symbols
     flags = header.flags & ~(ALIGNED | INPUT_SYMBOLS | OUTPUT_SYMBOLS)
@@ -153,7 +166,7 @@ def _header_as(fst: Fst, kind: str, properties: int) -> Header:
     return header
 
 
-def _write_vector(fst: Fst, writer: Writer) -> None:
+def _write_vector(fst: Fst, writer: Writer | _Direct) -> None:
     header = _header_as(fst, VECTOR, fst.header.properties | MUTABLE)
     _write_header(writer, header, fst.start, fst.states)
     counts = np.diff(fst.begin)
@@ -177,7 +190,7 @@ def _states(fst: Fst, counts: np.ndarray, some: slice) -> np.ndarray:
     return words
 
 
-def _write_compact(fst: Fst, writer: Writer) -> None:
+def _write_compact(fst: Fst, writer: Writer | _Direct) -> None:
     if not np.array_equal(fst.ilabel, fst.olabel):
         raise FormatError("an FST whose labels differ cannot be written as an acceptor")
     header = fst.header
@@ -199,7 +212,7 @@ def _write_compact(fst: Fst, writer: Writer) -> None:
     writer.write_raw(begin.astype("<u4").tobytes() + items.tobytes())
 
 
-def _write_const(fst: Fst, writer: Writer, header: Header | None = None) -> None:
+def _write_const(fst: Fst, writer: Writer | _Direct, header: Header | None = None) -> None:
     """Without a file's alignment: what Kaldi's decoders map."""
     source = fst.source()
     states = np.empty(fst.states, _CONST_STATE)
@@ -209,10 +222,11 @@ def _write_const(fst: Fst, writer: Writer, header: Header | None = None) -> None
         states[side] = bincount(source[fst.arcs[side] == 0], minlength=fst.states)
     header = header or _header_as(fst, CONST, EXPANDED)
     _write_header(writer, header, fst.start, fst.states)
-    writer.write_raw(states.tobytes() + fst.arcs.tobytes())
+    writer.write_raw(states.view(np.uint8).data)
+    writer.write_raw(np.ascontiguousarray(fst.arcs).view(np.uint8).data)
 
 
-def _write_look_ahead(fst: Fst, writer: Writer) -> None:
+def _write_look_ahead(fst: Fst, writer: Writer | _Direct) -> None:
     """A header that says no more than the type; a `const` FST; what can come next."""
     known, kind = fst.header.reachability, fst.header.kind
     if known is None:
@@ -245,7 +259,7 @@ def _reachability(known: Reachability) -> bytes:
     return head + words.tobytes()
 
 
-_WRITERS: dict[str, Callable[[Fst, Writer], None]] = {
+_WRITERS: dict[str, Callable[[Fst, Writer | _Direct], None]] = {
     VECTOR: _write_vector,
     COMPACT: _write_compact,
     CONST: _write_const,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...framework.base.sequence import bincount
 from .arcs import ARC
 from .fst import Fst
 
@@ -83,16 +84,16 @@ def add_arcs(
     more = np.empty(len(source), ARC)
     more["ilabel"], more["olabel"], more["weight"] = ilabel, olabel, weight
     more["nextstate"] = nextstate
-    arcs = np.concatenate((fst.arcs, more))
-    return Fst.of_arcs(
-        np.concatenate((fst.source(), source)),
-        arcs["ilabel"],
-        arcs["weight"],
-        arcs["nextstate"],
-        fst.final if final is None else final,
-        arcs["olabel"],
-        fst.start,
-    )
+    final = fst.final if final is None else final
+    order = np.argsort(source, kind="stable")
+    begin = np.append(fst.begin, np.full(len(final) - fst.states, fst.begin[-1]))
+    place = begin[1:][source[order]] + np.arange(len(order))
+    arcs = np.empty(len(fst.arcs) + len(more), ARC)
+    known = np.ones(len(arcs), bool)
+    known[place] = False
+    arcs[known], arcs[place] = fst.arcs, more[order]
+    begin[1:] += np.cumsum(bincount(source, minlength=len(final)))
+    return Fst.of_states(np.asarray(final, np.float32), begin, arcs, fst.start)
 
 
 def with_weights(fst: Fst, weight: np.ndarray, final: np.ndarray) -> Fst:

@@ -8,8 +8,6 @@ Source: OpenFst's `minimize.h`; Moore 1956, "Gedanken-experiments on sequential 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from ...framework.base.sequence import bincount
@@ -34,11 +32,11 @@ def minimize_unpushed(fst: Fst, step: float) -> Fst:
     fst = connect(fst)
     if not fst.states:
         return fst
-    weight, final = quantized(fst.weight, step), quantized(fst.final, step)
     functions = compiled.library("minimization")
     if functions is not None:
-        fst = replace(fst.with_columns(weight=weight), final=final)
-        return compiled.make(functions, "minimized", fst=compiled.fst_block(functions, fst))
+        block = compiled.fst_block(functions, fst)
+        return compiled.make(functions, "minimized", fst=block, step=step)
+    weight, final = quantized(fst.weight, step), quantized(fst.final, step)
     code = _codes(fst.ilabel, fst.olabel, weight)
     source = fst.source()
     member = _codes(final)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 import numpy as np
 
 from ...framework.base.errors import FormatError
+from ...framework.base.sequence import repeated
 from ..fst.fst import Fst
 from ..fst.operations import add_arcs
 from .hmms import TransitionCosts
@@ -50,8 +51,8 @@ def _states_of(labels: np.ndarray, hmms: TransitionCosts, symbols: Collection[in
             f"the input label {labels[~known][0]} is no transition-id of the model, which has"
             f" {hmms.count - 1}, and no disambiguation symbol"
         )
-    states = np.array(hmms.state_of)[ids]
-    if ((np.array(hmms.loop)[states] == ids) & (ids > 0)).any():
+    states = np.array(hmms.state_of, np.int32)[ids]
+    if ((np.array(hmms.loop, np.int32)[states] == ids) & (ids > 0)).any():
         raise FormatError("the graph already has self-loops")
     return states
 
@@ -61,10 +62,10 @@ def _loops_after(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np.
 
     A state that different transitions lead into gets a state before it for each of them.
     """
-    target = fst.nextstate.astype(np.int64)
+    target = fst.nextstate.copy()
     mixed, only = _kinds(target, states, np.arange(fst.states) == fst.start, len(hmms.loop))
     moved = np.flatnonzero(mixed[target] & (fst.ilabel != 0))
-    pair = target[moved] * len(hmms.loop) + states[moved]
+    pair = target[moved].astype(np.int64) * len(hmms.loop) + states[moved]
     _, first, which = np.unique(pair, return_index=True, return_inverse=True)
     number = np.empty(len(first), np.int64)
     number[np.argsort(first)] = np.arange(len(first))  # in the order of their first arcs
@@ -72,9 +73,12 @@ def _loops_after(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np.
     after = target[made]
     state = np.concatenate((only, states[made]))
     target[moved] = fst.states + number[which.ravel()]
-    fst = _with_states(fst.with_columns(nextstate=target), after)
     leave = scale * hmms.leaving[state]
-    return _with_loops(fst, fst.weight + leave[fst.source()], fst.final + leave, state, hmms, scale)
+    weight = fst.weight + repeated(leave[: fst.states], np.diff(fst.begin))
+    fst = fst.with_columns(nextstate=target, weight=weight)
+    more = leave[fst.states :], after, np.zeros(len(after), np.int32)
+    final = np.append(fst.final, np.full(len(after), np.inf, np.float32)) + leave
+    return _with_states(fst, more, final, state, hmms, scale)
 
 
 def _loops_before(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np.float32) -> Fst:
@@ -90,9 +94,12 @@ def _loops_before(fst: Fst, states: np.ndarray, hmms: TransitionCosts, scale: np
     silent, target = fst.ilabel.copy(), fst.nextstate.copy()
     silent[moved], target[moved] = 0, fst.states + np.arange(len(moved))
     state = np.concatenate((only, states[moved]))
-    fst = _with_states(fst.with_columns(ilabel=silent, nextstate=target), after, labels)
-    weight = fst.weight + scale * hmms.leaving[state][fst.source()]
-    return _with_loops(fst, weight, fst.final, state, hmms, scale)
+    leave = scale * hmms.leaving[state]
+    weight = fst.weight + repeated(leave[: fst.states], np.diff(fst.begin))
+    fst = fst.with_columns(ilabel=silent, nextstate=target, weight=weight)
+    more = leave[fst.states :], after, labels
+    final = np.append(fst.final, np.full(len(after), np.inf, np.float32))
+    return _with_states(fst, more, final, state, hmms, scale)
 
 
 def _kinds(
@@ -111,24 +118,30 @@ def _kinds(
     return mixed, np.where(mixed, 0, np.maximum(most, 0))
 
 
-def _with_states(fst: Fst, after: np.ndarray, ilabel: np.ndarray | int = 0) -> Fst:
-    """With new states, one arc without an output label from each of them to a state `after`."""
-    made = fst.states + np.arange(len(after))
-    final = np.append(fst.final, np.full(len(after), np.inf, np.float32))
-    return add_arcs(fst, made, after, ilabel=ilabel, final=final)
-
-
-def _with_loops(
+def _with_states(
     fst: Fst,
-    weight: np.ndarray,
+    more: tuple[np.ndarray, np.ndarray, np.ndarray],
     final: np.ndarray,
     state: np.ndarray,
     hmms: TransitionCosts,
     scale: np.float32,
 ) -> Fst:
-    """With other weights, and at each state the self-loop of a transition state (0: none)."""
-    loop = np.array(hmms.loop)[state]
+    """With new states, one arc without an output label from each; and with self-loops.
+
+    Args:
+        more: the weight, target and input label of the arc of each new state.
+        final: the weights of ending, new states included.
+        state: the transition state whose self-loop each state gets (0: none).
+    """
+    weight, after, ilabel = more
+    loop = np.array(hmms.loop, np.int32)[state]
     places = np.flatnonzero(loop)
-    cost = scale * hmms.cost[loop[places]]
-    fst = fst.with_columns(weight=weight)
-    return add_arcs(fst, places, places, ilabel=loop[places], weight=cost, final=final)
+    made = np.arange(fst.states, fst.states + len(after))
+    return add_arcs(
+        fst,
+        np.concatenate((made, places)),
+        np.concatenate((after, places)),
+        ilabel=np.concatenate((ilabel, loop[places])),
+        weight=np.concatenate((weight, scale * hmms.cost[loop[places]])),
+        final=final,
+    )

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import numpy as np
 
+from ...framework.base.atomic import Writer
 from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, fst_bytes
+from ...kaldi.fst.fst_io import CONST, save_whole
 from ...kaldi.fst.symbols import remove_arcs, remove_symbols
 from ..lexicon.lang import write_lang
 from .grammars import Vocabulary, grammar_of
@@ -107,7 +109,9 @@ def _checked(lang: Lang) -> Fst:
     return grammar
 
 
-def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -> dict[str, bytes]:
+def _made(
+    lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool
+) -> dict[str, bytes | Writer]:
     """The files of the graph, by name."""
     try:
         if look_ahead:
@@ -118,10 +122,10 @@ def _made(lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool) -
             graphs = {"HCLG.fst": (graph, CONST)}
     except FormatError as error:
         raise FormatError(f"{lang.path('L_disambig.fst')}: {error}") from error
-    files: dict[str, bytes] = {}
+    files: dict[str, bytes | Writer] = {}
     for name, (fst, kind) in graphs.items():
         if not fst.states:
             raise FormatError(f"{lang.path('L_disambig.fst')}: no path of it is one of the grammar")
-        files[name] = fst_bytes(fst, kind)
+        files[name] = partial(save_whole, fst, kind=kind)
     files["disambig_tid.int"] = "".join(f"{symbol}\n" for symbol in symbols).encode()
     return files

@@ -58,12 +58,13 @@ class Expansion:
                 " disambiguation symbol"
             )
 
-    def composed(self, fst: Fst) -> tuple[Fst, list[int]]:
-        """An FST of phones composed with contexts and HMMs; its disambiguation symbols."""
-        context = Context(self.symbols, self.tree.width, self.tree.central)
-        phones = compose_context(context, fst)
-        hmms, symbols = h_transducer(context.windows, self.hmms, scale=self.transition_scale)
-        return compose(hmms, phones), symbols
+    def context(self) -> Context:
+        """The contexts of phones, none of which has come up yet."""
+        return Context(self.symbols, self.tree.width, self.tree.central)
+
+    def transducer(self, context: Context) -> tuple[Fst, list[int]]:
+        """H of the contexts that have come up; its disambiguation symbols."""
+        return h_transducer(context.windows, self.hmms, scale=self.transition_scale)
 
 
 def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst, list[int]]:
@@ -72,11 +73,19 @@ def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst,
     Raises:
         FormatError: a step goes beyond the limit `graph`, or pronunciations cannot be told apart.
     """
-    words = _determinized(compose(lexicon, grammar), "LG", log=True)
-    words, _ = push_special(minimize_unpushed(words, DELTA), DELTA)
-    graph, symbols = expansion.composed(words)
-    graph = remove_symbols(_determinized(graph, "HCLG", log=True), symbols)
-    graph = minimize_unpushed(remove_epsilons_locally(graph), DELTA)
+    # Each graph has the same name: none outlives the step that reads it.
+    graph = compose(lexicon, grammar)
+    graph = _determinized(graph, "LG", log=True)
+    graph = minimize_unpushed(graph, DELTA)
+    graph, _ = push_special(graph, DELTA)
+    context = expansion.context()
+    graph = compose_context(context, graph)
+    hmms, symbols = expansion.transducer(context)
+    graph = compose(hmms, graph)
+    graph = _determinized(graph, "HCLG", log=True)
+    graph = remove_symbols(graph, symbols)
+    graph = remove_epsilons_locally(graph)
+    graph = minimize_unpushed(graph, DELTA)
     return add_self_loops(graph, expansion.hmms, expansion.self_loop_scale), symbols
 
 
@@ -89,8 +98,10 @@ def look_ahead_graphs(
     Raises:
         FormatError: as `static_graph`.
     """
-    graph, symbols = expansion.composed(_determinized(lexicon, "L", log=False))
-    graph = _determinized(graph, "HCL", log=False)
+    context = expansion.context()
+    graph = compose_context(context, _determinized(lexicon, "L", log=False))
+    hmms, symbols = expansion.transducer(context)
+    graph = _determinized(compose(hmms, graph), "HCL", log=False)
     graph = add_self_loops(graph, expansion.hmms, expansion.self_loop_scale, symbols)
     first, pairs = make_look_ahead(sort_by(graph, "olabel"))
     return first, sort_by(relabel_by(grammar, pairs, "ilabel"), "ilabel"), symbols

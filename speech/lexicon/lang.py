@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...framework.base.atomic import make_folder_of, write_together
+from ...framework.base.atomic import Writer, make_folder_of, write_together
 from ...framework.base.untrusted.opener import PathLike, path_text
 from .dictionary import of_entries, read_dictionary
 from .entries import mapped_entries
@@ -40,8 +40,8 @@ def make_lang(
     write_lang(lang_files(dictionary, known), out)
 
 
-def write_lang(files: Mapping[str, bytes], out: PathLike) -> None:
-    """Write the files of a folder, by their paths in it.
+def write_lang(files: Mapping[str, bytes | Writer], out: PathLike) -> None:
+    """Write the files of a folder, by their paths in it: their bytes, or what writes these.
 
     Raises:
         SaveError: one cannot be written.
@@ -50,8 +50,12 @@ def write_lang(files: Mapping[str, bytes], out: PathLike) -> None:
     targets = [(os.path.join(folder, *name.split("/")), data) for name, data in files.items()]
     for path, _ in targets:
         make_folder_of(path)
-    write_together([(path, lambda file, data=data: file.write(data)) for path, data in targets])
+    write_together([(path, data if callable(data) else _saved(data)) for path, data in targets])
     phones = os.path.join(folder, "phones")
     for name in os.listdir(phones):  # those of another lexicon would be taken for this one's
         if name.partition(".")[0] in _OF_SOME and f"phones/{name}" not in files:
             os.remove(os.path.join(phones, name))
+
+
+def _saved(data: bytes) -> Writer:
+    return lambda file: file.write(data)
