@@ -39,6 +39,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -47,6 +48,7 @@ from devtools.process import ROOT, StepError, run, say, settings, with_defaults
 from devtools.prose import findings
 from devtools.protos import compile_protos
 from devtools.sizes import advice
+from native import building, units
 
 OLDEST_PYTHON = (3, 11)
 
@@ -100,11 +102,29 @@ def pytest_arguments(rest: Iterable[str]) -> list[str]:
     return given if chosen else ["-n", "2", "--dist", "worksteal", *given]
 
 
+@contextmanager
+def compiling() -> Iterator[None]:
+    """Compile the native library meanwhile, since pip keeps no more than one core busy.
+
+    setup.py takes the objects that are there, and says what goes wrong.
+    """
+
+    def compile_all() -> None:
+        compiler = building.find_compiler()
+        if compiler is not None:
+            building.build(compiler, units.BUILT)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(compile_all)
+        yield
+
+
 def install(arguments: argparse.Namespace) -> None:
     """Make the environment with all that the checks of .ci/run use: they can run side by side."""
     environment = Environment(VENV)
     environment.create()
-    environment.install_torch()  # first: the libraries of the zoo take the one that is there
+    with compiling():
+        environment.install_torch()  # first: the libraries of the zoo take the one that is there
     environment.prepare("test", "speed", "onnx", "docs", "zoo")
 
 

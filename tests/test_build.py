@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import tomllib
 import zipfile
 from pathlib import Path
@@ -155,6 +156,21 @@ def test_python_version_of_an_environment(tree):
     assert environment.python_version() == "3.11.9"
 
 
+@pytest.mark.parametrize("goes_well", [True, False])
+def test_the_native_library_is_compiled_while_pip_installs(goes_well, monkeypatch):
+    begun = threading.Event()
+
+    def compile_all(compiler, target):
+        begun.set()
+        if not goes_well:
+            raise OSError(f"no {target}")  # setup.py meets it again
+
+    monkeypatch.setattr(build.building, "find_compiler", lambda: "cc")
+    monkeypatch.setattr(build.building, "build", compile_all)
+    with build.compiling():
+        assert begun.wait(60)
+
+
 def test_torch_that_cannot_be_installed_is_said_and_skipped(tree, monkeypatch, capsys):
     def fail(self, *arguments, what):
         raise build.StepError(f"{what} failed")
@@ -274,10 +290,13 @@ RUN_BY_THE_ENVIRONMENT = "deadcode.py"
 BEFORE_ANY_INSTALL = [
     ROOT / "build.py",
     *(path for path in (ROOT / "devtools").glob("*.py") if path.name != RUN_BY_THE_ENVIRONMENT),
+    *(ROOT / "native").glob("*.py"),
 ]
 
 
-@pytest.mark.parametrize("path", BEFORE_ANY_INSTALL, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", BEFORE_ANY_INSTALL, ids=lambda path: path.relative_to(ROOT).as_posix()
+)
 def test_the_build_script_needs_only_the_standard_library(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -286,7 +305,7 @@ def test_the_build_script_needs_only_the_standard_library(path):
             names = [node.module]
         else:
             continue
-        known = sys.stdlib_module_names | {"devtools"}
+        known = sys.stdlib_module_names | {"devtools", "native"}
         assert all(name.split(".")[0] in known for name in names)
 
 
