@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from functools import cache
 from importlib import import_module
 from types import ModuleType, SimpleNamespace
 
@@ -40,6 +41,7 @@ def object_of(path: str) -> object:
         return getattr(object_of(owner), name)
 
 
+@cache
 def entries(pages: ModuleType) -> set[object]:
     """All that the reference pages explain: what they name, and what modules among it define."""
     found: set[object] = set()
@@ -64,6 +66,7 @@ def pages() -> ModuleType:
         sys.path.pop(0)
 
 
+@cache  # examples run while a page is filled
 def filled(pages: ModuleType, name: str) -> str:
     """A page as the site has it."""
     page = SimpleNamespace(file=SimpleNamespace(src_uri=f"reference/{name}.md"))
