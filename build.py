@@ -12,7 +12,8 @@
     deadcode  find code that nothing uses
     prose     find turns of English that docs/style.md refuses
     docs      build the documentation into build/site/, and check its links, images and widths;
-              --browser adds Python for the page that runs opscope in a browser
+              --browser adds Python for the page that runs opscope in a browser, --axe
+              has axe look at every page (both need npm, --axe also a Chromium)
     stubs     write the stubs of NetBuilder's methods and of the public names anew
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
@@ -349,6 +350,8 @@ def docs(arguments: argparse.Namespace) -> None:
     if getattr(arguments, "browser", False):  # `check` builds the pages alone
         run([environment.python, Path("docs", "browser_page.py"), SITE], "the page for browsers")
     run([environment.python, Path("tests", "site_pages.py"), SITE], "the site")
+    if getattr(arguments, "axe", False):
+        run([environment.python, Path("tests", "site_axe.py"), SITE], "axe")
 
 
 def stubs(arguments: argparse.Namespace) -> None:
@@ -411,6 +414,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
                 action="store_true",
                 help="with Python for the page that runs opscope in a browser, from npm",
             )
+            sub.add_argument("--axe", action="store_true", help="axe looks at every page")
     argv = list(argv)
     split = argv.index("--") if "--" in argv else len(argv)
     arguments, unknown = parser.parse_known_args(argv[:split])

@@ -57,10 +57,11 @@ def _speed() -> Iterator[str]:
     text = _section("performance", "Beside others")
     rows = _tables(text)[0][1:]
     yield "## Speed"
-    yield _before(text)
+    yield f"How [the table of {len(rows)} workloads](performance.md#beside-others) was measured:"
+    yield "> " + _before(text).replace("\n", "\n> ")
     yield (
-        f"The summary below is computed from [the {len(rows)} rows](performance.md#beside-others):"
-        " the time of the peer divided by ours, above 1 where opscope is faster."
+        "A summary of its ratios, the time of the peer divided by ours, which are above 1 if"
+        " opscope is faster:"
     )
     by_peer: dict[str, Rows] = {}
     for row in rows:
