@@ -14,7 +14,7 @@
     docs      build the documentation into build/site/, and check its links, images and widths;
               --browser adds Python for the page that runs opscope in a browser, --axe
               has axe look at every page (both need npm, --axe also a Chromium)
-    stubs     write the stubs of NetBuilder's methods and of the public names anew
+    stubs     write the stubs of NetBuilder's methods and of the public names again
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
     zoo       architectures of torchvision, timm and transformers beside PyTorch
@@ -355,7 +355,7 @@ def docs(arguments: argparse.Namespace) -> None:
 
 
 def stubs(arguments: argparse.Namespace) -> None:
-    """Write the stubs of NetBuilder's methods and of the public names anew."""
+    """Write the stubs of NetBuilder's methods and of the public names again."""
     environment = Environment(VENV)
     environment.prepare("test")
     run([environment.python, "-P", "-m", STUBS], "writing the stubs")

@@ -142,7 +142,7 @@ class Structs:
 @dataclass(frozen=True)
 class Rest:
     """Another struct at the end, as often as an argument has it: whoever binds one declares a
-    struct that begins alike, and goes on with the fields of each."""
+    struct that begins alike, and continues with the fields of each."""
 
     struct: str
     made: bool = True

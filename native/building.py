@@ -53,7 +53,7 @@ def find_compiler() -> Compiler | None:
 
 
 def build(compiler: Compiler, target: Path) -> None:
-    """Compile the whole library, but for the objects that an earlier build left.
+    """Compile the whole library, except for the objects that an earlier build left.
 
     A unit that the compiler does not take for some processor is left out: another one serves there.
 

@@ -67,7 +67,7 @@ def inference_form(
     """The operators that outputs need.
 
     Args:
-        net: any; composites are expanded, but for those that nets keep whole.
+        net: any; composites are expanded, except for those that nets keep whole.
         outputs: names of variables. None: the results of the net (`net_results`).
         use: what it is exported to, for errors.
 

@@ -114,7 +114,7 @@ class OpNet:
         )
 
     def drop_unused(self) -> int:
-        """Forget variables that nothing reads or writes, but for inputs; how many."""
+        """Forget variables that nothing reads or writes, except for inputs; how many."""
         used = {n for op in self.net.ops for n in (*op.input_names(), *op.output_names())}
         used |= {v.view.base for v in self.net.vars if v.view is not None and v.name in used}
         lost = {v.name for v in self.net.vars if v.name not in used and v.kind != INPUT}
@@ -152,7 +152,7 @@ class OpNet:
         self.net.ops = [ops[i] for i in order]
 
     def settle(self) -> None:
-        """Infer the shapes of all results anew; operators whose inputs are not known wait.
+        """Infer the shapes of all results again; operators whose inputs are not known wait.
 
         Raises:
             ShapeError: an operator refuses what it reads.

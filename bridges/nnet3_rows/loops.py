@@ -23,7 +23,7 @@ _LATEST = 100
 
 @dataclass(frozen=True)
 class GeneralLoop(Loop):
-    """A loop whose steps are alike but for the first ones.
+    """A loop whose steps are alike except for the first ones.
 
     `offset` is the greatest common divisor of those at which it reads itself; a state of `states`
     with n times that offset is what a member was n steps before.

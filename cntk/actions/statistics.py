@@ -1,4 +1,4 @@
-"""The action bnstat: running statistics of batch normalization computed anew.
+"""The action bnstat: running statistics of batch normalization computed again.
 
 Source: CNTK's `SGDLib/PostComputingActions.cpp`.
 """

@@ -1,7 +1,7 @@
 """Changes of records: `a + b`, `a - b`, and members `a.b.c = x` and `a = delete`.
 
 A record is never changed in place; a change gives another record, in which the members that use a
-changed one are computed anew. `a.b.c = x` reaches through functions, conditions, names and
+changed one are computed again. `a.b.c = x` reaches through functions, conditions, names and
 `new X (base + [...])` to where the record `a.b` is written: what `a` is made of is evaluated once
 more with the change in it, before any object is made of it.
 

@@ -1,7 +1,7 @@
 """What is read from a config: the names that were looked up in its sections, and what was wrong.
 
 Every config has a `Record`. A run ends at the first error; a check makes the record `lenient`: a
-value that is missing or of the wrong type is noted, and the reading goes on with a stand-in.
+value that is missing or of the wrong type is noted, and the reading continues with a stand-in.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Record(Generic[SectionT]):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a lenient reading goes on without some parameter."""
+        """Whether a lenient reading continues without some parameter."""
         return bool(self._left_out)
 
     def leave(self, path: str) -> None:
@@ -70,13 +70,13 @@ class Record(Generic[SectionT]):
         self.left.add(path.lower())
 
     def is_left_out(self, path: str) -> bool:
-        """Whether a lenient reading goes on without the parameter of this path."""
+        """Whether a lenient reading continues without the parameter of this path."""
         return path.lower() in self._left_out
 
     def lenient(self, read: Callable[[], T]) -> tuple[T | None, list[OpscopeError]]:
-        """The result of a reading that goes on after errors, and the errors.
+        """The result of a reading that continues after errors, and the errors.
 
-        A parameter that the reading refuses is left out, and the reading begins anew. An error
+        A parameter that the reading refuses is left out, and the reading begins again. An error
         about no parameter ends it: the result is None then.
         """
         self.problems = []

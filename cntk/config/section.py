@@ -163,8 +163,9 @@ class Section:
         return error
 
     def complain(self, error: OpscopeError) -> None:
-        """Raise an error, unless the reading is lenient: it is noted then, and the reading goes on
-        as if nothing was wrong. Where a parameter was left out, that may be all that is wrong."""
+        """Raise an error, unless the reading is lenient: it is noted then, and the reading
+        continues as if nothing was wrong. Where a parameter was left out, nothing else may be
+        wrong."""
         if not self.record.is_incomplete and not self.record.note(error):
             raise error
 

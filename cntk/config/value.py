@@ -86,7 +86,7 @@ class ConfigValue:
         error_class: type[OpscopeError] = FormatError,
         needed: bool = False,
     ) -> OpscopeError:
-        """An error about this value; a lenient reading goes on without it unless it is `needed`."""
+        """An error about this value; a lenient reading ignores it unless it is `needed`."""
         at = f" in {self.path}" if self.path else ""
         error = located(error_class, f"{message}{at}", self.location, chain)
         if not needed:

@@ -44,7 +44,7 @@ class Sparse:
 
 @dataclass(eq=False)
 class Delayed:
-    """A delay whose state goes on from one minibatch to the next.
+    """A delay whose state continues from one minibatch to the next.
 
     Attributes:
         node: the delay.
@@ -71,7 +71,7 @@ class Lowered:
         sequences: dynamic axes whose sequences matter; the rows of others are fed without offsets.
         columns: for some dynamic axes INPUT variables with what `Emitter.columns` tells.
         conditions: `Where` nodes, whose positions are INPUT variables found before the net runs.
-        delays: their states go on with truncated sequences.
+        delays: their states continue with truncated sequences.
         states: variables kept from run to run: shape, dtype, and the number they hold at first.
         backwards: a node that looks into the future, which truncated sequences do not allow.
         lattices: criteria that read the lattices of minibatches.
@@ -95,7 +95,7 @@ class Emitter:
 
     Attributes:
         dtype: of all values.
-        carried: whether sequences may go on from minibatch to minibatch.
+        carried: whether sequences may continue from minibatch to minibatch.
         inference: whether the operators are for another runtime; see `lower`.
         lowered: the result, as far as it is there.
     """
@@ -279,7 +279,7 @@ class Emitter:
         value: float = 0.0,
         dtype: DTypeLike | None = None,
     ) -> str:
-        """A variable whose value goes on from run to run: a statistic, a count, a rate.
+        """A variable whose value continues from run to run: a statistic, a count, a rate.
 
         Args:
             part: ends the name, after that of the node.

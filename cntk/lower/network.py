@@ -26,8 +26,8 @@ def lower(
     Args:
         network: validated.
         dtype: of all values; by default that of the network's precision.
-        carried: whether sequences may go on from minibatch to minibatch: then states of delays are
-            read from variables.
+        carried: whether sequences may continue from minibatch to minibatch: then states of delays
+            are read from variables.
         inference: whether the operators are for another runtime: those that CNTK's trainer needs of
             its own give way to shared ones, and sparse inputs are dense.
 

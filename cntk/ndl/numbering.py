@@ -1,8 +1,8 @@
 """The numbers of calls without a name: `Times` in `Plus(Times(W, x), b)` is `unnamed7`, say.
 
 CNTK counts while it parses: every call (also one that gets a name later), every number and every
-array among the parameters; and the body of a macro once more for each call of it, but for the calls
-of its statements, which keep their names. Source: NetworkDescriptionLanguage.h.
+array among the parameters; and the body of a macro once more for each call of it, except for the
+calls of its statements, which keep their names. Source: NetworkDescriptionLanguage.h.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Blocks:
         scope: of the network.
         shapes: of the parameters that learn, by name.
         dtype: of the network.
-        reset: called after each block, where the learner's momentum is to begin anew.
+        reset: called after each block, where the learner's momentum is to begin again.
         say: takes the lines of the log.
     """
 

@@ -55,7 +55,7 @@ class ParallelOptions:
         time_constant: of the momentum of blocks, in samples; None: by `block_momentum`.
         block_momentum: None: 1 - 1 / ranks.
         period: samples of a rank after which it brings its change, by epoch.
-        pipelined: whether a rank goes on while its change is on the way, with what the exchange
+        pipelined: whether a rank continues while its change is on the way, with what the exchange
             before gave.
         ramp: how the share of a change that is brought grows at the start of the training: "none":
             it is 1; "linearly", "staircase". ramp_start: with which share. ramp_length: changes

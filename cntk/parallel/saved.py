@@ -1,4 +1,4 @@
-"""What a checkpoint holds of ranks that train apart, so that a restart goes on bit for bit."""
+"""What a checkpoint holds of ranks that train apart, so that a restart continues bit for bit."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def take_changes(scope: Scope, parameters: Sequence[Node], saved: Sequence[np.nd
 
 def own_states(state: Checkpoint, ranks: Ranks | None) -> Checkpoint:
     """A checkpoint with the learner's states of this rank, where it holds those of as many ranks as
-    there are; otherwise all go on from those of the main one."""
+    there are; otherwise all continue from those of the main one."""
     if ranks is None or ranks.is_main or len(state.others) != ranks.count - 1:
         return state
     own = state.others[ranks.rank - 1]

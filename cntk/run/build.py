@@ -27,7 +27,7 @@ BUILDERS = (
 @dataclass
 class Seeds:
     """Numbers of the random parameters of a run: NDL and BrainScript count each on their own, over
-    all networks; SimpleNetworkBuilder starts anew."""
+    all networks; SimpleNetworkBuilder starts again."""
 
     ndl: Iterator[int] = field(default_factory=lambda: count(1))
     brainscript: Iterator[int] = field(default_factory=lambda: count(1))

@@ -1,6 +1,6 @@
-"""Truncated back-propagation: states of delays that go on from one minibatch to the next.
+"""Truncated back-propagation: states of delays that continue from one minibatch to the next.
 
-A sequence that goes on lies in the same slot of the next minibatch, at its beginning. Source:
+A sequence that continues lies in the same slot of the next minibatch, at its beginning. Source:
 CNTK's `DelayedValueNodeBase` (`ComputationNetworkLib/RecurrentNodes.cpp`).
 """
 
@@ -24,7 +24,7 @@ Layouts = Mapping[DynamicAxis | None, tuple[np.ndarray, Layout]]
 
 
 def goes_on(minibatch: Minibatch) -> bool:
-    """Whether a minibatch holds sequences that began before it or go on after it."""
+    """Whether a minibatch holds sequences that began before it or continue after it."""
     return any(
         bool((layout.begin < 0).any() or (layout.end > layout.steps).any())
         for layout in minibatch.layouts.values()
@@ -43,7 +43,7 @@ class Carrier:
         """Set the states of all sequences of a minibatch.
 
         Raises:
-            RunError: a node looks beyond the end of the minibatch, or a sequence goes on that no
+            RunError: a node looks beyond the end of the minibatch, or a sequence continues that no
                 earlier minibatch held.
         """
         future = self._lowered.backwards

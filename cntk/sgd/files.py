@@ -1,6 +1,6 @@
 """Models and checkpoints of the epochs of a training.
 
-`m.dnn.3` is the model after three epochs, `m.dnn.3.ckp` the state to go on from there, `m.dnn`
+`m.dnn.3` is the model after three epochs, `m.dnn.3.ckp` the state to continue from there, `m.dnn`
 the model after the last. Source: CNTK's `SGDLib/SGD.cpp`.
 """
 

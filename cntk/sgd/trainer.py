@@ -38,7 +38,7 @@ _SMALLEST_RATE = 1e-12
 
 @dataclass
 class Control:
-    """The state that goes on from epoch to epoch.
+    """The state that continues from epoch to epoch.
 
     Attributes:
         rate: learning rate per sample.

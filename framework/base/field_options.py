@@ -17,7 +17,7 @@ def field_options(*kinds: type, optional: Collection[str] = ()) -> Callable[[Com
     """A decorator that gives a command an option for each field that `option` has made.
 
     The command gets the values by the names of the fields. A bool that is False by default is a
-    flag; other defaults are shown, but for empty strings.
+    flag; other defaults are shown, except for empty strings.
 
     Args:
         kinds: dataclasses; their options stand in this order.

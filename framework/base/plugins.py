@@ -58,7 +58,7 @@ class Plugins(Generic[T]):
         self._added[name] = thing
 
     def remove(self, name: str) -> None:
-        """Forget a name that `add` made known, to add it anew."""
+        """Forget a name that `add` made known, to add it again."""
         self._added.pop(name, None)
 
     def find(self, name: str) -> T | None:

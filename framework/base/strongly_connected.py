@@ -11,8 +11,8 @@ Graph = Sequence[Sequence[int]]
 def depth_first(graph: Graph, roots: Iterable[int]) -> list[int] | None:
     """The nodes that `roots` lead to, each after all its successors; None where there is a loop.
 
-    A search goes on from the roots, and from each node's successors, in the order given; the nodes
-    are in the order in which it leaves them. Orders of states in Kaldi's files depend on it.
+    A search continues from the roots, and from each node's successors, in the order given; the
+    nodes are in the order in which it leaves them. Orders of states in Kaldi's files depend on it.
     """
     order: list[int] = []
     entered, left = bytearray(len(graph)), bytearray(len(graph))

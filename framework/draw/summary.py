@@ -33,7 +33,7 @@ class Row:
 
     Attributes:
         operator: its type; "input" for an input.
-        result: the variables it writes, but for states and what only gradients read.
+        result: the variables it writes, except for states and what only gradients read.
         shape: the first one's dtype and shape, -1 for unknown dimensions.
         parameters: numbers in the parameters that no operator before it reads.
     """

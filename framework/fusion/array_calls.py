@@ -43,8 +43,8 @@ class ArrayHost(Protocol):
 class ChunkScratch:
     """Scratch memory that chunks of an array use one after the other.
 
-    Chunks have equal numbers of rows, but for the last, which may have fewer. `begin` comes before
-    each chunk.
+    Chunks have equal numbers of rows, except for the last, which may have fewer. `begin` comes
+    before each chunk.
     """
 
     def __init__(self, k: ArrayHost) -> None:

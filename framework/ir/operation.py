@@ -232,7 +232,7 @@ class Operator:
 
     def signature(self) -> object | None:
         """What its shape rule depends on beside its inputs' shapes: one object for all operators
-        that are alike but for names. None where attributes are no plain values: nets, arrays."""
+        that are alike except for names. None where attributes are no plain values: nets, arrays."""
         inputs, outputs, known = self._signature
         if inputs is not self.inputs or outputs is not self.outputs:
             known = _signature_of(self)

@@ -86,8 +86,8 @@ def run_ranks(
     """Run a launcher to its end; its exit code. A Ctrl-C reaches it as it does this program.
 
     `give_up` is asked from time to time whether to end the ranks, with code 1. What the launcher
-    and the ranks write goes on to standard output at once. Only MPICH's banner about a rank that a
-    signal has ended is held back: one line on standard error names the rank instead.
+    and the ranks write is passed to standard output at once. Only MPICH's banner about a rank that
+    a signal has ended is held back: one line on standard error names the rank instead.
 
     Raises:
         OpscopeError: it cannot be started.

@@ -243,7 +243,7 @@ class BoundSteps:
         self.calls = [self._bind(step) for step in self.plan.steps]
 
     def bind_readers(self, names: Set[str]) -> bool:
-        """Bind the steps anew that read one of these; False where that needs another plan."""
+        """Bind the steps again that read one of these; False where that needs another plan."""
         try:
             for index, step in enumerate(self.plan.steps):
                 if not names.isdisjoint(step.reads):

@@ -102,7 +102,7 @@ class ScopeValues:
         """Take inputs whose array was replaced; None for a parameter: that needs a new frame.
 
         Small ones are copied into the frame's own array. For large ones it is cheaper to bind the
-        steps that read them anew: their names are returned.
+        steps that read them again: their names are returned.
         """
         replaced: set[str] = set()
         for name in self.plan.externals:
@@ -124,7 +124,7 @@ class ScopeValues:
         return replaced
 
     def large_inputs(self, arrays: Mapping[str, Any]) -> set[str]:
-        """Inputs that the next run binds anew in any case: large ones of the scope's own."""
+        """Inputs that the next run binds again in any case: large ones of the scope's own."""
         if self.place.kind != "cpu":
             return set()  # where they are copied
         large = set()
@@ -444,7 +444,7 @@ def _released() -> None:
 
 
 def drop_outgrown(workspace: Workspace, scope: Scope) -> None:
-    """Let go of frames that keep memory which was replaced by larger one: they are bound anew.
+    """Let go of frames that keep memory which was replaced by larger one: they are bound again.
 
     Args:
         scope: where a frame was just bound. Those of other scopes share blocks alone with it, and

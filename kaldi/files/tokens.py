@@ -35,7 +35,7 @@ _INTEGER_CODES |= {(size, False): code.upper() for (size, _), code in _INTEGER_C
 
 
 class CutOff(FormatError):
-    """The bytes at hand end within something, and the file goes on after them.
+    """The bytes at hand end within something, and the file continues after them.
 
     Attributes:
         wanted: how many bytes, from the first one at hand, hold it.

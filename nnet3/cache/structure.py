@@ -1,4 +1,4 @@
-"""What computations depend on in a network, as a digest: nodes, and components but for numbers."""
+"""The parts of a network that computations depend on, as a digest, without any numbers."""
 
 from __future__ import annotations
 

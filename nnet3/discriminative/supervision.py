@@ -31,7 +31,7 @@ class DiscriminativeSupervision:
             frame t of sequence s, but alignment and lattice hold one sequence after the other.
         frames_per_sequence: frames (after subsampling) of each.
         alignment: the transition-id of each frame in the reference, int32.
-        lattice: a plain one, sorted. Its graph costs count; acoustic costs are computed anew.
+        lattice: a plain one, sorted. Its graph costs count; acoustic costs are computed again.
     """
 
     weight: float

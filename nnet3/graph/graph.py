@@ -107,7 +107,7 @@ class Graph:
     """The rows that requests need of a network.
 
     Several requests are segments of one computation: each may read what those before it computed,
-    and computes nothing anew.
+    and computes nothing again.
 
     Raises:
         FormatError: a request names a node that is not there.

@@ -1,6 +1,6 @@
 """How long the chunks of an utterance are where its output does not depend on that.
 
-Each chunk computes the network's context anew, so long ones cost less; but each length is compiled
+Each chunk computes the network's context again, so long ones cost less; but each length is compiled
 once, so there are only some lengths, which all utterances share.
 """
 

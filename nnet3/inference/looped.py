@@ -167,7 +167,7 @@ def compile_looped(
     Args:
         optimize: True: all passes; False: none; or the options that choose them.
         structure: a text of all that the topology stands for, by which the computation is kept on
-            disk; None: it is compiled anew.
+            disk; None: it is compiled again.
     """
     passes = looped_passes(optimize)
 

@@ -1,8 +1,9 @@
 """Computing a stream: frames come bit by bit, and every one of them is computed once.
 
 The output is that of Kaldi's looped decodables. It equals the output for whole utterances where the
-network reads no further back than it would there: a TDNN always, an LSTM because its state goes on
-from chunk to chunk. Source: Kaldi's decodable-simple-looped.cc and decodable-online-looped.cc.
+network reads no further back than it would there: a TDNN always, an LSTM because its state
+continues from chunk to chunk. Source: Kaldi's decodable-simple-looped.cc and
+decodable-online-looped.cc.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Kaldi's config lines: `component name=a type=NoOpComponent dim=40`; declarations of their keys.
 
-A line is a first word, then `key=value` pairs. A value goes on until the word before the next
+A line is a first word, then `key=value` pairs. A value continues until the word before the next
 `=`, so `input=Offset(a, -1) dim=3` needs no quotes; `'...'` and `"..."` quote (without escapes).
 `#` begins a comment. Format: Kaldi's `util/text-utils.cc`.
 """

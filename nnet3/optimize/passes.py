@@ -35,7 +35,7 @@ class Pass:
     Attributes:
         name: unique; `OptimizeOptions.skip` takes it.
         apply: gives the changed computation, or the given one if there is nothing to change. It
-            must not change the given one, but for commands that this one owns.
+            must not change the given one, except for commands that this one owns.
         switches: the options of which one must be on. Without any, the pass runs unless all
             optimization is off.
         needed: the pass always runs: later stages rely on it. It looks at the options itself.
@@ -113,7 +113,7 @@ def optimize(
 ) -> Computation:
     """The computation after all passes that are switched on.
 
-    The given one is not changed, but for commands that it owns.
+    The given one is not changed, except for commands that it owns.
 
     Args:
         check: whether the checker runs before the first pass and after each; by default where

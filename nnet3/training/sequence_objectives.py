@@ -66,7 +66,7 @@ class SequenceObjectives(ABC):
     def arrays(
         self, example: NnetChainExample, output: NnetChainSupervision
     ) -> dict[str, np.ndarray]:
-        """The arrays of these slots, but for the weights of derivatives."""
+        """The arrays of these slots, except for the weights of derivatives."""
 
     def request(
         self, nnet: Nnet, example: NnetChainExample, store_component_stats: bool

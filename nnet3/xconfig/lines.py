@@ -1,6 +1,6 @@
 """The lines of an xconfig file: a layer type, then `key=value` pairs.
 
-Kaldi's rules (steps/libs/nnet3/xconfig/utils.py): `#` begins a comment, a value goes on until the
+Kaldi's rules (steps/libs/nnet3/xconfig/utils.py): `#` begins a comment, a value continues until the
 word before the next `=`, `"..."` quotes what holds an `=`, and no key may come twice.
 """
 

@@ -18,7 +18,7 @@ class Job:
         name: letters, digits, `.`, `_` and `-`; no other job of the folder has it.
         command: the program and its arguments; no shell reads them.
         log: the file that gets what the command prints.
-        optional: the run goes on where this job fails.
+        optional: the run continues where this job fails.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Jobs run to their end: submitted, watched, run again where they failed or were lost.
 
 What is known of a job lies in the folder, in files that are written in one piece, so that a run
-that was cut off goes on: jobs that are under way are waited for, and none that is done runs again.
+that was cut off continues: jobs that are under way are waited for, and no finished job runs again.
 
     NAME.json       the attempt, and how the scheduler calls it
     NAME.N.sh       the script of attempt N

@@ -1,7 +1,7 @@
 """Training by jobs, as Kaldi's `train_raw_rnn.py`, `train_dnn.py` and `chain/train.py` do it.
 
 An iteration trains several networks at once, each a job on one archive of examples, and averages
-them. Every file appears in one piece, so a training that was cut off goes on where it was: jobs
+them. Every file appears in one piece, so a training that was cut off continues where it was: jobs
 that are under way are waited for, finished ones are not run again.
 
     0.raw               the initial network; NUMBER.raw, that after so many iterations

@@ -256,7 +256,7 @@ class ScoreFolder:
         write_atomically(self.at(_MANIFEST), text.encode())
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to go on with something else than was begun here.
+        """Refuse to continue with something else than was begun here.
 
         Raises:
             SaveError: the settings differ; what differs is reported.

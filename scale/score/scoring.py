@@ -1,6 +1,6 @@
 """A scoring: a list cut into shards, jobs that compute them, and one output of all.
 
-Whatever ends it, the same command goes on where it stopped: a shard with an archive that matches
+Whatever ends it, the same command continues where it stopped: a shard with an archive that matches
 its record is finished, and its record is written last.
 """
 

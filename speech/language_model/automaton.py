@@ -29,7 +29,7 @@ class LanguageModel(Protocol):
     start: int
 
     def arcs(self, state: int, word: int) -> list[tuple[int, float, int]]:
-        """The ways to go on from a state with a word, or, by 0, without one: what is said, its
+        """The ways to continue from a state with a word, or, by 0, without one: what is said, its
         cost, the state after."""
         ...
 

@@ -1,4 +1,4 @@
-"""A deterministic lattice that grows chunk by chunk, while a search goes on.
+"""A deterministic lattice that grows chunk by chunk, while a search continues.
 
 A chunk of the search's lattice begins with the part of the lattice so far that may still change:
 the states from which arcs to the newest tokens leave, and all that lies after them. It is

@@ -1,4 +1,4 @@
-"""The lattice of a search that goes on, determinized in chunks of frames on the way.
+"""The lattice of a search that continues, determinized in chunks of frames on the way.
 
 Vosk's recognizer works so. It spreads the work, and its result is not quite that of a lattice that
 is determinized at once: what was pruned by a chunk's end and what was not stays so.

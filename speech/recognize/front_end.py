@@ -49,7 +49,7 @@ class FrontEnd:
 
     Args:
         parts: what computes. rate: of the samples, in Hz.
-        ivectors: to go on with, of a speaker that is known; by default those of `parts`.
+        ivectors: to continue with, of a speaker that is known; by default those of `parts`.
         cmvn: that normalizes the network's features, the pitch too, not those of iVectors; None:
             nothing does.
 

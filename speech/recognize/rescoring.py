@@ -1,4 +1,4 @@
-"""The larger language models of a folder, by which lattices are judged anew.
+"""The larger language models of a folder, by which lattices are judged again.
 
 Source: Vosk's `model.cc`, `recognizer.cc`.
 """

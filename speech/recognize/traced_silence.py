@@ -1,4 +1,4 @@
-"""Weights of silence in iVectors, by the best path of a decoder that goes on.
+"""Weights of silence in iVectors, by the best path of a decoder that continues.
 
 Source: Kaldi's `OnlineSilenceWeighting` in `online2/online-ivector-feature.cc`.
 """

@@ -87,7 +87,7 @@ class Tokens(Protocol):
 
         Returns:
             The status; up to `most` tokens of the path, `TRACED`, its end first; frame and token
-            where it goes on, a token of -1: nowhere.
+            where it continues, a token of -1: nowhere.
         """
         ...
 

@@ -104,7 +104,7 @@ class ImportedModel:
         """The model as one net, to be trained, edited and saved.
 
         Its parameters and constants lie in `scope`, so that
-        `NetBuilder.from_desc(model.op_list())` goes on from it with `model.scope`.
+        `NetBuilder.from_desc(model.op_list())` continues from it with `model.scope`.
 
         Args:
             inputs: input -> shape, where -1 or a name is a size that may vary from run to run:

@@ -135,7 +135,7 @@ class Aten:
     def array(self, value: Value) -> np.ndarray:
         """The numbers of a value: the node waits for them, and is no part of a net that lacks them.
 
-        They do not become part of a signature, which would plan anew for each of them.
+        They do not become part of a signature, which would plan again for each of them.
         """
         if value.array is None or value.is_parameter:
             raise NeedsValue(replace(value, roots=None))

@@ -19,7 +19,7 @@ _CONVOLUTIONS: Final = ("conv1d", "conv2d", "conv3d")
 def without_shapes(
     values: Values, operators: Sequence[Operator], outputs: Iterable[str]
 ) -> list[Operator]:
-    """The operators but for those that only give a parameter another shape, or take a part of it
+    """The operators except for those that only give a parameter another shape, or take a part of it
     that no other one takes: then that is the module's own. What PyTorch trains is still the
     parameter, element by element."""
     left: list[Operator] = []
@@ -85,8 +85,8 @@ def _view(values: Values, op: Operator) -> np.ndarray | None:
 def without_sums(
     values: Values, operators: Iterable[Operator], outputs: Iterable[str]
 ) -> list[Operator]:
-    """The operators but for sums of two vectors of parameters, which are noted: PyTorch's recurrent
-    layers have two biases, of which ours have the sum."""
+    """The operators except for sums of two vectors of parameters, which are noted: PyTorch's
+    recurrent layers have two biases, of which ours have the sum."""
     left: list[Operator] = []
     kept = set(outputs)
     for op in operators:

@@ -1,4 +1,4 @@
-"""What the checks of all actions need: readings that go on after errors, networks, files, data."""
+"""Shared by the checks of all actions: readings that continue after errors, networks, data."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Checker:
     # -- readings
 
     def read(self, section: ConfigParameters, reading: Callable[[], T]) -> T | None:
-        """The result of a reading that goes on after errors; None where nothing came of it."""
+        """The result of a reading that continues after errors; None where nothing came of it."""
         value, problems = section.record.lenient(reading)
         for error in problems:
             self.report.add_error(error)

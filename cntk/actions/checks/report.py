@@ -73,7 +73,7 @@ class Report:
 
     @property
     def is_full(self) -> bool:
-        """Whether so much is wrong that a reading which goes on after errors had better end."""
+        """Whether so much is wrong that a reading which continues after errors had better end."""
         return len(self.recorded) >= MOST_ERRORS
 
     @contextmanager

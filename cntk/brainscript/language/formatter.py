@@ -1,7 +1,7 @@
 """BrainScript text in a uniform layout, with its comments and line breaks.
 
 Unlike `printer`, which writes a parse tree, this moves the user's own text: a line is indented by
-one step more than the line with the bracket that it is in, and by another step where it goes on
+one step more than the line with the bracket that it is in, and by another step where it continues
 with a member that an earlier line began; spaces are set around operators and after commas. Includes
 stay as they are.
 """

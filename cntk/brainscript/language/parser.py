@@ -1,6 +1,6 @@
 """BrainScript text to its parse tree.
 
-Line ends mean nothing: `a = 1 b = 2` are two members, and an expression goes on across lines.
+Line ends mean nothing: `a = 1 b = 2` are two members, and an expression continues across lines.
 Parentheses leave no trace in the tree, and `a : b : c` is one array of three.
 
 Source: BrainScriptParser.cpp. These are from the 2015 notes on the language alone: `^` between
@@ -356,7 +356,7 @@ class _Parser:
         return tuple(members.values())
 
     def recover(self, start: Token, error: FormatError) -> bool:
-        """Note what is wrong with the member that starts at a token, and go on to the next one.
+        """Note the error in the member that starts at a token, and continue with the next one.
 
         That is a name at the beginning of a line, as far left as the wrong one. A name further left
         is for the record around: then, and where there is none, the answer is no.

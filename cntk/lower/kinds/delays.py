@@ -55,8 +55,8 @@ def _initial_state(e: Emitter, node: Node) -> tuple[str, bool] | None:
 def delay_states(e: Emitter, node: Node, like: str) -> list[str]:
     """Variables [sequences, ...] with the states before the first row of each sequence.
 
-    One for each step of the delay, the nearest row first, where sequences may go on from the last
-    minibatch; else one for all steps where a node gives the initial state, or none: it is the
+    One for each step of the delay, the nearest row first, where sequences may continue from the
+    last minibatch; else one for all steps where a node gives the initial state, or none: it is the
     delay's own number then.
 
     Args:

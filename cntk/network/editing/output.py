@@ -1,4 +1,4 @@
-"""Another number of outputs: the last affine layer of a network of CNTK's made anew."""
+"""Another number of outputs: the last affine layer of a network of CNTK's made again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ALONG = ("Softmax", "LogSoftmax", "Pass", "Sigmoid", "Hardmax")
 
 
 def new_output(network: Network, edit: NewOutput) -> str:
-    """Make weights and bias anew that the output is computed with, and give labels of the old size
+    """Make weights and bias again that the output is computed with, and give labels of the old size
     the new one.
 
     Raises:

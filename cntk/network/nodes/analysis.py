@@ -39,7 +39,7 @@ def roots(nodes: Sequence[Node], groups: Iterable[Sequence[Node]]) -> list[Node]
 
 
 def depth_first(starts: Iterable[Node]) -> list[Node]:
-    """All nodes below `starts`, each after its inputs (but for loops)."""
+    """All nodes below `starts`, each after its inputs (except for loops)."""
     order: list[Node] = []
     seen: set[int] = set()
     for start in starts:

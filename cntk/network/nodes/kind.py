@@ -33,7 +33,7 @@ def register(kind: Kind) -> Kind:
 
 
 def unregister(operation: str) -> None:
-    """Forget a kind, to register it anew."""
+    """Forget a kind, to register it again."""
     kind = KINDS.get(operation)
     if kind is not None:
         for name in (kind.operation, *kind.aliases):

@@ -206,7 +206,7 @@ class _Waiting:
 
 class TruncatedPacker(SequencePacker):
     """Minibatches of a fixed number of steps. Each slot is filled with one sequence after the
-    other; a sequence goes on in the same slot of the next minibatch.
+    other; a sequence continues in the same slot of the next minibatch.
 
     Args:
         order: gives the sequences.

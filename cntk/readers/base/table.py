@@ -23,7 +23,7 @@ class TableMinibatches(Packer):
         data: the samples of each stream, one for each record.
         window: records are exchanged within ranges of so many; 0: not at all; None: of an epoch.
         partial: whether a minibatch may be short: the last one of the epoch and of the data. If
-            not, epochs are made of whole minibatches, and begin the data anew where they end.
+            not, epochs are made of whole minibatches, and begin the data again where they end.
     """
 
     def __init__(

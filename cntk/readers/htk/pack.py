@@ -224,8 +224,8 @@ def in_pieces(batch: Minibatch, steps: int) -> list[Minibatch]:
 
 
 class TruncatedUtterances(ParallelUtterances):
-    """Minibatches of a fixed number of steps, which is their size. An utterance goes on in the same
-    slot of the next minibatch, and where it ends another one begins; a third is not begun."""
+    """Minibatches of a fixed number of steps, which is their size. An utterance continues in the
+    same slot of the next minibatch, and where it ends another one begins; a third is not begun."""
 
     def read(self) -> Minibatch:
         """See `Packer.read`."""

@@ -212,7 +212,7 @@ class TaggedMinibatches(Packer):
         shuffle: whether the order is random; no two epochs have the same.
         equal: whether the sentences of a minibatch have equal length: of the next `slots` sentences
             those are taken that are as long as the first.
-        repeat: whether an epoch that asks for more samples than there are begins anew.
+        repeat: whether an epoch that asks for more samples than there are begins again.
     """
 
     def __init__(

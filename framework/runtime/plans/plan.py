@@ -200,7 +200,7 @@ def analyze(
         rest: operators that may run after it.
         wanted: temporaries to be read afterwards; None means those that `rest` reads, and those
             whose last values no operator reads, a cost for instance.
-        before: operators that ran before it. What they wrote is not made anew where the range
+        before: operators that ran before it. What they wrote is not made again where the range
             begins with writing to a view of it.
     """
     bases = {name: var.view.base for name, var in declared.items() if var.view is not None}
@@ -278,7 +278,7 @@ def make_plan(
         offsets: of those that hold sequences.
         group: cuts the operators into chains to fuse.
         forms: of earlier plans of the range, with these options and this grouping: where one
-            holds for the shapes, sizes alone are found anew. That of a new plan is added.
+            holds for the shapes, sizes alone are found again. That of a new plan is added.
 
     Raises:
         ShapeError: an operator refuses its inputs.

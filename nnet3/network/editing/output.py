@@ -1,4 +1,4 @@
-"""Another number of outputs: the last affine component of a network made anew."""
+"""Another number of outputs: the last affine component of a network made again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FREE_OF_PARAMETERS = ("LogSoftmaxComponent", "SoftmaxComponent", "NoOpComponent
 
 
 def new_output(nnet: Nnet, edit: NewOutput) -> str:
-    """Make the affine component anew that the output reads, alone or through a softmax; its
+    """Make the affine component again that the output reads, alone or through a softmax; its
     settings of training are kept.
 
     Raises:

@@ -121,7 +121,7 @@ class Cell:
 
         The inputs of the node are the states, what `project` gives for the step, the weights and
         the bias of the state, peepholes, the weights of a projection, where sequences go on, and of
-        weights of an LSTM that are integers the scale and the zero point; but for the first four
+        weights of an LSTM that are integers the scale and the zero point; except for the first four
         each may be left out.
         """
         before = [n[k] for k in range(self.states)]
