@@ -71,7 +71,7 @@ DIRECT = {
     # Logs and ends of jobs, in the folder of the training, which the user names.
     "scale/jobs/dask_jobs.py": {"open": 2},
     "scale/jobs/local.py": {"open": 1},
-    "scale/jobs/lock.py": {"os.open": 1},
+    "framework/training/folder_lock.py": {"os.open": 1},
     "python_api/to_python/stubs.py": {".write_text": 1},
 }
 """Calls past the door, by file: how many of each there may be."""

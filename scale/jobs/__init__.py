@@ -1,5 +1,5 @@
 """Command lines run as jobs: on this machine, by Slurm, SGE, Kubernetes or Dask.
 
-Gives `JobPool`, which runs jobs to their end, its runners, and the lock of a folder to
-recipes. May import the framework only.
+Gives `JobPool`, which runs jobs to their end, and its runners to recipes. May import the framework
+only.
 """

@@ -30,6 +30,7 @@ from ...framework.base.untrusted.records import AnyFloat, record
 from ...framework.base.untrusted.values import INT32, in_range, json_value
 from ...framework.files.tensor_file import TensorFile, write_tensors
 from ...framework.training.ctrl_c import CtrlC
+from ...framework.training.folder_lock import folder_lock
 from ...framework.training.history import EVAL_PREFIX, History
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.files.examples import NnetExample
@@ -39,7 +40,6 @@ from ...nnet3.training import NnetTrainer
 from ...nnet3.training.combination import combine
 from ...nnet3.training.compute_prob import NnetComputeProb
 from ...nnet3.training.progress import Log, number, ratio
-from ..jobs.lock import folder_lock
 from .experiment import keep_settings, make_folder
 from .nnet3_data import ExampleStore, make_examples, make_network
 from .nnet3_options import RecipeOptions

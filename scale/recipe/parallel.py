@@ -30,6 +30,7 @@ from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import AttributeTypeError, OpscopeError
 from ...framework.base.settings import SWITCHES
 from ...framework.base.untrusted.records import AnyFloat, json_file, record_file, typed
+from ...framework.training.folder_lock import folder_lock
 from ...framework.training.history import EVAL_PREFIX, History
 from ...nnet3.network.averaging import average
 from ...nnet3.network.nnet import Nnet
@@ -44,7 +45,6 @@ from ...nnet3.training.schedule import (
 )
 from ..jobs.command import make_runner
 from ..jobs.job import Job, JobRunner
-from ..jobs.lock import folder_lock
 from ..jobs.pool import JobPool, carried_environment
 from .egs_folder import EgsFolder, given_examples, made_examples
 from .experiment import EXAMPLES, keep_settings, make_folder

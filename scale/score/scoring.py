@@ -13,12 +13,12 @@ from typing import Any
 
 from ...framework.base.cpu.cores import usable_cores
 from ...framework.base.errors import FormatError, RunError, ShapeError
+from ...framework.training.folder_lock import folder_lock
 from ...kaldi.tables.specifiers import ReadSpecifier, is_specifier
 from ...kaldi.tables.streams import place_in_file
 from ..jobs.command import make_runner
 from ..jobs.job import Job, JobRunner
 from ..jobs.local import LocalRunner
-from ..jobs.lock import folder_lock
 from ..jobs.pool import JobPool, Log
 from .folder import Description, Finished, Manifest, ScoreFolder, ShardNote, Written, list_settings
 from .listing import Entry, list_entries

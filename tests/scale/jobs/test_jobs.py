@@ -14,10 +14,9 @@ import pytest
 
 import opscope
 from job_scripts import counted, first_time, install, runs, with_path
-from opscope.framework.base.errors import RunError, SaveError
+from opscope.framework.base.errors import RunError
 from opscope.scale.jobs.command import make_runner, parse_resources
 from opscope.scale.jobs.job import Job
-from opscope.scale.jobs.lock import folder_lock
 from opscope.scale.jobs.pool import JobPool
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="jobs are shell scripts")
@@ -251,14 +250,3 @@ def test_the_job_of_the_documentation():
     folder, run = "/data/exp/jobs", "0123456789"
     script = Script("train.0.1.1", f"{folder}/train.0.1.1.sh", f"{folder}/train.0.1.1.out", run)
     assert make_runner(command)._manifest("0123456789-train-0-1-1", script) == shown
-
-
-def test_two_runs_in_one_folder(tmp_path):
-    with folder_lock(str(tmp_path)):
-        with pytest.raises(
-            SaveError, match=f"another run is under way there .process {os.getpid()}"
-        ):
-            with folder_lock(str(tmp_path)):
-                pass
-    with folder_lock(str(tmp_path)):
-        pass

@@ -17,11 +17,11 @@ from click.testing import CliRunner
 import opscope
 from job_scripts import InProcess
 from opscope.framework.base.errors import AttributeTypeError, FormatError, RunError, SaveError
+from opscope.framework.training.folder_lock import folder_lock
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.nnet import Nnet
 from opscope.python_api.cli.main import main
 from opscope.scale.jobs.local import LocalRunner
-from opscope.scale.jobs.lock import folder_lock
 from opscope.scale.recipe.nnet3_options import RecipeOptions
 from opscope.scale.recipe.parallel import ParallelRecipe
 from opscope.scale.recipe.parallel_options import ParallelOptions

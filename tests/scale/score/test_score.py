@@ -20,9 +20,9 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import write_model
 from opscope.cntk.network.dialect import parameter_arrays, to_desc
 from opscope.cntk.network.initialize import initialize
+from opscope.framework.training.folder_lock import folder_lock
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.network.nnet import Nnet
-from opscope.scale.jobs.lock import folder_lock
 from opscope.scale.score.folder import ScoreFolder
 from opscope.scale.score.options import ScoreOptions
 from opscope.scale.score.progress import Progress

@@ -8,8 +8,8 @@ import socket
 import sys
 from collections.abc import Iterator
 
-from ...framework.base.errors import SaveError
-from ...framework.base.system import fcntl
+from ..base.errors import SaveError
+from ..base.system import fcntl
 
 if sys.platform == "win32":
     import msvcrt
