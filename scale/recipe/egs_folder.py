@@ -17,9 +17,10 @@ from ...framework.base.untrusted.opener import no_such_file, read_file
 from ...framework.base.untrusted.values import whole_number
 from ...kaldi.tables.tables import TableWriter
 from ...nnet3.egs.splitting import ExampleGenerationOptions
+from ...nnet3.egs.store import ExampleStore
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.training.progress import Log
-from .nnet3_data import ExampleStore, make_examples
+from .nnet3_data import make_examples
 from .nnet3_options import RecipeOptions
 from .parallel_options import ParallelOptions
 

@@ -33,6 +33,7 @@ from ...framework.training.ctrl_c import CtrlC
 from ...framework.training.folder_lock import folder_lock
 from ...framework.training.history import EVAL_PREFIX, History
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
+from ...nnet3.egs.store import ExampleStore
 from ...nnet3.files.examples import NnetExample
 from ...nnet3.network import adjust
 from ...nnet3.network.nnet import Nnet
@@ -41,7 +42,7 @@ from ...nnet3.training.combination import combine
 from ...nnet3.training.compute_prob import NnetComputeProb
 from ...nnet3.training.progress import Log, number, ratio
 from .experiment import keep_settings, make_folder
-from .nnet3_data import ExampleStore, make_examples, make_network
+from .nnet3_data import make_examples, make_network
 from .nnet3_options import RecipeOptions
 
 CHECKPOINT = "train.checkpoint"

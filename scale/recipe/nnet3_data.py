@@ -14,21 +14,17 @@ from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.opener import open_file, read_text
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.files.posterior import Posterior
-from ...kaldi.tables.kinds import kind_of
 from ...kaldi.tables.specifiers import ReadSpecifier
-from ...kaldi.tables.streams import Files
 from ...kaldi.tables.tables import (
     RandomAccessTable,
     TableWriter,
     first_kind,
-    read_script,
     read_table,
 )
 from ...nnet3.egs import generate
 from ...nnet3.egs.merging import ExampleMerger, MinibatchRule
 from ...nnet3.egs.rows import is_finite
 from ...nnet3.egs.splitting import ExampleGenerationOptions, UtteranceSplitter
-from ...nnet3.files.examples import NnetExample
 from ...nnet3.network.nnet import Nnet
 from ...nnet3.training.lda import LdaAccumulator, TransformOptions, feature_transform
 from ...nnet3.training.progress import Log
@@ -37,8 +33,6 @@ from .nnet3_options import RecipeOptions
 
 _FILE = re.compile(r"\b(matrix|vector|scales|bias)=(\S+)")
 _LDA_EXAMPLES = 4000
-_LARGEST_KEPT = 1 << 29
-"""Bytes of an archive whose examples are kept in memory once they were read."""
 PARTS = ("train", "valid", "diagnostic")
 
 
@@ -172,40 +166,6 @@ def make_examples(options: RecipeOptions, nnet: Nnet, folder: str, log: Log) -> 
     log("Examples: " + ", ".join(f"{part} {count}" for part, count in counts.items()))
     with atomic_file(done) as file:
         file.write(b"")
-
-
-class ExampleStore:
-    """The examples of one part, in any order; the folder may have been moved since.
-
-    Raises:
-        FormatError: its files cannot be read.
-    """
-
-    def __init__(self, folder: str, part: str) -> None:
-        self._files = Files()
-        self._kind = kind_of("example")
-        self._archive = os.path.join(folder, f"{part}.ark")
-        lines = read_script(self._files, os.path.join(folder, f"{part}.scp"))
-        self._offsets = [line.name.rpartition(":")[2] for line in lines]
-        self._keeps = os.path.getsize(self._archive) < _LARGEST_KEPT
-        self._kept: dict[int, NnetExample] = {}
-
-    def __len__(self) -> int:
-        return len(self._offsets)
-
-    def __getitem__(self, number: int) -> NnetExample:
-        example = self._kept.get(number)
-        if example is None:
-            place = f"{self._archive}:{self._offsets[number]}"
-            example = self._files.read(place, self._kind.read_value)
-            if self._keeps:
-                self._kept[number] = example
-        return example
-
-    @staticmethod
-    def is_there(folder: str, part: str) -> bool:
-        """Whether there are examples of this part."""
-        return os.path.exists(os.path.join(folder, f"{part}.scp"))
 
 
 class _Source:
