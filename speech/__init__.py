@@ -38,6 +38,7 @@ _HOMES = {
     "WordBoundaries": ".lattice.word_boundary",
     "lexicon_aligned": ".lattice.lexicon_align",
     "make_lang": ".lexicon.lang",
+    **dict.fromkeys(("train", "RecognizerOptions"), ".training.train"),
     **dict.fromkeys(("Guesser", "Guess"), ".pronunciation.guesser"),
     "known_pronunciations": ".new_words.lexicons",
     "adapt": ".new_words.adapt",

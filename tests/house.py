@@ -115,6 +115,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "alignment",
         "scoring",
         "trees",
+        "training",
         "programs",
     ),
     "bridges": (

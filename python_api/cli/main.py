@@ -40,6 +40,10 @@ _COMMANDS = {
     },
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
+    "train-recognizer": (
+        "...speech.training.command",
+        "Train a recognizer on recordings with texts.",
+    ),
     "make-lang": ("...speech.lexicon.command", "Make Kaldi's lang folder of a lexicon."),
     "guess-pronunciations": (
         "...speech.new_words.guess_command",
@@ -66,8 +70,8 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer make-lang guess-pronunciations adapt make-lm"
-    " perplexity make-graph",
+    "Recognize speech": "transcribe align wer train-recognizer make-lang guess-pronunciations adapt"
+    " make-lm perplexity make-graph",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

@@ -35,6 +35,7 @@ i{font-style:normal}
 .insertion{color:var(--insertion)}.substitution,.deletion,.insertion{font-weight:600}
 </style></head><body>
 <h1>@@title@@</h1>
+@@above@@
 <pre>@@counts@@</pre>
 <p>In each pair of lines the reference stands above the hypothesis:
 <i class="substitution">substitutions</i>, <i class="deletion">deletions</i>,
@@ -46,16 +47,18 @@ i{font-style:normal}
 _HEADINGS = {"substitution": "Substitutions", "deletion": "Deletions", "insertion": "Insertions"}
 
 
-def page(title: str, counts: ErrorCounts, wrong: Sequence[Sentence]) -> str:
+def page(title: str, counts: ErrorCounts, wrong: Sequence[Sentence], above: str = "") -> str:
     """The HTML of a page.
 
     Args:
         counts: of all sentences. wrong: those that have errors, in any order.
+        above: HTML that stands before the counts.
     """
     order = sorted(wrong, key=lambda sentence: -_errors(sentence.edits))
     shown = order[:MOST_SENTENCES]
     parts = {
         "title": _text(title),
+        "above": above,
         "counts": _text("\n".join(counts.lines())),
         "tables": "".join(_table(kind, shown, wrong) for kind in _HEADINGS),
         "sentences": "\n".join(_section(at, sentence) for at, sentence in enumerate(shown)),

@@ -17,12 +17,13 @@ from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.tables.kinds import all_kinds, cut_array
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
+from opscope.nnet3.egs.epochs import CHECKPOINT
 from opscope.nnet3.egs.merging import MinibatchRule
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import save_fst
 from opscope.nnet3.training import NnetTrainer
 from opscope.python_api.cli.main import main
-from opscope.scale.recipe.nnet3 import CHECKPOINT, Nnet3Recipe
+from opscope.scale.recipe.nnet3 import Nnet3Recipe
 from opscope.scale.recipe.nnet3_options import RecipeOptions
 
 from ..inputs import Target

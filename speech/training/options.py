@@ -1,0 +1,82 @@
+"""The settings of a training of a recognizer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...framework.base.errors import ArgumentError
+from ...framework.base.option_fields import option
+from ...nnet3.egs.merging import MinibatchRule
+from ..language_model.smoothing import METHODS
+
+_CONTEXTS = ("none", "left")
+
+
+@dataclass(frozen=True)
+class RecognizerOptions:
+    """All settings of a training: options of `opscope train-recognizer`, as its help lists them.
+
+    Raises:
+        ArgumentError: a value out of bounds. AttributeTypeError: sizes of minibatches that cannot
+            be understood.
+    """
+
+    lexicon: str = option(
+        "", "Words and their phones, or Kaldi's dict folder; without one, characters are the units."
+    )
+    text: str = option(
+        "", "Sentences for the language model, one a line, in place of what was said in training."
+    )
+    lm: str = option("", "An ARPA file that is the language model.")
+    order: int = option(3, "Words of the longest n-grams of a text.")
+    method: str = option("witten-bell", "How n-grams that a text lacks get a probability.")
+    look_ahead: bool = option(
+        False, "Write HCLr.fst and Gr.fst, which take phrases and new words at run time."
+    )
+    test_speakers: str = option("", "Speakers that are held out, with commas between them.")
+    hold_out: float = option(
+        0.1, "Share of the utterances that is held out, by speakers where there are several."
+    )
+    skip_bad: bool = option(False, "Leave out recordings that cannot be used, and count them.")
+    rate: int = option(
+        0, "Sampling rate of the features; by default the most common one, at most 16000."
+    )
+    copies: int = option(3, "Copies of each utterance, at different speeds and volumes.")
+    speed_step: float = option(
+        0.12, "Relative difference of the lengths that copies are brought to."
+    )
+    context: str = option("left", "Whether outputs depend on the phone before: none or left.")
+    min_pairs: int = option(
+        20, "Least count of a pair of phones in training that has outputs of its own."
+    )
+    network: str = option("", "An xconfig whose output node is called output; input is given.")
+    width: int = option(0, "Columns of the layers of the network; by default by the hours.")
+    epochs: int = option(0, "Passes over the examples; by default by the hours.")
+    minibatch: str = option("16,8,4,2,1", "Utterances in a minibatch, for Kaldi's sizes.")
+    initial_lr: float = option(0.002, "Learning rate at the start.")
+    final_lr: float = option(0.0002, "Learning rate at the end.")
+    average_last: int = option(4, "Epochs whose models may be averaged at the end.")
+    checkpoint_minutes: float = option(5.0, "Time between checkpoints, in minutes.")
+    seed: int = option(0, "Of all that is random.")
+
+    def __post_init__(self) -> None:
+        for name in ("order", "copies", "initial_lr", "final_lr", "average_last"):
+            if not getattr(self, name) > 0:
+                raise ArgumentError(f"{name}={getattr(self, name)} must be positive")
+        for name in ("rate", "width", "epochs", "min_pairs", "checkpoint_minutes", "seed"):
+            if not getattr(self, name) >= 0:
+                raise ArgumentError(f"{name}={getattr(self, name)} must not be negative")
+        if not 0 < self.hold_out < 1:
+            raise ArgumentError(f"hold_out={self.hold_out:g}: a share between 0 and 1 is wanted")
+        if not 0.01 <= self.speed_step <= 0.5:
+            raise ArgumentError(f"speed_step={self.speed_step:g} is from 0.01 to 0.5")
+        for name, known in (("context", _CONTEXTS), ("method", tuple(METHODS))):
+            if getattr(self, name) not in known:
+                raise ArgumentError(f"{name}={getattr(self, name)!r} is none of {', '.join(known)}")
+        if self.text and self.lm:
+            raise ArgumentError("text and lm: one of them is wanted")
+        MinibatchRule(self.minibatch)
+
+    def learning_rate(self, share: float) -> float:
+        """The learning rate after a share of the training."""
+        return self.initial_lr * (self.final_lr / self.initial_lr) ** share

@@ -1,0 +1,199 @@
+"""A training as a table of stages, each of which is done once and found again by its results.
+
+A stage writes into the folder `NAME.part` of its work folder, which becomes `NAME` when it is
+over: so a stage is there as a whole or not at all. Each folder holds a mark of all that its
+contents depend on: the settings that the stage reads, the files that these name, and the marks of
+the stages whose results it takes. A stage whose mark is another one is done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...framework.base.atomic import write_atomically
+from ...framework.base.errors import ArgumentError, SaveError, nearest
+from ...framework.base.untrusted.opener import read_file
+from ...framework.base.untrusted.records import json_file
+from ...framework.training.folder_lock import folder_lock
+from ...nnet3.training.progress import Log
+from .options import RecognizerOptions
+
+_MARK = "stage.json"
+_PART = ".part"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of a training.
+
+    Attributes:
+        name: of the stage, and of the folder of its results. inputs: the stages that it reads.
+        outputs: the files that it writes, for those who look. run: does it; gets the training and
+            the folder to write to, in which what an interrupted run left lies if it `resumes`.
+        settings: the fields of the options that it reads. files: those of them that name files,
+            whose contents count.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: str
+    run: Callable[[Any, str], None]
+    settings: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    resumes: bool = False
+
+
+class Plan:
+    """The stages of a training in one work folder.
+
+    Args:
+        stages: in the order in which they are done. folder: gets a folder for each of them.
+        options: of the training. source: a number that stands for the data.
+        log: takes lines on what happens.
+    """
+
+    def __init__(
+        self,
+        stages: Sequence[Stage],
+        folder: str,
+        options: RecognizerOptions,
+        source: str,
+        log: Log,
+    ) -> None:
+        self._stages = stages
+        self.folder = folder
+        self._options = options
+        self._log = log
+        self._marks: dict[str, str] = {}
+        for stage in stages:
+            self._marks[stage.name] = self._mark(stage, source)
+
+    def path(self, stage: str, *names: str) -> str:
+        """A file among the results of a stage."""
+        return os.path.join(self.folder, stage, *names)
+
+    def is_done(self, stage: Stage) -> bool:
+        """Whether its results are there, made with these settings and data."""
+        return _mark_in(self.path(stage.name)) == self._marks[stage.name]
+
+    def table(self) -> list[str]:
+        """A line for each stage."""
+        width = max(len(stage.name) for stage in self._stages)
+        rows = []
+        for stage in self._stages:
+            state = "done" if self.is_done(stage) else "to do"
+            source = " ".join(stage.inputs) or "DATA"
+            rows.append(f"{stage.name:<{width}}  {state:<5}  {source} -> {stage.outputs}")
+        return rows
+
+    def run(self, training: Any, begin: str = "", stop_after: str = "") -> bool:
+        """Do what is not done yet; whether all of it is done now.
+
+        Args:
+            training: what `Stage.run` gets. begin: the stage from which on all is done again.
+            stop_after: the last stage that is done.
+
+        Raises:
+            ArgumentError: there is no such stage. SaveError: a file cannot be written, or another
+                run is under way in the folder.
+        """
+        names = [stage.name for stage in self._stages]
+        for name in (begin, stop_after):
+            if name and name not in names:
+                known = f"{nearest(name, names)}; they are {', '.join(names)}"
+                raise ArgumentError(f"no stage {name!r}{known}")
+        try:
+            os.makedirs(self.folder, exist_ok=True)
+        except OSError as error:
+            raise SaveError(f"cannot make the folder {self.folder}: {error.strerror}") from None
+        with folder_lock(self.folder):
+            again = False
+            for number, stage in enumerate(self._stages, 1):
+                again = again or stage.name == begin
+                if again or not self.is_done(stage):
+                    self._log(f"stage {number} of {len(names)}: {stage.name}")
+                    self._do(stage, training, again)
+                if stage.name == stop_after:
+                    return number == len(names)
+        return True
+
+    def seconds(self) -> dict[str, float]:
+        """How long each stage took that is done."""
+        found = {}
+        for stage in self._stages:
+            if os.path.exists(self.path(stage.name, _MARK)):
+                values = json_file(self.path(stage.name, _MARK))
+                found[stage.name] = float(values.get("seconds", 0))
+        return found
+
+    def _do(self, stage: Stage, training: Any, again: bool) -> None:
+        part = self.path(stage.name) + _PART
+        mark = self._marks[stage.name]
+        before = 0.0
+        try:
+            shutil.rmtree(self.path(stage.name), ignore_errors=True)
+            if again or not stage.resumes or _mark_in(part) != mark:
+                shutil.rmtree(part, ignore_errors=True)
+                os.makedirs(part)
+            else:
+                before = float(json_file(os.path.join(part, _MARK)).get("seconds", 0))
+        except OSError as error:
+            raise SaveError(f"cannot make {part}: {error.strerror}") from None
+        begin = time.monotonic()
+        _write_mark(part, mark, before)
+        try:
+            stage.run(training, part)
+        except BaseException:
+            with contextlib.suppress(SaveError):  # the disk may be full
+                _write_mark(part, mark, before + time.monotonic() - begin)
+            raise
+        _write_mark(part, mark, before + time.monotonic() - begin)
+        try:
+            os.replace(part, self.path(stage.name))
+        except OSError as error:
+            raise SaveError(f"cannot rename {part}: {error.strerror}") from None
+
+    def _mark(self, stage: Stage, source: str) -> str:
+        values = {name: getattr(self._options, name) for name in stage.settings}
+        for name in stage.files:
+            values[name] = _contents(str(getattr(self._options, name)))
+        depends = [stage.name, values, source if not stage.inputs else ""]
+        depends.append([self._marks[name] for name in stage.inputs])
+        return hashlib.sha256(json.dumps(depends).encode()).hexdigest()
+
+
+def _mark_in(folder: str) -> str:
+    """The mark of the results in a folder; "": there are none."""
+    values = json_file(os.path.join(folder, _MARK), missing=None)
+    return str(values.get("mark", "")) if isinstance(values, dict) else ""
+
+
+def _write_mark(folder: str, mark: str, seconds: float) -> None:
+    text = json.dumps({"mark": mark, "seconds": round(seconds, 2)}) + "\n"
+    write_atomically(os.path.join(folder, _MARK), text.encode())
+
+
+def _contents(path: str) -> str:
+    """A number that stands for the contents of a file or of the files of a folder; "" for none.
+
+    Raises:
+        FormatError: it cannot be read.
+    """
+    if not path:
+        return ""
+    value = hashlib.sha256()
+    names = sorted(os.listdir(path)) if os.path.isdir(path) else [""]
+    for name in names:
+        file = os.path.join(path, name) if name else path
+        if os.path.isdir(file):
+            continue
+        value.update(name.encode("utf-8", "surrogateescape") + b"\0" + read_file(file))
+    return value.hexdigest()

@@ -1,0 +1,282 @@
+"""From recordings with texts to the folder of a recognizer: the stages of a training."""
+
+from __future__ import annotations
+
+import csv
+import os
+from dataclasses import replace
+from typing import Any
+
+from ...framework.base.atomic import atomic_file
+from ...framework.base.python.cached import cached_property
+from ...framework.base.untrusted.opener import PathLike, path_text, read_text
+from ...nnet3.training.progress import Log
+from ..fst.words import Words
+from ..graph_making.make import make_graph
+from ..language_model.arpa import arpa_lines, read_arpa
+from ..language_model.counting import RESERVED, text_of
+from ..language_model.smoothing import METHODS
+from ..lexicon.lang import write_lang
+from ..scoring.edits import ErrorCounts
+from . import flat_start, packing, preparing, report
+from .checking import Checked, check
+from .data import Corpus, read_corpus
+from .options import RecognizerOptions
+from .stages import Plan, Stage
+
+
+class Training:
+    """A training of a recognizer: its data, its settings and its stages.
+
+    Args:
+        data: see `read_corpus`. out: the folder of the recognizer. work: the folder of the
+            stages' results.
+        options: the settings. log: takes lines on what happens.
+
+    Raises:
+        FormatError: the data, or a file of the options, cannot be read.
+    """
+
+    def __init__(
+        self, data: str, out: str, work: str, options: RecognizerOptions, log: Log
+    ) -> None:
+        self.options = options
+        self.log = log
+        self.out = out
+        self.corpus: Corpus = read_corpus(data)
+        self.plan = Plan(STAGES, work, options, self.corpus.digest(), log)
+
+    def path(self, stage: str, *names: str) -> str:
+        """A file among the results of a stage."""
+        return self.plan.path(stage, *names)
+
+    @cached_property
+    def checked(self) -> Checked:
+        """The outcome of the check."""
+        return Checked.read(self.path("data", "checked.json"))
+
+    @property
+    def hours(self) -> float:
+        """Of the examples: of all copies."""
+        seconds = sum(each.seconds for each in self.checked.training)
+        return seconds * self.options.copies / 3600
+
+    def run(self, begin: str = "", stop_after: str = "") -> ErrorCounts | None:
+        """Do what is not done yet; the errors on what is held out, None if stopped before.
+
+        Raises:
+            FormatError: a recording cannot be used; see `check`. SaveError: a file cannot be
+                written, or another run is under way. ArgumentError: there is no such stage.
+        """
+        if not self.plan.run(self, begin, stop_after):
+            return None
+        packing.install(self.path("model"), self.path("report", "report.html"), self.out)
+        counts, _ = report.scored(self.path("decode"))
+        return counts
+
+
+def _data(training: Training, folder: str) -> None:
+    words = {word for each in training.corpus.utterances for word in each.words}
+    dictionary = preparing.dictionary_of(training.options, words)
+    checked = check(training.corpus, dictionary, training.options)
+    checked.write(os.path.join(folder, "checked.json"))
+    for line in checked.lines():
+        training.log(f"  {line}")
+
+
+def _lang(training: Training, folder: str) -> None:
+    words = {word for each in training.checked.utterances for word in each.words}
+    dictionary = preparing.dictionary_of(training.options, words)
+    write_lang(preparing.chain_lang(dictionary), folder)
+
+
+def _features(training: Training, folder: str) -> None:
+    checked = training.checked
+    preparing.write_features(checked.training, checked.rate, training.options, folder)
+
+
+def _graphs(training: Training, folder: str) -> None:
+    flat_start.write_graphs(
+        training.checked.training, training.path("lang"), training.options, folder, training.log
+    )
+
+
+def _network(training: Training, folder: str) -> None:
+    flat_start.write_network(
+        training.path("graphs"),
+        training.path("features"),
+        training.hours,
+        training.options,
+        folder,
+    )
+
+
+def _examples(training: Training, folder: str) -> None:
+    flat_start.write_examples(
+        training.checked.training,
+        training.path("graphs"),
+        training.path("features"),
+        training.path("network"),
+        folder,
+        training.log,
+        training.options.copies,
+    )
+
+
+def _train(training: Training, folder: str) -> None:
+    options = training.options
+    flat = flat_start.FlatStart(
+        training.path("examples"),
+        training.path("graphs"),
+        training.path("network", "0.raw"),
+        folder,
+        replace(options, epochs=options.epochs or flat_start.size_for(training.hours)[1]),
+        training.log,
+    )
+    flat.run()
+    flat_start.write_acoustic_model(
+        flat.combined(), training.path("graphs"), os.path.join(folder, "am")
+    )
+
+
+def _language_model(training: Training, folder: str) -> None:
+    options = training.options
+    if options.lm:
+        model = read_arpa(options.lm)
+    else:
+        name = options.text or "the texts of the recordings"
+        lines = [each.text for each in training.checked.training]
+        if options.text:
+            lines = read_text(options.text).splitlines()
+        words = Words.read(training.path("lang", "words.txt"))
+        known = [word for word in map(words.__getitem__, range(1, len(words))) if word[0] != "#"]
+        known = [word for word in known if word not in RESERVED]
+        model = METHODS[options.method](text_of(lines, name, known), options.order)
+    with atomic_file(os.path.join(folder, "lm.arpa")) as file:
+        for part in arpa_lines(model):
+            file.write(part.encode("utf-8", "surrogateescape"))
+
+
+def _graph(training: Training, folder: str) -> None:
+    unknown = read_text(training.path("lang", "oov.txt")).strip()
+    make_graph(
+        training.path("lang"),
+        training.path("train", "am"),
+        folder,
+        arpa=training.path("language-model", "lm.arpa"),
+        look_ahead=training.options.look_ahead,
+        # What was never heard must not be recognized.
+        remove_oov=all(unknown not in each.words for each in training.checked.training),
+        skip_unknown=training.options.skip_bad,
+    )
+
+
+def _model(training: Training, folder: str) -> None:
+    packing.pack(
+        training.path("train", "am"),
+        training.path("graph"),
+        training.path("features", "mfcc.conf"),
+        folder,
+    )
+
+
+def _decode(training: Training, folder: str) -> None:
+    report.recognize(training.checked.held_out, training.path("model"), folder)
+
+
+def _report(training: Training, folder: str) -> None:
+    rows = csv.DictReader(read_text(training.path("train", "history.csv")).splitlines())
+    counts = report.write_report(
+        training.checked,
+        [float(row["loss"]) for row in rows],
+        training.plan.seconds(),
+        training.path("decode"),
+        os.path.join(folder, "report.html"),
+    )
+    for line in counts.lines():
+        training.log(line)
+
+
+_SPLIT = ("test_speakers", "hold_out", "skip_bad", "rate", "speed_step", "seed")
+_SIZE = ("network", "width", "seed", "copies")
+_COURSE = ("epochs", "minibatch", "initial_lr", "final_lr", "average_last", "seed", "copies")
+_WORDS = ("lexicon", "text", "lm")
+
+STAGES = (
+    Stage("data", (), "checked.json", _data, _SPLIT, _WORDS),
+    Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _WORDS),
+    Stage(
+        "features", ("data",), "feats.ark moments.npy", _features, ("copies", "speed_step", "seed")
+    ),
+    Stage(
+        "graphs",
+        ("data", "lang"),
+        "tree transitions.mdl den.fst graphs.ark",
+        _graphs,
+        ("context", "min_pairs", "seed"),
+    ),
+    Stage("network", ("graphs", "features"), "0.raw", _network, _SIZE, ("network",)),
+    Stage("examples", ("graphs", "features", "network"), "train.ark", _examples, ("copies",)),
+    Stage("train", ("examples",), "am/final.mdl history.csv", _train, _COURSE, resumes=True),
+    Stage(
+        "language-model",
+        ("data", "lang"),
+        "lm.arpa",
+        _language_model,
+        ("order", "method"),
+        ("text", "lm"),
+    ),
+    Stage(
+        "graph",
+        ("lang", "train", "language-model"),
+        "HCLG.fst words.txt",
+        _graph,
+        ("look_ahead", "skip_bad"),
+    ),
+    Stage("model", ("train", "graph"), "am graph conf", _model),
+    Stage("decode", ("data", "model"), "hyp.txt ref.txt", _decode),
+    Stage("report", ("decode",), "report.html", _report),
+)
+"""The stages in their order."""
+
+
+def train(
+    data: PathLike,
+    out: PathLike,
+    *,
+    work: PathLike | None = None,
+    begin: str = "",
+    stop_after: str = "",
+    log: Log = print,
+    **options: Any,
+) -> ErrorCounts | None:
+    """Train a recognizer on recordings with texts, and write it as a folder that Vosk opens, too.
+
+    What is done already is found in `work`: a training that was interrupted goes on, bit for bit,
+    and one with other settings does again what depends on them.
+
+    Example:
+        errors = opscope.speech.train("recordings", "model", lexicon="lexicon.txt")
+        print(errors.word_error_rate)
+
+    Args:
+        data: a folder of recordings with texts beside them (`NAME.wav`, `NAME.txt`), in folders by
+            speaker where these are known; a CSV or TSV file with the columns `path`, `text` and if
+            need be `speaker`; or a data folder of Kaldi's.
+        out: the folder of the recognizer, which takes the place of one that is there.
+        work: the folder of the stages' results; by default `OUT.work`.
+        begin: a stage from which on all is done again. stop_after: the last stage that is done.
+        log: takes lines on what happens. options: see `RecognizerOptions`.
+
+    Returns:
+        The errors on the recordings that were held out; None where `stop_after` ended it before.
+
+    Raises:
+        FormatError: a recording cannot be used (all are named; `skip_bad=True` leaves them out), or
+            a file cannot be read. ArgumentError: an option is out of range, or there is no such
+            stage. SaveError: a file cannot be written, or another run is under way.
+    """
+    folder = path_text(out)
+    chosen = RecognizerOptions(**options)
+    place = f"{folder}.work" if work is None else path_text(work)
+    return Training(path_text(data), folder, place, chosen, log).run(begin, stop_after)
