@@ -182,7 +182,9 @@ class EpochTraining:
         row["seconds"] = round(seconds, 3)
         self.history.rows.append(row)
         self.trainer.nnet.write(self.path(f"{epoch}.raw"))
-        self.log(" ".join(f"{name} {number(value)}" for name, value in row.items()))
+        shown = " ".join(f"{name} {number(value)}" for name, value in row.items())
+        left = seconds * (self._options.epochs - epoch)
+        self.log(f"{shown}, about {left:.0f} s left" if left else shown)
         self.history.to_csv(self.path("history.csv"))
         self.end_epoch()
 

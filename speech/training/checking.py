@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ...framework.base.atomic import write_atomically
-from ...framework.base.errors import FormatError, OpscopeError, one_list
+from ...framework.base.errors import FormatError, OpscopeError
 from ...framework.base.untrusted.records import json_file, record, typed
 from ...framework.base.untrusted.values import shown
 from ...nnet3.programs.base.options import shown as progress
@@ -180,7 +180,7 @@ def _problem(
         return f"{each.path}: {each.rate:g} Hz, but features are computed at {rate} Hz (--rate)"
     unknown = sorted(set(each.words) - shortest.keys())
     if unknown:
-        return f"words without a pronunciation: {one_list(list(map(shown, unknown)))}"
+        return f"words without a pronunciation: {_some(list(map(shown, unknown)))}"
     phones = sum(shortest[word] for word in each.words)
     frames = each.seconds / FRAME_SHIFT / SUBSAMPLING / (1 + options.speed_step)
     if phones > frames:
@@ -234,7 +234,6 @@ def _note_phones(found: Checked, dictionary: Dictionary) -> None:
         found.notes.append(f"phones that are never trained: {_some(phones)}")
 
 
-def _some(names: Sequence[str] | Iterable[str]) -> str:
-    names = list(names)
+def _some(names: Sequence[str]) -> str:
     rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     return " ".join(names[:_LISTED]) + rest

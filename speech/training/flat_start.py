@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.atomic import write_atomically
+from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import FormatError, ShapeError
 from ...framework.base.untrusted.opener import read_text
 from ...kaldi.files.context_dependency import ContextDependency, new_transition_model
@@ -60,7 +60,7 @@ _MANY = 1  # count above which a phone's rare pairs share outputs of its own
 _SILENCE_INSIDE, _SILENCE_AT_EDGES = 0.2, 0.8
 _OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)
 _JUDGED = 200  # examples over which models are compared
-_SIZES = ((1, 256, 30), (10, 512, 10), (100, 1024, 6), (np.inf, 1536, 4))
+_SIZES = ((1, 256, 15), (10, 512, 10), (100, 1024, 6), (np.inf, 1536, 4))
 """Up to so many hours, with copies: columns of layers and epochs."""
 
 
@@ -328,7 +328,7 @@ class FlatStart(EpochTraining):
 
 def write_acoustic_model(nnet: Nnet, graphs: str, folder: str) -> None:
     """Write `final.mdl`, `tree` and `frame_subsampling_factor`, as Kaldi's folders have them."""
-    os.makedirs(folder, exist_ok=True)
+    make_folder_of(os.path.join(folder, "tree"))
     transitions = Writer(True, header=False)
     _transitions(graphs).write_to(transitions)
     model = AmNnetSimple(nnet, transitions.getvalue())

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 
-from ...framework.base.atomic import write_atomically
+from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import SaveError
 from ...framework.base.untrusted.opener import read_file
 
@@ -35,7 +36,7 @@ def pack(acoustic: str, graph: str, mfcc: str, folder: str) -> None:
     copy_tree(acoustic, os.path.join(folder, "am"))
     copy_tree(graph, os.path.join(folder, "graph"))
     conf = os.path.join(folder, "conf")
-    os.makedirs(conf)
+    make_folder_of(os.path.join(conf, "model.conf"))
     silence = read_file(os.path.join(graph, "phones", "silence.csl")).decode().strip()
     write_atomically(os.path.join(conf, "model.conf"), _CONFIG.format(silence=silence).encode())
     write_atomically(os.path.join(conf, "mfcc.conf"), read_file(mfcc))
@@ -49,21 +50,39 @@ def copy_tree(source: str, target: str) -> None:
         raise SaveError(f"cannot copy {source} to {target}: {error}") from None
 
 
+def check_target(target: str) -> None:
+    """Refuse to replace a folder that is none of a recognizer.
+
+    Raises:
+        SaveError: it is one.
+    """
+    is_ours = os.path.isfile(os.path.join(target, "am", "final.mdl"))
+    if (
+        os.path.exists(target)
+        and not is_ours
+        and not (os.path.isdir(target) and not os.listdir(target))
+    ):
+        raise SaveError(f"{target} is there, and no model: it is not replaced")
+
+
 def install(model: str, page: str, target: str) -> None:
-    """Put copies of a folder and of a page into the place of another folder, or of none.
+    """Put copies of a folder and of a page into the place of another model, or of none.
 
     Raises:
         SaveError: it cannot be written; what was there is untouched.
     """
-    new, old = f"{target}.new", f"{target}.old"
-    shutil.rmtree(new, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
-    copy_tree(model, new)
-    try:
-        shutil.copy(page, new)
-        if os.path.exists(target):
-            os.replace(target, old)
-        os.replace(new, target)
-    except OSError as error:
-        raise SaveError(f"cannot write {target}: {error.strerror}") from None
-    shutil.rmtree(old, ignore_errors=True)
+    check_target(target)
+    place = os.path.abspath(target)
+    make_folder_of(place)
+    with tempfile.TemporaryDirectory(
+        prefix=f"{os.path.basename(place)}.", dir=os.path.dirname(place)
+    ) as beside:
+        new = os.path.join(beside, "new")
+        copy_tree(model, new)
+        try:
+            shutil.copy(page, new)
+            if os.path.exists(place):
+                os.replace(place, os.path.join(beside, "old"))
+            os.replace(new, place)
+        except OSError as error:
+            raise SaveError(f"cannot write {target}: {error.strerror}") from None

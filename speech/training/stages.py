@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...framework.base.atomic import write_atomically
+from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import ArgumentError, SaveError, nearest
 from ...framework.base.untrusted.opener import read_file
 from ...framework.base.untrusted.records import json_file
@@ -110,10 +110,7 @@ class Plan:
             if name and name not in names:
                 known = f"{nearest(name, names)}; they are {', '.join(names)}"
                 raise ArgumentError(f"no stage {name!r}{known}")
-        try:
-            os.makedirs(self.folder, exist_ok=True)
-        except OSError as error:
-            raise SaveError(f"cannot make the folder {self.folder}: {error.strerror}") from None
+        make_folder_of(os.path.join(self.folder, _MARK))
         with folder_lock(self.folder):
             again = False
             for number, stage in enumerate(self._stages, 1):
@@ -138,15 +135,12 @@ class Plan:
         part = self.path(stage.name) + _PART
         mark = self._marks[stage.name]
         before = 0.0
-        try:
-            shutil.rmtree(self.path(stage.name), ignore_errors=True)
-            if again or not stage.resumes or _mark_in(part) != mark:
-                shutil.rmtree(part, ignore_errors=True)
-                os.makedirs(part)
-            else:
-                before = float(json_file(os.path.join(part, _MARK)).get("seconds", 0))
-        except OSError as error:
-            raise SaveError(f"cannot make {part}: {error.strerror}") from None
+        _remove(self.path(stage.name))
+        if again or not stage.resumes or _mark_in(part) != mark:
+            _remove(part)
+            make_folder_of(os.path.join(part, _MARK))
+        else:
+            before = float(json_file(os.path.join(part, _MARK)).get("seconds", 0))
         begin = time.monotonic()
         _write_mark(part, mark, before)
         try:
@@ -174,6 +168,22 @@ def _mark_in(folder: str) -> str:
     """The mark of the results in a folder; "": there are none."""
     values = json_file(os.path.join(folder, _MARK), missing=None)
     return str(values.get("mark", "")) if isinstance(values, dict) else ""
+
+
+def _remove(folder: str) -> None:
+    """Remove the results of a stage, and nothing else: the user may have named any folder.
+
+    Raises:
+        SaveError: the folder is none of a stage, or cannot be removed.
+    """
+    if not os.path.lexists(folder):
+        return
+    if not os.path.isdir(folder) or (os.listdir(folder) and not _mark_in(folder)):
+        raise SaveError(f"{folder} is there, and was not made by a training: choose another --work")
+    try:
+        shutil.rmtree(folder)
+    except OSError as error:
+        raise SaveError(f"cannot remove {folder}: {error.strerror}") from None
 
 
 def _write_mark(folder: str, mark: str, seconds: float) -> None:

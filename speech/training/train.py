@@ -42,6 +42,7 @@ class Training:
     ) -> None:
         self.options = options
         self.log = log
+        packing.check_target(out)
         self.out = out
         self.corpus: Corpus = read_corpus(data)
         self.plan = Plan(STAGES, work, options, self.corpus.digest(), log)

@@ -1,0 +1,110 @@
+"""Data of trainings: its forms, what of it cannot be used, what is held out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.errors import FormatError
+from opscope.speech.training.checking import Checked, check
+from opscope.speech.training.data import Recordings, read_corpus
+from opscope.speech.training.options import RecognizerOptions
+from opscope.speech.training.preparing import dictionary_of
+from spoken_tones import RATE, spoken, write_corpus, write_recording
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return write_corpus(tmp_path / "data", each=2)
+
+
+def checked(data: Path, **options: object) -> Checked:
+    chosen = RecognizerOptions(lexicon=str(data / "lexicon.txt"), **options)
+    return check(read_corpus(data), dictionary_of(chosen, ()), chosen)
+
+
+def test_three_forms_of_one_corpus(data, tmp_path):
+    """A folder, a CSV file with tabs, and Kaldi's folder, which cuts the recordings."""
+    folder = read_corpus(data).utterances
+    rows = [f"audio\tsentence\tspeaker_id\n{''}"]
+    kaldi = tmp_path / "kaldi"
+    kaldi.mkdir()
+    files: dict[str, list[str]] = {"wav.scp": [], "text": [], "utt2spk": [], "segments": []}
+    for each in folder:
+        rows.append(f"{Path(each.path).relative_to(tmp_path)}\t{each.text}\t{each.speaker}\n")
+        files["wav.scp"].append(f"r-{each.key} {each.path}")
+        files["text"].append(f"{each.key} {each.text}")
+        files["utt2spk"].append(f"{each.key} {each.speaker}")
+        files["segments"].append(f"{each.key} r-{each.key} 0.05 0.55")
+    for name, lines in files.items():
+        (kaldi / name).write_text("\n".join(lines) + "\n")
+    (tmp_path / "table.tsv").write_text("".join(rows))
+    table, cut = read_corpus(tmp_path / "table.tsv").utterances, read_corpus(kaldi).utterances
+    for one, two, three in zip(folder, table, cut, strict=True):
+        assert one.text == two.text == three.text
+        assert one.speaker == two.speaker == three.speaker
+        assert one.path == two.path == three.path
+        recordings = Recordings()
+        whole, part = (recordings.audio(each).samples[0] for each in (two, three))
+        np.testing.assert_array_equal(part, whole[int(0.05 * RATE) : int(0.55 * RATE)])
+
+
+def test_what_cannot_be_used_is_named_and_counted(data):
+    rng = np.random.default_rng(1)
+    good = spoken("low high", rng)
+    cases = {
+        "short": (good[:200], "low", "0.03 s are too short"),
+        "silent": (np.zeros(8000), "low", "no signal, all samples are equal"),
+        "unsaid": (good, " ", "its text is empty"),
+        "strange": (good, "low medium", "words without a pronunciation: 'medium'"),
+        "crowded": (good[:3000], "low high " * 5, "10 words, of 20 phones or more, do not fit"),
+        "slow": (good[::2], "low", "4000 Hz, but features are computed at 8000 Hz"),
+    }
+    for name, (samples, text, _) in cases.items():
+        path = data / "bob" / f"{name}.wav"
+        write_recording(path, samples, RATE // 2 if name == "slow" else RATE)
+        path.with_suffix(".txt").write_text(text)
+    (data / "bob/broken.wav").write_bytes(b"RIFF1234")
+    (data / "bob/broken.txt").write_text("low")
+    write_recording(data / "bob/alone.wav", good)
+    with pytest.raises(FormatError) as caught:
+        checked(data)
+    message = str(caught.value)
+    for name, (_, _, why) in cases.items():
+        assert f"bob-{name}: " in message
+        assert why in message
+    assert "bob-broken: " in message
+    assert "there is no alone.txt beside it" in message
+    assert message.startswith("8 recordings cannot be used; --skip-bad")
+    found = checked(data, skip_bad=True)
+    assert len(found.utterances) == 6
+    assert found.lines()[-1] == "left out: 8 that cannot be used"
+
+
+def test_what_is_held_out_and_noted(data, tmp_path):
+    (data / "ann/2.txt").write_text("high high\n")
+    (data / "ann/2.wav").write_bytes((data / "ann/1.wav").read_bytes())
+    (data / "lexicon.txt").write_text("low l o\nhigh h i\nmid m i d\n")
+    found = checked(data)
+    assert len({each.speaker for each in found.held_out}) == 1
+    assert {each.speaker for each in found.held_out}.isdisjoint(
+        each.speaker for each in found.training
+    )
+    assert {each.speaker for each in checked(data, test_speakers="ann, bob").held_out} == {
+        "ann",
+        "bob",
+    }
+    assert any("same recording twice: ann-1 and ann-2" in note for note in found.notes)
+    assert "phones that are never trained: d m" in found.notes
+    found.write(str(tmp_path / "checked.json"))
+    assert Checked.read(str(tmp_path / "checked.json")) == found
+    with pytest.raises(FormatError, match="no speaker 'dan'; there are ann, bob, cid"):
+        checked(data, test_speakers="dan")
+
+
+def test_characters_are_the_units_without_a_lexicon():
+    found = dictionary_of(RecognizerOptions(), ["It's", "Ça", "--"])
+    spelled = {entry.word: "".join(entry.phones) for entry in found.entries}
+    assert spelled == {"It's": "its", "Ça": "ça", "--": "--", "<unk>": "<spn>"}

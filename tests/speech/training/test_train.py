@@ -1,0 +1,123 @@
+"""Trainings of recognizers: from tones to words, interrupted and gone on with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from opscope.framework.base.errors import ArgumentError, SaveError
+from opscope.python_api.cli.main import main
+from opscope.speech import Model, train, transcribe
+from spoken_tones import write_corpus
+
+SMALL = {
+    **{"width": 16, "epochs": 20, "copies": 3, "initial_lr": 0.02, "minibatch": "4,2,1"},
+    "test_speakers": "cid",
+}
+RESULTS = ("train/am/final.mdl", "graph/HCLG.fst", "decode/hyp.txt")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `data`, `model` and `model.work`."""
+    folder = tmp_path_factory.mktemp("trained")
+    data = write_corpus(folder / "data")
+    lines: list[str] = []
+    counts = train(
+        data, folder / "model", lexicon=str(data / "lexicon.txt"), log=lines.append, **SMALL
+    )
+    assert counts is not None
+    assert (counts.errors, counts.sentences) == (0, 4)
+    assert any(", about " in line and line.endswith(" s left") for line in lines)
+    return folder
+
+
+def test_the_folder_recognizes(trained):
+    model = Model(trained / "model")
+    said = (trained / "data/cid/1.txt").read_text().strip()
+    assert transcribe(trained / "data/cid/1.wav", model).text == said
+    page = (trained / "model/report.html").read_text()
+    assert "polyline" in page
+    assert "held out: 4 utterances" in page
+
+
+def test_vosk_opens_the_folder(trained):
+    vosk = pytest.importorskip("vosk", reason="vosk is not installed")
+    vosk.SetLogLevel(-1)
+    recognizer = vosk.KaldiRecognizer(vosk.Model(str(trained / "model")), 8000)
+    recognizer.AcceptWaveform((trained / "data/cid/1.wav").read_bytes()[44:])
+    said = (trained / "data/cid/1.txt").read_text().strip()
+    assert json.loads(recognizer.FinalResult())["text"] == said
+
+
+def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
+    """Stopped in one stage and killed in the middle of an epoch."""
+    data = trained / "data"
+    options = {**SMALL, "lexicon": str(data / "lexicon.txt"), "checkpoint_minutes": 0.0}
+
+    def killed(line: str) -> None:
+        if line.startswith("epoch 3 "):  # its last minibatch has a checkpoint, its end has none
+            raise RuntimeError("killed")
+
+    def quiet(line: str) -> None:
+        pass
+
+    model = tmp_path / "model"
+    assert train(data, model, stop_after="features", log=quiet, **options) is None
+    with pytest.raises(RuntimeError, match="killed"):
+        train(data, model, log=killed, **options)
+    assert (tmp_path / "model.work/train.part/3.raw").exists()
+    went_on: list[str] = []
+    train(data, model, log=went_on.append, **options)
+    assert went_on[0] == "stage 7 of 12: train"
+    for name in RESULTS:
+        whole = (trained / "model.work" / name).read_bytes()
+        assert (tmp_path / "model.work" / name).read_bytes() == whole, name
+
+
+def test_stages_are_done_again_where_settings_change(trained, tmp_path):
+    data = trained / "data"
+    words = ["train-recognizer", str(data), "--out", str(trained / "model"), "--list"]
+    words += ["--lexicon", str(data / "lexicon.txt")]
+    for name, value in SMALL.items():
+        words += [f"--{name.replace('_', '-')}", str(value)]
+
+    def to_do(*more: str) -> list[str]:
+        result = CliRunner().invoke(main, [*words, *more], catch_exceptions=False)
+        lines = [line.split(None, 1) for line in result.output.splitlines()]
+        return [name for name, rest in lines if rest.startswith("to do")]
+
+    rest = ["graph", "model", "decode", "report"]
+    assert to_do() == []
+    assert to_do("--order", "2") == ["language-model", *rest]
+    assert to_do("--epochs", "7") == ["train", *rest]
+    (tmp_path / "other.txt").write_text((data / "lexicon.txt").read_text() + "mid l i\n")
+    assert len(to_do("--lexicon", str(tmp_path / "other.txt"))) == 12
+
+
+@pytest.mark.parametrize(
+    "options, error, message",
+    [
+        (
+            {"begin": "feature"},
+            ArgumentError,
+            r"no stage 'feature' \(did you mean features\?\); they are",
+        ),
+        ({"epochs": -1}, ArgumentError, "epochs=-1 must not be negative"),
+        ({"context": "right"}, ArgumentError, "context='right' is none of none, left"),
+        ({"work": "data"}, SaveError, "was not made by a training"),
+        ({"out": "data"}, SaveError, "data is there, and no model"),
+    ],
+)
+def test_what_is_refused(trained, tmp_path, monkeypatch, options, error, message):
+    """Nothing of the user's is removed: a work folder may be any folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data/data").mkdir(parents=True)
+    (tmp_path / "data/data/kept").write_text("kept")
+    settings = {"out": "model", "lexicon": str(trained / "data/lexicon.txt"), **options}
+    with pytest.raises(error, match=message):
+        train(trained / "data", settings.pop("out"), log=lambda line: None, **settings)
+    assert (tmp_path / "data/data/kept").read_text() == "kept"
