@@ -173,7 +173,7 @@ def write_network(
     Raises:
         FormatError: the xconfig of the options is damaged, or its output has another width.
     """
-    mean, deviation = np.load(os.path.join(features, MOMENTS))
+    mean, deviation = Reader(os.path.join(features, MOMENTS)).read_matrix(np.float64)
     matrix = os.path.join(folder, "scale.mat")
     writer = Writer(True)
     writer.write_matrix(

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import SaveError
 from ...framework.base.untrusted.opener import read_file
+from .stages import MARK
 
 _CONFIG = """--min-active=200
 --max-active=7000
@@ -44,10 +44,13 @@ def pack(acoustic: str, graph: str, mfcc: str, folder: str) -> None:
 
 def copy_tree(source: str, target: str) -> None:
     """Copy the files of a stage, but for its mark. Raises SaveError: one cannot be written."""
-    try:
-        shutil.copytree(source, target, ignore=shutil.ignore_patterns("stage.json"))
-    except (OSError, shutil.Error) as error:
-        raise SaveError(f"cannot copy {source} to {target}: {error}") from None
+    for folder, _, names in os.walk(source):
+        inside = os.path.relpath(folder, source)
+        for name in names:
+            if name != MARK:
+                path = os.path.join(target, inside, name)
+                make_folder_of(path)
+                write_atomically(path, read_file(os.path.join(folder, name)))
 
 
 def check_target(target: str) -> None:
@@ -79,8 +82,8 @@ def install(model: str, page: str, target: str) -> None:
     ) as beside:
         new = os.path.join(beside, "new")
         copy_tree(model, new)
+        write_atomically(os.path.join(new, os.path.basename(page)), read_file(page))
         try:
-            shutil.copy(page, new)
             if os.path.exists(place):
                 os.replace(place, os.path.join(beside, "old"))
             os.replace(new, place)

@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ...framework.base.atomic import atomic_file, write_atomically
+from ...framework.base.atomic import write_atomically
 from ...framework.base.untrusted.opener import read_text
 from ...kaldi.files.compressed import CompressedMatrix
+from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.tables import TableWriter
 from ...nnet3.programs.base.options import errors_tell
 from ...nnet3.programs.base.options import shown as progress
@@ -33,7 +34,7 @@ MFCC = """--use-energy=false
 --high-freq=-{margin}
 """
 """Kaldi's high-resolution cepstra."""
-MOMENTS = "moments.npy"
+MOMENTS = "moments.mat"
 _WINDOW = 0.025
 _FINENESS = 1000  # speeds are fractions with this denominator
 _VOLUMES = (0.25, 2.0)
@@ -122,7 +123,7 @@ def write_features(
     utterances: list[Recorded], rate: int, options: RecognizerOptions, folder: str
 ) -> None:
     """Write `feats.ark` with copies of utterances, KEY-1, KEY-2 ..., of allowed
-    lengths, `mfcc.conf`, and `moments.npy`: means and deviations of the columns, float64, [2, dim].
+    lengths, `mfcc.conf`, and `moments.mat`: means and deviations of the columns, float64, [2, dim].
 
     Raises:
         FormatError: a recording cannot be read any more. SaveError: a file cannot be written.
@@ -150,8 +151,9 @@ def write_features(
                 writer.write(f"{each.key}-{copy + 1}", CompressedMatrix.compress(matrix))
     mean, square = sums / count
     deviation = np.sqrt(np.maximum(square - mean**2, 1e-6))
-    with atomic_file(os.path.join(folder, MOMENTS)) as file:
-        np.save(file, np.stack([mean, deviation]))
+    moments = Writer(True)
+    moments.write_matrix(np.stack([mean, deviation]))
+    moments.save(os.path.join(folder, MOMENTS))
 
 
 def _nearest(lengths: np.ndarray, frames: int, options: RecognizerOptions) -> list[int]:

@@ -26,7 +26,7 @@ from ...framework.training.folder_lock import folder_lock
 from ...nnet3.training.progress import Log
 from .options import RecognizerOptions
 
-_MARK = "stage.json"
+MARK = "stage.json"
 _PART = ".part"
 
 
@@ -110,7 +110,7 @@ class Plan:
             if name and name not in names:
                 known = f"{nearest(name, names)}; they are {', '.join(names)}"
                 raise ArgumentError(f"no stage {name!r}{known}")
-        make_folder_of(os.path.join(self.folder, _MARK))
+        make_folder_of(os.path.join(self.folder, MARK))
         with folder_lock(self.folder):
             again = False
             for number, stage in enumerate(self._stages, 1):
@@ -126,8 +126,8 @@ class Plan:
         """How long each stage took that is done."""
         found = {}
         for stage in self._stages:
-            if os.path.exists(self.path(stage.name, _MARK)):
-                values = json_file(self.path(stage.name, _MARK))
+            if os.path.exists(self.path(stage.name, MARK)):
+                values = json_file(self.path(stage.name, MARK))
                 found[stage.name] = float(values.get("seconds", 0))
         return found
 
@@ -138,9 +138,9 @@ class Plan:
         _remove(self.path(stage.name))
         if again or not stage.resumes or _mark_in(part) != mark:
             _remove(part)
-            make_folder_of(os.path.join(part, _MARK))
+            make_folder_of(os.path.join(part, MARK))
         else:
-            before = float(json_file(os.path.join(part, _MARK)).get("seconds", 0))
+            before = float(json_file(os.path.join(part, MARK)).get("seconds", 0))
         begin = time.monotonic()
         _write_mark(part, mark, before)
         try:
@@ -166,7 +166,7 @@ class Plan:
 
 def _mark_in(folder: str) -> str:
     """The mark of the results in a folder; "": there are none."""
-    values = json_file(os.path.join(folder, _MARK), missing=None)
+    values = json_file(os.path.join(folder, MARK), missing=None)
     return str(values.get("mark", "")) if isinstance(values, dict) else ""
 
 
@@ -188,7 +188,7 @@ def _remove(folder: str) -> None:
 
 def _write_mark(folder: str, mark: str, seconds: float) -> None:
     text = json.dumps({"mark": mark, "seconds": round(seconds, 2)}) + "\n"
-    write_atomically(os.path.join(folder, _MARK), text.encode())
+    write_atomically(os.path.join(folder, MARK), text.encode())
 
 
 def _contents(path: str) -> str:

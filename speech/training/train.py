@@ -207,7 +207,7 @@ STAGES = (
     Stage("data", (), "checked.json", _data, _SPLIT, _WORDS),
     Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _WORDS),
     Stage(
-        "features", ("data",), "feats.ark moments.npy", _features, ("copies", "speed_step", "seed")
+        "features", ("data",), "feats.ark moments.mat", _features, ("copies", "speed_step", "seed")
     ),
     Stage(
         "graphs",
