@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...framework.base.atomic import write_atomically
 from ...nnet3.programs.base.options import shown as progress
@@ -40,17 +40,21 @@ def recognize(utterances: Sequence[Recorded], model: str, folder: str) -> None:
 def scored(folder: str) -> tuple[ErrorCounts, list[Sentence]]:
     """The errors in what `recognize` wrote, and the sentences that have some."""
     counts = ErrorCounts()
-    names = (f"ark:{os.path.join(folder, name)}" for name in ("ref.txt", "hyp.txt"))
-    found = list(sentences(*names, "strict", counts))
+    found = list(_sentences(folder, counts))
     return counts, [each for each in found if any(edit.kind != "correct" for edit in each.edits)]
+
+
+def _sentences(folder: str, counts: ErrorCounts) -> Iterator[Sentence]:
+    """The sentences that `recognize` wrote; `counts` gets their errors."""
+    said, heard = (f"ark:{os.path.join(folder, name)}" for name in ("ref.txt", "hyp.txt"))
+    return sentences(said, heard, "strict", counts)
 
 
 def by_speaker(checked: Checked, folder: str) -> dict[str, ErrorCounts]:
     """The errors of each speaker who was held out; "" for those who are not known."""
-    names = (f"ark:{os.path.join(folder, name)}" for name in ("ref.txt", "hyp.txt"))
     speaker_of = {each.key: each.speaker for each in checked.held_out}
     found: dict[str, ErrorCounts] = {}
-    for each in sentences(*names, "strict", ErrorCounts()):
+    for each in _sentences(folder, ErrorCounts()):
         found.setdefault(speaker_of[each.key], ErrorCounts()).add(each.edits)
     return found
 
