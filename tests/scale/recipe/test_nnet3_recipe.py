@@ -16,6 +16,7 @@ from click.testing import CliRunner
 import opscope
 from opscope.framework.base.errors import AttributeTypeError, FormatError, SaveError, ShapeError
 from opscope.kaldi.tables.tables import TableWriter
+from opscope.nnet3.egs.epochs import EpochTraining
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.training import NnetTrainer
 from opscope.python_api.cli.main import main
@@ -131,15 +132,15 @@ def test_ctrl_c_writes_the_checkpoint(data, monkeypatch):
 def test_killed_behind_the_last_minibatch_of_an_epoch(data, monkeypatch):
     """The model of that epoch holds its last learning rate, as if nothing had happened."""
     recipe(data, dir="whole").run()
-    end_epoch = Nnet3Recipe._end_epoch
+    end = EpochTraining._end
 
-    def stop(self, trainer, epoch, seconds):
+    def stop(self, epoch, seconds):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Nnet3Recipe, "_end_epoch", stop)
+    monkeypatch.setattr(EpochTraining, "_end", stop)
     with pytest.raises(KeyboardInterrupt):
         recipe(data, dir="parts", checkpoint_minutes=0.0).run()
-    monkeypatch.setattr(Nnet3Recipe, "_end_epoch", end_epoch)
+    monkeypatch.setattr(EpochTraining, "_end", end)
     recipe(data, dir="parts", checkpoint_minutes=0.0).run()
     for name in ("1.raw", "final.raw"):
         assert Path("parts", name).read_bytes() == Path("whole", name).read_bytes()
