@@ -203,8 +203,11 @@ class _Ready:
         env.update(self.stage.folded)
         if self._net is None:
             return
+        fed = self._engine.loops.fed_by(self)
         for value, name in self.stage.feeds.items():
-            self._scope.var(name).set(env[value])
+            if fed.get(name) is not env[value]:
+                fed[name] = env[value]
+                self._scope.var(name).set(env[value])
         if self._net.operators:
             self._net.run(self._scope, self._context)
         for value, name in self.stage.fetches.items():

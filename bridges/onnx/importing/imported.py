@@ -162,7 +162,10 @@ class ImportedModel:
         env = self._fed(feed)
         with self._lock:
             self._engine.loops = LoopBudget(env.values())
-            return body.run(env, watch)
+            try:
+                return body.run(env, watch)
+            finally:
+                self._engine.loops = LoopBudget()  # lets go of what loops were fed
 
     def _fed(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         known = {info.name: info for info in self.inputs}

@@ -28,7 +28,13 @@ class LoopBudget:
         self._paid_rounds = sum(array.size for array in arrays)
         self._paid = sum(array.nbytes for array in arrays)
         self._rounds = self._held = self._depth = 0
+        self._fed: dict[Any, dict[str, Any]] = {}
         self.room: float = float("inf")
+
+    def fed_by(self, stage: Any) -> dict[str, Any]:
+        """The arrays that a stage inside of a loop was fed last, to be kept up to date: what all
+        rounds read is fed once. Nothing writes to them before the run ends."""
+        return self._fed.setdefault(stage, {}) if self._depth else {}
 
     @contextmanager
     def loop(self, state: Iterable[Any]) -> Iterator[None]:
