@@ -33,6 +33,7 @@ from .calls import (
     failed,
     kind_of,
 )
+from .counted import as_scan
 from .cutting import part_of
 from .graph import Graph, Node, instantiated
 from .loops import Body, Loop, boots, loop_op
@@ -505,12 +506,32 @@ class Lowering:
                 raise Promote(condition.roots)
         if node.op == "Scan" and not self._unroll and self._recur(attributes, values):
             return None
+        if node.op == "Loop" and self._as_scan(attributes):
+            return None
         if self._unroll and node.op in ("Loop", "Scan"):
             written = unrolled(attributes, values, self._store.constants)
             if written is not None:
                 self._lower_all(written)
                 return None
         return self._defer(node, host=True)
+
+    def _as_scan(self, n: Attributes) -> bool:
+        """Lower a Loop that is a Scan; False for another one."""
+        nodes = as_scan(n, self._find, self._store.evaluate)
+        if nodes is None:
+            return False
+        scan, *others = nodes
+        attributes = Attributes(scan, self._store.where)
+        values = {name: self._find(name) for name in scan.reads()}
+        if self._unroll:
+            written = unrolled(attributes, values, self._store.constants)
+            if written is None:
+                return False
+            self._lower_all(written)
+        elif not self._recur(attributes, values):
+            return False
+        self._lower_all(others)
+        return True
 
     def _recur(self, n: Attributes, values: Mapping[str, Value | None]) -> bool:
         """Lower a Scan to the operator `recurrent`; False where it, or its body, is none."""

@@ -155,3 +155,61 @@ def test_constants_of_a_model_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPSCOPE_LIMITS", "fill=20K")
     with pytest.raises(OpscopeError, match=r"'c2'.*16000 bytes before it: 24000 bytes.*fill="):
         model_of_bytes(model_bytes(g)).run(feed)
+
+
+def reader(rounds: int, by_state: bool, step: int = 1) -> Graph:
+    """A loop that adds up rows times weights, which are a state that never changes.
+
+    Args:
+        rounds: of 5 rows. by_state: whether a state chooses the row and ends the loop, which takes
+            so long a step; else the number of the round, and the number of rounds.
+    """
+    g = Graph("g")
+    x = g.input("x", np.float32, [5, "N", 3])
+    h = g.input("h", np.float32, ["N", 3])
+    w = g.constant(np.array([0.5, -1, 2], np.float32))
+    body = g.sub_graph("body")
+    i = body.input("i", np.int64, [])
+    go = body.input("go", np.bool_, [])
+    at = body.input("at", np.int64, [])
+    last = body.input("last", np.float32, [None, 3])
+    by = body.input("by", np.float32, [3])
+    after = body.node("Add", [at, body.constant(step, dtype=np.int64)], "after")
+    row = body.node("Gather", [x, at if by_state else i], axis=0)
+    made = body.node("Tanh", [body.node("Add", [body.node("Mul", [row, by]), last])], "made")
+    if by_state:
+        go = body.node(
+            "Less", [body.node("Cast", [after], to=1), body.constant(np.float32(rounds))]
+        )
+    body.output(body.node("Identity", [go], "on"), np.bool_)
+    body.output(after, np.int64)
+    for out in (made, body.node("Identity", [by], "same")):
+        body.output(out, np.float32)
+    body.output(body.node("Identity", [made], "row"), np.float32)
+    trips = "" if by_state else g.constant(rounds, dtype=np.int64)
+    given = [trips, g.constant(True), g.constant(0, dtype=np.int64), h, w]
+    for out in g.node("Loop", given, outputs=["count", "z", "w", "rows"], body=body):
+        g.output(out, np.int64 if out == "count" else np.float32)
+    return g
+
+
+@pytest.mark.parametrize(
+    "rounds, by_state, step, is_scan",
+    [(5, True, 1, True), (5, False, 1, True), (4, True, 1, False), (3, False, 1, False),
+     (5, True, 2, False)],
+)  # fmt: skip
+def test_a_loop_over_all_rows_runs_inside_of_the_net(
+    rounds: int, by_state: bool, step: int, is_scan: bool
+) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    data = model_bytes(reader(rounds, by_state, step))
+    rng = np.random.default_rng(0)
+    shapes = {"x": (5, 2, 3), "h": (2, 3)}
+    feed = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    model = model_of_bytes(data)
+    found, wanted = model.run(feed), ort.InferenceSession(data).run(None, feed)
+    for one, other in zip(found.values(), wanted, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+    assert model.is_one_net(feed) == is_scan
+    if is_scan:  # and is written out where gradients are to flow
+        assert sum(op.type == "tanh" for op in model.op_list(shapes).ops) == rounds
