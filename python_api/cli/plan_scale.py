@@ -67,8 +67,9 @@ if TYPE_CHECKING:
     "--shape",
     "shapes",
     multiple=True,
-    metavar="NAME=N,N,...",
-    help="Dimensions of an input after its first, where the net leaves them open.",
+    metavar="NAME=N,3,...",
+    help="The shape of an input, where the net leaves dimensions open. The first one is its rows:"
+    " a name, -1, or left out.",
 )
 @click.option(
     "--below",
@@ -107,7 +108,7 @@ def plan_scale(
     from ...scale.planning.plan import with_times
     from ...scale.planning.record import on_ranks, random_inputs, record_step
     from ...scale.planning.table import plan_text
-    from .files import pairs, read_net
+    from .files import pairs, read_net, shapes_of
 
     counts = _counts(ranks, "--ranks", least=1)
     if (speed is None) == (fit is None):
@@ -117,10 +118,7 @@ def plan_scale(
     measured = _counts(fit, "--fit", least=2) if fit is not None else []
     link = None if speed is None else _link(speed, latency or "5us")
     step = _given_times(times)
-    given = {
-        name: _counts(text, f"--shape {name}", least=1)
-        for name, text in pairs(shapes, "--shape").items()
-    }
+    given = {name: _after_rows(name, dims) for name, dims in shapes_of(shapes).items()}
     limits = {
         name: _counts(text, f"--below {name}", least=1)[0]
         for name, text in pairs(below, "--below").items()
@@ -137,6 +135,17 @@ def plan_scale(
     if link is None:
         link = _fitted(measured)
     click.echo(plan_text(events, batch, counts, link, efficiency), nl=False)
+
+
+def _after_rows(name: str, dims: tuple[int | str, ...]) -> list[int]:
+    """The sizes of a shape after that of the rows, which are as many as --batch says."""
+    rest = dims[1:] if isinstance(dims[0], str) or dims[0] < 0 else dims
+    sizes = [dim for dim in rest if isinstance(dim, int) and dim > 0]
+    if len(sizes) < len(rest):
+        raise click.UsageError(
+            f"--shape {name}={','.join(map(str, dims))}: the rows alone may vary here"
+        )
+    return sizes
 
 
 def _counts(text: str, option: str, least: int) -> list[int]:

@@ -197,6 +197,9 @@ def _dims(var: VarDecl, given: Sequence[int] | None) -> tuple[int, tuple[int, ..
                 f"input {var.name!r} {shape}: say its dimensions after the first,"
                 f" --shape {var.name}=N,N"
             )
+        if var.shape is not None and len(given) != len(var.shape) - 1:
+            wanted = ",".join("N" if dim < 0 else str(dim) for dim in var.shape)
+            raise ShapeError(f"--shape {var.name}: the net says {wanted}")
         return -1, tuple(given)
     if given is not None and tuple(given) != tuple(var.shape[1:]):
         wanted = ",".join(map(str, var.shape[1:]))

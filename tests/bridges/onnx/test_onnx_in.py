@@ -536,3 +536,23 @@ def test_a_layer_of_quantized_weights() -> None:
     options.intra_op_num_threads = 1  # several cut a batch, and round the states of each part
     (wanted,) = ort.InferenceSession(data, options).run(None, feed)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_attention_to_a_cache_is_lowered_once_for_all_lengths() -> None:
+    g = Graph("g", 24)
+    q = g.input("q", np.float32, [2, 3, 1, 4])
+    k, v = (g.input(name, np.float32, [2, 3, 9, 4]) for name in "kv")
+    ends = g.input("ends", np.int64, [2])
+    given = [q, k, v, "", "", "", ends]
+    g.output(g.node("Attention", given, outputs=["y"], is_causal=1), np.float32)
+    model = model_of_bytes(model_bytes(g))
+    stages: list[Any] = []
+    for pair in ([3, 5], [4, 6], [9, 1]):
+        feed: dict[str, Any] = {"q": x_of(2, 3, 1, 4), "k": x_of(2, 3, 9, 4), "v": x_of(2, 3, 9, 4)}
+        (found,) = model._ran(model._body, feed | {"ends": np.array(pair)}, stages.append)
+        for row, end in enumerate(pair):
+            keys, values = (feed[name][row, :, :end] for name in "kv")
+            powers = np.exp(feed["q"][row] @ keys.transpose(0, 2, 1) / 2)
+            wanted = powers / powers.sum(-1, keepdims=True) @ values
+            np.testing.assert_allclose(found[row], wanted, atol=1e-5)
+    assert all(stage is stages[0] for stage in stages)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +15,7 @@ import pytest
 import opscope
 from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import model_bytes
+from opscope.bridges.onnx.importing.calls import KINDS
 from opscope.bridges.onnx.importing.model import model_of_bytes
 from opscope.operators.backends import integer_gemm
 from opscope.proto import onnx_pb2 as pb
@@ -68,6 +73,9 @@ def qlinear() -> Bytes:
     alone = g.graph.node("QLinearConv", deep, "deep", pads=[1] * 4, group=24)
     both = [made, *at, alone, *at, *g.numbers(0.08, 100)]
     added = g.graph.node("QLinearAdd", both, "added")
+    seen = g.graph.constant(RNG.integers(0, 2, (24, 1, 1)).astype(bool))
+    both = [seen, *both[:6], *g.numbers(0.08, 100)]
+    both = [g.graph.node("QLinearWhere", both, "where"), *g.numbers(0.08, 100), *both[4:]]
     times = g.graph.node("QLinearMul", both, "times")
     bent = [added, *g.numbers(0.08, 100), *g.numbers(0.06, 30)]
     bent_once = g.graph.node("QLinearLeakyRelu", bent, "bent", alpha=0.1)
@@ -177,6 +185,97 @@ def test_a_product_with_a_matrix_dequantized_in_blocks(
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * abs(wanted).max())
     (product,) = (op for op in model.op_list().ops if op.type == "matmul_nbits")
     assert product.attrs["bits"] == bits
+
+
+def attention(is_whole: bool, masked: str) -> Graph:
+    """What ONNX Runtime has as one node: attention with heads, causal, after keys of before."""
+    g = Graph("attention")
+    x = g.input("x", np.dtype("f4"), ["N", 5, 16])
+    past = g.input("past", np.dtype("f4"), [2, "N", 2, 3, 8])
+    shape = {"ends": ["N"], "keys": ["N", 8], "both": ["N", 5, 8]}[masked]
+    mask = g.input("mask", np.dtype("i4"), shape)
+    bias = g.constant(RNG.normal(size=48).astype("f4"))
+    how: dict[str, Any] = {"num_heads": 2, "unidirectional": 1, "domain": "com.microsoft"}
+    if is_whole:
+        w = g.constant(RNG.integers(-127, 128, (16, 48), np.int8))
+        scales = [g.constant(np.float32(one)) for one in (0.02, 0.01)]
+        zeros = [g.constant(np.array(one)) for one in (np.uint8(120), np.int8(0))]
+        x = g.node("QuantizeLinear", [x, scales[0], zeros[0]])
+        given = [x, w, bias, *scales, mask, *zeros, past]
+        made = g.node("QAttention", given, outputs=2, **how)
+    else:
+        w = g.constant(RNG.normal(size=(16, 48)).astype("f4"))
+        made = g.node("Attention", [x, w, bias, mask, past], outputs=2, **how)
+    for one in made:
+        g.output(one, np.dtype("f4"))
+    return g
+
+
+def embedding(is_whole: bool) -> Graph:
+    """Rows of tables that are added up and normalized, of floats or of integers."""
+    g = Graph("embedding")
+    ids, kinds, mask = (g.input(one, np.dtype("i4"), ["N", 5]) for one in ("ids", "kinds", "mask"))
+    arrays = [RNG.normal(size=shape) for shape in ((9, 8), (5, 8), (2, 8), (8,), (8,))]
+    if is_whole:
+        tables = [g.constant((30 * one + 128).astype("u1")) for one in arrays]
+        scales = [g.constant(np.float32(1 / 30))] * 5
+        given = [ids, kinds, *tables, mask, *scales, *[g.constant(np.uint8(128))] * 5]
+    else:
+        given = [ids, kinds, *(g.constant(one.astype("f4")) for one in arrays), mask]
+    op = "QEmbedLayerNormalization" if is_whole else "EmbedLayerNormalization"
+    made, ends = g.node(op, given, outputs=2, domain="com.microsoft", epsilon=1e-5)
+    g.output(g.node("Gelu", [made], domain="com.microsoft"), np.dtype("f4"))
+    g.output(ends, np.dtype("i4"))
+    return g
+
+
+FUSED = {
+    f"{kind} {masked}": partial(attention, kind == "QAttention", masked)
+    for kind in ("Attention", "QAttention")
+    for masked in ("ends", "keys", "both")
+}
+FUSED |= {"Embed": partial(embedding, False), "QEmbed": partial(embedding, True)}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_layers_that_are_one_node(name: str) -> None:
+    ort = pytest.importorskip("onnxruntime")
+    data = model_bytes(FUSED[name]())
+    session = ort.InferenceSession(data)
+    feed = {}
+    for info in session.get_inputs():
+        shape = [2 if isinstance(one, str) else one for one in info.shape]
+        drawn = RNG.normal(size=shape) if "float" in info.type else RNG.integers(0, 2, shape)
+        feed[info.name] = drawn.astype("f4" if "float" in info.type else "i4")
+        if info.name == "mask" and len(shape) == 1:
+            feed[info.name][:] = [8, 5]
+    model = model_of_bytes(data)
+    wanted, found = session.run(None, feed), model.run(feed)
+    for own, other in zip(found.values(), wanted, strict=True):
+        np.testing.assert_allclose(own, other, rtol=1e-4, atol=1e-5)
+    assert model.is_one_net(feed)
+
+
+REFUSED = {"MatMulBnb4", "GatherBlockQuantized"}
+"""What its quantizer makes and is refused by name: floats of 4 bits, rows of blocks."""
+
+
+def test_all_that_a_quantizer_of_onnx_runtime_makes_is_known() -> None:
+    pytest.importorskip("onnx")
+    registry = pytest.importorskip("onnxruntime.quantization.registry")
+    sources = [path.read_text() for path in Path(registry.__file__).parent.rglob("*.py")]
+    made = {op for text in sources for op in re.findall(r'make_node\(\s*"(\w+)"', text)}
+    operators = registry.QLinearOpsRegistry.items()
+    named = [op for op, kind in operators if '"QLinear" + ' in inspect.getsource(kind)]
+    # Of these it makes limits of the numbers before, not nodes.
+    made |= {f"QLinear{op}" for op in named if op not in ("Relu", "Clip")}
+    assert "QLinear" in made and len(named) > 5
+    assert made - {op for _, op in KINDS} - {"QLinear"} == REFUSED
+    for op in REFUSED:
+        g = Graph("g")
+        g.output(g.node(op, [g.input("x", np.dtype("f4"), [2])], domain="com.microsoft"), "f4")
+        with pytest.raises(opscope.FormatError, match=f"com.microsoft.{op}"):
+            model_of_bytes(model_bytes(g))
 
 
 @pytest.mark.parametrize("form", FORMS)

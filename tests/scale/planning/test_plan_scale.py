@@ -177,6 +177,8 @@ def test_inputs():
     with pytest.raises(OpscopeError, match=r"input 'x' .*--shape x=N,N"):
         random_inputs(b.op_list, 5, {}, {}, 4)
     assert random_inputs(b.op_list, 5, {"x": [2, 3]}, {}, 4)["x"].shape == (5, 2, 3)
+    with pytest.raises(OpscopeError, match="--shape x: the net says N,N,3"):
+        random_inputs(b.op_list, 5, {"x": [5, 2, 3]}, {}, 4)
 
 
 # -- units -----------------------------------------------------------------------------------------
@@ -251,9 +253,9 @@ def table(out):
     return {(int(row[0]), row[1].strip("*")): row[2:] for row in rows}
 
 
-@pytest.mark.parametrize("net", ["net", "summed"])
-def test_the_table(call, net):
-    code, out, err = call(net, "--ranks", "8", "--link", "10G", *TIMES)
+@pytest.mark.parametrize("net, shape", [("net", "6"), ("net", "N,6"), ("summed", "-1,6")])
+def test_the_table(call, net, shape):
+    code, out, err = call(net, "--ranks", "8", "--link", "10G", "--shape", f"x={shape}", *TIMES)
     assert (code, err) == (0, "")
     assert out == GOLDEN
 
@@ -285,6 +287,11 @@ def test_units_stand_in_the_help(call):
         (("net", "--ranks", "8", "--fit", "2", "--latency", "1us"), 2, "belongs to --link"),
         (("net", "--ranks", "8", "--link", "10G", "--time", "1=1s"), 2, "of two numbers of rows"),
         (("net", "--ranks", "8", "--link", "10G", "--efficiency", "1"), 2, "0<x<1"),
+        (
+            ("net", "--ranks", "8", "--link", "10G", "--shape", "x=N,T"),
+            2,
+            "the rows alone may vary",
+        ),
         (("bare", "--ranks", "8", "--link", "10G"), 1, "no update operator reads a gradient"),
         (("nothing", "--ranks", "8", "--link", "10G"), 1, "nothing: No such file or directory"),
         (("net", "--ranks", "8", "--link", "10G", "--weight", "w"), 1, "has no variable 'w'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -22,26 +21,44 @@ def _heads(n: Attributes, shape: tuple[int, ...], name: str) -> int:
     return count
 
 
-def _allowed(n: Attributes, queries: int, keys: int, offset: np.ndarray | int) -> np.ndarray | None:
-    """Which key each query may see, for causality and windows; None: all.
+def _allowed(
+    n: Call, queries: int, keys: int, before: int | None, ends: Value | None
+) -> Value | None:
+    """Which key each query may see, for causality, windows, and the ends of sequences; None: all.
 
     Args:
-        offset: how many keys come before the first query; an array for each sequence.
+        before: how many keys come before the first query; None: as `ends` says, or none.
+        ends: [N], how many keys each sequence has.
     """
     left, right = n.attr("left_window_size", -1), n.attr("right_window_size", -1)
-    causal = n.attr("is_causal", 0)
-    if not causal and left < 0 and right < 0:
-        return None
-    first = np.asarray(offset).reshape(-1, 1, 1, 1) if np.ndim(offset) else offset
-    ahead = np.arange(keys)[None] - np.arange(queries)[:, None] - first
-    seen = np.ones(ahead.shape, bool)
-    if causal:
-        seen &= ahead <= 0
-    if left >= 0:
-        seen &= -ahead <= left
-    if right >= 0:
-        seen &= ahead <= right
+    places = np.arange(keys)
+    ahead = n.const(places - np.arange(queries)[:, None] - (before or 0))
+    conditions = []
+    if ends is not None:
+        ends = n.reshape(n.cast(ends, np.int64), [-1, 1, 1, 1])
+        conditions.append(_computed(n, "less", n.const(places), ends))
+        if before is None:
+            first = _computed(n, "sub", ends, n.const(queries, np.int64))
+            ahead = _computed(n, "sub", ahead, first)
+    for is_wanted, test, bound in (
+        (n.attr("is_causal", 0), "less_equal", 0),
+        (left >= 0, "greater_equal", -left),
+        (right >= 0, "less_equal", right),
+    ):
+        if is_wanted:
+            conditions.append(_computed(n, test, ahead, n.const(bound, np.int64)))
+    seen = None
+    for one in conditions:
+        seen = one if seen is None else _computed(n, "logical_and", seen, one)
     return seen
+
+
+def _computed(n: Call, op: str, x: Value, y: Value) -> Value:
+    """A result of two arrays, beforehand where both are known."""
+    if x.array is None or y.array is None:
+        return n.op(op, x, y)
+    function = "subtract" if op == "sub" else op
+    return n.const(getattr(np, function)(x.array, y.array))
 
 
 @lowers("Attention")
@@ -50,30 +67,24 @@ def _attention(n: Call) -> list[Value | None]:
     k = n[1]
     v = n[2]
     mask = n.get(3)
-    past_k, past_v, lengths = n.get(4), n.get(5), n.known(6)
+    past_k, past_v, ends = n.get(4), n.get(5), n.get(6)
     q_heads = _heads(n, q.shape, "q_num_heads")
     kv_heads = _heads(n, k.shape, "kv_num_heads")
     flat = q.ndim == 3
     dtype = q.dtype
-    batch = q.shape[0]
     queries = q.shape[1 if flat else 2]
-    q, k, v = (_split(n, x, h) for x, h in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
-    offset: Any = 0
+    q, k, v = (split_heads(n, x, h) for x, h in ((q, q_heads), (k, kv_heads), (v, kv_heads)))
+    before = None
     if past_k is not None and past_v is not None:
-        offset = past_k.shape[2]
+        before = past_k.shape[2]
         k, v = n.op("concat", [past_k, k], axis=2), n.op("concat", [past_v, v], axis=2)
-    elif lengths is not None:
-        offset = lengths.reshape(-1) - queries
     present = (k, v)
     keys = k.shape[2]
     if q_heads != kv_heads:
         times = q_heads // kv_heads
         k, v = (n.op("repeat_interleave", x, repeats=times, axis=1) for x in (k, v))
     k, v = n.cast(k, dtype), n.cast(v, dtype)
-    seen = _allowed(n, queries, keys, offset)
-    if lengths is not None:
-        inside = np.arange(keys) < lengths.reshape(-1, 1, 1, 1)
-        seen = inside if seen is None else seen & inside
+    seen = _allowed(n, queries, keys, before, ends)
     if mask is not None and mask.dtype != bool:
         mask = n.cast(mask, dtype)
     bias = _mask(n, mask, keys, seen)
@@ -86,8 +97,7 @@ def _attention(n: Call) -> list[Value | None]:
         attended = n.op("scaled_dot_product_attention", *given, scale=scale, outs=("out",))
         scores = None
     if flat:
-        attended = n.op("transpose", attended, perm=[0, 2, 1, 3])
-        attended = n.reshape(attended, [batch, queries, attended.shape[2] * attended.shape[3]])
+        attended = merged_heads(n, attended)
     return [attended, *present, scores]
 
 
@@ -119,30 +129,40 @@ def _in_steps(
     return n.op("matmul", weights, v), weights if mode == 3 else shown
 
 
-def _split(n: Call, x: Value, heads: int) -> Value:
+def split_heads(n: Call, x: Value, heads: int) -> Value:
+    """[N, T, heads * d] as [N, heads, T, d]; what has such a shape stays."""
     if x.ndim == 4:
         return x
     x = n.reshape(x, [*x.shape[:2], heads, x.shape[2] // heads])
     return n.op("transpose", x, perm=[0, 2, 1, 3])
 
 
-def _mask(n: Call, mask: Value | None, keys: int, seen: np.ndarray | None) -> Value | None:
+def merged_heads(n: Call, x: Value) -> Value:
+    """The way back of `split_heads`."""
+    turned = n.op("transpose", x, perm=[0, 2, 1, 3])
+    return n.reshape(turned, [*turned.shape[:2], turned.shape[2] * turned.shape[3]])
+
+
+def _mask(n: Call, mask: Value | None, keys: int, seen: Value | None) -> Value | None:
     """The mask of the net's operator: booleans, or floats that are added."""
     if mask is None:
-        return None if seen is None else n.const(seen)
+        return seen
     lack = keys - mask.shape[-1]
     dtype = mask.dtype
     if dtype == bool:
         if lack > 0:
             blind = n.const(np.zeros((*mask.shape[:-1], lack), bool))
             mask = n.op("concat", [mask, blind], axis=mask.ndim - 1)
-        return mask if seen is None else n.op("logical_and", mask, n.const(seen))
+        return mask if seen is None else n.op("logical_and", mask, seen)
     if lack > 0:
         blind = n.const(np.full((*mask.shape[:-1], lack), -np.inf), dtype)
         mask = n.op("concat", [mask, blind], axis=mask.ndim - 1)
     if seen is None:
         return mask
-    return n.op("add", mask, n.const(np.where(seen, 0, -np.inf), dtype))
+    if seen.array is not None:
+        return n.op("add", mask, n.const(np.where(seen.array, 0, -np.inf), dtype))
+    hidden = n.op("where", seen, n.const(0, dtype), n.const(-np.inf, dtype))
+    return n.op("add", mask, hidden)
 
 
 def _rotary_heads(n: Attributes, shape: tuple[int, ...]) -> int:

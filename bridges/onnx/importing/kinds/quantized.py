@@ -22,7 +22,7 @@ from ..calls import Call, NotHere, Value, kind_of, lowers, of_integers
 from .linear import gemm_of, matmul
 from .windows import convolved, pool
 
-_MICROSOFT = "com.microsoft"
+MICROSOFT = "com.microsoft"
 
 
 class End(NamedTuple):
@@ -80,6 +80,7 @@ def _spread(n: Call, values: Value, shape: tuple[int, ...]) -> Value:
 
 
 @lowers("QuantizeLinear")
+@lowers("QuantizeLinear", domain=MICROSOFT)
 def _quantize(n: Call) -> Value:
     x = n[0]
     scale = n[1]
@@ -110,6 +111,7 @@ def _limited(n: Call, x: Value, dtype: np.dtype, held: np.dtype | None = None) -
 
 
 @lowers("DequantizeLinear")
+@lowers("DequantizeLinear", domain=MICROSOFT)
 def _dequantize(n: Call) -> Value:
     x = n[0]
     scale = n[1]
@@ -185,6 +187,11 @@ def _shifted_here(n: Call, x: Value, zero: Value | None, axis: int) -> Value:
     elif zero.ndim == 1:
         shift = n.reshape(shift, [])
     return n.op("sub", wide, shift)
+
+
+def real_product(n: Call, a: Integers, b: Integers) -> Value:
+    """The product of the reals that integers stand for."""
+    return _multiply(n, a, b, None, _factor(n, a.scale, b.scale))
 
 
 def _convolve(
@@ -268,7 +275,7 @@ def _conv_quantized(n: Call) -> Value:
     return _convolve(n, x, w, n.get(8), _factor(n, x.scale, w.scale, n[6]), n[7])
 
 
-@lowers("QGemm", domain=_MICROSOFT)
+@lowers("QGemm", domain=MICROSOFT)
 def _gemm_quantized(n: Call) -> Value:
     a, b = Integers(n[0], n[1], n[2]), Integers(n[3], n[4], n[5])
     if n.attr("transA", 0) or n.attr("alpha", 1.0) != 1:
@@ -294,7 +301,7 @@ _HALF_FLOAT = 4
 """From this `accuracy_level` on the first factor may become integers."""
 
 
-@lowers("MatMulNBits", domain=_MICROSOFT)
+@lowers("MatMulNBits", domain=MICROSOFT)
 def _matmul_nbits(n: Call) -> Value:
     bits, zero = n.attr("bits", 4), n.get(3)
     scale = n[2]
@@ -349,7 +356,7 @@ def _has_4_bits(is_signed: bool, whole: np.ndarray) -> bool:
 # -- arithmetic ------------------------------------------------------------------------------------
 
 
-@lowers("QLinearAdd", "QLinearMul", domain=_MICROSOFT)
+@lowers("QLinearAdd", "QLinearMul", domain=MICROSOFT)
 def _combined(n: Call) -> Value:
     x, y = Integers(n[0], n[1], n[2]), Integers(n[3], n[4], n.get(5))
     return _combine(n, n.node.op, x, y, End(n[6], n.get(7) or n.const(0, n[0].dtype)))
@@ -384,7 +391,7 @@ def _table(n: Call, x: Integers, end: End, function: Callable[[np.ndarray], Any]
     return n.op("byte_table", x.value, n.const(table))
 
 
-@lowers("QLinearSigmoid", "QLinearLeakyRelu", domain=_MICROSOFT)
+@lowers("QLinearSigmoid", "QLinearLeakyRelu", domain=MICROSOFT)
 def _by_table(n: Call) -> Value:
     alpha = np.float32(n.attr("alpha", 0.01))
     functions = {
@@ -400,7 +407,16 @@ def _refused(n: Call) -> Value:
     raise NotHere
 
 
-@lowers("QLinearConcat", domain=_MICROSOFT)
+@lowers("QLinearWhere", domain=MICROSOFT)
+def _where_quantized(n: Call) -> Value:
+    end = End(n[7], n[8])
+    both = [_table(n, Integers(n[k], n[k + 1], n[k + 2]), end, lambda x: x) for k in (1, 4)]
+    if any(value is None for value in both):
+        raise NotHere
+    return n.op("where", n[0], *both)
+
+
+@lowers("QLinearConcat", domain=MICROSOFT)
 def _concat_quantized(n: Call) -> Value:
     parts = [Integers(n[k], n[k + 1], n.get(k + 2)) for k in range(2, len(n.inputs), 3)]
     return _join(n, parts, End(n[0], n[1])) or _refused(n)
@@ -413,7 +429,7 @@ def _join(n: Call, parts: Sequence[Integers], end: End) -> Value | None:
     return n.op("concat", values, axis=n.axis(n.attr("axis", 1), parts[0].value.ndim))
 
 
-@lowers("QLinearGlobalAveragePool", domain=_MICROSOFT)
+@lowers("QLinearGlobalAveragePool", domain=MICROSOFT)
 def _global_mean(n: Call) -> Value:
     if n.attr("channels_last", 0):
         raise NotHere
@@ -425,7 +441,7 @@ def _mean(n: Call, x: Integers, end: End) -> Value:
     return n.op("quantized_global_avg_pool", x.value, x.scale, x.zero, *end)
 
 
-@lowers("QLinearAveragePool", "QLinearSoftmax", domain=_MICROSOFT)
+@lowers("QLinearAveragePool", "QLinearSoftmax", domain=MICROSOFT)
 def _by_floats(n: Call) -> Value:
     x = n.op("dequantize_linear", n[0], n[1], n.get(2))
     if n.node.op == "QLinearSoftmax":
