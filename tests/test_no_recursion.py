@@ -25,8 +25,8 @@ BOUNDED = {
         bridges/onnx/importing/graph.py: _Reader._call _Reader._nodes _Reader._value
             _Reader.graph _renamed _renamed_graph
         bridges/onnx/importing/shown.py: _net
-        bridges/onnx/importing/stage.py: Lowering._both Lowering._control Lowering._inline
-            Lowering._lower_all Lowering._lower_one
+        bridges/onnx/importing/stage.py: Lowering._as_scan Lowering._both Lowering._control
+            Lowering._inline Lowering._lower_all Lowering._lower_one
         bridges/view/op_nets.py: _Reader._value
         framework/draw/pictures.py: _rows
         framework/editing/difference.py: _op_changes _same difference
