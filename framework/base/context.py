@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 from .backend import CPUPlace, Place, random_generator
 from .communicator import Communicator
@@ -80,7 +80,8 @@ class OpContext:
             live_out = (live_out,)
         self.live_out = None if live_out is None else frozenset(live_out)
         self.stream = stream
-        if seed is not None and not (isinstance(seed, SupportsIndex) and seed.__index__() >= 0):
+        # Each run makes a context, and isinstance of typing.SupportsIndex takes some microseconds.
+        if seed is not None and not (hasattr(seed, "__index__") and seed.__index__() >= 0):
             raise OpscopeError(f"seed: want a whole number from 0 on, or None, not {seed!r}")
         self.seed = seed
         self._generators: dict[str, Any] = {}
