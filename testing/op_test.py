@@ -72,7 +72,7 @@ class OpTest:
         type: the operator.
         grad: input slots whose gradients are checked; () where there are none.
         dtypes: what the floating inputs of a case are cast to.
-        halves: whether cases run in float16 and bfloat16, too.
+        halves: whether cases also run in float16 and bfloat16.
         tolerance, tolerance64, tolerance16: allowed error, relative to the largest element of the
             array or, where `elementwise`, to each element (and to 1 for those below it). That of
             bfloat16 is 8 times that of float16.
@@ -80,7 +80,7 @@ class OpTest:
             away from kinks by more than twice the step.
         resize: whether axes are made 1 and 0 long; not where attributes, or numbers in the inputs,
             say how long they are, which the shape rule cannot see.
-        strided_outputs: matrices that are outputs are given as column ranges of wider ones, too.
+        strided_outputs: matrices that are outputs are also given as column ranges of wider ones.
         exact_dtype: output slots whose dtype is exactly the reference's (elsewhere a float64
             reference stands for the dtype under test).
         distinct: the integers of its inputs must differ: positions that something is put at.

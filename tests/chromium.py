@@ -94,15 +94,15 @@ class Chromium:
 
     # -- protocol
 
-    def send(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a command."""
+    def send(self, method: str, *, within: float = 60.0, **params: Any) -> dict[str, Any]:
+        """The result of a command, which takes some seconds at most."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self._session:
             message["sessionId"] = self._session
         os.write(self._out, json.dumps(message).encode() + b"\0")
         while True:
-            answer = self._next(60.0)
+            answer = self._next(within)
             if answer.get("id") == self._number:
                 assert "error" not in answer, (method, answer["error"])
                 return answer["result"]
@@ -137,15 +137,14 @@ class Chromium:
             time.sleep(0.01)
         self.frames()
 
-    def run(self, script: str) -> Any:
-        """The value of an expression; promises are awaited.
+    def run(self, script: str, *, within: float = 60.0) -> Any:
+        """The value of an expression; promises are awaited, for some seconds at most.
 
         Raises:
             AssertionError: the script raises.
         """
-        found = self.send(
-            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
-        )
+        how = {"expression": script, "returnByValue": True, "awaitPromise": True}
+        found = self.send("Runtime.evaluate", within=within, **how)
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

@@ -18,6 +18,8 @@ from site_pages import pages
 HOME = Path(__file__).resolve().parents[1] / "build" / "axe"
 _LISTS = Path(__file__).with_name("axe")
 _SOURCES = 3
+_LONGEST = 600.0
+"""Seconds that axe may take for a page: the page of all operators takes half a minute."""
 _RULES = {"light": "", "dark": 'runOnly: ["color-contrast"], '}
 """What is checked in which colors: dark pages differ in nothing else."""
 
@@ -51,7 +53,7 @@ def findings(site: Path) -> Iterator[str]:
                 page.theme(theme)
                 page.open(path)
                 page.run(f"{axe}; 0")
-                for found in page.run(_RUN % rules):
+                for found in page.run(_RUN % rules, within=_LONGEST):
                     yield f"{path.relative_to(site).as_posix()} ({theme}): {found}"
 
 

@@ -2,7 +2,7 @@
 
 A sample of CNTK's shape [d1 x ... x dk] is an array [dk, ..., d1]. An input with a dynamic axis is
 [T, dk, ..., d1], the samples of one sequence, or, where nothing looks along the sequence,
-[N, dk, ..., d1], any samples. Values are float32, of networks in double precision too.
+[N, dk, ..., d1], any samples. Values are float32, also in networks of double precision.
 """
 
 from __future__ import annotations

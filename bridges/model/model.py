@@ -31,7 +31,7 @@ class Asked:
     Attributes:
         kind: of the file, one of the registry.
         network: the command of a config of CNTK's whose network is meant; "": its only one.
-        whole: the values of a net must be there; otherwise a description alone is opened, too.
+        whole: the values of a net must be there; otherwise a description alone is enough.
     """
 
     kind: str

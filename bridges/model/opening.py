@@ -45,7 +45,7 @@ def open_model(
         scope: holds the values of a net that is given without them.
         network: the command of a config of CNTK's whose network is meant, where it has several.
         whole: the values of a net must be there; those of an object are copied. Otherwise a
-            description alone is opened, too.
+            description alone is enough.
         use: what the network is wanted for, for errors.
 
     Raises:

@@ -3,7 +3,7 @@
 CNTK computes frame by frame. The frames around one that nnet3's descriptors read are taken from a
 window of input frames, as CNTK's readers give it: a layer that others read at several offsets is
 computed several times in each frame, with the same parameters. Frames beyond the utterance are
-copies of its edge in both worlds, so both give the same there, too.
+copies of its edge in both worlds, so both also give the same there.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class LoopStep:
 
     Args:
         dtype: of values and parameters.
-        whole: whether affine components read inside what they read outside of the loop, too.
+        whole: whether affine components read the same inside of the loop as outside.
 
     Attributes:
         ops: the operators, and their arrays.

@@ -52,7 +52,7 @@ class WriteOptions:
     Attributes:
         names: of the nodes to write; none: the network's output nodes.
         size, epoch_size: of a minibatch and of the data, in samples; None: all there are.
-        gradients: whether gradients are written, too.
+        gradients: whether gradients are also written.
         path: before the names of files; "" with a writer.
         form: of the values in files; None with a writer.
         writer: its section.

@@ -50,7 +50,7 @@ class Source:
         return starts
 
     def locate(self, offset: int) -> Location:
-        """The place of the character at `offset`; one past the last character is a place too."""
+        """The place of the character at `offset`; one past the last character is also a place."""
         offset = min(max(offset, 0), len(self.text))
         line = bisect_right(self._starts, offset)
         return Location(self, line, offset - self._starts[line - 1] + 1)

@@ -10,7 +10,7 @@ _NUMBER = re.compile("[0-9]{1,9}")
 
 
 def device_of(section: ConfigParameters, default: str = "auto") -> str:
-    """What `deviceId` says: "cpu" (-1, too), "gpu", "auto", or the number of a GPU.
+    """What `deviceId` says: "cpu" (or -1), "gpu", "auto", or the number of a GPU.
 
     Raises:
         FormatError: it says something else.

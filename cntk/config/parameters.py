@@ -1,4 +1,4 @@
-"""Sections of a config: names without regard to case, looked up in the sections around, too."""
+"""Sections of a config: names without regard to case, also looked up in the sections around."""
 
 from __future__ import annotations
 

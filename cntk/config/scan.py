@@ -1,7 +1,7 @@
 """How CNTK's old config language is cut into records: brackets, separators, comments.
 
 Configs, arrays, NDL and MEL all go through this one scanner (Source/Common/Include/Config.h), which
-cuts records within records, too. Records end at newlines, commas and one further separator, but not
+also cuts records within records. Records end at newlines, commas and one further separator, but not
 inside brackets and quotes. A bracket that a record consists of is opened, its content cut in turn;
 a separator character right after such a bracket replaces the further separator inside of it.
 """

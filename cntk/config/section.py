@@ -1,4 +1,4 @@
-"""Names and their texts in a config section, looked up in the sections around it, too."""
+"""Names and their texts in a config section, also looked up in the sections around it."""
 
 from __future__ import annotations
 

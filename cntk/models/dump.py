@@ -1,6 +1,6 @@
 """The text of CNTK's `dumpnode`: nodes with their inputs and values.
 
-Every token has a space before it, as CNTK's text files are written; line ends are tokens too.
+Every token has a space before it, as CNTK's text files are written; line ends are also tokens.
 Matrices go row by row with 9 digits (17 for double); tensors as first dimension x the others.
 Source: the DumpNodeInfo functions of the nodes, File.cpp.
 """

@@ -142,7 +142,7 @@ class BinaryReader:
         return value
 
     def shape(self, legacy: bool = False) -> tuple[int, ...]:
-        """A tensor shape. With `legacy`, three 64-bit numbers W, H, C are taken too."""
+        """A tensor shape. With `legacy`, also three 64-bit numbers W, H, C."""
         start = self.offset
         rank, first = self.number("uint32"), self.number("uint32")
         if legacy and first == 0:  # the upper half of the first 64-bit number

@@ -70,7 +70,7 @@ class RemoveOrphans(Edit):
 
     Attributes:
         nodes: nodes go.
-        inputs: inputs go, too.
+        inputs: inputs also go.
         parameters: components and parameters that no node uses go.
     """
 
@@ -269,8 +269,8 @@ class Copy(Edit):
     Attributes:
         old, new: names or patterns.
         links: copies read the copies of inputs.
-        content: attributes and values are copied, too.
-        below: all that a node is computed from is copied, too; `new` stands before the names.
+        content: attributes and values are also copied.
+        below: all that a node is computed from is also copied; `new` stands before the names.
         source: the network that is copied from; None: the one that is edited.
     """
 

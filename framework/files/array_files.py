@@ -46,7 +46,7 @@ def read_array(path: PathLike) -> np.ndarray:
 def read_arrays(path: PathLike) -> Mapping[str, np.ndarray]:
     """Arrays by name, from an `.npz` file or from a folder of `.npy` files.
 
-    Each is read when it is looked up, which may raise FormatError, too.
+    Each is read when it is looked up, which may also raise FormatError.
 
     Raises:
         FormatError: no such file or folder, nothing in it, or no arrays.

@@ -112,7 +112,7 @@ class Pointwise:
         return found
 
     def cost(self) -> int:
-        """Work of one element; with halves, of the copies that a kernel would need, too."""
+        """Work of one element; with halves, also of the copies that a kernel would need."""
         operands = (*self.reads.values(), *self.writes.values())
         if any(operand.dtype in HALF_NAMES for operand in operands):
             return _COPIES + self.expressions.cost

@@ -44,7 +44,7 @@ def net_text(desc: OpList | pb.NetDesc, *, locations: bool = False, variables: b
     Args:
         locations: add `@file:line` where a thing was written; left out, the text of a net does not
             depend on where it was built.
-        variables: list the variables, too.
+        variables: also list the variables.
     """
     return "\n".join(_net_lines(check_inner_nets(as_op_list(desc)), locations, variables)) + "\n"
 

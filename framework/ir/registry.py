@@ -136,8 +136,8 @@ class OperatorDef:
             slots and attributes (`x > 0 ? x : alpha * x`); several outputs: slot -> expression.
         no_gradient: why there is none.
         random: the result depends on the random state (such operators are never merged).
-        world: it touches the world outside, other ranks say: no pass drops it, merges it, or moves
-            it past another one. Its gradient does, too.
+        world: it and its gradient touch the world outside, other ranks say: no pass drops it,
+            merges it, or moves it past another one.
         boundary: it computes nothing; runs end there, and go on there or elsewhere. A list that
             ends with one is run again: after the one before, it hands values to what ran already.
         joins: an input slot whose variables the plan lays out side by side in memory, where they

@@ -11,7 +11,7 @@ from ...proto import net_pb2 as pb
 
 
 def make_sources_relative(desc: pb.NetDesc) -> None:
-    """Make the source files of operators and variables relative, those of inner nets too.
+    """Make the source files of operators and variables relative, also in inner nets.
 
     A file in the working folder keeps its path from there, any other its name alone.
     """

@@ -3,7 +3,7 @@
 Each pass is switchable by name: `clean_up(net, skip=["remove-dead"])`. None of them touches
 variables that somebody may look at: declared kinds other than TEMPORARY, views and their bases,
 variables without gradient flow, names inside nested nets and links, and the names in `live_out`. A
-temporary that no operator reads counts as a result, too, unless the net declares OUTPUT variables.
+temporary that no operator reads also counts as a result, unless the net declares OUTPUT variables.
 """
 
 from __future__ import annotations

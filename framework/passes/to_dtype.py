@@ -29,7 +29,7 @@ class ToFloat64:
     """float32 becomes float64: declared variables, arrays in attributes (so initial values), and
     the dtypes of results in attributes. Nested nets are included.
 
-    What is fed must then be float64, too.
+    What is fed must then also be float64.
     """
 
     name: str = "to-float64"
@@ -48,7 +48,7 @@ class ToHalf:
 
     Attributes:
         dtype: float16 or bfloat16.
-        keep: variables that stay float32; what is computed from them is then float32, too.
+        keep: variables that stay float32; what is computed from them is then also float32.
     """
 
     dtype: np.dtype

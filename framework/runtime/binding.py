@@ -193,7 +193,7 @@ class BoundSteps:
         calls: one callable a step, once `bind` has run.
         prepared: weights packed before the loop, or the net, starts, keyed by array; else None.
         kept: weights packed when the frame is bound, and again when they have changed; else None.
-        least_cost: from which a lone operator is compiled; below, its NumPy kernel is one pass too.
+        least_cost: from which a lone operator is compiled; below, its NumPy kernel also is a pass.
         makes_lists: whether neighboring calls become one, in a net that unrolls loops.
     """
 

@@ -146,7 +146,7 @@ class Inputs:
     """What a net may be fed: its inputs, and parameters and states.
 
     Args:
-        between: whether what its forward operators compute may be fed, too: then a run leaves out
+        between: whether what its forward operators compute may also be fed: then a run leaves out
             what computes it (`prune`).
 
     Attributes:

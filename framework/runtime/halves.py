@@ -28,7 +28,7 @@ class Widened:
 
     Attributes:
         before, after: calls that fill the copies, and that round the results.
-        prepared: whether some copies are made before a loop, so that they may be packed there, too.
+        prepared: whether some copies are made before a loop, so that they may also be packed there.
     """
 
     arrays: dict[str, Any] = field(default_factory=dict)

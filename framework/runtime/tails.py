@@ -1,7 +1,7 @@
 """Tails: operators that the kernel of the one before computes along with its own.
 
 A convolution's activation and its maximum pooling, for example, while the image is in the cache;
-outside of training its batch norm, too, as a factor and a term of each channel. An epilogue is a
+outside of training also its batch norm, as a factor and a term of each channel. An epilogue is a
 loop of any elementwise operators after these, over a part of the results while it is in the cache.
 Kernels say which types they take (`KernelEntry.tails`). What lies between is in no memory; where
 no such kernel serves, each operator runs by itself, over scratch memory in between.

@@ -31,7 +31,7 @@ def make_look_ahead(fst: Fst, *, of_input: bool = False) -> tuple[Fst, np.ndarra
     Returns:
         the FST with new labels on one side, by which its arcs are sorted; and the old and the new
         number of labels, int32, [labels, 2], by which the other FST of a composition is relabeled.
-        There are pairs of labels that the FST lacks, too, where these would meet new ones.
+        There are also pairs of labels that the FST lacks, where these would meet new ones.
     """
     side = SIDES[not of_input]
     labels = np.unique(fst.arcs[side])

@@ -71,7 +71,7 @@ def reads_further(
 
     Args:
         left, right: the network's context.
-        back: more input comes before the left context, too.
+        back: more input also comes before the left context.
     """
     if fixed_context(topology, modulus) is not None:
         return False

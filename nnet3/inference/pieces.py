@@ -201,7 +201,7 @@ class Chunk:
         utterance: its number.
         first, count: the output frames that are wanted, counted after subsampling.
         shape: of the computed chunk: `count` output frames, or more, the rest of which is dropped.
-        skipped: output frames before the first one that are computed, too.
+        skipped: output frames before the first one that are also computed.
     """
 
     utterance: int

@@ -32,7 +32,7 @@ def chain_request(
     """The request that computes the outputs of a chain example.
 
     Args:
-        xent: whether the cross-entropy outputs are wanted, too.
+        xent: whether the cross-entropy outputs are also wanted.
         derivatives: whether derivatives of the parameters are wanted.
 
     Raises:

@@ -74,7 +74,7 @@ class TrainJob:
         model, output: files of networks. result: the JSON file for the objective.
         archive: of examples. frame: the one to train on, -1 = all. shift: of the frames.
         learning_rate, scale, edits: what is changed before.
-        minibatch, buffer, seed: of merging and shuffling; the seed is the trainer's, too.
+        minibatch, buffer, seed: of merging and shuffling; the trainer has the same seed.
         trainer: fields of `NnetTrainerOptions`. passes: fields of `OptimizeOptions`.
         read_cache, write_cache: files of compiled computations; empty = none.
         use_gpu: as `--use-gpu`. chain: for LF-MMI.

@@ -120,7 +120,7 @@ def merged_below(rows: np.ndarray, threshold: float, floor: float) -> list[int]:
 def merged_to_count(groups: list[np.ndarray], count: int, floor: float) -> list[list[int]]:
     """The cluster of each point of each group, merged within groups until `count` are left of all.
 
-    Equal distances come in the order of a binary heap of single pushes, which is Kaldi's, too.
+    Equal distances come in the order of a binary heap of single pushes, as in Kaldi.
 
     Args:
         groups: [points, 1 + 2 * dim] each. count: at least one for each group that is not empty.

@@ -61,7 +61,7 @@ def nnet3_graph(
     `ivector` [N, dim]. It gives each output as [N, ceil(T / frame_subsampling_factor), columns]:
     what `nnet3-compute` gives for each of N utterances as one chunk, whose first and last frames
     are repeated as far as the network's context reaches. Metadata says what decoders ask for.
-    Inputs with other names have a row for every frame, too, or one for all where they are read at
+    Inputs with other names also have a row for every frame, or one for all where they are read at
     time 0 alone.
 
     Args:

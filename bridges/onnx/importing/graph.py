@@ -111,7 +111,7 @@ def check_model(file: ModelFile) -> Model:
 
     Raises:
         FormatError: undefined or doubly defined names, cycles, attributes of wrong kinds, damaged
-            arrays, too deep nesting, an operator set that is too new.
+            arrays, too deep nesting, an operator set beyond the newest one.
     """
     reader = _Reader(file)
     opset = file.opsets.get("", 0)

@@ -12,7 +12,7 @@ from ....framework.base.untrusted.limits import check_limit, limit
 
 
 class LoopBudget:
-    """Counts what all loops of one run do together, those inside of others too.
+    """Counts what all loops of one run do together, also loops inside of loops.
 
     Inputs pay for themselves: each number that is fed allows a round, each byte a byte.
 

@@ -1,7 +1,7 @@
 """A Scan as the operator `recurrent`: the loop runs inside of the net, for any number of rounds.
 
 The sequences of that operator are the rows N of what is scanned, [T, N, ...]; so the body sees a
-round as [N, ...], and its states are [N, ...] too.
+round as [N, ...], and its states are also [N, ...].
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class Module:
         layers: by attribute. helpers: names of functions and classes of `sources` that lines use.
         arrays: parameters and states, and what is only another shape of one.
         trained: those of these that are parameters. frozen: parameters that do not learn.
-        uses: variable -> how many slots read it, in step nets too.
+        uses: variable -> how many slots read it, also in step nets.
         origins: another shape of a parameter -> the parameter.
         title: what a variable is called in the module.
         notes: what the module does not do in training as the net does.

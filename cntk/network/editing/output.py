@@ -18,7 +18,7 @@ def new_output(network: Network, edit: NewOutput) -> str:
     the new one.
 
     Raises:
-        VariableError: the output is no affine layer, or others read its parameters, too.
+        VariableError: the output is no affine layer, or others also read its parameters.
     """
     output = _output(network, edit.output)
     if edit.size < 1:

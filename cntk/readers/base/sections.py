@@ -97,7 +97,7 @@ def tagged_text_sections(config: ConfigParameters) -> tuple[Named, Named]:
 def named_files(config: ConfigParameters) -> dict[Path, str]:
     """The files that a section names, whole paths, each with the parameter that does.
 
-    Files that are named in a list (scpFile) count, too; other values do not.
+    Files that are named in a list (scpFile) also count; other values do not.
     """
     files: dict[Path, str] = {}
     for name in config.names():

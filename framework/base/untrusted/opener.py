@@ -38,7 +38,7 @@ def open_file(
 
     Args:
         path: of the file.
-        pipes: whether it may be a pipe or a device, too, which is waited for.
+        pipes: whether it may also be a pipe or a device, which is waited for.
         place: where the name stands, as `list.scp:3`, for messages.
         buffering: as for `open`.
 

@@ -29,7 +29,7 @@ class StepFrame(BoundSteps):
 
     Args:
         arrays: of all externals of the plan and all that outlives it; temporaries are added.
-        outer: the frame of the recurrent operator, whose place and phase hold here too.
+        outer: the frame of the recurrent operator, whose place and phase also hold here.
         arena: holds temporaries; frames of one `tag` share the memory of their temporaries.
         scope: where operators that hold nets find their variables.
     """

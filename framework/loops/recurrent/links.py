@@ -86,7 +86,7 @@ class RecurrentBinding:
 
     Attributes:
         step: the step net. owner: the operator; its frames and memory are remembered under it.
-        frame: the frame of the net around, whose place, phase and scope hold inside too.
+        frame: the frame of the net around, whose place, phase and scope also hold inside.
         offsets: of the sequences; schedule: which of their rows run at each step.
         tracks, arrays: of the in-links.
         statics, static_levels: arrays and offsets of the static links. static_tracks: None for

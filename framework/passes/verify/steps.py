@@ -70,7 +70,7 @@ def _step(net: NetCheck, step: StepDecl, title: str) -> None:
 
 
 def nested(net: NetCheck) -> None:
-    """Nets in attributes are sound, too."""
+    """Nets in attributes are also sound."""
     visible = frozenset({*net.vars, *net.writers, *net.given, *net.outer})
     for index, op in enumerate(net.ops):
         for _, inner in op.inner_nets():

@@ -112,7 +112,7 @@ def _chain(net: NetCheck, start: int, goal: int) -> list[int]:
 
 
 def double_writes(net: NetCheck) -> None:
-    """A variable is written once, but where it is read, too, or outlives the run.
+    """A variable is written once, unless it is also read or outlives the run.
 
     What an operator reads may be made of the variable by others just before it: so is a matrix
     changed in place in several steps.

@@ -157,7 +157,7 @@ def shared_panels(panels: Panels | None = None) -> Iterator[None]:
     """While it lasts, products that this thread binds share memory: those of one frame.
 
     Args:
-        panels: memory that other frames use, too; None: new one.
+        panels: memory that other frames also use; None: new one.
     """
     before = getattr(_bound, "panels", None)
     panels = panels or Panels()

@@ -135,7 +135,7 @@ class Recipe:
     ) -> None:
         """Append an operator that adds to statistics.
 
-        The variable of an input slot S is written, too, where the operator has an output S_out.
+        The variable of an input slot S is also written, where the operator has an output S_out.
 
         Args:
             when: after the forward operators, or before or after the backward ones.

@@ -21,7 +21,7 @@ def new_output(nnet: Nnet, edit: NewOutput) -> str:
     settings of training are kept.
 
     Raises:
-        FormatError: what the output reads is something else, or others read it, too.
+        FormatError: what the output reads is something else, or others also read it.
     """
     output = _output(nnet, edit.output)
     chain = _chain(nnet, output)

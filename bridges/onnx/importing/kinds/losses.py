@@ -1,4 +1,4 @@
-"""Losses of classes, as training graphs hold them; their weights and means are PyTorch's, too."""
+"""Losses of classes, as training graphs hold them; their weights and means equal PyTorch's."""
 
 from __future__ import annotations
 

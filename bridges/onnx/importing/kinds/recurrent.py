@@ -1,6 +1,6 @@
 """Recurrent layers: RNN, GRU, LSTM as a Scan over a step, for ONNX and, by `Cell`, for PyTorch.
 
-A layer is written out as nodes. So what runs loops runs it too: it becomes the operator
+A layer is written out as nodes. So the code for loops runs it: it becomes the operator
 `recurrent`, and where it is trained, steps one by one.
 """
 

@@ -32,7 +32,7 @@ def _counted(ids: np.ndarray, size: Any) -> np.ndarray:
 
 
 def counted(n: Adds, ids: Value, sizes: Any) -> Value:
-    """Ids counted from the front, those of a net's input too."""
+    """Ids counted from the front, also in a net's input."""
     if ids.array is not None:
         return n.const(_counted(ids.array, sizes))
     zero = n.const(0, ids.dtype)
