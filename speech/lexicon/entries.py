@@ -29,7 +29,7 @@ FORMS = {
 """Kaldi's names of files; of those in a folder the first one counts."""
 
 _NUMBER = re.compile(r"(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?")
-_OTHER_SPACE = re.compile(r"[^\S \t\n]")
+_NO_TEXT = re.compile(r"[^\S \t\n]|\0")
 
 
 class Entry(NamedTuple):
@@ -104,10 +104,10 @@ def text_lines(text: str, name: str) -> Iterable[tuple[str, list[str]]]:
     """File and line, for messages, and the fields of each line that is not empty.
 
     Raises:
-        FormatError: a line has a space that only Unicode knows: programs differ in whether it
-            ends a word.
+        FormatError: a line has a zero byte, or a space that only Unicode knows: programs differ in
+            whether it ends a word.
     """
-    other = _OTHER_SPACE.search(text)
+    other = _NO_TEXT.search(text)
     if other is not None:
         line = text.count("\n", 0, other.start()) + 1
         code = f"U+{ord(other[0]):04X}"

@@ -117,6 +117,7 @@ def test_what_an_earlier_lexicon_left_is_removed(tmp_path: Path) -> None:
         ({"more": "<s> N\n"}, {}, "'<s>' is a reserved symbol, no word"),
         ({"more": "HM <eps>\n"}, {}, "line 10: '<eps>' is a reserved symbol, no phone"),
         ({"more": "H\u00a0M N\n"}, {}, "line 10: the character U+00A0: only spaces and tabs part"),
+        ({"more": "H\0M N\n"}, {}, "line 10: the character U+0000: only spaces and tabs part"),
         ({"lexiconp": "NO 1.5 N\n"}, {}, "lexiconp.txt: line 1: '1.5': a number above 0 and at"),
         (
             {"lexiconp": "NO N OW\n"},
