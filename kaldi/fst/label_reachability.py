@@ -21,8 +21,10 @@ from .fst_properties import label_properties
 from .openfst import LOOK_AHEAD
 from .symbols import SIDES, changed, sort_by
 
-_Intervals = list[tuple[int, int]]
-"""First number and the one after the last; they rise, and there is a gap between any two."""
+_Intervals = list[tuple[int, int]] | np.ndarray
+"""First number and the one after the last; they rise, and there is a gap between any two. More than
+`_MANY` are an array, [intervals, 2]."""
+_MANY = 64
 
 
 def make_look_ahead(fst: Fst, *, of_input: bool = False) -> tuple[Fst, np.ndarray]:
@@ -38,14 +40,15 @@ def make_look_ahead(fst: Fst, *, of_input: bool = False) -> tuple[Fst, np.ndarra
     labels = labels[labels > 0]
     nodes = _graph(fst, side, labels)
     member, sets = _reached(nodes, 1 + fst.states)
-    first = np.array([each[0][0] if each else 0 for each in sets])
+    counts = np.array([len(each) for each in sets])
+    begin = np.cumsum(counts) - counts
+    rows = [np.array(each, np.int32).reshape(-1, 2) for each in sets]
+    intervals = np.concatenate(rows)
+    first = np.where(counts > 0, np.append(intervals[:, 0], 0)[begin], 0)
     number = first[member[1 + fst.states :]]  # of each label, and of ends
     absent = np.setdiff1d(np.arange(1, len(number) + 1), labels)
     new = np.concatenate((number[:-1], np.full(len(absent), len(number) + 1)))
     pairs = np.stack((np.concatenate((labels, absent)), new), axis=1).astype(np.int32)
-    counts = np.array([len(each) for each in sets])
-    begin = np.cumsum(counts) - counts
-    intervals = np.array([pair for each in sets for pair in each], np.int32).reshape(-1, 2)
     mine = member[1 : 1 + fst.states]
     reached = Reachability(
         np.concatenate([[0], np.cumsum(counts[mine])]),
@@ -153,7 +156,15 @@ def _intervals(following: list[list[int]], is_leaf: list[bool], start: int) -> l
 def _union(sets: list[_Intervals]) -> _Intervals:
     if len(sets) == 1:
         return sets[0]
-    found: _Intervals = []
+    if sum(map(len, sets)) > _MANY:
+        pairs = np.concatenate([np.array(each, np.int32).reshape(-1, 2) for each in sets])
+        pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
+        last = np.maximum.accumulate(pairs[:, 1])
+        begins = np.flatnonzero(np.append(True, pairs[1:, 0] > last[:-1]))
+        ends = np.append(begins[1:], len(pairs)) - 1
+        joined = np.stack((pairs[begins, 0], last[ends]), axis=1)
+        return joined if len(joined) > _MANY else [(a, b) for a, b in joined.tolist()]
+    found: list[tuple[int, int]] = []
     for first, last in sorted(pair for each in sets for pair in each):
         if found and first <= found[-1][1]:
             found[-1] = found[-1][0], max(found[-1][1], last)
