@@ -14,6 +14,7 @@ from ..fst.graph_folder import read_labels
 from ..fst.words import Words
 
 _BACKOFF = "#0"
+_OFFSET = "phones/nonterm_phones_offset.int"
 _COPIED = (
     *("words.txt", "phones.txt", "phones/silence.csl"),
     *(f"phones/{name}" for name in ("disambig.txt", "disambig.int")),
@@ -33,16 +34,18 @@ class Lang:
     Attributes:
         folder: its path. words: the words of labels. symbols: disambiguation symbols among phones.
         lexicon: L_disambig.fst.
+        offset: the phone `#nonterm_bos` of graphs that call each other; 0: there is none.
     """
 
     folder: str
     words: Words
     symbols: list[int]
     lexicon: Fst
+    offset: int = 0
 
     @classmethod
     def read(cls, folder: PathLike) -> Lang:
-        """Read words.txt, phones/disambig.int and L_disambig.fst.
+        """Read words.txt, L_disambig.fst, phones/disambig.int, and nonterm_phones_offset.int there.
 
         Raises:
             FormatError: a file is missing or damaged, or the lexicon has words beyond the table.
@@ -55,7 +58,9 @@ class Lang:
         if largest >= len(words):
             raise FormatError(f"{path}: the word {largest} is none of {len(words)} in words.txt")
         symbols = read_labels(os.path.join(name, "phones", "disambig.int"))
-        return cls(name, words, symbols, lexicon)
+        offset = os.path.join(name, *_OFFSET.split("/"))
+        begin = _only_label(offset) if os.path.exists(offset) else 0
+        return cls(name, words, symbols, lexicon, begin)
 
     def path(self, name: str) -> str:
         """The path of one of its files."""
@@ -72,12 +77,16 @@ class Lang:
 
     def unknown(self) -> int:
         """The label in oov.int. Raises FormatError: it is missing, or none."""
-        labels = read_labels(self.path("oov.int"))
-        if len(labels) != 1:
-            raise FormatError(f"{self.path('oov.int')}: one label is wanted, not {len(labels)}")
-        return labels[0]
+        return _only_label(self.path("oov.int"))
 
     def copied(self) -> dict[str, bytes]:
         """The files that go beside the graph, as far as they are there."""
         names = [name for name in _COPIED if os.path.exists(self.path(name))]
         return {name: read_file(self.path(name)) for name in names}
+
+
+def _only_label(path: str) -> int:
+    labels = read_labels(path)
+    if len(labels) != 1:
+        raise FormatError(f"{path}: one label is wanted, not {len(labels)}")
+    return labels[0]

@@ -44,6 +44,9 @@ def make_graph(
 ) -> None:
     """Write a folder with HCLG.fst and what decoding needs besides, as Kaldi's mkgraph.sh does.
 
+    Where the lang folder has nonterminals, HCLG.fst is prepared to call other graphs and to be
+    called, and `make-grammar-fst` joins them.
+
     Args:
         lang: a folder that `prepare_lang.sh` or `make_lang` wrote. model: a folder with `final.mdl`
             and `tree`. out: the folder, which may be there already.
@@ -61,11 +64,14 @@ def make_graph(
     Raises:
         FormatError: a file is missing or wrong, with file and line; the parts do not fit each
             other; words cannot be told apart; the graph goes beyond the limit `graph`.
-        ArgumentError: there is more than one grammar. SaveError: a file cannot be written.
+        ArgumentError: there is more than one grammar, or look-ahead graphs were to call each other.
+        SaveError: a file cannot be written.
             Nothing is written then.
     """
     parts = Lang.read(lang)
-    expansion = _expansion(path_text(model), parts.symbols, transition_scale, self_loop_scale)
+    if parts.offset and look_ahead:
+        raise ArgumentError(f"{parts.folder}: look-ahead graphs cannot call each other")
+    expansion = _expansion(path_text(model), parts, transition_scale, self_loop_scale)
     expansion.check(parts.lexicon, parts.path("L_disambig.fst"))
     words = Vocabulary(parts.words, parts.backoff, skip_unknown, parts.path("words.txt"))
     sources = {"arpa": arpa, "text": text, "phrases": phrases, "jsgf": jsgf}
@@ -81,7 +87,7 @@ def make_graph(
 
 
 def _expansion(
-    folder: str, symbols: list[int], transition_scale: float, self_loop_scale: float | None
+    folder: str, lang: Lang, transition_scale: float, self_loop_scale: float | None
 ) -> Expansion:
     if self_loop_scale is None:
         self_loop_scale = 1.0 if os.path.exists(os.path.join(folder, _CHAIN)) else 0.1
@@ -92,9 +98,10 @@ def _expansion(
     return Expansion(
         ContextDependency.read(tree),
         TransitionModel.read_from(model),
-        symbols,
+        lang.symbols,
         transition_scale,
         self_loop_scale,
+        lang.offset,
     )
 
 

@@ -21,10 +21,11 @@ from ...kaldi.fst.local_epsilons import remove_epsilons_locally
 from ...kaldi.fst.partition import minimize_unpushed
 from ...kaldi.fst.pushing import push_special
 from ...kaldi.fst.symbols import remove_symbols, sort_by
-from ...kaldi.graphs.context import Context, compose_context
+from ...kaldi.graphs.context import Context, GrammarContext, compose_context
 from ...kaldi.graphs.h_transducer import h_transducer
 from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.graphs.self_loops import add_self_loops
+from ..fst.grammar_making import prepared
 
 _STATE_BYTES = 256  # that a state takes while a graph is determinized
 
@@ -37,6 +38,10 @@ class Expansion:
         tree, model: of the acoustic model. symbols: disambiguation symbols among phones.
         transition_scale: of the probabilities of transitions that leave their state.
         self_loop_scale: of those of staying in a state or leaving it.
+        offset: the phone `#nonterm_bos` of graphs that call each other; 0: there is none.
+
+    Raises:
+        FormatError: such graphs want contexts of one phone to the left.
     """
 
     tree: ContextDependency
@@ -44,14 +49,22 @@ class Expansion:
     symbols: list[int]
     transition_scale: float = 1.0
     self_loop_scale: float = 0.1
+    offset: int = 0
 
     def __post_init__(self) -> None:
+        if self.offset and (self.tree.width, self.tree.central) != (2, 1):
+            raise FormatError(
+                "graphs that call each other want a tree for a phone and the one before it, not"
+                f" for {self.tree.width} phones, place {self.tree.central}"
+            )
         self.hmms = PhoneHmms(self.tree, self.model)
 
     def check(self, lexicon: Fst, name: str) -> None:
         """Raises FormatError: the lexicon reads labels that are neither phones nor symbols."""
         known = [0, *self.symbols, *self.model.phones]
         strange = np.setdiff1d(lexicon.ilabel, known)
+        if self.offset:
+            strange = strange[strange < self.offset]
         if len(strange):
             raise FormatError(
                 f"{name}: the label {strange[0]} is neither a phone of the model nor a"
@@ -60,11 +73,14 @@ class Expansion:
 
     def context(self) -> Context:
         """The contexts of phones, none of which has come up yet."""
+        if self.offset:
+            return GrammarContext(self.symbols, self.offset)
         return Context(self.symbols, self.tree.width, self.tree.central)
 
     def transducer(self, context: Context) -> tuple[Fst, list[int]]:
         """H of the contexts that have come up; its disambiguation symbols."""
-        return h_transducer(context.windows, self.hmms, scale=self.transition_scale)
+        scale, offset = self.transition_scale, self.offset
+        return h_transducer(context.windows, self.hmms, scale=scale, offset=offset)
 
 
 def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst, list[int]]:
@@ -86,7 +102,8 @@ def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst,
     graph = remove_symbols(graph, symbols)
     graph = remove_epsilons_locally(graph)
     graph = minimize_unpushed(graph, DELTA)
-    return add_self_loops(graph, expansion.hmms, expansion.self_loop_scale), symbols
+    graph = add_self_loops(graph, expansion.hmms, expansion.self_loop_scale)
+    return prepared(graph, expansion.offset, "HCLG") if expansion.offset else graph, symbols
 
 
 def look_ahead_graphs(

@@ -9,9 +9,12 @@ import pytest
 
 from fst_relations import relation, rows
 from kaldi_models import call_main, done
+from lexicons import write_small
 from opscope.framework.base.errors import ArgumentError, FormatError
-from opscope.nnet3.programs.base.graphs import open_fst
-from opscope.speech import load_graph, make_graph
+from opscope.nnet3.programs.base.graphs import open_fst, save_fst
+from opscope.speech import load_graph, make_graph, make_lang
+from opscope.speech.fst.words import Words
+from opscope.speech.graph_making.grammars import Vocabulary, of_phrases
 
 MODEL = """<TransitionModel> <Topology> <TopologyEntry> <ForPhones> 1 2 3 </ForPhones>
 <State> 0 <PdfClass> 0 <Transition> 0 0.75 <Transition> 1 0.25 </State>
@@ -87,21 +90,20 @@ def said(graph, steps=12):
     return best
 
 
-def test_as_the_commands_do(folders):
-    """One step after the other, each by Kaldi's program of that name."""
-    words = "--disambig-symbol=#0", "--read-symbol-table=lang/words.txt"
+def run_steps(width, *nonterminals):
+    """Make the graph `9` of lang/G.fst, each step by Kaldi's program of that name."""
     for line in (
-        ("arpa2fst", *words, "lm.arpa", "lang/G.fst"),
         ("fsttablecompose", "lang/L_disambig.fst", "lang/G.fst", "1"),
         ("fstdeterminizestar", "--use-log=true", "1", "2"),
         ("fstminimizeencoded", "2", "3"),
         ("fstpushspecial", "3", "LG"),
         (
-            *("fstcomposecontext", "--context-size=1", "--central-position=0"),
+            *("fstcomposecontext", f"--context-size={width}", f"--central-position={width - 1}"),
+            *nonterminals,
             *("--read-disambig-syms=lang/phones/disambig.int", "ilabels", "LG", "CLG"),
         ),
         (
-            *("make-h-transducer", "--disambig-syms-out=tids", "ilabels"),
+            *("make-h-transducer", *nonterminals, "--disambig-syms-out=tids", "ilabels"),
             *("model/tree", "model/final.mdl", "Ha"),
         ),
         ("fsttablecompose", "Ha", "CLG", "4"),
@@ -112,6 +114,12 @@ def test_as_the_commands_do(folders):
         ("add-self-loops", "--self-loop-scale=0.1", "model/final.mdl", "8", "9"),
     ):
         assert call_main(*line)[0] == 0, line
+
+
+def test_as_the_commands_do(folders):
+    words = "--disambig-symbol=#0", "--read-symbol-table=lang/words.txt"
+    assert call_main("arpa2fst", *words, "lm.arpa", "lang/G.fst")[0] == 0
+    run_steps(1)
     done(call_main("make-graph", "lang", "model", "graph", "--arpa", "lm.arpa"))
     make_graph("lang", "model", "same")  # of G.fst
     for folder in ("graph", "same"):
@@ -127,6 +135,32 @@ def test_as_the_commands_do(folders):
     make_graph("lang", "model", "one", self_loop_scale=1.0)
     assert Path("chain/HCLG.fst").read_bytes() == Path("one/HCLG.fst").read_bytes()
     assert Path("one/HCLG.fst").read_bytes() != Path("same/HCLG.fst").read_bytes()
+
+
+def test_graphs_that_call_each_other(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_small(Path("dict"), nonterminals="#nonterm:contact\n")
+    make_lang(
+        "dict", "lang", position_dependent_phones=False, num_sil_states=1, num_nonsil_states=1
+    )
+    Path("model").mkdir()
+    done(call_main("gmm-init-biphone", "lang/topo", "1", "model/final.mdl", "model/tree"))
+    Path("p").write_text("YES #nonterm:contact\nNO\n")
+    words = Words.read("lang/words.txt")
+    grammar = of_phrases("p", Vocabulary(words, 0, skip=False, name="words"))
+    save_fst(grammar, "lang/G.fst")
+    offset = int(Path("lang/phones/nonterm_phones_offset.int").read_text())
+    option = f"--nonterm-phones-offset={offset}"
+    run_steps(2, option)
+    assert call_main("make-grammar-fst", option, "9", "10")[0] == 0
+    make_graph("lang", "model", "graph", phrases="p")
+    made = open_fst("graph/HCLG.fst")
+    assert rows(made) == rows(open_fst("10")) and (made.ilabel > 10_000_000).any()
+    with pytest.raises(ArgumentError, match="look-ahead graphs cannot call"):
+        make_graph("lang", "model", "other", look_ahead=True)
+    Path("model/tree").write_text(TREE)
+    with pytest.raises(FormatError, match="want a tree for a phone and the one before it"):
+        make_graph("lang", "model", "other")
 
 
 @pytest.mark.parametrize("look_ahead", [False, True])
