@@ -18,6 +18,7 @@ from ...framework.base.backend import Place
 from ...framework.base.errors import OpscopeError, ShapeError
 from ...framework.base.scope import Scope
 from ...framework.base.settings import Options, read_options
+from ...framework.passes.to_dtype import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..cache.structure import structure
 from ..compiler.verbose import VERBOSE
@@ -36,6 +37,11 @@ from .looped import (
 from .pieces import LoopedOptions, Utterance
 
 
+_STEPS = 1024.0
+"""In one, of a reproducible output: what float64 rounds is 1e-9 of a step, and hardly ever makes a
+value that of the next one."""
+
+
 class LoopedComputer(UtteranceComputer):
     """Computes the output of a simple network for streams.
 
@@ -48,6 +54,8 @@ class LoopedComputer(UtteranceComputer):
 
     Args:
         options: how to cut the stream.
+        reproducible: compute in float64, and round the output to 1/1024: the same bits then,
+            whatever the processor, the libraries and the number of threads are.
         model, priors, place, optimize, test_mode, collapse: as `ChunkComputer` takes them.
 
     Raises:
@@ -58,6 +66,10 @@ class LoopedComputer(UtteranceComputer):
 
     options: LoopedOptions
     options_type = LoopedOptions
+
+    def __init__(self, *args: Any, reproducible: bool = False, **rest: Any) -> None:
+        self.reproducible = reproducible
+        super().__init__(*args, **rest)
 
     def _lay_out(self, place: Place | None, optimize: bool | OptimizeOptions) -> None:
         options = self.options
@@ -87,6 +99,8 @@ class LoopedComputer(UtteranceComputer):
                 optimize,
                 lambda: f"{structure(self.nnet)} iVectors by {period}",
             )
+        if self.reproducible:
+            compiled = ToFloat64().apply(compiled)
         self._net = PlainNet(compiled, check=False)
         self._shared = Scope(place)
         self._idle: dict[Options, list[SegmentComputer]] = {}  # by the options of their plans
@@ -250,6 +264,8 @@ class Stream:
             output -= computer.log_priors
         if computer.options.acoustic_scale != 1:
             output *= np.float32(computer.options.acoustic_scale)
+        if computer.reproducible:
+            output = (np.rint(output * _STEPS) / _STEPS).astype(np.float32)
         return output
 
     def _outputs(self, parts: list[np.ndarray]) -> np.ndarray:

@@ -105,7 +105,8 @@ class NnetComputer:
         with _loading:  # a variable that another thread has made may hold no value yet
             for var in self._vars.values():
                 if var.kind == PARAMETER and wanted(var.name):
-                    self._take(self._arrays.var(var.name), self._parameter(var.name))
+                    array = np.asarray(self._parameter(var.name), var.dtype)
+                    self._take(self._arrays.var(var.name), array)
                 elif var.kind == STATE and wanted(var.name):
                     self._arrays.var(var.name).set(first_value(var).copy())
 
@@ -166,8 +167,9 @@ class NnetComputer:
 
     def _checked(self, name: str, variable: str, matrix: Any) -> np.ndarray:
         """A matrix that was given, if it has the size of its variable."""
-        array = float_array(matrix, f"the input '{name}'")
-        rows, cols = self._vars[variable].shape or (0, 0)
+        declared = self._vars[variable]
+        array = np.asarray(float_array(matrix, f"the input '{name}'"), declared.dtype)
+        rows, cols = declared.shape or (0, 0)
         if array.shape != (rows, cols):
             actual = " x ".join(map(str, array.shape)) or "one number"
             raise ShapeError(

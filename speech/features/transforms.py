@@ -119,5 +119,7 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     dim, columns = features.shape[1], matrix.shape[1]
     if columns not in (dim, dim + 1):
         raise ShapeError(f"a transform {list(matrix.shape)} for features of {dim} columns")
-    product = features @ np.asarray(matrix[:, :dim], np.float32).T
-    return product + np.asarray(matrix[:, dim], np.float32) if columns > dim else product
+    # In float64: the same float32 then, whatever BLAS adds up first.
+    wide = np.asarray(matrix, np.float64)
+    product = features.astype(np.float64) @ wide[:, :dim].T
+    return (product + wide[:, dim] if columns > dim else product).astype(np.float32)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...kaldi.files.kaldi_io import Reader, Writer
 from .extractor import IvectorExtractor
+from .fixed_order import applied, dot, product
 from .packed import dim_of, read_packed, unpacked, write_packed
 
 _RECOMPUTED = 1e-4  # how far the squared residual moves before it is computed anew
@@ -62,10 +63,10 @@ class IvectorStats:
         known, which = np.unique(gaussians[frames, columns], return_inverse=True)
         by_gaussian = np.zeros((len(known), len(features)))
         np.add.at(by_gaussian, (which, frames), weights[frames, columns])
-        sums = by_gaussian @ features.astype(np.float64)
+        sums = product(by_gaussian, features.astype(np.float64))
         totals = by_gaussian.sum(axis=1)
         for gaussian, part, total in zip(known.tolist(), sums, totals.tolist(), strict=True):
-            self.linear += part @ extractor.linear(gaussian)
+            self.linear += product(part[None], extractor.linear(gaussian))[0]
             self.quadratic += total * extractor.quadratic(gaussian)
         added = float(totals.sum())
         self._scale_prior(self._prior_scale(self.count), self._prior_scale(self.count + added))
@@ -171,28 +172,28 @@ def conjugate_gradients(
         matrix: positive definite, float64, [dim, dim].
     """
     solution = start.copy()
-    direction = vector - matrix @ solution
+    direction = vector - applied(matrix, solution)
     residual = -direction
-    norm = first = checked = float(residual @ residual)
+    norm = first = checked = dot(residual, residual)
     dim = len(vector)
     for _ in range(min(iterations, dim + 5) if iterations >= 0 else dim + 5):
-        moved = matrix @ direction
-        curvature = float(direction @ moved)
+        moved = applied(matrix, direction)
+        curvature = dot(direction, moved)
         if curvature == 0.0:  # there is nothing left to gain
             break
-        step = -float(direction @ residual) / curvature
+        step = -dot(direction, residual) / curvature
         solution += step * direction
         residual += step * moved
-        after = float(residual @ residual)
+        after = dot(residual, residual)
         if after < _RECOMPUTED * checked or after > checked / _RECOMPUTED:
-            residual = matrix @ solution - vector
-            after = checked = float(residual @ residual)
+            residual = applied(matrix, solution) - vector
+            after = checked = dot(residual, residual)
         if after <= _TINY:
             break
         direction *= after / norm
         direction -= residual
         norm = after
-    if norm > first and norm > first + 1e-10 * float(vector @ vector):
+    if norm > first and norm > first + 1e-10 * dot(vector, vector):
         return _exactly(matrix, vector, start)
     return solution
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...kaldi.files.kaldi_io import Reader
+from .fixed_order import product
 from .packed import dim_of, packed, read_packed, unpacked
 
 _MOST_DIM = 2000  # of iVectors: a matrix of so many rows and columns is made
@@ -95,16 +96,16 @@ class IvectorExtractor:
 
     def linear(self, gaussian: int) -> np.ndarray:
         """The inverse covariance times the projection: float64, [feature dim, dim]."""
-        product = self._linear.get(gaussian)
-        if product is None:
-            product = unpacked(self.precisions[gaussian]) @ self.projections[gaussian]
-            self._linear[gaussian] = product
-        return product
+        found = self._linear.get(gaussian)
+        if found is None:
+            found = product(unpacked(self.precisions[gaussian]), self.projections[gaussian])
+            self._linear[gaussian] = found
+        return found
 
     def quadratic(self, gaussian: int) -> np.ndarray:
         """The projection's transpose times `linear`: a lower triangle, float64."""
-        product = self._quadratic.get(gaussian)
-        if product is None:
-            product = packed(self.projections[gaussian].T @ self.linear(gaussian))
-            self._quadratic[gaussian] = product
-        return product
+        found = self._quadratic.get(gaussian)
+        if found is None:
+            found = packed(product(self.projections[gaussian].T, self.linear(gaussian)))
+            self._quadratic[gaussian] = found
+        return found

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...framework.base.errors import ShapeError
+from ...framework.base.python.cached import cached_property
 from ...kaldi.files.kaldi_io import Reader, Writer
 
 
@@ -91,17 +92,28 @@ class DiagGmm:
         return self.means.shape[1]
 
     def log_likelihoods(self, features: np.ndarray) -> np.ndarray:
-        """The log-likelihood of each frame and Gaussian: float32, [frames, Gaussians].
+        """The log-likelihood of each frame and Gaussian: float64, [frames, Gaussians].
 
         Raises:
             ShapeError: features are of another dimension.
         """
         if features.shape[1] != self.dim:
             raise ShapeError(f"features of {features.shape[1]} columns for Gaussians of {self.dim}")
-        loglikes = features @ self.means.T
+        # In float64: posteriors are cut off, which makes what one BLAS rounds otherwise than
+        # another into another iVector.
+        wide = features.astype(np.float64)
+        loglikes = wide @ self._means.T
         loglikes += self.constants
-        loglikes -= np.float32(0.5) * ((features * features) @ self.inverse_variances.T)
+        loglikes -= 0.5 * ((wide * wide) @ self._inverse_variances.T)
         return loglikes
+
+    @cached_property
+    def _means(self) -> np.ndarray:
+        return self.means.astype(np.float64)
+
+    @cached_property
+    def _inverse_variances(self) -> np.ndarray:
+        return self.inverse_variances.astype(np.float64)
 
 
 def posteriors(
@@ -125,18 +137,21 @@ def posteriors(
         chosen = np.argpartition(log_likelihoods, gaussians - most, axis=1)[:, gaussians - most :]
     else:
         chosen = np.tile(np.arange(gaussians), (frames, 1))
-    likes = log_likelihoods[rows, chosen]
+    chosen.sort(axis=1)
+    likes = log_likelihoods[rows, chosen].astype(np.float32)
     order = np.argsort(-likes, axis=1, kind="stable")
     chosen, likes = chosen[rows, order], likes[rows, order]
-    least = np.asarray(least, np.float32)[:, None]
+    likes = likes.astype(np.float64)  # functions of float32 differ in last bits by processor
+    least = np.asarray(least, np.float64)[:, None]
     top = likes[:, :1]
     with np.errstate(divide="ignore"):
         kept = (likes > top + np.log(least)) | (least == 0)
     kept[:, 0] = True
-    values = np.where(kept, np.exp(likes - top), np.float32(0))
+    values = np.where(kept, np.exp(likes - top), 0.0)
     total = values.sum(axis=1, keepdims=True)
     pruned = values < least * total
     pruned[:, 0] = False
     values[pruned] = 0
     total = values.sum(axis=1, keepdims=True)
-    return chosen, values / total, top[:, 0] + np.log(total[:, 0])
+    shares = (values / total).astype(np.float32)
+    return chosen, shares, top[:, 0] + np.log(total[:, 0])

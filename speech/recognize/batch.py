@@ -31,7 +31,7 @@ class Batch(Generic[Item]):
 
     Args:
         model: path of the folder. items: recordings. work: what is done with each.
-        names: of the recordings, for messages. dither: see `Model`.
+        names: of the recordings, for messages. dither, reproducible: see `Model`.
     """
 
     def __init__(
@@ -41,11 +41,12 @@ class Batch(Generic[Item]):
         work: Work[Item],
         names: Sequence[str],
         dither: float | None = None,
+        reproducible: bool = False,
     ) -> None:
         self._items = items
         self._work = work
         self._names = names
-        self._model = model, dither
+        self._model = model, dither, reproducible
 
     def write(
         self,
@@ -126,12 +127,12 @@ def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[st
     return list(source_of)
 
 
-def _model(path: str, dither: float | None) -> Model:
-    return Model(path, dither=dither)
+def _model(path: str, dither: float | None, reproducible: bool) -> Model:
+    return Model(path, dither=dither, reproducible=reproducible)
 
 
-def _load(path: str, dither: float | None) -> None:
-    _loaded.append(_model(path, dither))
+def _load(path: str, dither: float | None, reproducible: bool) -> None:
+    _loaded.append(_model(path, dither, reproducible))
 
 
 def _run(work: Work[Item], item: Item, model: Model | None = None) -> tuple[str, str]:

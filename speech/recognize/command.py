@@ -95,6 +95,11 @@ def _speaker_model(folder: str | None) -> SpkModel | None:
 @click.option(
     "--dither", type=float, help="Noise added to all samples, in place of the model's; 0: none."
 )
+@click.option(
+    "--reproducible",
+    is_flag=True,
+    help="The same words on every machine: the network computes in float64.",
+)
 def transcribe(
     model: str,
     files: tuple[str, ...],
@@ -110,6 +115,7 @@ def transcribe(
     speakers: str | None,
     mode: str,
     dither: float | None,
+    reproducible: bool,
 ) -> None:
     """Print what is said in FILES, recordings in WAV or whatever soundfile reads.
 
@@ -135,11 +141,12 @@ def transcribe(
     job = _Job(form, phrase or None, alternatives, phones, chosen, mode, speakers)
     _speaker_model(speakers)  # what is wrong with it is reported once
     if streamed:
-        _stream(Model(model, dither=dither), files, job, rate or 16000)
+        _stream(Model(model, dither=dither, reproducible=reproducible), files, job, rate or 16000)
         return
     targets = targets_of(files, ENDINGS[form], output)
     heading = "{}:".format if form == "txt" and len(files) > 1 and output is None else None
-    failed = Batch(model, files, job, files, dither).write(jobs, targets, "transcribing", heading)
+    batch = Batch(model, files, job, files, dither, reproducible)
+    failed = batch.write(jobs, targets, "transcribing", heading)
     if failed:
         raise OpscopeError(f"{failed} of {len(files)} files could not be transcribed")
 

@@ -90,6 +90,8 @@ class Model:
         dither: noise that is added to the samples, in place of what mfcc.conf says. Where neither
             says a word, only frames without a signal get Kaldi's noise of 1: what is heard does not
             depend on random numbers then.
+        reproducible: let the network compute in float64, see `LoopedComputer`: the same words
+            whatever the processor, the libraries and the number of threads are.
 
     Attributes:
         path: the folder. config: see `ModelConfig`. transitions: of the network's model.
@@ -112,6 +114,7 @@ class Model:
         lang: str | None = None,
         *,
         dither: float | None = None,
+        reproducible: bool = False,
     ) -> None:
         if model_path is None:
             self.path = _installed(model_name, lang)
@@ -129,7 +132,9 @@ class Model:
         self.starts = phone_starts(model)
         self.pdfs = np.array(self.transitions.pdf)
         self.phones = np.array(self.transitions.phone)
-        self.network = LoopedComputer(str(network), self.config.network, priors=True)
+        self.network = LoopedComputer(
+            str(network), self.config.network, priors=True, reproducible=reproducible
+        )
         if self.network.output_dim != self.transitions.num_pdfs:
             raise FormatError(
                 f"{network}: the network has {self.network.output_dim} outputs, its transition"

@@ -1,0 +1,169 @@
+"""Words that are taken out of a Vosk model and added again: are they recognized as before?
+
+    python benchmarks/held_back.py vosk-model-small-ko-0.22 --words 1000 --sentences 60
+
+Paths of the words are removed from HCLr.fst. `guess-pronunciations` guesses their phones from the
+other words, which are compared with the true ones. `adapt` adds them again, with the true ones.
+Sentences that have them are spoken by eSpeak NG (`pip install espeakng-loader`) and recognized by
+the model as it was and by the one made anew. The grammar stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import random
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.fst.fst_io import fst_bytes
+from opscope.speech import (
+    Guesser,
+    KaldiRecognizer,
+    Model,
+    adapt,
+    known_pronunciations,
+    resample,
+)
+from opscope.speech.adaptation.grammar import Unigrams
+from opscope.speech.fst.graph_folder import read_graph_fst
+
+RATE = 16000
+Lexicon = dict[str, list[tuple[str, ...]]]
+
+
+class Voice:
+    """eSpeak NG, by the library in the package `espeakng_loader`."""
+
+    def __init__(self, name: str) -> None:
+        import espeakng_loader
+
+        self._library = library = ctypes.CDLL(str(espeakng_loader.get_library_path()))
+        self._parts: list[np.ndarray] = []
+        kind = ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.POINTER(ctypes.c_short), ctypes.c_int, ctypes.c_void_p
+        )
+        self._callback = kind(self._take)
+        data = str(espeakng_loader.get_data_path()).encode()
+        self._rate = library.espeak_Initialize(1, 0, data, 0)  # 1: samples are handed over
+        library.espeak_SetSynthCallback(self._callback)
+        if library.espeak_SetVoiceByName(name.encode()):
+            raise SystemExit(f"eSpeak NG has no voice {name}")
+
+    def _take(self, samples: ctypes._Pointer[ctypes.c_short], count: int, _: object) -> int:
+        if samples and count > 0:
+            self._parts.append(np.ctypeslib.as_array(samples, (count,)).copy())
+        return 0
+
+    def say(self, text: str) -> np.ndarray:
+        """Samples, int16."""
+        self._parts.clear()
+        data = text.encode() + b"\0"
+        size = ctypes.c_size_t(len(data))
+        self._library.espeak_Synth(data, size, 0, 0, 0, 1, None, None)  # 1: UTF-8
+        self._library.espeak_Synchronize()
+        spoken = np.concatenate(self._parts).astype(np.float32)
+        return np.asarray(resample(spoken, self._rate, RATE)).round().clip(-32768, 32767)
+
+
+def lexicon_of(folder: Path) -> Lexicon:
+    found: Lexicon = {}
+    for word, phones in known_pronunciations(folder):
+        found.setdefault(word, []).append(phones)
+    return found
+
+
+def without(fst: Fst, labels: Sequence[int]) -> Fst:
+    """An FST without the arcs of some output labels."""
+    kept = ~np.isin(fst.olabel, labels)
+    begin = np.append(0, np.cumsum(kept))[fst.begin]
+    header = replace(fst.header, arcs=int(kept.sum()))
+    return Fst(fst.start, fst.final, begin, fst.arcs[kept], header)
+
+
+def errors(guess: Sequence[str], truth: Sequence[str]) -> int:
+    """Phones that are wrong, too many or missing."""
+    row = list(range(len(truth) + 1))
+    for i, one in enumerate(guess, 1):
+        last, row[0] = row[0], i
+        for j, other in enumerate(truth, 1):
+            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
+    return row[-1]
+
+
+def phone_errors(guesser: Guesser, held: Sequence[str], lexicon: Lexicon) -> tuple[int, int]:
+    """Errors of guesses, each beside the nearest pronunciation, and phones of these."""
+    wrong = total = 0
+    for word in held:
+        guess = guesser.guess(word)[0].phones
+        count, size = min((errors(guess, way), len(way)) for way in lexicon[word])
+        wrong, total = wrong + count, total + size
+    return wrong, total
+
+
+def heard(model: Model, samples: np.ndarray) -> tuple[dict, float]:
+    """Words with times and confidences, and the cost of the best path."""
+    results = []
+    for alternatives in (0, 1):
+        recognizer = KaldiRecognizer(model, RATE)
+        recognizer.SetWords(True)
+        recognizer.SetMaxAlternatives(alternatives)
+        recognizer.AcceptWaveform(samples.astype(np.int16).tobytes())
+        results.append(json.loads(recognizer.FinalResult()))
+    return results[0], results[1]["alternatives"][0]["confidence"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("--words", type=int, default=1000)
+    parser.add_argument("--sentences", type=int, default=60)
+    parser.add_argument("--voice", default="ko")
+    options = parser.parse_args()
+    rng = random.Random(1)
+    lexicon = lexicon_of(options.model)
+    candidates = sorted(word for word in lexicon if word.isalpha() and 2 <= len(word) <= 6)
+    held = rng.sample(candidates, options.words)
+    others = [(word, way) for word in lexicon.keys() - set(held) for way in lexicon[word]]
+    wrong, total = phone_errors(Guesser.trained(sorted(others)), held, lexicon)
+    print(f"guesses: {wrong} of {total} phones are wrong, {wrong / total:.1%}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        few, again = Path(folder, "few"), Path(folder, "again")
+        shutil.copytree(options.model, few)
+        graph = few / "graph"
+        words = Model(options.model).words
+        grammar = Unigrams(read_graph_fst(str(graph / "Gr.fst")), "Gr.fst")
+        labels = [grammar.label(words.find(word) or 0) or 0 for word in held]
+        first = read_graph_fst(str(graph / "HCLr.fst"))
+        (graph / "HCLr.fst").write_bytes(fst_bytes(without(first, labels), first.header.kind))
+        spoken = {word: [" ".join(way) for way in lexicon[word]] for word in held}
+        adapt(few, again, spoken)
+        voice = Voice(options.voice)
+        models = Model(options.model), Model(again), Model(few)
+        same = [0, 0, 0]
+        used = 0
+        for word in rng.sample(held, options.sentences):
+            sentence = [rng.choice(candidates), word, rng.choice(candidates)]
+            samples = voice.say(" ".join(sentence))
+            (old, cost), (new, other), (bare, _) = (heard(model, samples) for model in models)
+            same[0] += old["text"] == new["text"]
+            same[1] += old == new
+            same[2] += old == new and abs(cost - other) < 1e-2
+            used += bool(set(held) & set(old["text"].split()))
+            if old["text"] != bare["text"]:
+                print(f"  {old['text']} | {new['text']} | without them: {bare['text']}")
+        print(
+            f"{options.sentences} sentences: {same[0]} have the same words, {same[1]} with times"
+            f" and confidences, {same[2]} with the cost; {used} have words that were held back"
+        )
+
+
+if __name__ == "__main__":
+    main()
