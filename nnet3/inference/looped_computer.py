@@ -36,7 +36,6 @@ from .looped import (
 )
 from .pieces import LoopedOptions, Utterance
 
-
 _STEPS = 1024.0
 """In one, of a reproducible output: what float64 rounds is 1e-9 of a step, and hardly ever makes a
 value that of the next one."""
