@@ -434,7 +434,12 @@ if (data.profiled || data.numbers) {
 // -- begin
 
 document.getElementById("title").textContent = data.title;
-new ResizeObserver(() => { painter.resize(); painter.paint(scene, view, state); }).observe(canvas);
+new ResizeObserver(() => {
+  const unseen = !painter.width || !painter.height;  // a frame that is shown later has no size at first
+  painter.resize();
+  if (unseen) fit(0.85);
+  else painter.paint(scene, view, state);
+}).observe(canvas);
 painter.resize();
 scene = new Scene(open, [painter.width, painter.height]);
 setTheme(dark.matches ? "dark" : "light");

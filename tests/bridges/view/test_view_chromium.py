@@ -55,6 +55,22 @@ def shown(chromium: Chromium, folder: Path, text: str) -> None:
     assert chromium.requests() == [path.resolve().as_uri()]
 
 
+def test_a_page_in_a_frame_that_is_shown_later(chromium: Chromium, tmp_path: Path) -> None:
+    frame = view(pair()[0])._repr_html_().replace("sandbox", "data-none")
+    path = tmp_path / "notebook.html"
+    path.write_text(f"<!DOCTYPE html><meta charset=utf-8><div hidden>{frame}</div>")
+    chromium.open(path)
+    inner = "document.querySelector('iframe').contentWindow.opscopeView"
+    for _ in range(100):
+        if chromium.run(f"{inner} !== undefined"):
+            break
+        time.sleep(0.05)
+    chromium.run("document.querySelector('div').hidden = false")
+    chromium.frames(4)
+    box = chromium.run(f"{inner}.box('h')")
+    assert box["x"] > box["w"]
+
+
 def pixels(png: bytes) -> np.ndarray:
     """The image [height, width, 3] in a PNG."""
     image = pytest.importorskip("PIL.Image")
