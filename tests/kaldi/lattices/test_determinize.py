@@ -18,14 +18,13 @@ from opscope.kaldi.lattices.minimize import minimized, strings_pushed, weights_p
 from opscope.kaldi.lattices.phone_determinize import determinized, phone_starts
 from opscope.kaldi.lattices.plain import from_raw, to_lattice
 from opscope.kaldi.lattices.raw_lattice import RawLattice
-from opscope.speech.fst.graph_folder import load_graph
 from opscope.speech.lattice.bayes_risk import minimum_bayes_risk
 from opscope.speech.lattice.word_align import word_aligned
 from opscope.speech.lattice.word_boundary import WordBoundaries
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
 from opscope.speech.search.raw_lattice import raw_lattice
-from speech_data import SENTENCES, reference, vosk_model
+from speech_data import SENTENCES, korean_model, reference, vosk_model
 from vosk_lattices import FRAME, LM_SCALE, vosk_ids, vosk_lattice
 
 # Transition-ids 1 to 12: phone p begins with 2 * p - 1, and goes on with 2 * p.
@@ -313,9 +312,8 @@ def test_lattices_of_a_search_in_kaldis_files() -> None:
 
 def test_from_log_likelihoods_to_vosks_words() -> None:
     model = TransitionModel.read_from(Reader(str(vosk_model("am", "final.mdl"))))
-    graph = load_graph(vosk_model("graph"))
     options = SearchOptions(beam=10.0, max_active=3000, min_active=200, lattice_beam=2.0)
-    search = Decoder(graph.graph, np.array(vosk_ids().pdf), options, outputs=2616)
+    search = Decoder(korean_model().graph, np.array(vosk_ids().pdf), options, outputs=2616)
     boundaries = WordBoundaries.read(vosk_model("graph", "phones", "word_boundary.int"))
     for name in SENTENCES:
         search.reset()
@@ -331,7 +329,9 @@ def test_from_log_likelihoods_to_vosks_words() -> None:
         right, _ = word_aligned(scaled, vosk_ids(), boundaries, pytest.fail)
         (result,) = json.loads(reference(f"{name}.whole.json").read_text())
         words = minimum_bayes_risk(right).words
-        assert [graph.words[word.label] for word in words] == [w["word"] for w in result["result"]]
+        assert [korean_model().words[word.label] for word in words] == [
+            w["word"] for w in result["result"]
+        ]
         np.testing.assert_allclose(
             [(word.begin * FRAME, word.end * FRAME, word.confidence) for word in words],
             [(w["start"], w["end"], w["conf"]) for w in result["result"]],

@@ -14,7 +14,7 @@ from opscope.speech import AlignOptions, Audio, Decoder, Model, SearchOptions, a
 from opscope.speech.alignment.graph import linear, text_graph
 from opscope.speech.fst.graph import LookaheadGraph, StaticGraph
 from opscope.speech.search import compiled
-from speech_data import SENTENCES, reference, vosk_model
+from speech_data import SENTENCES, korean_model, reference
 from speech_graphs import lookahead_file, random_first, random_grammar
 from speech_models import PHONE, RATE, lexicon_lines, small_files, speech, write_files
 
@@ -201,7 +201,7 @@ needs_compiler = pytest.mark.skipif(not compiled.available(), reason="no compile
 
 @pytest.fixture(scope="module")
 def korean() -> Model:
-    return Model(vosk_model(), dither=0.0)
+    return korean_model()
 
 
 @needs_compiler

@@ -17,7 +17,7 @@ from opscope.kaldi.tables.tables import read_table
 from opscope.python_api.cli.main import main
 from opscope.speech import Audio, Model, Recognizer, read_audio, recognized, transcribe
 from opscope.speech.recognize.whole import whole_utterance
-from speech_data import reference, vosk_model
+from speech_data import korean_model, reference
 from speech_decoding import MFCC, recordings, write_decoding
 
 GRAMMAR = ["아 유영 봐왔 으니", "오후 시 하죠", "아 시 봐왔", "유영 하죠", "오후 으니 시"]
@@ -51,7 +51,7 @@ def costs(lattice: CompactLattice) -> tuple[list[int], float, float, int]:
 
 @pytest.fixture(scope="module")
 def model() -> Model:
-    return Model(vosk_model(), dither=0.0)
+    return korean_model()
 
 
 @pytest.mark.parametrize("name", KALDIS)

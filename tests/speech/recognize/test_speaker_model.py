@@ -17,7 +17,7 @@ from opscope.speech.audio.wav import write_wav
 from opscope.speech.recognize.command import transcribe as command
 from own_sentences import Case
 from speaker_models import DIM, INPUTS, MFCC, XVECTOR, array_file, write_speaker_model
-from speech_data import undithered, vosk_model
+from speech_data import korean_model, undithered
 from speech_models import RATE, small_files, speech, write_files
 from vosk_beside import skip_without_vosk, vosk_beside
 
@@ -182,10 +182,9 @@ def test_vectors_of_no_length_stay_so(tmp_path: Path) -> None:
 
 
 def test_the_korean_model_hears_speakers(folder: Path) -> None:
-    model = Model(vosk_model(), dither=0.0)
     found: list[SpeakerVector] = []
     for name in ("u1", "u1", "u2"):
-        spoken = transcribe(Case((name,)).samples(), model, speakers=folder).utterances[0]
+        spoken = transcribe(Case((name,)).samples(), korean_model(), speakers=folder).utterances[0]
         assert spoken.speaker is not None
         found.append(spoken.speaker)
     first, same, other = found

@@ -14,13 +14,12 @@ from opscope.speech.fst import look_ahead
 from opscope.speech.fst.graph import LookaheadGraph
 from opscope.speech.fst.key_table import KeyTable
 from opscope.speech.fst.look_ahead import LabelSets
-from opscope.speech.recognize.model import Model
 from opscope.speech.search import compiled
 from opscope.speech.search.composed_arcs import ComposedArcs
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
 from opscope.speech.search.raw_lattice import raw_lattice
-from speech_data import reference, vosk_model
+from speech_data import korean_model, reference
 from speech_graphs import lookahead_file, random_first, random_grammar
 
 WORDS, LABELS = 150, 20
@@ -104,7 +103,7 @@ def test_labels_are_looked_up_as_they_are_searched(
 
 @needs_c
 def test_numpy_searches_vosks_graph_as_c_does() -> None:
-    model = Model(vosk_model())
+    model = korean_model()
     with np.load(reference("u1.npz")) as arrays:
         likes = arrays["weighted_loglikes"]
     both = (
