@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from own_sentences import Case
 from speaker_models import DIM, INPUTS, MFCC, XVECTOR, array_file, write_speaker_model
 from speech_data import korean_model, undithered
 from speech_models import RATE, small_files, speech, write_files
-from vosk_beside import skip_without_vosk, vosk_beside
+from vosk_beside import vosk_beside
 
 CASES = {
     "whole": Case(("u1",), block=1 << 20),
@@ -50,14 +51,20 @@ def heard(recognizer: Any, case: Case) -> list[dict]:
     return [*found, json.loads(recognizer.FinalResult())]
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_vectors_are_vosks(name: str, folder: Path, tmp_path: Path) -> None:
-    skip_without_vosk()
-    path, case = undithered(tmp_path / "model"), CASES[name]
-    ours = heard(KaldiRecognizer(Model(path), case.rate, SpkModel(folder)), case)
+@pytest.fixture(scope="module")
+def beside(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """What makes recognizers of Vosk's, for a rate, with the same models."""
+    path = undithered(tmp_path_factory.mktemp("vosk") / "model")
     with vosk_beside() as vosk:
-        models = vosk.Model(str(path)), vosk.SpkModel(str(folder))
-        theirs = heard(vosk.KaldiRecognizer(models[0], case.rate, models[1]), case)
+        model, speakers = vosk.Model(str(path)), vosk.SpkModel(str(folder))
+        yield lambda rate: vosk.KaldiRecognizer(model, rate, speakers)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_vectors_are_vosks(name: str, folder: Path, beside: Any) -> None:
+    case = CASES[name]
+    ours = heard(KaldiRecognizer(korean_model(), case.rate, SpkModel(folder)), case)
+    theirs = heard(beside(case.rate), case)
     assert len(ours) == len(theirs) == sum(isinstance(part, str) for part in case.parts)
     for one, other in zip(ours, theirs, strict=True):
         assert one.keys() == other.keys()
