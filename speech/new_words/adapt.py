@@ -47,8 +47,8 @@ def adapt(
     """Write a copy of a model's folder that knows new words, or has another grammar, or both.
 
     HCLr.fst gets a path for each pronunciation, Gr.fst the words as unigrams. HCLG.fst, whose
-    grammar cannot be told from its words, is made anew, and wants another grammar. The tables of
-    words get their texts; all other files are copied, but for models that rescore results, which
+    grammar does not follow from its words, is made again, and wants another grammar. The tables of
+    words get their texts; all other files are copied, except models that rescore results, which
     would drop new words.
 
     Args:

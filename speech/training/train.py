@@ -251,9 +251,9 @@ def train(
     log: Log = print,
     **options: Any,
 ) -> ErrorCounts | None:
-    """Train a recognizer on recordings with texts, and write it as a folder that Vosk opens, too.
+    """Train a recognizer on recordings with texts, and write it as a folder that Vosk also opens.
 
-    What is done already is found in `work`: a training that was interrupted goes on, bit for bit,
+    What is done already is found in `work`: a training that was interrupted resumes bit for bit,
     and one with other settings does again what depends on them.
 
     Example:
@@ -263,7 +263,7 @@ def train(
     Args:
         data: a folder of recordings with texts beside them (`NAME.wav`, `NAME.txt`), in folders by
             speaker where these are known; a CSV or TSV file with the columns `path`, `text` and if
-            need be `speaker`; or a data folder of Kaldi's.
+            necessary `speaker`; or a data folder of Kaldi's.
         out: the folder of the recognizer, which takes the place of one that is there.
         work: the folder of the stages' results; by default `OUT.work`.
         begin: a stage from which on all is done again. stop_after: the last stage that is done.
