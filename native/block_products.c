@@ -5,12 +5,11 @@
    ones of eight, then the odd ones, and the first factor is laid out likewise. */
 #include "base.h"
 #include "block_products_arguments.h"
+#include "byte_products.h"
 #include <float.h>
 #include <math.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
 #endif
 
 #if defined(__AVX512BW__)
@@ -26,13 +25,6 @@ enum { LANES = BYTES / 4, UNIT = 32, WORDS = UNIT / 4, NEAR = 4 };
 typedef int32_t ints __attribute__((vector_size(BYTES)));
 typedef uint32_t bits_t __attribute__((vector_size(BYTES)));
 typedef float floats __attribute__((vector_size(BYTES)));
-
-/* Processors whose products of bytes want signs on both sides: 128 is taken from numbers of 8 bits. */
-#if defined(__aarch64__)
-enum { FLIP = 128 };
-#else
-enum { FLIP = 0 };
-#endif
 
 INLINE ints splat(int32_t x) { return x - (ints){0}; }
 INLINE floats reals(ints x) { return __builtin_convertvector(x, floats); }
@@ -165,13 +157,7 @@ INLINE ints dot(const int bits, ints s, ints w, int32_t x) {
 #undef V
 #elif defined(__aarch64__)
   const int8x16_t a = vreinterpretq_s8_s32((int32x4_t)w), b = vreinterpretq_s8_s32(vdupq_n_s32(x));
-#if defined(__ARM_FEATURE_DOTPROD)
-  return (ints)vdotq_s32((int32x4_t)s, a, b);
-#else
-  const int32x4_t low = vpaddlq_s16(vmull_s8(vget_low_s8(a), vget_low_s8(b)));
-  const int32x4_t high = vpaddlq_s16(vmull_high_s8(a, b));
-  return s + (ints)vpaddq_s32(low, high);
-#endif
+  return (ints)add_products((int32x4_t)s, a, b);
 #else
   for (int q = 0; q < 4; q++)
     s += ((ints)((bits_t)w >> 8 * q) & 255) * (int32_t)(signed char)((uint32_t)x >> 8 * q);

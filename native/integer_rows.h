@@ -2,9 +2,10 @@
 
    VNNI multiplies unsigned bytes with signed ones. Others are turned into these by their highest bit,
    which adds 128 to, or takes it from, both a number and its zero point. AVX2 multiplies them as
-   numbers of 16 bits: its products of bytes saturate. */
+   numbers of 16 bits: its products of bytes saturate. NEON wants signs on both sides. */
 #pragma once
 #include "base.h"
+#include "byte_products.h"
 #include "integer_gemm_arguments.h"
 #include <math.h>
 #if defined(__x86_64__)
@@ -62,12 +63,12 @@ INLINE void end_sums(const ending *e, const int lanes, word count, const int32_t
     memcpy(out, made, count);
 }
 
-/* the sum of k unsigned bytes, or of signed ones and 128 each */
+/* the sum of k numbers of a row, without a sign but for FLIP */
 INLINE uint32_t sum_of(const char *x, word k, int is_signed) {
   const unsigned char flip = is_signed ? 128 : 0;
   uint32_t sum = 0;
   for (word j = 0; j < k; j++) sum += (unsigned char)x[j] ^ flip;
-  return sum;
+  return sum - FLIP * (uint32_t)k;
 }
 
 #if defined(__AVX512VNNI__)
@@ -172,6 +173,31 @@ INLINE void sums_of(const int high, word k, const char *x, word step, const char
       _mm256_storeu_si256((__m256i *)(sums[i] + c), _mm256_permute4x64_epi64(both, 0xd8));
     }
   }
+#elif defined(__aarch64__)
+  const int32_t flip = is_signed ? 0 : 0x80808080;
+  for (int c = 0; c < COLS; c += 8) {
+    int32x4_t s[HIGH][2];
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) s[i][0] = s[i][1] = vdupq_n_s32(0);
+#define GROUP_OF(g, size)                                                                      \
+  const int8x16_t left = vld1q_s8((const int8_t *)p + ((g) * COLS + c) * GROUP);               \
+  const int8x16_t right = vld1q_s8((const int8_t *)p + ((g) * COLS + c + 4) * GROUP);          \
+  _Pragma("GCC unroll 8") for (int i = 0; i < high; i++) {                                     \
+    int32_t four = 0;                                                                          \
+    memcpy(&four, x + i * step + (g) * GROUP, size);                                           \
+    const int8x16_t bytes = vreinterpretq_s8_s32(vdupq_n_s32(four ^ flip));                    \
+    s[i][0] = add_products(s[i][0], left, bytes);                                              \
+    s[i][1] = add_products(s[i][1], right, bytes);                                             \
+  }
+    if (rest) { GROUP_OF(whole, rest) }
+    for (word g = 0; g < whole; g++) { GROUP_OF(g, GROUP) }
+#undef GROUP_OF
+#pragma GCC unroll 8
+    for (int i = 0; i < high; i++) {
+      vst1q_s32(sums[i] + c, s[i][0]);
+      vst1q_s32(sums[i] + c + 4, s[i][1]);
+    }
+  }
 #else
   const unsigned char flip = is_signed ? 128 : 0;
   for (int i = 0; i < high; i++) {
@@ -227,7 +253,7 @@ static void panel_of(const struct integer_columns *c, word group, word panel, co
   const char *p = c->panels + (group * panels + panel) * depth * COLS;
   const int32_t *sums = c->sums + (group * panels + panel) * COLS;
   const ending e = ending_of(c->scale, c->out_zero, c->out_is_signed);
-  const int32_t zero = (unsigned char)((c->a_zero ? *c->a_zero : 0) ^ (c->is_signed ? -128 : 0));
+  const int32_t zero = (unsigned char)((c->a_zero ? *c->a_zero : 0) ^ (c->is_signed ? -128 : 0)) - FLIP;
   columns by = {0};
   /* Simple loops, over all columns of the panel: of one row the product takes hardly longer. */
   const char flip = c->is_unsigned ? -128 : 0, one = c->b_zero ? *c->b_zero : 0;
