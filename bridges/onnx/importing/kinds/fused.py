@@ -4,6 +4,7 @@ integers: what its quantizer makes of them begins with Q."""
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -102,50 +103,46 @@ def _gelu(n: Call) -> Value:
 
 
 @lowers("EmbedLayerNormalization", domain=MICROSOFT)
-def _embedding(n: Call) -> list[Value | None]:
-    tables, normalizing = [n[2], n[3], n.get(4)], [n[5], n[6]]
-    return _embedded(n, tables, normalizing, n.get(7), n.get(8))
+def _embedding(n: Call) -> list[Value]:
+    return _embedded(n, lambda at, ids: n.op("gather", n[at], ids, axis=0), [n[5], n[6]], n.get(8))
 
 
 @lowers("QEmbedLayerNormalization", domain=MICROSOFT)
-def _embedding_of_integers(n: Call) -> list[Value | None]:
-    values = [n.get(at) for at in range(2, 7)]
-    made = [
-        None if one is None else n.op("dequantize_linear", one, n[8 + at], n.get(13 + at))
-        for at, one in enumerate(values)
-    ]
-    return _embedded(n, made[:3], [one for one in made[3:] if one is not None], n.get(7), None)
+def _embedding_of_integers(n: Call) -> list[Value]:
+    def real(at: int, whole: Value) -> Value:
+        return n.op("dequantize_linear", whole, n[6 + at], n.get(11 + at))
+
+    def rows(at: int, ids: Value) -> Value:  # of a table of integers no more than these are floats
+        return real(at, n.op("gather", n[at], ids, axis=0))
+
+    return _embedded(n, rows, [real(at, n[at]) for at in (5, 6)], None)
 
 
 def _embedded(
     n: Call,
-    tables: list[Value | None],
-    normalizing: list[Value],
-    mask: Value | None,
+    rows: Callable[[int, Value], Value],
+    normalizing: Sequence[Value],
     places: Value | None,
-) -> list[Value | None]:
+) -> list[Value]:
     """The normalized sum of rows of tables, how much of each row the mask leaves, and the sum.
 
     Args:
-        tables: of words, of places, of segments. normalizing: scale and bias.
-        places: [N, T] or [1, T]; by default 0, 1, ... of each row.
+        rows: gives those of a table, by its input and the numbers of the rows.
+        normalizing: scale and bias. places: [N, T] or [1, T]; by default 0, 1, ... of each row.
     """
     ids = n[0]
-    words, positions, segments = tables
-    assert words is not None and positions is not None, "they are no optional inputs"
     batch, steps = ids.shape
     if places is None:
         places = n.const(np.arange(steps).reshape(1, -1), ids.dtype)
-    total = n.op(
-        "add", n.op("gather", words, ids, axis=0), n.op("gather", positions, places, axis=0)
-    )
-    if segments is not None and n.get(1) is not None:
-        total = n.op("add", total, n.op("gather", segments, n[1], axis=0))
+    total = n.op("add", rows(2, ids), rows(3, places))
+    if n.get(4) is not None and n.get(1) is not None:
+        total = n.op("add", total, rows(4, n[1]))
     epsilon = n.attr("epsilon", 1e-12)
     made = n.op(
         "layer_norm", total, *normalizing, begin_norm_axis=2, epsilon=epsilon, outs=("out",)
     )
-    ends = n.const(np.zeros(batch), np.int32)
-    if mask is not None:
-        ends = n.op("reduce_sum", mask, axes=[1])
+    mask = n.get(7)
+    ends = (
+        n.const(np.zeros(batch), np.int32) if mask is None else n.op("reduce_sum", mask, axes=[1])
+    )
     return [made, ends, total]
