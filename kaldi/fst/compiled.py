@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,10 +16,8 @@ from ...native.constants import NO_MEMORY, Asking
 from .arcs import ARC
 from .fst import Fst
 
-_FILE = "transducers"
 
-
-def library(file: str = _FILE) -> Library | None:
+def library(file: str = "transducers") -> Library | None:
     """The functions of a C file; None where Python computes."""
     return native.load(file)
 
@@ -47,27 +46,22 @@ class Failed(Exception):
         self.labels = labels
 
 
-class _Memory:
-    """Memory that C allocated, as an array of bytes; it is freed with the last array over it."""
+def _taken(address: int, dtype: np.dtype | type, count: int) -> np.ndarray:
+    """An array that C allocated, which is freed with the last view of it.
 
-    def __init__(self, address: int, size: int) -> None:
-        data = {"data": (address, False), "shape": (size,), "typestr": "|u1", "version": 3}
-        self.__array_interface__ = data
-        functions = native.load(_FILE)
-        assert functions is not None, "it made the memory"
-        weakref.finalize(self, _free, functions, address).atexit = False
+    A copy would take as much memory again as the FST.
+    """
+    if not address:
+        return np.empty(0, dtype)
+    functions = library()
+    assert functions is not None, "it allocated the array"
+    memory = (ctypes.c_char * max(count * np.dtype(dtype).itemsize, 1)).from_address(address)
+    weakref.finalize(memory, _free, functions, address).atexit = False
+    return np.frombuffer(memory, dtype, count)
 
 
 def _free(functions: Library, address: int) -> None:
     bind(functions, "memory_free", memory=address).run()
-
-
-def _taken(address: int, dtype: np.dtype | type, count: int) -> np.ndarray:
-    """An array that C allocated: a copy would take as much memory again as the FST."""
-    dtype = np.dtype(dtype)
-    if not address:
-        return np.empty(0, dtype)
-    return np.asarray(_Memory(address, count * dtype.itemsize)).view(dtype)
 
 
 def make(

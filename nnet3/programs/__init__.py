@@ -106,6 +106,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "fstpushspecial": ("graphs.transducers", "Push weights, so that all states have one sum."),
     "fstminimizeencoded": ("graphs.transducers", "Merge the equal states of FSTs."),
     "fstarcsort": ("graphs.transducers", "Sort the arcs of FSTs by labels."),
+    "fstproject": ("graphs.transducers", "Acceptors of the labels of one side of FSTs."),
     "lattice-copy": ("lattices.lattices", "Copy lattices, or some of them."),
     "lattice-align-phones": ("lattices.lattices", "Lattices whose arcs are phones."),
     "lattice-1best": ("lattices.lattices", "The best path of lattices."),

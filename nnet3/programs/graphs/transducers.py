@@ -2,13 +2,14 @@
 
 Source: Kaldi's `fstbin/fstrmsymbols.cc`, `fstbin/fstrmepslocal.cc`, `fstbin/fstaddselfloops.cc`,
 `fstbin/fstpushspecial.cc`, `fstbin/fstminimizeencoded.cc`, `fstbin/fstisstochastic.cc`; OpenFst's
-`fstarcsort`.
+`fstarcsort`, `fstproject`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 
 import click
@@ -165,6 +166,25 @@ def fstarcsort(options: SimpleNamespace, source: str, output: str) -> None:
     side = choice(options.sort_type, symbols_of.SIDES, "sort-type")
     fst = read(source)
     write(symbols_of.sort_by(fst, side), fst, output)
+
+
+@program(
+    "fstproject",
+    "Make an acceptor of the labels of one side of an FST.",
+    FILES,
+    Option("project-type", "input", "Whose labels stay: input or output"),
+    Option("project-output", False, "Those of the output, by the former name"),
+)
+def fstproject(options: SimpleNamespace, source: str, output: str) -> None:
+    side = choice(options.project_type, ("input", "output"), "project-type")
+    side = "output" if options.project_output else side
+    fst = read(source)
+    labels = fst.olabel if side == "output" else fst.ilabel
+    made = symbols_of.changed(fst, ilabel=labels, olabel=labels)
+    known = fst.header
+    table = known.output_symbols if side == "output" else known.input_symbols
+    header = replace(made.header, input_symbols=table, output_symbols=table)
+    save_fst(replace(made, header=header), output or "-")
 
 
 @program(

@@ -51,6 +51,15 @@ def printed(call, *words, binary=True):
             ["0\t1\t1\t1\t0.5", "0\t1\t3\t2\t2", "1\t0.25"],
         ),
         (("fstarcsort", "--sort_type=olabel"), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
+        (("fstproject",), ["0\t1\t1\t1\t0.5", "0\t1\t3\t3", "1\t0.25"]),
+        (
+            ("fstproject", "--project_type=output"),
+            ["0\t1\t1\t1\t0.5", "0\t1\t2\t2", "1\t0.25"],
+        ),
+        (
+            ("fstproject", "--project_output=true"),
+            ["0\t1\t1\t1\t0.5", "0\t1\t2\t2", "1\t0.25"],
+        ),
         (("fstdeterminizestar",), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
         (("fstminimizeencoded",), ["0\t1\t1\t1\t0.5", "0\t1\t3\t2", "1\t0.25"]),
         (("fstminimizeencoded", "--delta=1"), ["0\t1\t1\t1\t1", "0\t1\t3\t2", "1"]),

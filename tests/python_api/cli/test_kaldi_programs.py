@@ -208,6 +208,7 @@ fstdeterminizestar compiled.fst det.fst
 fstminimizeencoded det.fst minimized.fst
 fstpushspecial minimized.fst pushed.fst
 fstarcsort --sort_type=olabel pushed.fst sorted.fst
+fstproject --project_output=true sorted.fst projected.fst
 fstaddselfloops disambig disambig sorted.fst loops.fst
 fsttablecompose loops.fst phone_lm.fst composed.fst
 fstrmsymbols disambig composed.fst removed.fst
