@@ -57,7 +57,7 @@ def _taken(address: int, dtype: np.dtype | type, count: int) -> np.ndarray:
     assert functions is not None, "it allocated the array"
     memory = (ctypes.c_char * max(count * np.dtype(dtype).itemsize, 1)).from_address(address)
     weakref.finalize(memory, _free, functions, address).atexit = False
-    return np.frombuffer(memory, dtype, count)
+    return np.frombuffer(memoryview(memory), dtype, count)
 
 
 def _free(functions: Library, address: int) -> None:
