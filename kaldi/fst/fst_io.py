@@ -118,7 +118,7 @@ def fst_bytes(fst: Fst, kind: str = VECTOR) -> bytes:
 
 
 def save_whole(fst: Fst, file: BinaryIO, kind: str) -> None:
-    """Write the same into a file, whose bytes never lie in memory as a whole."""
+    """Write what `fst_bytes` gives into a file; it never lies in memory as a whole."""
     _WRITERS[kind](fst, _Direct(file))
 
 

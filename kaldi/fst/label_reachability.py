@@ -25,6 +25,7 @@ _Intervals = list[tuple[int, int]] | np.ndarray
 """First number and the one after the last; they rise, and there is a gap between any two. More than
 `_MANY` are an array, [intervals, 2]."""
 _MANY = 64
+"""Fewer are joined faster in lists."""
 
 
 def make_look_ahead(fst: Fst, *, of_input: bool = False) -> tuple[Fst, np.ndarray]:
@@ -42,8 +43,7 @@ def make_look_ahead(fst: Fst, *, of_input: bool = False) -> tuple[Fst, np.ndarra
     member, sets = _reached(nodes, 1 + fst.states)
     counts = np.array([len(each) for each in sets])
     begin = np.cumsum(counts) - counts
-    rows = [np.array(each, np.int32).reshape(-1, 2) for each in sets]
-    intervals = np.concatenate(rows)
+    intervals = _rows(sets)
     first = np.where(counts > 0, np.append(intervals[:, 0], 0)[begin], 0)
     number = first[member[1 + fst.states :]]  # of each label, and of ends
     absent = np.setdiff1d(np.arange(1, len(number) + 1), labels)
@@ -153,11 +153,16 @@ def _intervals(following: list[list[int]], is_leaf: list[bool], start: int) -> l
     return sets
 
 
+def _rows(sets: list[_Intervals]) -> np.ndarray:
+    """All intervals of some sets, int32, [intervals, 2]."""
+    return np.concatenate([np.array(each, np.int32).reshape(-1, 2) for each in sets])
+
+
 def _union(sets: list[_Intervals]) -> _Intervals:
     if len(sets) == 1:
         return sets[0]
     if sum(map(len, sets)) > _MANY:
-        pairs = np.concatenate([np.array(each, np.int32).reshape(-1, 2) for each in sets])
+        pairs = _rows(sets)
         pairs = pairs[np.argsort(pairs[:, 0], kind="stable")]
         last = np.maximum.accumulate(pairs[:, 1])
         begins = np.flatnonzero(np.append(True, pairs[1:, 0] > last[:-1]))
