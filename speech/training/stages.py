@@ -38,8 +38,8 @@ class Stage:
         name: of the stage, and of the folder of its results. inputs: the stages that it reads.
         outputs: the files that it writes, for those who look. run: does it; gets the training and
             the folder to write to, in which what an interrupted run left lies if it `resumes`.
-        settings: the fields of the options that it reads. files: those of them that name files,
-            whose contents count.
+        settings: the fields of the options that it reads. files: by the options, fields that name
+            files, whose contents count.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Stage:
     outputs: str
     run: Callable[[Any, str], None]
     settings: tuple[str, ...] = ()
-    files: tuple[str, ...] = ()
+    files: Callable[[RecognizerOptions], Sequence[str]] = lambda options: ()
     resumes: bool = False
 
 
@@ -157,7 +157,7 @@ class Plan:
 
     def _mark(self, stage: Stage, source: str) -> str:
         values = {name: getattr(self._options, name) for name in stage.settings}
-        for name in stage.files:
+        for name in stage.files(self._options):
             values[name] = _contents(str(getattr(self._options, name)))
         depends = [stage.name, values, source if not stage.inputs else ""]
         depends.append([self._marks[name] for name in stage.inputs])

@@ -201,11 +201,16 @@ def _report(training: Training, folder: str) -> None:
 _SPLIT = ("test_speakers", "hold_out", "skip_bad", "rate", "speed_step", "seed")
 _SIZE = ("network", "width", "seed", "copies")
 _COURSE = ("epochs", "minibatch", "initial_lr", "final_lr", "average_last", "seed", "copies")
-_WORDS = ("lexicon", "text", "lm")
+
+
+def _words(options: RecognizerOptions) -> tuple[str, ...]:
+    """The files that words come from: without a lexicon, words of the language model are spelled."""
+    return ("lexicon",) if options.lexicon else ("text", "lm")
+
 
 STAGES = (
-    Stage("data", (), "checked.json", _data, _SPLIT, _WORDS),
-    Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _WORDS),
+    Stage("data", (), "checked.json", _data, _SPLIT, _words),
+    Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _words),
     Stage(
         "features", ("data",), "feats.ark moments.mat", _features, ("copies", "speed_step", "seed")
     ),
@@ -216,7 +221,9 @@ STAGES = (
         _graphs,
         ("context", "min_pairs", "seed"),
     ),
-    Stage("network", ("graphs", "features"), "0.raw", _network, _SIZE, ("network",)),
+    Stage(
+        "network", ("graphs", "features"), "0.raw", _network, _SIZE, lambda options: ("network",)
+    ),
     Stage("examples", ("graphs", "features", "network"), "train.ark", _examples, ("copies",)),
     Stage("train", ("examples",), "am/final.mdl history.csv", _train, _COURSE, resumes=True),
     Stage(
@@ -225,7 +232,7 @@ STAGES = (
         "lm.arpa",
         _language_model,
         ("order", "method"),
-        ("text", "lm"),
+        lambda options: ("text", "lm"),
     ),
     Stage(
         "graph",
@@ -253,8 +260,8 @@ def train(
 ) -> ErrorCounts | None:
     """Train a recognizer on recordings with texts, and write it as a folder that Vosk also opens.
 
-    What is done already is found in `work`: a training that was interrupted resumes bit for bit,
-    and one with other settings does again what depends on them.
+    What is done already is found in `work`: an interrupted training continues, bit for bit, and
+    one with other settings does again what depends on them.
 
     Example:
         errors = opscope.speech.train("recordings", "model", lexicon="lexicon.txt")
@@ -262,8 +269,8 @@ def train(
 
     Args:
         data: a folder of recordings with texts beside them (`NAME.wav`, `NAME.txt`), in folders by
-            speaker where these are known; a CSV or TSV file with the columns `path`, `text` and if
-            necessary `speaker`; or a data folder of Kaldi's.
+            speaker where these are known; a CSV or TSV file with the columns `path`, `text` and
+            perhaps `speaker`; or a data folder of Kaldi's.
         out: the folder of the recognizer, which takes the place of one that is there.
         work: the folder of the stages' results; by default `OUT.work`.
         begin: a stage from which on all is done again. stop_after: the last stage that is done.

@@ -94,6 +94,8 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
     assert to_do() == []
     assert to_do("--order", "2") == ["language-model", *rest]
     assert to_do("--epochs", "7") == ["train", *rest]
+    (tmp_path / "said.txt").write_text("high high high\n")
+    assert to_do("--text", str(tmp_path / "said.txt")) == ["language-model", *rest]
     (tmp_path / "other.txt").write_text((data / "lexicon.txt").read_text() + "mid l i\n")
     assert len(to_do("--lexicon", str(tmp_path / "other.txt"))) == 12
 
