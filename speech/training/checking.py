@@ -121,7 +121,7 @@ def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) ->
             kept.append(each)
     found.utterances = kept
     if found.problems and (not options.skip_bad or not kept):
-        raise FormatError(_told(found.problems))
+        raise FormatError(_message(found.problems))
     _hold_out(found, options)
     _note_phones(found, dictionary)
     if found.problems:
@@ -129,7 +129,7 @@ def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) ->
     return found
 
 
-def _told(problems: dict[str, str]) -> str:
+def _message(problems: dict[str, str]) -> str:
     """All problems in one message, the first ones by name."""
     lines = [f"{name}: {why}" for name, why in list(problems.items())[:_LISTED]]
     if len(problems) > _LISTED:

@@ -77,7 +77,7 @@ def read_corpus(source: PathLike) -> Corpus:
     """The utterances of a folder or a file.
 
     Args:
-        source: Kaldi's data folder with `wav.scp`, `text` and if need be `utt2spk` and `segments`;
+        source: Kaldi's data folder with `wav.scp`, `text` and perhaps `utt2spk` and `segments`;
             or a folder whose recordings have texts beside them, NAME.txt for NAME.wav, and in
             which the folder of a recording is its speaker; or a CSV or TSV file with a header.
 

@@ -256,7 +256,7 @@ def write_examples(
             if what not in known:
                 known[what] = _supervision(graph_of[what[0]], transitions, what[1], weights)
             if known[what] is None:
-                log(f"{key}: its text wants more than {frames} frames, or is not in the language")
+                log(f"{key}: no path of its text fits into {frames} frames")
                 failed += 1
                 continue
             writer.write(key, whole_example(matrix, known[what], cutting, frames))

@@ -204,7 +204,7 @@ _COURSE = ("epochs", "minibatch", "initial_lr", "final_lr", "average_last", "see
 
 
 def _words(options: RecognizerOptions) -> tuple[str, ...]:
-    """The files that words come from: without a lexicon, words of the language model are spelled."""
+    """The files that words come from; without a lexicon, all words are spelled."""
     return ("lexicon",) if options.lexicon else ("text", "lm")
 
 
