@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Hashable, Sequence
+import re
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,10 @@ class Dims:
         self._conditions[f"s[{place}] >= {_LEAST}"] = None
         return self._atom(place, f"s[{place}]", hint, _LEAST)
 
+    def unchecked(self, place: int, hint: int) -> Dim:
+        """A size, or an address, of which is known that it is at least 2."""
+        return self._atom(place, f"s[{place}]", hint, _LEAST)
+
     def fixed(self, place: int, value: int) -> int:
         """A size that does not vary."""
         self._conditions[f"s[{place}] == {value}"] = None
@@ -76,6 +81,24 @@ class Dims:
     def value_of(self, size: Any) -> Callable[[Sequence[int]], int]:
         """What gives a `Dim`, or plain number, for other sizes that meet the conditions."""
         return self._function(self._text(size.terms) if isinstance(size, Dim) else repr(int(size)))
+
+    def values_of(self, sizes: Sequence[Any]) -> Callable[[Sequence[int]], list[int]]:
+        """As `value_of`, of several."""
+        return self._function(self._list(sizes))
+
+    def where_met(self, sizes: Sequence[Any]) -> Callable[[Sequence[int]], Any]:
+        """As `values_of`, a list that is not empty; False where a condition is not met."""
+        return self._function(" and ".join([*self._conditions, self._list(sizes)]))
+
+    def _list(self, sizes: Sequence[Any]) -> str:
+        texts = [self._text(one.terms) if isinstance(one, Dim) else repr(int(one)) for one in sizes]
+        return f"[{', '.join(texts)}]"
+
+    def decided_by(self, places: Collection[int]) -> bool:
+        """Whether a condition, or a quotient, depends on some of the sizes."""
+        names = [f"a{self._atoms[place]}" for place in places]
+        texts = [*self._conditions, *(text for text in self._texts if "//" in text)]
+        return any(re.search(rf"\b{name}\b", text) for name in names for text in texts)
 
     def _function(self, result: str) -> Callable[[Sequence[int]], Any]:
         lines = [f"a{number} := {text}" for number, text in enumerate(self._texts)]

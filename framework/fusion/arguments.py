@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import operator
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -30,11 +31,22 @@ from ...native.arguments import (
     may_lack,
 )
 from ...native.declarations import DECLARED, RECORDS
+from ..base.dims import Dim
 from ..base.errors import ArgumentError
+from .laid import HOST_ARRAYS, Laid, NotTracedError
 from .libraries import Library
 
 DTYPES = {name: np.dtype([*fields.items()], align=True) for name, fields in RECORDS.items()}
 """The dtypes of records that C files have."""
+
+
+class _Tracing(threading.local):
+    """What a thread traces bindings with; None where it binds (see runtime/rebinding.py)."""
+
+    trace: Any = None
+
+
+TRACING = _Tracing()
 
 
 class Block:
@@ -55,6 +67,11 @@ class Block:
         self.address = ctypes.addressof(struct)
         self._library = library
         self.name = name
+
+    @property
+    def type(self) -> Any:
+        """The struct that it is."""
+        return type(self.struct)
 
     @property
     def item(self) -> tuple[int, int]:
@@ -107,6 +124,8 @@ class Several:
     @classmethod
     def of(cls, blocks: Sequence[Block]) -> Several:
         """Parts that were bound one by one."""
+        if TRACING.trace is not None:
+            return TRACING.trace.several(blocks)
         if len(blocks) == 1:
             (block,) = blocks
             return cls(block.name, np.frombuffer(block.struct, np.int64)[None], [block.memory])
@@ -145,6 +164,8 @@ def several(library: Library, name: str, count: int, /, **values: Any) -> Severa
     Args:
         values: as of `bind`; `Places` of an array where each struct has another one.
     """
+    if TRACING.trace is not None:
+        raise NotTracedError("structs that differ in their places")
     layout = _layout(library.file, name)
     first = {n: v.array if isinstance(v, Places) else v for n, v in values.items()}
     places = {
@@ -170,6 +191,21 @@ def lists_of_items(
     lists["count"], lists["work"] = counts, work
     lists["items"] = words.ctypes.data + words.strides[0] * (np.cumsum(counts) - counts)
     return Several("list", lists.view(np.int64).reshape(len(items), -1), [words])
+
+
+def grid(counts: Sequence[int], steps: Sequence[int]) -> Any:
+    """Places of a grid's points, row by row: sums of each axis' number times its step, int64."""
+    if TRACING.trace is not None:
+        return TRACING.trace.grid(counts, steps)
+    return grid_of(counts, steps)
+
+
+def grid_of(counts: Sequence[int], steps: Sequence[int]) -> np.ndarray:
+    """As `grid`, also while a binding is traced."""
+    places = np.zeros(1, np.int64)
+    for count, step in zip(counts, steps, strict=True):
+        places = (places[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
+    return places
 
 
 @functools.cache
@@ -215,7 +251,10 @@ def _whole(size: int, unit: int) -> int:
     return -(-size // unit) * unit
 
 
-def _end(array: Any, field: str = "") -> int:
+def end_of(array: Any, field: str = "") -> int:
+    """One more than the largest number in an array of places, or in a field of its records."""
+    if isinstance(array, Laid):
+        return array.end
     if field and type(array) is np.ndarray and field in (array.dtype.names or ()):
         array = array[field]
     if type(array) is not np.ndarray or not array.size or array.dtype.kind != "i":
@@ -225,7 +264,7 @@ def _end(array: Any, field: str = "") -> int:
 
 
 def _spread(array: Any, count: int) -> int:
-    return count if array is None else _end(array)
+    return count if array is None else end_of(array)
 
 
 def _span(image: Any) -> int:
@@ -252,7 +291,7 @@ def _reach(*pairs: int) -> tuple[int, int]:
 
 _HELPERS = {
     "whole": _whole,
-    "end": _end,
+    "end": end_of,
     "given": lambda *arrays: all(array is not None for array in arrays),
     "spread": _spread,
     "span": _span,
@@ -264,8 +303,12 @@ _NONE: Mapping[str, np.ndarray] = {}
 
 
 @functools.cache
-def _filler(struct: Struct) -> Callable[..., tuple[bytes, list[Any]]]:
-    """The function that fills a struct; see native/arguments.py."""
+def _filler(struct: Struct, traced: bool = False) -> Callable[..., tuple[Any, list[Any]]]:
+    """The function that fills a struct; see native/arguments.py.
+
+    Args:
+        traced: it returns the words as they were given, `Dim`s among them.
+    """
     parts = {n: f for n, f in struct.fields.items() if isinstance(f, Inner)}
     sizes = {n: ctypes.sizeof(_c_struct(_part_of(f.struct))) for n, f in parts.items()}
     form, text = filler_text(struct, frozenset(_HELPERS), sizes)
@@ -273,6 +316,8 @@ def _filler(struct: Struct) -> Callable[..., tuple[bytes, list[Any]]]:
     dtypes = {field.dtype: _of_name(field.dtype) for field in arrays}
     names: dict[str, Any] = {"_fields": struct.fields, "_dtype": _dtype, "_dtypes": dtypes}
     names |= {"_ndarray": np.ndarray, "_pack": Form(form).pack, **_HELPERS}
+    if traced:
+        names |= {"_ndarray": None, "_pack": lambda *words: words, "bytes": lambda part: part}
     exec(text, names)  # noqa: S102 - text of our own
     return names["fill"]
 
@@ -284,7 +329,7 @@ class Layout:
         name: of the function that it is for.
 
     Attributes:
-        type: the struct.
+        type: the struct in Python. stored: names of its fields, in order.
     """
 
     def __init__(self, file: str, name: str, struct: Struct) -> None:
@@ -294,6 +339,8 @@ class Layout:
         fields = struct.fields
         self.given = {n for n, f in fields.items() if not getattr(f, "made", False)}
         self.needed = {n for n in self.given if not may_lack(fields[n])}
+        self.struct = struct
+        self.stored = [n for n, f in fields.items() if not isinstance(f, Rest)]
         self._fill = _filler(struct)
 
     def refuse(self, name: str, wanted: str, given: str) -> ArgumentError:
@@ -301,6 +348,8 @@ class Layout:
 
     def bind(self, library: Library, values: Mapping[str, Any]) -> Block:
         """The argument of the function in a library; see `arguments.bind`."""
+        if TRACING.trace is not None:
+            return TRACING.trace.block(self, library, values)
         return Block(library, self.name, *self.fill(library, values))
 
     def fill(
@@ -315,6 +364,10 @@ class Layout:
             self._refuse_names(values)
         data, memory = self._fill(self, library, places, **values)
         return self.type.from_buffer_copy(data), memory
+
+    def trace(self, library: Library, values: Mapping[str, Any]) -> tuple[Sequence[Any], list[Any]]:
+        """As `fill`, of values that may be traced: the words as they were given."""
+        return _filler(self.struct, True)(self, library, _NONE, **values)
 
     def _refuse_names(self, values: Mapping[str, Any]) -> None:
         lacking = self.needed - values.keys()
@@ -337,9 +390,7 @@ class Layout:
 
     def part(self, name: str, struct: str, value: Any) -> Any:
         """The struct of a part."""
-        if not isinstance(value, Block) or not isinstance(
-            value.struct, _c_struct(_part_of(struct))
-        ):
+        if not isinstance(value, Block) or value.type is not _c_struct(_part_of(struct)):
             raise self.refuse(name, f"a part {struct}", repr(value))
         return value.struct
 
@@ -362,7 +413,7 @@ class Layout:
     def whole(self, name: str, least: int, most: int, value: Any) -> int:
         """A whole number within bounds."""
         try:
-            number = operator.index(value)
+            number: Any = value if isinstance(value, Dim) else operator.index(value)
         except TypeError:
             raise self.refuse(name, "a whole number", repr(value)) from None
         if not least <= number <= most:
@@ -395,7 +446,7 @@ class Layout:
     ) -> int:
         """Where a checked array begins."""
         wanted = dtype_of(field, library)
-        if type(array) is not np.ndarray:
+        if not isinstance(array, HOST_ARRAYS):
             raise self.refuse(name, "an array of NumPy", type(array).__name__)
         if wanted is not None and array.dtype != wanted:
             raise self.refuse(name, str(wanted), str(array.dtype))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextvars
 import operator as _operator
 from collections.abc import Callable, Mapping, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,14 @@ from .binding import BoundSteps, FusedBinder
 from .plans.constant_factors import constant_factors
 from .plans.kept_factors import kept_factors, written_variables
 from .plans.memory import Workspace, as_view, fresh_array, shared_panels, workspace_of
-from .plans.plan import Plan
+from .plans.plan import Plan, PlanStep
 
 _COPIED = 1 << 16
 """Bytes up to which a replaced input is copied."""
 _SMALL_RUN = 1 << 28
 """Bytes; smaller runs are not compared with the limit."""
+_SLOW = 30e-6
+"""Seconds of binding a step from which its structs are computed for shapes that follow."""
 _LARGE = 4096
 """Elements of the largest array from which NumPy's BLAS may use threads: its products use them from
 2^18 multiplications on."""
@@ -259,6 +262,7 @@ class Frame(BoundSteps):
     net_version = -1
     scope_version = -1
     _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
+    _may_trace = False  # whether steps may be what rebinding.py computes
     _leaves_lists = True  # whether a call is none that a team can run
     _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
 
@@ -286,6 +290,7 @@ class Frame(BoundSteps):
             self.least_cost = 0 if self.makes_lists else self.least_cost
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
+            self._may_trace = self.prepared is None and not plan.offsets and not plan.bases
         with shared_panels(workspace.panels):
             self.bind()
         # Infinities are values here, not warnings. Entering a prepared context is ten times
@@ -313,6 +318,23 @@ class Frame(BoundSteps):
         packed = 0 if self.prepared is None else self.prepared.nbytes
         held = sum(array.nbytes for array in arrays if array is not None)
         return held + packed + OPERATOR_BYTES * len(plan.operators)
+
+    def _bind(self, step: PlanStep) -> Callable[[], Any]:
+        if not self._may_trace:
+            return super()._bind(step)
+        traces = self.plan.traces.get(id(step))
+        if traces is not None:
+            self._pool.restart()
+            call = traces.bound(self)
+            if call is not None:
+                return call
+        started = perf_counter()
+        call = super()._bind(step)
+        if traces is not None or perf_counter() - started > _SLOW:
+            from .rebinding import note  # for those who come with several shapes
+
+            note(self, step, call)
+        return call
 
     def array(self, name: str) -> Any:
         """Value of a variable as of now; None for one that lives only inside a fused chain."""

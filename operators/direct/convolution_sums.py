@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...framework.fusion.arguments import Block, Several
+from ...framework.fusion.arguments import Block, Several, end_of, grid
 from ...framework.ir.kernel_args import KernelArgs
 from ..conv.windows import Axis, make_axes
 from .images import Frame, Image, Work, lanes, rooms, steps, threads
@@ -52,13 +52,12 @@ class Shapes:
 
     def taps(self, row: int, pixel: int) -> np.ndarray:
         """Places of the taps, row by row, where the image's pixels have these distances."""
-        down = np.arange(self.down.kernel)[:, None] * self.down.dilation * row
-        return (down + np.arange(self.right.kernel) * self.right.dilation * pixel).reshape(-1)
+        steps = self.down.dilation * row, self.right.dilation * pixel
+        return grid((self.down.kernel, self.right.kernel), steps)
 
     def pixels(self, row: int, pixel: int, shape: Sequence[int]) -> np.ndarray:
         """Places of the first tap at each position of the small array's `shape`."""
-        down = np.arange(shape[0])[:, None] * self.down.stride * row
-        return (down + np.arange(shape[1]) * self.right.stride * pixel).reshape(-1)
+        return grid(shape, (self.down.stride * row, self.right.stride * pixel))
 
     def frame(self, shape: Sequence[int]) -> Frame:
         """The frame that the windows at all positions of the small array's `shape` read."""
@@ -210,7 +209,7 @@ def add_sums(
     memory = None
     room = block = 0
     turned = sc != 1 and outs > 1
-    span = max(int(phase.places.max(initial=0)) for phase in phases) + 1
+    span = max(end_of(phase.places) for phase in phases)
     if into.pool is not None:
         memory = into.memory
         room = into.memory[0].size
@@ -225,15 +224,19 @@ def add_sums(
     bound = []
     for phase in phases:
         vectors, _, inner, _ = phase.panels.shape
-        taps = np.asarray(phase.taps, np.int64)
         panels = phase.panels[:, phase.first :]
-        here = np.asarray(phase.places, np.int64)
+        here = phase.places
         one = work.bind(
             *("convolution", "phase"),
-            **{"vectors": vectors, "inner": inner, "taps": len(taps), "tap_places": taps},
-            **{"panels": panels, "panel": phase.panels[0].size, "pixels": len(here)},
-            pixel_places=np.asarray(phase.pixels, np.int64),
-            memory_places=np.arange(len(here), dtype=np.int64) * outs if block else here,
+            **{
+                "vectors": vectors,
+                "inner": inner,
+                "taps": phase.taps.size,
+                "tap_places": phase.taps,
+            },
+            **{"panels": panels, "panel": phase.panels[0].size, "pixels": here.size},
+            pixel_places=phase.pixels,
+            memory_places=grid((here.size,), (outs,)) if block else here,
             places=here,
             **{"depth": outs if into.deep else inner, "image_span": seen.span},
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.fusion.arguments import Several
+from ...framework.fusion.arguments import Several, grid
 from ...framework.ir.kernel_args import Call, KernelArgs
 from . import batch_norm
 from .convolution_sums import (
@@ -23,10 +23,9 @@ from .convolution_sums import (
     add_sums,
     declines,
     parts_of,
-    places_of,
     without_padding,
 )
-from .images import Work, image, lanes, rooms, suited, threads
+from .images import Work, image, lanes, rooms, steps, suited, threads
 from .panels import pack
 from .pooling import windows_part
 from .tail import Tail, activation
@@ -128,7 +127,7 @@ def forward(
         s.taps(seen.row, seen.pixel),
         panels,
         s.pixels(seen.row, seen.pixel, plane),
-        places_of(into.array, slice(None), slice(None)),
+        grid(plane, steps(into.array)[2:]),
     )
     reach = [s.down.span(tap, x.shape[2], plane[0])[0] for tap in range(s.down.kernel)]
     phases = without_padding(phase, reach, plane[0])

@@ -11,6 +11,7 @@ import numpy as np
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import native, team
 from ...framework.fusion.arguments import Block
+from ...framework.fusion.laid import HOST_ARRAYS
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...native.constants import SHARES
 
@@ -30,7 +31,7 @@ def suited(*arrays: Any) -> bool:
     given = [array for array in arrays if array is not None]
     return (
         all(
-            type(array) is np.ndarray
+            type(array) in HOST_ARRAYS
             and array.size
             and array.dtype == given[0].dtype
             and array.flags.aligned

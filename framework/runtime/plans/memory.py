@@ -22,6 +22,7 @@ from ...base.scope import Scope
 from ...base.settings import read_options
 from ...base.shape import ArraySpec
 from ...fusion import row_blocks, team
+from ...fusion.laid import NotTracedError
 
 # 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096
@@ -163,6 +164,27 @@ def shared_panels(panels: Panels | None = None) -> Iterator[None]:
     panels = panels or Panels()
     panels.restart()
     _bound.panels = panels if read_options().reuse else None
+    try:
+        yield
+    finally:
+        _bound.panels = before
+
+
+class _NoPanels:
+    """Panels of a frame of which none is given: what products take in turn depends on others."""
+
+    def __init__(self, panels: Panels) -> None:
+        self.held = panels.held
+
+    def take(self, size: int, *, in_turn: bool) -> Any:
+        raise NotTracedError("memory for packed factors")
+
+
+@contextmanager
+def no_panels() -> Iterator[None]:
+    """While it lasts, products that this thread traces get no memory that others have in turn."""
+    before = getattr(_bound, "panels", None)
+    _bound.panels = None if before is None else _NoPanels(before)
     try:
         yield
     finally:

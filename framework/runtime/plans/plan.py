@@ -75,6 +75,7 @@ class Plan:
         parts: those of them that lie in others (see parts.py).
         bases: variables that views are cut out of.
         overwrites: inputs whose block a result takes over, with that result.
+        traces: steps as they are for other shapes, by id, filled by rebinding.py.
         accesses: when variables are read and written, filled by narrow_fills.py.
     """
 
@@ -94,6 +95,7 @@ class Plan:
     parts: dict[str, Part] = field(default_factory=dict)
     bases: Set[str] = frozenset()
     overwrites: list[tuple[str, str]] = field(default_factory=list)
+    traces: dict[int, Any] = field(default_factory=dict)
     accesses: Any = None
 
     def nbytes(self, name: str) -> int:

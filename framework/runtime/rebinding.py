@@ -1,0 +1,459 @@
+"""Steps of a plan for other shapes, without their kernels: the fields that vary are computed.
+
+What binding a step gives are structs (framework/fusion/arguments.py). Where a step comes with other
+shapes, its kernel is bound once more to what stands for its arrays (framework/fusion/laid.py), with
+`Dim`s in place of the sizes, steps and addresses that were others. Then each field of its structs
+is a number, or a polynomial of these, and what the kernel decided by them is a list of conditions.
+From then on shapes that meet the conditions take one evaluation of all polynomials, whose values
+are written over a copy of the structs. Other shapes, and kernels that need more of an array than
+how it lies, are bound anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import ChainMap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from ..base.cpu.threads import most_threads
+from ..base.dims import Dim, Dims
+from ..fusion.arguments import TRACING, Block, Layout, Several, grid_of
+from ..fusion.laid import Laid, LaidGrid, NotTracedError
+from ..fusion.team import ParallelTask, run_together, task_of
+from ..ir.desc import INPUT
+from ..ir.infer import infer_one
+from .binding import BoundSteps
+from .plans.memory import no_panels
+from .plans.plan import Plan, PlanStep
+
+_log = logging.getLogger(__name__)
+
+_MOST_TRACES = 3
+"""Of a step: for sizes that lead its kernel to other decisions."""
+_FLAGS = 256 | 1024
+"""Bits of NumPy's `flags.num`: aligned, writeable."""
+
+
+class _Fields:
+    """The fields of a struct that is traced."""
+
+    def __init__(self, fields: Mapping[str, Any], words: list[Any]) -> None:
+        vars(self).update(fields)
+        vars(self)[" words"] = words
+
+
+def _words_of(part: Any) -> list[Any]:
+    return vars(part)[" words"]
+
+
+class _TracedBlock(Block):
+    """A struct whose words are numbers and `Dim`s."""
+
+    __slots__ = ("_address", "_kind", "_trace", "words")
+
+    def __init__(
+        self, trace: Trace, layout: Layout, library: Any, given: Sequence[Any], memory: list[Any]
+    ) -> None:
+        self.words: list[Any] = []
+        for value in given:
+            if isinstance(value, _Fields):
+                self.words += _words_of(value)
+            elif isinstance(value, float):
+                self.words += struct.unpack("=q", struct.pack("=d", value))
+            else:
+                self.words.append(value if isinstance(value, Dim) else int(value))
+        fields = zip(layout.stored, given, strict=True)
+        self.struct = _Fields(dict(fields), self.words)
+        self.memory = memory
+        self.name = layout.name
+        self._library = library
+        self._kind = layout.type
+        self._trace = trace
+        self._address: Any = None
+
+    @property
+    def type(self) -> Any:
+        return self._kind
+
+    @property
+    def address(self) -> Any:  # type: ignore[override]
+        if self._address is None:
+            self._address = self._trace.segment(self.words)
+        return self._address
+
+    def run(self) -> None:
+        raise NotTracedError("a function that runs while a step is bound")
+
+
+class _TracedSeveral(Several):
+    """Structs one after the other whose words are numbers and `Dim`s."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, name: str, address: Any, count: int, memory: list[Any]) -> None:
+        self.name = name
+        self.address = address
+        self.memory = memory
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class _Queries:
+    """Weights that stay packed, and what was asked about them: frames that follow ask it, too."""
+
+    def __init__(self, kept: Any) -> None:
+        self._kept = kept
+        self.asked: list[tuple[str, tuple[Any, ...], Any]] = []
+
+    def holds(self, array: Any) -> bool:
+        """See `Kept.holds`; what is traced is no weight."""
+        return type(array) is not Laid and self._ask("holds", array)
+
+    def get(self, *args: Any) -> Any:
+        """See `Kept.get`."""
+        return self._ask("get", *args)
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        answer = getattr(self._kept, name)(*args)
+        self.asked.append((name, args, answer))
+        return answer
+
+
+class Trace:
+    """One binding of a step to what stands for its arrays.
+
+    Args:
+        sizes: of its arrays, see `_sizes`. varying: places of those that are left open.
+        addresses: places of those that are addresses.
+    """
+
+    def __init__(self, sizes: Sequence[int], varying: set[int], addresses: set[int]) -> None:
+        self.dims = Dims()
+        self.sizes: list[Any] = list(sizes)
+        for at in addresses:
+            self.sizes[at] = self.dims.unchecked(at, sizes[at])
+        for at in varying - addresses:
+            self.sizes[at] = self.dims.size(at, sizes[at])
+        self.later: list[tuple[Any, ...]] = []  # what gives the addresses after the sizes
+        self.words: list[Any] = []
+        self.own = self._later("words")
+
+    def _later(self, *what: Any) -> Any:
+        """An address that is known once what it is of is made for the sizes at hand."""
+        place = len(self.sizes) + len(self.later)
+        self.later.append(what)
+        return self.dims.unchecked(place, place << 40)
+
+    def segment(self, words: list[Any]) -> Any:
+        """Where words of structs will be."""
+        at = self.own + 8 * len(self.words)
+        self.words += words
+        return at
+
+    def block(self, layout: Layout, library: Any, values: Mapping[str, Any]) -> Block:
+        """See `arguments.bind`."""
+        return _TracedBlock(self, layout, library, *layout.trace(library, values))
+
+    def several(self, blocks: Sequence[Any]) -> Several:
+        """See `Several.of`."""
+        if not all(type(block) is _TracedBlock for block in blocks):
+            raise NotTracedError("structs that were bound before")
+        address = self.segment([word for block in blocks for word in block.words])
+        memory = [block.memory for block in blocks]
+        return _TracedSeveral(blocks[0].name, address, len(blocks), memory)
+
+    def grid(self, counts: Sequence[Any], steps: Sequence[Any]) -> Any:
+        """See `arguments.grid`."""
+        if not any(isinstance(one, Dim) for one in (*counts, *steps)):
+            return grid_of(counts, steps)
+        return LaidGrid(counts, steps, self._later("grid", tuple(counts), tuple(steps)))
+
+    # -- as a pool of scratch memory ---------------------------------------------------------------
+
+    def restart(self) -> None:
+        """See `ScratchPool`."""
+
+    def take(self, shape: tuple[Any, ...], dtype: np.dtype) -> Laid:
+        """See `ScratchPool`."""
+        return Laid.side_by_side(dtype, shape, self._later("scratch", shape, dtype))
+
+
+class _TracedSteps(BoundSteps):
+    """The frame of a step that is traced."""
+
+    def __init__(self, frame: Any, trace: Trace, step: PlanStep, arrays: dict[str, Any]) -> None:
+        shapes = {name: array.shape for name, array in arrays.items() if type(array) is Laid}
+        own = {name: (shape, frame.plan.specs[name][1]) for name, shape in shapes.items()}
+        specs: Any = ChainMap(own, frame.plan.specs)
+        for op in step.operators:  # what stays inside of it has no array
+            if inner := [name for name in op.output_vars() if name not in arrays]:
+                results = infer_one(op, specs, frame.plan.declared, {}, remember=False)
+                own.update((name, results[name]) for name in inner)
+        super().__init__(
+            replace(frame.plan, specs=specs),
+            frame.scope,
+            frame.place,
+            frame.train,
+            frame.state,
+            arrays,
+            trace,  # type: ignore[arg-type]
+            _shares_nothing,
+            frame._fused,
+        )
+        self.queries = None if frame.kept is None else _Queries(frame.kept)
+        self.kept = self.queries  # type: ignore[assignment]
+        self.least_cost = frame.least_cost
+
+
+def _shares_nothing(memory: Any, key: Any) -> None:
+    raise NotTracedError("memory that frames share")
+
+
+def _variables(step: PlanStep) -> list[str]:
+    names = [name for op in step.operators for name in (*op.input_vars(), *op.output_vars())]
+    return list(dict.fromkeys(names))
+
+
+class _Operands:
+    """The variables of a step: those that its kernel may know, and those that differ from frame to
+    frame.
+
+    Attributes:
+        fixed: parameters and constants, which are arrays of all frames. names: all others.
+    """
+
+    def __init__(self, plan: Plan, step: PlanStep, arrays: Mapping[str, Any]) -> None:
+        self.fixed: dict[str, Any] = {}
+        self.names: list[str] = []
+        externals = set(plan.externals)
+        for name in _variables(step):
+            if name not in arrays:
+                continue
+            declared = plan.declared.get(name)
+            if name in externals and declared is not None and declared.kind != INPUT:
+                self.fixed[name] = arrays[name]
+            else:
+                self.names.append(name)
+
+    def sizes(self, arrays: Mapping[str, Any]) -> list[int]:
+        """Of all arrays in a row: sizes, steps in elements, address."""
+        sizes: list[int] = []
+        for name in self.names:
+            array = arrays[name]
+            itemsize = array.itemsize
+            sizes += array.shape
+            sizes += [step // itemsize for step in array.strides]
+            sizes.append(array.ctypes.data)
+        return sizes
+
+    def suits(self, arrays: Mapping[str, Any]) -> bool:
+        """Whether all arrays are of NumPy, and lie so that elements may be counted."""
+        return all(
+            type(array) is np.ndarray
+            and array.flags.aligned
+            and not any(step % array.itemsize for step in array.strides)
+            for array in (arrays[name] for name in self.names)
+        )
+
+    def laid(self, arrays: Mapping[str, Any], sizes: Sequence[Any]) -> dict[str, Any]:
+        """What stands for the arrays, of such sizes."""
+        result = dict(self.fixed)
+        at = 0
+        for name in self.names:
+            array = arrays[name]
+            rank = array.ndim
+            shape, steps = sizes[at : at + rank], sizes[at + rank : at + 2 * rank]
+            strides = [step * array.itemsize for step in steps]
+            address = sizes[at + 2 * rank]
+            result[name] = Laid(array.dtype, shape, strides, address, array.flags.writeable)
+            at += 2 * rank + 1
+        return result
+
+    def addresses(self, arrays: Mapping[str, Any]) -> set[int]:
+        """Places of the addresses among the sizes."""
+        ends = np.cumsum([2 * arrays[name].ndim + 1 for name in self.names])
+        return {int(end) - 1 for end in ends}
+
+
+class _Traced:
+    """A step that was traced: what its structs are for any sizes that meet the conditions."""
+
+    def __init__(self, frame: Any, step: PlanStep, operands: _Operands, varying: set[int]) -> None:
+        arrays = frame.arrays
+        self._operands = operands
+        self._flags = [arrays[name].flags.num & _FLAGS for name in operands.names]
+        self._threads = most_threads()
+        sizes = operands.sizes(arrays)
+        addresses = operands.addresses(arrays)
+        varying = {at for at in varying if sizes[at] >= 2}
+        trace = Trace(sizes, varying, addresses)
+        laid = operands.laid(arrays, trace.sizes)
+        steps = _TracedSteps(frame, trace, step, laid)
+        TRACING.trace = trace
+        try:
+            with no_panels():
+                task = task_of(steps._bind(step))
+            self._take(trace, task, steps, laid)
+        finally:
+            TRACING.trace = None
+        fixed = sorted(set(range(len(sizes))) - varying - addresses)
+        self._fixed = itemgetter(*fixed, *fixed[:1])
+        self._fixed_sizes = self._fixed(sizes)
+
+    def _take(
+        self,
+        trace: Trace,
+        task: ParallelTask | None,
+        steps: _TracedSteps,
+        laid: Mapping[str, Any],
+    ) -> None:
+        """Note what a binding gave."""
+        if task is None or task.check is not None:
+            raise NotTracedError("no plain list of native functions")
+        self._rows = _rows_of(task, {id(array): name for name, array in laid.items()})
+        dims = trace.dims
+        self._items = []
+        for function, address in task.items:
+            away = address - trace.own
+            if not isinstance(address, Dim) or isinstance(away, Dim):
+                raise NotTracedError("an argument that was bound before")
+            self._items.append((function, away))
+        late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
+        if dims.pinned or dims.decided_by(late):
+            raise NotTracedError(f"a decision that holds for these sizes alone {dims.pinned} {list(late)} {list(dims._conditions)} {dims._texts}")
+        self._later = trace.later[1:]
+        numbers = [task.work]
+        for kind, *given in self._later:
+            numbers += given[0]
+            numbers += given[1] if kind == "grid" else ()
+        self._numbers = dims.where_met(numbers)
+        self._room = [2] * len(trace.later)
+        self._at = np.array([n for n, one in enumerate(trace.words) if isinstance(one, Dim)])
+        self._values = dims.values_of([trace.words[n] for n in self._at])
+        self._words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
+        self._memory = task.memory
+        self._asked = steps.queries.asked if steps.queries is not None else None
+        self.trace_words = trace.words
+
+    def bound(self, frame: Any) -> Callable[[], Any] | None:
+        """The step of a frame; None where it is to be bound anew."""
+        arrays = frame.arrays
+        operands = self._operands
+        if (self._asked is None) != (frame.kept is None) or self._threads != most_threads():
+            return None
+        for name, array in operands.fixed.items():
+            if arrays[name] is not array:
+                return None
+        sizes = operands.sizes(arrays)
+        flags = [arrays[name].flags.num & _FLAGS for name in operands.names]
+        if self._fixed(sizes) != self._fixed_sizes or flags != self._flags:
+            return None
+        numbers = self._numbers([*sizes, *self._room])
+        if not numbers:
+            return None
+        for name, args, answer in self._asked or ():
+            given = getattr(frame.kept, name)(*args)
+            if given is not answer:
+                return None
+        words = self._words.copy()
+        memory: list[Any] = [words]
+        rest = iter(numbers)
+        work = next(rest)
+        for kind, first, second in self._later:
+            shape = tuple([next(rest) for _ in first])
+            if kind == "grid":
+                memory.append(grid_of(shape, [next(rest) for _ in second]))
+            else:
+                memory.append(frame.scratch(shape, second))
+        sizes += [one.ctypes.data for one in memory]
+        if len(self._at):
+            words[self._at] = self._values(sizes)
+        own = words.ctypes.data
+        items = tuple([(function, own + away) for function, away in self._items])
+        used = [arrays[name] for name in operands.names]
+        rows = None
+        if self._rows is not None:
+            make, bound, names = self._rows
+            rows = partial(make, bound, [arrays[name] for name in names])
+        return run_together([ParallelTask(items, work, (memory, used, self._memory), rows)])
+
+
+def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:
+    """What finds a loop in blocks of rows: a function, the loop, its variables; None without it."""
+    if task.rows is None:
+        return None
+    if not isinstance(task.rows, partial):
+        raise NotTracedError("blocks of rows")
+    bound, arrays = task.rows.args
+    if any(array.ndim != 2 for array in arrays if type(array) is Laid) and not all(
+        id(array) in names for array in arrays
+    ):
+        return None  # no matrices: their rows are nothing that `by_rows` finds
+    return task.rows.func, bound, [names[id(array)] for array in arrays]
+
+
+def note(frame: Any, step: PlanStep, call: Callable[[], Any]) -> None:
+    """Note how a step was bound to a frame by its kernel, for shapes that follow."""
+    traces = frame.plan.traces.get(id(step))
+    if traces is None:
+        if task_of(call) is not None:
+            frame.plan.traces[id(step)] = StepTraces(frame, step)
+    else:
+        traces.add(frame)
+
+
+class StepTraces:
+    """The traces of one step of a form.
+
+    Args:
+        frame: where the step was bound first.
+    """
+
+    def __init__(self, frame: Any, step: PlanStep) -> None:
+        self._step = step
+        self._traced: list[_Traced] = []
+        self._varying: set[int] = set()
+        self._failed = False
+        self._operands = _Operands(frame.plan, step, frame.arrays)
+        self._first = self._operands.sizes(frame.arrays)
+
+    def bound(self, frame: Any) -> Callable[[], Any] | None:
+        """The step of a frame whose shapes a trace serves; else None."""
+        for traced in self._traced:
+            call = traced.bound(frame)
+            if call is not None:
+                return call
+        return None
+
+    def add(self, frame: Any) -> None:
+        """Trace the step for the shapes of a frame, where that may serve others."""
+        if self._failed or len(self._traced) >= _MOST_TRACES:
+            return
+        operands = _Operands(frame.plan, self._step, frame.arrays)
+        sizes = operands.sizes(frame.arrays)
+        if operands.names != self._operands.names or len(sizes) != len(self._first):
+            self._failed = True
+            return
+        addresses = operands.addresses(frame.arrays)
+        pairs = enumerate(zip(sizes, self._first, strict=True))
+        self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
+        try:
+            traced = _Traced(frame, self._step, operands, self._varying)
+            again = traced.bound(frame)
+        except Exception as error:  # a kernel may do anything with what stands for arrays
+            _log.debug("%s is bound anew for each shape: %r", self._step.operators[0], error)
+            self._failed = True
+            return
+        if again is None:
+            self._failed = True
+            return
+        self._traced.append(traced)
