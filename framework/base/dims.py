@@ -35,11 +35,15 @@ class Dims:
 
     What polynomials are made of are atoms: the sizes themselves, and quotients that leave a rest.
 
+    Args:
+        hashes: whether a size may be a key, by its value; else it comes into no cache.
+
     Attributes:
         pinned: places of sizes of which one value alone meets the conditions.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, hashes: bool = True) -> None:
+        self.hashes = hashes
         self._atoms: dict[Hashable, int] = {}
         self._texts: list[str] = []
         self._hints: list[int] = []
@@ -269,6 +273,8 @@ class Dim:
         return float(int(self))
 
     def __hash__(self) -> int:
+        if not self._dims.hashes:
+            raise TypeError("a size that varies is no key")
         return hash(int(self))
 
     def __repr__(self) -> str:

@@ -91,6 +91,11 @@ class Options:
         "float32 products by AMX tiles of bf16 parts, as accurate as float32, and those of the"
         " library bf16, which have AVX512-BF16 else; needs its instructions and Linux",
     )
+    rebind: bool = _option(
+        True,
+        "compute what operators are bound to for other shapes, where their kernels need not do it;"
+        " OPSCOPE_VERIFY=1 compares it with what the kernels bind them to",
+    )
     keep_packed: bool = _option(
         True, "pack weights of nets that only predict once for all runs, until they change"
     )

@@ -11,8 +11,10 @@ how it lies, are bound anew.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import struct
+from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -22,8 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from ...native.arguments import Array
 from ..base.cpu.threads import most_threads
 from ..base.dims import Dim, Dims
+from ..base.errors import RunError
 from ..fusion.arguments import TRACING, Block, Layout, Several, grid_of
 from ..fusion.laid import Laid, LaidGrid, NotTracedError
 from ..fusion.team import ParallelTask, run_together, task_of
@@ -39,6 +43,10 @@ _MOST_TRACES = 3
 """Of a step: for sizes that lead its kernel to other decisions."""
 _FLAGS = 256 | 1024
 """Bits of NumPy's `flags.num`: aligned, writeable."""
+
+
+class _Address(int):
+    """The address of an array that a kernel has made: each time it has another one."""
 
 
 class _Fields:
@@ -62,15 +70,18 @@ class _TracedBlock(Block):
         self, trace: Trace, layout: Layout, library: Any, given: Sequence[Any], memory: list[Any]
     ) -> None:
         self.words: list[Any] = []
-        for value in given:
+        fields = dict(zip(layout.stored, given, strict=True))
+        for name, value in fields.items():
             if isinstance(value, _Fields):
                 self.words += _words_of(value)
             elif isinstance(value, float):
                 self.words += struct.unpack("=q", struct.pack("=d", value))
+            elif isinstance(value, Dim):
+                self.words.append(value)
             else:
-                self.words.append(value if isinstance(value, Dim) else int(value))
-        fields = zip(layout.stored, given, strict=True)
-        self.struct = _Fields(dict(fields), self.words)
+                own = isinstance(layout.struct.fields[name], Array)
+                self.words.append(_Address(value) if own else int(value))
+        self.struct = _Fields(fields, self.words)
         self.memory = memory
         self.name = layout.name
         self._library = library
@@ -137,7 +148,7 @@ class Trace:
     """
 
     def __init__(self, sizes: Sequence[int], varying: set[int], addresses: set[int]) -> None:
-        self.dims = Dims()
+        self.dims = Dims(hashes=False)
         self.sizes: list[Any] = list(sizes)
         for at in addresses:
             self.sizes[at] = self.dims.unchecked(at, sizes[at])
@@ -145,6 +156,7 @@ class Trace:
             self.sizes[at] = self.dims.size(at, sizes[at])
         self.later: list[tuple[Any, ...]] = []  # what gives the addresses after the sizes
         self.words: list[Any] = []
+        self.begins: list[int] = []  # of the structs among them
         self.own = self._later("words")
 
     def _later(self, *what: Any) -> Any:
@@ -156,6 +168,7 @@ class Trace:
     def segment(self, words: list[Any]) -> Any:
         """Where words of structs will be."""
         at = self.own + 8 * len(self.words)
+        self.begins.append(len(self.words))
         self.words += words
         return at
 
@@ -329,7 +342,7 @@ class _Traced:
             self._items.append((function, away))
         late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
         if dims.pinned or dims.decided_by(late):
-            raise NotTracedError(f"a decision that holds for these sizes alone {dims.pinned} {list(late)} {list(dims._conditions)} {dims._texts}")
+            raise NotTracedError("a decision that holds for these sizes alone")
         self._later = trace.later[1:]
         numbers = [task.work]
         for kind, *given in self._later:
@@ -342,7 +355,8 @@ class _Traced:
         self._words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
         self._memory = task.memory
         self._asked = steps.queries.asked if steps.queries is not None else None
-        self.trace_words = trace.words
+        self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
+        self._begins = [*trace.begins, len(trace.words)]
 
     def bound(self, frame: Any) -> Callable[[], Any] | None:
         """The step of a frame; None where it is to be bound anew."""
@@ -386,6 +400,32 @@ class _Traced:
             rows = partial(make, bound, [arrays[name] for name in names])
         return run_together([ParallelTask(items, work, (memory, used, self._memory), rows)])
 
+    def agrees(self, call: Any, other: Any) -> bool:
+        """Whether a step is bound to the same by a trace and by its kernel: `call` and `other`."""
+        ours, theirs = call.task, task_of(other)
+        if theirs is None or [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
+            return False
+        words, *later = ours.memory[0][0]
+        own = words.ctypes.data
+        pairs = [(a - own, b) for (_, a), (_, b) in zip(ours.items, theirs.items, strict=True)]
+        for away, address in pairs:
+            begin = away // 8
+            end = self._begins[bisect_right(self._begins, begin)]
+            given = np.frombuffer(ctypes.string_at(address, 8 * (end - begin)), np.int64)
+            for at, other_word in enumerate(given.tolist(), begin):
+                mine = int(words[at])
+                if mine == other_word or at in self._made:
+                    continue
+                if 0 <= mine - own < words.nbytes:
+                    pairs.append((mine - own, other_word))
+                elif not any(
+                    mine == one.ctypes.data
+                    and one.tobytes() == ctypes.string_at(other_word, one.nbytes)
+                    for one in later
+                ):
+                    return False
+        return bool(ours.work == theirs.work)
+
 
 def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:
     """What finds a loop in blocks of rows: a function, the loop, its variables; None without it."""
@@ -405,7 +445,9 @@ def note(frame: Any, step: PlanStep, call: Callable[[], Any]) -> None:
     """Note how a step was bound to a frame by its kernel, for shapes that follow."""
     traces = frame.plan.traces.get(id(step))
     if traces is None:
-        if task_of(call) is not None:
+        # What holds nets, or runs in Python, may keep what stands for arrays.
+        plain = all(op.signature() is not None for op in step.operators)
+        if plain and task_of(call) is not None:
             frame.plan.traces[id(step)] = StepTraces(frame, step)
     else:
         traces.add(frame)
@@ -431,8 +473,16 @@ class StepTraces:
         for traced in self._traced:
             call = traced.bound(frame)
             if call is not None:
+                if frame.plan.options.verify:
+                    self._check(traced, frame, call)
                 return call
         return None
+
+    def _check(self, traced: _Traced, frame: Any, call: Callable[[], Any]) -> None:
+        """Compare what a step is bound to with what its kernel binds it to."""
+        if not traced.agrees(call, BoundSteps._bind(frame, self._step)):
+            op = self._step.operators[0]
+            raise RunError(op.describe("its kernel binds it to other fields", frame.plan.specs))
 
     def add(self, frame: Any) -> None:
         """Trace the step for the shapes of a frame, where that may serve others."""
