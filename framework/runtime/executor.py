@@ -290,7 +290,7 @@ class Frame(BoundSteps):
             self.least_cost = 0 if self.makes_lists else self.least_cost
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
-            alone = self.prepared is None and not plan.offsets and not plan.bases
+            alone = self.prepared is None and not any(plan.offsets.values()) and not plan.bases
             self._may_trace = plan.options.rebind and alone
         with shared_panels(workspace.panels):
             self.bind()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -94,7 +94,7 @@ class _TracedBlock(Block):
         return self._kind
 
     @property
-    def address(self) -> Any:  # type: ignore[override]
+    def address(self) -> Any:
         if self._address is None:
             self._address = self._trace.segment(self.words)
         return self._address
@@ -211,6 +211,7 @@ class _TracedSteps(BoundSteps):
             if inner := [name for name in op.output_vars() if name not in arrays]:
                 results = infer_one(op, specs, frame.plan.declared, {}, remember=False)
                 own.update((name, results[name]) for name in inner)
+        pool: Any = trace
         super().__init__(
             replace(frame.plan, specs=specs),
             frame.scope,
@@ -218,12 +219,12 @@ class _TracedSteps(BoundSteps):
             frame.train,
             frame.state,
             arrays,
-            trace,  # type: ignore[arg-type]
+            pool,
             _shares_nothing,
             frame._fused,
         )
         self.queries = None if frame.kept is None else _Queries(frame.kept)
-        self.kept = self.queries  # type: ignore[assignment]
+        self.kept = cast(Any, self.queries)
         self.least_cost = frame.least_cost
 
 

@@ -1,0 +1,67 @@
+"""What stands for arrays lies as arrays of NumPy do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.dims import Dims
+from opscope.framework.fusion.arguments import grid_of
+from opscope.framework.fusion.laid import Laid, LaidGrid, NotTracedError
+
+
+def drawn(rng: np.random.Generator, array: Any, laid: Any) -> tuple[Any, Any]:
+    """A view of both, by the same function."""
+    way = int(rng.integers(5))
+    if way == 0:
+        order = rng.permutation(array.ndim).tolist()
+        return array.transpose(order), laid.transpose(order)
+    if way == 1 and array.flags.c_contiguous:
+        return array.reshape(1, -1), laid.reshape(1, -1)
+    if way == 2:
+        return array[None], laid[None]
+    if way == 3:
+        axis = int(rng.integers(array.ndim))
+        begin = int(rng.integers(0, array.shape[axis]))
+        key = (*[slice(None)] * axis, slice(begin, begin + 2 if rng.integers(2) else None))
+        return array[key], laid[key]
+    return np.moveaxis(array, 0, -1), np.moveaxis(laid, 0, -1)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_views_lie_as_those_of_numpy(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    array: Any = np.zeros(rng.integers(2, 6, int(rng.integers(1, 5))), np.float32)
+    dims = Dims(hashes=False)
+    sizes = [dims.size(at, size) for at, size in enumerate(array.shape)]
+    base = array.ctypes.data
+    laid: Any = Laid.side_by_side(array.dtype, sizes, dims.unchecked(array.ndim, base))
+    hint = lambda value: int(repr(value))  # noqa: E731 - the value for these sizes, no condition
+    for _ in range(4):
+        array, laid = drawn(rng, array, laid)
+        assert tuple(map(hint, laid.shape)) == array.shape
+        assert hint(laid.size) == array.size and hint(laid.nbytes) == array.nbytes
+        if array.size and 1 not in array.shape:
+            assert tuple(map(hint, laid.strides)) == array.strides
+            assert hint(laid.address) == array.ctypes.data
+            assert laid.flags.c_contiguous == array.flags.c_contiguous
+
+
+def test_elements_are_not_there() -> None:
+    laid = Laid.side_by_side(np.dtype(np.float32), (2, 3), 64)
+    for read in (np.asarray, list, np.sum, lambda one: one.end, lambda one: one[:, ::2]):
+        with pytest.raises(NotTracedError):
+            read(laid)
+    with pytest.raises(TypeError):
+        laid + 1
+
+
+def test_a_grid_knows_its_end_and_size() -> None:
+    for counts, steps in (((3, 4), (10, 2)), ((5,), (7,)), ((1, 1), (3, 3))):
+        places = grid_of(counts, steps)
+        grid = LaidGrid(counts, steps, 64)
+        assert grid.size == places.size and grid.end == places.max() + 1
+    with pytest.raises(NotTracedError):
+        LaidGrid((3,), (-1,), 64)

@@ -1,0 +1,87 @@
+"""Steps for other shapes: fields that are computed are those that kernels bind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder, OpContext, Scope
+from opscope.framework.base.errors import RunError
+from opscope.framework.runtime import executor, rebinding
+from opscope.framework.runtime.net import Net
+from shape_nets import results
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each step that a trace bound agrees with its kernel; all steps are traced."""
+    found: list[bool] = []
+    agrees = rebinding._Traced.agrees
+
+    def noted(self: Any, call: Any, other: Any) -> bool:
+        found.append(agrees(self, call, other))
+        return found[-1]
+
+    monkeypatch.setattr(executor, "_SLOW", 0.0)
+    monkeypatch.setattr(rebinding._Traced, "agrees", noted)
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_fields_of_random_nets_are_those_that_kernels_bind(
+    checked: list[bool], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    found = results(seed, one_net=True)
+    assert checked and all(checked)
+    monkeypatch.setenv("OPSCOPE_REBIND", "0")
+    bound = results(seed, one_net=True)
+    assert found.keys() == bound.keys()
+    for name, value in found.items():
+        assert value.tobytes() == bound[name].tobytes(), name
+    count = len(checked)
+    results(seed, one_net=True)
+    assert len(checked) == count, "the switch is off"
+
+
+def image_net() -> tuple[NetBuilder, str]:
+    """Convolutions of all kinds, with and without what follows them."""
+    b = NetBuilder("images")
+    h = b.input("x", [-1, 3, -1, -1])
+    h = b.relu(b.conv2d(h, filters=16, kernel=3, stride=2, padding=1))
+    h = b.hard_swish(b.conv2d(h, filters=16, kernel=3, padding=1, groups=16))
+    h = b.conv2d(h, filters=24, kernel=1)
+    h = b.add(h, b.sigmoid(b.conv2d(h, filters=24, kernel=5, padding=2)))
+    h = b.max_pool2d(b.relu(b.conv2d(h, filters=8, kernel=3, padding=1)), kernel=2)
+    return b, b.global_avg_pool(h).name
+
+
+def test_images_of_new_sizes_are_bound_by_traces(checked: list[bool]) -> None:
+    b, out = image_net()
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=0))
+    values = {var.name: scope.numpy(var.name) for var in b.op_list.vars if var.name in scope}
+    net = Net.create(b.net.op_list)
+    rng = np.random.default_rng(0)
+    counts = []
+    sizes = (24, 40), (24, 56), (24, 72), (32, 72), (40, 88), (28, 48)
+    for size in sizes:
+        x = rng.normal(size=(1, 3, *size)).astype(np.float32)
+        found = []
+        alone = Scope()
+        alone.feed(values)
+        for one, where in ((net, scope), (Net.create(b.net.op_list), alone)):
+            where.feed({"x": x})
+            one.run(where, OpContext(train=False, live_out=[out]))
+            found.append(where.numpy(out).tobytes())
+        assert found[0] == found[1]
+        counts.append(len(checked))
+    assert all(checked) and counts[2] >= 3 and counts[4] > counts[3] == counts[2]
+
+
+def test_other_fields_are_refused(checked: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rebinding._Traced, "agrees", lambda self, call, other: False)
+    with pytest.raises(RunError, match=r"op \d+ \(.*its kernel binds it to other fields"):
+        results(1, one_net=True)
