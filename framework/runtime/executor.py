@@ -290,8 +290,8 @@ class Frame(BoundSteps):
             self.least_cost = 0 if self.makes_lists else self.least_cost
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
-            alone = self.prepared is None and not any(plan.offsets.values()) and not plan.bases
-            self._may_trace = plan.options.rebind and alone
+            held = self.prepared or self.joined or plan.bases or any(plan.offsets.values())
+            self._may_trace = plan.options.rebind and not held
         with shared_panels(workspace.panels):
             self.bind()
         # Infinities are values here, not warnings. Entering a prepared context is ten times

@@ -15,7 +15,7 @@ from ..base.backend import Place, on_device, require_dtype
 from ..base.context import OpContext, default_context
 from ..base.cpu import threads
 from ..base.errors import FormatError, OpscopeError, RunError, VariableError
-from ..base.python.bounded_cache import BoundedCache
+from ..base.python.bounded_cache import BoundedCache, HashedOnce
 from ..base.python.cached import new_lock
 from ..base.python.gc_disabled import gc_disabled
 from ..base.scope import Scope, default_scope
@@ -423,10 +423,10 @@ class PlainNet(Net):
         frames = scope.bound.setdefault("frames", {})
         if key not in frames:
             frames[key] = BoundedCache(self._most_shapes, attrgetter("nbytes"), Frame.release)
-        frame_key = (self.version, signature, current())
+        frame_key = HashedOnce((self.version, signature, current()))
         frame = frames[key].get(frame_key)
         if frame is None:  # something is planned: the environment may have changed
-            frame_key = (self.version, signature, read_options())
+            frame_key = HashedOnce((self.version, signature, read_options()))
             frame = frames[key].get(frame_key)
         options = frame_key[-1]
         try:

@@ -354,7 +354,7 @@ class _Traced:
         self._at = np.array([n for n, one in enumerate(trace.words) if isinstance(one, Dim)])
         self._values = dims.values_of([trace.words[n] for n in self._at])
         self._words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
-        self._memory = task.memory
+        self._memory = _owners(task.memory)
         self._asked = steps.queries.asked if steps.queries is not None else None
         self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
         self._begins = [*trace.begins, len(trace.words)]
@@ -428,6 +428,21 @@ class _Traced:
         return bool(ours.work == theirs.work)
 
 
+def _owners(memory: Any) -> list[Any]:
+    """What must stay in memory as long as a task runs, without what stands for arrays."""
+    found: list[Any] = []
+    rest = [memory]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, (list, tuple)):
+            rest += one
+        elif isinstance(one, (_TracedBlock, _TracedSeveral)):
+            rest.append(one.memory)
+        elif one is not None and not isinstance(one, Laid):
+            found.append(one)
+    return found
+
+
 def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:
     """What finds a loop in blocks of rows: a function, the loop, its variables; None without it."""
     if task.rows is None:
@@ -451,7 +466,7 @@ def note(frame: Any, step: PlanStep, call: Callable[[], Any]) -> None:
         if plain and task_of(call) is not None:
             frame.plan.traces[id(step)] = StepTraces(frame, step)
     else:
-        traces.add(frame)
+        traces.add(frame, call)
 
 
 class StepTraces:
@@ -485,8 +500,12 @@ class StepTraces:
             op = self._step.operators[0]
             raise RunError(op.describe("its kernel binds it to other fields", frame.plan.specs))
 
-    def add(self, frame: Any) -> None:
-        """Trace the step for the shapes of a frame, where that may serve others."""
+    def add(self, frame: Any, call: Callable[[], Any]) -> None:
+        """Trace the step for the shapes of a frame, where that may serve others.
+
+        Args:
+            call: the step as its kernel has bound it to the frame.
+        """
         if self._failed or len(self._traced) >= _MOST_TRACES:
             return
         operands = _Operands(frame.plan, self._step, frame.arrays)
@@ -499,12 +518,12 @@ class StepTraces:
         self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
         try:
             traced = _Traced(frame, self._step, operands, self._varying)
+            frame._pool.restart()
             again = traced.bound(frame)
+            self._failed = again is None or not traced.agrees(again, call)
         except Exception as error:  # a kernel may do anything with what stands for arrays
             _log.debug("%s is bound anew for each shape: %r", self._step.operators[0], error)
             self._failed = True
-            return
-        if again is None:
-            self._failed = True
-            return
-        self._traced.append(traced)
+        else:
+            if not self._failed:
+                self._traced.append(traced)

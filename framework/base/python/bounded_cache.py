@@ -31,6 +31,17 @@ CAPACITY = 64
 """Values of a cache whose bytes are not counted."""
 
 
+class HashedOnce(tuple[Any, ...]):
+    """A key of many parts: whoever walks through a cache hashes each of its keys."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+
 class BoundedCache(Generic[Key, Value]):
     """Values by key; a full cache drops the value that was used least recently.
 
