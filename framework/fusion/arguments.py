@@ -33,11 +33,25 @@ from ...native.arguments import (
 from ...native.declarations import DECLARED, RECORDS
 from ..base.dims import Dim
 from ..base.errors import ArgumentError
-from .laid import HOST_ARRAYS, Laid, NotTracedError
 from .libraries import Library
 
 DTYPES = {name: np.dtype([*fields.items()], align=True) for name, fields in RECORDS.items()}
 """The dtypes of records that C files have."""
+
+
+class NotTracedError(Exception):
+    """Something that a trace cannot hold for other shapes."""
+
+
+class Standing:
+    """What stands for an array while a binding is traced (see laid.py)."""
+
+    end: Any
+
+
+def is_host_array(array: Any) -> bool:
+    """Whether native functions may be bound to it: an array of NumPy, or what stands for one."""
+    return type(array) is np.ndarray or isinstance(array, Standing)
 
 
 class _Tracing(threading.local):
@@ -253,7 +267,7 @@ def _whole(size: int, unit: int) -> int:
 
 def end_of(array: Any, field: str = "") -> int:
     """One more than the largest number in an array of places, or in a field of its records."""
-    if isinstance(array, Laid):
+    if isinstance(array, Standing):
         return array.end
     if field and type(array) is np.ndarray and field in (array.dtype.names or ()):
         array = array[field]
@@ -446,7 +460,7 @@ class Layout:
     ) -> int:
         """Where a checked array begins."""
         wanted = dtype_of(field, library)
-        if not isinstance(array, HOST_ARRAYS):
+        if not is_host_array(array):
             raise self.refuse(name, "an array of NumPy", type(array).__name__)
         if wanted is not None and array.dtype != wanted:
             raise self.refuse(name, str(wanted), str(array.dtype))

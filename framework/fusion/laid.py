@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-
-class NotTracedError(Exception):
-    """Something that a trace cannot hold for other shapes."""
+from .arguments import NotTracedError, Standing
 
 
-class Laid:
+class Laid(Standing):
     """An array of NumPy without its elements.
 
     Attributes:
@@ -178,7 +176,3 @@ def _bound(place: Any, size: Any, default: Any) -> Any:
         place = place + size
         return place if place > 0 else 0
     return size if place > size else place
-
-
-HOST_ARRAYS = (np.ndarray, Laid)
-"""What native functions are bound to: arrays of NumPy, and what stands for them."""

@@ -323,7 +323,8 @@ class Frame(BoundSteps):
     def _bind(self, step: PlanStep) -> Callable[[], Any]:
         if not self._may_trace:
             return super()._bind(step)
-        traces = self.plan.traces.get(id(step))
+        known = self.plan.traces
+        traces = known.get(id(step))
         if traces is not None:
             self._pool.restart()
             call = traces.bound(self)
@@ -331,10 +332,12 @@ class Frame(BoundSteps):
                 return call
         started = perf_counter()
         call = super()._bind(step)
-        if traces is not None or perf_counter() - started > _SLOW:
-            from .rebinding import note  # for those who come with several shapes
+        if id(step) in known:
+            from .rebinding import note  # for nets that come with several shapes
 
             note(self, step, call)
+        elif perf_counter() - started > _SLOW:
+            known[id(step)] = None
         return call
 
     def array(self, name: str) -> Any:

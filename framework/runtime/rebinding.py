@@ -28,8 +28,8 @@ from ...native.arguments import Array
 from ..base.cpu.threads import most_threads
 from ..base.dims import Dim, Dims
 from ..base.errors import RunError
-from ..fusion.arguments import TRACING, Block, Layout, Several, grid_of
-from ..fusion.laid import Laid, LaidGrid, NotTracedError
+from ..fusion.arguments import TRACING, Block, Layout, NotTracedError, Several, grid_of
+from ..fusion.laid import Laid, LaidGrid
 from ..fusion.team import ParallelTask, run_together, task_of
 from ..ir.desc import INPUT
 from ..ir.infer import infer_one

@@ -10,8 +10,7 @@ import numpy as np
 
 from ...framework.base.cpu.threads import most_threads
 from ...framework.fusion import native, team
-from ...framework.fusion.arguments import Block
-from ...framework.fusion.laid import HOST_ARRAYS
+from ...framework.fusion.arguments import Block, is_host_array
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...native.constants import SHARES
 
@@ -31,7 +30,7 @@ def suited(*arrays: Any) -> bool:
     given = [array for array in arrays if array is not None]
     return (
         all(
-            type(array) in HOST_ARRAYS
+            is_host_array(array)
             and array.size
             and array.dtype == given[0].dtype
             and array.flags.aligned

@@ -22,7 +22,7 @@ from ...base.scope import Scope
 from ...base.settings import read_options
 from ...base.shape import ArraySpec
 from ...fusion import row_blocks, team
-from ...fusion.laid import NotTracedError
+from ...fusion.arguments import NotTracedError
 
 # 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096

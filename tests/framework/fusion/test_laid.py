@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.dims import Dims
-from opscope.framework.fusion.arguments import grid_of
-from opscope.framework.fusion.laid import Laid, LaidGrid, NotTracedError
+from opscope.framework.fusion.arguments import NotTracedError, grid_of
+from opscope.framework.fusion.laid import Laid, LaidGrid
 
 
 def drawn(rng: np.random.Generator, array: Any, laid: Any) -> tuple[Any, Any]:
