@@ -293,7 +293,7 @@ def filler_text(
             if isinstance(field, kind):
                 lines += text(name, field)
     for text in struct.where:
-        lines += [f"if not ({text}):", f" raise _layout.refuse_together({text!r}, locals())"]
+        lines += [f"if not ({text}):", f" raise _together(_layout, {text!r}, locals())"]
     words = [_word(name, field) for name, field in fields.items()]
     owners = [n for n, f in given.items() if isinstance(f, Array | Structs)]
     owners += [f"_part_{n}.memory" for n, f in given.items() if isinstance(f, Inner)]

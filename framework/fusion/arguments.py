@@ -330,6 +330,7 @@ def _filler(struct: Struct, traced: bool = False) -> Callable[..., tuple[Any, li
     dtypes = {field.dtype: _of_name(field.dtype) for field in arrays}
     names: dict[str, Any] = {"_fields": struct.fields, "_dtype": _dtype, "_dtypes": dtypes}
     names |= {"_ndarray": np.ndarray, "_pack": Form(form).pack, **_HELPERS}
+    names["_together"] = Layout.refuse_together
     if traced:
         names |= {"_ndarray": None, "_pack": lambda *words: words, "bytes": lambda part: part}
     exec(text, names)  # noqa: S102 - text of our own
