@@ -43,13 +43,16 @@ def examples() -> dict[str, str]:
     return {"run": first[1], "compile": network, "request": REQUEST}
 
 
-def write(site: Path) -> None:
+def write(site: Path, *, native: bool = True) -> None:
     """Put all that the page loads below a site.
+
+    Args:
+        native: whether the native library is built, where emscripten is: it takes a minute.
 
     Raises:
         Lacking: Node's npm is not there, or a package cannot be had.
     """
-    machine = wasm.prepared()
+    machine = wasm.prepared(native=native)
     folder = site / PAGE / "python"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -70,7 +70,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         import browser_page
         import site_html
     try:
-        browser_page.write(folder)
+        browser_page.write(folder, native=False)
     except Lacking as error:
         pytest.skip(f"there is no Pyodide: it wants {error}")
     for name in ("page.js", "worker.js"):
