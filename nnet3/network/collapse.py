@@ -145,10 +145,12 @@ def _join_affine(
     of its blocks of columns meets W1."""
     rows = second.output_dim
     blocks = second.input_dim // first.output_dim
-    linear = second.linear_params.reshape(rows, blocks, first.output_dim)
+    # In float64, so that the parameters are the same whatever BLAS adds up first.
+    linear = second.linear_params.reshape(rows, blocks, first.output_dim).astype(np.float64)
+    weights = (linear @ first.linear_params.astype(np.float64)).reshape(rows, -1)
+    bias = second.bias_params + (linear @ first.bias_params.astype(np.float64)).sum(1)
     joined = AffineComponent()
-    joined.linear_params = np.ascontiguousarray((linear @ first.linear_params).reshape(rows, -1))
-    bias = (linear @ first.bias_params).sum(1, dtype=np.float32)
-    joined.bias_params = second.bias_params + bias
+    joined.linear_params = np.ascontiguousarray(weights, np.float32)
+    joined.bias_params = bias.astype(np.float32)
     joined.orthonormal_constraint = 0.0
     return joined

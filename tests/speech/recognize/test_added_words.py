@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ArgumentError, FormatError, OpscopeError
-from opscope.speech import Adapted, KaldiRecognizer, Model, adapt
+from opscope.speech import Adapted, KaldiRecognizer, Model, adapt, transcribe
+from opscope.speech.pronunciation.known import base_names
+from speech_data import reference, vosk_model
 from speech_models import RATE, heard, lexicon_lines, small_files, write_files
 
 SAID = ("b_B a_E", "a_B a_E", "c_S", "a_B a_E", "b_B b_E")
@@ -59,3 +61,19 @@ def test_what_is_refused(tmp_path: Path) -> None:
     static = Model(write_files(small_files(tmp_path, static=True), tmp_path / "static"))
     with pytest.raises(OpscopeError, match="HCLG.fst, in which no words can be put"):
         static.add_words({"aa": "a a"})
+
+
+def test_a_word_of_half_a_million() -> None:
+    """A new word with the phones of another one, which costs less, stands in its place."""
+    model = Model(vosk_model())
+    found = transcribe(reference("u1.wav"), model, phones=True).utterances[0]
+    word = found.words[0]
+    assert model.boundaries is not None
+    names = base_names(model, model.boundaries)
+    spoken = [each for each in found.phones if word.start <= each.start < word.end - 0.01]
+    phones = [names[int(each.text)] for each in spoken]
+    made = model.add_words({"opscope": " ".join(phones)}, weight=0.0)
+    assert made == Adapted([("opscope", tuple(phones))], [], 0.0)
+    again = transcribe(reference("u1.wav"), model).utterances[0].words
+    times = [(each.start, each.end) for each in again if each.text == "opscope"]
+    assert any(each == pytest.approx((word.start, word.end), abs=0.05) for each in times)
