@@ -274,7 +274,7 @@ class _Operands:
         return all(
             type(array) is np.ndarray
             and array.flags.aligned
-            and not any(step % array.itemsize for step in array.strides)
+            and not any([step % array.itemsize for step in array.strides])
             for array in (arrays[name] for name in self.names)
         )
 
@@ -368,6 +368,8 @@ class _Traced:
         for name, array in operands.fixed.items():
             if arrays[name] is not array:
                 return None
+        if not operands.suits(arrays):
+            return None
         sizes = operands.sizes(arrays)
         flags = [arrays[name].flags.num & _FLAGS for name in operands.names]
         if self._fixed(sizes) != self._fixed_sizes or flags != self._flags:
@@ -450,10 +452,8 @@ def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, li
     if not isinstance(task.rows, partial):
         raise NotTracedError("blocks of rows")
     bound, arrays = task.rows.args
-    if any(array.ndim != 2 for array in arrays if type(array) is Laid) and not all(
-        id(array) in names for array in arrays
-    ):
-        return None  # no matrices: their rows are nothing that `by_rows` finds
+    if arrays[bound.loop.stores[0][0]].ndim != 2:
+        return None  # no matrices: nothing that `by_rows` finds
     return task.rows.func, bound, [names[id(array)] for array in arrays]
 
 
@@ -463,8 +463,9 @@ def note(frame: Any, step: PlanStep, call: Callable[[], Any]) -> None:
     if traces is None:
         # What holds nets, or runs in Python, may keep what stands for arrays.
         plain = all(op.signature() is not None for op in step.operators)
-        if plain and task_of(call) is not None:
-            frame.plan.traces[id(step)] = StepTraces(frame, step)
+        operands = _Operands(frame.plan, step, frame.arrays)
+        if plain and task_of(call) is not None and operands.suits(frame.arrays):
+            frame.plan.traces[id(step)] = StepTraces(frame, step, operands)
     else:
         traces.add(frame, call)
 
@@ -473,16 +474,16 @@ class StepTraces:
     """The traces of one step of a form.
 
     Args:
-        frame: where the step was bound first.
+        frame: where the step was bound first. operands: its variables there.
     """
 
-    def __init__(self, frame: Any, step: PlanStep) -> None:
+    def __init__(self, frame: Any, step: PlanStep, operands: _Operands) -> None:
         self._step = step
         self._traced: list[_Traced] = []
         self._varying: set[int] = set()
         self._failed = False
-        self._operands = _Operands(frame.plan, step, frame.arrays)
-        self._first = self._operands.sizes(frame.arrays)
+        self._names = operands.names
+        self._first = operands.sizes(frame.arrays)
 
     def bound(self, frame: Any) -> Callable[[], Any] | None:
         """The step of a frame whose shapes a trace serves; else None."""
@@ -509,14 +510,14 @@ class StepTraces:
         if self._failed or len(self._traced) >= _MOST_TRACES:
             return
         operands = _Operands(frame.plan, self._step, frame.arrays)
-        sizes = operands.sizes(frame.arrays)
-        if operands.names != self._operands.names or len(sizes) != len(self._first):
+        if operands.names != self._names or not operands.suits(frame.arrays):
             self._failed = True
             return
+        sizes = operands.sizes(frame.arrays)
         addresses = operands.addresses(frame.arrays)
-        pairs = enumerate(zip(sizes, self._first, strict=True))
-        self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
         try:
+            pairs = enumerate(zip(sizes, self._first, strict=True))
+            self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
             traced = _Traced(frame, self._step, operands, self._varying)
             frame._pool.restart()
             again = traced.bound(frame)
