@@ -86,3 +86,5 @@ from .search.decoder import BestPath as BestPath
 from .search.decoder import Decoder as Decoder
 from .search.options import SearchOptions as SearchOptions
 from .search.raw_lattice import raw_lattice as raw_lattice
+from .training.train import RecognizerOptions as RecognizerOptions
+from .training.train import train as train
