@@ -59,13 +59,13 @@ def test_recurrences_as_operators(case, within, monkeypatch):
     assert made
 
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/nnet3.md"
 
 
 @pytest.mark.parametrize("file", ["model.raw", "final.mdl"])
 @pytest.mark.parametrize("model", MODELS)
-def test_scores_in_the_words_of_the_readme(model, file, within, tmp_path, monkeypatch):
-    """The README's own lines, on a network of Kaldi alone and within an acoustic model."""
+def test_scores_in_the_words_of_the_page(model, file, within, tmp_path, monkeypatch):
+    """The page's own lines, on a network of Kaldi alone and within an acoustic model."""
     raw, features = need("trained", model, "model.raw"), need("trained", "feats.ark")
     transitions = AmNnetSimple.read(need("formats", "final.mdl")).transition_model
     monkeypatch.chdir(tmp_path)
@@ -74,7 +74,7 @@ def test_scores_in_the_words_of_the_readme(model, file, within, tmp_path, monkey
     whole = AmNnetSimple(Nnet.read(raw), transitions)
     whole.set_context()
     whole.write("final.mdl")
-    (block,) = (b for b in blocks(README) if 'ChunkComputer("model.raw")' in b.text)
+    (block,) = (b for b in blocks(PAGE) if 'ChunkComputer("model.raw")' in b.text)
     names = {}
     exec(block.text.replace('"model.raw"', f'"{file}"'), names)  # our own page
     wanted = dict(read_table(f"ark:{need('trained', model, 'output.ark')}", "matrix"))
