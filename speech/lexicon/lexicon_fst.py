@@ -23,7 +23,7 @@ def disambiguation(pronunciations: Sequence[tuple[str | int, ...]]) -> list[int]
     begins one; 0: it needs none."""
     count = Counter(pronunciations)
     begun = {each[:end] for each in count for end in range(1, len(each))}
-    used: Counter[tuple[str, ...]] = Counter()
+    used: Counter[tuple[str | int, ...]] = Counter()
     numbers = []
     for each in pronunciations:
         needed = count[each] > 1 or each in begun
