@@ -192,3 +192,16 @@ def test_what_a_test_draws_without_a_seed_is_the_same_in_every_run(tmp_path):
         assert numbers_drawn(tmp_path, f"test_drawing.py::test_{name}")[name] == every[name]
     other = numbers_drawn(tmp_path, "--seed", "1")
     assert all(not {*other[name]} & {*every[name]} for name in names)
+
+
+def test_vosk_is_loaded_by_processes_of_its_own():
+    """Its library waits forever where another copy of OpenFst is in the process: `vosk_beside`."""
+    asks = re.compile(
+        r"importorskip\(\W*vosk|import_module\(\W*vosk|^from vosk import", re.MULTILINE
+    )
+    here = Path(__file__)
+    found = [
+        path for path in here.parent.rglob("*.py") if path != here and asks.search(path.read_text())
+    ]
+    assert not found
+    assert asks.search('importorskip("vosk")')

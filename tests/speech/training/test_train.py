@@ -12,6 +12,7 @@ from opscope.framework.base.errors import ArgumentError, SaveError
 from opscope.python_api.cli.main import main
 from opscope.speech import Model, train, transcribe
 from spoken_tones import write_corpus
+from vosk_beside import vosk_beside
 
 SMALL = {
     **{"width": 16, "epochs": 20, "copies": 3, "initial_lr": 0.02, "minibatch": "4,2,1"},
@@ -45,12 +46,11 @@ def test_the_folder_recognizes(trained):
 
 
 def test_vosk_opens_the_folder(trained):
-    vosk = pytest.importorskip("vosk", reason="vosk is not installed")
-    vosk.SetLogLevel(-1)
-    recognizer = vosk.KaldiRecognizer(vosk.Model(str(trained / "model")), 8000)
-    recognizer.AcceptWaveform((trained / "data/cid/1.wav").read_bytes()[44:])
-    said = (trained / "data/cid/1.txt").read_text().strip()
-    assert json.loads(recognizer.FinalResult())["text"] == said
+    with vosk_beside() as vosk:
+        recognizer = vosk.KaldiRecognizer(vosk.Model(str(trained / "model")), 8000)
+        recognizer.AcceptWaveform((trained / "data/cid/1.wav").read_bytes()[44:])
+        said = (trained / "data/cid/1.txt").read_text().strip()
+        assert json.loads(recognizer.FinalResult())["text"] == said
 
 
 def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
