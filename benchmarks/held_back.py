@@ -5,7 +5,8 @@
 Sentences are spoken by eSpeak NG (`pip install espeakng-loader`) and recognized. The words that the
 model hears in them, and others, are held back: their paths are removed from HCLr.fst; the grammar
 stays. Their phones are guessed from the other words, and compared with the true ones. `adapt` adds
-them again, with the true ones, and the sentences are recognized anew.
+them again, with the true ones and the probabilities that their paths had, and the sentences are
+recognized anew.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from opscope.speech import (
     resample,
 )
 from opscope.speech.adaptation.grammar import Unigrams
+from opscope.speech.adaptation.own_costs import own_entries
 from opscope.speech.fst.graph_folder import read_graph_fst
 
 RATE = 16000
@@ -148,7 +150,10 @@ def main() -> None:
         labels = [grammar.label(model.words.find(word) or 0) or 0 for word in held]
         first = read_graph_fst(str(graph / "HCLr.fst"))
         (graph / "HCLr.fst").write_bytes(fst_bytes(without(first, labels), first.header.kind))
-        spoken = {word: [" ".join(way) for way in lexicon[word]] for word in held}
+        spoken: dict[str, list[str]] = {}
+        for entry in own_entries(model, held):
+            numbers = (f"{number:.6f}" for number in (entry.probability, *(entry.silence or ())))
+            spoken.setdefault(entry.word, []).append(" ".join((*numbers, *entry.phones)))
         adapt(few, again, spoken)
         anew = Model(again)
         same = [0, 0, 0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,11 @@ from ..lexicon.entries import Entry
 from ..pronunciation.known import SpokenModel, base_names, model_pronunciations
 from .contexts import Contexts, graph_contexts
 from .grammar import NewLabel, Unigrams
-from .joining import Joined, joined
+from .joining import Joined, Spelling, joined
 from .junctions import Junctions
 from .word_list import NewWords, read_words, with_phones
+
+COMMON_SILENCE = "the graph has one probability of silence for all words, this word has its own"
 
 
 class GraphModel(SpokenModel, Protocol):
@@ -168,7 +171,7 @@ def addition(
     spelled = Spelled(model, words, free)
     labels, new = _labels(spelled, unigrams, max(free, len(model.words)))
     spellings = [
-        (labels[entry.word], phones)
+        Spelling(labels[entry.word], phones, -math.log(entry.probability), entry.silence)
         for entry, phones in zip(spelled.entries, spelled.phones, strict=True)
     ]
     try:
@@ -219,3 +222,5 @@ def _check(spelled: Spelled, contexts: Contexts, parts: Junctions) -> None:
         for name, phone in zip(entry.phones, phones, strict=True):
             if phone not in there or (phone == phones[-1] and not parts.exits(phone)):
                 raise FormatError(f"{entry.place}: no word of the model has phone {name} there")
+        if entry.silence is not None and not parts.own_silence(phones[-1]):
+            raise FormatError(f"{entry.place}: {COMMON_SILENCE}")

@@ -6,8 +6,10 @@ a search follows as well. New words share the phones that they begin with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,10 +22,23 @@ from ...kaldi.graphs.hmms import PhoneHmms
 from ...kaldi.graphs.self_loops import add_self_loops
 from ..fst.graph import NextLabels
 from .contexts import Pair
-from .junctions import Junctions
+from .junctions import Exit, Junctions
 
-Spelling = tuple[int, tuple[int, ...]]
-"""The output label of a word and its phones."""
+
+class Spelling(NamedTuple):
+    """A word to be joined to a graph.
+
+    Attributes:
+        label: its output label. phones: its pronunciation. cost: -log of the probability of it.
+        silence: see `Entry`.
+    """
+
+    label: int
+    phones: tuple[int, ...]
+    cost: float = 0.0
+    silence: tuple[float, float, float] | None = None
+
+
 _Intervals = list[tuple[int, int]]
 
 
@@ -31,27 +46,32 @@ class _Words:
     """The new words as a tree of phones; node 0 is where all begin.
 
     Attributes:
-        phone, parent: of each node. labels: of the words that end there.
+        phone, parent: of each node. ends: the words that end there.
+        shift: by how much the words cost more after silence, of the nodes after the first one. It
+            is what they share, since a path does not know anymore where it began.
     """
 
     def __init__(self, words: Sequence[Spelling]) -> None:
         self.phone, self.parent = [0], [-1]
-        self.labels: list[list[int]] = [[]]
-        known: dict[tuple[int, int], int] = {}
-        for label, phones in words:
+        self.ends: list[list[Spelling]] = [[]]
+        self.shift = [0.0]
+        known: dict[tuple[int, int, float], int] = {}
+        for word in words:
             node = 0
-            for phone in phones:
-                after = known.setdefault((node, phone), len(self.phone))
+            shift = 0.0 if word.silence is None else math.log(word.silence[2] / word.silence[1])
+            for phone in word.phones:
+                after = known.setdefault((node, phone, shift), len(self.phone))
                 if after == len(self.phone):
                     self.phone.append(phone)
                     self.parent.append(node)
-                    self.labels.append([])
+                    self.ends.append([])
+                    self.shift.append(shift)
                 node = after
-            self.labels[node].append(label)
+            self.ends[node].append(word)
 
     def intervals(self) -> list[_Intervals]:
         """The labels that can come after each node."""
-        sets = [set(labels) for labels in self.labels]
+        sets = [{word.label for word in words} for words in self.ends]
         for node in range(len(sets) - 1, 0, -1):
             sets[self.parent[node]] |= sets[node]
         return [_intervals(sorted(each)) for each in sets]
@@ -87,7 +107,8 @@ class _Paths:
                 continue
             for entry, lefts in enumerate(junctions.lefts):
                 numbers = {self._hmm(left, phone) for left in lefts}
-                self._add(entry, numbers, node, float(junctions.base[entry]))
+                shift = words.shift[node] if junctions.after_silence[entry] else 0.0
+                self._add(entry, numbers, node, float(junctions.base[entry]) + shift)
 
     def _hmm(self, left: int, phone: int) -> int:
         self.used.add((left, phone))
@@ -122,7 +143,7 @@ class _Paths:
         """With self-loops; ends are where words end."""
         source, label, weight, target = map(np.array, zip(*self._arcs, strict=True))
         final = np.full(len(self.nodes), np.inf, np.float32)
-        ends = np.array([node for node, labels in enumerate(words.labels) if labels])
+        ends = np.array([node for node, of in enumerate(words.ends) if of])
         final[ends + self._entries - 1] = 0
         silent = np.zeros(len(source), np.int32)
         fst = add_self_loops(
@@ -186,7 +207,7 @@ def joined(
     Raises:
         FormatError: HMMs of the model have loops beyond single states.
     """
-    tree = _Words(sorted(words, key=lambda word: word[1]))
+    tree = _Words(sorted(words, key=lambda word: word.phones))
     paths = _Paths(tree, junctions, hmms)
     made = paths.fst(tree, junctions.scale)
     entries = len(junctions.entries)
@@ -195,10 +216,10 @@ def joined(
     arcs = made.arcs.copy()
     arcs["nextstate"] = place[made.nextstate]
     ends = [
-        (fst.states + node - 1, ilabel, label, made.final[entries + node - 1] + cost, after)
-        for node, labels in enumerate(tree.labels)
-        for label in labels
-        for ilabel, after, cost in junctions.exits(tree.phone[node])
+        (fst.states + node - 1, ilabel, word.label, made.final[entries + node - 1] + cost, after)
+        for node, of in enumerate(tree.ends)
+        for word in of
+        for ilabel, after, cost in _exits(word, junctions)
     ]
     # The self-loop of a state between words is not that of a new word's last transition.
     looped = sorted({row[-1] for row in ends if not row[1] and junctions.leave[row[-1]]})
@@ -224,12 +245,19 @@ def joined(
         np.concatenate((begin, begin[-1] + np.cumsum(new))),
         np.concatenate((*_inserted(fst, source[begins], arcs[begins]), arcs[~begins])),
     )
-    labels = {label for label, _ in words if label >= first_new}
+    labels = {word.label for word in words if word.label >= first_new}
     if labels:
         following = _with_labels(following, junctions.entries, first_new, len(labels))
     sets = tree.intervals()
     following = _with_sets(following, [sets[node] for node in paths.nodes[entries:]], looped)
     return Joined(whole, following, frozenset(paths.used))
+
+
+def _exits(word: Spelling, junctions: Junctions) -> list[Exit]:
+    own = word.silence
+    cost = word.cost - (0.0 if own is None else math.log(own[2]))
+    exits = junctions.exits(word.phones[-1], None if own is None else own[0])
+    return [(ilabel, after, cost + each) for ilabel, after, each in exits]
 
 
 def _inserted(fst: Fst, source: np.ndarray, arcs: np.ndarray) -> Iterator[np.ndarray]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -18,10 +19,12 @@ from ..fst.graph import StaticGraph
 from ..graph_making.steps import Expansion, static_graph
 from ..lexicon.lexicon_fst import LabeledEntries, Silence, disambiguation, lexicon_fst
 from ..pronunciation.known import spelled_words
-from .addition import Adapted, GraphModel, Spelled
+from .addition import COMMON_SILENCE, Adapted, GraphModel, Spelled
 from .contexts import Pair, graph_contexts
 from .junctions import loop_scale
 
+Row = tuple[int, tuple[int, ...]]
+"""A word and its phones."""
 _SILENCE = 0.5
 """The probability of silence between words that Kaldi's lexicons have where nothing else is said:
 weights were pushed through the old graph, which does not tell its own."""
@@ -48,12 +51,17 @@ def remade(model: GraphModel, spelled: Spelled, grammar: Fst, backoff: int) -> t
     transitions = TransitionModel.read_from(Reader(str(model.network_path)))
     tree, seen = _tree(model, fst, transitions)
     words = sorted({*spelled_words(model), *spelled.rows})
+    costs = {}
+    for row, entry in zip(spelled.rows, spelled.entries, strict=True):
+        if entry.silence is not None:
+            raise FormatError(f"{entry.place}: {COMMON_SILENCE}")
+        costs[row] = -math.log(entry.probability)
     free = max(ids.phone) + 1
     numbers = disambiguation([phones for _, phones in words])
     last = free + max(numbers, default=0) + 1
     silence = _silence(model, fst)
     lexicon = lexicon_fst(
-        _labeled(words, [free + number if number else 0 for number in numbers]),
+        _labeled(words, [free + number if number else 0 for number in numbers], costs),
         Silence(silence, last, _SILENCE if silence else 0.0),
     )
     lexicon = sort_by(add_self_loops(lexicon, [free], [backoff]), "olabel")
@@ -102,9 +110,10 @@ def _silence(model: GraphModel, fst: Fst) -> int:
 
 
 def _labeled(
-    words: Iterable[tuple[int, tuple[int, ...]]], symbols: Iterable[int]
+    words: Sequence[Row], symbols: Iterable[int], costs: Mapping[Row, float]
 ) -> LabeledEntries:
-    """Pronunciations that end in a disambiguation symbol each, where it is above 0."""
+    """Pronunciations that end in a disambiguation symbol each, where it is above 0; those without
+    costs have the probability 1."""
     rows = [
         (word, (*phones, symbol) if symbol else phones)
         for (word, phones), symbol in zip(words, symbols, strict=True)
@@ -114,5 +123,5 @@ def _labeled(
         np.array([word for word, _ in rows], np.int64),
         np.array([phone for _, phones in rows for phone in phones], np.int64),
         lengths,
-        np.zeros(len(rows)),
+        np.array([costs.get(row, 0.0) for row in words]),
     )

@@ -7,13 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
 from ...framework.base.untrusted.values import shown
-from ..lexicon.entries import Entry, check_entries, text_lines
+from ..lexicon.entries import (
+    WITH_PROBABILITY,
+    WITH_SILENCE,
+    Entry,
+    check_entries,
+    numbers_before_phones,
+    parse_entry,
+    text_lines,
+)
 from ..pronunciation.guesser import Guesser
 from ..pronunciation.known import Pronunciation
 
 NewWords = PathLike | Mapping[str, str | Sequence[str] | None]
 """A file with a word and its phones in each line, or a mapping from words to phones with spaces
-between them; phones may be missing, as None or an empty text."""
+between them; phones may be missing, as None or an empty text. Numbers with a decimal point may
+stand before them, as in Kaldi's `lexiconp.txt` (one) and `lexiconp_silprob.txt` (four)."""
 
 
 def read_words(words: NewWords) -> list[Entry]:
@@ -27,11 +36,23 @@ def read_words(words: NewWords) -> list[Entry]:
         name, text = "words", "\n".join(_mapped_lines(words))
     else:
         name, text = path_text(words), read_text(words, "surrogateescape")
-    entries = [Entry(fields[0], tuple(fields[1:]), at) for at, fields in text_lines(text, name)]
+    entries = [_entry(fields, place) for place, fields in text_lines(text, name)]
     if not entries:
         raise FormatError(f"{name}: there is no word in this file")
     check_entries(entries)
     return entries
+
+
+def _entry(fields: list[str], place: str) -> Entry:
+    form = numbers_before_phones(fields)
+    if not form:
+        return Entry(fields[0], tuple(fields[1:]), place)
+    if form not in (WITH_PROBABILITY, WITH_SILENCE):
+        raise FormatError(
+            f"{place}: {form} numbers after the word; the probability of the pronunciation stands"
+            " there, and perhaps that of silence after it and the two corrections before it"
+        )
+    return parse_entry(fields, place, form)
 
 
 def _mapped_lines(words: Mapping[str, str | Sequence[str] | None]) -> Iterator[str]:

@@ -9,6 +9,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 from ...framework.base.errors import FormatError
@@ -74,14 +75,19 @@ def parse_entries(text: str, name: str, form: int | None = None) -> list[Entry]:
             form = WITH_PROBABILITY if _has_probability(fields) else PLAIN
         if guessed and form == PLAIN and _has_probability(fields):
             raise FormatError(f"{place}: a probability, which the first line does not have")
-        word, numbers, phones = fields[0], fields[1 : 1 + form], tuple(fields[1 + form :])
-        if len(numbers) < form or not phones:
-            raise FormatError(f"{place}: the word {shown(word)} has no phones")
-        entries.append(Entry(word, phones, place, *_numbers(numbers, place)))
+        entries.append(parse_entry(fields, place, form))
     if not entries:
         raise FormatError(f"{name}: there is no pronunciation in this file")
     check_entries(entries)
     return entries
+
+
+def parse_entry(fields: Sequence[str], place: str, form: int) -> Entry:
+    """The pronunciation in the fields of a line; see `read_entries`."""
+    word, numbers, phones = fields[0], fields[1 : 1 + form], tuple(fields[1 + form :])
+    if len(numbers) < form or not phones:
+        raise FormatError(f"{place}: the word {shown(word)} has no phones")
+    return Entry(word, phones, place, *_numbers(numbers, place))
 
 
 def mapped_entries(lexicon: Mapping[str, str | Sequence[str]]) -> list[Entry]:
@@ -148,11 +154,16 @@ def check_entries(entries: Sequence[Entry]) -> None:
 
 
 def _has_probability(fields: list[str]) -> bool:
-    """Whether the second field is a number with a decimal point, which no phone is."""
-    return len(fields) > 2 and "." in fields[1] and _NUMBER.fullmatch(fields[1]) is not None
+    return len(fields) > 2 and numbers_before_phones(fields) > 0
 
 
-def _numbers(texts: list[str], place: str) -> tuple[float, tuple[float, float, float] | None]:
+def numbers_before_phones(fields: list[str]) -> int:
+    """How many numbers with a decimal point, which no phone is, stand after the word."""
+    of = ("." in field and _NUMBER.fullmatch(field) is not None for field in fields[1:])
+    return sum(1 for _ in takewhile(bool, of))
+
+
+def _numbers(texts: Sequence[str], place: str) -> tuple[float, tuple[float, float, float] | None]:
     if not texts:
         return 1.0, None
     probability = positive(texts[0], place, 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from ...kaldi.fst.arcs import spread
@@ -18,12 +20,55 @@ def graph_pronunciations(
 ) -> list[tuple[int, tuple[int, ...]]]:
     """The words that can begin at the start of a graph, and the phones of each, once each.
 
-    All paths are followed at once, until their word has ended; silence is not passed.
-
     Args:
         fst: HCLG, or the first part of a look-ahead graph, without disambiguation symbols.
         ids: of its input labels.
     """
+    rows = np.unique(word_paths(fst, ids, boundaries, fst.start).rows(), axis=0)
+    return [(row[0], tuple(phone for phone in row[1:] if phone)) for row in rows.tolist()]
+
+
+@dataclass(frozen=True)
+class WordPaths:
+    """Paths of single words through a graph.
+
+    Attributes:
+        word, state, cost: of each path, where its word has ended, [paths].
+    """
+
+    word: np.ndarray
+    state: np.ndarray
+    cost: np.ndarray
+    _node: np.ndarray
+    _parents: np.ndarray
+    _phones: np.ndarray
+
+    def rows(self) -> np.ndarray:
+        """Word and phones of each path, these with zeros before them, [paths, 1 + phones]."""
+        node = self._node
+        columns = []
+        while node.any():
+            columns.append(self._phones[node])
+            node = np.maximum(self._parents[node], 0)
+        return np.stack([self.word, *columns[::-1]], 1)
+
+
+def word_paths(
+    fst: Fst,
+    ids: TransitionIds,
+    boundaries: WordBoundaries,
+    start: int,
+    costs: np.ndarray | None = None,
+    only: tuple[np.ndarray, np.ndarray] | None = None,
+) -> WordPaths:
+    """Follow all paths from a state at once, until their word has ended; silence is not passed.
+
+    Args:
+        costs: of arcs; None: their weights.
+        only: the words that are wanted, and whether one of them can come next from each state,
+            bool, [states]; None: all.
+    """
+    costs = fst.weight if costs is None else costs
     phone_of = np.array(ids.phone)
     kind_of_name = {kind: number for number, kind in enumerate(KINDS)}
     kinds = np.array([kind_of_name.get(kind, _OUTSIDE) for kind in boundaries.kinds])
@@ -33,9 +78,9 @@ def graph_pronunciations(
     parents: list[np.ndarray] = [np.full(1, -1)]
     phones: list[np.ndarray] = [np.zeros(1, np.int64)]
     nodes = 1
-    state, word, node = (np.array([value]) for value in (fst.start, 0, 0))
-    ended = np.zeros(1, bool)
-    found: list[tuple[np.ndarray, np.ndarray]] = []
+    state, word, node = (np.array([value]) for value in (start, 0, 0))
+    ended, cost = np.zeros(1, bool), np.zeros(1)
+    found: list[tuple[np.ndarray, ...]] = []
     for _ in range(_MOST_STEPS):
         if not len(state):
             break
@@ -47,9 +92,13 @@ def graph_pronunciations(
         moves &= ~(ended[path] & (label != 0))
         phone = np.where(leaves[label], phone_of[label], 0)
         moves &= (label == 0) | (kinds[phone_of[label]] != _OUTSIDE)
+        if only is not None:
+            known = word[path] + output
+            moves &= np.where(known != 0, np.isin(known, only[0]), only[1][fst.nextstate[arc]])
         path, arc, output, phone = path[moves], arc[moves], output[moves], phone[moves]
         state = fst.nextstate[arc].astype(np.int64)
         word, node, ended = word[path] + output, node[path].copy(), ended[path]
+        cost = cost[path] + costs[arc]
         said = np.flatnonzero(phone)
         parents.append(node[said])
         phones.append(phone[said])
@@ -57,22 +106,8 @@ def graph_pronunciations(
         nodes += len(said)
         ended[said] = np.isin(kinds[phone[said]], (_END, _ALONE))
         done = ended & (word != 0)
-        found.append((word[done], node[done]))
+        found.append(tuple(each[done] for each in (word, state, cost, node)))
         state, word, node, ended = (each[~done] for each in (state, word, node, ended))
-    return _spelled_out(found, np.concatenate(parents), np.concatenate(phones))
-
-
-def _spelled_out(
-    found: list[tuple[np.ndarray, np.ndarray]], parents: np.ndarray, phones: np.ndarray
-) -> list[tuple[int, tuple[int, ...]]]:
-    """Words and phones of the last phones that were found, in the order of words."""
-    word, node = (np.concatenate(column) for column in zip(*found, strict=True))
-    columns = []
-    while node.any():
-        columns.append(phones[node])
-        node = np.maximum(parents[node], 0)
-    rows = np.stack([word, *columns[::-1]], 1)
-    return [
-        (row[0], tuple(phone for phone in row[1:] if phone))
-        for row in np.unique(rows, axis=0).tolist()
-    ]
+        cost = cost[~done]
+    word, state, cost, node = (np.concatenate(column) for column in zip(*found, strict=True))
+    return WordPaths(word, state, cost, node, np.concatenate(parents), np.concatenate(phones))

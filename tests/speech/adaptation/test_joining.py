@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,11 +21,13 @@ from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech import Decoder, SearchOptions, WordBoundaries
 from opscope.speech.adaptation.contexts import graph_contexts
 from opscope.speech.adaptation.grammar import Unigrams
-from opscope.speech.adaptation.joining import joined
+from opscope.speech.adaptation.joining import Spelling, joined
 from opscope.speech.adaptation.junctions import Junctions
-from opscope.speech.fst.graph import StaticGraph, distinct_sets
+from opscope.speech.adaptation.own_costs import own_entries
+from opscope.speech.fst.graph import LookaheadGraph, StaticGraph, distinct_sets
 from opscope.speech.fst.graph_folder import read_graph_fst, read_labels
 from opscope.speech.fst.words import Words
+from opscope.speech.lexicon.entries import Entry
 
 KEPT = "<UNK> SPN\n!SIL SIL\ngo g ow\nroam r ow m\nhe h iy\nmow m ow\nream r iy m\n"
 NEW = {"home": "h_B ow_I m_E", "rome": "r_B ow_I m_E", "hem": "h_B iy_I m_E"}
@@ -38,6 +41,12 @@ COST = {
     "rome": 0.4,
     "hem": 1.0,
 }
+OWN = {
+    "go": "1.0 0.6 1.3 0.9",
+    "home": "0.5 0.2 1.5 0.7",
+    "rome": "0.25 0.7 0.8 1.1",
+    "hem": "1.0 0.4 1.0 1.0",
+}
 SAID = [
     "h_B iy_E g_B ow_E SIL h_B ow_I m_E",
     "SIL h_B ow_I m_E h_B ow_I m_E",
@@ -48,18 +57,58 @@ SAID = [
 
 def made(name: str, lexicon: str, words: list[str], silence: str) -> None:
     """The folder of a graph, NAME.graph, of a lexicon and unigrams."""
-    Path(f"{name}.txt").write_text(lexicon)
+    if silence == "own":
+        _write_dictionary(name, lexicon)
+    else:
+        Path(f"{name}.txt").write_text(lexicon)
     rows = "".join(f"-{COST[word]} {word}\n" for word in words)
     Path(f"{name}.arpa").write_text(
         f"\\data\\\nngram 1={len(words) + 2}\n\n\\1-grams:\n-99 <s>\n-0.3 </s>\n{rows}\n\\end\\\n"
     )
-    lines = [f"make-lang {name}.txt {name} --sil-prob {silence}"]
+    own = f"make-lang {name}.dict {name}"
+    shared = f"make-lang {name}.txt {name} --sil-prob {silence}"
+    lines = [own if silence == "own" else shared]
     if not Path("am/tree").exists():
         lines.append(f"gmm-init-mono {name}/topo 3 am/final.mdl am/tree")
     lines.append(f"make-graph {name} am {name}.graph --arpa {name}.arpa --look-ahead")
     for line in lines:
         code, _, err = call_main(*line.split())
         assert code == 0, err
+
+
+def _write_dictionary(name: str, lexicon: str) -> None:
+    """The lexicon with probabilities of each word's own: of it, and of silence around it."""
+    folder = Path(f"{name}.dict")
+    folder.mkdir()
+    rows = [line.split(maxsplit=1) for line in lexicon.splitlines()]
+    lines = [f"{word} {OWN.get(word, '1.0 0.3 1.0 1.0')} {phones}\n" for word, phones in rows]
+    phones = {phone for _, spelled in rows for phone in spelled.split()} - {"SIL", "SPN"}
+    texts = {
+        "lexiconp_silprob": "".join(lines),
+        "silprob": "<s> 0.4\n</s>_s 1.2\n</s>_n 0.9\noverall 0.3\n",
+        "silence_phones": "SIL\nSPN\n",
+        "optional_silence": "SIL\n",
+        "nonsilence_phones": "".join(f"{phone}\n" for phone in sorted(phones)),
+    }
+    for file, text in texts.items():
+        (folder / f"{file}.txt").write_text(text)
+
+
+def taken_back(name: str, transitions: TransitionIds, words: list[str]) -> dict[str, Entry]:
+    """Words of a made graph with what they cost there."""
+    parts = (read_graph_fst(f"{name}.graph/{part}.fst") for part in ("HCLr", "Gr"))
+    table = Words.read(f"{name}/phones.txt")
+    graph = LookaheadGraph.of(*parts, read_labels(f"{name}.graph/disambig_tid.int"))
+    model = SimpleNamespace(
+        boundaries=WordBoundaries.read(f"{name}/phones/word_boundary.int"),
+        transitions=transitions,
+        words=Words.read(f"{name}/words.txt"),
+        graph=graph,
+        graph_folder=Path(f"{name}.graph"),
+        network_path=Path("am/final.mdl"),
+        phone_name=lambda phone: table[phone],
+    )
+    return {entry.word: entry for entry in own_entries(model, words)}
 
 
 def best(graph: StaticGraph, ids: TransitionIds, phones: list[int]) -> tuple[list[int], float]:
@@ -96,7 +145,15 @@ def check_intervals(fst: Fst) -> None:
         assert all(end < first for (_, end), (first, _) in itertools.pairwise(mine))
 
 
-@pytest.mark.parametrize("silence", ["0.5", "0.8", "0"])
+def _check_costs(entry: Entry, probability: float, around: list[float]) -> None:
+    assert entry.silence is not None
+    after, *corrections = entry.silence
+    assert after == pytest.approx(around[0], rel=2e-3)
+    whole = [entry.probability * correction for correction in corrections]
+    assert whole == pytest.approx([probability * each for each in around[1:]], rel=2e-3)
+
+
+@pytest.mark.parametrize("silence", ["0.5", "0.8", "0", "own"])
 def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("am").mkdir()
@@ -118,7 +175,17 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str) ->
     start = int(first.header.reachability.intervals.max())
     spelled = sorted((tuple(map(table.find, NEW[word].split())), word) for word in NEW)
     labels = {word: start + at for at, (_, word) in enumerate(spelled)}
-    words = [(labels[word], phones) for phones, word in spelled]
+    words = [Spelling(labels[word], phones) for phones, word in spelled]
+    if silence == "own":
+        taken = taken_back("all", ids, list(NEW))
+        for word, numbers in OWN.items():
+            if word in NEW:
+                probability, *around = map(float, numbers.split())
+                _check_costs(taken[word], probability, around)
+        words = [
+            Spelling(labels[word], phones, -math.log(taken[word].probability), taken[word].silence)
+            for phones, word in spelled
+        ]
     known = first.header.reachability
     following = distinct_sets(known.begin, known.intervals)
     both = joined(first, following, words, parts, hmms, start)

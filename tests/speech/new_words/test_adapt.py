@@ -64,6 +64,10 @@ def test_a_known_word_gets_another_pronunciation(folder: Path, tmp_path: Path) -
         ("ac a c\n", "words: line 1: the model has no phone c at its place"),
         ("xyz\n", "words: line 1: the word 'xyz': no word of the lexicon has the letter"),
         ("<eps> a a\n", "words: line 1: '<eps>' is a reserved symbol"),
+        ("aa 0.5 0.2 a a\n", "words: line 1: 2 numbers after the word"),
+        ("aa 0.5\n", "words: line 1: the word 'aa' has no phones"),
+        ("aa 1.5 a a\n", "words: line 1: '1.5': a number above 0 and at most 1 was expected"),
+        ("aa 1.0 0.2 1.0 1.0 a a\n", "words: line 1: the graph has one probability of silence"),
     ],
 )
 def test_bad_words(folder: Path, tmp_path: Path, words: str, message: str) -> None:
