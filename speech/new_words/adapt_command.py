@@ -17,7 +17,8 @@ from .adapt import adapt as adapted
     "--words",
     "--add",
     metavar="FILE",
-    help="New words, one a line, with their phones; guessed where there are none.",
+    help="New words, one a line, with their phones; guessed where there are none. Probabilities may"
+    " stand before the phones.",
 )
 @click.option("--lm", "--arpa", "arpa", metavar="FILE", help="Another grammar: an n-gram model.")
 @click.option("--text", metavar="FILE", help="Another grammar: an n-gram model of these sentences.")
