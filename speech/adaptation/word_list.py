@@ -50,7 +50,7 @@ def _entry(fields: list[str], place: str) -> Entry:
     if form not in (WITH_PROBABILITY, WITH_SILENCE):
         raise FormatError(
             f"{place}: {form} numbers after the word; the probability of the pronunciation stands"
-            " there, and perhaps that of silence after it and the two corrections before it"
+            " there, or it and three numbers of silence"
         )
     return parse_entry(fields, place, form)
 
