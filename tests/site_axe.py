@@ -6,16 +6,15 @@ Chromium, in light and in dark colors; of the pages of source, which are all mad
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from chromium import Chromium
+from processors.machine import ROOT, from_npm, is_from
 from site_pages import pages
 
-HOME = Path(__file__).resolve().parents[1] / "build" / "axe"
+HOME = ROOT / "build" / "axe"
 _LISTS = Path(__file__).with_name("axe")
 _SOURCES = 3
 _LONGEST = 600.0
@@ -31,15 +30,11 @@ def script() -> str:
     """The text of axe-core, which npm fetches once.
 
     Raises:
-        OSError, subprocess.CalledProcessError: npm is not there, or fails.
+        Lacking: npm is not there, or fails.
     """
     path = HOME / "node_modules" / "axe-core" / "axe.min.js"
-    if not path.exists():
-        HOME.mkdir(parents=True, exist_ok=True)
-        for file in _LISTS.glob("*.json"):
-            shutil.copy(file, HOME)
-        command = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", HOME)
-        subprocess.run(command, check=True, capture_output=True)
+    if not (path.exists() and is_from(_LISTS, HOME)):
+        from_npm(_LISTS, HOME)
     return path.read_text(encoding="utf-8")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -49,6 +50,27 @@ def run(*command: str | Path, **variables: str) -> None:
     )
     if done.returncode:
         raise Lacking(f"what `{' '.join(map(str, command))}` brings: {done.stdout}")
+
+
+def from_npm(lists: Path, home: Path) -> None:
+    """Fill a folder with packages of npm, by the versions and hashes of a `package-lock.json`.
+
+    Raises:
+        Lacking: npm is not there, or fails.
+    """
+    if shutil.which("npm") is None:
+        raise Lacking("npm")
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir(parents=True)
+    for path in lists.glob("package*.json"):
+        shutil.copy(path, home)
+    run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(home))
+
+
+def is_from(lists: Path, home: Path) -> bool:
+    """Whether a folder was filled by this `package-lock.json`."""
+    was, now = (folder / "package-lock.json" for folder in (home, lists))
+    return was.exists() and was.read_bytes() == now.read_bytes()
 
 
 def unpack_wheels(

@@ -14,14 +14,12 @@ from pathlib import Path
 
 from opscope.native import building, units
 
-from .machine import ROOT, Lacking, Machine, run, unpack_wheels
+from .machine import ROOT, Lacking, Machine, from_npm, is_from, unpack_wheels
 
 HOME = ROOT / "build" / "wasm"
 COMPILER = "emcc"
-_TOOLS = "node", "npm"
 SCRIPTS = Path(__file__).with_name("pyodide")
 """How Python for WebAssembly is started; the versions and hashes of its packages."""
-_LISTS = "package.json", "package-lock.json"
 _PYTHON = "3.11"  # of this Pyodide, and of this NumPy
 _PACKAGES = "protobuf", "click", "tqdm", "threadpoolctl", "pytest", "pytest-xdist"
 
@@ -35,16 +33,11 @@ def prepared(*, native: bool = True) -> Machine:
     Raises:
         Lacking: a tool is not there, or a package cannot be had.
     """
-    missing = [tool for tool in _TOOLS if shutil.which(tool) is None]
-    if missing:
-        raise Lacking(", ".join(missing))
+    if shutil.which("node") is None:
+        raise Lacking("node")
     modules, packages = HOME / "node_modules", HOME / "packages"
-    if not (packages.exists() and _are_same(*(folder / _LISTS[1] for folder in (HOME, SCRIPTS)))):
-        shutil.rmtree(HOME, ignore_errors=True)
-        HOME.mkdir(parents=True)
-        for name in _LISTS:
-            shutil.copy(SCRIPTS / name, HOME)
-        run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(HOME))
+    if not (packages.exists() and is_from(SCRIPTS, HOME)):
+        from_npm(SCRIPTS, HOME)
         _unpack_numpy(modules, HOME / "numpy")
         unpack_wheels(packages, _PACKAGES, _PYTHON, ["any"])
     python = HOME / "python"
@@ -65,10 +58,6 @@ def prepared(*, native: bool = True) -> Machine:
     bf16 = "tests/native/test_bf16_gemm.py", "tests/operators/backends/test_bf16.py"
     options += [f"--ignore={path}" for path in bf16]
     return Machine([str(python)], variables, options, library)
-
-
-def _are_same(first: Path, second: Path) -> bool:
-    return first.exists() and first.read_bytes() == second.read_bytes()
 
 
 def _unpack_numpy(modules: Path, folder: Path) -> None:
