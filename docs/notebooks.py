@@ -15,7 +15,7 @@ sys.path.append(str(DOCS.parent / "tests"))  # where the blocks of pages are fou
 from doc_blocks import Block, blocks  # noqa: E402
 
 _DOORS = re.compile(r'<div class="doors".*?^</div>', re.DOTALL | re.MULTILINE)
-_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]+\)")
+_LINK = re.compile(r"!?\[([^\]]+)\]\((?!https?:)[^)]+\)")
 
 
 @functools.cache
@@ -84,7 +84,7 @@ def _source(block: Block) -> str | None:
 
 
 def _prose(lines: list[str]) -> Iterator[dict[str, Any]]:
-    """Text between blocks; links to other pages lead nowhere from a notebook."""
+    """Text between blocks; a notebook has neither the other pages nor their images."""
     text = _LINK.sub(r"\1", "".join(lines)).strip()
     if text:
         yield _cell("markdown", text)

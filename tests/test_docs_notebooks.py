@@ -35,13 +35,14 @@ def test_cells_are_the_blocks_of_the_page(notebooks: ModuleType) -> None:
 def test_a_notebook(notebooks: ModuleType, tmp_path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "# Title\n\nSee [there](other.md#x).\n\n```python\nprint(1)\n```\n\n```\n1\n```\n\n"
+        "# Title\n\nSee [there](other.md#x).\n\n![a curve](images/x.png)\n\n"
+        "```python\nprint(1)\n```\n\n```\n1\n```\n\n"
         "This is the whole of `a.txt`:\n\n```text\nhello\n```\n\n"
         "```sh\nopscope version\n```\nEnd.\n"
     )
     cells = notebooks.notebook(page)["cells"]
     assert [(c["cell_type"], "".join(c["source"])) for c in cells] == [
-        ("markdown", "# Title\n\nSee there."),
+        ("markdown", "# Title\n\nSee there.\n\na curve"),
         ("code", "print(1)"),
         ("markdown", "This is the whole of `a.txt`:"),
         ("code", "%%writefile a.txt\nhello"),
