@@ -34,8 +34,10 @@ POLICY = "; ".join(
 
 def confined(html: str) -> str:
     """A page whose head states the policy."""
+    before, head, after = html.partition("<head>")
+    assert head, "the page has no head for the policy"
     meta = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    return html.replace("<head>", f"<head>{meta}", 1)
+    return f"{before}{head}{meta}{after}"
 
 
 def improved(html: str) -> str:
