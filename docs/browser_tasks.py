@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import sys
 import time
 import traceback
 from pathlib import Path
@@ -14,8 +16,6 @@ from opscope import nnet3, speech
 from opscope.bridges.model.nnet3_models import Nnet3Model
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import native
-
-_PROGRAM = "program"
 
 
 def about() -> str:
@@ -34,18 +34,22 @@ def call(task: str, *arguments: str) -> tuple[bool, str]:
         return False, f"{type(error).__name__}: {error}"
     except BaseException as error:  # a program may end itself
         return False, _trace(error)
+    finally:
+        for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
+            stream.flush()
+            os.fsync(stream.fileno())  # Pyodide keeps a line without an end until then
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback of an error, from the program's first line on where one runs."""
+    """The traceback of an error without the lines of this module that lead to the task."""
     whole = traceback.TracebackException.from_exception(error)
-    inside = [at for at, frame in enumerate(whole.stack) if frame.filename == _PROGRAM]
-    del whole.stack[: inside[0] if inside else 0]
+    while whole.stack and whole.stack[0].filename == __file__:
+        del whole.stack[0]
     return "".join(whole.format())
 
 
 def _run(text: str) -> str:
-    exec(compile(text, _PROGRAM, "exec"), {"__name__": "__main__"})
+    exec(compile(text, "program", "exec"), {"__name__": "__main__"})
     return ""
 
 

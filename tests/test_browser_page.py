@@ -119,6 +119,10 @@ def test_all_sections(site: Path, tmp_path: Path) -> None:
         printed = pressed(page, "run")
         assert printed.startswith('Traceback (most recent call last):\n  File "program", line 4')
         assert printed.endswith("ZeroDivisionError: division by zero\n")
+        typed(page, "run", "print('half a line', end='')")
+        assert pressed(page, "run") == "half a line\n"
+        typed(page, "run", "1 +")
+        assert pressed(page, "run").startswith('  File "program", line 1\n')
 
         ask = "from js import XMLHttpRequest\nasked = XMLHttpRequest.new()\n"
         typed(page, "run", f"{ask}asked.open('GET', '{elsewhere}', False)\nasked.send()")

@@ -1,6 +1,5 @@
 /* The page "In your browser": an editor, files that are dropped, and the worker that runs Python. */
 const status = document.getElementById("browser-status");
-const opened = performance.now();
 const waiting = new Map();  // id -> what to do with the answers
 let worker, examples;
 let last = 0;
@@ -12,6 +11,7 @@ function element(tag, properties = {}, ...children) {
 }
 
 function start() {
+  const begun = performance.now();
   const source = `import ${JSON.stringify(new URL("worker.js", import.meta.url).href)};`;
   // A worker from a blob obeys the policy of this page.
   const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
@@ -19,7 +19,7 @@ function start() {
   worker.onmessage = ({ data }) => {
     if (data.state) status.textContent = `${data.state} ...`;
     else if (data.ready) {
-      const seconds = ((performance.now() - opened) / 1000).toFixed(1);
+      const seconds = ((performance.now() - begun) / 1000).toFixed(1);
       status.textContent = `Ready after ${seconds} s: ${data.ready}`;
     } else if (data.failed) status.textContent = `Python does not start: ${data.failed}`;
     else waiting.get(data.id)?.(data);

@@ -49,9 +49,9 @@ started.then(
 );
 
 onmessage = async ({ data: { id, task, args, folder, chosen } }) => {
-  const { python, tasks } = await started;
-  current = id;
   try {
+    const { python, tasks } = await started;
+    current = id;
     if (chosen) mount(python, folder, chosen);
     const answer = tasks.call(task, ...args);
     const [worked, text] = answer.toJs();
