@@ -87,8 +87,8 @@ def _speed() -> Iterator[str]:
                 lost.append((row[0], f"1 thread, {setting}", peers[row[0]], ratio))
     yield "### What is slower"
     yield (
-        "Every measurement below 1. Settings without AVX-512 or without a compiler restrict our"
-        " side only; see [less of a machine](performance.md#less-of-a-machine). [8-bit"
+        "Every ratio below 1. Settings without AVX-512 or without a compiler restrict our side"
+        " only; see [less of a machine](performance.md#less-of-a-machine). [8-bit"
         " integers](performance.md#8-bit-integers) and [weights in"
         " blocks](performance.md#weights-in-blocks) name their own losses."
     )
