@@ -17,8 +17,9 @@ from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.kaldi.tables.kinds import all_kinds, cut_array
 from opscope.kaldi.tables.tables import TableWriter, read_table
 from opscope.nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
-from opscope.nnet3.egs.epochs import CHECKPOINT
+from opscope.nnet3.egs.epochs import CHECKPOINT, EpochTraining
 from opscope.nnet3.egs.merging import MinibatchRule
+from opscope.nnet3.egs.store import ExampleStore
 from opscope.nnet3.network.nnet import Nnet
 from opscope.nnet3.programs.base.graphs import save_fst
 from opscope.nnet3.training import NnetTrainer
@@ -160,10 +161,13 @@ def _recipe(folder: Path) -> Nnet3Recipe:
     return Nnet3Recipe(options, log=lambda _: None)
 
 
-def _trainer(recipe: Nnet3Recipe) -> NnetTrainer:
+def _training(recipe: Nnet3Recipe) -> EpochTraining:
+    """The epochs of a recipe, on one example that lies in its folder."""
     options = recipe.options
     nnet = Nnet.from_config_text(_NETWORK, 1)
-    return NnetTrainer(options.trainer(), nnet, recipe.place, options.seed, recipe.log)
+    trainer = NnetTrainer(options.trainer(), nnet, recipe.place, options.seed, recipe.log)
+    store = ExampleStore(options.dir, "train")
+    return EpochTraining(trainer, store, options.dir, options, recipe.log)
 
 
 def _settings(folder: Path) -> Sequence[bytes]:
@@ -182,19 +186,21 @@ def _read_settings(path: Path) -> None:
 def _checkpoints(folder: Path) -> Sequence[bytes]:
     (folder / "training").mkdir()
     recipe = _recipe(folder / "training")
-    recipe._begin()
-    trainer = _trainer(recipe)
-    trainer.train(example())
-    recipe._save(trainer, 1, 1)
+    archive = "ark,scp:" + ",".join(recipe.path(f"train.{end}") for end in ("ark", "scp"))
+    with TableWriter(archive, "example") as table:
+        table.write("one", example())
+    training = _training(recipe)
+    training.trainer.train(example())
+    training._save(1, 1)
     return [Path(recipe.path(CHECKPOINT)).read_bytes()]
 
 
 def _read_checkpoint(path: Path) -> None:
     recipe = _recipe(path.parent / "training")
     Path(recipe.path(CHECKPOINT)).write_bytes(path.read_bytes())
-    trainer = _trainer(recipe)
-    recipe._resume(trainer)
-    trainer.train(example())
+    training = _training(recipe)
+    training._resume()
+    training.trainer.train(example())
 
 
 def _library(folder: Path) -> Sequence[bytes]:
