@@ -11,7 +11,7 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 from ...base.backend import Place
@@ -97,6 +97,11 @@ class Plan:
     overwrites: list[tuple[str, str]] = field(default_factory=list)
     traces: dict[int, Any] = field(default_factory=dict)
     accesses: Any = None
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """Variables that some step reads."""
+        return frozenset(name for step in self.steps for name in step.reads)
 
     def nbytes(self, name: str) -> int:
         return nbytes_of(self.specs[name])
