@@ -396,6 +396,10 @@ def parts_task(parts: Several, work: int, memory: Any) -> ParallelTask:
 
 def aligned(size: int) -> Any:
     """`size` bytes of memory that begin with a cache line."""
-    whole = np.empty(size + 64, np.uint8)
+    return aligned_part(np.empty(size + 64, np.uint8))
+
+
+def aligned_part(whole: Any) -> Any:
+    """The bytes that `aligned` gives, of the array that owns them, which is their `base`."""
     start = -whole.ctypes.data % 64
-    return whole[start : start + size]
+    return whole[start : start + whole.size - 64]

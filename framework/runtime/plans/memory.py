@@ -146,11 +146,15 @@ class Panels:
         return block[:size]
 
     def held(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The memory of a key, as long as somebody holds it; else what `make` returns."""
-        memory = self._held.get(key)
-        if memory is None:
-            memory = self._held[key] = make()
-        return memory
+        """The memory of a key, as long as somebody holds a view of it; else what `make` returns,
+        which is `aligned`."""
+        # Views keep the array that owns the memory, and not the one that they were cut out of.
+        whole = self._held.get(key)
+        if whole is None:
+            memory = make()
+            self._held[key] = memory.base
+            return memory
+        return team.aligned_part(whole)
 
 
 @contextmanager
@@ -201,7 +205,11 @@ def panel_memory(size: int, *, in_turn: bool = False) -> Any:
 
 
 def memory_of(key: Any, make: Callable[[], Any]) -> Any:
-    """Memory that keeps its contents from run to run; frames that ask for one key share it."""
+    """Memory that keeps its contents from run to run; frames that ask for one key share it.
+
+    Args:
+        make: gives it new, see `Panels.held`.
+    """
     panels: Panels | None = getattr(_bound, "panels", None)
     return make() if panels is None else panels.held(key, make)
 

@@ -52,6 +52,25 @@ def test_without_reuse_nothing_is_shared(monkeypatch):
         assert not _overlap(memory.panel_memory(100), memory.panel_memory(100))
 
 
+def test_memory_of_a_key_is_shared_while_a_view_of_it_is_there(monkeypatch):
+    monkeypatch.setenv("OPSCOPE_REUSE", "1")
+    panels = memory.Panels()
+    made = []
+
+    def asked(key: str) -> np.ndarray:
+        with memory.shared_panels(panels):
+            found = memory.memory_of(key, lambda: made.append(key) or team.aligned(100))
+        assert found.nbytes == 100 and found.ctypes.data % 64 == 0
+        return found.view(np.float32)[5:]
+
+    first, other = asked("a"), asked("b")
+    assert asked("a").ctypes.data == first.ctypes.data and not _overlap(first, other)
+    assert made == ["a", "b"]
+    del first
+    asked("a")
+    assert made == ["a", "b", "a"]
+
+
 def test_products_that_share_are_not_joined():
     def part(at: int, panel: int) -> ByRows:
         rows = (Span(at, 64, 64),)
