@@ -117,6 +117,12 @@ class Laid(Standing):
             raise NotTracedError("a shape of another size")
         return self._as(wanted, _contiguous(wanted, self.itemsize))
 
+    def view(self, dtype: Any) -> Laid:
+        """Bytes as an array of another dtype."""
+        (size,) = self.shape
+        dtype = np.dtype(dtype)
+        return self.side_by_side(dtype, (size * self.itemsize // dtype.itemsize,), self.address)
+
     def __getitem__(self, key: Any) -> Laid:
         keys = list(key) if isinstance(key, tuple) else [key]
         if ... in keys:

@@ -16,7 +16,7 @@ import logging
 import struct
 from bisect import bisect_right
 from collections import ChainMap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import itemgetter
@@ -34,7 +34,7 @@ from ..fusion.team import ParallelTask, run_together, task_of
 from ..ir.desc import INPUT
 from ..ir.infer import infer_one
 from .binding import BoundSteps
-from .plans.memory import no_panels
+from .plans.memory import memory_of, no_panels
 from .plans.plan import Plan, PlanStep
 
 _log = logging.getLogger(__name__)
@@ -143,11 +143,19 @@ class Trace:
     """One binding of a step to what stands for its arrays.
 
     Args:
-        sizes: of its arrays, see `_sizes`. varying: places of those that are left open.
+        sizes: of its arrays, see `_Operands.sizes`. varying: places of those that are left open.
         addresses: places of those that are addresses.
+        fixed: arrays that all frames have.
     """
 
-    def __init__(self, sizes: Sequence[int], varying: set[int], addresses: set[int]) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        varying: set[int],
+        addresses: set[int],
+        fixed: Iterable[Any] = (),
+    ) -> None:
+        self._fixed = [array for array in fixed if type(array) is np.ndarray]
         self.dims = Dims(hashes=False)
         self.sizes: list[Any] = list(sizes)
         for at in addresses:
@@ -174,7 +182,19 @@ class Trace:
 
     def block(self, layout: Layout, library: Any, values: Mapping[str, Any]) -> Block:
         """See `arguments.bind`."""
+        for name, field in layout.struct.fields.items():
+            if isinstance(field, Array) and field.written and not self._may_write(values.get(name)):
+                raise NotTracedError("a function that writes to memory of the kernel's own")
         return _TracedBlock(self, layout, library, *layout.trace(library, values))
+
+    def _may_write(self, array: Any) -> bool:
+        """Whether an array is a frame's own, or one of all frames: what a kernel makes while it is
+        traced serves all frames that follow, and threads may run several of them at once."""
+        return (
+            array is None
+            or isinstance(array, Laid)
+            or any(np.may_share_memory(array, one) for one in self._fixed)
+        )
 
     def several(self, blocks: Sequence[Any]) -> Several:
         """See `Several.of`."""
@@ -189,6 +209,11 @@ class Trace:
         if not any(isinstance(one, Dim) for one in (*counts, *steps)):
             return grid_of(counts, steps)
         return LaidGrid(counts, steps, self._later("grid", tuple(counts), tuple(steps)))
+
+    def held(self, key: Any, make: Callable[[], Any]) -> Laid:
+        """See `memory_of`: frames ask for it again."""
+        size = make().nbytes
+        return Laid.side_by_side(np.dtype(np.uint8), (size,), self._later("held", key, make))
 
     # -- as a pool of scratch memory ---------------------------------------------------------------
 
@@ -309,7 +334,7 @@ class _Traced:
         sizes = operands.sizes(arrays)
         addresses = operands.addresses(arrays)
         varying = {at for at in varying if sizes[at] >= 2}
-        trace = Trace(sizes, varying, addresses)
+        trace = Trace(sizes, varying, addresses, operands.fixed.values())
         laid = operands.laid(arrays, trace.sizes)
         steps = _TracedSteps(frame, trace, step, laid)
         TRACING.trace = trace
@@ -347,7 +372,7 @@ class _Traced:
         self._later = trace.later[1:]
         numbers = [task.work]
         for kind, *given in self._later:
-            numbers += given[0]
+            numbers += given[0] if kind != "held" else ()
             numbers += given[1] if kind == "grid" else ()
         self._numbers = dims.where_met(numbers)
         self._room = [2] * len(trace.later)
@@ -386,6 +411,9 @@ class _Traced:
         rest = iter(numbers)
         work = next(rest)
         for kind, first, second in self._later:
+            if kind == "held":
+                memory.append(memory_of(first, second))
+                continue
             shape = tuple([next(rest) for _ in first])
             if kind == "grid":
                 memory.append(grid_of(shape, [next(rest) for _ in second]))
@@ -410,6 +438,8 @@ class _Traced:
             return False
         words, *later = ours.memory[0][0]
         own = words.ctypes.data
+        # Where no frame is being bound, each asks for another one.
+        held = [one for one, (kind, *_) in zip(later, self._later, strict=True) if kind == "held"]
         pairs = [(a - own, b) for (_, a), (_, b) in zip(ours.items, theirs.items, strict=True)]
         for away, address in pairs:
             begin = away // 8
@@ -418,6 +448,8 @@ class _Traced:
             for at, other_word in enumerate(given.tolist(), begin):
                 mine = int(words[at])
                 if mine == other_word or at in self._made:
+                    continue
+                if any(0 <= mine - one.ctypes.data < one.nbytes for one in held):
                     continue
                 if 0 <= mine - own < words.nbytes:
                     pairs.append((mine - own, other_word))

@@ -22,7 +22,7 @@ from ...base.scope import Scope
 from ...base.settings import read_options
 from ...base.shape import ArraySpec
 from ...fusion import row_blocks, team
-from ...fusion.arguments import NotTracedError
+from ...fusion.arguments import TRACING, NotTracedError
 
 # 576 is nine cache lines: no multiple of it below 64 blocks comes back to the same line of a page.
 _ALIGN, _SHIFT, _PAGE = 64, 576, 4096
@@ -177,18 +177,18 @@ def shared_panels(panels: Panels | None = None) -> Iterator[None]:
 class _NoPanels:
     """Panels of a frame of which none is given: what products take in turn depends on others."""
 
-    def __init__(self, panels: Panels) -> None:
-        self.held = panels.held
-
     def take(self, size: int, *, in_turn: bool) -> Any:
         raise NotTracedError("memory for packed factors")
+
+    def held(self, key: Any, make: Callable[[], Any]) -> Any:
+        return TRACING.trace.held(key, make)
 
 
 @contextmanager
 def no_panels() -> Iterator[None]:
     """While it lasts, products that this thread traces get no memory that others have in turn."""
     before = getattr(_bound, "panels", None)
-    _bound.panels = None if before is None else _NoPanels(before)
+    _bound.panels = None if before is None else _NoPanels()
     try:
         yield
     finally:

@@ -9,8 +9,10 @@ import pytest
 
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import RunError
+from opscope.framework.fusion.arguments import TRACING, NotTracedError
 from opscope.framework.runtime import executor, rebinding
 from opscope.framework.runtime.net import Net
+from opscope.operators.backends import rows
 from shape_nets import results
 
 
@@ -81,6 +83,49 @@ def test_images_of_new_sizes_are_bound_by_traces(checked: list[bool]) -> None:
         assert found[0] == found[1]
         counts.append(len(checked))
     assert all(checked) and counts[3] >= 3 and counts[5] > counts[4] == counts[3]
+
+
+def test_scopes_have_panels_of_their_own(
+    checked: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several threads may run a net, each with its own scope."""
+    monkeypatch.setenv("OPSCOPE_KEEP_PACKED", "0")
+    b, out = image_net()
+    parent = Scope()
+    b.initialize(parent, OpContext(seed=0))
+    scopes = [Scope(parent=parent) for _ in range(2)]
+    held: list[list[int]] = [[], []]
+    asked = rebinding.memory_of
+    rng = np.random.default_rng(0)
+    for size in SIZES[:4]:
+        for scope, found in zip(scopes, held, strict=True):
+
+            def noted(key: Any, make: Any, found: list[int] = found) -> Any:
+                memory = asked(key, make)
+                found.append(memory.ctypes.data)
+                return memory
+
+            monkeypatch.setattr(rebinding, "memory_of", noted)
+            scope.feed({"x": rng.normal(size=(1, 3, *size)).astype(np.float32)})
+            b.net.run(scope, OpContext(train=False, live_out=[out]))
+    assert checked and all(checked)
+    assert set(held[0]).isdisjoint(held[1])
+    assert all(len(set(found)) < len(found) for found in held), "frames of a scope share them"
+
+
+def test_no_trace_writes_to_memory_that_a_kernel_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of several threads may be bound by one trace."""
+    sums, shared, own = (np.zeros((1, 2, 8), np.float32) for _ in range(3))
+    monkeypatch.setattr(TRACING, "trace", rebinding.Trace([], set(), set(), [shared]))
+
+    def bind(out: np.ndarray) -> None:
+        fields = {"width": 8, "columns": 8, "blocks": 1, "sums": sums}
+        factors = {"first_factor": 1.0, "second_factor": 1.0}
+        rows.task("added", sums.dtype, 1, first=out[0, 0], second=out[0, 1], **factors, **fields)
+
+    bind(shared)
+    with pytest.raises(NotTracedError, match="the kernel's own"):
+        bind(own)
 
 
 def test_other_fields_are_refused(checked: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
