@@ -2,7 +2,7 @@
 
 A kernel that binds to them computes sizes, steps and addresses as it does with arrays of NumPy;
 what it decides by these is noted as conditions (framework/base/dims.py). What needs elements, or a
-function of NumPy, fails, and is bound anew for each shape.
+function of NumPy, fails, and is bound again for each shape.
 """
 
 from __future__ import annotations

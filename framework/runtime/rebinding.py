@@ -6,7 +6,7 @@ shapes, its kernel is bound once more to what stands for its arrays (framework/f
 is a number, or a polynomial of these, and what the kernel decided by them is a list of conditions.
 From then on shapes that meet the conditions take one evaluation of all polynomials, whose values
 are written over a copy of the structs. Other shapes, and kernels that need more of an array than
-how it lies, are bound anew.
+how it lies, are bound again.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class _TracedSeveral(Several):
 
 
 class _Queries:
-    """Weights that stay packed, and what was asked about them: frames that follow ask it, too."""
+    """Weights that stay packed, and what was asked about them: frames that follow ask again."""
 
     def __init__(self, kept: Any) -> None:
         self._kept = kept
@@ -385,7 +385,7 @@ class _Traced:
         self._begins = [*trace.begins, len(trace.words)]
 
     def bound(self, frame: Any) -> Callable[[], Any] | None:
-        """The step of a frame; None where it is to be bound anew."""
+        """The step of a frame; None where its kernel is to bind it."""
         arrays = frame.arrays
         operands = self._operands
         if (self._asked is None) != (frame.kept is None) or self._threads != most_threads():
@@ -555,7 +555,7 @@ class StepTraces:
             again = traced.bound(frame)
             self._failed = again is None or not traced.agrees(again, call)
         except Exception as error:  # a kernel may do anything with what stands for arrays
-            _log.debug("%s is bound anew for each shape: %r", self._step.operators[0], error)
+            _log.debug("%s is bound again for each shape: %r", self._step.operators[0], error)
             self._failed = True
         else:
             if not self._failed:
