@@ -123,6 +123,10 @@ def heard(model: Model, samples: np.ndarray) -> tuple[dict, float]:
     return results[0], results[1]["alternatives"][0]["confidence"]
 
 
+def times(result: dict) -> list[tuple[str, float, float]]:
+    return [(word["word"], word["start"], word["end"]) for word in result.get("result", [])]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
@@ -160,11 +164,11 @@ def main() -> None:
         for samples, (old, cost) in zip(sentences, before, strict=True):
             new, other = heard(anew, samples)
             same[0] += old["text"] == new["text"]
-            same[1] += old.get("result") == new.get("result")
+            same[1] += times(old) == times(new)
             same[2] += abs(cost - other) < COSTS
         print(
-            f"{options.sentences} sentences: {same[0]} have the same words, {same[1]} with times"
-            f" and confidences, {same[2]} the same cost; {len(used)} words in them were held back"
+            f"{options.sentences} sentences: {same[0]} have the same words, {same[1]} at the"
+            f" same times, {same[2]} the same cost of the best path; {len(used)} words in them were held back"
         )
 
 

@@ -1,13 +1,15 @@
 """Paths of new words, joined to a look-ahead graph between the states where words begin and end.
 
-The graph is not determinized again: a new word has a path of its own beside those of others, which
-a search follows as well. New words share the phones that they begin with.
+The graph is not determinized again. New words share the phones that they begin with, and take the
+path of other words as far as one of the same phones has no word on it: a path of their own from the
+first phone on would make the search pay for the grammar earlier than for other words, and a beam
+would lose it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -39,6 +41,7 @@ class Spelling(NamedTuple):
     silence: tuple[float, float, float] | None = None
 
 
+_ROUNDING = 1e-2  # by which costs of paths to one state may differ
 _Intervals = list[tuple[int, int]]
 
 
@@ -87,39 +90,126 @@ def _intervals(labels: list[int]) -> _Intervals:
     return found
 
 
-class _Paths:
-    """An FST of the HMMs of new words: first the states that words begin in, then one for each
-    node of the words, then those inside of HMMs."""
+class _Shared:
+    """The states of the graph that beginnings of new words come to on paths of others.
 
-    def __init__(self, words: _Words, junctions: Junctions, hmms: PhoneHmms) -> None:
-        self._hmms = hmms
-        self._entries = len(junctions.entries)
-        self._inner: dict[tuple[int, int], dict[int, int]] = {}
-        self._arcs: list[tuple[int, int, float, int]] = []
-        self.nodes = [0] * self._entries + list(range(1, len(words.phone)))
-        """The node that each state leads to."""
+    Attributes:
+        costs: for each node of the words, the states, and what is to be added there to what the
+            path has cost.
+        branches: rows of node, state and HMM: the words go on from there on paths of their own.
+        passed: states and the nodes that paths through them lead to.
+        used: pairs of phones in the words.
+    """
+
+    def __init__(self, fst: Fst, words: _Words, junctions: Junctions, hmms: PhoneHmms) -> None:
+        self._fst, self._junctions, self._hmms = fst, junctions, hmms
+        self.costs: list[dict[int, float]] = [{}]
+        self.branches: list[tuple[int, int, int]] = []
+        self.passed: set[tuple[int, int]] = set()
         self.used: set[Pair] = set()
+        entries = junctions.entries.tolist()
+        after = junctions.after_silence.tolist()
         for node in range(1, len(words.phone)):
             phone, parent = words.phone[node], words.parent[node]
+            ways: dict[int, list[tuple[int, int, float, list[int]]]] = {}
             if parent:
-                state = self._entries + parent - 1
-                self._add(state, {self._hmm(words.phone[parent], phone)}, node, 0.0)
-                continue
-            for entry, lefts in enumerate(junctions.lefts):
-                numbers = {self._hmm(left, phone) for left in lefts}
-                shift = words.shift[node] if junctions.after_silence[entry] else 0.0
-                self._add(entry, numbers, node, float(junctions.base[entry]) + shift)
+                starts = [
+                    (state, {self.hmm(words.phone[parent], phone)}, cost)
+                    for state, cost in self.costs[parent].items()
+                ]
+            else:
+                starts = [
+                    (
+                        entry,
+                        {self.hmm(left, phone) for left in lefts},
+                        float(base) - float(junctions.leave[entry]) + words.shift[node] * silent,
+                    )
+                    for entry, lefts, base, silent in zip(
+                        entries, junctions.lefts, junctions.base, after, strict=True
+                    )
+                ]
+            for state, numbers, cost in starts:
+                for number in sorted(numbers):
+                    end, more, states = self._step(state, number)
+                    ways.setdefault(end, []).append((state, number, cost - more, states))
+            self.costs.append({})
+            for end, rows in ways.items():
+                costs = [cost for _, _, cost, _ in rows]
+                # Paths that come to a state at different costs cannot leave it at one.
+                if end < 0 or max(costs) - min(costs) > _ROUNDING:
+                    self.branches += [(node, state, number) for state, number, *_ in rows]
+                    continue
+                self.costs[node][end] = costs[0]
+                self.passed |= {(state, node) for row in rows for state in row[-1]}
 
-    def _hmm(self, left: int, phone: int) -> int:
+    def hmm(self, left: int, phone: int) -> int:
+        """The number of the HMM of a phone after another one."""
         self.used.add((left, phone))
         return self._hmms.of_window((left, phone))
 
-    def _add(self, source: int, numbers: set[int], node: int, base: float) -> None:
-        """Ways from a state to that of a node."""
-        for number in sorted(numbers):
-            places = self._places(node, number)
-            for ident, cost, after in self._hmms.hmms[number][0]:
-                self._arcs.append((source, ident, base + float(cost), places[after]))
+    def _step(self, state: int, number: int) -> tuple[int, float, list[int]]:
+        """The state that the only path of an HMM without words leads to, or -1; what it costs
+        beside the HMM, and the states on it."""
+        fst, junctions = self._fst, self._junctions
+        hmm, place, cost, passed = self._hmms.hmms[number], 0, 0.0, []
+        while place < len(hmm) - 1:
+            if len(hmm[place]) != 1:
+                return -1, 0.0, []
+            ((ident, own, place),) = hmm[place]
+            begin, end = fst.begin[state], fst.begin[state + 1]
+            silent = begin + int(np.searchsorted(fst.olabel[begin:end], 1))
+            found = begin + np.flatnonzero(fst.ilabel[begin:silent] == ident)
+            if len(found) != 1 or not ident:
+                return -1, 0.0, []
+            cost += float(fst.weight[found[0]] - own - junctions.leave[state])
+            state = int(fst.nextstate[found[0]])
+            passed.append(state)
+        if junctions.is_entry(state):
+            return -1, 0.0, []
+        return state, cost, passed
+
+
+class _Paths:
+    """An FST of the HMMs of new words: first the states of the graph that they leave, then one for
+    each node of the words, then those inside of HMMs."""
+
+    def __init__(self, words: _Words, shared: _Shared, junctions: Junctions, hmms: PhoneHmms):
+        self._hmms = hmms
+        self.left = sorted({state for _, state, _ in shared.branches})
+        place = {state: at for at, state in enumerate(self.left)}
+        self._entries = len(self.left)
+        self._inner: dict[tuple[int, int], dict[int, int]] = {}
+        self._arcs: list[tuple[int, int, float, int]] = []
+        own = {node for node, *_ in shared.branches}
+        for node in range(1, len(words.phone)):
+            if words.parent[node] in own:
+                own.add(node)
+        self.nodes = [0] * self._entries + sorted(own)
+        """The node that each state leads to."""
+        self.of_node = {node: self._entries + at for at, node in enumerate(sorted(own))}
+        """The state of each node that has a path of its own."""
+        entry_costs = dict(zip(junctions.entries.tolist(), junctions.base.tolist(), strict=True))
+        silent = dict(
+            zip(junctions.entries.tolist(), junctions.after_silence.tolist(), strict=True)
+        )
+        for node, state, number in shared.branches:
+            parent = words.parent[node]
+            if parent:
+                base = float(junctions.leave[state]) + shared.costs[parent][state]
+            else:
+                base = entry_costs[state] + words.shift[node] * silent[state]
+            self._add(place[state], number, node, base)
+        for node in self.of_node:
+            parent = words.parent[node]
+            if parent in self.of_node:
+                number = shared.hmm(words.phone[parent], words.phone[node])
+                self._add(self.of_node[parent], number, node, 0.0)
+
+    def _add(self, source: int, number: int, node: int, base: float) -> None:
+        """A way from a state to that of a node."""
+        places = self._places(node, number)
+        for ident, cost, after in self._hmms.hmms[number][0]:
+            self._arcs.append((source, ident, base + float(cost), places[after]))
 
     def _places(self, node: int, number: int) -> dict[int, int]:
         """The states of an HMM that leads to a node, but for its first one."""
@@ -129,7 +219,7 @@ class _Paths:
         hmm = self._hmms.hmms[number]
         if any(not after for arcs in hmm for _, _, after in arcs):
             raise FormatError("an HMM of the model returns to its first state")
-        places = {len(hmm) - 1: self._entries + node - 1}
+        places = {len(hmm) - 1: self.of_node[node]}
         for place in range(1, len(hmm) - 1):
             places[place] = len(self.nodes)
             self.nodes.append(node)
@@ -141,10 +231,12 @@ class _Paths:
 
     def fst(self, words: _Words, scale: float) -> Fst:
         """With self-loops; ends are where words end."""
-        source, label, weight, target = map(np.array, zip(*self._arcs, strict=True))
+        source, label, weight, target = (
+            np.array([arc[column] for arc in self._arcs], dtype)
+            for column, dtype in enumerate((np.int64, np.int32, np.float32, np.int32))
+        )
         final = np.full(len(self.nodes), np.inf, np.float32)
-        ends = np.array([node for node, of in enumerate(words.ends) if of])
-        final[ends + self._entries - 1] = 0
+        final[[state for node, state in self.of_node.items() if words.ends[node]]] = 0
         silent = np.zeros(len(source), np.int32)
         fst = add_self_loops(
             Fst.of_arcs(source, label, weight, target, final, silent), self._hmms, scale
@@ -208,17 +300,25 @@ def joined(
         FormatError: HMMs of the model have loops beyond single states.
     """
     tree = _Words(sorted(words, key=lambda word: word.phones))
-    paths = _Paths(tree, junctions, hmms)
+    shared = _Shared(fst, tree, junctions, hmms)
+    paths = _Paths(tree, shared, junctions, hmms)
     made = paths.fst(tree, junctions.scale)
-    entries = len(junctions.entries)
-    place = np.concatenate((junctions.entries, fst.states + np.arange(made.states - entries)))
+    entries = len(paths.left)
+    place = np.append(np.array(paths.left, np.int64), fst.states + np.arange(made.states - entries))
     source = place[made.source()]
     arcs = made.arcs.copy()
     arcs["nextstate"] = place[made.nextstate]
     ends = [
-        (fst.states + node - 1, ilabel, word.label, made.final[entries + node - 1] + cost, after)
-        for node, of in enumerate(tree.ends)
-        for word in of
+        (fst.states + at - entries, ilabel, word.label, made.final[at] + cost, after)
+        for node, at in paths.of_node.items()
+        for word in tree.ends[node]
+        for ilabel, after, cost in _exits(word, junctions)
+    ]
+    ends += [
+        (state, ilabel, word.label, junctions.leave[state] + more + cost, after)
+        for node, costs in enumerate(shared.costs)
+        for state, more in costs.items()
+        for word in tree.ends[node]
         for ilabel, after, cost in _exits(word, junctions)
     ]
     # The self-loop of a state between words is not that of a new word's last transition.
@@ -234,7 +334,7 @@ def joined(
     arcs = np.concatenate((arcs, np.array([row[1:] for row in ends], ARC), *bare))
     order = np.lexsort((arcs["ilabel"], arcs["olabel"], source))
     source, arcs = source[order], arcs[order]
-    begins = source < fst.states  # without words: they come first
+    begins = source < fst.states
     added = bincount(source[begins], minlength=fst.states)
     new = bincount(source[~begins] - fst.states, minlength=states + len(bare) - fst.states)
     begin = fst.begin + np.append(0, np.cumsum(added))
@@ -243,14 +343,15 @@ def joined(
         fst.start,
         np.concatenate((fst.final, np.full(states - fst.states, np.inf, np.float32), final)),
         np.concatenate((begin, begin[-1] + np.cumsum(new))),
-        np.concatenate((*_inserted(fst, source[begins], arcs[begins]), arcs[~begins])),
+        np.concatenate((_merged(fst, source[begins], arcs[begins]), arcs[~begins])),
     )
     labels = {word.label for word in words if word.label >= first_new}
     if labels:
         following = _with_labels(following, junctions.entries, first_new, len(labels))
     sets = tree.intervals()
+    following = _with_passed(following, shared.passed, sets)
     following = _with_sets(following, [sets[node] for node in paths.nodes[entries:]], looped)
-    return Joined(whole, following, frozenset(paths.used))
+    return Joined(whole, following, frozenset(shared.used))
 
 
 def _exits(word: Spelling, junctions: Junctions) -> list[Exit]:
@@ -260,19 +361,18 @@ def _exits(word: Spelling, junctions: Junctions) -> list[Exit]:
     return [(ilabel, after, cost + each) for ilabel, after, each in exits]
 
 
-def _inserted(fst: Fst, source: np.ndarray, arcs: np.ndarray) -> Iterator[np.ndarray]:
-    """The arcs of an FST in pieces, further ones before the others of their states.
+def _merged(fst: Fst, source: np.ndarray, arcs: np.ndarray) -> np.ndarray:
+    """The arcs of an FST and further ones of its states, by their output labels.
 
     Args:
-        source: the states that `arcs` leave, rising.
+        source: the states that `arcs` leave, rising; those of each state in the order of labels.
     """
-    begin = 0
-    places, first = np.unique(fst.begin[source], return_index=True)
-    for place, more in zip(places.tolist(), np.split(arcs, first[1:]), strict=True):
-        yield fst.arcs[begin:place]
-        yield more
-        begin = place
-    yield fst.arcs[begin:]
+    mine = [(fst.begin[state], fst.begin[state + 1]) for state in source.tolist()]
+    places = [
+        begin + int(np.searchsorted(fst.olabel[begin:end], label))
+        for (begin, end), label in zip(mine, arcs["olabel"].tolist(), strict=True)
+    ]
+    return np.insert(fst.arcs, np.array(places, np.int64), arcs)
 
 
 def _without_loop(fst: Fst, state: int, more: np.ndarray, junctions: Junctions) -> np.ndarray:
@@ -328,6 +428,47 @@ def _with_sets(
     more = np.array([pair for each in new for pair in each], np.int32).reshape(-1, 2)
     return NextLabels(
         np.concatenate((sets, numbers, sets[list(copied)])),
-        np.append(begin, begin[-1] + np.cumsum([len(each) for each in new])),
+        np.append(begin, begin[-1] + np.cumsum([len(each) for each in new], dtype=np.int64)),
         np.concatenate((intervals, more)),
     )
+
+
+def _with_passed(
+    following: NextLabels, passed: set[tuple[int, int]], new: Sequence[_Intervals]
+) -> NextLabels:
+    """With the labels of nodes at states that lead there."""
+    sets, begin, intervals = following
+    sets = sets.copy()
+    more: dict[int, set[int]] = {}
+    for state, node in passed:
+        more.setdefault(state, set()).add(node)
+    known: dict[tuple[int, frozenset[int]], int] = {}
+    made: list[_Intervals] = []
+    for state, nodes in more.items():
+        key = int(sets[state]), frozenset(nodes)
+        if key not in known:
+            mine = intervals[begin[key[0]] : begin[key[0] + 1]].tolist()
+            wider = _union(mine, [pair for node in nodes for pair in new[node]])
+            known[key] = (
+                key[0] if wider == [tuple(pair) for pair in mine] else len(begin) - 1 + len(made)
+            )
+            if known[key] != key[0]:
+                made.append(wider)
+        sets[state] = known[key]
+    sizes = [len(each) for each in made]
+    pairs = np.array([pair for each in made for pair in each], np.int32).reshape(-1, 2)
+    return NextLabels(
+        sets,
+        np.append(begin, begin[-1] + np.cumsum(sizes, dtype=np.int64)),
+        np.concatenate((intervals, pairs)),
+    )
+
+
+def _union(one: Sequence[Sequence[int]], other: Sequence[Sequence[int]]) -> _Intervals:
+    found: _Intervals = []
+    for first, end in sorted((*map(tuple, one), *map(tuple, other))):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((first, end))
+    return found

@@ -126,6 +126,10 @@ class Junctions:
             for ilabel, after, _ in self._exits[phone]
         ]
 
+    def is_entry(self, state: int) -> bool:
+        """Whether words begin in a state."""
+        return bool(self._place[state] >= 0)
+
     def own_silence(self, phone: int) -> bool:
         """Whether each word that ends in a phone may have a probability of silence of its own."""
         silent = [bool(self._silent[ilabel]) for ilabel, *_ in self.exits(phone)]
