@@ -168,7 +168,8 @@ def main() -> None:
             same[2] += abs(cost - other) < COSTS
         print(
             f"{options.sentences} sentences: {same[0]} have the same words, {same[1]} at the"
-            f" same times, {same[2]} the same cost of the best path; {len(used)} words in them were held back"
+            f" same times, {same[2]} the same cost of the best path;"
+            f" {len(used)} words in them were held back"
         )
 
 
