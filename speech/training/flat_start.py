@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,24 +176,24 @@ def write_network(
         FormatError: the xconfig of the options is damaged, or its output has another width.
     """
     mean, deviation = Reader(os.path.join(features, MOMENTS)).read_matrix(np.float64)
-    matrix = os.path.join(folder, "scale.mat")
-    writer = Writer(True)
-    writer.write_matrix(
-        np.hstack([np.diag(1 / deviation), (-mean / deviation)[:, None]]).astype(np.float32)
-    )
-    writer.save(matrix)
+    scale = np.hstack([np.diag(1 / deviation), (-mean / deviation)[:, None]])
     outputs = _transitions(graphs).transitions().num_pdfs
-    text = (
-        f"input dim={len(mean)} name=input\n"
-        f"fixed-affine-layer name=scaled affine-transform-file={matrix}\n"
-    )
     if options.network:
-        text += read_text(options.network)
+        layers = read_text(options.network)
     else:
-        width = options.width or size_for(hours)[0]
-        text += _layers(width)
-        text += f"output-layer name=output dim={outputs} include-log-softmax=false\n"
-    nnet = Nnet.from_config_text(xconfig_to_config(text), options.seed)
+        layers = _layers(options.width or size_for(hours)[0])
+        layers += f"output-layer name=output dim={outputs} include-log-softmax=false\n"
+    # A line of an xconfig refuses characters that the name of the user's folder may have.
+    with tempfile.TemporaryDirectory() as place:
+        matrix = Path(place, "scale.mat").as_posix()
+        writer = Writer(True)
+        writer.write_matrix(scale.astype(np.float32))
+        writer.save(matrix)
+        text = (
+            f"input dim={len(mean)} name=input\n"
+            f"fixed-affine-layer name=scaled affine-transform-file={matrix}\n"
+        )
+        nnet = Nnet.from_config_text(xconfig_to_config(text + layers), options.seed)
     if nnet.output_dim("output") != outputs:
         raise FormatError(
             f"{options.network}: an output of {nnet.output_dim('output')} columns, {outputs} are"
