@@ -37,7 +37,7 @@ def train_recognizer(
     Kaldi's. MODEL is a folder that transcribe takes, and Vosk. What is done already is not done
     again: the same command goes on after an interruption.
     """
-    training = Training(data, out, work or f"{out}.work", RecognizerOptions(**options), click.echo)
+    training = Training(data, out, work, RecognizerOptions(**options), click.echo)
     if lists:
         for line in training.plan.table():
             click.echo(line)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from pathlib import Path
 
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import SaveError
@@ -51,6 +52,17 @@ def copy_tree(source: str, target: str) -> None:
                 path = os.path.join(target, inside, name)
                 make_folder_of(path)
                 write_atomically(path, read_file(os.path.join(folder, name)))
+
+
+def check_apart(target: str, work: str) -> None:
+    """Refuse to replace a folder that holds the stages' results, or that is among them.
+
+    Raises:
+        SaveError: it is one.
+    """
+    place, stages = Path(target).resolve(), Path(work).resolve()
+    if place.is_relative_to(stages) or stages.is_relative_to(place):
+        raise SaveError(f"{target} and {work}: neither the model nor --work can lie in the other")
 
 
 def check_target(target: str) -> None:

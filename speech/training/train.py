@@ -30,19 +30,22 @@ class Training:
 
     Args:
         data: see `read_corpus`. out: the folder of the recognizer. work: the folder of the
-            stages' results.
+            stages' results; None: `OUT.work`.
         options: the settings. log: takes lines on what happens.
 
     Raises:
-        FormatError: the data, or a file of the options, cannot be read.
+        FormatError: the data, or a file of the options, cannot be read. SaveError: `out` is there
+            and no model, or one of `out` and `work` lies in the other.
     """
 
     def __init__(
-        self, data: str, out: str, work: str, options: RecognizerOptions, log: Log
+        self, data: str, out: str, work: str | None, options: RecognizerOptions, log: Log
     ) -> None:
         self.options = options
         self.log = log
+        work = work or f"{os.path.normpath(out)}.work"
         packing.check_target(out)
+        packing.check_apart(out, work)
         self.out = out
         self.corpus: Corpus = read_corpus(data)
         self.plan = Plan(STAGES, work, options, self.corpus.digest(), log)
@@ -286,5 +289,5 @@ def train(
     """
     folder = path_text(out)
     chosen = RecognizerOptions(**options)
-    place = f"{folder}.work" if work is None else path_text(work)
+    place = None if work is None else path_text(work)
     return Training(path_text(data), folder, place, chosen, log).run(begin, stop_after)

@@ -66,7 +66,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
         pass
 
     model = tmp_path / "model"
-    assert train(data, model, stop_after="features", log=quiet, **options) is None
+    assert train(data, f"{model}/", stop_after="features", log=quiet, **options) is None
     with pytest.raises(RuntimeError, match="killed"):
         train(data, model, log=killed, **options)
     assert (tmp_path / "model.work/train.part/3.raw").exists()
@@ -112,6 +112,8 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
         ({"context": "right"}, ArgumentError, "context='right' is none of none, left"),
         ({"work": "data"}, SaveError, "was not made by a training"),
         ({"out": "data"}, SaveError, "data is there, and no model"),
+        ({"out": "new/", "work": "new/work"}, SaveError, "neither the model nor --work can lie in"),
+        ({"out": "new/model", "work": "new"}, SaveError, "neither the model nor --work can lie in"),
     ],
 )
 def test_what_is_refused(trained, tmp_path, monkeypatch, options, error, message):
