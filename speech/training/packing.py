@@ -95,9 +95,13 @@ def install(model: str, page: str, target: str) -> None:
         new = os.path.join(beside, "new")
         copy_tree(model, new)
         write_atomically(os.path.join(new, os.path.basename(page)), read_file(page))
+        old = os.path.join(beside, "old")
         try:
             if os.path.exists(place):
-                os.replace(place, os.path.join(beside, "old"))
+                os.replace(place, old)
             os.replace(new, place)
         except OSError as error:
             raise SaveError(f"cannot write {target}: {error.strerror}") from None
+        finally:
+            if os.path.exists(old) and not os.path.exists(place):
+                os.replace(old, place)
