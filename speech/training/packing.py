@@ -9,6 +9,7 @@ from pathlib import Path
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import SaveError
 from ...framework.base.untrusted.opener import read_file
+from .checking import SUBSAMPLING
 from .stages import MARK
 
 _CONFIG = """--min-active=200
@@ -16,7 +17,7 @@ _CONFIG = """--min-active=200
 --beam=13.0
 --lattice-beam=6.0
 --acoustic-scale=1.0
---frame-subsampling-factor=3
+--frame-subsampling-factor={subsampling}
 --endpoint.silence-phones={silence}
 --endpoint.rule2.min-trailing-silence=0.5
 --endpoint.rule3.min-trailing-silence=0.75
@@ -39,7 +40,8 @@ def pack(acoustic: str, graph: str, mfcc: str, folder: str) -> None:
     conf = os.path.join(folder, "conf")
     make_folder_of(os.path.join(conf, "model.conf"))
     silence = read_file(os.path.join(graph, "phones", "silence.csl")).decode().strip()
-    write_atomically(os.path.join(conf, "model.conf"), _CONFIG.format(silence=silence).encode())
+    config = _CONFIG.format(subsampling=SUBSAMPLING, silence=silence)
+    write_atomically(os.path.join(conf, "model.conf"), config.encode())
     write_atomically(os.path.join(conf, "mfcc.conf"), read_file(mfcc))
 
 
