@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import io
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -154,10 +155,14 @@ def _of_folder(folder: str) -> Corpus:
 
 def _of_table(path: str) -> Corpus:
     """The rows of a CSV file, or of one with tabs; paths are relative to its folder."""
-    lines = read_text(path).splitlines()
-    delimiter = "\t" if lines and "\t" in lines[0] else ","
-    rows = csv.reader(lines, delimiter=delimiter)
-    header = [name.strip().lower() for name in next(rows, [])]
+    text = read_text(path).removeprefix("\ufeff")  # spreadsheets put it there
+    delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+    try:
+        rows = [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise FormatError(f"{path}: line {reader.line_num}: {error}") from None
+    header = [name.strip().lower() for name in rows[0][1]] if rows else []
     found = {
         column: next((header.index(name) for name in names if name in header), -1)
         for column, names in _COLUMNS.items()
@@ -168,9 +173,7 @@ def _of_table(path: str) -> Corpus:
             raise FormatError(f"{path}: its first line has no column {wanted}")
     corpus = Corpus()
     folder = os.path.dirname(path)
-    for number, row in enumerate(rows, 2):
-        if not row:
-            continue
+    for number, row in rows[1:]:
         if len(row) < len(header):
             raise FormatError(f"{path}: line {number}: {len(row)} columns of {len(header)}")
         name = row[found["path"]].strip()

@@ -51,6 +51,15 @@ def test_three_forms_of_one_corpus(data, tmp_path):
         np.testing.assert_array_equal(part, whole[int(0.05 * RATE) : int(0.55 * RATE)])
 
 
+def test_a_table_of_a_spreadsheet(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text('\ufeffPath,Text\na.wav,"low,\nhigh"\nb.wav,low\u2028high\n', "utf-8")
+    assert [each.text for each in read_corpus(table).utterances] == ["low, high", "low high"]
+    table.write_text('path,text\na.wav,"low\n' + "low " * 50_000)
+    with pytest.raises(FormatError, match="table.csv: line 3: field larger than field limit"):
+        read_corpus(table)
+
+
 def test_what_cannot_be_used_is_named_and_counted(data):
     rng = np.random.default_rng(1)
     good = spoken("low high", rng)
