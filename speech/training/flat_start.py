@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,7 @@ _MANY = 1  # count above which a phone's rare pairs share outputs of its own
 _SILENCE_INSIDE, _SILENCE_AT_EDGES = 0.2, 0.8
 _OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)
 _JUDGED = 200  # examples over which models are compared
+_KEPT = 1000  # supervisions, which recordings of one text and length share
 _SIZES = ((1, 256, 15), (10, 512, 10), (100, 1024, 6), (np.inf, 1536, 4))
 """Up to so many hours, with copies: columns of layers and epochs."""
 
@@ -246,34 +248,32 @@ def write_examples(
     fsts = dict(read_table(f"ark:{os.path.join(graphs, 'graphs.ark')}", "fst"))
     graph_of = {text: fsts[str(number)] for number, text in enumerate(texts)}
     weights = Matcher(read_fst(Reader(os.path.join(graphs, "normalization.fst"), binary=None)))
+
+    @lru_cache(_KEPT)
+    def supervision(text: str, frames: int) -> Any:
+        """None: so many output frames are too few for the text."""
+        try:
+            return normalized(graph_supervision(graph_of[text], transitions, frames), weights)
+        except ShapeError:
+            return None
+
     text_of = {f"{each.key}-{copy + 1}": each.text for each in utterances for copy in range(copies)}
     failed = 0
     table = f"ark,scp:{os.path.join(folder, 'train.ark')},{os.path.join(folder, 'train.scp')}"
     source = read_table(f"ark:{os.path.join(features, 'feats.ark')}", "general_matrix")
-    known: dict[tuple[str, int], Any] = {}
     with TableWriter(table, KIND) as writer:
         for key, matrix in progress(source, "examples", "utterances"):
             frames = matrix.shape[0]
-            what = text_of[key], frames // SUBSAMPLING
-            if what not in known:
-                known[what] = _supervision(graph_of[what[0]], transitions, what[1], weights)
-            if known[what] is None:
+            known = supervision(text_of[key], frames // SUBSAMPLING)
+            if known is None:
                 log(f"{key}: no path of its text fits into {frames} frames")
                 failed += 1
                 continue
-            writer.write(key, whole_example(matrix, known[what], cutting, frames))
+            writer.write(key, whole_example(matrix, known, cutting, frames))
         done = writer.count
     if not done:
         raise ShapeError("no utterance is long enough for its text")
     log(f"{done} examples; {failed} utterances are too short for their texts")
-
-
-def _supervision(graph: Any, transitions: Any, frames: int, weights: Matcher) -> Any:
-    """The supervision of so many output frames by a text; None: they are too few."""
-    try:
-        return normalized(graph_supervision(graph, transitions, frames), weights)
-    except ShapeError:
-        return None
 
 
 # Training
