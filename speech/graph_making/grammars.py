@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -100,18 +100,18 @@ def of_text(path: PathLike, vocabulary: Vocabulary, order: int, method: str) -> 
     name = path_text(path)
     with open_text(name, "surrogateescape") as file:
         lines = list(file)
-    known = {word for word in _words_of(vocabulary.words) if vocabulary.words.find(word)}
+    known = {word for word in words_of(vocabulary.words) if vocabulary.words.find(word)}
     for number, line in enumerate(lines, 1):
         for word in set(line.split()) - known - set(RESERVED):
             vocabulary.label(word, f"{name}: line {number}")
-    model = METHODS[method](text_of(lines, name, sorted(known - set(RESERVED))), order)
+    model = METHODS[method](text_of(lines, name, sorted(known)), order)
     return _of_model(model, [name] * len(model.vocabulary), vocabulary)
 
 
-def _words_of(words: Words) -> Iterable[str]:
-    return (
-        word for word in map(words.__getitem__, range(1, len(words))) if not word.startswith("#")
-    )
+def words_of(words: Words) -> list[str]:
+    """The words of a table that a language model may have, in their order."""
+    texts = map(words.__getitem__, range(1, len(words)))
+    return [word for word in texts if not word.startswith("#") and word not in RESERVED]
 
 
 def _of_model(model: NgramModel, places: list[str], vocabulary: Vocabulary) -> Fst:

@@ -12,9 +12,10 @@ from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
 from ...nnet3.training.progress import Log
 from ..fst.words import Words
+from ..graph_making.grammars import words_of
 from ..graph_making.make import make_graph
 from ..language_model.arpa import arpa_lines, read_arpa
-from ..language_model.counting import RESERVED, text_of
+from ..language_model.counting import text_of
 from ..language_model.smoothing import METHODS
 from ..lexicon.lang import write_lang
 from ..scoring.edits import ErrorCounts
@@ -152,9 +153,7 @@ def _language_model(training: Training, folder: str) -> None:
         lines = [each.text for each in training.checked.training]
         if options.text:
             lines = read_text(options.text).splitlines()
-        words = Words.read(training.path("lang", "words.txt"))
-        known = [word for word in map(words.__getitem__, range(1, len(words))) if word[0] != "#"]
-        known = [word for word in known if word not in RESERVED]
+        known = words_of(Words.read(training.path("lang", "words.txt")))
         model = METHODS[options.method](text_of(lines, name, known), options.order)
     with atomic_file(os.path.join(folder, "lm.arpa")) as file:
         for part in arpa_lines(model):
