@@ -168,8 +168,9 @@ class Model:
     def add_words(self, words: NewWords, *, weight: float | None = None) -> Adapted:
         """Let recognizers that are made from now on know more words.
 
-        Recognizers that are there keep the words that they know. Nothing is written; see `adapt`
-        for folders.
+        Recognizers that are there keep the words that they know. From now on, results are not
+        rescored: the larger language models would drop the new words. Nothing is written; see
+        `adapt` for folders.
 
         Example:
             model.add_words({"opscope": "ow p s k ow p", "aachen": None})
@@ -198,10 +199,11 @@ class Model:
         made = addition(self, words, graph.first, graph.following, graph.second, weight)
         self._add_to_lexicon(made.spelled.rows)
         self.words = self.words.with_words(made.spelled.added)
-        self.graph = graph.with_words(made.first.fst, made.first.following, made.second)
         if self.rescoring is not None:
             _log.warning("%s: results are not rescored: that would drop new words", self.path)
             self.rescoring = None
+        # The last one: a recognizer that another thread makes meanwhile knows all words of a graph.
+        self.graph = graph.with_words(made.first.fst, made.first.following, made.second)
         return made.adapted
 
     def cmvn(self, min_energy: float = VOSK_MIN_ENERGY) -> OnlineCmvn | None:

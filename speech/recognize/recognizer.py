@@ -75,6 +75,7 @@ class Recognizer:
         self._speakers = speakers
         self._speaking: SpeakerStream | None = None
         self._take(self._searching(grammar) if decoder is None else decoder)
+        self._rescoring = model.rescoring
 
     @property
     def frames_decoded(self) -> int:
@@ -90,6 +91,7 @@ class Recognizer:
         if self.running:
             raise OpscopeError("a grammar cannot be set while an utterance is under way")
         self._take(self._searching(grammar))
+        self._rescoring = self.model.rescoring
 
     def set_speakers(self, speakers: SpkModel | None) -> None:
         """Tell utterances' speakers by this model; None: not at all. A new signal begins.
@@ -144,7 +146,7 @@ class Recognizer:
 
     def so_far(self) -> Utterance:
         """The utterance so far."""
-        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time)
+        return self._utterance()
 
     def partial_text(self) -> str:
         """The words of the best path so far."""
@@ -258,8 +260,12 @@ class Recognizer:
     def _ended(self) -> Utterance:
         if self.frames_decoded:
             self._decoder.finalize()
-        speaker = self._speaker()
-        return Utterance.of(self.model, self._decoder, self._lattice, self._start_time, speaker)
+        return self._utterance(self._speaker())
+
+    def _utterance(self, speaker: SpeakerVector | None = None) -> Utterance:
+        # Not the model's: `add_words` may have removed it since this search began.
+        heard = self._decoder, self._lattice, self._rescoring
+        return Utterance.of(self.model, *heard, self._start_time, speaker)
 
     def _speaker(self) -> SpeakerVector | None:
         """The vector of the speaker of an utterance that is over."""

@@ -20,6 +20,7 @@ from ..lattice.times import single_path, timed_words
 from ..lattice.word_align import word_aligned
 from ..search.decoder import Decoder
 from .model import Model
+from .rescoring import Rescoring
 from .speaker_model import SpeakerVector
 
 _log = logging.getLogger(__name__)
@@ -118,17 +119,19 @@ class Utterance:
         model: Model,
         decoder: Decoder,
         lattice: IncrementalLattice,
+        rescoring: Rescoring | None,
         start: float,
         speaker: SpeakerVector | None = None,
     ) -> Utterance:
-        """What a decoder has heard; costs of ending count once it is finalized."""
+        """What a decoder has heard; once it is finalized, costs of ending count, and the result is
+        rescored."""
         if not decoder.frames_decoded:
             return cls(model, None, [], start)
         final = decoder.finalized
         ids = decoder.best_path(use_final=final).transition_ids.tolist()
         heard = lattice.finished() if final else lattice.partial()
-        if final and heard is not None and model.rescoring is not None:
-            heard = model.rescoring.rescored(heard)
+        if final and heard is not None and rescoring is not None:
+            heard = rescoring.rescored(heard)
             if heard is None:
                 _log.warning("the language models to rescore with know nothing of what was heard")
         return cls(model, heard, ids, start, unfinished=not final, speaker=speaker)

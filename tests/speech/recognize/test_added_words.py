@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.errors import ArgumentError, FormatError, OpscopeError
+from opscope.kaldi.lattices.lattice import CompactLattice
 from opscope.speech import Adapted, KaldiRecognizer, Model, adapt, transcribe
 from opscope.speech.pronunciation.known import base_names
 from speech_data import reference, vosk_model
@@ -42,6 +45,25 @@ def test_words_are_added_to_a_model(tmp_path: Path) -> None:
     # Words are added to those that were added before.
     assert model.add_words({"ca": "b a"}).words == [("ca", ("b", "a"))]
     assert heard(model, "a_B a_E", grammar='["aa"]') == "aa"
+
+
+def test_recognizers_that_are_there_are_rescored_as_before(tmp_path: Path) -> None:
+    model = Model(write_files(small_files(tmp_path), tmp_path / "model"))
+    asked: list[CompactLattice] = []
+
+    def rescored(lattice: CompactLattice) -> CompactLattice:
+        asked.append(lattice)
+        return lattice
+
+    rescoring: Any = SimpleNamespace(rescored=rescored)
+    model.rescoring = rescoring
+    before = KaldiRecognizer(model, RATE)
+    before.AcceptWaveform(bytes(2 * RATE))
+    model.add_words({"aa": "a a"})
+    before.FinalResult()
+    assert len(asked) == 1
+    assert heard(model, "a_B a_E") == "aa"
+    assert len(asked) == 1
 
 
 def test_what_is_refused(tmp_path: Path) -> None:
