@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ...framework.base.errors import FormatError, OpscopeError
-from ...framework.base.python.cached import cached_property
+from ...framework.base.python.cached import cached_property, new_lock
 from ...framework.base.untrusted.opener import path_text
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
@@ -152,6 +152,7 @@ class Model:
         self._cmvn_stats = self._statistics()
         self.ivectors = self._ivectors()
         self.boundaries = self._boundaries()
+        self._adding = new_lock()  # two threads would lose the words of one
         loaded = load_graph(self.path / layout.graph)
         self.graph: Graph = loaded.graph
         self.words = loaded.words
@@ -190,6 +191,10 @@ class Model:
                 phone that the model lacks; or the folder has no word_boundary.int.
             ArgumentError: the weight is no number.
         """
+        with self._adding:
+            return self._add_words(words, weight)
+
+    def _add_words(self, words: NewWords, weight: float | None) -> Adapted:
         graph = self.graph
         if not isinstance(graph, LookaheadGraph):
             raise OpscopeError(
