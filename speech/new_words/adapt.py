@@ -48,8 +48,8 @@ def adapt(
 
     HCLr.fst gets a path for each pronunciation, Gr.fst the words as unigrams. HCLG.fst, whose
     grammar does not follow from its words, is made again, and wants another grammar. The tables of
-    words get their texts; all other files are copied, except models that rescore results, which
-    would drop new words.
+    words get their texts; all other files are copied, except models that rescore results: they
+    would drop new words, and take the costs of another grammar for those of the old one.
 
     Args:
         model: the folder, with word_boundary.int. out: a new or empty folder.
@@ -80,7 +80,8 @@ def adapt(
     way = _static if isinstance(known.graph, StaticGraph) else _look_ahead
     files, spelled, adapted = way(known, words, grammar)
     files |= {path: _appended(path, lines) for path, lines in _more_lines(known, spelled).items()}
-    _write(known, target, files, leave_out=_RESCORING if spelled.added else ())
+    is_rescored = not spelled.added and grammar.name is None
+    _write(known, target, files, leave_out=() if is_rescored else _RESCORING)
     return adapted
 
 
@@ -203,7 +204,7 @@ def _write(
     for path in sorted(paths):
         inside = path.relative_to(model.path)
         if inside.parts[0] in leave_out:
-            _log.warning("%s is left out: it does not know the new words", path)
+            _log.warning("%s is left out: it goes with the old words and grammar", path)
             continue
         make_folder_of(target / inside)
         targets.append((target / inside, _writer(path, files.get(path))))

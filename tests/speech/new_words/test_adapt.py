@@ -103,7 +103,11 @@ SENTENCES = "aa ba\nba c\naa aa\nab c ba\n"
 
 @pytest.mark.parametrize("static", [False, True])
 def test_another_grammar(static: bool, tmp_path: Path) -> None:
-    folder = write_files(small_files(tmp_path, static=static), tmp_path / "model")
+    files = {**small_files(tmp_path, static=static), "rescore/G.fst": b"of the old grammar"}
+    folder = write_files(files, tmp_path / "model")
+    (tmp_path / "text").write_text("ba c\n")
+    adapt(folder, tmp_path / "said", text=tmp_path / "text")
+    assert not (tmp_path / "said/rescore").exists()
     (tmp_path / "text").write_text(SENTENCES)
     (tmp_path / "words").write_text("aa a a\n")
     options = ["--add", str(tmp_path / "words"), "--text", str(tmp_path / "text")]
