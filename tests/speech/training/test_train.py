@@ -65,17 +65,17 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
     def quiet(line: str) -> None:
         pass
 
-    model = tmp_path / "model"
+    model, work = tmp_path / "le modèle", tmp_path / "le modèle.work"
     assert train(data, f"{model}/", stop_after="features", log=quiet, **options) is None
     with pytest.raises(RuntimeError, match="killed"):
         train(data, model, log=killed, **options)
-    assert (tmp_path / "model.work/train.part/3.raw").exists()
+    assert (work / "train.part/3.raw").exists()
     went_on: list[str] = []
     train(data, model, log=went_on.append, **options)
     assert went_on[0] == "stage 7 of 12: train"
     for name in RESULTS:
         whole = (trained / "model.work" / name).read_bytes()
-        assert (tmp_path / "model.work" / name).read_bytes() == whole, name
+        assert (work / name).read_bytes() == whole, name
 
 
 def test_stages_are_done_again_where_settings_change(trained, tmp_path):
