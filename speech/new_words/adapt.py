@@ -49,7 +49,7 @@ def adapt(
     HCLr.fst gets a path for each pronunciation, Gr.fst the words as unigrams. HCLG.fst, whose
     grammar does not follow from its words, is made again, and wants another grammar. The tables of
     words get their texts; all other files are copied, except models that rescore results: they
-    would drop new words, and take the costs of another grammar for those of the old one.
+    would drop new words, and subtract the costs of the old grammar from results.
 
     Args:
         model: the folder, with word_boundary.int. out: a new or empty folder.
