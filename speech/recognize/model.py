@@ -169,9 +169,9 @@ class Model:
     def add_words(self, words: NewWords, *, weight: float | None = None) -> Adapted:
         """Let recognizers that are made from now on know more words.
 
-        Recognizers that are there keep the words that they know. From now on, results are not
-        rescored: the larger language models would drop the new words. Nothing is written; see
-        `adapt` for folders.
+        Recognizers that are there keep the words that they know, and are rescored as before. Later
+        ones are not rescored: the larger language models would drop the new words. Nothing is
+        written; see `adapt` for folders.
 
         Example:
             model.add_words({"opscope": "ow p s k ow p", "aachen": None})
