@@ -11,12 +11,13 @@ from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from ...base.backend import Place
 from ...base.dtypes import to_dtype
 from ...base.errors import OpscopeError, nearest
+from ...base.python.cached import cached_property
 from ...base.settings import Options, option_text
 from ...base.shape import ArraySpec, Levels, Shape, nbytes_of
 from ...fusion.codegen import COLUMN, ROW
