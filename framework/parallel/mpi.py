@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections import deque
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -27,7 +28,7 @@ import numpy as np
 from ..base.backend import copy_into, to_host
 from ..base.communicator import Communicator, Request, SharedArray, check_root, sum_in_order
 from ..base.errors import OpscopeError, RanksError
-from ..base.processes import is_alive
+from ..base.processes import ends_with_parent, is_alive
 from ..base.settings import switch
 from .launched import RollCall
 
@@ -89,13 +90,16 @@ class MpiCommunicator(Communicator):
     def __init__(self, comm: Any = None) -> None:
         self._roll_call = RollCall()
         self._patience = patience()
-        self._mpi = _mpi()
-        comm = self._mpi.COMM_WORLD if comm is None else comm
-        super().__init__(comm.Get_rank(), comm.Get_size())
-        # First steps, second steps and notices do not meet: each has a communicator of its own.
-        self._data = comm.Dup()
-        self._second = comm.Dup()
-        self._notices = comm.Dup()
+        # MPI waits for all ranks while it starts, and forever for one that a signal has killed
+        # together with MPICH's launcher, which has one thread and is the parent of ranks.
+        with ends_with_parent() if "PMI_FD" in os.environ else nullcontext():
+            self._mpi = _mpi()
+            comm = self._mpi.COMM_WORLD if comm is None else comm
+            super().__init__(comm.Get_rank(), comm.Get_size())
+            # First steps, second steps and notices do not meet: each has its own communicator.
+            self._data = comm.Dup()
+            self._second = comm.Dup()
+            self._notices = comm.Dup()
         self._sums: deque[_Sum] = deque()  # under way, first started first
         self._buffers: dict[int, list[np.ndarray]] = {}
         self._ended: dict[int, str] = {}  # rank -> why it takes part no more

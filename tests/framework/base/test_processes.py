@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -31,3 +32,43 @@ def test_a_process_that_has_ended_and_is_not_collected() -> None:
     assert not is_alive(process.pid) and birth(process.pid) == ""
     process.communicate()
     assert not is_alive(process.pid) and birth(process.pid) == ""
+
+
+_CHILD = """
+import sys, time
+from opscope.framework.base.processes import ends_with_parent
+
+if sys.argv[1] == "during":
+    with ends_with_parent():
+        print("ready", flush=True)
+        time.sleep(60)
+with ends_with_parent():
+    pass
+print("ready", flush=True)
+time.sleep(60)
+"""
+_PARENT = """
+import subprocess, sys, time
+
+child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone ends children")
+@pytest.mark.parametrize(("when", "ends"), [("during", True), ("after", False)])
+def test_a_child_of_a_parent_that_is_killed(when: str, ends: bool) -> None:
+    command = [sys.executable, "-c", _PARENT, _CHILD, when]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        parent.kill()
+    until = time.monotonic() + (20 if ends else 0.3)
+    while is_alive(child) and time.monotonic() < until:
+        time.sleep(0.01)
+    alive = is_alive(child)
+    if alive:
+        os.kill(child, signal.SIGKILL)
+    assert alive is not ends
