@@ -19,7 +19,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from operator import itemgetter
+from itertools import compress
 from typing import Any, cast
 
 import numpy as np
@@ -344,9 +344,8 @@ class _Traced:
             self._take(trace, task, steps, laid)
         finally:
             TRACING.trace = None
-        fixed = sorted(set(range(len(sizes))) - varying - addresses)
-        self._fixed = itemgetter(*fixed, *fixed[:1])
-        self._fixed_sizes = self._fixed(sizes)
+        self._is_fixed = [at not in varying and at not in addresses for at in range(len(sizes))]
+        self._fixed_sizes = list(compress(sizes, self._is_fixed))
 
     def _take(
         self,
@@ -397,7 +396,7 @@ class _Traced:
             return None
         sizes = operands.sizes(arrays)
         flags = [arrays[name].flags.num & _FLAGS for name in operands.names]
-        if self._fixed(sizes) != self._fixed_sizes or flags != self._flags:
+        if list(compress(sizes, self._is_fixed)) != self._fixed_sizes or flags != self._flags:
             return None
         numbers = self._numbers([*sizes, *self._room])
         if not numbers:
