@@ -17,7 +17,7 @@ import struct
 from bisect import bisect_right
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from copy import copy
 from functools import partial
 from itertools import compress
 from typing import Any, cast
@@ -236,9 +236,11 @@ class _TracedSteps(BoundSteps):
             if inner := [name for name in op.output_vars() if name not in arrays]:
                 results = infer_one(op, specs, frame.plan.declared, {}, remember=False)
                 own.update((name, results[name]) for name in inner)
+        plan = copy(frame.plan)  # with what it has computed of its steps
+        plan.specs = specs
         pool: Any = trace
         super().__init__(
-            replace(frame.plan, specs=specs),
+            plan,
             frame.scope,
             frame.place,
             frame.train,
