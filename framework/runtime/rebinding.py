@@ -338,14 +338,7 @@ class _Traced:
         varying = {at for at in varying if sizes[at] >= 2}
         trace = Trace(sizes, varying, addresses, operands.fixed.values())
         laid = operands.laid(arrays, trace.sizes)
-        steps = _TracedSteps(frame, trace, step, laid)
-        TRACING.trace = trace
-        try:
-            with no_panels():
-                task = task_of(steps._bind(step))
-            self._take(trace, task, steps, laid)
-        finally:
-            TRACING.trace = None
+        self._take(trace, *_bound_to(frame, trace, step, laid), laid)
         self._is_fixed = [at not in varying and at not in addresses for at in range(len(sizes))]
         self._fixed_sizes = list(compress(sizes, self._is_fixed))
 
@@ -353,7 +346,7 @@ class _Traced:
         self,
         trace: Trace,
         task: ParallelTask | None,
-        steps: _TracedSteps,
+        asked: list[Any] | None,
         laid: Mapping[str, Any],
     ) -> None:
         """Note what a binding gave."""
@@ -381,7 +374,7 @@ class _Traced:
         self._values = dims.values_of([trace.words[n] for n in self._at])
         self._words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
         self._memory = _owners(task.memory)
-        self._asked = steps.queries.asked if steps.queries is not None else None
+        self._asked = asked
         self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
         self._begins = [*trace.begins, len(trace.words)]
 
@@ -463,6 +456,27 @@ class _Traced:
         return bool(ours.work == theirs.work)
 
 
+def _bound_to(
+    frame: Any, trace: Trace, step: PlanStep, laid: dict[str, Any]
+) -> tuple[ParallelTask | None, list[Any] | None]:
+    """The task that a step is bound to for what stands for its arrays, and what was asked about
+    weights that stay packed.
+
+    Raises:
+        NotTracedError: it cannot be bound to that.
+    """
+    TRACING.trace = trace
+    try:
+        steps = _TracedSteps(frame, trace, step, laid)
+        with no_panels():
+            task = task_of(steps._bind(step))
+    except Exception as error:  # a kernel may do anything with what stands for arrays
+        raise NotTracedError(f"{error!r}") from error
+    finally:
+        TRACING.trace = None
+    return task, None if steps.queries is None else steps.queries.asked
+
+
 def _owners(memory: Any) -> list[Any]:
     """What must stay in memory as long as a task runs, without what stands for arrays."""
     found: list[Any] = []
@@ -531,14 +545,20 @@ class StepTraces:
     def _check(self, traced: _Traced, frame: Any, call: Callable[[], Any]) -> None:
         """Compare what a step is bound to with what its kernel binds it to."""
         if not traced.agrees(call, BoundSteps._bind(frame, self._step)):
-            op = self._step.operators[0]
-            raise RunError(op.describe("its kernel binds it to other fields", frame.plan.specs))
+            raise RunError(self._disagreement(frame))
+
+    def _disagreement(self, frame: Any) -> str:
+        op = self._step.operators[0]
+        return op.describe("its kernel binds it to other fields", frame.plan.specs)
 
     def add(self, frame: Any, call: Callable[[], Any]) -> None:
         """Trace the step for the shapes of a frame, where that may serve others.
 
         Args:
             call: the step as its kernel has bound it to the frame.
+
+        Raises:
+            RunError: with OPSCOPE_VERIFY=1, where the trace disagrees with the kernel.
         """
         if self._failed or len(self._traced) >= _MOST_TRACES:
             return
@@ -552,12 +572,16 @@ class StepTraces:
             pairs = enumerate(zip(sizes, self._first, strict=True))
             self._varying |= {at for at, (a, b) in pairs if a != b and at not in addresses}
             traced = _Traced(frame, self._step, operands, self._varying)
-            frame._pool.restart()
-            again = traced.bound(frame)
-            self._failed = again is None or not traced.agrees(again, call)
-        except Exception as error:  # a kernel may do anything with what stands for arrays
-            _log.debug("%s is bound again for each shape: %r", self._step.operators[0], error)
+        except NotTracedError as error:
+            _log.debug("%s is bound again for each shape: %s", self._step.operators[0], error)
             self._failed = True
-        else:
-            if not self._failed:
-                self._traced.append(traced)
+            return
+        frame._pool.restart()
+        again = traced.bound(frame)
+        if again is not None and traced.agrees(again, call):
+            self._traced.append(traced)
+            return
+        self._failed = True
+        if frame.plan.options.verify:
+            raise RunError(self._disagreement(frame))
+        _log.warning("bound again for each shape: %s", self._disagreement(frame))

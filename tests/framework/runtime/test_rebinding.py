@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -140,3 +141,24 @@ def test_other_fields_are_refused(checked: list[bool], monkeypatch: pytest.Monke
     monkeypatch.setattr(rebinding._Traced, "agrees", once)
     with pytest.raises(RunError, match=r"op \d+ \(.*its kernel binds it to other fields"):
         test_images_of_new_sizes_are_bound_by_traces(checked)
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_trace_that_disagrees_serves_no_frame(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, verify: bool
+) -> None:
+    monkeypatch.setattr(executor, "_SLOW", 0.0)
+    monkeypatch.setattr(rebinding._Traced, "agrees", lambda *args: False)
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1" if verify else "0")
+    b = NetBuilder("pool")
+    h = b.max_pool2d(b.input("x", [1, 1, -1, -1]), kernel=2)
+    scope = Scope()
+    with pytest.raises(RunError, match="other fields") if verify else nullcontext():
+        for size in (4, 6, 8, 10, 12):
+            x = np.arange(size * size, dtype=np.float32).reshape(1, 1, size, size)
+            scope.feed({"x": x})
+            b.net.run(scope, OpContext(train=False, live_out=[h.name]))
+            assert np.array_equal(scope.numpy(h.name), x[:, :, 1::2, 1::2])
+    problems = [record.getMessage() for record in caplog.records]
+    assert len(problems) == (0 if verify else 1)
+    assert all(one.startswith("bound again for each shape: op 0 (max_pool2d)") for one in problems)
