@@ -252,6 +252,7 @@ class Frame(BoundSteps):
         fused: binds steps that are fused loops; without it every operator has a call of its own.
 
     Attributes:
+        traces: those of its plan for its scopes; None where each step is bound by its kernel.
         joined: buckets: names of arrays that lie side by side -> the one array of all.
         options: that it was bound with. chosen: those of the block that it last ran in, if any.
         net_version: of the operator list that the plan was made for.
@@ -262,7 +263,7 @@ class Frame(BoundSteps):
     net_version = -1
     scope_version = -1
     _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
-    _may_trace = False  # whether steps may be what rebinding.py computes
+    traces: dict[int, Any] | None = None
     _leaves_lists = True  # whether a call is none that a team can run
     _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
 
@@ -291,7 +292,8 @@ class Frame(BoundSteps):
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
             held = self.prepared or self.joined or plan.bases or any(plan.offsets.values())
-            self._may_trace = plan.options.rebind and not held
+            if plan.options.rebind and not held:
+                self.traces = plan.traces.setdefault(scope.root, {})
         with shared_panels(workspace.panels):
             self.bind()
         # Infinities are values here, not warnings. Entering a prepared context is ten times
@@ -321,9 +323,9 @@ class Frame(BoundSteps):
         return held + packed + OPERATOR_BYTES * len(plan.operators)
 
     def _bind(self, step: PlanStep) -> Callable[[], Any]:
-        if not self._may_trace:
+        known = self.traces
+        if known is None:
             return super()._bind(step)
-        known = self.plan.traces
         traces = known.get(id(step))
         if traces is not None:
             self._pool.restart()

@@ -506,13 +506,13 @@ def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, li
 
 def note(frame: Any, step: PlanStep, call: Callable[[], Any]) -> None:
     """Note how a step was bound to a frame by its kernel, for shapes that follow."""
-    traces = frame.plan.traces.get(id(step))
+    traces = frame.traces.get(id(step))
     if traces is None:
         # What holds nets, or runs in Python, may keep what stands for arrays.
         plain = all(op.signature() is not None for op in step.operators)
         operands = _Operands(frame.plan, step, frame.arrays)
         if plain and task_of(call) is not None and operands.suits(frame.arrays):
-            frame.plan.traces[id(step)] = StepTraces(frame, step, operands)
+            frame.traces[id(step)] = StepTraces(frame, step, operands)
     else:
         traces.add(frame, call)
 

@@ -13,11 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ...base.backend import Place
 from ...base.dtypes import to_dtype
 from ...base.errors import OpscopeError, nearest
 from ...base.python.cached import cached_property
+from ...base.scope import Scope
 from ...base.settings import Options, option_text
 from ...base.shape import ArraySpec, Levels, Shape, nbytes_of
 from ...fusion.codegen import COLUMN, ROW
@@ -76,7 +78,8 @@ class Plan:
         parts: those of them that lie in others (see parts.py).
         bases: variables that views are cut out of.
         overwrites: inputs whose block a result takes over, with that result.
-        traces: steps as they are for other shapes, by id, filled by rebinding.py.
+        traces: steps as they are for other shapes, by id, for each tree of scopes, by its root:
+            they hold arrays of these. Filled by rebinding.py.
         accesses: when variables are read and written, filled by narrow_fills.py.
     """
 
@@ -96,7 +99,7 @@ class Plan:
     parts: dict[str, Part] = field(default_factory=dict)
     bases: Set[str] = frozenset()
     overwrites: list[tuple[str, str]] = field(default_factory=list)
-    traces: dict[int, Any] = field(default_factory=dict)
+    traces: WeakKeyDictionary[Scope, dict[int, Any]] = field(default_factory=WeakKeyDictionary)
     accesses: Any = None
 
     @cached_property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import nullcontext
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import RunError
 from opscope.framework.fusion.arguments import TRACING, NotTracedError
+from opscope.framework.ir.desc import PARAMETER
 from opscope.framework.runtime import executor, rebinding
 from opscope.framework.runtime.net import Net
 from opscope.operators.backends import rows
@@ -162,3 +165,19 @@ def test_a_trace_that_disagrees_serves_no_frame(
     problems = [record.getMessage() for record in caplog.records]
     assert len(problems) == (0 if verify else 1)
     assert all(one.startswith("bound again for each shape: op 0 (max_pool2d)") for one in problems)
+
+
+def test_a_net_holds_no_arrays_of_scopes_that_are_gone(checked: list[bool]) -> None:
+    b, out = image_net()
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=0))
+    for size in SIZES[:4]:
+        scope.feed({"x": np.zeros((1, 3, *size), np.float32)})
+        b.net.run(scope, OpContext(train=False, live_out=[out]))
+    assert checked
+    names = [var.name for var in b.op_list.vars if var.kind == PARAMETER]
+    parameters = [weakref.ref(scope.get(name).inner) for name in names]
+    assert parameters
+    del scope
+    gc.collect()
+    assert not any(one() is not None for one in parameters)
