@@ -139,6 +139,7 @@ class EpochTraining:
         """The rest of an epoch of which so many minibatches are done."""
         options = self._options
         start = last_saved = time.monotonic()
+        trained = 0
         self.begin_epoch(epoch / options.epochs)
         for place, example in enumerate(self._shown(epoch)):
             share = (epoch + place / max(self._count, 1)) / options.epochs
@@ -150,6 +151,7 @@ class EpochTraining:
                 self.trainer.train(example)
             except OpscopeError as error:
                 raise type(error)(f"epoch {epoch + 1}, minibatch {place}: {error}") from error
+            trained += 1
             if ctrl_c.pressed or time.monotonic() - last_saved > 60 * options.checkpoint_minutes:
                 self._save(epoch, place + 1)
                 last_saved = time.monotonic()
@@ -157,7 +159,9 @@ class EpochTraining:
                 self.log(f"Wrote {self.path(CHECKPOINT)}: the same training goes on from there")
                 raise KeyboardInterrupt
         self.trainer.store()
-        self._end(epoch + 1, time.monotonic() - start)
+        seconds = time.monotonic() - start
+        whole = seconds * (done + trained) / max(trained, 1)
+        self._end(epoch + 1, seconds, whole)
         self._save(epoch + 1, 0)
 
     def _shown(self, epoch: int) -> Iterable[Any]:
@@ -170,8 +174,12 @@ class EpochTraining:
         batches = self.minibatches(epoch)
         return tqdm(batches, title, self._count, leave=False, dynamic_ncols=True)
 
-    def _end(self, epoch: int, seconds: float) -> None:
-        """Write the model of an epoch, and log how good it is."""
+    def _end(self, epoch: int, seconds: float, whole: float) -> None:
+        """Write the model of an epoch, and log how good it is.
+
+        Args:
+            seconds: since the epoch began or was resumed. whole: what all of it takes.
+        """
         info = self.trainer.objectives.get("output")
         row: dict[str, float] = {"epoch": epoch}
         if info is not None:
@@ -183,7 +191,7 @@ class EpochTraining:
         self.history.rows.append(row)
         self.trainer.nnet.write(self.path(f"{epoch}.raw"))
         shown = " ".join(f"{name} {number(value)}" for name, value in row.items())
-        left = seconds * (self._options.epochs - epoch)
+        left = whole * (self._options.epochs - epoch)
         self.log(f"{shown}, about {left:.0f} s left" if left else shown)
         self.history.to_csv(self.path("history.csv"))
         self.end_epoch()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -125,8 +126,12 @@ def test_ctrl_c_writes_the_checkpoint(data, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         stopped.run()
     assert steps[0] == 5 and any("train.checkpoint: the same training" in line for line in told)
-    resumed = recipe(data, dir="parts").run()
-    np.testing.assert_array_equal(resumed.vectorize(), whole.vectorize())
+    clock = SimpleNamespace(monotonic=lambda: float(steps[0]))  # a second for each minibatch
+    monkeypatch.setattr("opscope.nnet3.egs.epochs.time", clock)
+    resumed = Nnet3Recipe(RecipeOptions(**data | {"dir": "parts"}), log=told.append)
+    np.testing.assert_array_equal(resumed.run().vectorize(), whole.vectorize())
+    left = [int(line.split()[-3]) for line in told if line.endswith(" s left")]
+    assert left == [16, 8]
 
 
 def test_killed_behind_the_last_minibatch_of_an_epoch(data, monkeypatch):
@@ -134,7 +139,7 @@ def test_killed_behind_the_last_minibatch_of_an_epoch(data, monkeypatch):
     recipe(data, dir="whole").run()
     end = EpochTraining._end
 
-    def stop(self, epoch, seconds):
+    def stop(self, *_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(EpochTraining, "_end", stop)
