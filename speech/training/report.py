@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...framework.base.atomic import write_atomically
 from ...nnet3.programs.base.options import shown as progress
@@ -38,25 +38,19 @@ def recognize(utterances: Sequence[Recorded], model: str, folder: str) -> None:
 
 
 def scored(folder: str) -> tuple[ErrorCounts, list[Sentence]]:
-    """The errors in what `recognize` wrote, and the sentences that have some."""
-    counts = ErrorCounts()
-    found = list(_sentences(folder, counts))
-    return counts, [each for each in found if any(edit.kind != "correct" for edit in each.edits)]
-
-
-def _sentences(folder: str, counts: ErrorCounts) -> Iterator[Sentence]:
-    """The sentences that `recognize` wrote; `counts` gets their errors."""
+    """The errors in what `recognize` wrote, and its sentences."""
     said, heard = (f"ark:{os.path.join(folder, name)}" for name in ("ref.txt", "hyp.txt"))
-    return sentences(said, heard, "strict", counts)
+    counts = ErrorCounts()
+    return counts, list(sentences(said, heard, "strict", counts))
 
 
-def by_speaker(checked: Checked, folder: str) -> dict[str, ErrorCounts]:
+def by_speaker(checked: Checked, found: Sequence[Sentence]) -> dict[str, ErrorCounts]:
     """The errors of each speaker who was held out; "" for those who are not known."""
     speaker_of = {each.key: each.speaker for each in checked.held_out}
-    found: dict[str, ErrorCounts] = {}
-    for each in _sentences(folder, ErrorCounts()):
-        found.setdefault(speaker_of[each.key], ErrorCounts()).add(each.edits)
-    return found
+    counts: dict[str, ErrorCounts] = {}
+    for each in found:
+        counts.setdefault(speaker_of[each.key], ErrorCounts()).add(each.edits)
+    return counts
 
 
 def write_report(
@@ -74,11 +68,12 @@ def write_report(
     Raises:
         SaveError: it cannot be written.
     """
-    counts, wrong = scored(decoded)
+    counts, found = scored(decoded)
+    wrong = [each for each in found if any(edit.kind != "correct" for edit in each.edits)]
     rows = [(f"{name}", f"{value:.1f} s") for name, value in seconds.items()]
     speakers = [
         (name, f"{each.word_error_rate:.2f} %", f"{each.words} words")
-        for name, each in sorted(by_speaker(checked, decoded).items())
+        for name, each in sorted(by_speaker(checked, found).items())
         if name
     ]
     above = [
