@@ -131,9 +131,7 @@ def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) ->
 
 def _message(problems: dict[str, str]) -> str:
     """All problems in one message, the first ones by name."""
-    lines = [f"{name}: {why}" for name, why in list(problems.items())[:_LISTED]]
-    if len(problems) > _LISTED:
-        lines.append(f"and {len(problems) - _LISTED} more")
+    lines = _first_ones([f"{name}: {why}" for name, why in problems.items()])
     count = f"{len(problems)} recording{'s' * (len(problems) > 1)}"
     return "\n  ".join(
         [f"{count} cannot be used; --skip-bad leaves such ones out, and counts them", *lines]
@@ -145,6 +143,7 @@ def _read(corpus: Corpus) -> Checked:
     found = Checked(0, [], dict(corpus.problems))
     recordings = Recordings()
     first: dict[bytes, Utterance] = {}
+    twice: list[tuple[bool, str]] = []
     for each in progress(corpus.utterances, "check", "recordings"):
         try:
             audio = recordings.audio(each)
@@ -164,11 +163,14 @@ def _read(corpus: Corpus) -> Checked:
             mark = hashlib.sha256(samples.tobytes()).digest()
             other = first.setdefault(mark, each)
             if other is not each:
-                texts = "" if other.text == each.text else ", with different texts"
-                found.notes.append(f"the same recording twice: {other.key} and {each.key}{texts}")
+                alike = other.text == each.text
+                texts = "" if alike else ", with different texts"
+                line = f"the same recording twice: {other.key} and {each.key}{texts}"
+                twice.append((alike, line))
             found.utterances.append(
                 Recorded(**vars(each), rate=audio.rate, seconds=round(audio.duration, 4))
             )
+    found.notes += _first_ones([line for _, line in sorted(twice)])
     return found
 
 
@@ -235,5 +237,10 @@ def _note_phones(found: Checked, dictionary: Dictionary) -> None:
 
 
 def _some(names: Sequence[str]) -> str:
-    rest = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return " ".join(names[:_LISTED]) + rest
+    return " ".join(_first_ones(names))
+
+
+def _first_ones(lines: Sequence[str]) -> list[str]:
+    """The first lines, and how many more there are."""
+    more = len(lines) - _LISTED
+    return [*lines[:_LISTED], *([f"and {more} more"] if more > 0 else [])]

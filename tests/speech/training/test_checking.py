@@ -106,6 +106,13 @@ def test_what_is_held_out_and_noted(data, tmp_path):
         "bob",
     }
     assert any("same recording twice: ann-1 and ann-2" in note for note in found.notes)
+    same = (data / "bob/1.wav").read_bytes()
+    for number in range(3, 15):
+        (data / f"bob/{number}.wav").write_bytes(same)
+        (data / f"bob/{number}.txt").write_text((data / "bob/1.txt").read_text())
+    first, *others, more = [note for note in checked(data).notes if "phones" not in note]
+    assert first == "the same recording twice: ann-1 and ann-2, with different texts"
+    assert (len(others), more) == (9, "and 3 more")
     assert "phones that are never trained: d m" in found.notes
     found.write(str(tmp_path / "checked.json"))
     assert Checked.read(str(tmp_path / "checked.json")) == found
