@@ -132,13 +132,16 @@ def is_regular(name: str) -> bool:
     return "\0" not in name and os.path.isfile(name)
 
 
-def open_reader(name: str, *, pipes: Pipes = None) -> Reader:
+def open_reader(name: str, *, pipes: Pipes = None, listed: bool = False) -> Reader:
     """A reader of the file that `name` means, after its header; for models and other single files.
+
+    Args:
+        listed: whether the name stands in a file.
 
     Raises:
         FormatError: as for `Files.reader`.
     """
-    reader = Files(pipes).reader(name)
+    reader = Files(pipes).reader(name, listed=listed)
     reader.read_header()
     return reader
 

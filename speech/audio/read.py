@@ -18,18 +18,21 @@ _SCALE = 32768.0  # from samples between -1 and 1 to those of 16 bits
 _BLOCK = 1 << 20  # samples that are decoded at once
 
 
-def read_audio(path: str | os.PathLike[str]) -> Audio:
+def read_audio(path: str | os.PathLike[str], *, pipes: bool = True) -> Audio:
     """A recording; of a WAV file of 16-bit PCM that is cut off what is there, with a warning.
 
     Formats other than 16-bit PCM in WAV want `pip install opscope[speech]`, which brings
     soundfile: FLAC, Ogg, MP3, other kinds of WAV.
+
+    Args:
+        pipes: whether it may be a pipe, which is waited for: not where a file or folder names it.
 
     Raises:
         FormatError: the file cannot be read, is no audio, has no samples, or none that are
             numbers; or it wants soundfile, which is missing.
     """
     name = path_text(path)
-    data = read_file(path, pipes=True)
+    data = read_file(path, pipes=pipes)
     if not data:
         raise FormatError(f"{name}: the file is empty")
     if data[:4] in (b"RIFF", b"RIFX"):

@@ -86,7 +86,7 @@ def read_corpus(source: PathLike) -> Corpus:
         FormatError: it is none of these, a line of it is damaged, or there is no utterance.
     """
     name = path_text(source)
-    if os.path.isfile(os.path.join(name, "wav.scp")):
+    if os.path.exists(os.path.join(name, "wav.scp")):
         corpus = _of_kaldi(name)
     elif os.path.isdir(name):
         corpus = _of_folder(name)
@@ -118,7 +118,10 @@ class Recordings:
         path, audio = self._last
         if audio is None or path != utterance.path:
             path = utterance.path
-            audio = read_wav(open_reader(path)) if path.endswith("|") else read_audio(path)
+            if path.endswith("|"):
+                audio = read_wav(open_reader(path, listed=True))
+            else:
+                audio = read_audio(path, pipes=False)
             self._last = path, audio
         channel = Audio(audio.channel(name=path)[None], audio.rate)
         if not utterance.start and utterance.end < 0:
@@ -143,7 +146,7 @@ def _of_folder(folder: str) -> Corpus:
                 corpus.problems[path] = f"there is no {stem}.txt beside it"
                 continue
             try:
-                text = read_text(os.path.join(place, f"{stem}.txt"))
+                text = _text(os.path.join(place, f"{stem}.txt"))
             except FormatError as error:
                 corpus.problems[path] = str(error)
                 continue
@@ -155,7 +158,7 @@ def _of_folder(folder: str) -> Corpus:
 
 def _of_table(path: str) -> Corpus:
     """The rows of a CSV file, or of one with tabs; paths are relative to its folder."""
-    text = read_text(path).removeprefix("\ufeff")  # spreadsheets put it there
+    text = _text(path).removeprefix("\ufeff")  # spreadsheets put it there
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     try:
@@ -189,9 +192,9 @@ def _of_kaldi(folder: str) -> Corpus:
     recordings = dict(_pairs(os.path.join(folder, "wav.scp")))
     texts = dict(_pairs(os.path.join(folder, "text")))
     speakers = {}
-    if os.path.isfile(os.path.join(folder, "utt2spk")):
+    if os.path.exists(os.path.join(folder, "utt2spk")):
         speakers = dict(_pairs(os.path.join(folder, "utt2spk")))
-    if os.path.isfile(os.path.join(folder, "segments")):
+    if os.path.exists(os.path.join(folder, "segments")):
         parts = read_segments(os.path.join(folder, "segments"))
     else:
         parts = [Segment(key, key, 0.0, -1.0) for key in recordings]
@@ -218,10 +221,20 @@ def _of_kaldi(folder: str) -> Corpus:
     return corpus
 
 
+def _text(path: str) -> str:
+    """The text of a file. Raises FormatError: it holds a zero byte, or cannot be read."""
+    text = read_text(path)
+    before, zero, _ = text.partition("\0")
+    if zero:
+        line = before.count("\n") + 1
+        raise FormatError(f"{path}: line {line}: a zero byte, which no text has")
+    return text
+
+
 def _pairs(path: str) -> Iterator[tuple[str, str]]:
     """The first word of each line of a file, and the rest."""
     seen: set[str] = set()
-    for number, line in enumerate(read_text(path).split("\n"), 1):
+    for number, line in enumerate(_text(path).split("\n"), 1):
         fields = line.split(None, 1)
         if not fields:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +59,49 @@ def test_a_table_of_a_spreadsheet(tmp_path):
     table.write_text('path,text\na.wav,"low\n' + "low " * 50_000)
     with pytest.raises(FormatError, match="table.csv: line 3: field larger than field limit"):
         read_corpus(table)
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        (b"", "its first line has no column path"),
+        (b"path,text\n", "there is no recording with a text"),
+        (b"path,text\na\0.wav,low\n", "line 2: a zero byte"),
+        (b"path,text\na.wav,\xff\n", r"no text in UTF-8 \(byte 16\)"),
+        (None, "a pipe or a device, not a file"),
+    ],
+)
+def test_tables_that_are_none(tmp_path, content, message):
+    table = tmp_path / "table.csv"
+    os.mkfifo(table) if content is None else table.write_bytes(content)
+    with pytest.raises(FormatError, match=f"table.csv: {message}"):
+        read_corpus(table)
+
+
+@pytest.mark.parametrize("name", ["wav.scp", "text", "utt2spk", "segments"])
+def test_a_pipe_in_the_place_of_a_file(tmp_path, name):
+    for other in ("wav.scp", "text"):
+        (tmp_path / other).write_text("u1 low\n")
+    (tmp_path / name).unlink(missing_ok=True)
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(FormatError, match=f"{name}: a pipe or a device, not a file"):
+        read_corpus(tmp_path)
+
+
+def test_recordings_that_files_name(tmp_path, monkeypatch):
+    """Commands want the permission for those in files; pipes are not waited for."""
+    monkeypatch.setenv("OPSCOPE_PIPES", "1")
+    os.mkfifo(tmp_path / "pipe.wav")
+    rows = f"u1 touch {tmp_path}/made |\nu2 {tmp_path}/pipe.wav\n"
+    (tmp_path / "wav.scp").write_text(rows)
+    (tmp_path / "text").write_text("u1 low\nu2 high\n")
+    one, two = read_corpus(tmp_path).utterances
+    recordings = Recordings()
+    with pytest.raises(FormatError, match="which is not allowed; set OPSCOPE_PIPES=files"):
+        recordings.audio(one)
+    assert not (tmp_path / "made").exists()
+    with pytest.raises(FormatError, match=r"pipe.wav: a pipe or a device, not a file"):
+        recordings.audio(two)
 
 
 def test_what_cannot_be_used_is_named_and_counted(data):
