@@ -182,7 +182,7 @@ def _problem(
         return f"{each.path}: {each.rate:g} Hz, but features are computed at {rate} Hz (--rate)"
     unknown = sorted(set(each.words) - shortest.keys())
     if unknown:
-        return f"words without a pronunciation: {_some(list(map(shown, unknown)))}"
+        return f"words without a pronunciation: {first_names(list(map(shown, unknown)))}"
     phones = sum(shortest[word] for word in each.words)
     frames = each.seconds / FRAME_SHIFT / SUBSAMPLING / (1 + options.speed_step)
     if phones > frames:
@@ -233,10 +233,11 @@ def _note_phones(found: Checked, dictionary: Dictionary) -> None:
     quiet = {phone for line in dictionary.silence for phone in line}
     phones = sorted({phone for line in dictionary.nonsilence for phone in line} - heard - quiet)
     if phones:
-        found.notes.append(f"phones that are never trained: {_some(phones)}")
+        found.notes.append(f"phones that are never trained: {first_names(phones)}")
 
 
-def _some(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
     return " ".join(_first_ones(names))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 from ...framework.base.atomic import atomic_file
 from ...framework.base.python.cached import cached_property
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
+from ...framework.base.untrusted.values import shown
 from ...nnet3.training.progress import Log
 from ..fst.words import Words
 from ..graph_making.grammars import words_of
@@ -20,7 +23,7 @@ from ..language_model.smoothing import METHODS
 from ..lexicon.lang import write_lang
 from ..scoring.edits import ErrorCounts
 from . import flat_start, packing, preparing, report
-from .checking import Checked, check
+from .checking import Checked, check, first_names
 from .data import Corpus, read_corpus
 from .options import RecognizerOptions
 from .stages import Plan, Stage
@@ -151,13 +154,22 @@ def _language_model(training: Training, folder: str) -> None:
     else:
         name = options.text or "the texts of the recordings"
         lines = [each.text for each in training.checked.training]
+        known = words_of(Words.read(training.path("lang", "words.txt")))
         if options.text:
             lines = read_text(options.text).splitlines()
-        known = words_of(Words.read(training.path("lang", "words.txt")))
+            _log_unknown(lines, set(known), training.log)
         model = METHODS[options.method](text_of(lines, name, known), options.order)
     with atomic_file(os.path.join(folder, "lm.arpa")) as file:
         for part in arpa_lines(model):
             file.write(part.encode("utf-8", "surrogateescape"))
+
+
+def _log_unknown(lines: Sequence[str], known: Set[str], log: Log) -> None:
+    """Say how many words of sentences the lexicon lacks, and which."""
+    unknown = Counter(word for line in lines for word in line.split() if word not in known)
+    if unknown:
+        names = first_names(list(map(shown, sorted(unknown))))
+        log(f"  {unknown.total()} words of the sentences count as unknown: {names}")
 
 
 def _graph(training: Training, folder: str) -> None:

@@ -76,6 +76,11 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
     for name in RESULTS:
         whole = (trained / "model.work" / name).read_bytes()
         assert (work / name).read_bytes() == whole, name
+    (tmp_path / "said.txt").write_text("high mid low\nmid top\n")
+    lines: list[str] = []
+    options |= {"text": str(tmp_path / "said.txt"), "stop_after": "language-model"}
+    train(data, model, log=lines.append, **options)
+    assert lines[1:] == ["  3 words of the sentences count as unknown: 'mid' 'top'"]
 
 
 def test_stages_are_done_again_where_settings_change(trained, tmp_path):
