@@ -31,7 +31,7 @@ def _several(name: str, metavar: str, text: str, *others: str):
 @_several("replace", "NODE=TYPE", "Let a node compute something else.")
 @_several("input", "NODE", "Cut: the node becomes an input; NAME=NODE renames it.", "cut_inputs")
 @_several("output", "NODE", "Cut: the node becomes an output; NAME=NODE.", "cut_outputs")
-@click.option("--output-size", type=click.IntRange(1), help="Make the last affine layer anew.")
+@click.option("--output-size", type=click.IntRange(1), help="Replace the last affine layer.")
 @click.option("--output-name", default="", metavar="NAME", help="Of which output, with several.")
 @_several("low-rank", "NAMES=K", "Cut matrices to rank K, or below 1 to that share of energy.")
 @_several("freeze", "NAMES", "Do not train parameters.")

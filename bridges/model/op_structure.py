@@ -224,7 +224,7 @@ def cut(net: OpNet, edit: edits.Cut) -> str:
 
 
 def new_output(net: OpNet, edit: edits.NewOutput) -> str:
-    """Make weights and bias again of the affine layer that an output is computed with."""
+    """Replace the weights and bias of the affine layer that an output is computed with."""
     if edit.size < 1:
         raise ShapeError(f"size={edit.size}: an output has at least one column")
     name = edit.output

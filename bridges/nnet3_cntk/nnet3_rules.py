@@ -266,7 +266,7 @@ def convert_dropout_component(u: Unrolling, c: Any, place: Place, x: Node) -> No
     "SpecAugmentTimeMaskComponent",
 )
 def convert_no_op_component(u: Unrolling, c: Any, place: Place, x: Node) -> Node:
-    """The identity, except for training."""
+    """The identity, except in training."""
     return x
 
 

@@ -1,8 +1,8 @@
 """Pictures of nets: Graphviz text, and SVG drawn without Graphviz.
 
 Forward, backward and update operators have a panel each, in a color of its own. A variable
-that comes from another panel (dashed), or that many operators read, is drawn at each place again,
-so that no line has to cross the whole picture; in the last panel every given one is.
+that comes from another panel (dashed), or that many operators read, is drawn at each of these
+places, so that no line has to cross the whole picture; in the last panel every given one is.
 One that is overwritten has a box for each value.
 """
 

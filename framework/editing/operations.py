@@ -147,7 +147,7 @@ class Cut(Edit):
 
 @dataclass(frozen=True)
 class NewOutput(Edit):
-    """The last affine layer before an output is made again, with another number of outputs.
+    """The last affine layer before an output is replaced by one with another number of outputs.
 
     Attributes:
         size: how many.

@@ -193,7 +193,7 @@ class BoundSteps:
         calls: one callable a step, once `bind` has run.
         prepared: weights packed before the loop, or the net, starts, keyed by array; else None.
         kept: weights packed when the frame is bound, and again when they have changed; else None.
-        least_cost: from which a lone operator is compiled; below, its NumPy kernel also is a pass.
+        least_cost: from which a lone operator is compiled; below, NumPy's kernel is also one pass.
         makes_lists: whether neighboring calls become one, in a net that unrolls loops.
     """
 
@@ -243,7 +243,7 @@ class BoundSteps:
         self.calls = [self._bind(step) for step in self.plan.steps]
 
     def bind_readers(self, names: Set[str]) -> bool:
-        """Bind the steps again that read one of these; False where that needs another plan."""
+        """Bind again the steps that read one of these; False where that needs another plan."""
         try:
             for index, step in enumerate(self.plan.steps):
                 if not names.isdisjoint(step.reads):

@@ -104,8 +104,8 @@ class ScopeValues:
     def accept(self, arrays: dict[str, Any]) -> set[str] | None:
         """Take inputs whose array was replaced; None for a parameter: that needs a new frame.
 
-        Small ones are copied into the frame's own array. For large ones it is cheaper to bind the
-        steps that read them again: their names are returned.
+        Small ones are copied into the frame's own array. For large ones it is cheaper to bind
+        again the steps that read them: the names of the inputs are returned.
         """
         replaced: set[str] = set()
         for name in self.plan.externals:

@@ -15,7 +15,7 @@ _NAMING_MORE = BACKPROPS | ROWS_MULTI  # commands with more sub-matrices than ta
 
 
 def renumber(computation: Computation, options: OptimizeOptions) -> Computation:
-    """Number the used matrices and sub-matrices again; equal sub-matrices become one."""
+    """Renumber the used matrices and sub-matrices; equal sub-matrices become one."""
     commands = computation.own_commands()
     named = {0, *[c.target for c in commands], *[c.source for c in commands]}
     naming_more = [c for c in commands if c.type in _NAMING_MORE]

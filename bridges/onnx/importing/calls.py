@@ -298,7 +298,7 @@ class Call(Attributes):
             args: the variables of its input slots in order: values, arrays, None, lists of these.
             outs: the names of output slots, or the number of outputs of the first, which is
                 duplicable.
-            into: further output slots, and the states that they write again.
+            into: further output slots, and the states that they update.
             attrs: its attributes.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Another number of outputs: the last affine layer of a network of CNTK's made again."""
+"""Another number of outputs: replaces the last affine layer of a CNTK network."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _ALONG = ("Softmax", "LogSoftmax", "Pass", "Sigmoid", "Hardmax")
 
 
 def new_output(network: Network, edit: NewOutput) -> str:
-    """Make weights and bias again that the output is computed with, and give labels of the old size
-    the new one.
+    """Replace the weights and bias that the output is computed with, and give labels of the old
+    size the new one.
 
     Raises:
         VariableError: the output is no affine layer, or others also read its parameters.

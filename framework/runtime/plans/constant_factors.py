@@ -1,7 +1,7 @@
 """Weights that several products of one run read, and that nothing in the run writes.
 
 Such a factor is packed once, before the first step, as in the loop of a recurrent net. The loops of
-nnet3 are laid out step by step in the list of operators, so that their weights are also here.
+nnet3 are laid out step by step in the list of operators, so that their weights are among these.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _backward_ops(
 class ComponentOps:
     """Forward and backward operators of one component, as often as a compiler asks for them.
 
-    Recipes are kept: later calls with the same `indexes` only name variables again. The component's
+    Recipes are kept: later calls with the same `indexes` only name other variables. The component's
     settings (test mode, dropout proportion) are read when a recipe is first made.
 
     Parameters, constants and statistics are variables `NAME/FIELD`, gradients of parameters

@@ -1,6 +1,6 @@
 """Statistics that components collect while they run: sums in float64, added to with every batch.
 
-Each operator reads its totals and writes them again; a net gives both the same variable. Kaldi
+Each operator reads its totals and replaces them; a net gives both the same variable. Kaldi
 draws by lot which batches it takes into account; here every batch counts, as only the averages
 matter.
 """

@@ -1,4 +1,4 @@
-"""Another number of outputs: the last affine component of a network made again."""
+"""Another number of outputs: replaces the last affine component of a network."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _FREE_OF_PARAMETERS = ("LogSoftmaxComponent", "SoftmaxComponent", "NoOpComponent
 
 
 def new_output(nnet: Nnet, edit: NewOutput) -> str:
-    """Make the affine component again that the output reads, alone or through a softmax; its
-    settings of training are kept.
+    """Replace the affine component that the output reads, alone or through a softmax; its settings
+    of training are kept.
 
     Raises:
         FormatError: what the output reads is something else, or others also read it.

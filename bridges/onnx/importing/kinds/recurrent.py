@@ -120,9 +120,9 @@ class Cell:
         """The next states, and what the step gives out.
 
         The inputs of the node are the states, what `project` gives for the step, the weights and
-        the bias of the state, peepholes, the weights of a projection, where sequences go on, and of
-        weights of an LSTM that are integers the scale and the zero point; except for the first four
-        each may be left out.
+        the bias of the state, peepholes, the weights of a projection, where sequences go on, and
+        the scale and zero point of an LSTM's integer weights. All but the first four may be left
+        out.
         """
         before = [n[k] for k in range(self.states)]
         x = n[self.states]
