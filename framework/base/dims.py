@@ -75,12 +75,8 @@ class Dims:
     def meets(self, sizes: Sequence[int]) -> bool:
         """Whether other sizes meet all conditions."""
         if self._meets is None or self._meets[0] != len(self._conditions):
-            text = " and ".join(self._conditions) or "True"
-            self._meets = len(self._conditions), self._function(text)
-        try:
-            return self._meets[1](sizes)
-        except ZeroDivisionError:
-            return False
+            self._meets = len(self._conditions), self._where_met("True")
+        return self._meets[1](sizes)
 
     def value_of(self, size: Any) -> Callable[[Sequence[int]], int]:
         """What gives a `Dim`, or plain number, for other sizes that meet the conditions."""
@@ -92,7 +88,18 @@ class Dims:
 
     def where_met(self, sizes: Sequence[Any]) -> Callable[[Sequence[int]], Any]:
         """As `values_of`, a list that is not empty; False where a condition is not met."""
-        return self._function(" and ".join([*self._conditions, self._list(sizes)]))
+        return self._where_met(self._list(sizes))
+
+    def _where_met(self, result: str) -> Callable[[Sequence[int]], Any]:
+        function = self._function(" and ".join([*self._conditions, result]))
+
+        def found(sizes: Sequence[int]) -> Any:
+            try:
+                return function(sizes)
+            except ZeroDivisionError:  # of a quotient, which is computed before the conditions
+                return False
+
+        return found
 
     def _list(self, sizes: Sequence[Any]) -> str:
         texts = [self._text(one.terms) if isinstance(one, Dim) else repr(int(one)) for one in sizes]

@@ -82,3 +82,12 @@ def test_bounds_decide_without_conditions() -> None:
     assert w > 0 and w != 1 and w != -1 and bool(w) and not w + 3 < 5 and w * 2 >= 4
     assert dims.meets([2]) and not dims.meets([1])  # sizes of 1 mean too much to be any sizes
     assert not isinstance(dims.size(1, 1), Dim) and dims.size(2, 0) == 0
+
+
+def test_no_condition_is_met_where_a_quotient_divides_by_zero() -> None:
+    dims = Dims()
+    size = dims.size(0, 5)
+    quotient = 100 // (size - 3)
+    values = dims.where_met([quotient, size])
+    assert values([8]) == [20, 8] and dims.meets([8])
+    assert values([3]) is False and not dims.meets([3])
