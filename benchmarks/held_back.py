@@ -36,6 +36,7 @@ from opscope.speech import (
 from opscope.speech.adaptation.grammar import Unigrams
 from opscope.speech.adaptation.own_costs import own_entries
 from opscope.speech.fst.graph_folder import read_graph_fst
+from opscope.speech.scoring.edits import alignment
 
 RATE = 16000
 COSTS = 1e-2  # by which costs of best paths may differ: the graph is rounded to 1/1024
@@ -91,22 +92,16 @@ def without(fst: Fst, labels: Sequence[int]) -> Fst:
     return Fst(fst.start, fst.final, begin, fst.arcs[kept], header)
 
 
-def errors(guess: Sequence[str], truth: Sequence[str]) -> int:
-    """Phones that are wrong, too many or missing."""
-    row = list(range(len(truth) + 1))
-    for i, one in enumerate(guess, 1):
-        last, row[0] = row[0], i
-        for j, other in enumerate(truth, 1):
-            last, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, last + (one != other))
-    return row[-1]
-
-
 def phone_errors(guesser: Guesser, held: Sequence[str], lexicon: Lexicon) -> tuple[int, int]:
     """Errors of guesses, each beside the nearest pronunciation, and phones of these."""
     wrong = total = 0
     for word in held:
         guess = guesser.guess(word)[0].phones
-        count, size = min((errors(guess, way), len(way)) for way in lexicon[word])
+        counts = []
+        for way in lexicon[word]:
+            edits = alignment(way, guess)
+            counts.append((sum(edit.kind != "correct" for edit in edits), len(way)))
+        count, size = min(counts)
         wrong, total = wrong + count, total + size
     return wrong, total
 
