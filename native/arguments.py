@@ -262,7 +262,7 @@ def c_header(
 
 # -- functions of Python that fill structs --------------------------------------------------------
 
-_CONTIGUOUS, _ALIGNED, _WRITEABLE = 1, 256, 1024
+_CONTIGUOUS, ALIGNED, WRITEABLE = 1, 256, 1024
 """Bits of NumPy's `flags.num`."""
 
 
@@ -375,7 +375,7 @@ def _of_array(name: str, field: Any) -> Iterator[str]:
         "packed": ("", "_T.itemsize"),
         "bytes": ("", "1"),
     }.get(field.dtype, (f"_dtypes[{field.dtype!r}]", f"{name}.itemsize"))
-    flags = _CONTIGUOUS | _ALIGNED | (_WRITEABLE if field.written else 0)
+    flags = _CONTIGUOUS | ALIGNED | (WRITEABLE if field.written else 0)
     right = [f"type({name}) is _ndarray", f"{name}.flags.num & {flags} == {flags}", "not _places"]
     right += [f"{name}.dtype is {dtype}"] if dtype else []
     yield f"if {name} is None:"

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from ...native.arguments import Array
+from ...native.arguments import ALIGNED, WRITEABLE, Array
 from ..base.cpu.threads import most_threads
 from ..base.dims import Dim, Dims
 from ..base.errors import RunError
@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 
 _MOST_TRACES = 3
 """Of a step: for sizes that lead its kernel to other decisions."""
-_FLAGS = 256 | 1024
-"""Bits of NumPy's `flags.num`: aligned, writeable."""
+_FLAGS = ALIGNED | WRITEABLE
+"""Those that the fields of a step depend on, as well as on sizes."""
 
 
 class _Address(int):
