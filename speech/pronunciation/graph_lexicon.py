@@ -74,12 +74,14 @@ def word_paths(
     kinds = np.array([kind_of_name.get(kind, _OUTSIDE) for kind in boundaries.kinds])
     # A phone counts where it is left: whatever its states are, that happens once.
     leaves = np.array(ids.is_last)
-    loop = np.array(ids.is_loop)
+    loop, target = np.array(ids.is_loop), np.array(ids.target)
     parents: list[np.ndarray] = [np.full(1, -1)]
     phones: list[np.ndarray] = [np.zeros(1, np.int64)]
     nodes = 1
     state, word, node = (np.array([value]) for value in (start, 0, 0))
     ended, cost = np.zeros(1, bool), np.zeros(1)
+    place = np.zeros(1, np.int64)  # HMM state
+    returned: set[tuple[int, ...]] = set()  # states, words and nodes that an HMM led back to
     found: list[tuple[np.ndarray, ...]] = []
     for _ in range(_MOST_STEPS):
         if not len(state):
@@ -95,7 +97,15 @@ def word_paths(
         if only is not None:
             known = word[path] + output
             moves &= np.where(known != 0, np.isin(known, only[0]), only[1][fst.nextstate[arc]])
+        # An HMM whose states lead back, as that of silence, would be followed without end.
+        back = np.flatnonzero(moves & (label != 0) & (target[label] <= place[path]))
+        way = path[back]
+        keys = np.stack((fst.nextstate[arc[back]], word[way] + output[back], node[way]), axis=1)
+        for at, key in zip(back.tolist(), map(tuple, keys.tolist()), strict=True):
+            moves[at] = key not in returned
+            returned.add(key)
         path, arc, output, phone = path[moves], arc[moves], output[moves], phone[moves]
+        place = np.where(label[moves] != 0, target[label[moves]], place[path])
         state = fst.nextstate[arc].astype(np.int64)
         word, node, ended = word[path] + output, node[path].copy(), ended[path]
         cost = cost[path] + costs[arc]
@@ -104,10 +114,11 @@ def word_paths(
         phones.append(phone[said])
         node[said] = nodes + np.arange(len(said))
         nodes += len(said)
+        place[said] = 0
         ended[said] = np.isin(kinds[phone[said]], (_END, _ALONE))
         done = ended & (word != 0)
         found.append(tuple(each[done] for each in (word, state, cost, node)))
-        state, word, node, ended = (each[~done] for each in (state, word, node, ended))
-        cost = cost[~done]
+        state, word, node, place = (each[~done] for each in (state, word, node, place))
+        ended, cost = ended[~done], cost[~done]
     word, state, cost, node = (np.concatenate(column) for column in zip(*found, strict=True))
     return WordPaths(word, state, cost, node, np.concatenate(parents), np.concatenate(phones))
