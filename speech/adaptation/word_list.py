@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...framework.base.errors import FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_text
-from ...framework.base.untrusted.values import shown
 from ..lexicon.entries import (
     WITH_PROBABILITY,
     WITH_SILENCE,
     Entry,
     check_entries,
+    mapped_text,
     numbers_before_phones,
     parse_entry,
     text_lines,
@@ -33,7 +33,7 @@ def read_words(words: NewWords) -> list[Entry]:
             With file and line.
     """
     if isinstance(words, Mapping):
-        name, text = "words", "\n".join(_mapped_lines(words))
+        name, text = "words", mapped_text(words, "words")
     else:
         name, text = path_text(words), read_text(words, "surrogateescape")
     entries = [_entry(fields, place) for place, fields in text_lines(text, name)]
@@ -53,14 +53,6 @@ def _entry(fields: list[str], place: str) -> Entry:
             " there, or it and three numbers of silence"
         )
     return parse_entry(fields, place, form)
-
-
-def _mapped_lines(words: Mapping[str, str | Sequence[str] | None]) -> Iterator[str]:
-    for word, each in words.items():
-        if word.split() != [word]:
-            raise FormatError(f"words: the word {shown(word)} is empty or has a space")
-        for phones in [each] if each is None or isinstance(each, str) else each:
-            yield f"{word} {phones or ''}"
 
 
 def with_phones(entries: list[Entry], known: Iterable[Pronunciation]) -> list[Entry]:

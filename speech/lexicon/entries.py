@@ -98,12 +98,22 @@ def mapped_entries(lexicon: Mapping[str, str | Sequence[str]]) -> list[Entry]:
     Raises:
         FormatError: as `read_entries`.
     """
+    return parse_entries(mapped_text(lexicon, "lexicon"), "lexicon", PLAIN)
+
+
+def mapped_text(lexicon: Mapping[str, str | Sequence[str] | None], name: str) -> str:
+    """A mapping as lines of words and their phones; None: a word alone.
+
+    Raises:
+        FormatError: a word is empty or has a space; `name` stands for the file.
+    """
     lines = []
     for word, each in lexicon.items():
         if word.split() != [word]:
-            raise FormatError(f"lexicon: the word {shown(word)} is empty or has a space")
-        lines += [f"{word} {phones}" for phones in ([each] if isinstance(each, str) else each)]
-    return parse_entries("\n".join(lines), "lexicon", PLAIN)
+            raise FormatError(f"{name}: the word {shown(word)} is empty or has a space")
+        ways = [each] if each is None or isinstance(each, str) else each
+        lines += [f"{word} {phones or ''}" for phones in ways]
+    return "\n".join(lines)
 
 
 def text_lines(text: str, name: str) -> Iterable[tuple[str, list[str]]]:
