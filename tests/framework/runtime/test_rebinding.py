@@ -146,6 +146,22 @@ def test_other_fields_are_refused(checked: list[bool], monkeypatch: pytest.Monke
         test_images_of_new_sizes_are_bound_by_traces(checked)
 
 
+def test_a_step_of_single_numbers_is_traced(checked: list[bool]) -> None:
+    """None of its sizes is fixed."""
+    b = NetBuilder("numbers")
+    x = b.input("x", [-1, -1])
+    mean = b.mean(x)
+    h = b.mul(x, b.tanh(b.mul(mean, mean)))
+    scope = Scope()
+    for size in (4, 5, 6, 7):
+        scope.feed({"x": np.full((size, 3), 2, np.float32)})
+        b.net.run(scope, OpContext(train=False, live_out=[h.name]))
+        assert np.allclose(scope.numpy(h.name), 2 * np.tanh(4))
+    frame = scope.frames()[0]
+    (step,) = (one for one in frame.plan.steps if any(op.type == "tanh" for op in one.operators))
+    assert frame.traces[id(step)]._traced and checked
+
+
 @pytest.mark.parametrize("verify", [False, True])
 def test_a_trace_that_disagrees_serves_no_frame(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, verify: bool
