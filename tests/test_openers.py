@@ -63,7 +63,8 @@ DIRECT = {
     "framework/base/installed.py": {"open": 2},
     "framework/base/python/bounded_cache.py": {"ctypes.CDLL": 1},  # of this process
     "framework/fusion/library_files.py": {"os.open": 1},
-    "framework/base/processes.py": {"open": 1},  # of /proc: whether a process is alive
+    # Of /proc: whether a process is alive; and of this process.
+    "framework/base/processes.py": {"open": 1, "ctypes.CDLL": 1},
     "framework/parallel/launcher.py": {"open": 2},  # of /proc: which processes are ranks
     "operators/backends/mkl.py": {"ctypes.CDLL": 1, "os.path.realpath": 2},
     "kaldi/fst/byte_file.py": {"mmap.mmap": 1},  # of an open file
