@@ -367,10 +367,10 @@ def _merged(fst: Fst, source: np.ndarray, arcs: np.ndarray) -> np.ndarray:
     Args:
         source: the states that `arcs` leave, rising; those of each state in the order of labels.
     """
-    mine = [(fst.begin[state], fst.begin[state + 1]) for state in source.tolist()]
+    rows = fst.begin[source], fst.begin[source + 1], arcs["olabel"]
     places = [
         begin + int(np.searchsorted(fst.olabel[begin:end], label))
-        for (begin, end), label in zip(mine, arcs["olabel"].tolist(), strict=True)
+        for begin, end, label in zip(*(row.tolist() for row in rows), strict=True)
     ]
     return np.insert(fst.arcs, np.array(places, np.int64), arcs)
 
