@@ -146,7 +146,7 @@ def _of_folder(folder: str) -> Corpus:
                 corpus.problems[path] = f"there is no {stem}.txt beside it"
                 continue
             try:
-                text = _text(os.path.join(place, f"{stem}.txt"))
+                text = plain_text(os.path.join(place, f"{stem}.txt"))
             except FormatError as error:
                 corpus.problems[path] = str(error)
                 continue
@@ -158,14 +158,16 @@ def _of_folder(folder: str) -> Corpus:
 
 def _of_table(path: str) -> Corpus:
     """The rows of a CSV file, or of one with tabs; paths are relative to its folder."""
-    text = _text(path).removeprefix("\ufeff")  # spreadsheets put it there
+    text = plain_text(path)
     delimiter = "\t" if "\t" in text.partition("\n")[0] else ","
     reader = csv.reader(io.StringIO(text), delimiter=delimiter)
     try:
         rows = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise FormatError(f"{path}: line {reader.line_num}: {error}") from None
-    header = [name.strip().lower() for name in rows[0][1]] if rows else []
+    if not rows:
+        raise FormatError(f"{path}: the file is empty")
+    header = [name.strip().lower() for name in rows[0][1]]
     found = {
         column: next((header.index(name) for name in names if name in header), -1)
         for column, names in _COLUMNS.items()
@@ -221,9 +223,13 @@ def _of_kaldi(folder: str) -> Corpus:
     return corpus
 
 
-def _text(path: str) -> str:
-    """The text of a file. Raises FormatError: it holds a zero byte, or cannot be read."""
-    text = read_text(path)
+def plain_text(path: str) -> str:
+    """The text of a file, without the mark that spreadsheets and editors begin it with.
+
+    Raises:
+        FormatError: it holds a zero byte or is not UTF-8, or cannot be read.
+    """
+    text = read_text(path).removeprefix("\ufeff")
     before, zero, _ = text.partition("\0")
     if zero:
         line = before.count("\n") + 1
@@ -234,7 +240,7 @@ def _text(path: str) -> str:
 def _pairs(path: str) -> Iterator[tuple[str, str]]:
     """The first word of each line of a file, and the rest."""
     seen: set[str] = set()
-    for number, line in enumerate(_text(path).split("\n"), 1):
+    for number, line in enumerate(plain_text(path).split("\n"), 1):
         fields = line.split(None, 1)
         if not fields:
             continue

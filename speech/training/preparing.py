@@ -9,7 +9,6 @@ from collections.abc import Iterable
 import numpy as np
 
 from ...framework.base.atomic import write_atomically
-from ...framework.base.untrusted.opener import read_text
 from ...kaldi.files.compressed import CompressedMatrix
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.tables import TableWriter
@@ -23,7 +22,7 @@ from ..lexicon.dictionary import Dictionary, of_entries, read_dictionary
 from ..lexicon.entries import RESERVED, Entry
 from ..lexicon.lang_files import LangOptions, lang_files
 from .checking import FRAME_SHIFT, SUBSAMPLING, Recorded
-from .data import Recordings
+from .data import Recordings, plain_text
 from .options import RecognizerOptions
 
 MFCC = """--use-energy=false
@@ -61,7 +60,7 @@ def dictionary_of(options: RecognizerOptions, words: Iterable[str]) -> Dictionar
         return read_dictionary(options.lexicon)
     known = set(words)
     if options.text:
-        known |= set(read_text(options.text).split())
+        known |= set(plain_text(options.text).split())
     if options.lm:
         known |= set(read_arpa(options.lm).vocabulary)
     marks = {*RESERVED, "<unk>"}

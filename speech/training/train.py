@@ -24,7 +24,7 @@ from ..lexicon.lang import write_lang
 from ..scoring.edits import ErrorCounts
 from . import flat_start, packing, preparing, report
 from .checking import Checked, check, first_names
-from .data import Corpus, read_corpus
+from .data import Corpus, plain_text, read_corpus
 from .options import RecognizerOptions
 from .stages import Plan, Stage
 
@@ -156,7 +156,7 @@ def _language_model(training: Training, folder: str) -> None:
         lines = [each.text for each in training.checked.training]
         known = words_of(Words.read(training.path("lang", "words.txt")))
         if options.text:
-            lines = read_text(options.text).splitlines()
+            lines = plain_text(options.text).splitlines()
             _log_unknown(lines, set(known), training.log)
         model = METHODS[options.method](text_of(lines, name, known), options.order)
     with atomic_file(os.path.join(folder, "lm.arpa")) as file:

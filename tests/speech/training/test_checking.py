@@ -64,7 +64,8 @@ def test_a_table_of_a_spreadsheet(tmp_path):
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"", "its first line has no column path"),
+        (b"", "the file is empty"),
+        (b"a.wav,low\n", "its first line has no column path"),
         (b"path,text\n", "there is no recording with a text"),
         (b"path,text\na\0.wav,low\n", "line 2: a zero byte"),
         (b"path,text\na.wav,\xff\n", r"no text in UTF-8 \(byte 16\)"),
@@ -137,7 +138,7 @@ def test_what_cannot_be_used_is_named_and_counted(data):
 
 
 def test_what_is_held_out_and_noted(data, tmp_path):
-    (data / "ann/2.txt").write_text("high high\n")
+    (data / "ann/2.txt").write_text("\ufeffhigh high\n", "utf-8")  # as some editors write it
     (data / "ann/2.wav").write_bytes((data / "ann/1.wav").read_bytes())
     (data / "lexicon.txt").write_text("low l o\nhigh h i\nmid m i d\n")
     found = checked(data)
@@ -164,7 +165,9 @@ def test_what_is_held_out_and_noted(data, tmp_path):
         checked(data, test_speakers="dan")
 
 
-def test_characters_are_the_units_without_a_lexicon():
-    found = dictionary_of(RecognizerOptions(), ["It's", "Ça", "--"])
+def test_characters_are_the_units_without_a_lexicon(tmp_path):
+    text = tmp_path / "said.txt"
+    text.write_text("\ufeff--\n", "utf-8")
+    found = dictionary_of(RecognizerOptions(text=str(text)), ["It's", "Ça"])
     spelled = {entry.word: "".join(entry.phones) for entry in found.entries}
     assert spelled == {"It's": "its", "Ça": "ça", "--": "--", "<unk>": "<spn>"}
