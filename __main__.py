@@ -1,7 +1,10 @@
 """`python -m opscope`: the command line, as `opscope`."""
 
 import gc
+import os
 
+# OpenBLAS's threads spin for 20 ms once NumPy is loaded, and most commands have no work for them.
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "17")  # 2**17 cycles, some 50 us
 gc.disable()  # nothing of what is loaded here ever becomes garbage
 
 from .python_api.cli.main import main  # noqa: E402

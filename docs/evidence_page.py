@@ -83,12 +83,12 @@ def _speed() -> Iterator[str]:
     peers = {row[0]: row[_PEER] for own in by_peer.values() for row in own}
     for row in rows:
         for setting, ratio in zip(settings[1:], row[1:], strict=True):
-            if float(ratio) < 1:
-                lost.append((row[0], f"1 thread, {setting}", peers[row[0]], ratio))
+            if ratio != "–" and float(ratio) < 1:
+                lost.append((row[0], f"{setting}, no AMX", peers[row[0]], ratio))
     yield "### What is slower"
     yield (
-        "Every ratio below 1. Settings without AVX-512 or without a compiler restrict our side"
-        " only; see [less of a machine](performance.md#less-of-a-machine). [8-bit"
+        "Every ratio below 1. Those without AMX are from another processor; see [less of a"
+        " machine](performance.md#less-of-a-machine). [8-bit"
         " integers](performance.md#8-bit-integers) and [weights in"
         " blocks](performance.md#weights-in-blocks) name their own losses."
     )
