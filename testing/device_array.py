@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .device_names import ATOMIC, METHODS, RACING, UFUNCS
+from .device_names import ATOMIC, METHODS, RACING, UFUNCS, VIEWING
 
 crossings: list[str] = []
 """Copies between host and device since the test emptied the list: "get", "asarray", "bool" ..."""
+
+launches: list[str] = []
+"""Calls that start a kernel, or several, since the test emptied the list."""
 
 current = [0]
 """The current GPU, innermost last."""
@@ -93,11 +96,20 @@ def like(name: str, original: Callable[..., Any], text: str) -> Callable[..., An
                 raise TypeError(f"{name}: {type(given[required[0]])} is no array of the device")
         with np.errstate(all="ignore"):
             found = original(*first, **held)
+        if name not in VIEWING or not _is_view(found, first[0]):
+            launches.append(name)
         return out if out is not None else to_device(found)
 
     call.__name__ = name
     call.__signature__ = signature
     return call
+
+
+def _is_view(found: Any, given: Any) -> bool:
+    """Whether a function of `VIEWING` computed nothing."""
+    if isinstance(found, (list, tuple)):
+        return all(_is_view(one, given) for one in found)
+    return not isinstance(given, np.ndarray) or np.may_share_memory(found, given)
 
 
 _ANY_FIRST = set("arange empty full linspace ones zeros eye searchsorted lexsort".split())
@@ -121,6 +133,7 @@ class Ufunc:
         nin = self.nin
         if not nin <= len(args) <= nin + self.nout:
             raise TypeError(f"Wrong number of arguments for {self.name!r}: {len(args)}")
+        launches.append(self.name)
         if len(args) > nin:
             if out is not None:
                 raise ValueError("Cannot specify 'out' as both a positional and keyword argument")
@@ -147,6 +160,7 @@ class Ufunc:
             raise NotImplementedError(f"`{self.name}.at` is not supported yet")
         if a.dtype.name not in ATOMIC[self.name]:
             raise TypeError(f"{self.name}.at does not support {a.dtype}")
+        launches.append(f"{self.name}.at")
         value = operand(self.name, b)
         no_race(f"{self.name}.at", memory_of(a), value)
         self._original.at(memory_of(a), _index(indices), np.asarray(value).astype(a.dtype))
@@ -170,6 +184,7 @@ class Ufunc:
     ) -> Any:
         if self.name != "add":
             raise NotImplementedError(f"`{self.name}.reduceat` is not supported yet")
+        launches.append("add.reduceat")
         into = None if out is None else out.memory
         found = np.add.reduceat(memory_of(array), to_numpy(indices), axis, dtype, into)
         return out if out is not None else to_device(found)
@@ -314,9 +329,13 @@ class ndarray:  # noqa: N801  CuPy's name
     # -- elements ----------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> ndarray:
-        return self._same(np.asarray(self.memory[_index(index)]))
+        found = np.asarray(self.memory[_index(index)])
+        if not np.may_share_memory(found, self.memory):
+            launches.append("getitem")
+        return self._same(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        launches.append("setitem")
         where = _index(index)
         memory = memory_of(self)
         given = operand("assignment", value)

@@ -9,6 +9,7 @@ refuse, so that tests which run there find code that could not run on CuPy:
   scalars are operands, and 0-d results stay arrays of the device;
 - `get`, `item`, `tolist`, `asnumpy`, `int`, `float` and `bool` are the ways back to the host;
   `asarray`, `array` and `set` the ways there. `crossings` records each of them;
+- `launches` records the calls that start kernels: CuPy may start several for one, never none;
 - memory starts as garbage (NaN, or -1);
 - arrays of a GPU other than the current one are no operands (`DOUBLE` is GPU 1, the default GPU 0);
 - memory that overlaps where a CuPy kernel would race, and repeated indices in an assignment, raise.
@@ -35,6 +36,7 @@ from .device_array import (
     Ufunc,
     crossings,
     current,
+    launches,
     like,
     memory_copy,
     memory_of,
@@ -52,12 +54,18 @@ __all__ = [
     "METHODS",
     "SIGNATURES",
     "UFUNCS",
+    "UPLOADS",
     "by_default",
     "crossings",
     "instead_of_cupy",
+    "launches",
     "ndarray",
     "xp",
 ]
+
+
+UPLOADS = ("asarray", "set")
+"""The crossings that lead to the device: nothing waits for what is there."""
 
 
 def _garbage(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
@@ -72,8 +80,10 @@ def _garbage(shape: Any, dtype: Any = float, order: str = "C") -> np.ndarray:
 
 def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = "K") -> ndarray:
     if type(obj) is ndarray:  # perhaps of another device
+        launches.append("array")
         return ndarray(np.array(obj.memory, dtype, copy=copy or None, order=order))
     if isinstance(obj, (list, tuple)) and any(type(item) is ndarray for item in obj):
+        launches.append("array")
         return ndarray(np.array([to_numpy(item) for item in obj], dtype))
     crossings.append("asarray")
     return ndarray(np.array(obj, dtype, order=order))
@@ -83,6 +93,8 @@ def _asarray(a: Any, dtype: Any = None, order: Any = None) -> ndarray:
     if type(a) is ndarray:
         found = np.asarray(a.memory, dtype, order=order)
         here = a.device == current[-1]
+        if found is not a.memory or not here:
+            launches.append("asarray")
         return a if found is a.memory and here else ndarray(found if here else found.copy())
     return _array(a, dtype, order=order or "K")
 
@@ -96,6 +108,7 @@ def _matmul(*args: Any, out: Any = None) -> Any:
     into = None if out is None else memory_of(out)
     if not (type(args[0]) is type(args[1]) is ndarray):
         raise TypeError("matmul: an operand is no array of the device")
+    launches.append("matmul")
     if into is not None and not into.flags.c_contiguous:
         into[...] = np.matmul(a, b)
         return out
@@ -104,6 +117,7 @@ def _matmul(*args: Any, out: Any = None) -> Any:
 
 
 def _dot(a: Any, b: Any, out: Any = None) -> Any:
+    launches.append("dot")
     if out is not None:
         if np.result_type(a.dtype, b.dtype) != out.dtype:
             raise ValueError("Not supported dtype combination.")
@@ -119,6 +133,7 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = None) -
         raise ValueError("non-scalar numpy.ndarray cannot be used for copyto")
     if type(dst) is not ndarray:
         raise TypeError(f"copyto: {type(dst)} is no array of the device")
+    launches.append("copyto")
     # The one function that takes arrays of different devices.
     given = src.memory if type(src) is ndarray else src
     if where is None:
@@ -131,16 +146,19 @@ def _copyto(dst: Any, src: Any, casting: Any = "same_kind", where: Any = None) -
 def _searchsorted(a: Any, v: Any, side: Any = "left", sorter: Any = None) -> Any:
     if not type(a) is type(v) is ndarray:
         raise NotImplementedError("searchsorted takes arrays of the device only")
+    launches.append("searchsorted")
     return to_device(np.searchsorted(memory_of(a), memory_of(v), side))
 
 
 def _einsum(*operands: Any, **kwargs: Any) -> Any:
     if kwargs.keys() - {"dtype", "optimize"}:
         raise TypeError(f"einsum: unexpected keyword arguments {sorted(kwargs)}")
+    launches.append("einsum")
     return to_device(np.einsum(*map(to_numpy, operands), **kwargs))
 
 
 def _where(condition: Any, x: Any, y: Any) -> Any:
+    launches.append("where")
     return to_device(np.where(memory_of(condition), operand("where", x), operand("where", y)))
 
 
@@ -156,6 +174,7 @@ class Generator:
         self._own = np.random.default_rng(bit_generator.seed)
 
     def _fill(self, draw: Any, size: Any, dtype: Any, out: Any) -> ndarray:
+        launches.append("random")
         dtype = np.dtype(dtype)
         if dtype.char not in "fd":
             raise TypeError(f"Unsupported dtype {dtype.name}")
@@ -180,6 +199,7 @@ class Generator:
     def uniform(
         self, low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float
     ) -> ndarray:
+        launches.append("uniform")
         drawn = self._own.uniform(operand("uniform", low), operand("uniform", high), size)
         return ndarray(np.asarray(drawn, dtype))
 
@@ -191,6 +211,7 @@ class Generator:
         dtype: Any = np.int64,
         endpoint: bool = False,
     ) -> ndarray:
+        launches.append("integers")
         return ndarray(np.asarray(self._own.integers(low, high, size, dtype, endpoint)))
 
 
@@ -219,7 +240,9 @@ class _Module:
     """What stands for the module `cupy`; whatever is not here raises AttributeError."""
 
     ndarray = ndarray
-    ElementwiseKernel = staticmethod(functools.partial(make_kernel, operand, no_race))
+    ElementwiseKernel = staticmethod(
+        functools.partial(make_kernel, operand, no_race, launches.append)
+    )
     inf = np.inf
     nan = np.nan
     pi = np.pi
@@ -254,6 +277,7 @@ _OWN = {
 def _repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
     if not isinstance(repeats, (int, list, tuple)):
         raise ValueError("`repeats` must be integers of the host")
+    launches.append("repeat")
     return to_device(np.repeat(memory_of(a), repeats, axis))
 
 

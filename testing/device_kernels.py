@@ -57,6 +57,7 @@ _OWN = {
 def make_kernel(
     operand: Callable[[str, Any], Any],
     no_race: Callable[..., None],
+    note: Callable[[str], None],
     in_params: str,
     out_params: str,
     operation: str,
@@ -70,6 +71,7 @@ def make_kernel(
     def call(*args: Any) -> None:
         if len(args) != len(ins) + len(outs):
             raise TypeError(f"Wrong number of arguments for {name!r}: {len(args)}")
+        note(name)
         arrays = [operand(name, arg) for arg in args]
         held: dict[str, Any] = {}
         for (dtype, own), array in zip(ins, arrays[: len(ins)], strict=True):

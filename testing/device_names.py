@@ -133,6 +133,12 @@ ATOMIC = {  # ufunc -> dtypes of its `at`, those that CuPy 13 and 14 have in com
     "maximum": "int32 uint32 uint64 float32 float64".split(),
     "minimum": "int32 uint32 uint64 float32 float64".split(),
 }
+VIEWING = set(
+    "astype broadcast_to diagonal empty empty_like expand_dims moveaxis ravel reshape split squeeze"
+    " swapaxes transpose as_strided ascontiguousarray flip diag real view".split()
+)
+"""Functions that mostly start no kernel, as their results are views or new memory."""
+
 RACING = {"sum", "prod", "max", "min", "mean", "std", "var", "argmax", "argmin", "all", "any"}
 RACING |= {"take", "concatenate", "stack", "trace"}
 """Functions whose `out` may share no memory with the operands."""

@@ -23,10 +23,11 @@ class csr_matrix:  # noqa: N801  CuPy's name
         np.add.at(self._dense, (rows.memory, columns.memory), values.memory)
 
     def __matmul__(self, dense: Any) -> Any:
-        from .device_array import ndarray
+        from .device_array import launches, ndarray
 
         if type(dense) is not ndarray:
             raise TypeError("the dense factor is no array of the device")
+        launches.append("sparse")
         return ndarray(self._dense @ dense.memory)
 
 

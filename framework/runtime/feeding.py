@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.backend import array_module, copy_into
+from ..base.backend import array_module, copy_into, on_device
 from ..base.dtypes import is_float
 from ..base.errors import NotFiniteError, ShapeError, VariableError, format_shape, nearest
 from ..base.scope import FED, Scope, Variable
@@ -284,7 +284,10 @@ class Undo:
         """Note the value of a variable that is there and about to be set."""
         array = variable.inner
         # A borrowed array is never written to, so its contents need no copy.
-        contents = None if array is None or variable.borrowed else array.copy()
+        contents = None
+        if array is not None and not variable.borrowed:
+            with on_device(variable.scope.place):  # or CuPy copies it to another GPU
+                contents = array.copy()
         state = (variable.offsets, variable.borrowed, variable.origin)
         self._before.append((variable, array, contents, *state))
 
