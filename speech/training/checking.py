@@ -122,7 +122,7 @@ def check(corpus: Corpus, dictionary: Dictionary, options: RecognizerOptions) ->
     found.utterances = kept
     if found.problems and (not options.skip_bad or not kept):
         raise FormatError(_message(found.problems))
-    _hold_out(found, options)
+    hold_out(found, options)
     _note_phones(found, dictionary)
     if found.problems:
         found.notes.append(f"left out: {len(found.problems)} that cannot be used")
@@ -193,7 +193,7 @@ def _problem(
     return ""
 
 
-def _hold_out(found: Checked, options: RecognizerOptions) -> None:
+def hold_out(found: Checked, options: RecognizerOptions) -> None:
     """Choose what is not trained on: whole speakers where there are several.
 
     Raises:
@@ -207,11 +207,7 @@ def _hold_out(found: Checked, options: RecognizerOptions) -> None:
     if unknown:
         raise FormatError(f"no speaker {shown(unknown[0])}; there are {', '.join(known) or 'none'}")
     if not chosen and len(known) > 1:
-        count = Counter(each.speaker for each in found.utterances)
-        for speaker in rng.permutation(known).tolist():
-            chosen.add(speaker)
-            if sum(count[name] for name in chosen) >= wanted:
-                break
+        chosen = _drawn_speakers(found, rng.permutation(known).tolist(), wanted)
     if chosen:
         is_held = [each.speaker in chosen for each in found.utterances]
     else:
@@ -224,6 +220,20 @@ def _hold_out(found: Checked, options: RecognizerOptions) -> None:
         )
     pairs = zip(found.utterances, is_held, strict=True)
     found.utterances = [replace(each, held_out=held) for each, held in pairs]
+
+
+def _drawn_speakers(found: Checked, speakers: Sequence[str], wanted: float) -> set[str]:
+    """Of speakers in a drawn order, those with whom the utterances come nearer to a number; the
+    one with the fewest where each of them has too many."""
+    count = Counter(each.speaker for each in found.utterances)
+    chosen: set[str] = set()
+    held = 0
+    for speaker in speakers:
+        more = held + count[speaker]
+        if abs(more - wanted) < abs(held - wanted) and more < len(found.utterances):
+            chosen.add(speaker)
+            held = more
+    return chosen or {min(speakers, key=count.__getitem__)}
 
 
 def _note_phones(found: Checked, dictionary: Dictionary) -> None:

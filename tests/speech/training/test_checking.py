@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opscope.framework.base.errors import FormatError
-from opscope.speech.training.checking import Checked, check
+from opscope.speech.training.checking import Checked, Recorded, check, hold_out
 from opscope.speech.training.data import Recordings, read_corpus
 from opscope.speech.training.options import RecognizerOptions
 from opscope.speech.training.preparing import dictionary_of
@@ -163,6 +163,27 @@ def test_what_is_held_out_and_noted(data, tmp_path):
     assert Checked.read(str(tmp_path / "checked.json")) == found
     with pytest.raises(FormatError, match="no speaker 'dan'; there are ann, bob, cid"):
         checked(data, test_speakers="dan")
+
+
+@pytest.mark.parametrize(
+    "sizes, share, held",
+    [
+        ((40, 3, 3, 4), 0.2, 10),  # the three small ones, and not the large one
+        ((4, 4, 4), 0.1, 4),  # one of equals
+        ((30, 20), 0.1, 20),  # each is too large: the smaller one
+        ((5, 5), 0.9, 5),  # not all
+    ],
+)
+def test_speakers_are_held_out_by_their_sizes(sizes, share, held):
+    utterances = [
+        Recorded(f"{speaker}-{at}", "", "low", f"s{speaker}")
+        for speaker, size in enumerate(sizes)
+        for at in range(size)
+    ]
+    for seed in range(5):
+        found = Checked(RATE, list(utterances))
+        hold_out(found, RecognizerOptions(hold_out=share, seed=seed))
+        assert len(found.held_out) == held
 
 
 def test_characters_are_the_units_without_a_lexicon(tmp_path):
