@@ -13,17 +13,14 @@ import click
 
 from ...framework.base.atomic import make_folder_of, write_atomically
 from ...framework.base.errors import OpscopeError
-from ...framework.base.system import HAS_PROCESSES
+from ...framework.base.workers import shared_out
 from .model import Model
 
 Item = TypeVar("Item")
 _Row = tuple[str, str | None, tuple[str, str]]
-"""Name of a recording, where its result goes, and what `_run` gives."""
+"""Name of a recording, where its result goes, and what `Batch.results` gives."""
 Work = Callable[[Item, Model], str]
 """The result of a recording. It goes to other processes, so it must be picklable."""
-
-_loaded: list[Model] = []
-"""The model of this process, of the workers."""
 
 
 class Batch(Generic[Item]):
@@ -65,7 +62,7 @@ class Batch(Generic[Item]):
             How many failed.
         """
         failed = 0
-        results = zip(self._names, targets, self._results(jobs), strict=True)
+        results = zip(self._names, targets, self.results(jobs), strict=True)
         with self._shown(results, doing) as rows:
             for name, target, (text, wrong) in rows:
                 if wrong:
@@ -86,27 +83,9 @@ class Batch(Generic[Item]):
             return nullcontext(rows)
         return click.progressbar(rows, length=len(self._items), file=sys.stderr, label=doing)
 
-    def _results(self, jobs: int) -> Iterator[tuple[str, str]]:
-        """What `_run` gives for each recording, in their order."""
-        loaded = _model(*self._model)  # so that what is wrong with it is reported here, once
-        if jobs == 1 or len(self._items) == 1:
-            yield from (_run(self._work, item, loaded) for item in self._items)
-            return
-        if not HAS_PROCESSES:
-            raise OpscopeError("this system has no other processes: --jobs wants 1")
-        # Not everywhere there, and slow to load.
-        from concurrent.futures import ProcessPoolExecutor
-        from concurrent.futures.process import BrokenProcessPool
-        from multiprocessing import get_context
-
-        count = min(jobs, len(self._items))
-        try:
-            with ProcessPoolExecutor(count, get_context("spawn"), _load, self._model) as pool:
-                yield from pool.map(partial(_run, self._work), self._items)
-        except BrokenProcessPool:
-            raise OpscopeError(
-                "a process ended before its files were done: out of memory?"
-            ) from None
+    def results(self, jobs: int) -> Iterator[tuple[str, str]]:
+        """The result of each recording, or "" and what is wrong, in their order."""
+        return shared_out(partial(_opened, self._work, *self._model), self._items, jobs)
 
 
 def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[str | None]:
@@ -127,17 +106,16 @@ def targets_of(names: Sequence[str], ending: str, folder: str | None) -> list[st
     return list(source_of)
 
 
-def _model(path: str, dither: float | None, reproducible: bool) -> Model:
-    return Model(path, dither=dither, reproducible=reproducible)
+def _opened(
+    work: Work[Item], path: str, dither: float | None, reproducible: bool
+) -> Callable[[Item], tuple[str, str]]:
+    """What is done with a recording, with the model read."""
+    return partial(_run, work, Model(path, dither=dither, reproducible=reproducible))
 
 
-def _load(path: str, dither: float | None, reproducible: bool) -> None:
-    _loaded.append(_model(path, dither, reproducible))
-
-
-def _run(work: Work[Item], item: Item, model: Model | None = None) -> tuple[str, str]:
+def _run(work: Work[Item], model: Model, item: Item) -> tuple[str, str]:
     """The result of a recording, or nothing and what is wrong."""
     try:
-        return work(item, model or _loaded[-1]), ""
+        return work(item, model), ""
     except (OpscopeError, OSError) as error:
         return "", str(error)

@@ -57,10 +57,11 @@ class RecognizerOptions:
     final_lr: float = option(0.0002, "Learning rate at the end.")
     average_last: int = option(4, "Epochs whose models may be averaged at the end.")
     checkpoint_minutes: float = option(5.0, "Time between checkpoints, in minutes.")
+    jobs: int = option(1, "Processes that compute features and recognize what is held out.")
     seed: int = option(0, "Of all that is random.")
 
     def __post_init__(self) -> None:
-        for name in ("order", "copies", "initial_lr", "final_lr", "average_last"):
+        for name in ("order", "copies", "initial_lr", "final_lr", "average_last", "jobs"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name}={getattr(self, name)} must be positive")
         for name in ("rate", "width", "epochs", "min_pairs", "checkpoint_minutes", "seed"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import unicodedata
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 
 from ...framework.base.atomic import write_atomically
+from ...framework.base.workers import shared_out
 from ...kaldi.files.compressed import CompressedMatrix
 from ...kaldi.files.kaldi_io import Writer
 from ...kaldi.tables.tables import TableWriter
@@ -129,30 +131,57 @@ def write_features(
     """
     config = os.path.join(folder, "mfcc.conf")
     write_atomically(config, mfcc_config(rate).encode())
-    features = Mfcc(config=config, allow_downsample=True)
     lengths = allowed_lengths([frames_of(each.seconds) for each in utterances], options.speed_step)
-    recordings = Recordings()
+    found = shared_out(
+        partial(_Copies, config, lengths, options), list(enumerate(utterances)), options.jobs
+    )
     count = 0
-    sums = np.zeros((2, features.dim))
+    sums: np.ndarray | float = 0.0
     with TableWriter(f"ark:{os.path.join(folder, 'feats.ark')}", "compressed_matrix") as writer:
-        for number, each in enumerate(progress(utterances, "features", "utterances")):
-            audio = recordings.audio(each)
-            for copy, frames in enumerate(_nearest(lengths, frames_of(each.seconds), options)):
-                seed = [options.seed, number, copy]
-                rng = np.random.default_rng(seed)
-                volume = np.exp(rng.uniform(*np.log(_VOLUMES)))
-                samples = at_length(audio, frames) * np.float32(volume)
-                with errors_tell(each.key):
-                    matrix = features.compute(samples, audio.rate, seed=seed)
-                matrix = _exactly(matrix, frames)
-                count += frames
-                sums += np.stack([matrix.sum(0, np.float64), (matrix.astype(float) ** 2).sum(0)])
-                writer.write(f"{each.key}-{copy + 1}", CompressedMatrix.compress(matrix))
+        for copies in progress(found, "features", "utterances"):
+            for key, matrix, moments in copies:
+                count += matrix.shape[0]
+                sums += moments
+                writer.write(key, matrix)
     mean, square = sums / count
     deviation = np.sqrt(np.maximum(square - mean**2, 1e-6))
-    moments = Writer(True)
-    moments.write_matrix(np.stack([mean, deviation]))
-    moments.save(os.path.join(folder, MOMENTS))
+    file = Writer(True)
+    file.write_matrix(np.stack([mean, deviation]))
+    file.save(os.path.join(folder, MOMENTS))
+
+
+class _Copies:
+    """Computes the features of the copies of utterances.
+
+    Args:
+        config: file of the features' options. lengths: in frames, that copies may have.
+    """
+
+    def __init__(self, config: str, lengths: np.ndarray, options: RecognizerOptions) -> None:
+        self._features = Mfcc(config=config, allow_downsample=True)
+        self._recordings = Recordings()
+        self._lengths = lengths
+        self._options = options
+
+    def __call__(
+        self, numbered: tuple[int, Recorded]
+    ) -> list[tuple[str, CompressedMatrix, np.ndarray]]:
+        """For each copy its key, features, and the sums of their columns and squares, [2, dim]."""
+        number, each = numbered
+        options = self._options
+        audio = self._recordings.audio(each)
+        found = []
+        for copy, frames in enumerate(_nearest(self._lengths, frames_of(each.seconds), options)):
+            seed = [options.seed, number, copy]
+            rng = np.random.default_rng(seed)
+            volume = np.exp(rng.uniform(*np.log(_VOLUMES)))
+            samples = at_length(audio, frames) * np.float32(volume)
+            with errors_tell(each.key):
+                matrix = self._features.compute(samples, audio.rate, seed=seed)
+            matrix = _exactly(matrix, frames)
+            sums = np.stack([matrix.sum(0, np.float64), (matrix.astype(float) ** 2).sum(0)])
+            found.append((f"{each.key}-{copy + 1}", CompressedMatrix.compress(matrix), sums))
+        return found
 
 
 def _nearest(lengths: np.ndarray, frames: int, options: RecognizerOptions) -> list[int]:

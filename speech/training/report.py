@@ -7,30 +7,48 @@ import os
 from collections.abc import Mapping, Sequence
 
 from ...framework.base.atomic import write_atomically
+from ...framework.base.errors import OpscopeError
 from ...nnet3.programs.base.options import shown as progress
+from ..recognize.batch import Batch
 from ..recognize.model import Model
 from ..recognize.transcript import transcribe
 from ..scoring.edits import ErrorCounts
 from ..scoring.page import page
 from ..scoring.sentences import Sentence, sentences
 from .checking import Checked, Recorded
-from .data import Recordings
+from .data import Recordings, Utterance
 
 _WIDTH, _HEIGHT, _MARGIN = 460, 180, 46
 
 
-def recognize(utterances: Sequence[Recorded], model: str, folder: str) -> None:
+class _Heard:
+    """Recognizes utterances."""
+
+    def __init__(self) -> None:
+        self._recordings = Recordings()
+
+    def __call__(self, utterance: Utterance, model: Model) -> str:
+        found = transcribe(self._recordings.audio(utterance), model, mode="kaldi")
+        return " ".join(found.text.split())
+
+
+def recognize(utterances: Sequence[Recorded], model: str, folder: str, jobs: int) -> None:
     """Write `ref.txt` and `hyp.txt`: what was said and what is recognized, a line an utterance.
 
+    Args:
+        jobs: processes.
+
     Raises:
-        FormatError: a recording or the model cannot be read. SaveError: a file cannot be written.
+        OpscopeError: a recording or the model cannot be read. SaveError: a file cannot be written.
     """
-    recognizer = Model(model)
-    recordings = Recordings()
+    keys = [each.key for each in utterances]
+    batch = Batch(model, utterances, _Heard(), keys)
     heard = []
-    for each in progress(utterances, "decode", "utterances"):
-        found = transcribe(recordings.audio(each), recognizer, mode="kaldi")
-        heard.append(f"{each.key} {' '.join(found.text.split())}")
+    results = progress(batch.results(jobs), "decode", "utterances")
+    for key, (text, wrong) in zip(keys, results, strict=True):
+        if wrong:
+            raise OpscopeError(f"{key}: {wrong}")
+        heard.append(f"{key} {text}")
     said = [f"{each.key} {each.text}" for each in utterances]
     for name, rows in (("hyp.txt", heard), ("ref.txt", said)):
         text = "".join(f"{row.strip()}\n" for row in rows)

@@ -196,7 +196,9 @@ def _model(training: Training, folder: str) -> None:
 
 
 def _decode(training: Training, folder: str) -> None:
-    report.recognize(training.checked.held_out, training.path("model"), folder)
+    report.recognize(
+        training.checked.held_out, training.path("model"), folder, training.options.jobs
+    )
 
 
 def _report(training: Training, folder: str) -> None:

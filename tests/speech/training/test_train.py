@@ -54,7 +54,7 @@ def test_vosk_opens_the_folder(trained):
 
 
 def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
-    """Stopped in one stage and killed in the middle of an epoch."""
+    """Stopped in one stage and killed in the middle of an epoch; features of two processes."""
     data = trained / "data"
     options = {**SMALL, "lexicon": str(data / "lexicon.txt"), "checkpoint_minutes": 0.0}
 
@@ -66,7 +66,7 @@ def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
         pass
 
     model, work = tmp_path / "le modèle", tmp_path / "le modèle.work"
-    assert train(data, f"{model}/", stop_after="features", log=quiet, **options) is None
+    assert train(data, f"{model}/", stop_after="features", log=quiet, jobs=2, **options) is None
     with pytest.raises(RuntimeError, match="killed"):
         train(data, model, log=killed, **options)
     assert (work / "train.part/3.raw").exists()
