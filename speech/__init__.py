@@ -52,10 +52,11 @@ _HOMES = {
     **dict.fromkeys(
         (
             *("SetLogLevel", "GpuInit", "GpuThreadInit", "list_models", "list_languages"),
-            *("BatchModel", "BatchRecognizer", "Processor"),
+            "Processor",
         ),
         ".recognize.vosk_names",
     ),
+    **dict.fromkeys(("BatchModel", "BatchRecognizer"), ".serving.vosk_batches"),
     **dict.fromkeys(("SpkModel", "SpeakerVector"), ".recognize.speaker_model"),
     "align": ".alignment.align",
     "AlignOptions": ".alignment.path",

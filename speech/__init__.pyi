@@ -74,8 +74,6 @@ from .recognize.utterance import Alternative as Alternative
 from .recognize.utterance import Phone as Phone
 from .recognize.utterance import Utterance as Utterance
 from .recognize.utterance import Word as Word
-from .recognize.vosk_names import BatchModel as BatchModel
-from .recognize.vosk_names import BatchRecognizer as BatchRecognizer
 from .recognize.vosk_names import GpuInit as GpuInit
 from .recognize.vosk_names import GpuThreadInit as GpuThreadInit
 from .recognize.vosk_names import Processor as Processor
@@ -86,5 +84,7 @@ from .search.decoder import BestPath as BestPath
 from .search.decoder import Decoder as Decoder
 from .search.options import SearchOptions as SearchOptions
 from .search.raw_lattice import raw_lattice as raw_lattice
+from .serving.vosk_batches import BatchModel as BatchModel
+from .serving.vosk_batches import BatchRecognizer as BatchRecognizer
 from .training.train import RecognizerOptions as RecognizerOptions
 from .training.train import train as train

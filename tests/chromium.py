@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def browser() -> str | None:
 class Chromium:
     """One browser with one page. Use it as a context manager."""
 
-    def __init__(self, width: int = 1200, height: int = 760) -> None:
+    def __init__(self, width: int = 1200, height: int = 760, flags: Sequence[str] = ()) -> None:
         import fcntl
 
         program = browser()
@@ -56,7 +57,7 @@ class Chromium:
 
         size = (f"--window-size={width},{height}", f"--user-data-dir={self.folder}")
         self.process = subprocess.Popen(
-            [program, *_FLAGS, *size, "about:blank"],
+            [program, *_FLAGS, *flags, *size, "about:blank"],
             preexec_fn=wire,
             pass_fds=(3, 4),
             stdin=subprocess.DEVNULL,

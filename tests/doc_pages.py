@@ -31,9 +31,18 @@ def trained(folder: Path) -> None:
         shutil.copytree(KALDI / TRAINED, folder / TRAINED)
 
 
+def recognizer(folder: Path) -> None:
+    """A small model that recognizes words of tones, and a recording of three of them."""
+    from speech_models import recording, small_files, write_files
+
+    write_files(small_files(folder / "parts"), folder / "model")
+    (folder / "talk.wav").write_bytes(recording("ab c ba"))
+
+
 GIVEN: dict[str, Callable[[Path], None]] = {
     "README.md": examples,
     "docs/nnet3.md": trained,
+    "docs/speech_serving.md": recognizer,
 }
 """What a page finds in its folder; all else it makes itself."""
 

@@ -116,6 +116,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "scoring",
         "trees",
         "training",
+        "serving",
         "programs",
     ),
     "bridges": (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import wave
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -66,6 +68,15 @@ def speech(text: str, rate: float = RATE) -> np.ndarray:
         parts += [tone(PHONES[phone - 1], rate=rate) for phone in spelled[word]]
         parts.append(tone("sil", rate=rate))
     return np.concatenate(parts).round().astype(np.int16)
+
+
+def recording(text: str, rate: int = RATE, seconds: float = 0) -> bytes:
+    """A WAV file of a text, and so many seconds of zeros after it."""
+    file = io.BytesIO()
+    with wave.open(file, "wb") as written:
+        written.setparams((1, 2, rate, 0, "NONE", "NONE"))
+        written.writeframes(speech(text, rate).tobytes() + bytes(2 * int(seconds * rate)))
+    return file.getvalue()
 
 
 def heard(model: Model, *words: str, grammar: str | None = None) -> str:

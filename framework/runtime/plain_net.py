@@ -411,9 +411,12 @@ class PlainNet(Net):
             return frame
         return None
 
-    def externals(self, live_out: frozenset[str] | None = None) -> list[str]:
-        """The variables that a run of all operators reads, or updates, from the scope."""
-        return list(self._range(0, len(self.operators), live_out).externals)
+    def externals(
+        self, live_out: frozenset[str] | None = None, begin: int = -1, end: int = -1
+    ) -> list[str]:
+        """The variables that a run of operators, by default of all, reads, or updates, from the
+        scope."""
+        return list(self._range(*self._check_range(begin, end), live_out).externals)
 
     def _prepare(self, scope: Scope, context: OpContext, begin: int, end: int, key: tuple) -> Frame:
         first, last = self._check_range(begin, end)

@@ -155,14 +155,24 @@ def _reach(topology: Topology, requests: list[ComputationRequest]) -> int:
     return 1 - (chunk - first - topology.reach) // chunk
 
 
-@gc_disabled()
 def compile_looped(
     topology: Topology,
     requests: list[ComputationRequest],
     optimize: bool | OptimizeOptions = True,
     structure: Callable[[], str] | None = None,
 ) -> OpList:
-    """The op list of `loop_computation`, for `SegmentComputer`.
+    """The op list of `looped_computation`, for `SegmentComputer`; arguments as there."""
+    return lower_computation(looped_computation(topology, requests, optimize, structure))
+
+
+@gc_disabled()
+def looped_computation(
+    topology: Topology,
+    requests: list[ComputationRequest],
+    optimize: bool | OptimizeOptions = True,
+    structure: Callable[[], str] | None = None,
+) -> Computation:
+    """The computation of `loop_computation`, kept on disk.
 
     Args:
         optimize: True: all passes; False: none; or the options that choose them.
@@ -175,9 +185,9 @@ def compile_looped(
         return loop_computation(topology, requests, passes)
 
     if structure is None:
-        return lower_computation(compiled())
+        return compiled()
     settings = f"looped {passes} {sorted(passes.skip)}"
-    return lower_computation(kept(structure, requests, settings, topology, compiled))
+    return kept(structure, requests, settings, topology, compiled)
 
 
 def looped_passes(optimize: bool | OptimizeOptions) -> OptimizeOptions:

@@ -9,8 +9,8 @@ decodable-online-looped.cc.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,15 +21,18 @@ from ...framework.base.settings import Options, read_options
 from ...framework.passes.to_dtype import ToFloat64
 from ...framework.runtime.plain_net import PlainNet
 from ..cache.structure import structure
+from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE
+from ..graph.request import ComputationRequest
+from ..lower.commands import lower_computation
 from ..lower.spans import lower_with_spans
 from ..optimize import OptimizeOptions
 from ..run.input_arrays import float_array, warn_of_nan
 from ..run.segment_computer import SegmentComputer
 from .chunks import UtteranceComputer
 from .looped import (
-    compile_looped,
     loop_computation,
+    looped_computation,
     looped_passes,
     looped_requests,
     with_ivector_period,
@@ -51,6 +54,9 @@ class LoopedComputer(UtteranceComputer):
             scores.append(stream.accept(frames))  # as many rows as are ready, perhaps none
         scores.append(stream.finish())
 
+    Attributes:
+        runners: makes what runs the chunks of a new stream; None: each stream runs its own.
+
     Args:
         options: how to cut the stream.
         reproducible: compute in float64, and round the output to 1/1024: the same bits then,
@@ -68,23 +74,18 @@ class LoopedComputer(UtteranceComputer):
 
     def __init__(self, *args: Any, reproducible: bool = False, **rest: Any) -> None:
         self.reproducible = reproducible
+        self.runners: Callable[[], ChunkRunner] | None = None
         super().__init__(*args, **rest)
 
     def _lay_out(self, place: Place | None, optimize: bool | OptimizeOptions) -> None:
-        options = self.options
-        self.left_context += options.extra_left_context_initial
+        self.left_context += self.options.extra_left_context_initial
         topology = self.nnet.topology()
-        period = 0
+        self._ivector_period = 0
         if self.ivector_dim:
-            period = self.frames_per_chunk
-            topology = with_ivector_period(topology, period)
-        self.requests = looped_requests(
-            self.frames_per_chunk,
-            self.left_context,
-            self.right_context,
-            options.frame_subsampling_factor,
-            period,
-        )
+            self._ivector_period = self.frames_per_chunk
+            topology = with_ivector_period(topology, self._ivector_period)
+        self._topology, self._optimize = topology, optimize
+        self.requests = self._requests(1)
         self._traced: dict[str, Any] = {}
         listener = VERBOSE.get()
         if listener is not None and listener.tells_commands:
@@ -92,29 +93,62 @@ class LoopedComputer(UtteranceComputer):
             compiled, spans = lower_with_spans(computation)
             self._traced = {"spans": spans, "say": listener.log}
         else:
-            compiled = compile_looped(
-                topology,
-                self.requests,
-                optimize,
-                lambda: f"{structure(self.nnet)} iVectors by {period}",
-            )
+            compiled = lower_computation(self.looped(1)[1])
         if self.reproducible:
             compiled = ToFloat64().apply(compiled)
         self._net = PlainNet(compiled, check=False)
         self._shared = Scope(place)
         self._idle: dict[Options, list[SegmentComputer]] = {}  # by the options of their plans
 
+    def _requests(self, sequences: int) -> list[ComputationRequest]:
+        return looped_requests(
+            self.frames_per_chunk,
+            self.left_context,
+            self.right_context,
+            self.options.frame_subsampling_factor,
+            self._ivector_period,
+            sequences,
+        )
+
+    def looped(self, sequences: int) -> tuple[list[ComputationRequest], Computation]:
+        """The computation of so many streams at once, and the requests that it was made of."""
+        requests = self._requests(sequences)
+        period = self._ivector_period
+        computation = looped_computation(
+            self._topology,
+            requests,
+            self._optimize,
+            lambda: f"{structure(self.nnet)} iVectors by {period}",
+        )
+        return requests, computation
+
+    def segments(self, net: PlainNet, **traced: Any) -> SegmentComputer:
+        """What runs a net of `looped`, with the network's parameters, which all share."""
+        return SegmentComputer(net, self.nnet, shared=self._shared, **traced)
+
+    def scored(self, output: np.ndarray) -> np.ndarray:
+        """Log-likelihoods of an output of the network, which is changed."""
+        if self.log_priors is not None:
+            output -= self.log_priors
+        if self.options.acoustic_scale != 1:
+            output *= np.float32(self.options.acoustic_scale)
+        if self.reproducible:
+            output = (np.rint(output * _STEPS) / _STEPS).astype(np.float32)
+        return output
+
     def stream(self) -> Stream:
         """A new stream; all streams of a computer share the network's parameters.
 
         What a stream computes with is laid out once, and taken over from one that is gone.
         """
+        if self.runners is not None:
+            return Stream(self, self.runners())
         idle = self._idle.setdefault(read_options(), [])
         try:
             segments = idle.pop()
         except IndexError:
-            segments = SegmentComputer(self._net, self.nnet, shared=self._shared, **self._traced)
-        stream = Stream(self, segments)
+            segments = self.segments(self._net, **self._traced)
+        stream = Stream(self, _Alone(self, segments))
         weakref.finalize(stream, idle.append, segments).atexit = False
         return stream
 
@@ -131,8 +165,25 @@ class LoopedComputer(UtteranceComputer):
             yield utterance.key, stream.whole(utterance)
 
 
-class Stream:
-    """One stream of frames, see `LoopedComputer`."""
+class ChunkRunner(Protocol):
+    """Runs the chunks of a stream one after the other."""
+
+    def reset(self) -> None:
+        """A new stream begins."""
+        ...
+
+    def run(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
+        """Log-likelihoods of the next chunk.
+
+        Args:
+            frames: [frames, dim], with the context on the left in the first chunk, and on the
+                right. ivector: [dim].
+        """
+        ...
+
+
+class _Alone:
+    """Runs the chunks of one stream by itself; see `ChunkRunner`."""
 
     def __init__(self, computer: LoopedComputer, segments: SegmentComputer) -> None:
         self._computer = computer
@@ -140,9 +191,34 @@ class Stream:
         self.reset()
 
     def reset(self) -> None:
+        self._segments.reset()
+        self._chunks = 0
+
+    def run(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
+        computer, segments = self._computer, self._segments
+        segments.accept_input("input", frames, quiet=True)
+        if computer.ivector_dim:
+            assert ivector is not None
+            request = computer.requests[min(self._chunks, 1)]
+            rows = len(request.inputs[1].indexes)
+            segments.accept_input("ivector", np.tile(ivector, (rows, 1)), quiet=True)
+        segments.run()
+        self._chunks += 1
+        return computer.scored(segments.get_output("output"))
+
+
+class Stream:
+    """One stream of frames, see `LoopedComputer`."""
+
+    def __init__(self, computer: LoopedComputer, runner: ChunkRunner) -> None:
+        self._computer = computer
+        self._runner = runner
+        self.reset()
+
+    def reset(self) -> None:
         """Forget all frames: a new stream begins."""
         computer = self._computer
-        self._segments.reset()
+        self._runner.reset()
         self._pending = np.empty((0, computer.input_dim), np.float32)
         self._ivector: np.ndarray | None = None
         self._chunks = 0
@@ -249,22 +325,8 @@ class Stream:
 
     def _advance(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
         """The output of the next chunk."""
-        computer, segments = self._computer, self._segments
-        segments.accept_input("input", frames, quiet=True)
-        if computer.ivector_dim:
-            assert ivector is not None
-            request = computer.requests[min(self._chunks, 1)]
-            rows = len(request.inputs[1].indexes)
-            segments.accept_input("ivector", np.tile(ivector, (rows, 1)), quiet=True)
-        segments.run()
+        output = self._runner.run(frames, ivector)
         self._chunks += 1
-        output = segments.get_output("output")
-        if computer.log_priors is not None:
-            output -= computer.log_priors
-        if computer.options.acoustic_scale != 1:
-            output *= np.float32(computer.options.acoustic_scale)
-        if computer.reproducible:
-            output = (np.rint(output * _STEPS) / _STEPS).astype(np.float32)
         return output
 
     def _outputs(self, parts: list[np.ndarray]) -> np.ndarray:

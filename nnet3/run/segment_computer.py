@@ -10,7 +10,7 @@ import numpy as np
 from ...framework.base.backend import Place
 from ...framework.base.errors import FormatError, VariableError
 from ...framework.base.scope import Scope
-from ...framework.ir.desc import INPUT, OUTPUT
+from ...framework.ir.desc import INPUT, OUTPUT, PARAMETER, STATE
 from ...framework.ir.op_list import OpList
 from ...framework.runtime.plain_net import PlainNet
 from ...proto import net_pb2 as pb
@@ -118,17 +118,13 @@ class SegmentComputer(NnetComputer):
             if name not in self._accepted:
                 raise VariableError(f"'{name.removeprefix('input.')}' was not given")
         self._accepted.clear()
-        loops = self._label is not None and number == len(self._spans) - 1
         if self._trace is not None:
             self._trace.run(self._scope)
-        elif self._label is not None and loops:
-            self._run(*self._spans[number])  # hands the state to the first segment of the loop
-            self._run(self._label, self._spans[self._first][1])
         else:
-            self._run(*self._spans[number])
-        number = self._first if loops else number
-        self._done = number
-        self._segment = number + 1
+            for begin, end in self._ranges(number):
+                self._run(begin, end)
+        self._segment = self.following(number)
+        self._done = self._segment - 1
 
     def _run(self, begin: int, end: int) -> None:
         self._net.run(self._scope, begin=begin, end=end)
@@ -145,6 +141,65 @@ class SegmentComputer(NnetComputer):
         if self._kind(variable) != OUTPUT:
             raise VariableError(f"segment {self._done} gives no '{name}'")
         return self._value(variable)
+
+    # Segments of several streams in turn
+
+    def following(self, segment: int) -> int:
+        """The segment that comes after one."""
+        return (self._first if self._loops(segment) else segment) + 1
+
+    def carried(self) -> list[set[str]]:
+        """By segment, the variables that it, or a later one, reads of those before it."""
+        reads: list[set[str]] = []
+        writes: list[set[str]] = []
+        for number in range(len(self._spans)):
+            read: set[str] = set()
+            written = set(self._wanted.get(number, ()))
+            for begin, end in self._ranges(number):
+                read.update(set(self._net.externals(begin=begin, end=end)) - written)
+                for op in self._net.operators[begin:end]:
+                    written.update(self._base(name) for name in op.output_vars())
+            reads.append({n for n in read if self._vars[n].kind not in (PARAMETER, STATE)})
+            writes.append(written)
+        carried = reads
+        while True:
+            longer = [
+                read
+                | (carried[after] - written if (after := self.following(n)) < len(reads) else set())
+                for n, (read, written) in enumerate(zip(reads, writes, strict=True))
+            ]
+            if longer == carried:
+                return carried
+            carried = longer
+
+    def go_to(self, segment: int) -> None:
+        """Take the inputs of a segment next; what it reads of earlier ones is in the arrays of the
+        variables that `carried` names."""
+        self._segment = segment
+        self._accepted.clear()
+
+    def array(self, variable: str) -> np.ndarray:
+        """Where a variable that is carried over lies, to be read and written; zeros at first."""
+        held = self._scope.var(variable)
+        if held.inner is None:
+            declared = self._vars[variable]
+            held.set(np.zeros(declared.shape or (), declared.dtype))
+        return held.inner
+
+    def _loops(self, segment: int) -> bool:
+        """Whether the run goes back in a segment."""
+        return self._label is not None and segment == len(self._spans) - 1
+
+    def _ranges(self, segment: int) -> list[tuple[int, int]]:
+        """The operators of a segment, range by range."""
+        if self._label is None or not self._loops(segment):
+            return [self._spans[segment]]
+        # The first one hands the state to the first segment of the loop.
+        return [self._spans[segment], (self._label, self._spans[self._first][1])]
+
+    def _base(self, name: str) -> str:
+        view = self._vars[name].view
+        return name if view is None else view.base
 
     def _check_not_ended(self) -> None:
         if self._segment == len(self._spans):

@@ -40,6 +40,7 @@ _COMMANDS = {
     },
     "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
+    "serve": ("...speech.serving.command", "Recognize speech for clients over WebSocket and HTTP."),
     "train-recognizer": (
         "...speech.training.command",
         "Train a recognizer on recordings with texts.",
@@ -70,8 +71,8 @@ _COMMANDS = {
 _GROUPS = {
     "Look at nets and files": "open show summary view profile compare verify ops version",
     "Run, train and change nets": "run train score edit launch plan-scale",
-    "Recognize speech": "transcribe align wer train-recognizer make-lang guess-pronunciations adapt"
-    " make-lm perplexity make-graph",
+    "Recognize speech": "transcribe serve align wer train-recognizer make-lang guess-pronunciations"
+    " adapt make-lm perplexity make-graph",
     "Convert": "convert quantize to-onnx to-torch from-torch",
     "Kaldi and CNTK": "nnet3 cntk links",
 }

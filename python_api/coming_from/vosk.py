@@ -21,7 +21,9 @@ vosk.KaldiRecognizer(model, rate, grammar) | opscope.speech.KaldiRecognizer | th
 vosk.KaldiRecognizer(model, rate, spk_model) | opscope.speech.KaldiRecognizer |
 vosk.KaldiRecognizer.{AcceptWaveform Result PartialResult FinalResult Reset SetGrammar SetWords SetPartialWords SetNLSML SetMaxAlternatives SetSpkModel SetEndpointerMode SetEndpointerDelays SrtResult} | opscope.speech.KaldiRecognizer.* |
 vosk.{GpuInit GpuThreadInit} | opscope.speech.* | recognizers compute on the CPU
-vosk.{list_models list_languages BatchModel BatchRecognizer Processor} | opscope.speech.* | an error that says why it is not there
+vosk.{BatchModel BatchRecognizer} | opscope.speech.* | streams share runs of the network, on the CPU
+vosk.{list_models list_languages Processor} | opscope.speech.* | an error that says why it is not there
+vosk-server | opscope serve | the same WebSocket protocol, and HTTP
 vosk-transcriber | opscope transcribe |
 vosk-transcriber --input | opscope transcribe | recordings are arguments
 vosk-transcriber --output | opscope transcribe | `--output FOLDER`

@@ -31,8 +31,15 @@ def read_audio(path: str | os.PathLike[str], *, pipes: bool = True) -> Audio:
         FormatError: the file cannot be read, is no audio, has no samples, or none that are
             numbers; or it wants soundfile, which is missing.
     """
-    name = path_text(path)
-    data = read_file(path, pipes=pipes)
+    return audio_of(read_file(path, pipes=pipes), path_text(path))
+
+
+def audio_of(data: bytes, name: str) -> Audio:
+    """A recording from the bytes of its file; see `read_audio`.
+
+    Args:
+        name: of it, for messages.
+    """
     if not data:
         raise FormatError(f"{name}: the file is empty")
     if data[:4] in (b"RIFF", b"RIFX"):

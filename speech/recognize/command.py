@@ -64,7 +64,7 @@ def _speaker_model(folder: str | None) -> SpkModel | None:
 
 @click.command()
 @click.argument("model", type=click.Path())
-@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.argument("files", nargs=-1, type=click.Path())
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), default="txt")
 @click.option(
     "-o", "--output", metavar="FOLDER", help="Write a file for each recording, in this folder."
@@ -74,8 +74,15 @@ def _speaker_model(folder: str | None) -> SpkModel | None:
 @click.option(
     "--rate",
     type=click.IntRange(1),
-    help="Of raw 16-bit samples from standard input (FILE is -), in Hz; 16000 by default.",
+    help="Of raw 16-bit samples from standard input (FILE is -) or the microphone, in Hz; 16000 by"
+    " default.",
 )
+@click.option(
+    "--microphone",
+    is_flag=True,
+    help="Print what is said into a microphone, in place of FILES, until Ctrl-C; txt or json.",
+)
+@click.option("--device", help="The microphone: its number, or a part of its name.")
 @click.option("--channel", type=click.IntRange(0), help="Of recordings with several, from 0 on.")
 @click.option("--phrase", multiple=True, help="Recognize only such phrases; may be repeated.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="List so many; json.")
@@ -108,6 +115,8 @@ def transcribe(
     jobs: int,
     stream: bool,
     rate: int | None,
+    microphone: bool,
+    device: str | None,
     channel: int | None,
     phrase: tuple[str, ...],
     alternatives: int,
@@ -122,17 +131,21 @@ def transcribe(
     MODEL is the folder of a Vosk model. With - for FILE, raw 16-bit samples of one channel are
     read from standard input and each utterance is printed when it is over.
     """
+    if bool(files) == microphone:
+        raise click.UsageError("give FILES, or --microphone")
+    if device is not None and not microphone:
+        raise click.UsageError("--device goes with --microphone")
     if alternatives and form != "json":
         raise click.UsageError("--alternatives are listed in --format=json alone")
     if phones and form not in ("json", "textgrid"):
         raise click.UsageError("--phones are listed in --format=json or textgrid alone")
     if speakers is not None and form != "json":
         raise click.UsageError("--speakers are written in --format=json alone")
-    streamed = stream or "-" in files
+    streamed = stream or microphone or "-" in files
     if streamed and (form not in ("txt", "json") or output is not None or jobs > 1):
         raise click.UsageError("a stream goes with --format=txt or json, without -o and --jobs")
-    if rate is not None and "-" not in files:
-        raise click.UsageError("--rate is for raw samples from standard input (FILE is -)")
+    if rate is not None and not microphone and "-" not in files:
+        raise click.UsageError("--rate is for raw samples (FILE is -) and --microphone")
     if form in _ONE_EACH and len(files) > 1 and output is None:
         raise click.UsageError(f"a file of {form} has one recording: give -o FOLDER for several")
     if streamed and mode == "kaldi":
@@ -141,7 +154,14 @@ def transcribe(
     job = _Job(form, phrase or None, alternatives, phones, chosen, mode, speakers)
     _speaker_model(speakers)  # what is wrong with it is reported once
     if streamed:
-        _stream(Model(model, dither=dither, reproducible=reproducible), files, job, rate or 16000)
+        opened = Model(model, dither=dither, reproducible=reproducible)
+        if microphone:
+            from ..audio.microphone import Microphone
+
+            hertz = float(rate or 16000)
+            _print("microphone", iter(Microphone(hertz, device)), opened, job, hertz)
+        else:
+            _stream(opened, files, job, rate or 16000)
         return
     targets = targets_of(files, ENDINGS[form], output)
     heading = "{}:".format if form == "txt" and len(files) > 1 and output is None else None
@@ -164,12 +184,17 @@ def _stream(model: Model, files: tuple[str, ...], job: _Job, rate: int) -> None:
             audio = read_audio(name)
             blocks = iter([audio.channel(job.channel, name)])
             hertz = audio.rate
-        for each in recognized(blocks, model, hertz, **job.asked()):
-            if job.form == "json":
-                click.echo(json.dumps({"name": name, **spoken_json(each)}, ensure_ascii=False))
-            else:
-                click.echo(each.text)
-            sys.stdout.flush()
+        _print(name, blocks, model, job, hertz)
+
+
+def _print(name: str, blocks: Iterator[np.ndarray], model: Model, job: _Job, rate: float) -> None:
+    """Print the utterances of a signal, each when it is over."""
+    for each in recognized(blocks, model, rate, **job.asked()):
+        if job.form == "json":
+            click.echo(json.dumps({"name": name, **spoken_json(each)}, ensure_ascii=False))
+        else:
+            click.echo(each.text)
+        sys.stdout.flush()
 
 
 def _raw() -> Iterator[np.ndarray]:

@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 _BLOCK = 1 << 16  # samples that are handed on at once; the words do not depend on it
 _VOSK_BLOCK = 4000  # where they do: what Vosk's examples read at once
 MODES = ("steady", "vosk", "kaldi")
+_NOTHING = np.empty(0, np.float32)
 
 Source = str | os.PathLike[str] | Audio | np.ndarray
 
@@ -148,32 +149,62 @@ def recognized(
     """
     if mode not in MODES:
         raise OpscopeError(f"mode {mode!r}: want one of {', '.join(MODES)}")
-    nothing = np.empty(0, np.float32)
-
-    def spoken(utterance: Utterance) -> Iterator[Spoken]:
-        words = utterance.words()
-        if words:
-            yield Spoken(
-                utterance.start,
-                utterance.end,
-                words,
-                utterance.phones() if phones else [],
-                utterance.alternatives(alternatives) if alternatives else [],
-                utterance.speaker,
-            )
-
     if mode == "kaldi":
-        whole = np.concatenate([nothing, *(np.asarray(block) for block in blocks)])
-        yield from spoken(whole_utterance(model, whole, rate, grammar, speakers))
+        whole = np.concatenate([_NOTHING, *(np.asarray(block) for block in blocks)])
+        utterance = whole_utterance(model, whole, rate, grammar, speakers)
+        yield from _spoken(utterance, alternatives, phones)
         return
-    recognizer = Recognizer(model, rate, grammar, mode=mode, speakers=speakers)
+    how = {"grammar": grammar, "alternatives": alternatives, "phones": phones, "mode": mode}
+    listener = Listener(model, rate, speakers=speakers, **how)
     for block in blocks:
+        yield from listener.accept(block)
+    yield from listener.finish()
+
+
+class Listener:
+    """The utterances of a signal that comes block by block; arguments as for `recognized`, whose
+    mode "kaldi" it lacks."""
+
+    def __init__(
+        self,
+        model: Model,
+        rate: float,
+        *,
+        grammar: Sequence[str] | None = None,
+        alternatives: int = 0,
+        phones: bool = False,
+        mode: str = "steady",
+        speakers: SpkModel | None = None,
+    ) -> None:
+        self._recognizer = Recognizer(model, rate, grammar, mode=mode, speakers=speakers)
+        self._asked = alternatives, phones
+
+    def accept(self, block: np.ndarray) -> Iterator[Spoken]:
+        """Take samples, [count]; gives the utterances with words that are over, one by one."""
+        recognizer = self._recognizer
         over = recognizer.accept(block)
         while over:
-            yield from spoken(recognizer.end_utterance())
-            over = recognizer.accept(nothing)
-    if recognizer.running:
-        yield from spoken(recognizer.finish())
+            yield from _spoken(recognizer.end_utterance(), *self._asked)
+            over = recognizer.accept(_NOTHING)
+
+    def finish(self) -> Iterator[Spoken]:
+        """The signal is over; gives its last utterance, where that has words."""
+        if self._recognizer.running:
+            yield from _spoken(self._recognizer.finish(), *self._asked)
+
+
+def _spoken(utterance: Utterance, alternatives: int, phones: bool) -> Iterator[Spoken]:
+    """What is told of an utterance, where it has words."""
+    words = utterance.words()
+    if words:
+        yield Spoken(
+            utterance.start,
+            utterance.end,
+            words,
+            utterance.phones() if phones else [],
+            utterance.alternatives(alternatives) if alternatives else [],
+            utterance.speaker,
+        )
 
 
 def samples_of(

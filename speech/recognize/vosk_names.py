@@ -57,34 +57,12 @@ def _not_downloaded(what: str) -> NoReturn:
     )
 
 
-class _Absent:
-    """What Vosk has and is not here."""
-
-    reason = ""
-
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        raise OpscopeError(f"{type(self).__name__}: {self.reason}")
-
-
-class BatchModel(_Absent):
-    """Batches on a GPU, which are not there.
-
-    Raises:
-        OpscopeError: always.
-    """
-
-    reason = "batches on a GPU are not there; opscope transcribe --jobs N shares files out"
-
-
-class BatchRecognizer(BatchModel):
-    """Batches on a GPU, which are not there; see `BatchModel`."""
-
-
-class Processor(_Absent):
+class Processor:
     """Text normalization, which is not there.
 
     Raises:
         OpscopeError: always.
     """
 
-    reason = "numbers and dates in words are not rewritten"
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        raise OpscopeError("Processor: numbers and dates in words are not rewritten")

@@ -289,7 +289,7 @@ def test_wrong_use_is_told():
         computer.stream().accept(np.zeros(3))
     with pytest.raises(OpscopeError, match="frames_per_chunk is 0"):
         LoopedOptions(0)
-    segments = computer.stream()._segments
+    segments = computer.stream()._runner._segments
     with pytest.raises(VariableError, match="not computed yet"):
         segments.get_output("output")
     with pytest.raises(VariableError, match="'input' was not given"):
@@ -308,15 +308,15 @@ def test_a_stream_takes_over_what_a_gone_one_computed_with():
         return np.concatenate([stream.accept(given), stream.finish()])
 
     stream = computer.stream()
-    expected, segments = whole(stream), stream._segments
+    expected, segments = whole(stream), stream._runner._segments
     other = computer.stream()  # while the first is there
-    assert other._segments is not segments
+    assert other._runner._segments is not segments
     np.testing.assert_array_equal(whole(other), expected)
     other.reset()
     other.accept(given[:20])  # a stream that ends in the middle leaves nothing behind
-    both = {id(segments), id(other._segments)}
+    both = {id(segments), id(other._runner._segments)}
     del stream, other
     for _ in range(3):
         again = computer.stream()
-        assert id(again._segments) in both
+        assert id(again._runner._segments) in both
         np.testing.assert_array_equal(whole(again), expected)

@@ -64,9 +64,9 @@ def test_every_public_name_of_vosk_is_there() -> None:
     assert [
         name for name in sorted(names.keys() - _INSIDE) if not hasattr(opscope.speech, name)
     ] == []
-    for kind in ("Model", "KaldiRecognizer"):
+    for kind in ("Model", "KaldiRecognizer", "BatchModel", "BatchRecognizer"):
         ours, theirs = getattr(opscope.speech, kind), names[kind]
-        assert len(theirs) > 1
+        assert theirs
         for name in theirs.keys() - _DOWNLOADS:
             wanted = theirs[name]
             assert list(inspect.signature(getattr(ours, name)).parameters)[: len(wanted)] == wanted
@@ -77,13 +77,8 @@ def test_what_is_not_there_is_told(small: Model) -> None:
     for call in (module.list_models, module.list_languages):
         with pytest.raises(OpscopeError, match="nothing is downloaded here"):
             call()
-    for name, told in (
-        ("BatchModel", "opscope transcribe --jobs N"),
-        ("BatchRecognizer", "opscope transcribe --jobs N"),
-        ("Processor", "not rewritten"),
-    ):
-        with pytest.raises(OpscopeError, match=f"{name}: .*{told}"):
-            getattr(module, name)("folder")
+    with pytest.raises(OpscopeError, match="Processor: .*not rewritten"):
+        module.Processor("folder")
     with pytest.raises(TypeError, match="a grammar is a text"):
         KaldiRecognizer(small, RATE, 5)  # pyright: ignore
 

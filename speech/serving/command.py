@@ -1,0 +1,149 @@
+"""The command `opscope serve`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import click
+
+from ...framework.base.cpu.cores import usable_cores
+from ...framework.base.errors import OpscopeError
+from ..recognize.model import Model
+from ..recognize.speaker_model import SpkModel
+from .session import SessionOptions
+
+_MIB = 1 << 20
+
+
+@click.command()
+@click.argument("model", type=click.Path())
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=2700,
+    show_default=True,
+    help="Port to listen at; 0: any that is free.",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1),
+    default=8000.0,
+    show_default=True,
+    help="Of samples of streams whose clients name none, in Hz.",
+)
+@click.option(
+    "--words/--no-words",
+    default=True,
+    help="Whether results of streams list words, where clients do not say it.  [default: words]",
+)
+@click.option(
+    "--alternatives",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="How many of them results of streams list, where clients do not say it.",
+)
+@click.option("--speakers", type=click.Path(), metavar="FOLDER", help="A speaker model of Vosk's.")
+@click.option(
+    "--streams",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Streams and recordings at a time; further ones are refused.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    default=14400.0,
+    show_default=True,
+    help="Of sound in a stream or recording.",
+)
+@click.option(
+    "--message-bytes",
+    type=click.IntRange(1),
+    default=_MIB,
+    show_default=True,
+    help="Of a message of a stream.",
+)
+@click.option(
+    "--upload-bytes",
+    type=click.IntRange(1),
+    default=64 * _MIB,
+    show_default=True,
+    help="Of a recording; of all that are open, 16 times as many.",
+)
+@click.option(
+    "--idle",
+    type=click.FloatRange(min=0.1),
+    default=300.0,
+    show_default=True,
+    help="Seconds that a client may be silent, or leave its answer.",
+)
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds that open streams and recordings have when the server ends.",
+)
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 256),
+    default=32,
+    show_default=True,
+    help="Streams whose chunks one run of the network computes, at most.",
+)
+@click.option(
+    "--origin",
+    multiple=True,
+    help="Pages of this address may open streams, too, e.g. https://example.org.",
+)
+def serve(
+    model: str,
+    host: str,
+    port: int,
+    rate: float,
+    words: bool,
+    alternatives: int,
+    speakers: str | None,
+    streams: int,
+    seconds: float,
+    message_bytes: int,
+    upload_bytes: int,
+    idle: float,
+    grace: float,
+    batch: int,
+    origin: tuple[str, ...],
+) -> None:
+    """Recognize speech for clients over WebSocket and HTTP until SIGTERM or Ctrl-C.
+
+    MODEL is the folder of a Vosk model. Streams speak the protocol of vosk-server. POST a recording
+    to /transcribe for JSON, subtitles or text; / is a page with a microphone, /metrics has counts.
+    """
+    try:
+        from .server import Server, ServerOptions
+    except ImportError as error:
+        if error.name != "aiohttp":
+            raise
+        raise OpscopeError("serve wants aiohttp: pip install opscope[serve]") from None
+    known = None if speakers is None else SpkModel(speakers)
+    options = ServerOptions(
+        SessionOptions(rate, words, alternatives, known, seconds),
+        streams=streams,
+        message_bytes=message_bytes,
+        upload_bytes=upload_bytes,
+        uploads_bytes=16 * upload_bytes,
+        idle=idle,
+        grace=grace,
+        batch=batch,
+        origins=frozenset(origin),
+    )
+    server = Server(Model(model), usable_cores(), options)
+    server.lanes.prepare()
+
+    def listening(addresses: Sequence[str]) -> None:
+        click.echo(f"listening at {', '.join(addresses)}")
+
+    asyncio.run(server.serve(host, port, listening))

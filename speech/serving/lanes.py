@@ -1,0 +1,218 @@
+"""Threads for the work of many streams, whose networks are computed together.
+
+Each piece of work runs in a lane, a thread of its own; as many lanes run as there are cores. Work
+that wants a chunk of the network gives its turn to another lane and waits. A turn that finds
+nothing else to do takes all chunks that wait, and computes them in one run of the network. So
+batches are large where there is much to do, and no chunk waits for others that may never come.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ...framework.base.errors import OpscopeError
+from ...nnet3.inference.looped_computer import LoopedComputer
+from ...nnet3.inference.stream_batch import StreamBatch, StreamChunk, StreamState
+
+Result = TypeVar("Result")
+
+
+class Lanes:
+    """Does work of many streams, as much at a time as there are cores.
+
+    Example:
+        lanes = Lanes(model.network, cores=2)
+        text = lanes.submit(partial(session.take, message)).result()
+
+    Args:
+        network: of a model; its streams that are made from now on are computed together while
+            their work runs here.
+        cores: how many lanes run at a time. most: chunks in one run of the network.
+
+    Attributes:
+        runs, chunks: of the network, so far.
+    """
+
+    def __init__(self, network: LoopedComputer, *, cores: int, most: int = 32) -> None:
+        self._batch = StreamBatch(network, most)
+        self._most = most
+        self._cores = cores
+        self._lock = threading.Lock()
+        self._running = 0
+        self._count = 0
+        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._idle: list[_Lane] = []
+        self._waiting: deque[_Lane] = deque()  # for the network
+        self._computed: deque[_Lane] = deque()  # they have got its output
+        self._leading = False  # a lane computes the network
+        self._closed = False
+        self.runs = self.chunks = 0
+        network.runners = self._runner
+
+    def prepare(self) -> None:
+        """Compile the network for all numbers of streams, so that no stream waits for it."""
+        self._batch.prepare()
+
+    def submit(self, work: Callable[[], Result]) -> Future[Result]:
+        """Do this as soon as there is a turn; work is begun in the order in which it comes.
+
+        Raises:
+            OpscopeError: the lanes are closed.
+        """
+        future: Future[Result] = Future()
+        with self._lock:
+            if self._closed:
+                raise OpscopeError("the lanes are closed")
+            self._jobs.append((work, future))
+            self._start_next()
+        return future
+
+    @property
+    def waiting(self) -> int:
+        """Pieces of work that have not begun."""
+        return len(self._jobs)
+
+    def close(self) -> None:
+        """Do what was submitted, and end the threads."""
+        with self._lock:
+            self._closed = True
+            self._start_next()
+
+    # Inside
+
+    def _runner(self) -> _Together:
+        return _Together(self)
+
+    def compute(self, chunk: StreamChunk) -> np.ndarray:
+        """The output of a chunk, computed with others that wait; see `StreamBatch.compute`."""
+        lane = _here.__dict__.get("lane")
+        if lane is None or lane.lanes is not self:  # work that was not submitted
+            return self._batch.compute([chunk])[0]
+        lane.chunk = chunk
+        with self._lock:
+            self._waiting.append(lane)
+            self._give_turn()
+        lane.go.acquire()
+        if lane.led:
+            self._lead(lane)
+        if lane.error is not None:
+            error, lane.error = lane.error, None
+            raise error
+        return lane.output
+
+    def _lead(self, lane: _Lane) -> None:
+        """Compute the chunks of some lanes, the first of which is this one."""
+        led, lane.led = lane.led, []
+        error: Exception | None = None
+        try:
+            outputs = self._batch.compute([each.chunk for each in led])
+            for each, output in zip(led, outputs, strict=True):
+                each.output = output
+        except Exception as raised:
+            error = raised
+        with self._lock:
+            self._leading = False
+            self.runs += 1
+            self.chunks += len(led)
+            for each in led:
+                each.error = error
+            self._computed.extend(led[1:])
+            self._start_next()
+
+    def _done(self, lane: _Lane) -> None:
+        """A lane has done its work."""
+        with self._lock:
+            self._idle.append(lane)
+            self._give_turn()
+
+    def _give_turn(self) -> None:
+        self._running -= 1
+        self._start_next()
+
+    def _start_next(self) -> None:
+        """Give the turns that are free to lanes; the lock is held."""
+        while self._running < self._cores:
+            if self._computed:
+                lane = self._computed.popleft()
+            elif self._jobs and len(self._waiting) < self._most:
+                lane = self._idle.pop() if self._idle else self._new_lane()
+                lane.job = self._jobs.popleft()
+            elif self._waiting and not self._leading:
+                self._leading = True
+                led = [self._waiting.popleft() for _ in range(min(len(self._waiting), self._most))]
+                lane = led[0]
+                lane.led = led
+            else:
+                break
+            self._running += 1
+            lane.go.release()
+        if self._closed and not self._jobs:
+            while self._idle:
+                self._idle.pop().go.release()  # without a job it ends
+
+    def _new_lane(self) -> _Lane:
+        self._count += 1
+        lane = _Lane(self, f"opscope-lane-{self._count}")
+        lane.start()
+        return lane
+
+
+class _Lane(threading.Thread):
+    """A thread that does one piece of work after another, when it has its turn.
+
+    Attributes:
+        go: released where it has a turn. job: what to do, and where the result goes.
+        chunk, output, error: of the network, of the work that waits. led: lanes whose chunks this
+            one computes.
+    """
+
+    chunk: StreamChunk
+    output: np.ndarray
+
+    def __init__(self, lanes: Lanes, name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self.lanes = lanes
+        self.go = threading.Semaphore(0)
+        self.job: tuple[Callable[[], Any], Future[Any]] | None = None
+        self.led: list[_Lane] = []
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        _here.lane = self
+        while True:
+            self.go.acquire()
+            if self.job is None:
+                return
+            (work, future), self.job = self.job, None
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(work())
+                except BaseException as error:
+                    future.set_exception(error)
+            del work, future  # or a lane that waits would keep a stream
+            self.lanes._done(self)
+
+
+class _Together:
+    """Runs the chunks of one stream in lanes; see `ChunkRunner`."""
+
+    def __init__(self, lanes: Lanes) -> None:
+        self._lanes = lanes
+        self.reset()
+
+    def reset(self) -> None:
+        """A new stream begins."""
+        self._state = StreamState()
+
+    def run(self, frames: np.ndarray, ivector: np.ndarray | None) -> np.ndarray:
+        """The output of the next chunk."""
+        return self._lanes.compute(StreamChunk(frames, ivector, self._state))
+
+
+_here = threading.local()

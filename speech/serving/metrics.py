@@ -1,0 +1,56 @@
+"""Counts of a server, as text that Prometheus reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class _Kind(NamedTuple):
+    """A metric: counter or gauge, what it counts, the name of its label."""
+
+    type: str
+    help: str
+    label: str = ""
+
+
+_KINDS = {
+    "streams": _Kind("gauge", "Streams and files that are open", "kind"),
+    "streams_total": _Kind("counter", "Streams and files that were opened", "kind"),
+    "refused_total": _Kind("counter", "Streams and files that were refused", "reason"),
+    "errors_total": _Kind("counter", "Messages and files that were answered with an error", "kind"),
+    "audio_seconds_total": _Kind("counter", "Seconds of sound that were recognized", "kind"),
+    "replies_total": _Kind("counter", "Messages that were answered", "kind"),
+    "reply_seconds_total": _Kind("counter", "Seconds that messages waited for answers", "kind"),
+    "work_waiting": _Kind("gauge", "Messages and pieces of files that wait for a core"),
+    "network_runs_total": _Kind("counter", "Runs of the network"),
+    "network_chunks_total": _Kind("counter", "Chunks of streams that they computed"),
+}
+
+
+class Metrics:
+    """Counts by name and label.
+
+    Args:
+        read: values that are asked for when the text is written, by the names of metrics.
+    """
+
+    def __init__(self, read: dict[str, Callable[[], float]]) -> None:
+        self._read = read
+        self._values: dict[str, dict[str, float]] = {name: {} for name in _KINDS}
+
+    def add(self, name: str, label: str, value: float = 1) -> None:
+        """Add to a metric."""
+        values = self._values[name]
+        values[label] = values.get(label, 0) + value
+
+    def text(self) -> str:
+        """All metrics in Prometheus' format."""
+        lines: list[str] = []
+        for name, kind in _KINDS.items():
+            lines += [f"# HELP opscope_{name} {kind.help}", f"# TYPE opscope_{name} {kind.type}"]
+            if name in self._read:
+                lines.append(f"opscope_{name} {self._read[name]():g}")
+            for label, value in self._values[name].items():
+                lines.append(f'opscope_{name}{{{kind.label}="{label}"}} {value:.10g}')
+        return "\n".join(lines) + "\n"

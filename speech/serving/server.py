@@ -1,0 +1,495 @@
+"""The server: Vosk's WebSocket protocol, recordings over HTTP, a page with a microphone, metrics.
+
+No path of a client is opened: sound comes in messages and bodies, and the page is the package's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import logging
+import re
+import signal
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    suppress,
+)
+from dataclasses import dataclass, field
+from functools import cache, partial
+from importlib import resources
+from time import monotonic
+from typing import Any, TypeVar
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from ...framework.base.errors import FormatError, OpscopeError
+from ..audio.read import audio_of
+from ..recognize.formats import FORMATS
+from ..recognize.model import Model
+from ..recognize.transcript import Listener, Spoken, Transcript
+from .lanes import Lanes
+from .metrics import Metrics
+from .session import Session, SessionOptions
+
+_log = logging.getLogger(__name__)
+Result = TypeVar("Result")
+_HEARTBEAT = 30.0  # seconds from one ping to the next; who answers none is gone
+_PIECE = 0.5  # seconds of a recording that one piece of work takes
+_FORMS = {
+    "json": "application/json",
+    "srt": "application/x-subrip",
+    "vtt": "text/vtt",
+    "txt": "text/plain",
+    "ctm": "text/plain",
+    "textgrid": "text/plain",
+}
+_ACCEPTED = {
+    "*/*": "json",
+    "application/*": "json",
+    "application/srt": "srt",
+    "text/srt": "srt",
+    "text/*": "txt",
+    **{kind: form for form, kind in reversed(_FORMS.items())},
+}
+"""Types of answers that clients accept, and what they get."""
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Limits of a server.
+
+    Attributes:
+        session: of streams over WebSocket. streams: streams and recordings at a time.
+        message_bytes: of a message of a stream. upload_bytes: of a recording. uploads_bytes: of
+            all recordings that are open. idle: seconds that a client may be silent, or not take
+            its answer. grace: seconds for open streams when the server ends.
+        batch: chunks of streams in one run of the network.
+        origins: addresses of pages, besides the server's own, that may open streams.
+    """
+
+    session: SessionOptions = field(default_factory=SessionOptions)
+    streams: int = 1000
+    message_bytes: int = _MIB
+    upload_bytes: int = 64 * _MIB
+    uploads_bytes: int = 1024 * _MIB
+    idle: float = 300.0
+    grace: float = 10.0
+    batch: int = 32
+    origins: frozenset[str] = frozenset()
+
+
+class RefusedError(Exception):
+    """A request is not served: its status in HTTP, and the reason in a word."""
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+Protocol = Callable[["Server", str], AbstractAsyncContextManager[str]]
+"""Serves a further protocol at a host within its block, and says where."""
+
+
+class Server:
+    """Recognizes for many clients at once.
+
+    Args:
+        model: that recognizes. cores: to compute on. options: limits.
+
+    Attributes:
+        lanes: where it computes. metrics: what it counts.
+    """
+
+    def __init__(self, model: Model, cores: int, options: ServerOptions | None = None) -> None:
+        self.model = model
+        self.options = options or ServerOptions()
+        self.lanes = Lanes(model.network, cores=cores, most=self.options.batch)
+        self._open = 0
+        self._held = 0  # bytes of recordings
+        self._end: asyncio.Future[None]
+        self._empty = asyncio.Event()  # nothing is open, and the server ends
+        self.metrics = Metrics(
+            {
+                "work_waiting": lambda: self.lanes.waiting,
+                "network_runs_total": lambda: self.lanes.runs,
+                "network_chunks_total": lambda: self.lanes.chunks,
+            }
+        )
+
+    def application(self) -> web.Application:
+        """What answers requests."""
+        app = web.Application(middlewares=[self._answered])
+        app.router.add_get("/metrics", self._show_metrics)
+        app.router.add_post("/transcribe", self._transcribe)
+        app.router.add_post("/transcribe.{form}", self._transcribe)
+        app.router.add_get("/{path:.*}", self._page_or_stream)
+        return app
+
+    async def serve(
+        self,
+        host: str,
+        port: int,
+        ready: Callable[[Sequence[str]], None],
+        protocols: Sequence[Protocol] = (),
+    ) -> None:
+        """Serve until SIGTERM or Ctrl-C; open streams then get their final results.
+
+        Args:
+            host, port: to listen at; port 0: any that is free. ready: is given the addresses.
+            protocols: to be served besides.
+
+        Raises:
+            OpscopeError: nothing can listen there.
+        """
+        self._end = asyncio.get_running_loop().create_future()
+        ended = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            listening = [
+                await stack.enter_async_context(each(self, host))
+                for each in (partial(_http, port=port), *protocols)
+            ]
+            _on_signals(ended.set)
+            ready(listening)
+            await ended.wait()
+            self._end.set_result(None)
+            if self._open:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._empty.wait(), self.options.grace)
+        self.lanes.close()
+
+    async def next_of(self, what: Coroutine[Any, Any, Result]) -> Result | None:
+        """What comes next of a client; None: the server ends.
+
+        Raises:
+            TimeoutError: nothing comes for as long as a client may be silent.
+        """
+        coming = asyncio.ensure_future(what)
+        try:
+            done, _ = await asyncio.wait(
+                (coming, self._end),
+                timeout=self.options.idle,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+        finally:
+            if not coming.done():
+                coming.cancel()
+        if coming in done:
+            return coming.result()
+        await asyncio.wait((coming,))
+        if not done:
+            raise TimeoutError
+        return None
+
+    # Requests
+
+    @web.middleware
+    async def _answered(
+        self,
+        request: web.Request,
+        handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Answers what is wrong as JSON."""
+        try:
+            return await handler(request)
+        except RefusedError as refused:
+            status, reason, message = refused.status, refused.reason, str(refused)
+        except web.HTTPException as error:
+            status, reason, message = error.status, "request", error.reason
+        except Exception:
+            _log.exception("%s %s could not be answered", request.method, request.path)
+            status, reason, message = 500, "failed", "the request could not be answered"
+        self.metrics.add("refused_total", reason)
+        headers = {"Retry-After": "1"} if status == 503 else {}
+        # What is left of a body is not read.
+        headers |= {"Connection": "close"} if request.can_read_body else {}
+        return web.json_response({"error": message}, status=status, headers=headers)
+
+    async def _show_metrics(self, request: web.Request) -> web.Response:
+        return web.Response(text=self.metrics.text(), content_type="text/plain")
+
+    async def _page_or_stream(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return await self._stream(request)
+        if request.path not in ("/", "/index.html"):
+            raise RefusedError(404, "path", "nothing is here; see / and POST /transcribe")
+        text, policy = _page()
+        headers = {"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff"}
+        return web.Response(text=text, content_type="text/html", headers=headers)
+
+    @asynccontextmanager
+    async def admitted(self, kind: str) -> AsyncIterator[None]:
+        """A stream or recording, where there is room for one."""
+        if self._end.done():
+            raise RefusedError(503, "ending", "the server is ending")
+        if self._open >= self.options.streams:
+            message = f"{self._open} streams are open, as many as there may be"
+            raise RefusedError(503, "streams", message)
+        self._open += 1
+        self.metrics.add("streams", kind)
+        self.metrics.add("streams_total", kind)
+        try:
+            yield
+        finally:
+            self._open -= 1
+            self.metrics.add("streams", kind, -1)
+            if self._end.done() and not self._open:
+                self._empty.set()
+
+    async def work(self, function: Callable[..., Result], *arguments: Any) -> Result:
+        """What a function returns, which runs in a lane."""
+        return await asyncio.wrap_future(self.lanes.submit(partial(function, *arguments)))
+
+    # Streams
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        origin = request.headers.get("Origin")
+        own = {f"{scheme}://{request.host}" for scheme in ("http", "https")}
+        if origin is not None and origin not in own | self.options.origins:
+            message = f"a page of {origin} may not open streams; see opscope serve --origin"
+            raise RefusedError(403, "origin", message)
+        async with self.admitted("stream"):
+            socket = web.WebSocketResponse(
+                heartbeat=_HEARTBEAT,
+                max_msg_size=self.options.message_bytes,
+                compress=False,  # it would cost each stream the memory of a compressor
+            )
+            await socket.prepare(request)
+            await _Stream(self, socket).run()
+            return socket
+
+    # Recordings
+
+    async def _transcribe(self, request: web.Request) -> web.StreamResponse:
+        form = _form(request)
+        asked = _asked(request)
+        async with self.admitted("recording"):
+            held = 0
+            try:
+                parts: list[bytes] = []
+                async for part in self._body(request):
+                    parts.append(part)
+                    held += len(part)
+                    self._hold(len(part))
+                transcript = await self._transcript(request, b"".join(parts), asked)
+            except FormatError as error:
+                self.metrics.add("errors_total", "recording")
+                raise RefusedError(400, "recording", str(error)) from None
+            except OpscopeError as error:
+                self.metrics.add("errors_total", "recording")
+                raise RefusedError(422, "recording", str(error)) from None
+            finally:
+                self._held -= held
+        self.metrics.add("audio_seconds_total", "recording", transcript.duration)
+        text = FORMATS[form](transcript)
+        return web.Response(text=text, content_type=_FORMS[form])
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        if self._held > self.options.uploads_bytes:
+            raise RefusedError(503, "uploads", "too many recordings are open at this moment")
+
+    async def _body(self, request: web.Request) -> AsyncIterator[bytes]:
+        """The recording in a request: its body, or the first file of a form."""
+        source: Any = request.content
+        if request.content_type == "multipart/form-data":
+            fields = await request.multipart()
+            source = await self._soon(fields.next())
+            while source is not None and getattr(source, "filename", None) is None:
+                source = await self._soon(fields.next())
+            if source is None:
+                raise RefusedError(400, "recording", "the form has no file")
+        read = source.readany if source is request.content else source.read_chunk
+        size, most = 0, self.options.upload_bytes
+        while part := await self._soon(read()):
+            size += len(part)
+            if size > most:
+                raise RefusedError(413, "bytes", f"a recording of more than {most} bytes")
+            yield part
+
+    async def _soon(self, what: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            return await asyncio.wait_for(what, self.options.idle)
+        except TimeoutError:
+            raise RefusedError(408, "idle", "the recording does not come") from None
+
+    async def _transcript(
+        self, request: web.Request, data: bytes, asked: dict[str, Any]
+    ) -> Transcript:
+        """What is said in a recording, piece by piece, so that streams get their turns between."""
+        audio = await self.work(audio_of, data, "recording")
+        most = self.options.session.seconds
+        if audio.duration > most:
+            message = f"{audio.duration:.1f} seconds of sound, where {most:g} are the most"
+            raise RefusedError(413, "seconds", message)
+        samples = audio.channel(-1, "recording")
+        make = partial(Listener, speakers=self.options.session.speakers, **asked)
+        listener = await self.work(make, self.model, audio.rate)
+        utterances: list[Spoken] = []
+        step = max(int(_PIECE * audio.rate), 1)
+        for begin in range(0, len(samples), step):
+            if request.transport is None or request.transport.is_closing():
+                raise RefusedError(400, "gone", "the client has gone")
+            utterances += await self.work(listed, listener.accept, samples[begin : begin + step])
+        utterances += await self.work(listed, listener.finish)
+        return Transcript("recording", audio.duration, utterances)
+
+
+class _Stream:
+    """A WebSocket and its session."""
+
+    def __init__(self, server: Server, socket: web.WebSocketResponse) -> None:
+        self._server = server
+        self._socket = socket
+        self._session = Session(server.model, server.options.session)
+
+    async def run(self) -> None:
+        """Answer messages until the stream is over, or the server."""
+        socket, idle = self._socket, self._server.options.idle
+        while not socket.closed:
+            try:
+                message = await self._server.next_of(socket.receive())
+            except TimeoutError:
+                await self._close(
+                    WSCloseCode.POLICY_VIOLATION, f"nothing came for {idle:g} seconds"
+                )
+                return
+            if message is None:
+                reply = await self._server.work(self._session.end)
+                with suppress(ConnectionError):
+                    await socket.send_str(reply.text or "")
+                await self._close(WSCloseCode.GOING_AWAY, "the server is ending")
+                return
+            if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                return  # closed, by the client, by us, or by what is wrong with its frames
+            if not await self._answer(message.data, idle):
+                return
+
+    async def _answer(self, data: str | bytes, idle: float) -> bool:
+        """Answer a message; False: the stream is over."""
+        begin, heard = monotonic(), self._session.seconds
+        metrics = self._server.metrics
+        try:
+            reply = await self._server.work(self._session.take, data)
+        except Exception:
+            _log.exception("a message could not be answered")
+            metrics.add("errors_total", "stream")
+            await self._close(WSCloseCode.INTERNAL_ERROR, "the message could not be answered")
+            return False
+        metrics.add("audio_seconds_total", "stream", self._session.seconds - heard)
+        if reply.text is not None:
+            if reply.is_error:
+                metrics.add("errors_total", "stream")
+            metrics.add("replies_total", "stream")
+            metrics.add("reply_seconds_total", "stream", monotonic() - begin)
+            try:
+                await asyncio.wait_for(self._socket.send_str(reply.text), idle)
+            except (TimeoutError, ConnectionError):
+                self._socket.force_close()  # it does not take its answers
+                return False
+        if reply.is_last:
+            code = WSCloseCode.POLICY_VIOLATION if reply.reason else WSCloseCode.OK
+            await self._close(code, reply.reason)
+        return not reply.is_last
+
+    async def _close(self, code: WSCloseCode, reason: str) -> None:
+        with suppress(ConnectionError):
+            await self._socket.close(code=code, message=reason.encode()[:120])
+
+
+def listed(function: Callable[..., Iterator[Spoken]], *arguments: Any) -> list[Spoken]:
+    """The utterances that a function of a `Listener` gives."""
+    return list(function(*arguments))
+
+
+def _form(request: web.Request) -> str:
+    """The format of the answer, by the path or what the client accepts."""
+    form = request.match_info.get("form")
+    if form is not None:
+        if form not in _FORMS:
+            raise RefusedError(404, "path", f"no format {form!r}: want {', '.join(_FORMS)}")
+        return form
+    listed = request.headers.get("Accept") or "*/*"
+    for each in sorted(listed.split(","), key=_quality, reverse=True):
+        kind = each.partition(";")[0].strip().lower()
+        if kind in _ACCEPTED:
+            return _ACCEPTED[kind]
+    kinds = ", ".join(dict.fromkeys(_FORMS.values()))
+    raise RefusedError(406, "accept", f"Accept: {listed}: the answers are {kinds}")
+
+
+def _quality(accepted: str) -> float:
+    found = re.search(r";\s*q=([0-9.]+)", accepted)
+    try:
+        return float(found[1]) if found else 1.0
+    except ValueError:
+        return 0.0
+
+
+def _asked(request: web.Request) -> dict[str, Any]:
+    """What the query asks of the words."""
+    query = request.query
+    unknown = set(query) - {"phrase", "alternatives", "phones"}
+    if unknown:
+        message = f"unknown in the query: {', '.join(sorted(unknown))}"
+        raise RefusedError(400, "query", f"{message}; want phrase, alternatives, phones")
+    try:
+        alternatives = int(query.get("alternatives", 0))
+    except ValueError:
+        alternatives = -1
+    if not 0 <= alternatives <= 100:
+        raise RefusedError(400, "query", "alternatives: want a number from 0 to 100")
+    phones = query.get("phones", "0") not in ("0", "false", "")
+    return {
+        "grammar": query.getall("phrase", []) or None,
+        "alternatives": alternatives,
+        "phones": phones,
+    }
+
+
+@asynccontextmanager
+async def _http(server: Server, host: str, port: int) -> AsyncIterator[str]:
+    """HTTP and WebSocket."""
+    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port)
+        try:
+            await site.start()
+        except OSError as error:
+            raise OpscopeError(f"cannot listen at {host}:{port}: {error.strerror}") from None
+        address, bound = runner.addresses[0][:2]
+        yield f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+    finally:
+        await runner.cleanup()
+
+
+@cache
+def _page() -> tuple[str, str]:
+    """The page, and the policy that lets nothing but its own style and script run."""
+    text = (resources.files(str(__package__)) / "page.html").read_text(encoding="utf-8")
+    hashes = {}
+    for tag in ("style", "script"):
+        inner = text.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0]
+        digest = base64.b64encode(hashlib.sha256(inner.encode()).digest()).decode()
+        hashes[tag] = f"'sha256-{digest}'"
+    policy = (
+        f"default-src 'none'; style-src {hashes['style']}; script-src {hashes['script']} blob:;"
+        " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return text, policy
+
+
+def _on_signals(end: Callable[[], None]) -> None:
+    """Call this once at SIGTERM or Ctrl-C."""
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        try:
+            loop.add_signal_handler(name, end)
+        except NotImplementedError:  # Windows
+            signal.signal(name, lambda *_: loop.call_soon_threadsafe(end))

@@ -1,0 +1,93 @@
+"""Streams in lanes: the words of each alone, errors where they belong, an end of all threads."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import Future
+from functools import partial
+
+import numpy as np
+import pytest
+
+from opscope.framework.base.errors import NotFiniteError, OpscopeError
+from opscope.speech import BatchModel, BatchRecognizer, KaldiRecognizer, Model
+from opscope.speech.serving.lanes import Lanes
+from speech_models import RATE, small_files, speech, write_files
+
+TEXTS = ("ab c ba", "c", "ba ba", "c ab c ab", "")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory):
+    place = tmp_path_factory.mktemp("small")
+    return write_files(small_files(place / "parts"), place / "model")
+
+
+def text_of(recognizer: KaldiRecognizer, samples: bytes, step: int) -> str:
+    """What a recognizer hears, block by block."""
+    found = []
+    for at in range(0, len(samples), step):
+        if recognizer.AcceptWaveform(samples[at : at + step]):
+            found.append(json.loads(recognizer.Result())["text"])
+    return " ".join([*found, json.loads(recognizer.FinalResult())["text"]]).strip()
+
+
+@pytest.mark.parametrize("cores", [1, 3])
+def test_words_are_those_of_each_stream_alone(folder, cores: int) -> None:
+    sounds = [speech(text).tobytes() for text in TEXTS]
+    alone = Model(folder)
+    wanted = [text_of(KaldiRecognizer(alone, RATE), each, 3000) for each in sounds]
+    assert wanted[0] == "ab c ba"
+    model = Model(folder)
+    lanes = Lanes(model.network, cores=cores, most=8)
+    before = threading.active_count()
+    futures: list[Future[str]] = [
+        lanes.submit(partial(text_of, KaldiRecognizer(model, RATE), each, 3000))
+        for each in sounds * 2
+    ]
+    assert [each.result(60) for each in futures] == wanted * 2
+    assert lanes.chunks > lanes.runs > 0
+    # What does not run in a lane computes its network by itself.
+    assert text_of(KaldiRecognizer(model, RATE), sounds[0], 3000) == wanted[0]
+    lanes.close()
+    with pytest.raises(OpscopeError, match="closed"):
+        lanes.submit(int)
+    end = time.monotonic() + 10
+    while threading.active_count() > before and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+def test_what_fails_fails_alone(folder) -> None:
+    model = Model(folder)
+    lanes = Lanes(model.network, cores=2)
+    wrong = KaldiRecognizer(model, RATE)
+    broken = np.full(RATE, np.nan, np.float32)
+    futures = [
+        lanes.submit(partial(wrong.AcceptWaveform, broken)),
+        lanes.submit(partial(text_of, KaldiRecognizer(model, RATE), speech("c").tobytes(), 3000)),
+    ]
+    assert isinstance(futures[0].exception(60), (NotFiniteError, OpscopeError))
+    assert futures[1].result(60) == "c"
+    lanes.close()
+
+
+def test_vosks_batches(folder) -> None:
+    model = BatchModel(folder)
+    recognizers = [BatchRecognizer(model, RATE) for _ in TEXTS]
+    for recognizer, text in zip(recognizers, TEXTS, strict=True):
+        data = speech(text).tobytes()
+        for at in range(0, len(data), 8000):
+            recognizer.AcceptWaveform(data[at : at + 8000])
+        recognizer.FinishStream()
+    model.Wait()
+    for recognizer, text in zip(recognizers, TEXTS, strict=True):
+        assert recognizer.GetPendingChunks() == 0
+        results = []
+        while result := recognizer.Result():
+            results.append(json.loads(result))
+        assert " ".join(each["text"] for each in results).split() == text.split()
+        words = [word["word"] for each in results for word in each.get("result", [])]
+        assert words == text.split()
