@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
-from ...framework.base.errors import FormatError, OpscopeError
+from ...framework.base.errors import OpscopeError
 from ..audio.read import audio_of
 from ..recognize.formats import FORMATS
 from ..recognize.model import Model
@@ -38,6 +38,7 @@ from .session import Session, SessionOptions
 _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 _HEARTBEAT = 30.0  # seconds from one ping to the next; who answers none is gone
+_CLOSING = 10.0  # seconds that the end of a stream is waited for
 _PIECE = 0.5  # seconds of a recording that one piece of work takes
 _FORMS = {
     "json": "application/json",
@@ -103,7 +104,8 @@ class Server:
         model: that recognizes. cores: to compute on. options: limits.
 
     Attributes:
-        lanes: where it computes. metrics: what it counts.
+        lanes: where it computes. metrics: what it counts. silent: connections that have not asked
+            for anything, and what will end them.
     """
 
     def __init__(self, model: Model, cores: int, options: ServerOptions | None = None) -> None:
@@ -114,6 +116,7 @@ class Server:
         self._held = 0  # bytes of recordings
         self._end: asyncio.Future[None]
         self._empty = asyncio.Event()  # nothing is open, and the server ends
+        self.silent: dict[Any, asyncio.TimerHandle] = {}
         self.metrics = Metrics(
             {
                 "work_waiting": lambda: self.lanes.waiting,
@@ -195,6 +198,8 @@ class Server:
         handler: Callable[[web.Request], Coroutine[Any, Any, web.StreamResponse]],
     ) -> web.StreamResponse:
         """Answers what is wrong as JSON."""
+        if (timer := self.silent.pop(request.protocol, None)) is not None:
+            timer.cancel()
         try:
             return await handler(request)
         except RefusedError as refused:
@@ -256,6 +261,7 @@ class Server:
         async with self.admitted("stream"):
             socket = web.WebSocketResponse(
                 heartbeat=_HEARTBEAT,
+                timeout=min(self.options.idle, _CLOSING),
                 max_msg_size=self.options.message_bytes,
                 compress=False,  # it would cost each stream the memory of a compressor
             )
@@ -277,12 +283,9 @@ class Server:
                     held += len(part)
                     self._hold(len(part))
                 transcript = await self._transcript(request, b"".join(parts), asked)
-            except FormatError as error:
-                self.metrics.add("errors_total", "recording")
-                raise RefusedError(400, "recording", str(error)) from None
             except OpscopeError as error:
                 self.metrics.add("errors_total", "recording")
-                raise RefusedError(422, "recording", str(error)) from None
+                raise RefusedError(400, "recording", str(error)) from None
             finally:
                 self._held -= held
         self.metrics.add("audio_seconds_total", "recording", transcript.duration)
@@ -455,16 +458,33 @@ def _asked(request: web.Request) -> dict[str, Any]:
 @asynccontextmanager
 async def _http(server: Server, host: str, port: int) -> AsyncIterator[str]:
     """HTTP and WebSocket."""
-    runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=1.0)
+    idle, loop = server.options.idle, asyncio.get_running_loop()
+    runner = web.AppRunner(
+        server.application(), access_log=None, keepalive_timeout=idle, shutdown_timeout=1.0
+    )
     await runner.setup()
+    made = runner.server
+    assert made is not None
+
+    def connected() -> Any:
+        protocol = made()
+        server.silent[protocol] = loop.call_later(idle, end_silent, protocol)
+        return protocol
+
+    def end_silent(protocol: Any) -> None:
+        """aiohttp waits for the first request of a connection as long as that is there."""
+        del server.silent[protocol]
+        if protocol.transport is not None:
+            protocol.transport.close()
+
     try:
-        site = web.TCPSite(runner, host, port)
         try:
-            await site.start()
+            listening = await loop.create_server(connected, host, port)
         except OSError as error:
             raise OpscopeError(f"cannot listen at {host}:{port}: {error.strerror}") from None
-        address, bound = runner.addresses[0][:2]
+        address, bound = listening.sockets[0].getsockname()[:2]
         yield f"http://[{address}]:{bound}" if ":" in address else f"http://{address}:{bound}"
+        listening.close()
     finally:
         await runner.cleanup()
 

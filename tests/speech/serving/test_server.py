@@ -128,7 +128,6 @@ REFUSED: dict[str, tuple[str, str, bytes, dict[str, str], int, str]] = {
     "alternatives": ("POST", "/transcribe?alternatives=x", WAV, {}, 400, "from 0 to 100"),
     "too large": ("POST", "/transcribe", bytes(UPLOAD + 1), {}, 413, f"more than {UPLOAD} bytes"),
     "too long": ("POST", "/transcribe", recording("c", 16000, 21), {}, 413, "20 are the most"),
-    "a rate": ("POST", "/transcribe", recording("c", 40), {}, 422, "40"),
     "a path": ("GET", "/../../etc/passwd", b"", {}, 404, "nothing is here"),
     "a method": ("PUT", "/transcribe", WAV, {}, 405, "Method Not Allowed"),
     "a form without a file": (
@@ -301,11 +300,11 @@ def test_a_port_that_is_taken(folder: Path, address: str) -> None:
 
 
 def test_the_page_in_a_browser(folder: Path, tmp_path: Path) -> None:
-    """Its microphone, which hears a file here, and a recording that is dropped on it."""
+    """Its microphone, which hears a file here."""
     if browser() is None:
         pytest.skip("no Chromium on this machine")
     sound = tmp_path / "said.wav"
-    sound.write_bytes(recording("ab c ba", seconds=20))
+    sound.write_bytes(recording("ab c ba", seconds=5))
     flags = (
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",
@@ -316,11 +315,12 @@ def test_the_page_in_a_browser(folder: Path, tmp_path: Path) -> None:
         page.open(addresses[0])
         page.run("document.getElementById('microphone').click()")
         end = time.monotonic() + 30
-        while "ba" not in page.run(shown).split() and time.monotonic() < end:
-            time.sleep(0.1)
+        partial = "document.getElementById('partial').textContent"
+        while "ba" not in page.run(partial).split() and time.monotonic() < end:
+            time.sleep(0.05)
         page.run("document.getElementById('microphone').click()")
-        assert page.run(shown).split() == ["ab", "c", "ba"]
         while page.run("document.getElementById('microphone').textContent") == "Stop":
             time.sleep(0.05)
+        assert page.run(shown).split() == ["ab", "c", "ba"]
         assert page.run("document.getElementById('status').textContent") == ""
         assert page.complaints() == []
