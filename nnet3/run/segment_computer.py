@@ -184,7 +184,7 @@ class SegmentComputer(NnetComputer):
         if held.inner is None:
             declared = self._vars[variable]
             held.set(np.zeros(declared.shape or (), declared.dtype))
-        return held.inner
+        return held.array
 
     def _loops(self, segment: int) -> bool:
         """Whether the run goes back in a segment."""

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ...framework.base.errors import OpscopeError
+from ...framework.base.python.cached import new_lock
 from ...nnet3.inference.looped_computer import LoopedComputer
 from ...nnet3.inference.stream_batch import StreamBatch, StreamChunk, StreamState
 
@@ -43,7 +44,7 @@ class Lanes:
         self._batch = StreamBatch(network, most)
         self._most = most
         self._cores = cores
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._running = 0
         self._count = 0
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()

@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 
 from ...framework.base.cpu.cores import usable_cores
+from ...framework.base.python.cached import new_lock
 from ..recognize.kaldi_recognizer import KaldiRecognizer
 from ..recognize.model import Model
 from .lanes import Lanes
@@ -38,7 +39,7 @@ class BatchModel:
     def __init__(self, model_path: str | os.PathLike[str]) -> None:
         self.model = Model(model_path)
         self.lanes = Lanes(self.model.network, cores=usable_cores())
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(new_lock())
         self._busy = 0  # recognizers with work
         weakref.finalize(self, self.lanes.close)
 
@@ -68,7 +69,7 @@ class BatchRecognizer:
         self._model = batch_model
         self._recognizer = KaldiRecognizer(batch_model.model, sample_rate, mode="steady")
         self._recognizer.SetWords(True)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         self._pieces: deque[bytes | None] = deque()  # None: the end of the stream
         self._results: deque[str] = deque()
         self._error: BaseException | None = None
@@ -103,26 +104,28 @@ class BatchRecognizer:
         with self._lock:
             self._pieces.append(piece)
             if len(self._pieces) > 1:
-                return  # the piece before it will be followed by this one
+                return  # the work that is under way takes it
         self._model.count_busy(1)
         self._model.lanes.submit(self._work)
 
     def _work(self) -> None:
-        """Recognize the first piece; those after it follow as work of their own."""
-        recognizer, piece = self._recognizer, self._pieces[0]
-        try:
-            over = recognizer.AcceptWaveform(piece or b"")
-            while over:
-                self._results.append(recognizer.Result())
-                over = recognizer.AcceptWaveform(b"")
-            if piece is None:
-                self._results.append(recognizer.FinalResult())
-        except Exception as error:
-            self._error = error
-        with self._lock:
-            self._pieces.popleft()
-            more = bool(self._pieces)
-        if more:
-            self._model.lanes.submit(self._work)
-        else:
-            self._model.count_busy(-1)
+        """Recognize all pieces that there are."""
+        more = True
+        while more:
+            try:
+                self._recognize(self._pieces[0])
+            except Exception as error:
+                self._error = error
+            with self._lock:
+                self._pieces.popleft()
+                more = bool(self._pieces)
+        self._model.count_busy(-1)
+
+    def _recognize(self, piece: bytes | None) -> None:
+        recognizer = self._recognizer
+        over = recognizer.AcceptWaveform(piece or b"")
+        while over:
+            self._results.append(recognizer.Result())
+            over = recognizer.AcceptWaveform(b"")
+        if piece is None:
+            self._results.append(recognizer.FinalResult())
