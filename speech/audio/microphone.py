@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ class Microphone:
 
     def __init__(self, rate: float, device: str | None = None) -> None:
         try:
-            import sounddevice
+            sounddevice: Any = import_module("sounddevice")
         except (ImportError, OSError) as error:  # OSError: its PortAudio is missing
             raise OpscopeError(
                 "a microphone wants the package sounddevice (pip install opscope[microphone]) and"

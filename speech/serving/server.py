@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 Result = TypeVar("Result")
 _HEARTBEAT = 30.0  # seconds from one ping to the next; who answers none is gone
 _CLOSING = 10.0  # seconds that the end of a stream is waited for
+_LINGERING = 1.0  # seconds for the rest of a request that is refused, and after the end
 _PIECE = 0.5  # seconds of a recording that one piece of work takes
 _FORMS = {
     "json": "application/json",
@@ -460,7 +461,11 @@ async def _http(server: Server, host: str, port: int) -> AsyncIterator[str]:
     """HTTP and WebSocket."""
     idle, loop = server.options.idle, asyncio.get_running_loop()
     runner = web.AppRunner(
-        server.application(), access_log=None, keepalive_timeout=idle, shutdown_timeout=1.0
+        server.application(),
+        access_log=None,
+        keepalive_timeout=idle,
+        lingering_time=_LINGERING,
+        shutdown_timeout=_LINGERING,
     )
     await runner.setup()
     made = runner.server
