@@ -289,6 +289,7 @@ def test_a_server_that_is_told_to_end(folder: Path) -> None:
 
     with served(folder) as (addresses, process):
         asyncio.run(run(addresses[0], process))
+        assert process.wait(60) == 0
 
 
 def test_a_port_that_is_taken(folder: Path, address: str) -> None:
