@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from opscope.kaldi.files.kaldi_io import Writer
-from opscope.speech.ivector.packed import packed, write_packed
+from opscope.kaldi.files.packed import packed, write_packed
 
 DIM, SPLICED, GAUSSIANS, IVECTOR = 3, 2, 7, 4
 OFFSET = 5.0

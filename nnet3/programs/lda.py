@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy as np
+
 from ...framework.base.errors import FormatError
 from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.packed import packed, write_packed
 from ...kaldi.tables.streams import open_reader
 from ..training.lda import (
     LdaAccumulator,
@@ -17,7 +20,6 @@ from ..training.lda import (
     TransformOptions,
     feature_transform,
     within_cholesky,
-    write_packed,
 )
 from ..training.progress import number
 from .base.options import BINARY, SRAND
@@ -112,5 +114,5 @@ def nnet_get_feature_transform(options: SimpleNamespace, output: str, *files: st
         ):
             if name:
                 writer = Writer(options.binary)
-                write_packed(writer, matrix)
+                write_packed(writer, packed(matrix).astype(np.float32))
                 save(writer, name)

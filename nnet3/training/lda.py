@@ -16,6 +16,7 @@ import numpy as np
 from ...framework.base.errors import AttributeTypeError, FormatError, ShapeError
 from ...framework.base.option_fields import option
 from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.packed import packed, read_packed, unpacked, write_packed
 from ...kaldi.files.sparse import to_dense
 from ..cache.computers import ComputerCache
 from ..chain.examples import NnetChainExample
@@ -109,7 +110,7 @@ class LdaStats:
         writer.write_matrix(self.sums.astype(np.float32))
         writer.write_token("<SECOND_ACCS>")
         within = self.squares - _class_squares(self.counts, self.sums)
-        write_packed(writer, within.astype(np.float32))
+        write_packed(writer, packed(within).astype(np.float32))
         writer.write_token("</LDAACCS>")
 
     @classmethod
@@ -130,7 +131,7 @@ class LdaStats:
         reader.expect_token("<FIRST_ACCS>")
         sums = reader.read_matrix(np.float32).astype(np.float64)
         reader.expect_token("<SECOND_ACCS>")
-        within = read_packed(reader).astype(np.float64)
+        within = unpacked(read_packed(reader))
         reader.expect_token("</LDAACCS>")
         if (counts.shape, sums.shape, within.shape) != ((classes,), (classes, dim), (dim, dim)):
             raise reader.error(f"no statistics of {classes} classes of dimension {dim}", start)
@@ -140,49 +141,6 @@ class LdaStats:
 def _class_squares(counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
     seen = counts != 0
     return (sums[seen] / counts[seen, None]).T @ sums[seen]
-
-
-def write_packed(writer: Writer, matrix: np.ndarray) -> None:
-    """Write the lower triangle of a matrix as Kaldi's SpMatrix or TpMatrix of float32."""
-    lower = matrix[np.tril_indices(len(matrix))].astype("<f4")
-    if writer.binary:
-        writer.write_token("FP")
-        writer.write_int32(len(matrix))
-        writer.write_raw(lower.tobytes())
-        return
-    rows = np.split(lower, np.cumsum(np.arange(1, len(matrix))))
-    lines = "\n".join(" ".join(map(number, row.tolist())) for row in rows)
-    writer.write_raw(f"[\n{lines} ]\n")
-
-
-def read_packed(reader: Reader) -> np.ndarray:
-    """A symmetric matrix from Kaldi's SpMatrix: [D, D], float32.
-
-    Raises:
-        FormatError: the bytes are something else, or are cut off.
-    """
-    start = reader.offset
-    if reader.binary:
-        reader.expect_token("FP")
-        dim = reader.read_int32()
-        if dim < 0:
-            raise reader.error(f"no matrix has {dim} rows", start)
-        values = reader.read_array("<f4", dim * (dim + 1) // 2)
-    else:
-        reader.expect_token("[")
-        words = []
-        while (word := reader.read_token()) != "]":
-            words.append(word)
-        try:
-            values = np.array(words, np.float32)
-        except ValueError:
-            raise reader.error("a symmetric matrix has numbers", start) from None
-        dim = int((np.sqrt(8 * len(values) + 1) - 1) / 2)
-        if dim * (dim + 1) // 2 != len(values):
-            raise reader.error(f"{len(values)} numbers are no lower triangle", start)
-    matrix = np.zeros((dim, dim), np.float32)
-    matrix[np.tril_indices(dim)] = values
-    return matrix + np.tril(matrix, -1).T
 
 
 class LdaAccumulator:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.packed import dim_of, read_packed, unpacked, write_packed
 from .extractor import IvectorExtractor
 from .fixed_order import applied, dot, product
-from .packed import dim_of, read_packed, unpacked, write_packed
 
 _RECOMPUTED = 1e-4  # how far the squared residual moves before it is computed anew
 _TINY = float(np.finfo(np.float64).tiny)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ...kaldi.files.kaldi_io import Reader
+from ...kaldi.files.packed import dim_of, packed, read_packed, unpacked
 from .fixed_order import product
-from .packed import dim_of, packed, read_packed, unpacked
 
 _MOST_DIM = 2000  # of iVectors: a matrix of so many rows and columns is made
 

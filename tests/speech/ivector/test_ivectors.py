@@ -15,6 +15,7 @@ from opscope.framework.fusion import small_products
 from opscope.framework.fusion.small_products import on_one_blas_thread
 from opscope.framework.fusion.team import one_blas_thread
 from opscope.kaldi.files.kaldi_io import Reader, Writer
+from opscope.kaldi.files.packed import packed, read_packed, unpacked, write_packed
 from opscope.speech import (
     AdaptationState,
     IvectorModel,
@@ -28,7 +29,6 @@ from opscope.speech import (
 from opscope.speech.ivector.estimation import conjugate_gradients
 from opscope.speech.ivector.extractor import IvectorExtractor
 from opscope.speech.ivector.gmm import DiagGmm, posteriors
-from opscope.speech.ivector.packed import packed, read_packed, unpacked, write_packed
 
 
 @pytest.fixture

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...kaldi.files.kaldi_io import Reader, Writer
-from ...kaldi.files.matrix_io import format_numbers, parse_numbers
+from .matrix_io import format_numbers, parse_numbers
+from .tokens import TokenReader, TokenWriter
 
 _FLOATS = {"FP": np.dtype("<f4"), "DP": np.dtype("<f8")}
+_KINDS = {np.dtype(np.float32): "FP", np.dtype(np.float64): "DP"}
 
 
-def read_packed(reader: Reader) -> np.ndarray:
+def read_packed(reader: TokenReader) -> np.ndarray:
     """The lower triangle of a matrix, row by row: float64, [dim * (dim + 1) / 2].
 
     Raises:
@@ -34,13 +35,14 @@ def read_packed(reader: Reader) -> np.ndarray:
     return values
 
 
-def write_packed(writer: Writer, values: np.ndarray) -> None:
-    """Write a lower triangle, float64, as Kaldi's SpMatrix."""
+def write_packed(writer: TokenWriter, values: np.ndarray) -> None:
+    """Write a lower triangle, float32 or float64, as Kaldi's SpMatrix or TpMatrix."""
     dim = dim_of(values)
     if writer.binary:
-        writer.write_token("DP")
+        kind = _KINDS[values.dtype]
+        writer.write_token(kind)
         writer.write_int32(dim)
-        writer.write_raw(np.asarray(values, "<f8").tobytes())
+        writer.write_raw(np.asarray(values, _FLOATS[kind]).tobytes())
         return
     rows = np.split(values, np.cumsum(np.arange(1, dim)))
     writer.write_raw(b"[\n" + b"\n".join(map(format_numbers, rows)) + b"]\n")
@@ -48,12 +50,12 @@ def write_packed(writer: Writer, values: np.ndarray) -> None:
 
 def dim_of(values: np.ndarray) -> int:
     """How many rows a matrix has, by the numbers of its lower triangle."""
-    return int((np.sqrt(8 * len(values) + 1) - 1) / 2)
+    return int((np.sqrt(8 * values.shape[-1] + 1) - 1) / 2)
 
 
 def unpacked(values: np.ndarray) -> np.ndarray:
-    """The whole symmetric matrix of a lower triangle: [dim, dim]."""
-    return values[places(dim_of(values))]
+    """The whole symmetric matrix of each lower triangle: [..., dim, dim]."""
+    return values[..., places(dim_of(values))]
 
 
 _PLACES: dict[int, np.ndarray] = {}
@@ -68,6 +70,7 @@ def places(dim: int) -> np.ndarray:
     return table
 
 
-def packed(matrix: np.ndarray) -> np.ndarray:
-    """The lower triangle of a matrix, row by row."""
-    return matrix[np.tril_indices(len(matrix))]
+def packed(matrices: np.ndarray) -> np.ndarray:
+    """The lower triangle of each matrix, row by row: [..., dim * (dim + 1) / 2]."""
+    rows, columns = np.tril_indices(matrices.shape[-1])
+    return matrices[..., rows, columns]
