@@ -58,6 +58,8 @@ _HOMES = {
     ),
     **dict.fromkeys(("BatchModel", "BatchRecognizer"), ".serving.vosk_batches"),
     **dict.fromkeys(("SpkModel", "SpeakerVector"), ".recognize.speaker_model"),
+    **dict.fromkeys(("Speakers", "Match"), ".speakers.speakers"),
+    "Plda": ".speakers.plda",
     "align": ".alignment.align",
     "AlignOptions": ".alignment.path",
     **dict.fromkeys(("Alignment", "AlignedWord", "AlignedPhone"), ".alignment.result"),

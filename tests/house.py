@@ -111,6 +111,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "pronunciation",
         "adaptation",
         "recognize",
+        "speakers",
         "new_words",
         "alignment",
         "scoring",

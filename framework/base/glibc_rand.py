@@ -61,3 +61,16 @@ def _turn() -> np.ndarray:
     for place in range(_DEGREE, len(rows)):
         rows[place] = rows[place - _LAG] + rows[place - _DEGREE]
     return rows[_DEGREE:]
+
+
+def rand_r(seed: int, count: int) -> np.ndarray:
+    """The first `count` results of `rand_r` with this seed, uint32 below 2**31, [count].
+
+    A result joins bits of three words of a linear congruential generator. Source: glibc's
+    `stdlib/rand_r.c`.
+    """
+    factors = np.multiply.accumulate(np.full(3 * count, 1103515245, np.uint32))
+    sums = np.cumsum(np.append(np.uint32(1), factors[:-1]), dtype=np.uint32)
+    words = (factors * np.uint32(seed & 0xFFFFFFFF) + sums * np.uint32(12345)) >> np.uint32(16)
+    high, middle, low = words.reshape(count, 3).T
+    return (high % 2048 << 20) ^ (middle % 1024 << 10) ^ (low % 1024)

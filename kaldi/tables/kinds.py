@@ -154,6 +154,30 @@ def _write_integers(writer: Writer, value: Any) -> None:
         writer.write_raw(b"%d " * len(vector) % tuple(vector.tolist()) + b"\n")
 
 
+def _read_integer_rows(reader: Reader) -> list[np.ndarray]:
+    """Rows of integers: `1 2 ; 3 ;` on a line, or in binary as vectors after their number."""
+    start = reader.offset
+    if reader.binary:
+        count = reader.read_int32()
+        reader.check_left(_INTEGERS.itemsize * count, "rows of integers")
+        return [_read_integers(reader) for _ in range(count)]
+    *rows, rest = reader.read_line().encode("utf-8", "surrogateescape").split(b";")
+    if rest.strip():
+        raise reader.error("rows of integers such as '1 2 ; 3 ;' were expected here", start)
+    return [matrix_io.parse_integers(reader, row, start, 4) for row in rows]
+
+
+def _write_integer_rows(writer: Writer, value: Any) -> None:
+    rows = [matrix_io.integer_array(row, 4).ravel() for row in value]
+    if writer.binary:
+        writer.write_int32(len(rows))
+        for row in rows:
+            _write_integers(writer, row)
+    else:
+        lines = (b"%d " * len(row) % tuple(row.tolist()) + b"; " for row in rows)
+        writer.write_raw(b"".join(lines) + b"\n")
+
+
 def _read_pairs(reader: Reader) -> np.ndarray:
     """Pairs of integers, [pairs, 2]: `1 2 ; 3 4` on a line, or in binary after their number."""
     start = reader.offset
@@ -345,6 +369,7 @@ _ALL = (
     Kind("general_matrix", read_general_matrix, write_general_matrix, _cut_matrix),
     Kind("compressed_matrix", _read_compressed, write_general_matrix, _cut_matrix),
     Kind("int_vector", _read_integers, _write_integers),
+    Kind("int_vector_vector", _read_integer_rows, _write_integer_rows),
     Kind("int_pair_vector", _read_pairs, _write_pairs),
     Kind("float_pair_vector", _read_float_pairs, _write_float_pairs),
     Kind("posterior", Posterior.read, write_value),

@@ -79,6 +79,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "ali-to-phones": ("alignments", "From transition-ids to phones."),
     "convert-ali": ("graphs.conversion", "Alignments of another tree and model."),
     "ali-to-post": ("alignments", "From alignments to posteriors."),
+    "scale-post": ("alignments", "Posteriors times a factor."),
     "copy-int-vector": ("alignments", "Copy vectors of integers."),
     "post-to-tacc": ("alignments", "Counts of transition-ids or pdfs."),
     "am-info": ("alignments", "How large an acoustic model is."),

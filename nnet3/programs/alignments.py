@@ -1,7 +1,8 @@
 """Kaldi's programs for alignments, posteriors and trees that its training scripts call.
 
 Source: Kaldi's `bin/ali-to-pdf.cc`, `ali-to-phones.cc`, `ali-to-post.cc`, `am-info.cc`,
-`copy-int-vector.cc`, `hmm-info.cc`, `post-to-tacc.cc`, `show-transitions.cc`, `tree-info.cc`.
+`copy-int-vector.cc`, `hmm-info.cc`, `post-to-tacc.cc`, `scale-post.cc`, `show-transitions.cc`,
+`tree-info.cc`.
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from ...framework.base.errors import FormatError
 from ...framework.base.sequence import bincount, repeated
 from ...kaldi.files.context_dependency import ContextDependency, answers
 from ...kaldi.files.kaldi_io import Writer
+from ...kaldi.files.matrix_io import is_number
 from ...kaldi.files.phone_segments import PhoneSplitter, Segments
 from ...kaldi.files.posterior import Posterior
 from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.tables.specifiers import is_specifier
 from ...kaldi.tables.streams import open_output, open_reader
-from ...kaldi.tables.tables import TableWriter, read_table
+from ...kaldi.tables.tables import RandomAccessTable, TableWriter, read_table
 from .base.options import BINARY
 from .base.program import Option, program
 from .base.saving import fail_unless, save
@@ -125,6 +128,32 @@ def ali_to_post(options: SimpleNamespace, source: str, output: str) -> None:
 def _ones(ids: np.ndarray) -> Posterior:
     weights = np.ones(len(ids), np.float32)
     return Posterior(np.arange(len(ids) + 1), np.asarray(ids, np.int32), weights)
+
+
+@program(
+    "scale-post",
+    "Multiply posteriors with a number, or each utterance's with its own.",
+    ("<post-rspecifier>", "<scale|scale-rspecifier>", "<post-wspecifier>"),
+)
+def scale_post(options: SimpleNamespace, source: str, scale: str, output: str) -> None:
+    table = RandomAccessTable(scale, "float") if is_specifier(scale) else None
+    if table is None and not is_number(scale.encode()):
+        raise FormatError(f"{scale} is neither a number nor a table of numbers")
+    missing = 0
+    with TableWriter(output, "posterior") as writer:
+        for key, posterior in read_table(source, "posterior"):
+            factor = np.float32(scale) if table is None else table.get(key)
+            if factor is None:
+                missing += 1
+            elif factor == 0:
+                none = np.zeros(0, np.int32), np.zeros(0, np.float32)
+                writer.write(key, Posterior(0 * posterior.starts, *none))
+            else:
+                weights = posterior.weights * np.float32(factor)
+                writer.write(key, Posterior(posterior.starts, posterior.ids, weights))
+        done = writer.count
+    options.program.log(f"Done {done} posteriors;  {missing} had no scales.")
+    fail_unless(done)
 
 
 @program(

@@ -124,6 +124,11 @@ class IvectorModel:
                 f" {self.feature_dim} features side by side: {spliced} columns are wanted, or one"
                 " more"
             )
+        if self.extractor.weight_projections is not None:
+            raise ShapeError(
+                "an extractor whose weights depend on the iVector, which online estimation cannot"
+                " have"
+            )
         if not rows == self.gaussians.dim == self.extractor.feature_dim:
             raise ShapeError(
                 f"LDA gives {rows} features, the Gaussians take {self.gaussians.dim}, the"

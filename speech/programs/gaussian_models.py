@@ -5,7 +5,6 @@ Source: Kaldi's `gmmbin/gmm-init-mono.cc`, `gmm-init-biphone.cc`, `gmm-init-mode
 
 from __future__ import annotations
 
-import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -20,6 +19,7 @@ from ...nnet3.programs.base.options import BINARY
 from ...nnet3.programs.base.program import Option, program
 from ...nnet3.programs.base.saving import save, write_model
 from ..ivector.gmm import DiagGmm
+from ..ivector.kaldi_random import KaldiRandom
 from ..trees.gaussian_models import (
     GaussianModel,
     of_features,
@@ -32,7 +32,7 @@ from ..trees.gaussians import sums_by
 from ..trees.questions import check_disjoint, read_phone_sets
 from ..trees.statistics import TreeStats, leaves
 from ..trees.stubs import PhoneCounts, biphone_tree, monophone_tree, pdf_classes
-from .trees import integers, rand
+from .trees import integers
 
 _FILES = ("<topology-in>", "<dim>", "<model-out>", "<tree-out>")
 _SHARED = Option("shared-phones", "", "File of lines of phones that share their pdfs")
@@ -93,15 +93,8 @@ def gmm_init_mono(
         gmm = single(np.ones(columns), np.ones(columns))
     mixtures = [gmm] * tree.num_pdfs
     if options.perturb_factor:
-        numbers = rand()
-
-        def uniform() -> float:
-            return (next(numbers) + 1) / (2**31 + 1)
-
-        def normal() -> float:
-            return math.sqrt(-2 * math.log(uniform())) * math.cos(2 * math.pi * uniform())
-
-        mixtures = [perturbed(gmm, options.perturb_factor, normal) for _ in mixtures]
+        random = KaldiRandom()
+        mixtures = [perturbed(gmm, options.perturb_factor, random) for _ in mixtures]
     _write(options, topology, tree, mixtures, model, tree_out)
 
 

@@ -6,7 +6,7 @@ Source: Kaldi's `gmm/am-diag-gmm.cc`, `gmm/diag-gmm.cc`, `gmmbin/gmm-init-mono.c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader, Writer
 from ...kaldi.files.transition_model import TransitionModel
 from ..ivector.gmm import DiagGmm
+from ..ivector.kaldi_random import KaldiRandom
 from .gaussians import sums_by
 from .statistics import TreeStats, leaves
 
@@ -127,13 +128,9 @@ def of_features(matrices: Iterable[np.ndarray], dim: int) -> DiagGmm:
     return single(mean, 1 / variance)
 
 
-def perturbed(gmm: DiagGmm, factor: float, normal: Callable[[], float]) -> DiagGmm:
-    """Gaussians whose means are moved at random.
-
-    Args:
-        factor: of the deviation. normal: a number of the normal distribution.
-    """
-    shift = np.array([normal() for _ in range(gmm.means.size)], np.float32)
+def perturbed(gmm: DiagGmm, factor: float, random: KaldiRandom) -> DiagGmm:
+    """Gaussians whose means are moved at random, by this factor of the deviation on average."""
+    shift = random.normals(gmm.means.size)
     means = gmm.means + np.float32(factor) * (
         shift.reshape(gmm.means.shape) * np.sqrt(gmm.inverse_variances)
     )

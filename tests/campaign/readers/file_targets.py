@@ -231,7 +231,7 @@ def _tables(folder: Path) -> Sequence[bytes]:
     """Text archives of every kind that a line of text stands for."""
     values = {"token": "a", "token_vector": ["a", "b"], "int": 3, "float": 0.5, "bool": True}
     values |= {"vector": np.ones(3, np.float32), "int_vector": [1, 2], "int_pair_vector": [[1, 2]]}
-    values |= {"float_pair_vector": [[1, 2.5], [0, 1]]}
+    values |= {"float_pair_vector": [[1, 2.5], [0, 1]], "int_vector_vector": [[1, 2], [3]]}
     found = []
     for kind, value in values.items():
         with TableWriter(f"ark,t:{folder}/t", kind) as table:

@@ -97,6 +97,7 @@ def test_the_script_of_kaldi(monkeypatch, tmp_path):
         ("token", ["one", "two"]),
         ("token_vector", [["a", "b"], []]),
         ("int_vector", [[1, 2, 3], []]),
+        ("int_vector_vector", [[[1, 2], [3, -4]], []]),
         ("int_pair_vector", [[[1, 2], [3, -4]], np.zeros((0, 2), int)]),
         ("float_pair_vector", [[[1, 2.5], [3, -4]], np.zeros((0, 2))]),
         ("vector", [np.array([1, 2.5], np.float32), np.zeros(0, np.float32)]),

@@ -92,6 +92,42 @@ nnet3-latgen-faster-lookahead --config=latgen.conf final.mdl HCLr.fst Gr.fst dis
 nnet3-latgen-grammar --config=latgen.conf final.mdl grammar.fst ark:feats.ark ark:grammar.lat
 nnet3-align-compiled --ivectors=ark:ivectors.ark final.mdl ark:graphs.ark ark:feats.ark ark:ali.ark
 ivector-extract-online2 --config=ivector_extractor.conf ark:spk2utt ark:feats.ark ark:i.ark
+compute-vad --vad-energy-threshold=0 --vad-energy-mean-scale=0 ark:feats.ark ark:vad.ark
+select-voiced-frames ark:feats.ark ark:vad.ark ark:voiced.ark
+gmm-global-init-from-feats --num-gauss=2 --num-iters=2 ark:feats.ark d.gmm
+gmm-gselect d.gmm ark:feats.ark ark:chosen.ark
+gmm-global-acc-stats --gselect=ark:chosen.ark d.gmm ark:feats.ark d.acc
+gmm-global-sum-accs d.sum d.acc d.acc
+gmm-global-est --min-gaussian-occupancy=1 d.gmm d.sum d2.gmm
+gmm-global-copy d2.gmm d3.gmm
+gmm-global-to-fgmm d.gmm f.gmm
+fgmm-gselect f.gmm ark:feats.ark ark:chosen.f
+fgmm-global-acc-stats --gselect=ark:chosen.f f.gmm ark:feats.ark f.acc
+fgmm-global-sum-accs f.sum f.acc f.acc
+fgmm-global-est --min-gaussian-occupancy=1 f.gmm f.sum f2.gmm
+fgmm-global-copy f2.gmm f3.gmm
+fgmm-global-to-gmm f2.gmm d4.gmm
+gmm-global-get-post --n=2 d.gmm ark:feats.ark ark:d.post
+gmm-global-gselect-to-post d.gmm ark:feats.ark ark:chosen.ark ark:d2.post
+fgmm-global-gselect-to-post f.gmm ark:feats.ark ark:chosen.f ark:f.post
+scale-post ark:f.post 0.5 ark:half.post
+ivector-extractor-init --ivector-dim=2 f.gmm 0.ie
+ivector-extractor-acc-stats 0.ie ark:feats.ark ark:half.post 0.ieacc
+ivector-extractor-sum-accs 0.ieacc 0.ieacc ie.sum
+ivector-extractor-est --gaussian-min-count=1 0.ie ie.sum 1.ie
+ivector-extractor-copy 1.ie 2.ie
+ivector-extract 1.ie ark:feats.ark ark:half.post ark:i1.ark
+ivector-mean ark:spk2utt ark:rows.txt ark:means.ark ark:numbers.ark
+ivector-subtract-global-mean ark:rows.txt ark:centered.ark
+ivector-normalize-length ark:centered.ark ark:normal.vec
+ivector-compute-lda --dim=1 ark:rows.txt ark:utt2spk rows.lda
+transform-vec rows.lda ark:rows.txt ark:projected.ark
+ivector-compute-plda ark:spk2utt ark:rows.txt plda
+ivector-copy-plda --smoothing=0.1 plda plda.smooth
+ivector-adapt-plda plda ark:rows.txt plda.adapted
+ivector-plda-scoring --num-utts=ark:numbers.ark plda ark:means.ark ark:rows.txt trials scores
+ivector-plda-scoring-dense --target-energy=1 plda ark:spk2utt ark:rows.txt ark:dense.ark
+compute-eer labels
 online2-wav-nnet3-latgen-faster --mfcc-config=mfcc.conf --lattice-beam=2 \
     --ivector-extraction-config=ivector_extractor.conf final.mdl HCLG.fst ark:spk2utt scp:wav.scp \
     ark:online.lat
@@ -298,6 +334,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("tree").write_text(_TREE)
         Path("nnet2.mdl").write_text(one_state_model(PHONES) + _NNET2)
         Path("utt2spk").write_text("a s\nb s\nc t\n")
+        Path("rows.txt").write_text("a [ 1 2 ]\nb [ 2 1 ]\nc [ 4 -1 ]\n")
+        Path("trials").write_text("s a\ns c\n")
+        Path("labels").write_text("2 target\n1 nontarget\n")
         Path("segments").write_text("a1 a 0.05 0.2\nc1 c 0.1 0.3\n")
         Path("ranges").write_text("a 0 0 3 10 1\nb 0 0 0 10 0\nc 0 0 20 30 2\n")
         random = np.random.default_rng(3)

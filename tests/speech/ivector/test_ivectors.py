@@ -266,6 +266,10 @@ def test_packed_matrices():
 
 
 def test_parts_that_do_not_go_together(model, tmp_path):
+    weighted = IvectorExtractor.read(Reader(extractor()))
+    weighted.weights, weighted.weight_projections = np.zeros(0), np.zeros((7, IVECTOR))
+    writer = Writer()
+    weighted.write_to(writer)
     for name, data, part in (
         ("splice.conf", b"--left-context=2\n", "LDA 2 x 10 does not take"),
         ("final.mat", matrix(np.ones((3, 10), np.float32)), "the Gaussians take 2"),
@@ -276,6 +280,7 @@ def test_parts_that_do_not_go_together(model, tmp_path):
         ("online_cmvn.conf", b"--cmn-window=0\n", "online_cmvn.conf: --cmn-window=0"),
         ("final.ie", gaussians(), "<IvectorExtractor> was expected"),
         ("final.ie", extractor()[:500], "final.ie: .*wanted"),
+        ("final.ie", writer.getvalue(), "weights depend on the iVector"),
         ("final.dubm", extractor(), "<DiagGMM> or"),
     ):
         write_model(tmp_path)
@@ -302,7 +307,7 @@ def test_readers_refuse():
     data = extractor(binary=False)
     for change, part in (
         ((b"<M> 7", b"<M> 6"), "6 projections for 7 weights"),
-        ((b"<w>  [ ]", b"<w>  [\n 1 2 ]"), "weights depend on the iVector"),
+        ((b"<w>  [ ]", b"<w>  [\n 1 2 ]"), "7 projections for 8 weights"),
         ((b"<IvectorOffset> 5", b"<IvectorOffset> nan"), "not finite"),
     ):
         assert change[0] in data

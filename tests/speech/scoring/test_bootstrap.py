@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from opscope.framework.base.glibc_rand import GlibcRand
+from opscope.framework.base.glibc_rand import GlibcRand, rand_r
 from opscope.speech.scoring.bootstrap import Bootstrap
 
 
@@ -13,6 +13,8 @@ def test_random_numbers_are_those_of_the_c_library():
     assert random.rand(5).tolist() == first
     later = np.concatenate([random.rand(n) for n in (4091, 1, 5000)])
     assert np.array_equal(later, GlibcRand(1).rand(9097)[5:])
+    again = [476707713, 1186278907, 505671508, 2137716191]  # printed by rand_r()
+    assert rand_r(1, 4).tolist() == again
 
 
 def test_an_interval_is_what_theory_says():
