@@ -86,5 +86,8 @@ from .search.options import SearchOptions as SearchOptions
 from .search.raw_lattice import raw_lattice as raw_lattice
 from .serving.vosk_batches import BatchModel as BatchModel
 from .serving.vosk_batches import BatchRecognizer as BatchRecognizer
+from .speakers.plda import Plda as Plda
+from .speakers.speakers import Match as Match
+from .speakers.speakers import Speakers as Speakers
 from .training.train import RecognizerOptions as RecognizerOptions
 from .training.train import train as train

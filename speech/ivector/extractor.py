@@ -100,7 +100,7 @@ class IvectorExtractor:
                 raise reader.error(f"a projection {list(matrix.shape)} after {shape}", place)
             shape = matrix.shape
             projections.append(matrix)
-        if len(slopes) and slopes.shape[1] != shape[1]:
+        if len(slopes) and slopes.shape[1] != projections[0].shape[1]:
             raise reader.error(f"weights of iVectors of {slopes.shape[1]} elements", start)
         reader.expect_token("<SigmaInv>")
         precisions = []
@@ -275,10 +275,7 @@ class IvectorExtractor:
         linear, triangles = self.terms(counts, sums)
         quadratic = unpacked(triangles)
         if scatter is None:
-            shares = np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0)
-            scaled = np.matmul(sums.transpose(1, 0, 2), self.wide_precisions).transpose(1, 0, 2)
-            scatter = (shares * (scaled * sums).sum(axis=2)).sum(axis=1)
-            scatter = scatter + self.feature_dim * counts.sum(axis=1)
+            scatter = self._own_scatter(counts, sums)
         determinants = np.linalg.slogdet(self.wide_precisions)[1]
         total = 0.5 * counts @ (determinants - self.feature_dim * _LOG_2_PI) - 0.5 * scatter
         total += self._log_weights(counts, ivectors, covariances)
@@ -292,6 +289,13 @@ class IvectorExtractor:
         total -= 0.5 * (covariances * quadratic).sum(axis=(1, 2))
         traces = np.trace(covariances, axis1=1, axis2=2)
         return total - 0.5 * (traces - self.dim - np.linalg.slogdet(covariances)[1])
+
+    def _own_scatter(self, counts: np.ndarray, sums: np.ndarray) -> np.ndarray:
+        """The scatter of features with these means, and the extractor's covariances."""
+        shares = np.divide(1, counts, out=np.zeros_like(counts), where=counts > 0)
+        scaled = np.matmul(sums.transpose(1, 0, 2), self.wide_precisions).transpose(1, 0, 2)
+        means = (shares * (scaled * sums).sum(axis=2)).sum(axis=1)
+        return means + self.feature_dim * counts.sum(axis=1)
 
     def _log_weights(
         self, counts: np.ndarray, ivectors: np.ndarray, covariances: np.ndarray | None

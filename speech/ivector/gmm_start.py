@@ -29,25 +29,25 @@ def drawn_frames(
         ShapeError: matrices have different numbers of columns. FormatError: there are no frames.
     """
     parts: list[np.ndarray] = []
-    kept = None
+    kept = np.empty((0, 0), np.float32)  # of all parts, once there are more frames
     seen = 0
-    for matrix in matrices:
+    for matrix in filter(len, matrices):
         if parts and matrix.shape[1] != parts[0].shape[1]:
             raise ShapeError(
                 f"features of {matrix.shape[1]} columns after some of {parts[0].shape[1]}"
             )
         room = max(most - seen, 0)
-        if kept is None and len(matrix):
+        if room:
             parts.append(matrix[:room])
-        if len(matrix) > room:
-            kept = np.concatenate(parts) if kept is None else kept
+        if len(matrix) > room and not len(kept):
+            kept = np.concatenate(parts)
         for row in range(room, len(matrix)):
-            if random.happens(np.float32(most) / np.float32(seen + row + 1)):
+            if random.happens(float(np.float32(most) / np.float32(seen + row + 1))):
                 kept[random.integer(most)] = matrix[row]
         seen += len(matrix)
     if not seen:
         raise FormatError("there are no frames of features")
-    return np.concatenate(parts) if kept is None else kept, seen
+    return kept if len(kept) else np.concatenate(parts), seen
 
 
 def started(features: np.ndarray, count: int, random: KaldiRandom) -> DiagGmm:
