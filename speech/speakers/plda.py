@@ -114,8 +114,8 @@ class Plda:
         return (moved * factors[:, None] if options.normalize_length else moved), factors
 
     def ratios(self, enrolled: np.ndarray, counts: ArrayLike, tested: np.ndarray) -> np.ndarray:
-        """The log-likelihood that each tested vector is of the speaker of an enrolled one, less
-        that of it as a new speaker's: float64, [...].
+        """How much likelier each tested vector is the speaker's of an enrolled one than a new
+        speaker's, as logarithms: float64, [...].
 
         Args:
             enrolled, tested: transformed vectors, [..., dim], of shapes that go together.

@@ -28,7 +28,7 @@ class Match:
 
     Attributes:
         name: of the speaker.
-        score: the log-likelihood that it is the speaker's, less that of a stranger's.
+        score: how much likelier it is the speaker's than a stranger's, as a logarithm.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Match:
 
 
 class Speakers:
-    """Speakers known by their vectors: x-vectors, iVectors, or those of a Vosk speaker model.
+    """Speakers known by their vectors: x-vectors, iVectors, or a Vosk speaker model's.
 
     Vectors are prepared as in Kaldi's recipes: less the mean, projected by LDA, scaled to one
     length; then PLDA compares them.
