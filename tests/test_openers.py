@@ -39,7 +39,6 @@ DIRECT = {
     "framework/base/atomic.py": {"os.open": 2, "open": 1, "shutil.copy2": 1},
     "framework/base/leftovers.py": {"os.open": 1},
     # Of an open file, or of a path that leads to one.
-    "framework/files/tensor_file.py": {"safe_open": 1},
     "framework/base/untrusted/archives.py": {"zipfile.ZipFile": 1},
     # MEL's session opens models by names of its own, and writes through the door.
     "cntk/mel/commands.py": {"np.loadtxt": 1, ".open": 2, ".write_text": 1},

@@ -1,9 +1,10 @@
 """Named arrays in one file: the safetensors format, written as a stream and read with suspicion.
 
 Writing copies nothing: arrays go from their memory to the file, so that a disk that fills up is
-seen as such and a large net needs no second copy of itself. When a file is opened the safetensors
-library checks every size in it; arrays are then read and not mapped, since to touch a map of a file
-that has become shorter ends the process.
+seen as such and a large net needs no second copy of itself. When a file is opened every size in its
+header is checked. Arrays are read and not mapped: a process that touches the map of a file which
+has become shorter is killed. The safetensors library is not used: it maps the header, and does not
+exist for WebAssembly.
 
 Source: https://github.com/huggingface/safetensors (the format's own description).
 """
@@ -26,10 +27,9 @@ from ..base.atomic import PathLike
 from ..base.dtypes import to_dtype
 from ..base.errors import FormatError, ShapeError
 from ..base.untrusted.opener import open_file
-from ..base.untrusted.roots import path_of
 from ..base.untrusted.values import count_of, json_value
 
-# NumPy dtype -> the format's name of it; read the other way round, too
+# NumPy dtype -> the format's name of it; also read the other way round
 _DTYPES = {
     "bool": "BOOL",
     "int8": "I8",
@@ -43,7 +43,18 @@ _DTYPES = {
     "float64": "F64",
 }
 _DTYPE_OF = {name: dtype for dtype, name in _DTYPES.items()}
+_BITS = {
+    **dict.fromkeys(("C64", "F64", "I64", "U64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+"""The format's dtypes, with the size of an element; arrays of some of them are only listed."""
 _META = "__metadata__"
+_MOST_HEADER = 100_000_000
+"""Bytes of a header; the format allows no more."""
 
 
 def ordered(tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -90,6 +101,9 @@ def digest(tensors: Mapping[str, np.ndarray]) -> str:
     return hasher.hexdigest()
 
 
+_DAMAGED = "no whole safetensors file"
+
+
 class TensorFile:
     """A safetensors file that has passed its first checks; arrays are read one by one.
 
@@ -101,41 +115,54 @@ class TensorFile:
     """
 
     def __init__(self, path: PathLike) -> None:
-        from safetensors import SafetensorError, safe_open
-
         # Unbuffered: arrays are read straight into their memory, and a buffer would be a second
         # copy.
         self._file = cast("FileIO", open_file(path, buffering=0))
         self.path = os.fspath(path)
         # Seeking and reading are two calls on one handle, which threads share.
         self._lock = Lock()
-        self._errors = (SafetensorError, OSError, ValueError, LookupError, TypeError)
+        self.metadata: dict[str, str] = {}
+        self.specs: dict[str, tuple[tuple[int, ...], str]] = {}
+        self._spans: dict[str, tuple[int, int]] = {}
         try:
-            # By the open handle: what the library checks is the file that is read later.
-            with safe_open(path_of(self._file), "numpy") as checked:
-                self.metadata: dict[str, str] = checked.metadata() or {}
-                slices = {name: checked.get_slice(name) for name in checked.keys()}
-                self.specs = {
-                    name: (tuple(part.get_shape()), part.get_dtype())
-                    for name, part in slices.items()
-                }
-            self._places = self._read_places()
-        except self._errors as error:
-            raise FormatError(f"{self.path}: no whole safetensors file: {error}") from None
+            self._read_header()
+        except (OSError, ValueError) as error:
+            raise FormatError(f"{self.path}: {_DAMAGED}: {error}") from None
 
     def __del__(self) -> None:
         if hasattr(self, "_file"):
             self._file.close()
 
-    def _read_places(self) -> dict[str, int]:
-        """Where the bytes of each array begin."""
+    def _read_header(self) -> None:
+        """Read and check everything except the arrays.
+
+        Raises:
+            ValueError: the header is damaged, or the file is not as long as the arrays make it.
+        """
         (size,) = struct.unpack("<Q", self._bytes(0, 8).tobytes())
-        # The library has checked the header of the file as it was; another program may have written
-        # since.
-        if size > os.fstat(self._file.fileno()).st_size:
-            raise ValueError("the file has changed while it was opened")
-        header = json_value(self._bytes(8, size).tobytes().decode(), self.path)
-        return {name: 8 + size + int(header[name]["data_offsets"][0]) for name in self.specs}
+        left = os.fstat(self._file.fileno()).st_size - 8 - size
+        if left < 0 or size > _MOST_HEADER:
+            raise ValueError(f"its header of {size} bytes is longer than the file, or too long")
+        text = self._bytes(8, size).tobytes().decode()
+        header = json_value(text, f"{self.path}: {_DAMAGED}: its header")
+        if not isinstance(header, dict):
+            raise ValueError("its header is no JSON object")
+        metadata = header.pop(_META, None) or {}
+        if not (isinstance(metadata, dict) and all(isinstance(t, str) for t in metadata.values())):
+            raise ValueError(f"{_META} holds more than texts")
+        self.metadata = metadata
+        spans = []
+        for name, entry in header.items():
+            self.specs[name], (first, last) = _described(name, entry)
+            self._spans[name] = 8 + size + first, last - first
+            spans.append((first, last))
+        end = 0
+        for first, last in sorted(spans):
+            if first != end:
+                raise ValueError(f"no array holds byte {end} of the data, or several do")
+            end = last
+        if end != left:
+            raise ValueError(f"its arrays have {end} bytes, its data {left}")
 
     def _bytes(self, begin: int, count: int) -> np.ndarray:
         """So many bytes from a place on.
@@ -178,9 +205,8 @@ class TensorFile:
         """
         shape, dtype = self.spec(name)
         try:
-            count = count_of(shape, dtype.itemsize, "it") * dtype.itemsize
-            data = self._bytes(self._places[name], count).view(dtype).reshape(shape)
-        except self._errors as error:
+            data = self._bytes(*self._spans[name]).view(dtype).reshape(shape)
+        except (OSError, ValueError) as error:
             raise FormatError(f"{self.path}: {name!r} cannot be read: {error}") from None
         return data if sys.byteorder == "little" else data.byteswap()
 
@@ -189,3 +215,27 @@ class TensorFile:
 
     def __contains__(self, name: str) -> bool:
         return name in self.specs
+
+
+def _described(name: str, entry: Any) -> tuple[tuple[tuple[int, ...], str], tuple[int, int]]:
+    """Shape and dtype of an array, and where its bytes begin and end.
+
+    Raises:
+        ValueError: its entry in the header is damaged. FormatError: no array has its shape.
+    """
+    kind, shape, span = (
+        (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
+        if isinstance(entry, dict)
+        else (None, None, None)
+    )
+    known = isinstance(kind, str) and kind in _BITS and _are_sizes(shape)
+    if not known or not _are_sizes(span) or len(span) != 2:
+        raise ValueError(f"{name!r} has no dtype, shape and place that are known")
+    first, last = span
+    if count_of(shape, 1, f"{name!r}") * _BITS[kind] != 8 * (last - first):
+        raise ValueError(f"{name!r} of {kind}{shape} is said to have {last - first} bytes")
+    return (tuple(shape), kind), (first, last)
+
+
+def _are_sizes(given: Any) -> bool:
+    return isinstance(given, list) and all(type(size) is int and size >= 0 for size in given)

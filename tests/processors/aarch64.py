@@ -19,7 +19,7 @@ COMPILER, QEMU = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 _TOOLS = COMPILER, QEMU, "apt-get", "dpkg-deb"
 _DEBIAN = "python3", "libstdc++6"
 _PACKAGES = (
-    *("numpy", "protobuf", "safetensors", "click", "tqdm", "threadpoolctl", "ml_dtypes"),
+    *("numpy", "protobuf", "click", "tqdm", "threadpoolctl", "ml_dtypes"),
     *("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "scipy"),
 )
 _APT = """

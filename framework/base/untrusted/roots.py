@@ -17,7 +17,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import IO, Any
 
 from ..errors import FormatError, OpscopeError, OutsideError
 from ..python.cached import new_lock
@@ -144,13 +143,6 @@ def _real_path(path: str, handle: int) -> str:
         if os.path.samestat(os.stat(real, follow_symlinks=False), os.fstat(handle)):
             return real
     return ""
-
-
-def path_of(file: IO[Any]) -> str:
-    """A path of an open file for libraries that open files themselves: of this file, where the
-    system has such paths, and not of what has taken its place."""
-    path = f"{_DESCRIPTORS}/{file.fileno()}"
-    return path if os.path.exists(path) else file.name
 
 
 class _OfThread(threading.local):

@@ -199,24 +199,6 @@ def test_a_folder_that_changes_before_writing(named, monkeypatch):
     assert os.listdir("../out") == ["file.pb"] and Path("../out/file.pb").read_bytes() == b"secret"
 
 
-def test_tensors_are_those_that_were_checked(named, monkeypatch):
-    """The library that reads them opens the file itself: by what was opened, not by its name."""
-    b = opscope.NetBuilder("n")
-    b.fc(b.input("x", [-1, 2]), size=1)
-    scope = opscope.Scope()
-    b.initialize(scope)
-    opscope.save(b, scope, "n.pb")
-    with opener.open_file("n.safetensors") as file, opscope.confined("."):
-        assert os.path.samefile(roots.path_of(file), "n.safetensors")
-        os.replace("n.safetensors", "other")
-        assert os.path.samefile(roots.path_of(file), "other")
-    with opener.open_file("other") as file:
-        os.replace("n.pb", "other")
-        assert not os.path.samefile(roots.path_of(file), "other")
-        monkeypatch.setattr(roots, "_DESCRIPTORS", "/absent")
-        assert roots.path_of(file) == "other"
-
-
 def test_without_roots_nothing_is_resolved(named, monkeypatch):
     """The price of the door where there is no root: no call of the system more."""
     calls: list[str] = []
