@@ -12,7 +12,7 @@ import numpy as np
 from ...framework.base.errors import FormatError, VariableError, nearest
 from ...framework.base.untrusted.values import plain
 from ...framework.editing.operations import Edit
-from ...framework.ir.op_list import OpList
+from ...framework.ir.op_list import OpList, VarDecl
 
 Feed = Mapping[str, Any]
 """Arrays by input."""
@@ -103,6 +103,14 @@ class Model(ABC):
         """The dialect of `desc`; "" for operators that run."""
         return self.desc.metadata.get("dialect", "")
 
+    def inferred(self) -> tuple[list[VarDecl], str]:
+        """Variables whose shapes follow from the inputs and are not declared in `desc`.
+
+        Returns:
+            Their declarations; and why shapes are still missing, "" where none are.
+        """
+        return [], ""
+
     @property
     def summary(self) -> str:
         """Lines that `opscope show` prints before the net; "" for none."""
@@ -163,7 +171,7 @@ class Model(ABC):
         self._not_edited()
 
     def perform(self, edit: Edit) -> str:
-        """Carry out an edit; a sentence that tells what was done.
+        """Carry out an edit; returns a sentence about what was done.
 
         Raises:
             OpscopeError: it does not fit.

@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.atomic import write_atomically
-from ...framework.base.errors import VariableError
+from ...framework.base.errors import FormatError, OpscopeError, VariableError
 from ...framework.base.python.cached import cached_property
 from ...framework.editing.operations import Edit
 from ...framework.editing.patterns import no_match
-from ...framework.ir.op_list import OpList
+from ...framework.ir.op_list import OpList, VarDecl
 from ...proto import onnx_pb2 as pb
 from ..model.model import Asked, Feed, Model, Port, chosen
 from ..model.net_models import NetModel, held_values
 from .editing import OnnxGraph, perform
 from .files.dtypes import whole_file
 from .files.reading import ModelFile, read_model
-from .files.tensors import number_of
+from .files.tensors import dtype_of, number_of
 from .importing.graph import InputInfo, check_model
 from .importing.model import OnnxModel, model_of
 from .importing.shown import DIALECT, shown_model
@@ -109,6 +109,22 @@ class OnnxFile(Model):
     def dialect(self) -> str:
         return DIALECT
 
+    def inferred(self) -> tuple[list[VarDecl], str]:
+        """The values inside: their types in the file, else in the net that it becomes."""
+        written = {name for node in self.checked.graph.nodes for name in node.outputs if name}
+        written -= {port.name for port in self.outputs}
+        listed = map(_declared, self.file.model.graph.value_info)
+        known = {var.name: var for var in listed if var.shape is not None and var.name in written}
+        missing = ""
+        if written - known.keys():
+            try:
+                net = self.network.op_list()
+            except OpscopeError as error:
+                missing = str(error).removeprefix(f"{self.path}: ")
+            else:
+                known = {var.name: var for var in net.vars if var.name in written} | known
+        return list(known.values()), missing
+
     @property
     def facts(self) -> list[tuple[str, str | int]]:
         return [("opset", str(self.checked.opset)), *sorted(self.checked.metadata.items())]
@@ -145,6 +161,17 @@ class OnnxFile(Model):
         model = self.network
         net = model.op_list(shapes)
         return NetModel(net, held_values(net, model.scope), self.path, self.title)
+
+
+def _declared(info: pb.ValueInfoProto) -> VarDecl:
+    """The type of a value, as the file states it."""
+    tensor = info.type.tensor_type
+    shape = tuple(dim.dim_value if dim.HasField("dim_value") else -1 for dim in tensor.shape.dim)
+    try:
+        dtype = dtype_of(tensor.elem_type, info.name)
+    except FormatError:  # strings, and what has no type
+        dtype = None
+    return VarDecl(info.name, shape if tensor.HasField("shape") else None, dtype)
 
 
 def _port(info: InputInfo) -> Port:

@@ -16,7 +16,7 @@ from ...framework.ir.desc import INPUT, VarDecl
 from ...framework.ir.op_list import OpList, OpNode
 from . import graph as g
 from .graph import Edge, Item, NetGraph, drop_small_groups, nest
-from .texts import attribute_facts, cut, shape_text, source_facts, value_of
+from .texts import attribute_facts, box_lines, cut, source_facts, value_of
 
 _PREFIX = "cntk."
 _PARAMETER = "cntk.LearnableParameter"
@@ -24,7 +24,6 @@ _INPUTS = ("cntk.InputValue", "cntk.SparseInputValue")
 _DELAYS = ("cntk.PastValue", "cntk.FutureValue")
 _CHAIN = re.compile(r"[^.]+(?:\.x)*(?=\.|$)")  # z, z.x, z.x.x ...
 _ARGUMENT = re.compile(r"\w*Args\[\d+\]|_")  # parts of an expression, which stand in its group
-_MOST_LINES = 3
 _LONGEST = 160
 
 
@@ -86,14 +85,9 @@ def _item(
         item.kind = g.TRAINED
     elif op.type == _PARAMETER:
         item.kind = g.STATE
-    shape = declared[name].shape
-    lines = [f"→ {shape_text(shape)}"] if shape else []
-    lines += [
-        f"{source.rpartition('.')[2]} {shape_text(declared[source].shape)}"
-        for _, (source,) in item.holds
-    ]
-    more = len(lines) - _MOST_LINES
-    item.lines = lines if more <= 0 else [*lines[: _MOST_LINES - 1], f"… {more + 1} more"]
+    held = [source for _, (source,) in item.holds]
+    named = ((source.rpartition(".")[2], value_of(declared[source])) for source in held)
+    item.lines = box_lines(op.attrs, named)
     return item
 
 

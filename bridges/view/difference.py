@@ -10,7 +10,7 @@ import numpy as np
 from .graph import ADDED, CHANGED, REMOVED, Facts, Item, NetGraph, Slots
 
 _PLACES = frozenset({"written at", "operator"})
-"""Facts that tell where an item stands in its file, which may differ."""
+"""Facts about where an item stands in its file, which may differ."""
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -18,7 +18,7 @@ Arrays = Mapping[str, np.ndarray]
 def mark_difference(graph: NetGraph, arrays: Arrays, old: NetGraph, old_arrays: Arrays) -> None:
     """Mark in a graph what differs from another one, and put in what only the other has.
 
-    Items are the same in both if they have one key: an operator that of its main result.
+    Items are the same in both if they have one key: an operator has the key of its main result.
 
     Args:
         arrays, old_arrays: numbers of values, by `Value.array`.

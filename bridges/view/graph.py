@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
+
+from ...framework.ir.names import inner_name
 
 Facts = list[tuple[str, str]]
 """Names and texts, in the order in which they are shown."""
@@ -15,7 +17,7 @@ KINDS = (INPUT, OUTPUT, TRAINED, OPERATOR, STATE, BACKWARD, OPTIMIZE, GROUP)
 """Kinds of items; a kind has a color."""
 
 _DEEPEST = 12
-"""Groups that a name tells, at most: names of files may have any number of parts."""
+"""Groups that a name is split into, at most: names of files may have any number of parts."""
 
 ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
@@ -60,7 +62,7 @@ class Item:
         reads, writes, holds: values by slot: inputs, results, parameters.
         change: ADDED, REMOVED, CHANGED or "", in a difference.
         changes: what differs, a line each.
-        short: the name without those of the groups around it; "" where the title says it.
+        short: the name without the names of the groups around it; "" where the title says it.
         aside: of a group: it is closed at first, and no lines lead there, since they would come
             from everywhere.
         number: of the operator in the outermost net; -1 for anything else.
@@ -151,11 +153,43 @@ class NetGraph:
         return self.groups[key]
 
 
-def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
+def scattered_groups(graph: NetGraph, keep: Container[str] = ()) -> set[str]:
+    """Groups that a path leaves and enters again: their name stands for no part of the net.
+
+    Args:
+        keep: keys of groups that are not looked at.
+    """
+    numbers = {key: number for number, key in enumerate(graph.items)}
+    sources: list[list[int]] = [[] for _ in numbers]
+    for edge in graph.edges:
+        ends = numbers.get(edge.source, 0), numbers.get(edge.target, 0)
+        if not edge.delayed and ends[0] < ends[1]:
+            sources[ends[1]].append(ends[0])
+    members: dict[str, list[int]] = {}
+    for key, item in graph.items.items():
+        for group in item.path:
+            if group not in keep:
+                members.setdefault(group, []).append(numbers[key])
+    found = set()
+    for group, numbered in members.items():
+        inside = set(numbered)
+        after: set[int] = set()  # items outside that read what the group computes
+        for number in range(numbered[0], numbered[-1] + 1):
+            if number not in inside:
+                if any(source in inside or source in after for source in sources[number]):
+                    after.add(number)
+            elif not after.isdisjoint(sources[number]):
+                found.add(group)
+                break
+    return found
+
+
+def drop_small_groups(graph: NetGraph, keep: Iterable[str] = (), drop: Container[str] = ()) -> None:
     """Dissolve groups that hold a single member or none, and inner ones of two.
 
     Args:
         keep: keys of groups that stay: operators with a net inside.
+        drop: keys of groups that are dissolved, whatever they hold.
     """
     kept = set(keep)
     held: dict[str, dict[str, None]] = {key: {} for key in graph.groups}
@@ -166,15 +200,17 @@ def drop_small_groups(graph: NetGraph, keep: Iterable[str] = ()) -> None:
     for key in sorted(graph.groups, key=lambda key: -len(graph.groups[key].path)):
         group = graph.groups[key]
         members = held[key]
-        if key in kept or len(members) >= (3 if group.path else 2):
+        is_large = len(members) >= (3 if group.path else 2) and key not in drop
+        if key in kept or is_large:
             continue
         gone.add(key)
         if group.path:
             del held[group.path[-1]][key]
             held[group.path[-1]] |= members
         for inner in graph.groups.keys() & members if len(members) == 1 else ():
-            if inner not in kept:
-                graph.groups[inner].title = f"{group.title}.{graph.groups[inner].title}"
+            within = graph.groups[inner]
+            if inner not in kept and not within.title.startswith(f"{group.title}."):
+                within.title = f"{group.title}.{within.title}"
     for item in [*graph.items.values(), *graph.groups.values()]:
         item.path = tuple(key for key in item.path if key not in gone)
     for key in gone:
@@ -192,7 +228,7 @@ def nest(graph: NetGraph, item: Item, names: Iterable[str]) -> None:
 
 
 def name_shortly(graph: NetGraph) -> None:
-    """Set the short names of all items, and tell how much is in each group."""
+    """Set the short names of all items, and write into each group how much it holds."""
     counts = dict.fromkeys(graph.groups, 0)
     for item in graph.items.values():
         for key in item.path:
@@ -203,8 +239,9 @@ def name_shortly(graph: NetGraph) -> None:
     for item in [*graph.items.values(), *graph.groups.values()]:
         short = item.name
         for key in item.path:
-            for title in graph.groups[key].title, graph.groups[key].name:
-                for end in ".", "/":
-                    if title and short.startswith(title + end) and len(short) > len(title) + 1:
-                        short = short[len(title) + 1 :].removeprefix("_.")
-        item.short = "" if short == item.title else short
+            title = graph.groups[key].title
+            for before in title, title.rpartition(".")[2], graph.groups[key].name:
+                for start in f"{before}.", f"{before}/", inner_name(before, ""):
+                    if before and short.startswith(start) and len(short) > len(start):
+                        short = short.removeprefix(start).removeprefix("_.")
+        item.short = "" if short == item.title else item.name if short.isdecimal() else short

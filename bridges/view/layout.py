@@ -66,7 +66,7 @@ class GroupLayout:
 
     Attributes:
         members: numbers of items and groups.
-        ports: the value of each port, those of inputs first; `entries` of them are inputs.
+        ports: the value of each port, inputs first; `entries` of them are inputs.
         layers: from top to bottom: (member, its x), where -1 - n is where link n runs through.
         links: what is drawn.
         stubs: (member, whether it leaves, the item at the other end, the value).

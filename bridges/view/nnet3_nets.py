@@ -15,9 +15,11 @@ from ...nnet3.language.descriptor_parse import parse_descriptor
 from ...nnet3.language.nodes import input_name
 from . import graph as g
 from .graph import Edge, Facts, Item, NetGraph, drop_small_groups, nest
-from .texts import attribute_facts, cut, value_of
+from .texts import attribute_facts, attribute_text, box_lines, cut, value_of
 
 _LONGEST = 40
+_AVERAGED = ("value_", "deriv_", "oderiv_")
+"""Begin the names of what nonlinearities average while training."""
 _DESCRIPTORS = ("nnet3.descriptor", "nnet3.output")
 
 
@@ -67,7 +69,6 @@ def _item(
     item = Item(name, op.type.removeprefix("nnet3."), name, writes=[("out", [name])])
     if op.type == "nnet3.input":
         item.kind = g.INPUT
-        item.lines = [f"{dim}"]
         item.facts = [("config", f"input-node name={name} dim={dim}")]
         return item
     if op.type == "nnet3.dim_range":
@@ -92,7 +93,7 @@ def _item(
         text = f"output-node name={name} input={descriptor} dim={dim} objective={objective}"
         item.facts = [("config", text), ("reads", short)]
         return item
-    return _component_item(graph, item, component, descriptor, short, dim, declared)
+    return _component_item(graph, item, component, descriptor, short, declared)
 
 
 def _component_item(
@@ -101,7 +102,6 @@ def _component_item(
     component: OpNode,
     descriptor: str,
     short: str,
-    dim: int,
     declared: Mapping[str, VarDecl],
 ) -> Item:
     called = str(component.attrs["name"])
@@ -127,11 +127,11 @@ def _component_item(
             item.holds.append((slot, [var.name]))
     if trained:
         item.kind = g.TRAINED
-    item.lines.append(f"→ {dim}")
-    weights = [declared[keys[0]].shape for _, keys in item.holds if keys[0] in declared]
-    largest = max((shape for shape in weights if shape and len(shape) == 2), default=None)
-    if trained and largest:
-        item.lines[-1] += f"   {largest[0]} × {largest[1]}"
+    if "time_offsets" in component.attrs:
+        item.lines.append(f"time offsets {attribute_text(component.attrs['time_offsets'])[1:-1]}")
+    held = ((slot, graph.values[key]) for slot, (key,) in item.holds)
+    shown = ((slot, value) for slot, value in held if not slot.startswith(_AVERAGED))
+    item.lines += box_lines({}, ((slot, v) for slot, v in shown if not v.type.endswith("[0]")))
     return item
 
 

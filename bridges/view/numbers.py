@@ -16,7 +16,7 @@ _CHUNK = 1 << 22
 
 
 def statistics(array: np.ndarray) -> dict[str, Any]:
-    """What a page tells of an array, as JSON.
+    """What a page shows of an array, as JSON.
 
     Returns:
         `shape`, `dtype`, `count` of numbers, `wrong` (NaN and infinite ones), and of the others

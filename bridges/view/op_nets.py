@@ -1,7 +1,7 @@
 """The graph of a net of operators: NetBuilder's nets, saved nets, lowered nets, other dialects.
 
-Operators whose results have names that begin alike (`fc_0`, `fc_0@INNER@LINEAR`; parts between
-slashes) form a group, as do the operators of gradients and of updates. An operator with a net
+Operators whose results have names that begin alike (`fc_0`, `fc_0@INNER@LINEAR`; parts between dots
+and slashes) form a group, as do the operators of gradients and of updates. An operator with a net
 inside is a group of that net's operators.
 """
 
@@ -24,13 +24,22 @@ from ...framework.ir.desc import (
 from ...framework.ir.names import EMPTY
 from ...framework.ir.op_list import OpList, OpNode, StepDecl, VarDecl
 from . import graph as g
-from .graph import Edge, Item, NetGraph, Slots, Value, drop_small_groups, nest
+from .graph import (
+    Edge,
+    Item,
+    NetGraph,
+    Slots,
+    Value,
+    drop_small_groups,
+    nest,
+    scattered_groups,
+)
 from .rectangles import Rectangles
-from .texts import attribute_facts, shape_text, source_facts, value_of
+from .texts import attribute_facts, box_lines, source_facts, value_of
 
 _ROLES = {BACKWARD: ("gradients", g.BACKWARD), OPTIMIZE: ("updates", g.OPTIMIZE)}
-_LAYER = re.compile(r"[^.@]+")
-_MOST_LINES = 3
+_SPECIAL = re.compile(r"@[A-Z].*")
+_LAST = re.compile(r"[^./:]+$")
 
 
 def op_net_graph(net: OpList, title: str) -> NetGraph:
@@ -43,7 +52,7 @@ def op_net_graph(net: OpList, title: str) -> NetGraph:
     graph.facts += [(key, net.metadata[key]) for key in sorted(net.metadata)]
     reader = _Reader(graph, {})
     reader.read(net, (), "")
-    drop_small_groups(graph, reader.nets)
+    drop_small_groups(graph, reader.nets, scattered_groups(graph, reader.nets))
     return graph
 
 
@@ -106,9 +115,8 @@ class _Reader:
         """An item for an input, or for an output."""
         key = self.values[var.name]
         is_input = var.kind == INPUT
-        lines = [shape_text(var.shape)] if var.shape else []
         kind = g.INPUT if is_input else g.OUTPUT
-        item = Item(f"{kind} {var.name}", kind, var.name, kind, lines, path=path)
+        item = Item(f"{kind} {var.name}", kind, var.name, kind, path=path)
         self.graph.add(item)
         slots: Slots = [("value", [key])]
         if is_input:
@@ -169,7 +177,7 @@ class _Reader:
         item.holds = [(slot, [key for key in keys if key]) for slot, keys in item.holds]
         if item.holds and item.kind == g.OPERATOR:
             item.kind = g.TRAINED
-        item.lines = _lines(main, declared, item, self.graph)
+        item.lines = box_lines(op.attrs, self._held(item))
         inner = list(op.inner_nets())
         if not inner:
             nest(self.graph, item, groups.get(index, []))
@@ -190,6 +198,14 @@ class _Reader:
             item.writes += [(slot, keys)] if keys else []
         for name, net in inner:
             self._nested(op, item, name, net, prefix)
+
+    def _held(self, item: Item) -> Iterator[tuple[str, Value]]:
+        """The parameters of an operator by their slots, or by their own names in a slot of all."""
+        for slot, keys in item.holds:
+            for key in keys:
+                value = self.graph.values[key]
+                last = _LAST.search(value.name)
+                yield (last[0] if slot == "inputs" and last else slot), value
 
     def _known(self, name: str, prefix: str) -> str:
         if name == EMPTY:
@@ -269,25 +285,21 @@ def _is_held(var: VarDecl | None) -> bool:
     return var is not None and var.kind in (PARAMETER, STATE)
 
 
-def _lines(main: str, declared: Mapping[str, VarDecl], item: Item, graph: NetGraph) -> list[str]:
-    """The shape of the result, and those of parameters."""
-    var = declared.get(main)
-    lines = [f"→ {shape_text(var.shape)}"] if var is not None and var.shape else []
-    for slot, keys in item.holds:
-        for key in keys:
-            shape = graph.values[key].type.partition("[")[2].rstrip("]").replace(", ", " × ")
-            lines.append(f"{slot} {shape}")
-    more = len(lines) - _MOST_LINES
-    return lines if more <= 0 else [*lines[: _MOST_LINES - 1], f"… {more + 1} more"]
-
-
 def _layers(net: OpList) -> dict[int, list[str]]:
-    """For each operator the names of the groups that its result's name tells."""
+    """The names of the groups of each operator, from the name of its result."""
     folders_of = {}
     for index, op in enumerate(net.ops):
         names = [*op.outputs.get("out", ()), *op.output_names()]
         name = next((name for name in names if name != EMPTY), "")
         *folders, last = name.strip("/").split("/")
-        layer = _LAYER.match(last)
-        folders_of[index] = [*filter(None, folders), *([layer[0]] if layer else [])]
+        folders_of[index] = [*filter(None, folders), *_parts(_SPECIAL.sub("", last))]
     return folders_of
+
+
+def _parts(name: str) -> list[str]:
+    """`encoder.0.attention` -> `encoder`, `encoder.0`, `attention`: a number alone says little."""
+    parts = [part for part in name.split(".") if part]
+    return [
+        f"{parts[at - 1]}.{part}" if at and part.isdecimal() else part
+        for at, part in enumerate(parts)
+    ]

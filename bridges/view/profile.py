@@ -199,7 +199,7 @@ def _random(var: VarDecl, rows: int, rng: Generator) -> tuple[Any, ...]:
 
 
 def _cntk_shares(graph: NetGraph, network: Network, rows: int, rng: Generator) -> Iterator[Share]:
-    """The nodes below the outputs. Operators are named after their nodes; those of a loop run as
+    """The nodes below the outputs. Operators are named after their nodes; a loop's nodes run as
     one operator, which counts for the node that it gives out."""
     from ...cntk.run.runtime import CntkNet
     from ...cntk.run.values import minibatch_of

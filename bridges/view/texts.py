@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,14 @@ from .graph import Facts, Value
 
 _LONGEST = 400
 _MOST_NUMBERS = 24
+_MOST_LINES = 4
+_WINDOWS = {
+    "kernel": ("kernel", "kernel_shape", "kernelShape"),
+    "stride": ("stride", "strides", "strideShape"),
+    "dilation": ("dilation", "dilations"),
+    "groups": ("groups", "group"),
+}
+"""What a box says of windows: attributes of opscope, ONNX and CNTK."""
 
 
 def cut(text: str, longest: int = _LONGEST) -> str:
@@ -55,6 +64,23 @@ def source_facts(node: OpNode | VarDecl) -> Facts:
 def shape_text(shape: Sequence[int] | None) -> str:
     """`? × 64`; "" for a single number or an unknown rank."""
     return " × ".join("?" if size < 0 else str(size) for size in shape or ())
+
+
+def box_lines(attrs: Mapping[str, Any], held: Iterable[tuple[str, Value]]) -> list[str]:
+    """The lines of an operator's box: its windows, and the shapes of its parameters by name."""
+    windows = []
+    for name, spelled in _WINDOWS.items():
+        given = next((attrs[each] for each in spelled if each in attrs), ())
+        sizes = [int(size) for size in np.atleast_1d(np.asarray(given)).ravel()]
+        if sizes and (name == "kernel" or set(sizes) != {1}):
+            same = name != "kernel" and len(set(sizes)) == 1
+            windows.append(f"{name} {shape_text(sizes[:1] if same else sizes)}")
+    lines = [", ".join(windows)] if windows else []
+    for name, value in held:
+        shape = value.type.partition("[")[2].rstrip("]").replace(", ", " × ")
+        lines.append(f"{name} {shape}")
+    more = len(lines) - _MOST_LINES
+    return lines if more <= 0 else [*lines[: _MOST_LINES - 1], f"… {more + 1} more"]
 
 
 def count_text(count: int) -> str:

@@ -10,6 +10,7 @@ from ...framework.base.atomic import PathLike, write_atomically
 from ...framework.base.errors import VariableError, nearest
 from ...framework.base.python.gc_disabled import gc_disabled
 from ...framework.base.scope import Scope
+from ...framework.ir.printer import type_text
 from ..model.model import Model
 from ..model.opening import open_model
 from .cntk_nets import cntk_graph
@@ -18,7 +19,7 @@ from .graph import Facts, Item, NetGraph
 from .html import document
 from .nnet3_nets import nnet3_graph
 from .op_nets import op_net_graph
-from .texts import count_text
+from .texts import count_text, cut
 
 _GRAPHS = {"nnet3": nnet3_graph, "cntk": cntk_graph}
 ROWS = 32
@@ -60,6 +61,12 @@ def graph_of(model: Model) -> NetGraph:
     """What a page shows of a network."""
     graph = _GRAPHS.get(model.dialect, op_net_graph)(model.desc, model.title)
     graph.facts = [*_facts(model), *graph.facts]
+    inferred, missing = model.inferred()
+    for var in inferred:
+        if var.name in graph.values:
+            graph.values[var.name].type = type_text(var)
+    if missing:
+        graph.facts.append(("shapes", f"not all are known: {cut(missing)}"))
     return graph
 
 

@@ -45,8 +45,9 @@ class Painter {
     this.frames(boxes.filter((b) => b.open), scale, state);
     this.lines(scene.lines, view, x1, y1, state);
     if (scale > TEXT_SCALE) {
-      this.stubs(scene.stubs.filter((p) => p.x > view.x - 150 && p.x < x1 + 150
-        && p.y > view.y - 40 && p.y < y1 + 40), state);
+      const near = (p) => p.x + p.w > view.x && p.x - p.w < x1 && p.y > view.y - ROW && p.y < y1 + ROW;
+      this.shapes(scene.shapes.filter(near));
+      this.stubs(scene.stubs.filter(near), state);
       this.ports(scene.ports.filter((p) => p.x > view.x - 80 && p.x < x1 + 80
         && p.y > view.y - 20 && p.y < y1 + 20));
     }
@@ -122,26 +123,40 @@ class Painter {
     }
   }
 
+  // Tags above and below a box: where the values come from, and where they go.
   stubs(stubs, state) {
-    const c = this.context, colors = this.colors, drawn = new Map();
+    const c = this.context, colors = this.colors;
     c.font = `10px ${FONT}`;
     c.textBaseline = "middle";
     c.textAlign = "left";
     c.lineWidth = this.thin;
-    for (const stub of stubs) {
-      const side = stub.leaves ? 1 : -1, key = `${stub.id} ${side}`;
-      const place = drawn.get(key) || 0;
-      drawn.set(key, place + 1);
-      if (place > 2) continue;
-      const x = stub.x + 14 + place * 9, y = stub.y + side * (8 + place * 9);
-      const text = place === 2 ? "…" : `${stub.leaves ? "to" : "from"} ${nameOf(items[stub.other])}`;
-      c.strokeStyle = c.fillStyle = state.selected === stub.other ? colors.accent : colors.soft;
+    for (const { x, y, w, leaves, others } of stubs) {
+      const word = leaves ? "to " : "from ", room = w - 8 - c.measureText(word).width;
+      const more = others.length > 1;
+      const text = word + (more ? `${others.length} more` : this.cut(nameOf(items[others[0]]), room, true));
+      c.fillStyle = colors.paper;
+      c.strokeStyle = colors["frame-rule"];
       c.beginPath();
-      c.moveTo(x - 6, stub.y);
-      c.lineTo(x - 6, y);
-      c.lineTo(x, y);
+      c.roundRect(x, y - ROW / 2 + 1, c.measureText(text).width + 8, ROW - 2, 4);
+      c.fill();
       c.stroke();
-      c.fillText(this.cut(text, 130), x + 3, y);
+      c.fillStyle = others.includes(state.selected) ? colors.accent : colors.soft;
+      c.fillText(text, x + 4, y);
+    }
+  }
+
+  // Shapes on the lines that leave a box.
+  shapes(shapes) {
+    const c = this.context, colors = this.colors;
+    c.font = `10px ${FONT}`;
+    c.textBaseline = "middle";
+    c.textAlign = "center";
+    for (const { x, y, w, text, within } of shapes) {
+      const shown = this.cut(text, w), wide = c.measureText(shown).width + 4;
+      c.fillStyle = colors[within ? "frame" : "page"];
+      c.fillRect(x - wide / 2, y - ROW / 2 + 1, wide, ROW - 2);
+      c.fillStyle = colors.soft;
+      c.fillText(shown, x, y);
     }
   }
 
@@ -149,14 +164,18 @@ class Painter {
     const c = this.context;
     c.font = `10px ${FONT}`;
     c.textBaseline = "middle";
-    c.textAlign = "left";
-    for (const port of ports) {
-      c.fillStyle = this.colors.line;
+    c.textAlign = "center";
+    c.lineWidth = this.thin;
+    for (const { x, y, value } of ports) {
+      const text = this.cut(values[value].name, PORT_W - 8, true), wide = c.measureText(text).width + 8;
+      c.fillStyle = this.colors.frame;
+      c.strokeStyle = this.colors["frame-rule"];
       c.beginPath();
-      c.arc(port.x, port.y, 2.6, 0, 7);
+      c.roundRect(x - wide / 2, y - PORT_H / 2, wide, PORT_H, PORT_H / 2);
       c.fill();
+      c.stroke();
       c.fillStyle = this.colors.soft;
-      c.fillText(this.cut(values[port.value].name, PORT_W / 2 + 10, true), port.x + 6, port.y);
+      c.fillText(text, x, y);
     }
   }
 
@@ -251,7 +270,8 @@ class Painter {
 
   // The text, or as much of it as has room in the present font: its beginning, or its end.
   cut(text, room, end = false) {
-    const part = (length) => (end ? `…${text.slice(text.length - length)}` : `${text.slice(0, length)}…`);
+    const part = (length) => (end ? `…${text.slice(text.length - length).replace(/^\.+/, "")}`
+      : `${text.slice(0, length)}…`);
     const key = `${this.context.font}|${Math.round(room)}|${end}|${text}`;
     let found = this.cuts.get(key);
     if (found === undefined) {

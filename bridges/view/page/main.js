@@ -234,7 +234,7 @@ const boxUnder = (event) =>
 function click(event) {
   canvas.focus({ preventScroll: true });
   const stub = stubUnder(event);
-  if (stub) return go(stub.other);
+  if (stub) return go(stub.others.length > 1 ? stub.id : stub.others[0]);
   const box = boxUnder(event);
   select(box ? box.id : -1, false);
 }
@@ -242,8 +242,7 @@ function click(event) {
 function stubUnder(event) {
   if (view.scale <= TEXT_SCALE) return undefined;
   const x = view.x + event.offsetX / view.scale, y = view.y + event.offsetY / view.scale;
-  return scene.stubs.find((s) => x > s.x + 6 && x < s.x + 130
-    && Math.abs(y - (s.y + (s.leaves ? 8 : -8))) < 6);
+  return scene.stubs.find((s) => x > s.x && x < s.x + s.w && Math.abs(y - s.y) < ROW / 2);
 }
 
 canvas.addEventListener("dblclick", (event) => {
@@ -261,7 +260,7 @@ canvas.addEventListener("wheel", (event) => {
 function hover(event) {
   const box = boxUnder(event), stub = stubUnder(event);
   canvas.classList.toggle("over", Boolean(stub || (box && !box.open)));
-  const item = stub ? items[stub.other] : box && items[box.id];
+  const item = stub ? items[stub.others[0]] : box && items[box.id];
   const text = !item ? "" : [item.t, item.n !== item.t && item.n, ...(item.l || [])].filter(Boolean).join("\n");
   tip.hidden = !text || (box && box.open && !stub) || (view.scale > 0.7 && !stub);
   tip.textContent = text;
@@ -449,7 +448,7 @@ fit(0.85);
 // For scripts of a browser: what is drawn, and the same moves as by hand.
 window.opscopeView = {
   select: (name) => { const item = items.find((i) => nameOf(i) === name); if (item) go(item.id); return Boolean(item); },
-  openAll, fit, zoom, move, view,
+  openAll, fit, zoom, move, view, scene: () => scene,
   box: (name) => {
     const item = items.find((i) => nameOf(i) === name), b = item && scene.boxOf.get(item.id);
     return b ? { x: (b.x - view.x) * view.scale, y: (b.y - view.y) * view.scale, w: b.w * view.scale, h: b.h * view.scale, open: b.open } : null;

@@ -18,8 +18,10 @@ async function unpacked(text) {
 const data = JSON.parse(isPacked ? await unpacked(written.textContent) : written.textContent);
 const items = data.items;
 const groups = data.groups;
-const values = data.values.map(([name, type, kind, facts, array, change]) =>
-  ({ name, type, kind, facts, array, change }));
+const values = data.values.map(([name, type, kind, facts, array, change]) => {
+  const shape = /\[(.*)\]/.exec(type);
+  return { name, type, kind, facts, array, change, shape: shape ? shape[1].replaceAll(", ", " × ") : "" };
+});
 
 items.forEach((item, id) => { item.id = id; item.parent = -1; });
 for (const [id, group] of Object.entries(groups)) {

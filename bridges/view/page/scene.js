@@ -3,6 +3,18 @@
 
 const GAP_X = 18, GAP_Y = 30, PAD = 14, HEAD = 24, PORT_W = 110, PORT_H = 14, FRAME_LEAST = 120;
 
+// Rows of text above and below a box: the shapes of its results, and its stubs.
+const ROW = 13, STUB_LEAST = 124, MOST_STUBS = 3, MOST_SHAPES = 2, SHAPE_LETTER = 5;
+
+// The shapes of what an item, or all of a closed group, gives to others.
+function shapesOf(id) {
+  const own = slotsOf(items[id].w).map(([, value]) => value);
+  const read = isGroup(id) ? groups[id].p.slice(groups[id].e).map(([, value]) => value)
+    : own.filter((value) => readers.has(value));
+  const shapes = (read.length ? read : own.slice(0, 1)).map((value) => values[value].shape);
+  return [...new Set(shapes.filter(Boolean))].slice(0, MOST_SHAPES);
+}
+
 // Places nearest to `wanted` that keep the order and room for each width: pools of neighbors that
 // are too near move together.
 function separate(wanted, widths) {
@@ -112,7 +124,8 @@ class Scene {
     this.boxes = [];          // outer ones first: {id, x, y, w, h, open}
     this.ports = [];          // {x, y, value}
     this.lines = [];          // {path: [[x, y] ...], back, change, carried, x0, y0, x1, y1}
-    this.stubs = [];          // {x, y, leaves, other, value, id}
+    this.stubs = [];          // {x, y, w, leaves, others, id}: one other end, or all the rest
+    this.shapes = [];         // {x, y, w, text, within}
     this.boxOf = new Map();
     const all = this.measure(0);
     this.emit(0, all, 0, 0);
@@ -124,35 +137,54 @@ class Scene {
   measure(id) {
     const group = groups[id], count = group.m.length;
     const inner = group.m.map((m) => (isGroup(m) && this.open.has(m) ? this.measure(m) : null));
-    const widths = [], heights = [];
+    const widths = [], heights = [], rooms = [], shapes = [];
+    const stubs = group.m.map(() => [[], []]);  // the other ends of those that enter and leave
+    for (const [member, leaves, other] of group.s) {
+      if (!stubs[member][leaves].includes(other)) stubs[member][leaves].push(other);
+    }
+    const rowsOf = (ends) => Math.min(ends.length, MOST_STUBS);
+    const above = stubs.map(([enter]) => ROW * rowsOf(enter));
+    const below = [];
     group.m.forEach((member, i) => {
       const sub = inner[i], [w, h] = items[member].z;
       widths.push(sub ? Math.max(sub.w + 2 * PAD, FRAME_LEAST, w) : w);
       heights.push(sub ? sub.h + HEAD + PAD : h);
+      shapes.push(sub ? [] : shapesOf(member));
+      const texts = shapes[i].map((text) => SHAPE_LETTER * text.length);
+      if (stubs[i].flat().length) texts.push(STUB_LEAST);
+      rooms.push(Math.max(widths[i], ...texts));
+      below.push(ROW * (shapes[i].length + rowsOf(stubs[i][1])));
     });
     const xs = [], ys = [], through = group.k.map(() => []), rank = [], extents = [];
     let top = 0, left = Infinity, right = -Infinity;
     group.y.forEach((layer, level) => {
       const refs = [], wanted = [];
       for (let i = 0; i < layer.length; i += 2) { refs.push(layer[i]); wanted.push(layer[i + 1]); }
-      const wide = refs.map((r) => (r < 0 ? 4 : r < count ? widths[r] : PORT_W));
+      const wide = refs.map((r) => (r < 0 ? 4 : r < count ? rooms[r] : PORT_W));
       const places = separate(wanted, wide);
       const high = Math.max(...refs.map((r) => (r < 0 ? 0 : r < count ? heights[r] : PORT_H)));
-      const extent = { left: Infinity, right: -Infinity, top, bottom: top + high };
+      // rows of text stand in what a lower box leaves free of the layer's height, or beyond it
+      const beyond = (rows) => Math.max(0, ...refs.map(
+        (r) => (r < 0 || r >= count ? 0 : rows[r] - (high - heights[r]) / 2)));
+      const over = beyond(above), under = beyond(below);
+      const extent = { left: Infinity, right: -Infinity, top, bottom: top + over + high + under };
+      top += over;
       refs.forEach((ref, i) => {
         extent.left = Math.min(extent.left, places[i] - wide[i] / 2);
         extent.right = Math.max(extent.right, places[i] + wide[i] / 2);
         if (ref < 0) {
-          through[-1 - ref].push([places[i], top, level], [places[i], top + high, level]);
+          through[-1 - ref].push([places[i], extent.top, level], [places[i], extent.bottom, level]);
         } else { xs[ref] = places[i]; ys[ref] = top + high / 2; rank[ref] = level; }
       });
       left = Math.min(left, extent.left);
       right = Math.max(right, extent.right);
       extents.push(extent);
-      top += high + GAP_Y;
+      top = extent.bottom + GAP_Y;
     });
     if (left > right) left = right = 0;
-    const found = { inner, widths, heights, through, xs, ys, rank };
+    const found = {
+      inner, widths, heights, rooms, shapes, stubs, above, below, through, xs, ys, rank,
+    };
     const columns = id === 0 ? inColumns(extents, rank, group.k, this.room) : null;
     const shift = columns ? columns.shift : extents.map(() => [-left, 0]);
     const move = (point, level) => { point[0] += shift[level][0]; point[1] += shift[level][1]; };
@@ -184,13 +216,7 @@ class Scene {
       this.ports.push({ x: x + m.xs[count + i], y: y + m.ys[count + i], value });
     });
     group.k.forEach((link, number) => this.line(m, x, y, group, link, m.through[number], ports));
-    for (const [member, leaves, other, value] of group.s) {
-      const side = leaves ? 1 : -1, half = m.heights[member] / 2;
-      this.stubs.push({
-        x: x + m.xs[member], y: y + m.ys[member] + side * half, leaves, other, value,
-        id: group.m[member],
-      });
-    }
+    group.m.forEach((member, i) => this.rows(member, m, i, x + m.xs[i], y + m.ys[i], id !== 0));
     const found = { in: new Map(), out: new Map() };
     group.p.forEach(([item, value], i) => {
       const place = [x + m.xs[count + i], y + m.ys[count + i]];
@@ -199,22 +225,43 @@ class Scene {
     return found;
   }
 
+  // The shapes below a box, and the stubs above and below it; its center is at (x, y).
+  rows(id, m, i, x, y, within) {
+    const w = m.rooms[i], bottom = y + m.heights[i] / 2 + ROW / 2 + 1;
+    m.shapes[i].forEach((text, row) => this.shapes.push({ x, y: bottom + row * ROW, w: w + 14, text, within }));
+    const starts = [y - m.heights[i] / 2 - ROW / 2 - 1, bottom + m.shapes[i].length * ROW];
+    m.stubs[i].forEach((ends, leaves) => {
+      for (let row = 0; row < Math.min(ends.length, MOST_STUBS); row++) {
+        const last = row === MOST_STUBS - 1;
+        this.stubs.push({
+          x: x - m.rooms[i] / 2, y: starts[leaves] + (leaves ? 1 : -1) * row * ROW, w: w + 8, leaves,
+          others: last ? ends.slice(row) : [ends[row]], id,
+        });
+      }
+    });
+  }
+
   line(m, x, y, group, [source, target, back, change, ...carried], through, ports) {
     const count = group.m.length;
     const [upper, lower] = back ? [target, source] : [source, target];
     const middle = through.map(([a, b]) => [x + a, y + b]);
     const end = (local, side) => {
       const at = [x + m.xs[local], y + m.ys[local]];
-      if (local < count) at[1] += side * m.heights[local] / 2;
+      if (local >= count) return [[at]];
+      at[1] += side * m.heights[local] / 2;
+      // straight past the texts between the box and its neighbors
+      const clear = at[1] + (side > 0 ? m.below[local] : -m.above[local]);
+      const past = [at[0], clear];
+      const straight = clear === at[1] ? [at] : side > 0 ? [at, past] : [past, at];
       const table = !back && ports[local] && ports[local][side > 0 ? "out" : "in"];
-      if (!table) return [[at]];
       const found = [];
-      for (let i = 0; i < carried.length; i += 2) {
+      for (let i = 0; table && i < carried.length; i += 2) {
         const port = table.get(`${carried[i]} ${carried[i + 1]}`);
         // a port lies inside of its frame: the line enters straight above it
-        if (port) found.push(side > 0 ? [port, [port[0], at[1]]] : [[port[0], at[1]], port]);
+        const edge = port && [port[0], clear];
+        if (port) found.push(side > 0 ? [port, edge] : [edge, port]);
       }
-      return found.length ? found : [[at]];
+      return found.length ? found : [straight];
     };
     const starts = end(upper, 1), ends = end(lower, -1);
     const pieces = [];
@@ -222,7 +269,7 @@ class Scene {
       const a = starts[Math.min(i, starts.length - 1)], b = ends[Math.min(i, ends.length - 1)];
       pieces.push(m.columns ? m.columns.bend([...a, ...middle, ...b], a.length, m.rank[upper], x, y)
         : [...a, ...middle, ...b]);
-      pieces.at(-1).arrow = target < count && b.length === 1;  // none at a port
+      pieces.at(-1).arrow = target < count && (back || !ports[target]);  // none at a port
     }
     for (const path of pieces) {
       const px = path.map((p) => p[0]), py = path.map((p) => p[1]);

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from chromium import Chromium, browser
+from opscope import NetBuilder
 from opscope.bridges.model.opening import open_model
 from opscope.bridges.view.data import page_data
 from opscope.bridges.view.html import document
@@ -276,6 +277,31 @@ def test_the_policy_stops_what_would_get_in(chromium, tmp_path):
     assert any("Content Security Policy" in text for text in chromium.complaints())
     fetched = "fetch('http://127.0.0.1:9/').then(() => 'yes', () => 'no')"
     assert chromium.run(fetched) == "no"
+
+
+OVERLAPS = """(() => {
+  const { boxes, stubs, shapes } = opscopeView.scene();
+  const all = [
+    ...boxes.filter(b => !b.open).map(b => [b.x, b.y, b.w, b.h]),
+    ...stubs.map(s => [s.x, s.y - 5, s.w, 10]),
+    ...shapes.map(s => [s.x - s.w / 2, s.y - 5, s.w, 10])];
+  const meet = ([x, y, w, h], [p, q, r, s]) => x < p + r && p < x + w && y < q + s && q < y + h;
+  const found = all.flatMap((a, i) => all.slice(i + 1).filter(b => meet(a, b)).map(b => [a, b]));
+  return [stubs.length, shapes.length, found];
+})()"""
+
+
+def test_boxes_stubs_and_shapes_do_not_overlap(chromium, tmp_path):
+    b = NetBuilder("n")
+    x, mask = b.input("x", [-1, 5, 8]), b.input("mask", [-1, 5], dtype="bool")
+    h = b.transformer_encoder(x, layers=26, heads=2, key_padding_mask=mask, name="encoder")
+    for _ in range(30):
+        b.add(b.relu(h), x)
+    shown(chromium, tmp_path, view(b).html)
+    for all_open in (False, True):
+        chromium.run(f"opscopeView.openAll({str(all_open).lower()})")
+        stubs, shapes, overlaps = chromium.run(OVERLAPS)
+        assert stubs > 50 and shapes > 30 and overlaps == []
 
 
 def test_2000_operators_stay_smooth(chromium, tmp_path):

@@ -52,6 +52,47 @@ def test_operators_of_a_layer_are_a_group():
     assert [len(item.path) for item in graph.items.values()] == [0, 1, 1, 0]
 
 
+def test_boxes_say_windows_and_the_shapes_of_parameters_by_name(tmp_path):
+    b = NetBuilder("n")
+    h = b.conv2d(b.input("x", [-1, 3, 32, 32]), 8, 3, stride=2, name="h")
+    b.max_pool2d(h, kernel=[2, 3], name="p")
+    graph = graph_of(open_model(b))
+    assert graph.items["h"].lines == ["stride 2", "w 8 × 3 × 3 × 3", "b 8"]
+    assert graph.items["p"].lines == ["kernel 2 × 3"]
+    scope = Scope()
+    b.initialize(scope)
+    opscope.to_onnx(b, tmp_path / "n.onnx", scope)
+    graph = graph_of(open_model(tmp_path / "n.onnx"))
+    (conv,) = (item for item in graph.items.values() if item.title == "Conv")
+    assert conv.lines[0] == "kernel 3 × 3, stride 2" and conv.lines[1].endswith(" 8 × 3 × 3 × 3")
+    shapes = {value.type for value in graph.values.values() if value.kind != "parameter"}
+    assert any("[?, 8, 15, 15]" in shape for shape in shapes), "inferred, not in the file"
+
+
+def test_layers_nest_by_the_parts_of_their_names():
+    b = NetBuilder("n")
+    x = b.input("x", [-1, 5, 8])
+    b.transformer_encoder(x, layers=2, heads=2, name="encoder")
+    graph = graph_of(open_model(b))
+    (query,) = (item for item in graph.items.values() if item.name == "encoder.1.attention.q")
+    titles = [graph.groups[key].title for key in query.path]
+    assert titles == ["encoder", "encoder.1", "attention"]
+    page_data(graph, {})
+    assert query.short == "q"
+
+
+def test_a_name_that_is_all_over_the_net_is_no_group():
+    net = OpList("net")
+    net.vars = [make_var("x", (2,), "float32", 1)]
+    names = ["x", *(name for at in range(4) for name in (f"p.Add.{at}", f"l{at}.y"))]
+    net.ops = [
+        make_op("relu", {"x": a}, {"out": b}) for a, b in zip(names, names[1:], strict=False)
+    ]
+    assert not graph_of(open_model(net)).groups
+    net.ops[1::2] = [make_op("relu", {"x": "x"}, {"out": f"l{at}.y"}) for at in range(4)]
+    assert [group.title for group in graph_of(open_model(net)).groups.values()] == ["p.Add"]
+
+
 def test_gradients_and_updates_are_groups():
     b = small()
     b.backward_from(b.reduce_mean(b.cross_entropy("y", b.input("label", [-1], dtype="int64"))))
