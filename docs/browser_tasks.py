@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 import platform
 import sys
@@ -17,6 +18,9 @@ from opscope.bridges.model.nnet3_models import Nnet3Model
 from opscope.framework.base.errors import OpscopeError
 from opscope.framework.fusion import native
 
+PROGRAM = "program"
+"""What tracebacks call the reader's program."""
+
 
 def about() -> str:
     """The versions that run here, and whether the native library does."""
@@ -30,9 +34,9 @@ def call(task: str, *arguments: str) -> tuple[bool, str]:
     """Whether a task worked, and the text of its result or its error."""
     try:
         return True, _TASKS[task](*arguments)
-    except OpscopeError as error:
-        return False, f"{type(error).__name__}: {error}"
     except BaseException as error:  # a program may end itself
+        if isinstance(error, OpscopeError) and task != "run":
+            return False, f"{type(error).__name__}: {error}"
         return False, _trace(error)
     finally:
         for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
@@ -41,15 +45,21 @@ def call(task: str, *arguments: str) -> tuple[bool, str]:
 
 
 def _trace(error: BaseException) -> str:
-    """The traceback of an error without the lines of this module that lead to the task."""
+    """The traceback of an error without the lines of this module that lead to the task.
+
+    Of errors that opscope raises on purpose, the lines of the program are enough.
+    """
     whole = traceback.TracebackException.from_exception(error)
     while whole.stack and whole.stack[0].filename == __file__:
         del whole.stack[0]
+    if isinstance(error, OpscopeError):
+        whole.stack[:] = [frame for frame in whole.stack if frame.filename == PROGRAM]
     return "".join(whole.format())
 
 
 def _run(text: str) -> str:
-    exec(compile(text, "program", "exec"), {"__name__": "__main__"})
+    linecache.cache[PROGRAM] = len(text), None, text.splitlines(keepends=True), PROGRAM
+    exec(compile(text, PROGRAM, "exec"), {"__name__": "__main__"})
     return ""
 
 

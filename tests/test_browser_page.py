@@ -6,15 +6,10 @@ The page is served with its own files alone, as the site holds them.
 from __future__ import annotations
 
 import base64
-import functools
-import http.server
 import json
 import re
 import shutil
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,40 +20,28 @@ from opscope.bridges.onnx.files.graph import Graph
 from opscope.bridges.onnx.files.writing import write_model
 from package_copy import ROOT
 from processors.machine import Lacking
+from site_server import served
 
 SECONDS = 20.0
 """Of processor time, from opening the page to the first trained net."""
 
+WRONG = "import opscope\n\ndef f(b):\n    b.softmax(3)\n\nf(opscope.NetBuilder())"
+WRONG_SAYS = ""
+"""A program of the reader's with an error, and what the page says of it."""
+
+SAVED = """import numpy as np
+import opscope
+
+b = opscope.NetBuilder("n")
+b.mul(b.input("x", [-1, 2]), b.parameter("w", [2], init=2.0), name="y")
+scope = opscope.Scope()
+b.initialize(scope)
+opscope.save(b, scope, "n")
+print(opscope.load("n").predict({"x": np.ones((1, 2))}, fetch=["y"])["y"].tolist())
+"""
+"""A net that is saved with its numbers and loaded."""
+
 STATUS = "document.getElementById('browser-status').textContent"
-
-
-class Handler(http.server.SimpleHTTPRequestHandler):
-    """Serves a folder, and keeps what was asked for."""
-
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.path)
-        super().do_GET()
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def served(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """The address of a server of a folder, and the paths that it was asked for."""
-    asked: list[str] = []
-    kind = type("Kept", (Handler,), {"asked": asked})
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(kind, directory=str(folder))
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/", asked
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +102,10 @@ def test_all_sections(site: Path, tmp_path: Path) -> None:
         printed = pressed(page, "run")
         assert printed.startswith('Traceback (most recent call last):\n  File "program", line 4')
         assert printed.endswith("ZeroDivisionError: division by zero\n")
+        typed(page, "run", WRONG)
+        assert pressed(page, "run") == WRONG_SAYS
+        typed(page, "run", SAVED)
+        assert pressed(page, "run") == "[[2.0, 2.0]]\n"
         typed(page, "run", "print('half a line', end='')")
         assert pressed(page, "run") == "half a line\n"
         typed(page, "run", "1 +")
