@@ -15,7 +15,7 @@ gc.enable()
 def run() -> None:
     """The whole life of a process."""
     gc.freeze()  # modules stay
-    main.owns_process = True  # those of a command, too
+    main.owns_process = True  # a command's modules also stay
     try:
         main()
     finally:

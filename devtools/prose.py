@@ -3,6 +3,8 @@
 It reads README, CHANGELOG down to its first release, the pages of docs/ and the words of the
 scripts that make pages, the docstrings of public names, and the messages of errors. It reads no
 code: neither fenced blocks nor text between backticks. docs/style.md shows the turns in pairs.
+All other texts of the package are read as well: strings of several words for all turns, comments
+and internal docstrings for the turns in `EVERYWHERE`.
 
 A name is public if a page of docs/reference/ asks for its docstring (`::: opscope.save`), or if it
 is in a folder whose docstrings users see: layers, operators, commands.
@@ -47,14 +49,34 @@ TURNS = {
     r"\bthe said\b|\bthe same holds for\b": "name it again",
     r"\bneed be\b": "where it is necessary",
 }
-_PATTERNS = {
+EVERYWHERE = (
+    r"\bh[au]ng on\b|\bhang(s|ing) on\b",
+    r"\bnobody\b|\bno one\b",
+    r"\btells? (of|that|what|how|which|where|when|whether|more|about)\b",
+    r"\b(that|those) of\b",
+)
+"""The turns of `TURNS` that comments and internal docstrings may not have either."""
+_LEFT = (
+    *("framework/fusion", "framework/runtime", "kaldi/fst", "nnet3/programs", "operators/backends"),
+    *("speech/adaptation", "speech/training", "bridges/onnx/importing", "native"),
+)
+"""Rooms whose comments and internal docstrings are still to be rewritten."""
+
+Patterns = dict[re.Pattern[str], str]
+_PATTERNS: Patterns = {
     re.compile(turn.replace(" ", r"\s+"), re.IGNORECASE): instead for turn, instead in TURNS.items()
+}
+_EVERYWHERE: Patterns = {
+    pattern: instead
+    for (pattern, instead), turn in zip(_PATTERNS.items(), TURNS, strict=True)
+    if turn in EVERYWHERE
 }
 
 _FENCED = re.compile(r"^( *)(```+|~~~+).*?^\1\2", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"(`+)[^`]+?\1|\]\([^)\s]*\)")
 _PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md", "docs/reference/*.md")
 _FIRST_RELEASE = re.compile(r"^## \[(?!Unreleased)", re.MULTILINE)
+_COMMENT = re.compile(r"(?:^[ \t]*|  )# (.*)$")
 _NOT_THE_PACKAGE = {"benchmarks", "build", "devtools", "dist", "examples", "tests"}
 
 
@@ -72,12 +94,48 @@ class Finding(NamedTuple):
 
 def findings(root: Path = ROOT) -> Iterator[Finding]:
     """The refused turns of all texts below a folder, file by file."""
-    for file, line, text in _texts(root):
-        text = _CODE.sub(lambda code: re.sub(r"\S", "`", code[0]), text)
-        for pattern, instead in _PATTERNS.items():
-            for found in pattern.finditer(text):
-                at = line + text.count("\n", 0, found.start())
-                yield Finding(file, at, " ".join(found[0].split()), instead)
+    found = [each for text in _texts(root) for each in _found(*text, _PATTERNS)]
+    found += [each for text in _inner_texts(root) for each in _found(*text)]
+    yield from dict.fromkeys(found)
+
+
+def _found(file: str, line: int, text: str, patterns: Patterns) -> Iterator[Finding]:
+    text = _CODE.sub(lambda code: re.sub(r"\S", "`", code[0]), text)
+    for pattern, instead in patterns.items():
+        for found in pattern.finditer(text):
+            at = line + text.count("\n", 0, found.start())
+            yield Finding(file, at, " ".join(found[0].split()), instead)
+
+
+def _inner_texts(root: Path) -> Iterator[tuple[str, int, str, Patterns]]:
+    """The comments, docstrings and other strings of several words of every module of the package,
+    with the turns that they are read for."""
+    for place, path in _modules(root):
+        if place.parts[0] == "docs" or place.as_posix().startswith(_LEFT):
+            continue
+        text = path.read_text(encoding="utf-8")
+        yield place.as_posix(), 1, "\n".join(map(_comment, text.split("\n"))), _EVERYWHERE
+        tree = ast.parse(text)
+        docs = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for string in _strings(tree):
+            if str(string.value).count(" ") > 1:
+                patterns = _EVERYWHERE if id(string) in docs else _PATTERNS
+                yield place.as_posix(), string.lineno, str(string.value), patterns
+
+
+def _comment(line: str) -> str:
+    """The comment of a line; "." where it has none, which ends a sentence."""
+    found = _COMMENT.search(line)
+    return found[1] if found else "."
+
+
+def _modules(root: Path) -> Iterator[tuple[Path, Path]]:
+    """The package's own modules and the scripts of docs/: places below the folder, and paths."""
+    for path in sorted(root.rglob("*.py")):
+        place = path.relative_to(root)
+        top = place.parts[0]
+        if not (top in _NOT_THE_PACKAGE or top.startswith(".") or path.stem.endswith("_pb2")):
+            yield place, path
 
 
 def _texts(root: Path) -> Iterator[tuple[str, int, str]]:
@@ -91,11 +149,8 @@ def _texts(root: Path) -> Iterator[tuple[str, int, str]]:
         release = _FIRST_RELEASE.search(text)
         yield changes.name, 1, _without_blocks(text[: release.start() if release else None])
     public = _public_names(root)
-    for path in sorted(root.rglob("*.py")):
-        place = path.relative_to(root)
+    for place, path in _modules(root):
         top = place.parts[0]
-        if top in _NOT_THE_PACKAGE or top.startswith(".") or path.stem.endswith("_pb2"):
-            continue
         tree = ast.parse(path.read_bytes())
         if top == "docs":
             strings = _strings(tree)

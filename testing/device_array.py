@@ -116,7 +116,7 @@ _ANY_FIRST = set("arange empty full linspace ones zeros eye searchsorted lexsort
 
 
 class Ufunc:
-    """An elementwise function, with those of its methods that CuPy has."""
+    """An elementwise function, with the methods that CuPy has."""
 
     def __init__(self, name: str) -> None:
         self.__name__ = self.name = name

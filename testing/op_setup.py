@@ -112,7 +112,7 @@ class Setup:
             for name, item in zip(self.inputs[slot], listed, strict=True):
                 self.arrays[name] = _cast(np.asarray(item), dtype)
         self.given_offsets = self._offsets_of_inputs()
-        self.offsets = dict(self.given_offsets)  # those of outputs are added
+        self.offsets = dict(self.given_offsets)  # the outputs' are added
         self.wanted: dict[str, Any] = {}
         if reference:
             self.expect(reference)
@@ -210,7 +210,7 @@ class Setup:
             assert error <= bound, f"{self}: {what} {name!r} is off by {error}, bound {bound}"
 
     def check_specs(self, test: Any) -> None:
-        """Assert that inferred shapes and dtypes are those of the reference."""
+        """Assert that inferred shapes and dtypes equal the reference's."""
         for names in self.outputs.values():
             for name in names:
                 assert all(d >= 0 for d in self.specs[name][0]), f"{self}: {name!r} is not known"

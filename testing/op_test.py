@@ -14,7 +14,7 @@
 Checked for every case, on NumPy, on a stand-in of CuPy (device_double.py) and on a GPU if there is
 one: values against the reference in each dtype, with contiguous and strided arrays and each kernel
 library; inferred against real shapes and dtypes, also with unknown dimensions; gradients along
-random directions in float64, and those of some inputs where the others are fixed; axes of length 1
+random directions in float64, also of some inputs while the others are fixed; axes of length 1
 and 0 wherever the shape rule takes them; inputs of a wrong rank or length; flags
 (`inplace`, `not_in_gradient`, `shape_only`) by taking away what they say is not needed; runs
 through a net with every switch of the plan on and off.
@@ -74,8 +74,8 @@ class OpTest:
         dtypes: what the floating inputs of a case are cast to.
         halves: whether cases also run in float16 and bfloat16.
         tolerance, tolerance64, tolerance16: allowed error, relative to the largest element of the
-            array or, where `elementwise`, to each element (and to 1 for those below it). That of
-            bfloat16 is 8 times that of float16.
+            array or, where `elementwise`, to each element (and to 1 for smaller ones). For
+            bfloat16 it is 8 times as large as for float16.
         gradient_tolerance: of the float64 gradients; `step`: of the finite differences. Cases keep
             away from kinks by more than twice the step.
         resize: whether axes are made 1 and 0 long; not where attributes, or numbers in the inputs,
@@ -510,7 +510,7 @@ class OpTest:
 
 
 def _subsets(names: list[str]) -> list[list[str]]:
-    """Those of some names without others; of many, each alone and all but each."""
+    """Subsets of some names; of many names, each alone and all but each."""
     sizes = range(1, len(names)) if len(names) <= 3 else (1, len(names) - 1)
     return [list(some) for size in sizes for some in itertools.combinations(names, size)]
 

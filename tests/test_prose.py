@@ -76,6 +76,26 @@ def test_texts(prose, tmp_path, file, text, lines):
     assert found(prose, tmp_path, file, text) == [(line, ", too") for line in lines]
 
 
+COMMENTED = """'''Rows.'''
+
+# Rows are those
+# of the table, too.
+x = 1  # that of y
+
+
+def _f():
+    '''Tells what it is.'''
+    return g("that of a row"), "that of"
+"""
+
+
+def test_comments_and_internal_texts(prose, tmp_path):
+    turns = [(3, "those of"), (5, "that of"), (9, "Tells what"), (10, "that of")]
+    assert found(prose, tmp_path, "kaldi/module.py", COMMENTED) == turns
+    (tmp_path / "kaldi" / "module.py").unlink()
+    assert found(prose, tmp_path, "kaldi/fst/module.py", COMMENTED) == []
+
+
 @pytest.mark.parametrize("name", ["module", "module.public"])
 def test_docstrings_that_the_reference_shows(prose, tmp_path, name):
     reference = tmp_path / "docs" / "reference" / "page.md"

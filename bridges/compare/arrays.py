@@ -85,7 +85,7 @@ def equal_in_a_layout(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
 
 
 def scaled(a: np.ndarray, b: np.ndarray, tolerance: float, offsets: bool = False) -> bool:
-    """Whether each column of `b` is that of `a` times a positive number of its own.
+    """Whether each column of `b` is the column of `a` times a positive number of its own.
 
     So an affine layer differs, and the ReLU after it, where a conversion has put the scales of
     the batch normalization that follows into it. There must be `_FEWEST` values in a column.

@@ -61,7 +61,7 @@ def compare(
     plot: str | None,
     page: str | None,
 ) -> None:
-    """Run two models, or one in two ways, on the same inputs, and tell where they part ways.
+    """Run two models, or one in two ways, on the same inputs, and show where they part ways.
 
     FILE and OTHER are nets saved by opscope, models of Kaldi's and CNTK's, ONNX files, or folders
     of to-torch. Without OTHER two runtimes or dtypes are wanted. The exit code is 0 if no layer
@@ -105,7 +105,7 @@ def compare(
 
 
 def _named(inputs: tuple[str, ...]) -> dict[str, str] | str | None:
-    """Files by input; one without a name is that of the only input."""
+    """Files by input; a file without a name is for the only input."""
     if not inputs:
         return None
     if len(inputs) == 1 and "=" not in inputs[0]:

@@ -34,7 +34,7 @@ _MATRICES = {"array": "array", "general_matrix": "matrix"}
 def feeds_of(
     first: Form, other: Form, given: Given, rows: int, seed: int
 ) -> tuple[Feed, Feed, str]:
-    """The same inputs for both models, and a line that tells what they are.
+    """The same inputs for both models, and a line that describes them.
 
     Args:
         given: None: they are drawn. rows: of what is drawn.
@@ -118,7 +118,7 @@ def _is_float(dtype: np.dtype) -> bool:
 
 
 def _named(given: Given, specs: Sequence[InputSpec]) -> dict[str, Any]:
-    """Values by name; one without a name is that of the only input, or of `input`."""
+    """Values by name; a value without a name is for the only input, or for `input`."""
     if isinstance(given, Mapping):
         return {str(name): value for name, value in given.items()}
     if isinstance(given, (str, os.PathLike)) and os.fspath(given).endswith(".npz"):
@@ -157,7 +157,7 @@ def _checked(
 def read_numbers(path: str) -> np.ndarray:
     """An array from a file: `.npy`, `.npz:NAME`, a table or value of Kaldi's, or lines of numbers.
 
-    Of a table of Kaldi's the first entry is taken, or that of the key after a colon:
+    Of a table of Kaldi's the first entry is taken, or the entry of the key after a colon:
     `feats.ark:utterance`, `scp:feats.scp:utterance`.
 
     Raises:

@@ -42,7 +42,7 @@ class InputSpec:
         name: of the input. shape: with -1 where it may vary. dtype: of what is fed.
         levels: of sequences that it carries.
         one_hot: its rows are words: one element is 1.
-        context: frames before and after those of `shape` that the model looks at.
+        context: frames before and after the frames of `shape` that the model looks at.
     """
 
     name: str

@@ -26,7 +26,7 @@ _TITLES = {"onnxruntime": "ONNX Runtime", "onnx-reference": "onnx's reference ev
 class OnnxNet:
     """An ONNX model; see `Form`.
 
-    Outputs are those of the model as it is; values inside come from a second run, of a model whose
+    Outputs come from the model as it is. Values inside come from a second run, of a model whose
     outputs they are, since a runtime may join nodes whose values are not asked for.
     """
 

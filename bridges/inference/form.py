@@ -118,7 +118,7 @@ def inference_form(
 def _lowered(net: OpList, use: str) -> OpList:
     """Plain operators, and those kept whole that the other system has a form of.
 
-    Those of other packages have none unless they bring it: then they are what they stand for.
+    Operators of other packages have none unless they bring it: they become what they stand for.
     """
     system = next((name for name, title in SYSTEMS.items() if title == use), "")
     own = __name__.partition(".")[0]

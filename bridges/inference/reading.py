@@ -27,7 +27,7 @@ class Reading(ABC):
     """One operator while it is written.
 
     Attributes:
-        values: those of its net. op: it. attrs: all of its attributes.
+        values: of its net. op: the operator. attrs: all of its attributes.
         system: for which it is written, a column of the table of names.
     """
 

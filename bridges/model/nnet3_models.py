@@ -156,8 +156,8 @@ class AcousticModel(Nnet3Model):
             lost = self._priors and not self.whole.priors.size
             dropped = f", and {self._priors} priors are gone" if lost else ""
             self.notes.append(
-                f"the output is {width} wide, not {before}: the transition model is still that"
-                f" of the old one{dropped}"
+                f"the output is {width} wide, not {before}: the transition model still belongs"
+                f" to the old one{dropped}"
             )
 
     def save(self, path: str) -> None:

@@ -130,7 +130,7 @@ class OpNet:
         """Put operators after those whose results they read, where an edit has changed that.
 
         The order stays where a variable is written twice, or operators wait for each other: the
-        verifier tells of these.
+        verifier reports these.
         """
         ops = self.net.ops
         writers = {name: i for i, op in enumerate(ops) for name in op.output_names()}

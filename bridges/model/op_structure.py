@@ -224,7 +224,7 @@ def cut(net: OpNet, edit: edits.Cut) -> str:
 
 
 def new_output(net: OpNet, edit: edits.NewOutput) -> str:
-    """Replace the weights and bias of the affine layer that an output is computed with."""
+    """Replace the weights and the bias of the affine layer that computes an output."""
     if edit.size < 1:
         raise ShapeError(f"size={edit.size}: an output has at least one column")
     name = edit.output
@@ -251,7 +251,7 @@ def new_output(net: OpNet, edit: edits.NewOutput) -> str:
         var = net.var(parameter)
         net.declare(var.changed(shape=value.shape, initializer=_resized(var.initializer, value)))
     net.settle()
-    return f"Made {weights} anew: {name} has {edit.size} columns, not {before}."
+    return f"Replaced {weights}: {name} has {edit.size} columns, not {before}."
 
 
 def _resized(initializer: OpNode | None, value: np.ndarray) -> OpNode | None:

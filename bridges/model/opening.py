@@ -44,7 +44,7 @@ def open_model(
             what `opscope.load` gave, a description, a network of Kaldi's or of CNTK's.
         scope: holds the values of a net that is given without them.
         network: the command of a config of CNTK's whose network is meant, where it has several.
-        whole: the values of a net must be there; those of an object are copied. Otherwise a
+        whole: the values of a net must be there; an object's values are copied. Otherwise a
             description alone is enough.
         use: what the network is wanted for, for errors.
 

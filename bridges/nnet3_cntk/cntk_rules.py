@@ -405,7 +405,7 @@ def convert_row_repeat(c: Conversion, node: Node) -> Value:
 @converts("PastValue", "FutureValue")
 def convert_past_value(c: Conversion, node: Node) -> Value:
     initial = (
-        f"those of {node.inputs[1].name}"
+        f"{node.inputs[1].name}'s"
         if len(node.inputs) > 1
         else f"{node.attributes['defaultHiddenActivation']:g}"
     )

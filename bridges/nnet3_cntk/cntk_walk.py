@@ -32,7 +32,7 @@ Context = Mapping[str, tuple[int, int]]
 Rule: TypeAlias = "Callable[[Conversion, Node], Value]"
 
 RULES: dict[str, Rule] = {}
-"""The value of a node of an operation, once those of its inputs are known."""
+"""The value of a node of an operation, once the values of its inputs are known."""
 
 ABSORBS: dict[str, Callable[[Conversion, Node], tuple[Node, ...]]] = {}
 """The nodes that go into the same component as a node, if nothing else reads them; the nearest is

@@ -33,7 +33,7 @@ def to_nnet3(network: Network, outputs: Sequence[str] = (), context: Context | N
 
     Args:
         network: validated, with values; feed-forward from its inputs to the outputs.
-        outputs: names of nodes; by default those of the network's output group. The first becomes
+        outputs: names of nodes; by default the network's output group. The first becomes
             nnet3's `output`, the others keep their names.
         context: for an input by name the frames before and after that its samples hold side by
             side, oldest first, as HTKMLFReader's contextWindow gives them. The nnet3 input is then

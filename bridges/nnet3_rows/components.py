@@ -35,7 +35,7 @@ class ComponentNet:
     Attributes:
         inputs: the component's input. outputs: its output.
         parameters: variables, and the attributes of the component that hold their arrays.
-        arrays: by variable, those of parameters and constants.
+        arrays: of parameters and constants, by variable.
     """
 
     title: str
@@ -51,7 +51,7 @@ class ComponentNet:
         """The operators, and shape and dtype of all variables.
 
         Args:
-            given: those of the inputs that do not hold rows of `dtype`.
+            given: the inputs that do not hold rows of `dtype`.
         """
         rest = (-1,) * (self.rank - 2)
         dtype = np.dtype(self.dtype)
@@ -118,7 +118,7 @@ def component_net(c: Any, title: str, rank: int, dtype: Any = np.float32) -> Com
 
 
 def _lstm(n: ComponentNet, c: Any) -> Columns:
-    """Peepholes of i and f see the cell before, that of o sees the new one."""
+    """Peepholes of i and f see the cell before, the peephole of o sees the new one."""
     cells = c.cell_dim
     factors = {f"{gate}_mask": 1 for gate in "ifo"} if c.use_dropout else {}
     pieces = n.takes(i=cells, f=cells, g=cells, o=cells, before=cells, **factors)

@@ -55,7 +55,7 @@ class Grid:
         return None if odd or count < 0 else count
 
     def has_slice(self, grid: Grid, offset: int) -> bool:
-        """Whether the rows at `offset` for those of a grid are every n-th one, for any length."""
+        """Whether the rows at `offset` for a grid's rows are every n-th one, for any length."""
         if grid.step % self.step or (grid.first + offset - self.first) % self.step:
             return False
         return not grid.moving or (self.last - grid.last - offset) % self.step == 0

@@ -18,7 +18,7 @@ _NO_GRADIENT: Final = "networks are written in inference form"
 _END: Final = Slot("end", "[1], the time of the last frame", shape_only=True)
 _FIRST: Final = AttrSpec("first", "int", "time of the first row")
 _STEP: Final = AttrSpec("step", "int", "frames between rows", 1, 1)
-_MORE: Final = AttrSpec("more", "int", "frames after the end that count, too", 0)
+_MORE: Final = AttrSpec("more", "int", "frames after the end that also count", 0)
 _CHAINS: Final = (
     AttrSpec("chains", "int", "d: row t follows row t - d, so that these are d sequences", 1, 1),
     AttrSpec("backward", "bool", "whether the last row comes first: the first block is filled up"),

@@ -1,7 +1,7 @@
 """Which rows of every node an export computes: what can be computed, and what is asked for.
 
 A row that nnet3 could compute for a request counts as there; `IfDefined`, `Failover` and parts of
-components that need not be there ask for it. The request is that of `nnet3-compute` for a whole
+components that need not be there ask for it. The request is `nnet3-compute`'s for a whole
 utterance as one chunk: outputs at 0, subsampling, ...; the input with its context on both sides.
 """
 

@@ -22,7 +22,7 @@ class Rows:
             input's first rows.
         before: rows that stand before those computed first.
         older: of a stream, rows of older chunks that each chunk but the first computes again.
-        begin: the first column among those of the input, where these are its rows.
+        begin: the first column among the input's, where these are its rows.
     """
 
     value: Value
@@ -117,8 +117,8 @@ class RowReader:
     def window(self, rows: Rows, grid: Grid, first: int, last: int, older: int = 0) -> Value:
         """The rows of which those at offsets `first` to `last` are wanted for every row of a grid.
 
-        The result begins with the row at `first` for the grid's first row; its rows are those of
-        `rows` still, so whoever reads it takes every `grid.step / rows.grid.step`-th. In a stream,
+        The result begins with the row at `first` for the grid's first row; its rows are still the
+        rows of `rows`, so the reader takes every `grid.step / rows.grid.step`-th. In a stream,
         `older` rows of the grid are wanted again.
         """
         value, have = rows.value, rows.grid
@@ -146,7 +146,7 @@ class RowReader:
         return more - (wanted - older) * (grid.step // have.step)
 
     def _older(self, rows: Rows, grid: Grid, older: int) -> Value:
-        """The rows of this chunk after those of older ones that the grid's next rows want."""
+        """The rows of this chunk after the older rows that the grid's next rows want."""
         have, value = rows.grid, rows.value
         kept = self.kept(have, grid, older) - rows.older
         if kept < 0:

@@ -39,7 +39,7 @@ class LoopStep:
         ops: the operators, and their arrays.
         taken: rows of other nodes, by the variables that hold them: terms without scales, or
             products.
-        states: the variables of rows of earlier steps. members: those of the loop's nodes.
+        states: the variables of rows of earlier steps. members: the variables of the loop's nodes.
         count: the variable with the number of steps before, "" where nothing asks for it.
         parameters: as `RowsNet.parameters`, of the arrays of `ops`.
         after: what the variables of earlier steps are in the next one.

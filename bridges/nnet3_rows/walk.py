@@ -237,7 +237,7 @@ class RowsWalk(ABC):
         return Value(self.net("where", there, self.net.name(value), zero, name=name), value.dim)
 
     def with_border(self, value: Value, left: int, right: int, grid: Grid, name: str) -> Value:
-        """Rows with zeros around them, which makes them those of a grid."""
+        """Rows with zeros around them, so that they are the rows of a grid."""
         if not left and not right:
             return value
         if value.still:
@@ -288,7 +288,7 @@ class RowsWalk(ABC):
     def _statistics(self, number: int, c: Any, grid: Grid) -> Value:
         """Count, sums and sums of squares of periods, or means and deviations of windows.
 
-        Where a pooling reads an extraction alone, sums are those of the extraction's input.
+        Where a pooling reads an extraction alone, the extraction's input is summed.
         """
         name = self.topology.nodes[number].name
         source = number

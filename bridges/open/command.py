@@ -11,7 +11,7 @@ from . import opening
 @click.command("open")
 @click.argument("files", nargs=-1, required=True)
 def open(files: tuple[str, ...]) -> None:
-    """Tell what FILES are, by what is in them: kind, inputs, outputs, size, what is unusual.
+    """Print what FILES are, by their content: kind, inputs, outputs, size, what is unusual.
 
     They may be models, configs and data of Kaldi's, CNTK's and HTK's, ONNX, safetensors, what
     opscope saves, or the folder of a Vosk model. What cannot be read is reported, and the others

@@ -1,4 +1,4 @@
-"""What is reported of models: Kaldi's, CNTK's, those of opscope and of ONNX."""
+"""What is reported of models: Kaldi's, CNTK's, opscope's and ONNX models."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _tell_acoustic(info: FileInfo, model: AmNnetSimple) -> None:
     info.facts.append(("priors", f"{model.priors.size:,}" if model.priors.size else "none"))
     stored = model.left_context, model.right_context
     if info.context is not None and stored != info.context:
-        info.unusual.append("the file tells of context {}, {}".format(*stored))
+        info.unusual.append("the file states the context {}, {}".format(*stored))
 
 
 def tell_nnet(info: FileInfo, model: Model) -> None:

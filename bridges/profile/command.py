@@ -26,7 +26,7 @@ import click
     "--network", default="", metavar="COMMAND", help="Of a config of CNTK's with several networks."
 )
 def profile(file: str, rows: int | None, by: str, output: tuple[str, ...], network: str) -> None:
-    """Tell where the time of the net in FILE goes: it is run forward on random inputs.
+    """Show where the time of the net in FILE goes: it is run forward on random inputs.
 
     FILE is what `opscope view` takes. Traces open in chrome://tracing and in Perfetto.
     """

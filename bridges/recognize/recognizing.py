@@ -81,7 +81,7 @@ def known_kind(path: str) -> str:
 
 
 def is_empty(path: str) -> bool:
-    """Whether a name is that of a file without a byte."""
+    """Whether a file of this name has no byte."""
     return os.path.isfile(path) and not os.path.getsize(path)
 
 
@@ -107,7 +107,7 @@ def check_name(path: str, kind: str) -> None:
     """Refuse to write a model under a name that tells another kind of model.
 
     Raises:
-        SaveError: the suffix is that of another kind.
+        SaveError: the suffix belongs to another kind.
     """
     suffix = os.path.splitext(path)[1].lower()
     named = suffixed(suffix)

@@ -78,8 +78,8 @@ def kind_of_message(fields: dict[int, int], named: str) -> str:
 
     Args:
         fields: see `message_fields`.
-        named: the kind that the name of the file tells; it decides where the fields are those of
-            both: a net that has neither variables nor operators, a model without operator sets.
+        named: the kind by the name of the file; it decides where both kinds have the fields:
+            a net that has neither variables nor operators, a model without operator sets.
     """
     if fields.get(1) != _VARINT:
         return ""

@@ -81,7 +81,7 @@ def _title(network: Network, outputs: Sequence[str], name: str) -> str:
 def cntk_weights_from_torch(folder: PathLike, model: CntkModel, target: PathLike) -> list[str]:
     """Write a model file with a module's weights; returns the names of parameters that changed.
 
-    Errors are those of `weights_from_torch`; models of CNTK 2.0 are not written.
+    Errors are the same as of `weights_from_torch`; models of CNTK 2.0 are not written.
 
     Args:
         model: the original, which takes the weights.

@@ -149,7 +149,7 @@ def _log_network(run: Run, section: ConfigParameters, network: Network) -> None:
 
 
 def build_or_load(run: Run, section: ConfigParameters, outputs: Sequence[str] = ()) -> Network:
-    """The network that a builder describes, or else that of `modelPath`; the nodes called `outputs`
+    """The network that a builder describes, or else of `modelPath`; the nodes called `outputs`
     are its output nodes, if there are any."""
     if builder_of(section) is not None:
         network = build(run, section)

@@ -28,7 +28,7 @@ class EvalOptions:
     """The settings of test, eval and cv.
 
     Attributes:
-        names: of the nodes to evaluate; none: those of the network's groups.
+        names: of the nodes to evaluate; none: the network's groups.
         size, epoch_size: of a minibatch and of the data, in samples; None: all there are.
         show_every, show_first, trace_level, sub_minibatches, samples_in_memory: see `Evaluator`.
         traced: nodes whose values are shown, and how.

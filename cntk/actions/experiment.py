@@ -32,7 +32,7 @@ def run_experiment(
     arguments: Sequence[str], run: Run | None = None, *, communicator: Communicator | None = None
 ) -> None:
     """Run the trainings and edits of `configFile=file.bs name=value ...`. The log goes to standard
-    error, or to the file `stderr` of the top level; `run` says otherwise. `communicator` is that of
+    error, or to the file `stderr` of the top level; `run` says otherwise. `communicator` is as in
     `run_commands`.
 
     Raises:

@@ -56,7 +56,7 @@ class WriteOptions:
         path: before the names of files; "" with a writer.
         form: of the values in files; None with a writer.
         writer: its section.
-        inputs: whether the writer takes the values of inputs in place of those of nodes.
+        inputs: whether the writer takes the values of inputs in place of nodes' values.
         traced: nodes whose values are shown, and how.
     """
 

@@ -61,7 +61,7 @@ ACTIONS: dict[str, Action] = {
 """What each action does."""
 
 _ON_ALL_RANKS = frozenset({"train", "trainRNN", "adapt", "test", "eval", "cv", "bnstat"})
-"""The actions of which several ranks share the work; others are those of the main one."""
+"""The actions whose work several ranks share; the main rank does the others."""
 
 
 def add_action(name: str, function: Action) -> None:

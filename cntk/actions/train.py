@@ -57,7 +57,7 @@ def _sgd(run: Run, section: ConfigParameters) -> tuple[SgdOptions, ModelFiles]:
 
 
 def _start(run: Run, section: ConfigParameters, files: ModelFiles) -> int:
-    """Where the training begins, see `ModelFiles.start`; that of the main rank counts for all."""
+    """Where the training begins, see `ModelFiles.start`; the main rank decides for all."""
     start = files.start(section.bool("makeMode", True))
     if run.communicator is None:
         return start

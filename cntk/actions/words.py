@@ -204,7 +204,7 @@ def _up_to_date(paths: Iterable[str], source: str) -> bool:
 def create_label_map(run: Run, section: ConfigParameters) -> None:
     """Write the labels that a reader finds in its data, one a line, as `labelMappingFile`.
 
-    The reader is that of the section which `section` names.
+    The section named `section` has the reader.
 
     Raises:
         FormatError: there is no such section, no file name, or the reader finds no labels.

@@ -206,8 +206,7 @@ def read_text(path: PathLike) -> str:
 
 
 def reason(error: OSError | ValueError) -> str:
-    """Why a file could not be read; a ValueError tells that its text is not encoded as it should
-    be."""
+    """Why a file could not be read; a ValueError stands for text in another encoding."""
     if isinstance(error, UnicodeDecodeError):
         return "it is no text in UTF-8"
     return getattr(error, "strerror", None) or str(error)

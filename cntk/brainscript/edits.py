@@ -23,7 +23,7 @@ from .values import Code, Instance, Path, Record, Thunk, Value, force, type_name
 # A change: the names that lead to the member, and its new value.
 Change = tuple[tuple[str, ...], Thunk]
 Changes = tuple[Change, ...]
-# Code that hands changes on to what its value is made of, as that of names, records and calls does.
+# Code that hands changes on to the parts of its value, as for names, records and calls.
 # Other code takes no third parameter; this one's has a default.
 ChangedCode = Callable[[Record, Path, Changes], Value]
 
@@ -71,7 +71,7 @@ def changed_member(value: Value, path: Path, changes: Changes, where: Expression
     old, before = change_of(value) or (value, ())
     waiting = value.scope.session.waiting
     if value.running:
-        return value.force()  # tells of the circle
+        return value.force()  # reports the circle
     if len(waiting) >= MAX_DEPTH:
         raise LimitFailure(f"more than {MAX_DEPTH} values need each other", where)
     value.running = True
@@ -100,8 +100,8 @@ def changed_value(value: Value, path: Path, changes: Changes, where: Any) -> Val
 def change_members(record: Record, changes: Iterable[Change], must_be_there: bool) -> Record:
     """Change the members of a record that has not been seen yet.
 
-    The names in a new value are, as in `a + [ b = x ]`, those of the record that it comes into,
-    then those of the records around that, then those of the place where it is written.
+    The names in a new value are looked up, as in `a + [ b = x ]`, in the record that it comes into,
+    then in the records around that, then in the place where it is written.
 
     Raises:
         Failure: there is no member to delete or, if it must be there, to look into.
@@ -158,10 +158,10 @@ def _as_thunk(value: Value, record: Record, where: Any) -> Thunk:
 
 
 def with_members(base: Record, changes: Record, path: Path, e: Expression | None) -> Record:
-    """`base + changes`: the members of both, those of `changes` first.
+    """`base + changes`: the members of both, `changes` first.
 
-    Members of `base` that use a changed one see the new value; members of `changes` see those of
-    `base` before the scope that they were written in.
+    Members of `base` that use a changed one see the new value; members of `changes` see the members
+    of `base` before the scope that they were written in.
     """
     deleted: list[Change] = []
     plain = {}

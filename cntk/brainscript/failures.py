@@ -10,7 +10,7 @@ from ..base.text import Location, is_located, located
 from .language.depth import MAX_SHOWN
 from .language.syntax import Expression, LibrarySource, Member
 
-# A place for an error: in the text itself, or that of a part of the tree.
+# A place for an error: in the text itself, or the place of a part of the tree.
 Where = Expression | Member | Location | None
 
 

@@ -32,7 +32,7 @@ class FunctionText:
 
 
 def library_functions(names: tuple[str, ...]) -> Iterator[FunctionText]:
-    """The functions of the library's files in the order of the text, those of name spaces as well;
+    """The functions of the library's files in the order of the text, also in name spaces;
     without those that begin with `_`."""
     members = {member.name: member.value for member, _ in compiled_library(names)}
     for member, _ in compiled_library(names):

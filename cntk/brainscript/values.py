@@ -1,6 +1,6 @@
 """The values of BrainScript expressions, lazy until they are needed, and the session they share.
 
-Numbers are floats, strings str, booleans bool, nodes and networks those of `cntk.network`; the
+Numbers are floats, strings str, booleans bool; `cntk.network` has nodes and networks, and the
 other kinds of values are here. A value is computed when it is first needed: until then a record
 member, an argument or an array element is a `Thunk`. A thunk that needs its own value is a circular
 definition.
@@ -289,7 +289,7 @@ class Counted(Array):
 
 
 class Joined(Array):
-    """`a : b` of the redesigned language: elements, and those of arrays, in one array.
+    """`a : b` of the redesigned language: elements, and elements of arrays, in one array.
 
     Which of the parts are arrays shows when they are computed: one after the other, as far as an
     index needs them. The parts of joined arrays among them are walked with a list: functions that

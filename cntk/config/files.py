@@ -20,8 +20,8 @@ DEEPEST = 100  # files that include one another
 
 
 def read_source(path: str | Path, chain: Chain = ()) -> Source:
-    """A text file as a source. A file that another one names (`chain` tells where) is no pipe and
-    no device: no one knows whether they end.
+    """A text file as a source. A file that another one names (see `chain`) is no pipe and
+    no device: these need not end.
 
     Raises:
         FormatError: it cannot be opened, or is larger than a config can be.
@@ -66,8 +66,8 @@ class Reader:
     """Reads the files of one config; each is included once.
 
     Attributes:
-        folders: where files named in the config are looked for: the current folder, then those of
-            the files read so far.
+        folders: where files named in the config are looked for: the current folder, then the
+            folders of the files read so far.
         name: the name of the last file, which error paths start with.
     """
 

@@ -31,8 +31,8 @@ class Record(Generic[SectionT]):
         asked: the names looked up in each of them: lower case -> as the reader spells it.
         reasons: parameters that a setting beside them switches off: path of the section -> name as
             the reader spells it -> reason.
-        left: paths of sections that were not read to their end, or hold other names than those of
-            parameters, in lower case: nothing is said of what is in them.
+        left: paths of sections that were not read to their end, or hold names other than
+            parameters', in lower case: nothing is said of what is in them.
         missing: names of parameters that were missing, in lower case.
         problems: of a lenient reading; None where the first error is raised.
         grown: characters that replaced variables have brought into values.
@@ -102,7 +102,7 @@ class Record(Generic[SectionT]):
                 self._left_out.add(parameter.lower())
 
     def note(self, error: OpscopeError) -> bool:
-        """Add a problem to those of a lenient reading; False where errors are raised."""
+        """Add a problem to the list of a lenient reading; False where errors are raised."""
         if self.problems is None:
             return False
         if str(error) not in map(str, self.problems):

@@ -191,5 +191,5 @@ class Section:
             section = section.parent
 
     def search_folders(self) -> list[Path]:
-        """The folders to look for files in: those of the whole config."""
+        """The folders in which the whole config looks for files."""
         return [folder for section in self.outwards() for folder in section.folders]

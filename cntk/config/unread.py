@@ -26,7 +26,7 @@ _REASONS = {
     " profilerSyncGpu numMBsToCUDAProfile",
     "minibatches are read by one thread": "multiThreadedDeserialization",
     "a run gives the same numbers each time": "forceDeterministicAlgorithms",
-    "the traceLevel of the reader tells how much it logs": "verbosity",
+    "the traceLevel of the reader sets how much it logs": "verbosity",
     "readers and deserializers are found by their names": "module",
     "readers keep no copies of their data in files": "wfile elementSize mapping category",
     "CNTK 2.0 does not use it either": "unitTest oneLinePerFile ignoresentencebegintag isProposal"

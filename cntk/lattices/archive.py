@@ -3,8 +3,8 @@
     george-0-00=train.lats[0]        a line of a table (`denLatTocFile`): name, archive, byte
     george-0-01=[1216]               the archive of the line before
 
-Beside an archive lies its list of symbols, `train.lats.symlist`: a phone a line, whose number is
-that of the line, then lines `phone other` for phones that count as another one. Source: CNTK's
+Beside an archive lies its list of symbols, `train.lats.symlist`: a phone a line, numbered by
+lines, then lines `phone other` for phones that count as another one. Source: CNTK's
 `Common/Include/latticearchive.h` (archive).
 """
 

@@ -201,7 +201,7 @@ def _counts(tokens: np.ndarray, begin: np.ndarray, skipped: int, sound: bool) ->
     Args:
         begin: the first phone of each edge.
         skipped: scores in front of phones.
-        sound: False: edges may have no phones, and those of others begin there.
+        sound: False: edges may have no phones, and other edges' phones begin there.
     """
     last = np.flatnonzero(_field(tokens, _UNIT["last"]))
     ending = np.searchsorted(last, begin)

@@ -242,7 +242,7 @@ def _placed(row: int, lattice: Lattice) -> np.ndarray:
 
 
 def _counts(units: np.ndarray, first: np.ndarray, hmms: Hmms) -> np.ndarray:
-    """Whether correct frames of an edge count: not those of an edge of silence alone."""
+    """Whether correct frames of an edge count: they do not if the edge is silence alone."""
     counts = np.ones(len(first) - 1, np.int64)
     silence = hmms.numbers.get(SILENCE)
     alone = np.flatnonzero(lengths_of(first) == 1)

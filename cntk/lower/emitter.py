@@ -50,7 +50,7 @@ class Delayed:
         node: the delay.
         states: INPUT variables with the rows before each sequence, [sequences, ...], the nearest
             row first; one for each step of the delay.
-        fresh: INPUT variable that tells which sequences begin here, [sequences], where a node gives
+        fresh: INPUT variable with 1 for sequences that begin here, [sequences], where a node gives
             the initial state; "" where that is the delay's own number.
         before: variables with the states before these rows, initial states included.
     """
@@ -225,7 +225,7 @@ class Emitter:
         return self.op("slice", {"x": name}, {"axes": (axis,), "starts": (begin,), "ends": (end,)})
 
     def some_rows(self, node: Node) -> str:
-        """A variable with the rows that a node has: that of an input with its dynamic axis."""
+        """A variable with the rows that a node has: the value of an input with its dynamic axis."""
         return self.value(next(child for child in node.inputs if child.axis is not None))
 
     def unflat(self, name: str, node: Node) -> str:
@@ -251,7 +251,7 @@ class Emitter:
         stop_gradient: bool = False,
         lr_factor: float | None = None,
     ) -> str:
-        """Declare a variable, once. Without a dtype it has that of all values."""
+        """Declare a variable, once. Without a dtype it has the dtype of all values."""
         if name not in self._vars:
             self._vars.add(name)
             var = make_var(
@@ -282,9 +282,9 @@ class Emitter:
         """A variable whose value continues from run to run: a statistic, a count, a rate.
 
         Args:
-            part: ends the name, after that of the node.
+            part: ends the name, after the node's name.
             value: fills the variable before the first run.
-            dtype: by default that of all values.
+            dtype: by default the dtype of all values.
         """
         name = f"{node.name}@{part}"
         self.lowered.states[name] = (tuple(shape), np.dtype(dtype or self.dtype), value)

@@ -25,7 +25,7 @@ def lower(
 
     Args:
         network: validated.
-        dtype: of all values; by default that of the network's precision.
+        dtype: of all values; by default the network's precision.
         carried: whether sequences may continue from minibatch to minibatch: then states of delays
             are read from variables.
         inference: whether the operators are for another runtime: those that CNTK's trainer needs of

@@ -27,7 +27,7 @@ def edit_section(
 ) -> Session:
     """Run the script `editPath` of a section, with the macros of `ndlMacros`.
 
-    `$name$` in the script are those of the config. `seeds` counts the random parameters of all
+    `$name$` in the script is the config's variable. `seeds` counts the random parameters of all
     networks of a run; `read`, `write` and `write_text` replace the files of models and those that
     describe them. The session is returned with its models.
 

@@ -256,8 +256,8 @@ def _output_size(settings: SimpleNetworkSettings, size: int) -> int:
 
 
 def dbn_of(network: Network) -> Dbn:
-    """What a file says of a validated network: that of its ClassificationError, layers with
-    sigmoids or without, over normalized features.
+    """What a file says of a validated network. The network leads to a ClassificationError: layers
+    with sigmoids or without, over normalized features.
 
     Raises:
         FormatError: the network has something else in it; the message names the node.

@@ -45,8 +45,8 @@ def is_model(data: bytes) -> bool:
 def read_model(path: PathLike, precision: str = "float", validate: bool = True) -> Network:
     """The network of a model file.
 
-    `precision` is that of files of before version 7, which do not tell it. With `validate` shapes
-    and axes of all nodes are set.
+    `precision` holds for files from before version 7, which do not state it. With `validate`
+    shapes and axes of all nodes are set.
 
     Raises:
         FormatError: the file is missing, cut off, damaged or of a newer version; the byte offset is

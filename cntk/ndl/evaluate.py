@@ -1,6 +1,6 @@
 """Evaluation of NDL: from statements to the nodes of a network.
 
-The phases are those of CNTK's documentation. Parsing is done (`parse`). The first evaluation makes
+CNTK's documentation lists the phases. Parsing is done (`parse`). The first evaluation makes
 a node for every call of a node function; `connect`, the second, gives the nodes their inputs, so a
 delay may read nodes that are defined further down; the network is validated; `finish`, the last,
 numbers the random parameters. Node names are dot paths: `L1.lin.W` is `W` in the macro called as
@@ -56,7 +56,7 @@ class Evaluator:
         macros: that calls may use.
         root: the scope of the script itself.
         seeds: numbers of the random parameters, counted over all networks of a run.
-        numbering: those of the calls without a name.
+        numbering: numbers of the calls without a name.
         warnings: of ignored text, such as an unknown option.
         errors: a list, if a wrong statement shall not be the end: its error is put there, and what
             depends on it is left out.

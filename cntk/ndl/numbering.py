@@ -19,7 +19,7 @@ DEEPEST_CALL = 120  # calls inside one another, those in bodies of macros includ
 class Numbers:
     """Numbers of the calls of one scope, and for each call of a macro where its body starts.
 
-    Those of a macro count from 0; those of a scope are absolute.
+    Numbers of a macro count from 0; numbers of a scope are absolute.
     """
 
     calls: dict[Call, int] = field(default_factory=dict)

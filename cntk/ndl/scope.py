@@ -192,7 +192,7 @@ def read_options(
     given = call.text.string[len(call.function.string) :].lstrip()
     if given.startswith("(-"):
         message = (
-            f"CNTK takes a '-' right behind a bracket for a separator of parameters: '{given[1:40]}"
+            f"CNTK takes a '-' right after a bracket for a separator of parameters: '{given[1:40]}"
             f" is read without it; an option, as in value=-1, keeps its sign"
         )
         warnings.append(str(located(AttributeTypeError, message, place(call), scope.chain())))

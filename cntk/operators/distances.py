@@ -14,8 +14,8 @@ _TINY = 1e-30  # norms below count as that
 cos_distance = operator(
     "cntk.cos_distance",
     doc=(
-        "Cosine of the angle between rows: out[i, 0] that of x[i] and y[i], and out[i, m] for"
-        " 1 <= m <= negatives that of x[i] and y[(i + shift + m - 1) % N]."
+        "Cosine of the angle between rows: out[i, 0] between x[i] and y[i], and out[i, m] for"
+        " 1 <= m <= negatives between x[i] and y[(i + shift + m - 1) % N]."
     ),
     inputs=[Slot("x", "[N, D]"), Slot("y", "[N, D]")],
     outputs=[Slot("out", "[N, 1 + negatives]")],

@@ -80,7 +80,7 @@ def _log_product(xp: Any, x: Any, matrix: Any) -> Any:
 crf = operator(
     "cntk.crf",
     doc=(
-        "Minus the log probability of the labels of each sequence among all paths, summed: that of"
+        "Minus the log probability of the labels of each sequence among all paths, summed, as in"
         " a linear-chain conditional random field. In front of its first row each sequence stands"
         " on the label of that row, and goes to itself. (`start` is the sum of the scores of these"
         " steps, which CNTK's value leaves out, and its gradient does not.)"
@@ -196,7 +196,7 @@ best_path = operator(
     "cntk.best_path",
     doc=(
         "The labels of the best path through each sequence, one-hot, from the label of its first"
-        " row in `label` to that of its last row; scores of rows and pairs add up."
+        " row in `label` to the label of its last row; scores of rows and pairs add up."
     ),
     inputs=[_LABEL, _SCORES, _PAIRS],
     outputs=[Slot("out", "[N, L]")],
@@ -245,7 +245,7 @@ edit_error = operator(
     "cntk.edit_error",
     doc=(
         "Insertions, deletions and substitutions on the cheapest way from the labels of each"
-        " sequence of x to those of y, summed, times rows / labels of x. A row's label is its"
+        " sequence of x to the labels of y, summed, times rows / labels of x. A row's label is its"
         " largest element (the first of several). Of ways that cost the same, substitutions are"
         " taken before insertions, and these before deletions."
     ),

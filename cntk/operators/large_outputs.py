@@ -31,7 +31,7 @@ class_cross_entropy = operator(
     "cntk.class_cross_entropy",
     doc=(
         "Cross entropy of words that belong to classes, summed over rows: the class's, a softmax of"
-        " `classes`, plus that of the word among those of its class, a softmax of the scores x w[j]"
+        " `classes`, plus the word's among the words of its class, a softmax of the scores x w[j]"
         " for first <= j < end. Words of a class have consecutive numbers."
     ),
     inputs=[
@@ -63,7 +63,7 @@ class _Block(NamedTuple):
     """Rows of one class.
 
     Attributes:
-        rows: their numbers. words: those of the class. at: the word of each row, from the first.
+        rows: their numbers. words: of the class. at: the word of each row, from the first.
     """
 
     rows: Any
@@ -280,7 +280,7 @@ word_score = operator(
     "cntk.word_score",
     doc=(
         "Minus the score of each row's word, summed, score being log_softmax(x w^T + b) or,"
-        " `unnormalised`, x w^T + b itself. `either`: the sign of the words tells which one, -j"
+        " `unnormalised`, x w^T + b itself. `either`: the sign of the words selects one, -j"
         " standing for word j without the softmax."
     ),
     inputs=[Slot("label", "a word in the first column, [N, ...]"), *noise_contrastive.inputs[1:]],

@@ -22,11 +22,11 @@ lattice_criterion = operator(
         "Log probability of the reference's states among the paths of each utterance's lattice,"
         " summed: its acoustic score less the log sum over paths, scores divided by `acoustic`. An"
         " edge scores lm * language (nothing where lm < -200) + penalty + the best path of each of"
-        " its phones. The gradient by x is that of minus this value for softmax outputs, gamma -"
+        " its phones. The gradient by x is the one of minus this value for softmax outputs, gamma -"
         " label, gamma being the share of the paths that has a state in a frame, mixed with cross"
         " entropy: smoothing * gamma + (1 - smoothing) * softmax(x) - label. With `risk` the value"
-        " is the expected number of frames whose state is that of the label, and the gradient by x"
-        " that of minus this number, mixed likewise. The gradient is 0 in rows where gamma of the"
+        " is the expected number of frames whose state is the label's, and the gradient by x"
+        " the one of minus this number, mixed likewise. The gradient is 0 in rows where gamma of a"
         " label is below `drop` (not with `risk`). Rows without a lattice give nothing."
     ),
     inputs=[
@@ -135,7 +135,7 @@ class _Paths:
             raise RunError(k.describe(f"a state of the lattices is not in 0 .. {shape[1] - 1}"))
 
     def _align(self, k: KernelArgs, scores: np.ndarray, arrays: dict[str, np.ndarray]) -> None:
-        """Best states of all phones, those of the reference too."""
+        """Best states of all phones, also of the reference's."""
         phones, frames = arrays["units"].T
         first = arrays["first_units"]
         edge = repeated(np.arange(len(self.edges)), lengths_of(first))

@@ -305,7 +305,7 @@ def clip_gradient_kernel(k: KernelArgs) -> Call:
 
 l2_gradient = operator(
     "cntk.l2_gradient",
-    doc="Gradient with that of a square penalty: out = grad + weight N param.",
+    doc="Gradient plus the gradient of a square penalty: out = grad + weight N param.",
     inputs=[Slot("grad", "any shape"), Slot("param", "shape of grad"), COLUMNS_SLOT],
     outputs=[Slot("out", "shape of grad", inplace="grad")],
     attrs=[AttrSpec("weight", "float", "of the penalty, for one sample", minimum=0)],

@@ -2,7 +2,7 @@
 
 `learners` has CNTK's own. Others are added by `add_learner`, or by entry points of the group
 `opscope.learners`. All read three numbers of a minibatch: `rate`, the learning rate per sample,
-`momentum`, that of this minibatch, and `columns`, its columns N (gaps count). A gradient with
+`momentum`, of this minibatch, and `columns`, its columns N (gaps count). A gradient with
 `rows` changes these rows of the parameter and of its states only.
 """
 
@@ -49,7 +49,7 @@ class Learner:
         doc: of the operator, a sentence.
         states: names of the states of the parameter's shape, in the order of CNTK's checkpoints.
         counted: whether there is a state `count`, a number.
-        counts: whether checkpoints hold `count`; CNTK's lack that of RMSProp.
+        counts: whether checkpoints hold `count`; CNTK's lack it for RMSProp.
         grows: whether a checkpoint from before the first update holds one matrix of zeros for each
             parameter in place of the states, as CNTK's do.
         bind: (k, shape) -> update(control, p, g, states, count): changes p, the states and `count`
@@ -120,7 +120,7 @@ def find_learner(name: str) -> Learner | None:
             f"{PLUGINS.owner(name)} is an object of the class {class_name}, no Learner"
         )
     if _MADE.get(learner.type) is not learner:
-        if learner.type in _MADE:  # that of a name which was removed and added anew
+        if learner.type in _MADE:  # of a name which was removed and added again
             unregister(learner.type)
         _operator_of(learner)
         _MADE[learner.type] = learner

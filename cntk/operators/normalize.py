@@ -24,7 +24,7 @@ batch_norm = operator(
         "Batch normalization: out = scale * (x - m) * s + bias for each of C features, where m and"
         " s are mean and inverse standard deviation of this minibatch, blended with the running"
         " ones while training (weight blend / (blend + samples)), and the running ones otherwise."
-        " The running mean and (unbiased) variance move towards those of the minibatch with weight"
+        " The running mean and (unbiased) variance move towards the minibatch's with weight"
         " 1 - exp(-samples / time). The first minibatch counts alone. Time constants: 0 forgets at"
         " once, infinity freezes, a negative `time` averages over all samples seen."
     ),
@@ -41,8 +41,8 @@ batch_norm = operator(
     outputs=[
         Slot("out", "shape of x", not_in_gradient=True),
         Slot("mean_out", "the variable of mean", not_in_gradient=True),
-        Slot("variance_out", "that of variance", not_in_gradient=True),
-        Slot("seen_out", "that of seen", not_in_gradient=True),
+        Slot("variance_out", "the variable of variance", not_in_gradient=True),
+        Slot("seen_out", "the variable of seen", not_in_gradient=True),
         Slot("used_mean", "m, [C]", intermediate=True),
         Slot("used_scale", "s, [C]", intermediate=True),
         Slot("own_weight", "weight of this minibatch in m and s, float64 [1]", intermediate=True),

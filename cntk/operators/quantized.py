@@ -25,7 +25,7 @@ quantized_all_reduce = operator(
         "Sum over all ranks of values that travel in few bits. Each rank adds what rounding lost"
         " the last time (`error`) to x and rounds it, row by row of the last axis, to 2^bits"
         " numbers; the sums are rounded once more, with an error of their own (`sum_error`), equal"
-        " on all ranks. With 1 bit a number tells whether a value is below 0 (`zero`), or below the"
+        " on all ranks. With 1 bit a number says whether a value is below 0 (`zero`), or below the"
         " mean of its row, and stands for the mean of such values; with more bits numbers lie"
         " evenly within four standard deviations."
     ),

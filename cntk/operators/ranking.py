@@ -99,8 +99,8 @@ lambda_rank = operator(
     doc=(
         "100 N (1 - NDCG): the mean over queries of the discounted gain, sum of gain / log(2 +"
         " rank), by that in the order of gains. The gradient is LambdaRank's: for each pair of"
-        " documents that of log(1 + exp(-(s_i - s_j))), weighted with the change of NDCG when both"
-        " change places."
+        " documents the one of log(1 + exp(-(s_i - s_j))), weighted with the change of NDCG when"
+        " both change places."
     ),
     inputs=_INPUTS,
     outputs=[
@@ -144,7 +144,7 @@ first_gain = operator(
     "cntk.first_gain",
     doc=(
         "NDCG at the first place, in percent of N: 100 N times the mean over queries of the gain of"
-        " the document with the highest score by that of the first document."
+        " the document with the highest score, divided by the first document's gain."
     ),
     inputs=_INPUTS,
     outputs=[Slot("out", "[1]")],

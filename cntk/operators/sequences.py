@@ -115,7 +115,7 @@ def expand_rows_grad_kernel(k: KernelArgs) -> Call:
 
 with_sequences = operator(
     "cntk.with_sequences",
-    doc="The rows of x as those of `like`, whose sequences have the same lengths.",
+    doc="The rows of x as sequences of `like`, whose sequences have the same lengths.",
     inputs=[
         Slot("x", "sequences [N, ...]", not_in_gradient=True),
         Slot("like", "sequences [N, ...]", not_in_gradient=True, shape_only=True),
@@ -221,7 +221,7 @@ gather_rows = operator(
     "cntk.gather_rows",
     doc="Rows of x: out[i] = x[index[i]].",
     inputs=[Slot("x", "[N, ...]", not_in_gradient=True), _INDEX],
-    outputs=[Slot("out", "sequences as those of index, [M, ...]", not_in_gradient=True)],
+    outputs=[Slot("out", "sequences as index has them, [M, ...]", not_in_gradient=True)],
     source="CNTK: GatherPacked, Source/ComputationNetworkLib/ReshapingNodes.cpp",
 )
 

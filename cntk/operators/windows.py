@@ -20,7 +20,7 @@ from ...framework.ir.rows import rows_of
 
 WINDOW = (
     AttrSpec("shape", "ints", "dimensions of the tensor, slowest first", minimum=1),
-    AttrSpec("kernel", "ints", "those of a window", minimum=1),
+    AttrSpec("kernel", "ints", "dimensions of a window", minimum=1),
     AttrSpec("stride", "ints", "steps between windows", minimum=1),
     AttrSpec("lower", "ints", "elements of padding before the first"),
     AttrSpec("counts", "ints", "number of windows along each axis", minimum=1),

@@ -23,8 +23,8 @@ _MEAN = "cntk.epoch_mean"
 
 
 def accumulated(communicator: Communicator, net: CntkNet, nodes: Sequence[Node]) -> list[float]:
-    """The values of nodes above `EpochAccumulator` nodes, whose means become those of the samples
-    of all ranks. What else the nodes need is as in this rank's last minibatch.
+    """The values of nodes above `EpochAccumulator` nodes, whose means then cover the samples of all
+    ranks. What else the nodes need is as in this rank's last minibatch.
     """
     lowered = lower(net.network, list(nodes), net.dtype)
     for name, (shape, dtype, value) in lowered.states.items():
@@ -45,7 +45,7 @@ def accumulated(communicator: Communicator, net: CntkNet, nodes: Sequence[Node])
 
 
 def _join(communicator: Communicator, mean: Variable, count: Variable) -> None:
-    """Mean and count of all ranks' samples, from those of each."""
+    """Mean and count of all ranks' samples, from each rank's mean and count."""
     own, samples = mean.numpy().copy(), count.numpy().copy()
     sums = np.concatenate([own.astype(np.float64).reshape(-1) * samples, samples])
     communicator.all_reduce(sums)

@@ -1,6 +1,6 @@
 """Sums of gradients over ranks, and the updates that follow from them, as a net of its own.
 
-The net that computes gradients is that of one rank; ranks without samples skip it and bring zeros.
+One rank's net computes gradients; ranks without samples skip it and bring zeros.
 """
 
 from __future__ import annotations

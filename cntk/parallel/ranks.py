@@ -52,7 +52,7 @@ class Ranks:
 
     @property
     def rank(self) -> int:
-        """The number of this rank; that of the main one is 0."""
+        """The number of this rank; the main one has 0."""
         return self.communicator.rank
 
     @property

@@ -27,7 +27,7 @@ def take_changes(scope: Scope, parameters: Sequence[Node], saved: Sequence[np.nd
     """Go on from the changes of a checkpoint; from none where it holds none.
 
     Raises:
-        FormatError: they are those of other parameters.
+        FormatError: they belong to other parameters.
     """
     shapes = {node.name: dims(node) for node in parameters}
     if saved and [value.size for value in saved] != [math.prod(s) for s in shapes.values()]:
@@ -41,8 +41,8 @@ def take_changes(scope: Scope, parameters: Sequence[Node], saved: Sequence[np.nd
 
 
 def own_states(state: Checkpoint, ranks: Ranks | None) -> Checkpoint:
-    """A checkpoint with the learner's states of this rank, where it holds those of as many ranks as
-    there are; otherwise all continue from those of the main one."""
+    """A checkpoint with the learner's states of this rank, if it holds states of as many ranks as
+    there are; otherwise all continue from the main rank's states."""
     if ranks is None or ranks.is_main or len(state.others) != ranks.count - 1:
         return state
     own = state.others[ranks.rank - 1]

@@ -44,7 +44,7 @@ def ranks_of(
     Args:
         parallel: what the config says, if it says anything.
         communicator: the processes that there are.
-        error: makes an error about that of a message.
+        error: makes an error about an error of a message.
 
     Raises:
         FormatError: several processes were started, which would write the same files.

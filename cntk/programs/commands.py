@@ -10,7 +10,7 @@ import click
 from ...framework.base.errors import OpscopeError
 from .lattices import lattices
 
-_WARNED = 3  # the exit code of a check with warnings alone; 2 is that of a wrong command line
+_WARNED = 3  # the exit code of a check with warnings alone; 2 means a wrong command line
 
 
 class _Cntk(click.Group):

@@ -22,7 +22,7 @@ def lattices(
 ) -> None:
     """Write ARCHIVE, ARCHIVE.toc and ARCHIVE.symlist.
 
-    A file is a lattice in HTK's text format, whose name is that of the utterance, or is given as
+    A file is a lattice in HTK's text format, whose name is the utterance's, or is given as
     name=path; or a table of another archive (.toc), all of whose lattices are taken, older formats
     too. Files that cannot be read are named, and left out.
     """

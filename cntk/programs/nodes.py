@@ -95,7 +95,7 @@ def brainscript_usages(operation: str) -> list[str]:
 
 def operators_of(operation: str) -> list[str]:
     """The operators that nodes of an operation become, as the function that lowers them names
-    them; those of parts that it shares with others are among them."""
+    them, including operators of parts that it shares with others."""
     function = TABLE.get(operation)
     words: set[str] = set()
     if function is not None:
@@ -166,7 +166,7 @@ def _shown(value: object) -> str:
 
 
 def _family(kind: Kind) -> str:
-    """The module of `lower/kinds` that computes a kind, or that of another package."""
+    """The module of `lower/kinds` that computes a kind, or another package's module."""
     function = TABLE.get(kind.operation)
     module = kind.rule.__module__ if function is None else function.__module__
     own = module.startswith(f"{_PACKAGE}.")
@@ -197,8 +197,8 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def _named(function: FunctionType, operation: str, words: set[str], seen: set[object]) -> None:
-    """Collect the strings that a function and those of its module that it calls hold; of a table by
-    operation the entry of this one."""
+    """Collect the strings in a function and in the functions of its module that it calls; from a
+    table by operation only this operation's entry."""
     if function in seen:
         return
     seen.add(function)

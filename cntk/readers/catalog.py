@@ -1,6 +1,6 @@
 """Readers, writers and deserializers by the names that configs call them.
 
-The tables hold those of this package: a new one has its module and its line here. A running
+The tables hold this package's own: a new one has its module and its line here. A running
 program makes others known by `add_reader`, `add_writer` and `add_deserializer`, an installed
 package by entry points of the groups `opscope.readers`, `opscope.writers` and
 `opscope.deserializers`, each under the name of the config.
@@ -57,7 +57,7 @@ class Catalog(Generic[T]):
         self.plugins: Plugins[Maker[T]] = Plugins(what, group, own, any_case=any_case)
 
     def names(self) -> list[str]:
-        """All names, those of other packages included."""
+        """All names, also from other packages."""
         return self.plugins.names()
 
     def opening(self, name: str, value: ConfigValue, config: ConfigParameters) -> Opening[T]:

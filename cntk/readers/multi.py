@@ -23,7 +23,7 @@ from .base.reader import DataReader
 
 
 class MultiReader(DataReader):
-    """Readers side by side. An epoch ends with that of the first one that ends."""
+    """Readers side by side. An epoch ends when the first reader's epoch ends."""
 
     def __init__(self, readers: Sequence[DataReader]) -> None:
         self._readers = list(readers)
@@ -104,7 +104,7 @@ class MultiReader(DataReader):
         for reader in self._readers:
             if any(known.name == stream for known in reader.streams):
                 return reader
-        return self._readers[0]  # which tells that there is none
+        return self._readers[0]  # which reports that there is none
 
     def label_mapping(self, stream: str) -> Mapping[int, str]:
         """See `DataReader.label_mapping`."""

@@ -103,7 +103,7 @@ class Carrier:
     def _room(
         self, delayed: Delayed, layout: Layout, shape: tuple[int, ...], dtype: np.dtype
     ) -> np.ndarray:
-        """The states of a delay, those of a layout's slots empty; others are of other parts."""
+        """The states of a delay; a layout's slots have empty ones, others belong to other parts."""
         old = self._saved.get(delayed, np.zeros((0, *shape), dtype))
         first = layout.first_slot
         last = layout.first_slot + layout.parallel

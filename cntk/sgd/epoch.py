@@ -1,4 +1,4 @@
-"""One epoch: minibatches, updates, and the lines that tell how it goes.
+"""One epoch: minibatches, updates, and the lines that report its progress.
 
 Source: CNTK's `SGDLib/SGD.cpp` (TrainOneEpoch).
 """
@@ -67,7 +67,7 @@ class _Step:
         nodes: whose values are reported. parts: in which a minibatch is computed.
         context: of the runs. learns: whether parameters are updated, or only measured.
         rate: per sample. momentum: of one sample.
-        accumulate: whether a node's value is that of the whole epoch so far.
+        accumulate: whether a node's value covers the whole epoch so far.
         common: context of updates that all ranks do in the same way.
     """
 
@@ -233,7 +233,7 @@ class EpochRunner:
     ) -> Sums | None:
         """Train on the minibatch of all ranks, of which this one has a part or nothing; None where
         all have come to the end. With `useBufferedAsyncGradientAggregation` the sums, and what is
-        printed, are those of the minibatch before."""
+        printed, belong to the minibatch before."""
         ranks, exchange = self.ranks, self._exchange
         assert ranks is not None and exchange is not None
         values = _nothing(step)

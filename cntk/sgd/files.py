@@ -130,7 +130,7 @@ def models_of_epochs(path: Path) -> dict[int, Path]:
 
 
 def take_values(net: CntkNet, network: Network) -> None:
-    """Set parameters and statistics to those of another network, node by node."""
+    """Set parameters and statistics to another network's, node by node."""
     for node in net.network.nodes.values():
         if node.is_parameter or node.kind.precompute:
             other = network.find(node.name)

@@ -37,7 +37,7 @@ def columns_of(network: Network, minibatch: Minibatch) -> int:
 
 
 def accumulating(node: Node) -> bool:
-    """Whether a node's value is that of the whole epoch so far."""
+    """Whether a node's value covers the whole epoch so far."""
     return any(child.operation == "EpochAccumulator" for child in depth_first([node]))
 
 

@@ -244,10 +244,10 @@ class SingleCommunicator(Communicator):
         return LocalArray(array)
 
     def check(self) -> None:
-        return  # there is no one to hear from
+        return  # there is no other rank to hear from
 
     def fail(self, error: BaseException) -> None:
-        return  # there is no one to tell
+        return  # there is no other rank to report to
 
     def close(self) -> None:
         return

@@ -120,7 +120,7 @@ class OpContext:
         if generator is None:
             seed = self.seed
             if place.kind != "cpu":
-                # Checkpoints hold the CPU's state alone, so that of a GPU must follow from it.
+                # Checkpoints hold the CPU's state alone, so a GPU's state must follow from it.
                 seed = int(self.generator(CPUPlace()).integers(1 << 62))
             generator = self._generators[key] = random_generator(place, seed)
         return generator

@@ -78,7 +78,7 @@ def to_dtype(value: Any) -> np.dtype:
     """
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
-    # True equals 1, the wire value of bool, but no one means a dtype by it.
+    # True equals 1, the wire value of bool, but is not meant as a dtype.
     if isinstance(value, int) and not isinstance(value, bool):
         if value in _FROM_PB:
             return _FROM_PB[value]

@@ -45,7 +45,7 @@ class OpscopeError(Exception):
     longer one the middle is left out. Control characters in it are escaped.
 
     Attributes:
-        told: whether its text has been written already, by the one rank of several that tells it.
+        told: whether its text has been written already, by the one rank of several that reports it.
     """
 
     told = False
@@ -233,7 +233,7 @@ def near_names(name: str, names: Iterable[str], left: list[int] | None = None) -
         left[0] -= len(first) + _COMPARISON * len(known)
     close = difflib.get_close_matches(given, known, n=3, cutoff=0.6)
     if not close:
-        # Reversed, so that of names equal but for case the first one wins.
+        # Reversed: where names differ only in case, the first one wins.
         spelt = {word.lower(): word for word in reversed(known)}
         near = difflib.get_close_matches(given.lower(), spelt, n=3, cutoff=0.6)
         close = [spelt[word] for word in near]

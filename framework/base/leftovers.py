@@ -20,7 +20,7 @@ _searched: dict[str, float] = {}
 
 
 def temporary_name(path: str) -> str:
-    """A name that no one has, beside `path`; what killed programs left there is removed."""
+    """A name that no file has, beside `path`; what killed programs left there is removed."""
     folder, name = os.path.split(path)
     _clean(folder or ".")
     return os.path.join(folder, f".{name[:_BEGINNING]}.{os.urandom(6).hex()}.tmp")

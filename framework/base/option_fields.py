@@ -18,7 +18,7 @@ def option(default: Any = dataclasses.MISSING, doc: str = "", name: str = "") ->
     Args:
         default: its value; without one the option is required.
         doc: its line of help.
-        name: without dashes before it, where it is not that of the field.
+        name: without dashes before it, where it is not the field's name.
     """
     return dataclasses.field(default=default, metadata={"doc": doc, "name": name})
 

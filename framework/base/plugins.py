@@ -18,7 +18,7 @@ T = TypeVar("T")
 class Plugins(Generic[T]):
     """Things of one sort that configs call by name: readers, writers, actions, learners.
 
-    Those of this package are in a table of its own. A running program adds others by `add`, an
+    A table lists the plug-ins of this package. A running program adds others by `add`, an
     installed package by entry points.
 
     Args:
@@ -42,7 +42,7 @@ class Plugins(Generic[T]):
         return name.lower() == other.lower() if self.any_case else name == other
 
     def names(self) -> list[str]:
-        """All names: this package's, those of the program, those of other packages."""
+        """All names: this package's, the program's, other packages'."""
         points = (point.name for point in entry_points(group=self.group))
         return sorted({*self._own, *self._added, *points})
 

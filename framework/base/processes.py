@@ -71,6 +71,6 @@ def ends_with_parent() -> Iterator[None]:
 
 
 def _stat(process: int) -> list[str]:
-    """What Linux tells of a process, after its name, which may hold anything."""
+    """The fields that Linux lists of a process after its name, which may hold anything."""
     with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as file:
         return file.read().rpartition(")")[2].split()

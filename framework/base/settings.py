@@ -63,7 +63,7 @@ class Options:
     fuse: bool = _option(True, "compile chains of elementwise operators")
     reuse: bool = _option(
         True,
-        "let temporaries share memory by liveness, and products that of their packed factors",
+        "let temporaries share memory by liveness, and products the memory of packed factors",
     )
     inplace: bool = _option(True, "let operators write over inputs that nothing reads again")
     recurrent: str = _option(
@@ -88,7 +88,7 @@ class Options:
     )
     amx: bool = _option(
         True,
-        "float32 products by AMX tiles of bf16 parts, as accurate as float32, and those of the"
+        "float32 products by AMX tiles of bf16 parts, as accurate as float32, and products of the"
         " library bf16, which have AVX512-BF16 else; needs its instructions and Linux",
     )
     rebind: bool = _option(
@@ -161,8 +161,8 @@ SWITCHES = {
         Switch(
             "OPSCOPE_ROOT",
             "",
-            "folders that all files which are read and written must lie in, but those of a command"
-            f" line's words; {os.pathsep!r} between them. Empty: any file",
+            "folders that all files which are read and written must lie in, except files that a"
+            f" command line names; {os.pathsep!r} between them. Empty: any file",
         ),
         Switch(
             "OPSCOPE_COMMUNICATOR",
@@ -209,7 +209,7 @@ _reading = _Reading()
 
 
 def switch(name: str) -> str:
-    """Value of a switch of the process by its name in the table; those of nets are `Options`."""
+    """Value of a switch of the process by its name in the table; switches of nets are `Options`."""
     values = _reading.values
     if values is None:
         return SWITCHES[name].value()
@@ -234,7 +234,7 @@ def read_once() -> Iterator[None]:
 
 
 CHOSEN: ContextVar[Options | None] = ContextVar("options", default=None)
-"""The options that a block has set for this thread or task; None: those of the environment."""
+"""The options that a block has set for this thread or task; None: the environment's."""
 _latest: list[Options] = []
 """The options of the environment as they were read last; at most one."""
 

@@ -59,7 +59,7 @@ class OperatorView(Protocol):
 
 
 class ShapeArgs:
-    """The shapes and dtypes of an operator's inputs; a shape rule sets those of its outputs.
+    """The shapes and dtypes of an operator's inputs; a shape rule sets the outputs'.
 
     Dimensions may be -1 (unknown) while a net is built; at run time all are known. A rule is a
     function of shapes, dtypes and attributes alone, and of offsets where it asks for them.
@@ -120,7 +120,7 @@ class ShapeArgs:
 
     @property
     def offsets_by_name(self) -> Mapping[str, Levels] | None:
-        """Offsets of those of them that hold sequences; None while a net is built.
+        """Offsets of the inputs that hold sequences; None while a net is built.
 
         Who hands them to another rule notes whether that has read them.
         """
@@ -148,7 +148,7 @@ class ShapeArgs:
     def set_offsets(self, slot: str, levels: Levels | None) -> None:
         """Offsets of an output slot's variables.
 
-        Without this an output has those of the first input that has as many rows.
+        Without this an output takes the offsets of the first input that has as many rows.
         """
         if levels is not None:
             self.reads_offsets = True

@@ -143,7 +143,7 @@ def _panels(net: OpList) -> Iterator[_Panel]:
 
 
 def _rows(desc: OpList, title: str = "") -> Iterator[list[_Panel]]:
-    """The panels of a net, then those of the nets inside it."""
+    """The panels of a net, then the panels of the nets inside it."""
     title = title or f"net {desc.name or '?'}"
     roles = sorted({op.role for op in desc.ops}) or [FORWARD]
     yield [_panel(desc, role, f"{title}: {ROLE_TITLES.get(role, role)}") for role in roles]

@@ -132,8 +132,8 @@ def summarize(
 
     Args:
         shapes: of inputs, by name, in place of those that are declared.
-        batch: what other unknown dimensions of inputs are taken as; by default 1 to tell how much
-            memory results take, and the table leaves them open.
+        batch: what other unknown dimensions of inputs are taken as; by default 1, to compute the
+            memory of results, and the table leaves them open.
 
     Raises:
         VariableError: `shapes` names no input.

@@ -72,7 +72,7 @@ def difference(old: OpList, old_arrays: Arrays, new: OpList, new_arrays: Arrays)
             result.changed.setdefault("network", []).append(f"{key}: {before} -> {now}")
     names, order = list(ops), list(then)
     both = [key for key in order if key in ops]
-    # Told only where nothing else differs: added and removed operators shift the order as well.
+    # Listed only where nothing else differs: added and removed operators shift the order as well.
     if not result and both != [key for key in names if key in then]:
         result.changed.setdefault("network", []).append("the order of operators")
     return result

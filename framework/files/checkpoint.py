@@ -1,8 +1,8 @@
 """Checkpoints: one file that holds all a training needs to continue bit for bit.
 
 A checkpoint `NAME.checkpoint` is a safetensors file. Its arrays are the net's description (`net`,
-the bytes of a NetDesc), every parameter and state (`var/NAME`), and with an early stop those of
-the best epoch (`best/NAME`); its metadata hold the random state, the position and the history as
+the bytes of a NetDesc), every parameter and state (`var/NAME`), and with an early stop also the
+best epoch's (`best/NAME`); its metadata hold the random state, the position and the history as
 JSON. Being one file that takes its place by one rename, it is the former checkpoint or the new one.
 """
 

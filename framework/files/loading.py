@@ -209,7 +209,7 @@ def spec_text(shape: tuple[int, ...] | None, dtype: np.dtype | None) -> str:
 
 
 def _stored(path: str) -> tuple[str, dict[str, np.ndarray]]:
-    """The file that a path means, and its arrays, those of optimizers left out."""
+    """The file that a path means, and its arrays without the states of optimizers."""
     net_path, tensor_path = paths_of(path)
     if path.endswith(SUFFIX):
         return _from_checkpoint(path)

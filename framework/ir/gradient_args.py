@@ -140,7 +140,7 @@ class _Forward:
         self.inputs = {slot: given[slot] for slot in forward.input_slots if slot in given}
         self.outputs: dict[str, tuple[str, ...]] = {}
         for slot in forward.output_slots:
-            # It may read an output, its gradient or both: either tells how many there were.
+            # It may read an output, its gradient or both: the longer list has the slot's length.
             count = max(len(given.get(slot, ())), len(given.get(f"{slot}_grad", ())))
             if count:
                 self.outputs[slot] = tuple(f"{slot} {number}" for number in range(count))

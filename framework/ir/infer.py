@@ -1,4 +1,4 @@
-"""Shapes and dtypes of every variable of an op list, from those of its inputs."""
+"""Shapes and dtypes of every variable of an op list, inferred from its inputs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def infer_specs(
 
     Args:
         known: of the variables that come from outside.
-        offsets: of the sequences among `known`; those of other variables are added. None while
+        offsets: of the sequences among `known`; other variables' are added. None while
             a net is built.
         declared: declarations, used for views and variables that are written piece by piece.
         partial: while a net is built: operators with inputs of unknown rank are passed over.
@@ -79,7 +79,7 @@ def infer_one(
 ) -> dict[str, ArraySpec]:
     """Shape and dtype of one operator's outputs; see `infer_specs`.
 
-    Those of a composite without a shape rule follow from the operators that it stands for.
+    A composite without a shape rule is inferred through the operators that it stands for.
 
     Args:
         remember: whether what the rule gives serves operators that are alike; not where sizes are

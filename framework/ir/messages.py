@@ -133,7 +133,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
 def attr_type(value: Any) -> str:
     """`int`, `floats`, ...: the declared name of the type of what `attr_value` gave.
 
-    "" is that of an `Attr` that holds nothing.
+    An `Attr` that holds nothing has "".
     """
     if is_attr(value):
         field = value.WhichOneof("value")
@@ -369,7 +369,7 @@ def from_message(desc: pb.NetDesc) -> OpList:
 
 
 def as_op_list(net: OpList | pb.NetDesc) -> OpList:
-    """The net itself, or that of a NetDesc.
+    """The net itself, or the net of a NetDesc.
 
     Raises:
         OpscopeError: it is neither.
@@ -423,7 +423,7 @@ def var_from_message(desc: pb.VarDesc) -> VarDecl:
 
 
 def _read_dtype(number: int) -> np.dtype | int | None:
-    """The dtype, or the number where it is that of no dtype."""
+    """The dtype, or the number where no dtype has it."""
     if not number:
         return None
     try:

@@ -53,7 +53,7 @@ class Checked(NamedTuple):
         entry: the `OperatorDef` of the type when it was checked; a node is checked again when the
             type has another one.
         attrs: every attribute, defaults filled in.
-        is_whole: the slots are those of the node; otherwise they are the two that follow.
+        is_whole: the slots are the node's; otherwise they are the two that follow.
         inputs, outputs: slots without the empty ones and without unneeded single outputs.
     """
 
@@ -272,7 +272,7 @@ class MemoryDecl:
 
 @dataclass(slots=True, eq=False)
 class StepDecl:
-    """How a RECURRENT or RECURSIVE net runs its inner net; the fields are those of net.proto."""
+    """How a RECURRENT or RECURSIVE net runs its inner net; net.proto has the same fields."""
 
     net: OpList = field(default_factory=lambda: OpList())
     in_links: list[Link] = field(default_factory=list)

@@ -318,7 +318,7 @@ def results_of(
 ) -> set[str]:
     """The variables whose last values no operator reads: what a list of operators computes.
 
-    A name that is read and written again has a new value, which no one may have read. What only a
+    A name that is read and written again has a new value, which nothing may have read. What only a
     gradient would read is no result.
 
     Args:

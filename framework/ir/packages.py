@@ -24,7 +24,7 @@ def package_of(entry: OperatorDef) -> str:
 
 
 def with_packages(net: OpList) -> OpList:
-    """A copy of a net whose metadata tell where its operators of other packages come from."""
+    """A copy of a net whose metadata name the packages that its other operators come from."""
     out = net.copy()
     out.metadata = {key: text for key, text in net.metadata.items() if not key.startswith(_KEY)}
     for op_type in sorted(set(_types(net))):

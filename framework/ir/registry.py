@@ -78,7 +78,7 @@ class KernelEntry:
         tails: types of operators that it computes along with its own, in this order, where they
             alone read its result, as their first input or as the one that `TYPE.SLOT` names; any of
             them may be left out (see runtime/tails.py).
-        inference_tails: those of them that it takes in runs without training only.
+        inference_tails: the tails that it takes only in runs without training.
         epilogues: it also computes a loop of elementwise operators that follows (see tails.py).
     """
 
@@ -102,7 +102,7 @@ class KernelEntry:
 class KernelAdder(Generic[Given]):
     """Decorator: a kernel; without arguments the reference one, for NumPy and CuPy alike.
 
-    The arguments are those of `KernelEntry`.
+    `KernelEntry` describes the arguments.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class OperatorDef:
             side along the attribute `axis`; these may be views of its columns instead.
         state_rule: for optimizers whose states are not of the parameter's shape; see
             passes/optimizer.py.
-        takes_halves: devices on which its kernels, and those of its gradient, get float16 and
+        takes_halves: devices on which its kernels and its gradient's kernels get float16 and
             bfloat16 as they are: they only move values, or are exact enough by themselves. All
             others see float32 (see framework/runtime/halves.py).
         whole: a composite that stands for one operator and names all variables of it: a net keeps
@@ -326,7 +326,7 @@ class OperatorDef:
         key = device, dtype, tuple(libraries)
         kernels = self._fitting.get(key)
         if kernels is None:
-            # Those of other modules too, where an import of its own one registered the operator.
+            # Kernels of other modules also, where an import of its own one registered the operator.
             _load_common()
             fitting = [
                 entry
@@ -361,7 +361,7 @@ class OperatorDef:
         elif self.gradient is not None:
             proto.gradient = "yes"
         elif self.expand is not None:
-            proto.gradient = "that of the operators it stands for"
+            proto.gradient = "the gradients of the operators it stands for"
         return proto
 
 

@@ -1,4 +1,4 @@
-"""The results of a net where nobody names any: one rule for all that runs, shows or writes nets."""
+"""The results of a net for which none are named: one rule for all that runs, shows, writes nets."""
 
 from __future__ import annotations
 

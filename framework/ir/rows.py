@@ -1,4 +1,4 @@
-"""Rules that tell whether an operator is row-wise; registrations of operators use them.
+"""Rules that decide whether an operator is row-wise; registrations of operators use them.
 
 An operator is row-wise where row i of its outputs depends on row i of its row inputs alone. Applied
 once to the rows of many steps, it gives the same numbers as applied step by step. `row_kinds.py`
@@ -51,7 +51,7 @@ def rows_of(*slots: str, but: tuple[str, ...] = (), rank: int = 1) -> RowsRule:
 def beside(attr: str, *, but: tuple[str, ...] = (), added: int = 0) -> RowsRule:
     """Rule of operators that work along the axes which `attr` names: row by row if not the first.
 
-    `added`: axes that the result has more than x, if `attr` counts those of the result.
+    `added`: axes that the result has more than x, if `attr` counts the result's axes.
     """
     by_rows = rows_of("x", but=but)
 

@@ -18,7 +18,7 @@ class Memory:
     Attributes:
         state: what a run writes. previous: what the next one reads it as.
         boot: position among the variables of the slot `boot`, -1 where it starts as `boot_value`.
-        final: position among those of the slot `final`, or -1.
+        final: position among the variables of the slot `final`, or -1.
     """
 
     state: str

@@ -57,7 +57,7 @@ def exchange_cost(kind: str, ranks: int, algorithm: str = "ring") -> Cost:
     """The cost of one exchange.
 
     Args:
-        kind: that of a `Message`. A broadcast takes a binomial tree; what is gathered goes round a
+        kind: a `Message`'s kind. A broadcast takes a binomial tree; what is gathered goes round a
             ring once.
         ranks: how many there are. algorithm: of an `all_reduce`, one of `ALGORITHMS`.
 

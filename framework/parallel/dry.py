@@ -81,10 +81,10 @@ class EchoCommunicator(RecordingCommunicator):
         return [data] * self.size
 
     def check(self) -> None:
-        return  # there is no one to hear from
+        return  # there is no other rank to hear from
 
     def fail(self, error: BaseException) -> None:
-        return  # there is no one to tell
+        return  # there is no other rank to report to
 
     def close(self) -> None:
         return

@@ -103,7 +103,7 @@ def _described(
         for name, inner in op.inner_nets():
             yield f"the net {name} of operator {number}", net_text(inner)
     for var in net.vars:
-        # Batches may differ, and with them shapes, but not those of what all ranks have in common.
+        # Batches may differ, and with them shapes, but what all ranks have in common has one shape.
         common = var.kind in (PARAMETER, STATE)
         text = var_text(var) if common else f"{enum_name(KIND_NAMES, var.kind).lower()} {var.dtype}"
         yield f"variable {var.name}", text

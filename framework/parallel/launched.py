@@ -12,7 +12,7 @@ _COUNTS = (
     *("PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMIX_SIZE"),
     "MPI_LOCALNRANKS",  # of this machine alone; where nothing else is said
 )
-"""Variables in which launchers of MPI tell how many processes they have started."""
+"""Variables in which launchers of MPI write how many processes they have started."""
 _NUMBERS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 """Variables in which they tell each process its rank."""
 

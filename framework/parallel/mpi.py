@@ -292,7 +292,7 @@ class MpiCommunicator(Communicator):
                     )
 
     def _let_another_tell(self, gone: int) -> None:
-        """Give the lowest rank that is left time to tell of one that is gone: one tells of it."""
+        """Give the lowest rank that is left time to report one that is gone: one is enough."""
         lowest = min(rank for rank in range(self.size) if rank != gone and rank not in self._ended)
         if lowest != self.rank:
             self._hear_from(lowest, 2 * _LOOK_FOR_DEAD)

@@ -154,7 +154,7 @@ class _OperatorGradient(GradientArgs):
 
 
 def _plain(op: OpNode) -> list[OpNode]:
-    """What runs for an operator that a net keeps whole, whose gradient is that of what runs."""
+    """What runs for an operator that a net keeps whole; its gradient is the gradient of this."""
     return expand_op(op) if lookup(op.type).whole else [op]
 
 
@@ -489,7 +489,7 @@ def _root(builder: _Builder, name: str) -> Value:
     writer = builder.writers.get((name, 1))
     var = builder.vars.get(name)
     given = var is not None and var.kind in (PARAMETER, INPUT, STATE)
-    # What the first writer reads itself was there before: its gradient is that of the given value.
+    # What the first writer reads itself was there before: its gradient is the given value's.
     outside = writer is None or name in builder.seen[writer] or given
     return (name, 0) if outside else builder.latest(name)
 

@@ -31,6 +31,6 @@ def differentiable_ends(net: OpList) -> dict[str, Shape | None]:
 
 
 def possible_costs(net: OpList) -> list[str]:
-    """Those of `differentiable_ends` that are single numbers."""
+    """The `differentiable_ends` that are single numbers."""
     ends = differentiable_ends(net).items()
     return [name for name, shape in ends if shape is not None and all(dim == 1 for dim in shape)]

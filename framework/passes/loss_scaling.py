@@ -15,7 +15,7 @@ from ..ir.desc import OPTIMIZE, STATE, caller_location, make_op, make_var
 from ..ir.names import CHECK_OP, FINITE, LOSS_SCALE, LOSS_SCALE_STEPS, RESCALE_OP, UNSCALE
 from ..ir.op_list import OpNode, VarDecl
 
-# That of torch.amp.GradScaler; a factor that is too large costs a skipped step for each halving.
+# As in torch.amp.GradScaler; a factor that is too large costs a skipped step for each halving.
 _INITIAL = 65536.0
 
 

@@ -13,8 +13,8 @@ edit here; what an operator gets follows from its slots:
 - Without a slot `rows`, sparse gradients are made dense before.
 
 Each optimizer of a net has a learning rate and a step counter of its own, so that one that comes
-later counts from 1: `optimizer@LEARNING_RATE` and `optimizer@STEP` are those of the first,
-`optimizer@LEARNING_RATE@2` and `optimizer@STEP@2` those of the second.
+later counts from 1: `optimizer@LEARNING_RATE` and `optimizer@STEP` belong to the first,
+`optimizer@LEARNING_RATE@2` and `optimizer@STEP@2` to the second.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     if not isinstance(attrs, OptimizerAttrs):
         raise AttributeTypeError(f"want OptimizerAttrs('adam', 0.001), not {attrs!r}")
     entry = _optimizer_entry(attrs.type)
-    # In the registered spelling, which the names of states contain: `AdamW` finds those of `adamw`.
+    # In the registered spelling, which the names of states contain: `AdamW` finds `adamw`'s states.
     attrs = replace(attrs, type=entry.type, schedule=schedule_type(attrs.type, attrs.schedule))
     build = _Builder(net, attrs, entry)
     declared = build.declared
@@ -180,7 +180,7 @@ def build_optimizer(net: OpList, attrs: OptimizerAttrs) -> OptimizerResult:
     if attrs.clip_value or attrs.clip_norm:
         for name in rows:  # what is clipped is the gradient of a row, not a part of it
             grads[name], rows[name] = build.merge(grads[name], rows[name])
-    # By value first, as the norm then is that of what is applied.
+    # By value first, so that the norm is computed of what is applied.
     if attrs.clip_value:
         grads = build.clip_by_value(grads)
     scale = build.clip_by_norm(grads) if attrs.clip_norm else None

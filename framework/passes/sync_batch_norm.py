@@ -1,4 +1,4 @@
-"""Batch normalization by the statistics of all ranks' batches, in place of those of one's own."""
+"""Batch normalization by the statistics of all ranks' batches instead of one rank's own."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def folder_lock(folder: str) -> Iterator[None]:
 
 
 def _locked(handle: int) -> bool:
-    """Take the lock; False where another holds it. File systems without locks hold no one up."""
+    """Take the lock; False where another holds it. Without locks in the file system: True."""
     try:
         if sys.platform == "win32":
             os.lseek(handle, _BYTE, os.SEEK_SET)

@@ -58,7 +58,7 @@ class Resumed:
             f"{self.path}: taken over after epoch {self.epochs}: {len(self.parameters)} parameters"
             f" and {len(self.states)} states"
         ]
-        lines += [f"  afresh, {why}: {listed(names)}" for why, names in by_reason.items()]
+        lines += [f"  reset, {why}: {listed(names)}" for why, names in by_reason.items()]
         if self.left:
             lines.append(f"  left there, not in this net: {listed(self.left)}")
         return "\n".join(lines)

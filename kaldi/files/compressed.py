@@ -208,7 +208,7 @@ def read_header(reader: TokenReader) -> tuple[str, np.float32, np.float32, int, 
 def decompress_stacked(matrices: Sequence[CompressedMatrix]) -> np.ndarray:
     """The values of several matrices one below the other, float32.
 
-    Those of the layout `CM` and of equal sizes, as the features of a minibatch are, take little
+    Matrices of the layout `CM` and of equal sizes, as the features of a minibatch are, take little
     more time together than one alone.
     """
     shape, layout = matrices[0].shape, matrices[0].layout

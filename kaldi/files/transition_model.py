@@ -20,7 +20,7 @@ _WIDTHS = {"<Triples>": 3, "<Tuples>": 4}
 
 @dataclass
 class HmmState:
-    """A state: the class of its output and that of its self-loop (-1: none), and its transitions
+    """A state: the classes of its output and of its self-loop (-1: none), and its transitions
     as (state, probability)."""
 
     forward: int = _NO_PDF

@@ -60,8 +60,8 @@ class Context:
         self._states: list[Window] = []
         self._numbers: dict[Window, int] = {}
         self._state((0,) * (width - 1))
-        # Symbols come earlier in windows than among phones, so that those before the first phone
-        # could not be told from those after it; this one tells them apart.
+        # Symbols come earlier in windows than among phones. This one separates symbols before
+        # the first phone from symbols after it.
         self._silent = self._label(BEGIN_SYMBOL) if self.looks_ahead and symbols else 0
 
     def _label(self, window: Window) -> int:

@@ -93,7 +93,7 @@ def determinized_acceptor(lattice: CompactLattice) -> CompactLattice:
 
 
 def _left_over(weight: Weight, best: Weight) -> Weight:
-    """The costs of a path beyond those of the best one."""
+    """The costs of a path less the costs of the best one."""
     return Weight(_rounded(weight.graph - best.graph), _rounded(weight.acoustic - best.acoustic))
 
 

@@ -23,8 +23,8 @@ from ...framework.base.strongly_connected import depth_first
 class Weight(NamedTuple):
     """Costs of an arc or an end, negated logarithms of probabilities, and its transition-ids.
 
-    The costs are rounded to float32: `graph` that of the language model, pronunciations and
-    transitions, `acoustic` that of the frames.
+    The costs are rounded to float32: `graph` is the cost of the language model, pronunciations and
+    transitions, `acoustic` the cost of the frames.
     """
 
     graph: float = 0.0

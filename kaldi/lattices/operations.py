@@ -1,6 +1,6 @@
 """Operations on lattices: connected, without empty arcs, pruned, cut to the best path, timed.
 
-Orders of states and arcs are those of OpenFst and Kaldi.
+States and arcs have the same order as in OpenFst and Kaldi.
 
 Source: OpenFst's `connect.h`, `rmepsilon.h`; Kaldi's `lat/lattice-functions.cc`.
 """
@@ -144,7 +144,7 @@ def _empty_order(lattice: CompactLattice, source: int) -> list[int]:
 
 
 def state_times(lattice: CompactLattice) -> tuple[list[int], int]:
-    """The frames before each state (-1: no path leads there), and those of the whole lattice.
+    """The frames before each state (-1: no path leads there), and in the whole lattice.
 
     Raises:
         ShapeError: it is not sorted, does not start in state 0, has no end, or paths differ in

@@ -35,7 +35,7 @@ class Arcs:
 
     @classmethod
     def of(cls, lattice: CompactLattice) -> Arcs:
-        """Those of a plain lattice; final weights become arcs to the end.
+        """The arcs of a plain lattice; final weights become arcs to the end.
 
         Raises:
             ShapeError: paths differ in length.

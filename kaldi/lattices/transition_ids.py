@@ -31,7 +31,7 @@ class TransitionIds:
 
     @classmethod
     def of(cls, model: TransitionModel) -> TransitionIds:
-        """Those of a model.
+        """The transition-ids of a model.
 
         Raises:
             FormatError: the topology lacks one of its states.

@@ -29,7 +29,7 @@ class Unfolding(Generic[Pending]):
     Args:
         unit: what the new lattice is aligned with, for errors.
         warn: takes what is wrong with a lattice; only the first fault is reported.
-        most: states of the new lattice at most; by default those of the limit `lattice`.
+        most: states of the new lattice at most; by default the limit `lattice`.
     """
 
     def __init__(self, unit: str, warn: Callable[[str], None], most: int | None = None) -> None:
@@ -42,7 +42,7 @@ class Unfolding(Generic[Pending]):
         self._stack: list[Pending] = []
 
     def fail(self, message: str) -> None:
-        """Tell what is wrong, if it is the first fault."""
+        """Report what is wrong, if it is the first fault."""
         if not self.failed:
             self._warn(message)
         self.failed = True

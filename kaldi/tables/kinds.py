@@ -394,7 +394,7 @@ _GUESSES = ("array", "general_matrix", "int_vector", "posterior", "int", "float"
 
 
 def all_kinds() -> dict[str, Kind]:
-    """Every kind by its name: those of higher floors first, of `KIND_MODULES`."""
+    """Every kind by its name: first the kinds of higher floors, of `KIND_MODULES`."""
     return {kind.name: kind for name in KIND_MODULES for kind in import_module(name).KINDS} | _KINDS
 
 

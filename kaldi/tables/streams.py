@@ -128,7 +128,7 @@ def check_there(path: str) -> None:
 
 
 def is_regular(name: str) -> bool:
-    """Whether a name is that of a regular file, which can be read at any place, any time."""
+    """Whether a name is a regular file's, which can be read at any place, any time."""
     return "\0" not in name and os.path.isfile(name)
 
 

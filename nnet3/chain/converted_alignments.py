@@ -29,7 +29,7 @@ class AlignmentConverter:
     random: where its states begin is not known then. The draws are the same in every run.
 
     Args:
-        tree: that of the new model.
+        tree: of the new model.
         phone_map: the new phone of each old one; phones stay if it is None.
         reorder: self-loops stand after the transition that leaves their state, else before it.
 
@@ -67,8 +67,8 @@ class AlignmentConverter:
             ids: the alignment, [frames].
             factor: one frame is left of this many, [frames // factor + ...] as `subsample-feats`
                 leaves them.
-            repeat: give an alignment for every frame nevertheless: those of `factor` shifts of the
-                frames that are left, one after the other.
+            repeat: give an alignment for every frame nevertheless: one alignment for each of
+                `factor` shifts of the frames that are left, one after the other.
 
         Raises:
             ShapeError: the alignment is cut off, or too short for its phones.

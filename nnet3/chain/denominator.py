@@ -25,7 +25,7 @@ LIMIT = 30.0
 """Outputs are cut to [-LIMIT, LIMIT] before they are exponentiated."""
 
 _INITIAL_STEPS = 100
-_TOLERANCE = 2.0  # so much may the sum of the posteriors of a frame differ from that of sequences
+_TOLERANCE = 2.0  # the sum of the posteriors of a frame may differ so much from the sequences'
 
 
 @dataclass(eq=False)
@@ -76,7 +76,7 @@ class DenominatorGraph:
 def graphs_by_output(
     graph: DenominatorGraph | Mapping[str, DenominatorGraph],
 ) -> Mapping[str, DenominatorGraph]:
-    """The graph of each output; one graph alone is that of all."""
+    """The graph of each output; a single graph serves all."""
     return graph if isinstance(graph, Mapping) else defaultdict(lambda: graph)
 
 

@@ -52,7 +52,8 @@ class ChainObjective:
     """The result for one output.
 
     Attributes:
-        objective: log-probability of the supervision less that of everything, times the weight.
+        objective: log-probability of the supervision less the log-probability of all paths, times
+        the weight.
         l2_term: what l2 regularization adds.
         weight: of all frames.
         deriv: with respect to the output, [rows, pdfs]; None if not wanted.

@@ -42,8 +42,8 @@ def _rule(s: ShapeArgs) -> None:
 
 chain = operator(
     "nnet3.chain_objective",
-    doc="LF-MMI: the log-probability of the supervision's paths less that of all paths of the"
-    " denominator graph. totals: the weight of the frames, the objective, and the L2"
+    doc="LF-MMI: the log-probability of the supervision's paths less the log-probability of all"
+    " paths of the denominator graph. totals: the weight of the frames, the objective, and the L2"
     " regularization term; xent_totals: the weight, and the cross-entropy objective of xent_output,"
     " float64. Half of the runs that train, chosen at random, also pull outputs beyond [-30, 30]"
     " back, with twice the scale.",

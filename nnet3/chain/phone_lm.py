@@ -38,7 +38,7 @@ class PhoneLmOptions:
 
     ngram_order: int = option(4, "Order of the longest n-grams")
     num_extra_lm_states: int = option(
-        1000, "How many states to keep besides those of --no-prune-ngram-order"
+        1000, "How many states to keep besides the states of --no-prune-ngram-order"
     )
     no_prune_ngram_order: int = option(
         3, "Order of the n-grams whose states are all kept; best the width of the tree's window"
@@ -61,8 +61,8 @@ class _State:
     """A history and how often each phone followed it.
 
     Attributes:
-        total: of the counts. reachable: the total with those of all states that may still be
-            dissolved into this one.
+        total: of the counts. reachable: the total of this state and all states that may still be
+            dissolved into it.
         backoff: the state with the history that is one phone shorter, -1 where there is none.
         queued: it may be dissolved, and is in the queue.
     """

@@ -82,7 +82,7 @@ class TrainingGraphCompiler:
         lexicon: a transducer from phones to words.
         disambiguation: symbols of the lexicon that are no phones, which the graphs lose.
         transition_scale: of the probabilities of transitions that leave their state.
-        self_loop_scale: of those of staying in a state or leaving it.
+        self_loop_scale: of the probabilities of staying in a state or leaving it.
         remove_epsilons: as many as can go locally where symbols have left them.
         reorder: self-loops stand after the transition that leaves their state, else before it.
 
@@ -180,7 +180,7 @@ class TrainingGraphCompiler:
         return _explored((lexicon.start, grammar.start, False), leaving, ending)
 
     def _in_context(self, graph: _Graph) -> _Graph:
-        """Each phone in the window that the tree wants; labels are those of the context."""
+        """Each phone in the window that the tree wants; labels are the context's."""
         context = self._context
         end = len(graph.arcs)
 

@@ -172,7 +172,7 @@ class Analysis:
             listed[target].append((number, mode, target))
 
     def note(self, number: int, command: Command) -> None:
-        """Add the accesses of a command, after those of all before it."""
+        """Add the accesses of a command, after the accesses of all before it."""
         kind = command.type
         if kind in _NOTED:
             matrix = self.submatrices[command.target][0]

@@ -1,7 +1,7 @@
 """From steps to commands: matrices, where every row is read from, forward and backward commands.
 
 Source: Kaldi's Compiler (nnet-compile.cc). Every step has a matrix for its values and, where
-needed, one for its derivatives; a dim-range's are columns of those of its source. Every row
+needed, one for its derivatives; a dim-range's are columns of its source's matrices. Every row
 of a part of a descriptor is a sum of rows of earlier steps, its input locations.
 """
 

@@ -309,7 +309,7 @@ def numbered_sources(pairs: np.ndarray | None) -> tuple[list[int], np.ndarray]:
     assert pairs is not None
     sources = distinct(pairs[:, 0])
     sources = sources[sources >= 0]
-    number = np.full(int(sources[-1]) + 2 if len(sources) else 1, -1)  # the last is that of -1
+    number = np.full(int(sources[-1]) + 2 if len(sources) else 1, -1)  # the last belongs to -1
     number[sources] = np.arange(len(sources))
     numbered = pairs.copy()
     numbered[:, 0] = number[pairs[:, 0]]

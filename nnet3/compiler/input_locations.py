@@ -3,7 +3,7 @@
 Every row of a part of a descriptor is a sum of rows of earlier steps; each of these is an input
 location: the number of a step and of a row in it. Mostly all rows of a part come from one step.
 Then an array of row numbers is enough, and no list of locations is made for each row. Where the
-rows are sets of times (`index/aligned.py`), the sets tell which step and which of its rows. All
+rows are sets of times (`index/aligned.py`), the sets determine the step and its row. All
 other rows are searched together, and the facts of all lists of row numbers are computed at once.
 """
 

@@ -20,7 +20,7 @@ from .verbose import Verbose
 
 
 def report_compiled(to: Verbose, compiler: Compiler, computation: Computation) -> None:
-    """Tell of a request that was compiled; the passes come after this."""
+    """Report a request that was compiled; the passes come after this."""
     if to.level >= 6:
         _report_order(to, compiler.graph)
     if to.level >= 5:
@@ -50,7 +50,7 @@ def _report_order(to: Verbose, graph: Graph) -> None:
 
 
 def report_compressed(to: Verbose, before: Computation, after: Computation) -> None:
-    """Tell what the compression of memory saves."""
+    """Report what the compression of memory saves."""
     if to.level >= 2:
         uses = memory_use(before).peak, memory_use(after).peak
         if uses[0] != uses[1]:
@@ -61,7 +61,7 @@ def report_compressed(to: Verbose, before: Computation, after: Computation) -> N
 def report_optimized(
     to: Verbose, computation: Computation, chunks: int = 0, looped: bool = False
 ) -> None:
-    """Tell of a computation after the passes.
+    """Report a computation after the passes.
 
     Args:
         chunks: of a computation that is to be looped, how many requests were compiled.

@@ -66,7 +66,7 @@ class _Place(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """Where a list's row numbers, those of a sub-matrix for two sequences, are among all.
+    """Where a list's row numbers, of a sub-matrix for two sequences, are among all.
 
     Attributes:
         row, new_row: the sub-matrix's first row in its matrix, for two and for all sequences.
@@ -87,7 +87,7 @@ class _IrregularError(Exception):
 
 class _Expander:
     """Attributes:
-    lists: by the id of a list of indexes of two sequences, that of all.
+    lists: the id of the list of all sequences' indexes, by the id of the list of two sequences'.
     strides: of the lists of all matrices.
     n: of all sequences, [count, 1, 1].
     places: of sub-matrices, by stride, row and number of rows: the new row and number of rows.
@@ -232,7 +232,7 @@ class _Expander:
             rows = few[..., 1:]
             numbered = distinct(few[..., 0].ravel())
             sources = np.maximum(numbered, 0).tolist()
-        elif kind == "AddRowRanges":  # whose ends are those of their last rows
+        elif kind == "AddRowRanges":  # whose ends are the ends of their last rows
             rows = few - _END
             missing = rows[..., 1:] < rows[..., :1]
         each = [self._source(s) for s in sources]

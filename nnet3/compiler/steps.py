@@ -197,7 +197,7 @@ class NnetSteps:
             (group,) = self._graph.groups
             (segment,) = group.segments
             times = segment.times
-            assert times is not None  # as the family is that of these times
+            assert times is not None  # as the family has these times
             sets = times.wanted if output else times.available
             keys = dict(segment.outputs if output else segment.inputs)[node]
             align_listed(columns, self._family, sets[node], keys, len(group.ns))

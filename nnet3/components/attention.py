@@ -250,7 +250,7 @@ def attention_shape(s: ShapeArgs) -> None:
     dtype = s.floats("x")
     rows, cols = s.rank("x", 2)
     wanted = a["heads"] * (2 * a["key_dim"] + a["value_dim"] + a["context"])
-    s.same("the columns of x and those of all heads", cols, wanted)
+    s.same("the columns of x and the columns of all heads", cols, wanted)
     last = max(a["first_query"], a["shift"] * (a["context"] - 1)) + a["rows"] - 1
     if a["rows"] and 0 <= rows <= last:
         s.fail(f"rows up to {last} are read and x has {rows}")

@@ -384,7 +384,7 @@ _IN, _OUT = totals_slots(sum="[D]", sumsq="[D]", count="[1]: rows so far")
 batch_norm_statistics = operator(
     "nnet3.batch_norm_statistics",
     doc=(
-        "Adds the statistics of a batch to those of a batch normalization: N mean to sum [D],"
+        "Adds a batch to the statistics of a batch normalization: N mean to sum [D],"
         " N uvar to sumsq [D], N to count [1]; N counts the rows of x [R, B*D], over all blocks."
     ),
     inputs=[

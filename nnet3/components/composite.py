@@ -123,7 +123,7 @@ class CompositeComponent(UpdatableComponent):
         parts = (f"sub-component{i} = {{ {p.info()} }}" for i, p in enumerate(self.components, 1))
         return f"{self.type} {', '.join(parts)}"
 
-    # The parameters are those of the parts.
+    # The parts hold the parameters.
 
     def _updatable(self) -> list[Any]:
         return [part for part in self.components if part.is_updatable]

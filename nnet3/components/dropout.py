@@ -266,7 +266,7 @@ def mask_operator(op_type: str, doc: str, *attrs: AttrSpec) -> OperatorDef:
         inputs=[_LIKE],
         outputs=[Slot("out", "[rows, columns]")],
         attrs=[
-            AttrSpec("rows", "int", "rows of the mask; -1: those of `like`", -1),
+            AttrSpec("rows", "int", "rows of the mask; -1: as many as `like` has", -1),
             AttrSpec("columns", "int", "columns of the mask", minimum=1),
             *attrs,
             MASK_DTYPE,

@@ -86,7 +86,7 @@ def gru_kernel(k: KernelArgs) -> Call:
 
 
 def gru_delta(k: KernelArgs, z: Any, before: Any, d_z: Any, d_before: Any) -> tuple[Any, Call]:
-    """The gradient of the argument of h's tanh, and the call for it and those of z and c'.
+    """The gradient of the argument of h's tanh, and the call for it and for z and c'.
 
     `d_z` and `d_before` receive gradients of z and of c' in the mix; both may be None.
     """

@@ -163,8 +163,8 @@ _IN, _OUT = totals_slots(
 lstm_statistics = operator(
     "nnet3.lstm_statistics",
     doc=(
-        "Adds the sums over rows of the five nonlinearities of `nnet3.lstm`, i, f, c, o and that of"
-        " the cell, to values [5, C], those of their slopes to slopes [5, C], and N to count [1]."
+        "Adds the sums over rows of the five nonlinearities of `nnet3.lstm`, i, f, c, o and the"
+        " cell's, to values [5, C], the sums of their slopes to slopes [5, C], and N to count [1]."
         " Self-repair: N times the units that `repair` [5, C] has just changed are added to"
         " repaired [5]; repair_out is `scale` where the average slope is now below `lower`, and 0"
         " elsewhere."
@@ -173,9 +173,9 @@ lstm_statistics = operator(
         Slot("x", "[N, 5C] or [N, 5C+3]"),
         Slot("w", "[3, C]"),
         *_IN,
-        Slot("repair", "[5, C]: that of this batch", optional=True),
+        Slot("repair", "[5, C]: of this batch", optional=True),
     ],
-    outputs=[*_OUT, Slot("repair_out", "[5, C]: that of the next batch", optional=True)],
+    outputs=[*_OUT, Slot("repair_out", "[5, C]: of the next batch", optional=True)],
     attrs=[
         AttrSpec("lower", "floats", "[5]: least average slopes that are left alone", [0.0] * 5),
         AttrSpec("scale", "floats", "[5]: strengths of self-repair", [0.0] * 5),

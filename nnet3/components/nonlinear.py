@@ -269,7 +269,7 @@ softmax = operator(
     "nnet3.softmax",
     doc=(
         "Softmax of each row with the result floored at 1e-20: out = max(softmax(x), 1e-20);"
-        " x [N, D] -> out [N, D]. The gradient is that of softmax at out."
+        " x [N, D] -> out [N, D]. The gradient is softmax's at out."
     ),
     inputs=[Slot("x", "[N, D]", not_in_gradient=True)],
     outputs=[Slot("out", "[N, D]", inplace="x")],

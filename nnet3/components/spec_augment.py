@@ -93,7 +93,7 @@ class SpecAugmentTimeMaskComponent(KeepsDim, RandomComponent):
 
 spec_augment_mask = mask_operator(
     "nnet3.spec_augment_mask",
-    "SpecAugment over columns: each row of the mask [rows, columns] is 1 but for a range of"
+    "SpecAugment over columns: each row of the mask [rows, columns] is 1 except in a range of"
     " columns (cyclic) of a random length up to proportion * columns; `regions` - 1 times"
     " two stretches of a random half are swapped, which splits the range.",
     AttrSpec("proportion", "float", "greatest part of the columns that is zeroed", 0.0, 0.0, 1.0),

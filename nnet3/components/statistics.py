@@ -347,7 +347,7 @@ pool_statistics = operator(
         " rows begin[r] to end[r] their totals c and s give out[r] = (log c, L times; s / c)."
         " With `stddevs` the second half of s / c, means of squares, becomes"
         " sqrt(max(it - mean^2, variance_floor)). out [R, L + D]. No gradient passes to the"
-        " counts, and that of a deviation does not see its floor."
+        " counts, and the gradient of a deviation does not see its floor."
     ),
     inputs=[Slot("x", "[N, 1 + D]")],
     outputs=[Slot("out", "[R, L + D]")],

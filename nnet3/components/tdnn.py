@@ -239,7 +239,7 @@ def tdnn_shape(s: ShapeArgs) -> None:
     if cols == 0:
         s.fail("x has no columns")
     wanted = cols * len(s.attrs["first"]) if cols >= 0 else -1
-    s.same("the columns of w and those of x, times offsets,", taps, wanted)
+    s.same("the columns of w and the columns of x, times offsets,", taps, wanted)
     check_offset_rows(s)
     s.set("out", ((s.attrs["rows"], units), dtype))
 
@@ -303,10 +303,10 @@ def bind_tdnn(k: KernelArgs, product: Product = product) -> Call:
 
 
 def _written(k: KernelArgs) -> int | None:
-    """The offset whose rows of the input's gradient are written; those of others are added to.
+    """The offset whose rows of the input's gradient are written; other offsets' rows are added to.
 
     It is the first one: the others, span by span from the last on, then reach no row that it has
-    yet to write. None where there are rows between those of an offset.
+    yet to write. None where there are rows between an offset's rows.
     """
     first = k.attrs["first"]
     return int(np.argmin(first)) if k.attrs["stride"] == 1 and k.attrs["rows"] else None

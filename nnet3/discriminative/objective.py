@@ -1,7 +1,7 @@
 """MMI, MPFE and sMBR of one minibatch, and their derivatives.
 
-MMI is the log-probability of the reference alignment less that of all paths of the lattice; MPFE
-and sMBR are the expected number of frames with the reference's phone or pdf.
+MMI is the log-probability of the reference alignment less the log-probability of all paths of the
+lattice; MPFE and sMBR are the expected number of frames with the reference's phone or pdf.
 
 Source: Kaldi's `nnet3/discriminative-training.cc`, `lat/lattice-functions.cc`; Povey & Woodland
 2002, "Minimum phone error and I-smoothing for improved discriminative training"; Gibson & Hain
@@ -44,7 +44,7 @@ class DiscriminativeOptions:
         AttributeTypeError: a criterion that is none, or phones that are no numbers.
     """
 
-    criterion: str = option("smbr", "Objective: mmi, mpfe or smbr; that of the examples")
+    criterion: str = option("smbr", "Objective: mmi, mpfe or smbr, as in the examples")
     acoustic_scale: float = option(0.1, "Factor for acoustic log-likelihoods")
     drop_frames: bool = option(
         False, "For MMI: pass over frames whose reference pdf is not in the lattice"

@@ -32,8 +32,9 @@ def _rule(s: ShapeArgs) -> None:
 
 discriminative = operator(
     "nnet3.discriminative_objective",
-    doc="MMI: the log-probability of a reference less that of all paths of a lattice; MPFE, sMBR:"
-    " the expected accuracy of a path. The derivative lacks the acoustic scale, as Kaldi's does."
+    doc="MMI: the log-probability of a reference less the log-probability of all paths of a"
+    " lattice; MPFE, sMBR: the expected accuracy of a path. The derivative lacks the acoustic"
+    " scale, as Kaldi's does."
     " totals: the weight of the frames, the objective, the L2 regularization term, and the sums of"
     " the posteriors above and below 0; xent_totals: the weight, and the cross-entropy objective of"
     " xent_output, float64.",

@@ -29,7 +29,7 @@ class SplitOptions:
     """Kaldi's SplitDiscriminativeSupervisionOptions.
 
     Attributes:
-        acoustic_scale: with which the paths before and after a chunk are weighed; that of training.
+        acoustic_scale: with which the paths before and after a chunk are weighed, as in training.
     """
 
     collapse_transition_ids: bool = option(
@@ -66,7 +66,7 @@ class DiscriminativeSplitter:
         self._supervision = supervision
         self._pdfs = pdfs.tolist()
         self._check_ids(supervision)
-        self._scale = single(options.acoustic_scale)  # Kaldi's is float32: ties hang on rounding
+        self._scale = single(options.acoustic_scale)  # Kaldi's is float32: ties depend on rounding
         lattice = connected(supervision.lattice).scaled(acoustic=self._scale)
         times, _ = state_times(lattice)
         order = sorted(range(lattice.states), key=lambda state: (times[state], state))
@@ -141,7 +141,7 @@ class DiscriminativeSplitter:
         """With the transition-id for each pdf that its frame had first.
 
         Frames are looked up by numbers of states in the whole lattice, as Kaldi does it, though
-        those of the part differ. Pdfs stay what they are, so the objective is the same.
+        the part's numbers differ. Pdfs stay what they are, so the objective is the same.
         """
         known: dict[tuple[int, int], int] = {}
         arcs = []

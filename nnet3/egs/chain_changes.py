@@ -101,7 +101,7 @@ def selected(
 def merge_chain_examples(
     examples: Sequence[NnetChainExample], compress: bool = False
 ) -> NnetChainExample:
-    """One example of several, the n of each following that of the one before.
+    """One example of several; the n of each one follow the n of the one before.
 
     Raises:
         ShapeError: the examples differ in inputs and outputs, or are merged already.

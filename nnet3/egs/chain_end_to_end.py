@@ -24,7 +24,7 @@ _FARTHEST = 5
 
 
 def allowed_length(frames: int, options: ExampleGenerationOptions) -> int:
-    """The allowed length that is nearest to that of an utterance.
+    """The allowed length that is nearest to an utterance's.
 
     Raises:
         ShapeError: it is too far off.

@@ -156,7 +156,7 @@ class EpochTraining:
                 self._save(epoch, place + 1)
                 last_saved = time.monotonic()
             if ctrl_c.pressed:
-                self.log(f"Wrote {self.path(CHECKPOINT)}: the same training goes on from there")
+                self.log(f"Wrote {self.path(CHECKPOINT)}: the same training resumes from there")
                 raise KeyboardInterrupt
         self.trainer.store()
         seconds = time.monotonic() - start

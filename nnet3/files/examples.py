@@ -36,7 +36,7 @@ class NnetIo:
 
         Raises:
             FormatError: the bytes are something else, are cut off, or the number of Indexes is
-                not that of the rows.
+                not the number of rows.
         """
         start = reader.offset
         reader.expect_token("<NnetIo>")

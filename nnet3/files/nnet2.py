@@ -299,7 +299,7 @@ def without_dropout(components: list[Component]) -> list[Component]:
 
 
 def without_preconditioning(components: list[Component]) -> list[Component]:
-    """With plain affine components for those of the same kind that precondition gradients."""
+    """With plain affine components in place of affine components that precondition gradients."""
     names = ("LearningRate", "LinearParams", "BiasParams")
     return [
         Component(

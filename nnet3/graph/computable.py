@@ -299,7 +299,7 @@ class Explorer:
         return "\n".join(lines)
 
     def describe(self, row: int, n: int) -> str:
-        """The state of a row of sequence n, and those of the rows it may read, as Kaldi logs it."""
+        """The states of a row of sequence n and of the rows it may read, as Kaldi logs them."""
         parts = [
             f"{self._cindex(dependency, n)}[{STATE_NAMES[self.state[dependency]]}]"
             for dependency in self._dependencies[row]

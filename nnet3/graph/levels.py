@@ -2,7 +2,7 @@
 
 In a recurrent layer the same sets come again and again, a step of the recurrence later. Once a
 period is seen to repeat, the next ones are not gone through but taken from it, as far as all rows
-in them use what those of the period use.
+in them use what the period's rows use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Levels:
 
     Attributes:
         levels: (level, unit, bits), sorted. The rows of a joined descriptor are not listed: they
-            stand one level before those of its component.
+            stand one level before its component's rows.
         complete: no rows wait for each other.
     """
 

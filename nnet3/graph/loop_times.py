@@ -26,7 +26,7 @@ class LoopTimes:
     """When the loops of a network run for a request.
 
     Args:
-        loops: those of `find_loops`.
+        loops: from `find_loops`.
 
     Attributes:
         sequences: the numbers n of the sequences, which are all alike.

@@ -155,7 +155,7 @@ def _terms(part: SumDescriptor, places: Iterator[Candidate]) -> Iterator[Term]:
 
 
 def order_of(topology: Topology, members: list[int]) -> list[int]:
-    """The members, each after those of whose rows it reads that of the same time."""
+    """The members, each after the members whose row of the same time it reads."""
     left = members
     order = list[int]()
     done = set[int]()

@@ -27,7 +27,7 @@ class OffsetRun:
 
     @classmethod
     def of(cls, candidates: Sequence[tuple[int, int, int]]) -> OffsetRun | None:
-        """That of (node, t offset, x offset), or None where they are few, or are no such run."""
+        """The run of (node, t offset, x offset), or None where they are few, or are no such run."""
         if len(candidates) < _LEAST:
             return None
         (node, first, _), (_, second, _), *_ = candidates

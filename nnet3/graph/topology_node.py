@@ -57,7 +57,7 @@ class TopologyNode:
             first column there.
         reads: the rows that a row of a component node depends on.
         is_output: whether it is a descriptor node that no component follows.
-        properties: those of the component, `FLAGS` added up.
+        properties: of the component, `FLAGS` added up.
     """
 
     name: str

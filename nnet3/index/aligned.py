@@ -53,7 +53,7 @@ def rows_among(
     """The places of the rows of `reader`, at times later by t, in several lists.
 
     Args:
-        sources: lists by number; of several rows with one index that of the first list counts.
+        sources: lists by number; of several rows with one index, the first list's row counts.
 
     Returns:
         Row in its list and number of the list, int64 [rows, 1]; -1 where there is none, and

@@ -357,7 +357,7 @@ class Aligned:
         return self.bits << t if t >= 0 else self.bits >> -t
 
     def rows_of(self, reader: Aligned, t: int) -> np.ndarray:
-        """Which rows of this list those of `reader` are, at times later by t; all are there."""
+        """Which rows of this list the rows of `reader` are, at times later by t; all are there."""
         asked, there = reader.series, self.series
         if asked is not None and there is not None:
             first = (asked.start + t - there.start) // there.step

@@ -25,7 +25,7 @@ def run_converted(
     """The outputs of a compiled request that was converted to another dtype.
 
     Args:
-        net: the op list; its declared dtypes are those of the parameters.
+        net: the op list; it declares the dtypes of the parameters.
         nnet: holds these.
         inputs: by name [rows, columns], in the dtype of `net`.
         outputs: names of output nodes.
@@ -53,8 +53,8 @@ def in_float64(
 ) -> dict[str, np.ndarray]:
     """What a network in test mode gives where every operator computes in float64.
 
-    Sums, products and what lies between layers are of float64, parameters those of the network:
-    what float32 rounds on the way is not in the result.
+    Sums, products and what lies between layers are float64; parameters stay the network's. So the
+    result has no rounding of float32 from between the layers.
 
     Args:
         inputs: by name [rows, columns], as the request lists their rows.

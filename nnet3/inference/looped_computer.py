@@ -1,7 +1,7 @@
 """Computing a stream: frames come bit by bit, and every one of them is computed once.
 
-The output is that of Kaldi's looped decodables. It equals the output for whole utterances where the
-network reads no further back than it would there: a TDNN always, an LSTM because its state
+The output equals the output of Kaldi's looped decodables. It also equals the output for whole
+utterances where the network reads no further back than there: a TDNN always, an LSTM as its state
 continues from chunk to chunk. Source: Kaldi's decodable-simple-looped.cc and
 decodable-online-looped.cc.
 """
@@ -40,8 +40,8 @@ from .looped import (
 from .pieces import LoopedOptions, Utterance
 
 _STEPS = 1024.0
-"""In one, of a reproducible output: what float64 rounds is 1e-9 of a step, and hardly ever makes a
-value that of the next one."""
+"""In one, of a reproducible output: what float64 rounds is 1e-9 of a step, and hardly ever changes
+a value to the next one."""
 
 
 class LoopedComputer(UtteranceComputer):

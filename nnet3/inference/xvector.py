@@ -91,7 +91,7 @@ class _Task:
 
 
 class XvectorBatches:
-    """Vectors of many utterances, the means of those of chunks that are computed at once.
+    """Vectors of many utterances: means of the vectors of chunks that are computed at once.
 
     Args:
         cache: of the network that is used, whose context lies within each chunk.

@@ -104,7 +104,7 @@ _INPUT: Final = Key("input", "str", doc="a descriptor: what the node reads")
 
 LINES: Final = {
     "component": LineForm(
-        (_NAME, Key("type", "str", doc="a component type, whose own keys stand in the line, too")),
+        (_NAME, Key("type", "str", doc="a component type; its own keys also stand in the line")),
         "Parameters and a computation, which any number of nodes may use.",
     ),
     "component-node": LineForm(
@@ -225,7 +225,7 @@ def fill_node(line: ConfigLine, nodes: dict[str, NetworkNode], readable: set[str
 
     Args:
         line: of the node.
-        nodes: by name; that of the line, and the one that feeds it, are changed.
+        nodes: by name; the line's own node, and the one that feeds it, are changed.
         readable: the nodes that descriptors may name.
 
     Raises:

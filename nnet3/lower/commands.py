@@ -307,7 +307,7 @@ class Lowering:
         targets, pairs = numbered_sources(c.rows)
         sizes = [self.submatrices[s].rows for s in targets]
         ends = np.cumsum(sizes)
-        rows = np.full(sum(sizes), -1, np.int32)  # those of all, one below the other
+        rows = np.full(sum(sizes), -1, np.int32)  # of all, one below the other
         real = np.flatnonzero(pairs[:, 0] >= 0)
         number, row = pairs[real].T
         rows[(ends - sizes)[number] + row] = real

@@ -70,7 +70,7 @@ class MatrixLifetimes:
         self._computation = computation
         self._swaps = swaps
         self._watched: dict[int, _Matrix] = {}  # by sub-matrix
-        self._filled: dict[int, _Matrix] = {}  # those of `_watched` with a fill
+        self._filled: dict[int, _Matrix] = {}  # the part of `_watched` with a fill
         self.changed_inputs: set[int] = set()
         self._read: list[tuple[int, int, Command]] = []  # matrix, first command that uses it, fill
         self._follow(begins, matrix_of)

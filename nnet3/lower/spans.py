@@ -18,7 +18,7 @@ class CommandSpans:
     Attributes:
         computation: the commands, explicit.
         ranges: the numbers of the first operator of each command, and of the one after its last.
-        variables: the variable of each matrix, as the net begins; that of matrix 0 is empty.
+        variables: the variable of each matrix, as the net begins; matrix 0 has "".
         restored: matrices that are another variable from a command on: by its number, the matrix
             and the variable.
     """

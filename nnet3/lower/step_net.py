@@ -1,6 +1,6 @@
 """A recurrent layer as one `recurrent` operator, whose step net is written here.
 
-A row of a step is that of one sequence, or of several where the layer reads itself some steps back:
+A step has one row for each sequence, or several where the layer reads itself some steps back:
 with an offset of -3 the frames t, t + 3, t + 6, ... are a sequence of their own. Kaldi computes the
 same rows together in one step.
 """

@@ -46,7 +46,7 @@ class Declarations:
         numbered: Iterable[tuple[int, SubMatrix]],
         matrices: Sequence[Matrix] | Mapping[int, Matrix],
     ) -> list[str]:
-        """The variables of sub-matrices: views, or that of the matrix for a whole matrix.
+        """The variables of sub-matrices: views, or the matrix's own variable for a whole matrix.
 
         Args:
             numbered: sub-matrices and their numbers.

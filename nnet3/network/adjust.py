@@ -105,7 +105,7 @@ def _all_components(nnet: Nnet) -> Iterator[Component]:
 
 
 def set_batchnorm_test_mode(nnet: Nnet, on: bool, but: Collection[str] = ()) -> None:
-    """Let batch normalization use its statistics (on), or those of the batch (off).
+    """Let batch normalization use its statistics (on), or the batch's (off).
 
     Args:
         but: components that take the other mode.

@@ -170,7 +170,7 @@ def _remove_output_nodes(o: SimpleNamespace) -> Edit:
     return edits.Remove((o.name,), outputs_only=True, must_match=False)
 
 
-_INPUTS_TOO: Final = Key("remove-orphan-inputs", "bool", False, doc="input nodes, too")
+_INPUTS_TOO: Final = Key("remove-orphan-inputs", "bool", False, doc="also input nodes")
 
 
 @directive("remove-orphan-nodes", _INPUTS_TOO)
@@ -205,7 +205,7 @@ def _reduce_rank(o: SimpleNamespace) -> Edit:
 @directive(
     "apply-svd",
     Key("name", "str", doc=_MATCHING),
-    Key("bottleneck-dim", "int", -1, "that of energy-threshold", "singular values that are kept"),
+    Key("bottleneck-dim", "int", -1, "by energy-threshold", "singular values that are kept"),
     Key(
         "energy-threshold",
         "float",

@@ -4,7 +4,7 @@ input=-3:20 ivector=0 output=0:17           one sequence, n = 0
 n=0:3 input=-3:20 output=0:17:3             four sequences; every third frame
 input=0,-3:20;1,-3:9 output=0,0:17;1,0:6    sequences of their own lengths
 input=-3:20/deriv output=0:17/deriv         derivatives of an input, given at an output
-deriv input=-3:20 output=0:17               all derivatives, those of the model as well
+deriv input=-3:20 output=0:17               all derivatives, also of the model
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Operators `nnet3.*` that belong to no component type: those of a compiled computation's commands
-(rows, sequences, marks, compression) and of training (objectives, updates, natural gradient).
+"""Operators `nnet3.*` that belong to no component type: for the commands of compiled computations
+(rows, sequences, marks, compression) and for training (objectives, updates, natural gradient).
 
 Importing the package registers them; what lowers to them does so, and `lookup` where nothing did.
 Components do not: programs that read and write models compute nothing. May import: nothing of

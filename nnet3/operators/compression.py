@@ -20,7 +20,7 @@ from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
 
 _SOURCE = "Kaldi: cudamatrix/cu-compressed-matrix.h"
-_NO_GRADIENT = "compiled computations hold it, whose backward part is compiled, too"
+_NO_GRADIENT = "compiled computations hold it, whose backward part is also compiled"
 _RANGE = AttrSpec("range", "float", "greatest magnitude; 0: only whether x is above 0", minimum=0.0)
 
 compress = operator(

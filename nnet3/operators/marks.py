@@ -10,7 +10,7 @@ mark = operator(
     "nnet3.mark",
     doc=(
         "A mark in a computation that takes its input segment by segment. `segment` ends a segment:"
-        " the outputs are there, the next inputs are waited for. `goto` goes on at the operator"
+        " the outputs are there, the next inputs are waited for. `goto` continues at the operator"
         " `label`, so that the list runs for ever. A plain run passes over marks."
     ),
     attrs=[AttrSpec("kind", "string", "kind of the mark", choices=(SEGMENT, LABEL, GOTO))],

@@ -156,7 +156,7 @@ class _Preconditioner:
     """The kernel: views and scratch memory of one `nnet3.precondition`.
 
     Args:
-        ranks: whose rows make up the batch; None: those of x alone do.
+        ranks: whose rows make up the batch; None: the rows of x alone do.
         x: in place of the input.
     """
 
@@ -247,7 +247,7 @@ class _Preconditioner:
             self._update(square)
 
     def _update(self, square: float) -> None:
-        """Move the estimate towards that of the batch; `products` must hold H for w as it is."""
+        """Move the estimate towards the batch's; `products` must hold H for w as it is."""
         xp, w, sums = self.xp, self.w, self.sums
         rank = self.rank
         cols = self.cols

@@ -21,7 +21,7 @@ from ...operators.base.indexing import scatter_adder
 
 _ALPHA = AttrSpec("alpha", "float", "factor of x", 1.0)
 _SOURCE = "Kaldi's CuMatrixBase"
-_FORWARD_ONLY = "compiled computations hold it, whose backward part is compiled, too"
+_FORWARD_ONLY = "compiled computations hold it, whose backward part is also compiled"
 
 
 def _same_columns(s: ShapeArgs, *others: tuple[int, ...]) -> None:

@@ -17,7 +17,7 @@ as_sequences = operator(
     outputs=[Slot("out", "[N, D]", inplace="x")],
     attrs=[AttrSpec("lengths", "ints", "of the sequences; none: plain rows", (), minimum=0)],
     source="Paddle: paddle/fluid/operators/lod_reset_op.cc",
-    no_gradient="compiled computations hold it, whose backward part is compiled, too",
+    no_gradient="compiled computations hold it, whose backward part is also compiled",
 )
 
 

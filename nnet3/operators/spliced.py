@@ -55,7 +55,7 @@ spliced_matmul = operator(
 def spliced_matmul_shape(s: ShapeArgs) -> None:
     rows, cols = _parts(s, "x")
     units, taps = s.rank("w", 2)
-    s.same("the columns of w and those of all x", cols, taps)
+    s.same("the columns of w and of all x", cols, taps)
     s.set("out", ((rows, units), s.floats("x", "w")))
 
 
@@ -117,7 +117,7 @@ spliced_input_grad = operator(
     inputs=[
         Slot("out_grad", "[N, M]"),
         Slot("w", "[M, sum of D]"),
-        Slot("y", "[N, D] each, those of x_grad that are added to", duplicable=True, optional=True),
+        Slot("y", "[N, D] each, the x_grad that are added to", duplicable=True, optional=True),
     ],
     outputs=[Slot("x_grad", "[N, D] each", duplicable=True, inplace="y")],
     attrs=[

@@ -31,7 +31,7 @@ def consolidate_model_update(computation: Computation, options: OptimizeOptions)
     for number, command in enumerate(computation.commands):
         if command.type == "Backprop":
             flags = nodes[command.node].properties
-            # A memo is that of one Propagate; there is none for the rows of all of them.
+            # A memo belongs to one Propagate; there is none for the rows of all of them.
             if flags & _ABLE == _ABLE and not flags & FLAGS.USES_MEMO:
                 steps.setdefault(nodes[command.node].component_name, []).append(number)
     steps = {name: numbers for name, numbers in steps.items() if len(numbers) > 1}

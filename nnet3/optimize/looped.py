@@ -1,7 +1,7 @@
 """The loop in a computation of many equal segments: from there on it repeats for ever.
 
 Segments of equal length read less and less of the beginning, until the matrices that one segment
-takes over from those before it are those of an earlier segment, shifted in time. There the list is
+takes over from earlier ones equal an earlier segment's, shifted in time. There the list is
 cut, the later matrices are handed to the earlier ones, and the run goes back. Source: Kaldi's
 OptimizeLoopedComputation (nnet-optimize-utils.cc). That one believes any repeat among few segments.
 Here so many segments must follow it as could still read from it, without which chunks shorter than
@@ -64,7 +64,7 @@ def form_loop(computation: Computation, reach: int = 1) -> Computation | None:
 
 
 def _shift(computation: Computation) -> int:
-    """The time by which the first output of the third segment is later than that of the second."""
+    """The time by which the first output of the third segment is later than the second's."""
     segment = 0
     times: dict[int, int] = {}
     for command in computation.commands:

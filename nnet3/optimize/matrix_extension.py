@@ -64,7 +64,7 @@ def _bound(computation: Computation) -> set[int]:
 
 
 def _grown(matrix: MatrixInfo, rows: int) -> MatrixInfo:
-    """A matrix with more rows: their indexes are those of the last rows, without a time."""
+    """A matrix with more rows: their indexes repeat the last rows', without a time."""
     listed = matrix.listed
     extra = rows - matrix.rows
     if listed is None:

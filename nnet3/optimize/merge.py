@@ -1,8 +1,8 @@
 """Merging of matrices: copies that need not be made, and components that run in place.
 
-y = x, or y = f(x) where f may write over its argument: the matrix of y becomes part of that of x,
-or that of x part of that of y. Source: VariableMergingOptimizer in Kaldi's nnet-optimize-utils.h,
-whose conditions c1 to c7 are those of `_Merger.allowed`. What a round merges is left alone for the
+y = x, or y = f(x) where f may write over its argument: the matrix of y becomes part of x's matrix,
+or the other way round. Source: VariableMergingOptimizer in Kaldi's nnet-optimize-utils.h;
+`_Merger.allowed` checks its conditions c1 to c7. What a round merges is left alone for the
 rest of it, so that nothing has to move before its end.
 """
 
@@ -278,7 +278,7 @@ class _Merger:
         end: int,
         by_rows: dict[int, Spans] | None = None,
     ) -> list[Access]:
-        """Those of many accesses of its matrix, from `begin` to `end`, that touch a sub-matrix.
+        """The accesses of its matrix, from `begin` to `end`, that touch a sub-matrix.
 
         A matrix of all frames has accesses of each: they are looked up by rows.
 

@@ -41,5 +41,5 @@ def warn_of_nan(rows: np.ndarray, what: str, first: int = 0, unit: str = "row") 
     wrong = np.flatnonzero(~finite.reshape(len(rows), -1).all(axis=1))
     warn(
         f"{what}: {len(wrong)} of {len(rows)} {unit}s hold nan or infinite numbers, the first of"
-        f" them {unit} {first + wrong[0]}; what is computed from them is nan or infinite, too"
+        f" them {unit} {first + wrong[0]}; what is computed from them is also nan or infinite"
     )

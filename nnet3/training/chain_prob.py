@@ -27,8 +27,8 @@ class NnetChainComputeProb:
     Args:
         nnet: it must not change meanwhile.
         graph: the denominator graph, or one for each output.
-        options: settings of the objective; with xent_regularize that of the cross-entropy outputs
-            is computed, too.
+        options: settings of the objective; with xent_regularize the objective of the cross-entropy
+            outputs is also computed.
         place: where to compute; the CPU by default.
         optimize: passes of the compiler.
         store_component_stats: collect statistics of components in the network.

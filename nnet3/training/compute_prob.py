@@ -40,7 +40,7 @@ class NnetComputeProbOptions:
 
     compute_deriv: bool = False
     compute_accuracy: bool = option(True, "Compute accuracy besides the objective")
-    compute_per_dim_accuracy: bool = option(False, "Compute accuracy for each class, too")
+    compute_per_dim_accuracy: bool = option(False, "Also compute accuracy for each class")
     store_component_stats: bool = False
     optimize: bool | OptimizeOptions = True
 
@@ -85,7 +85,7 @@ def accuracy(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """For each row: its weight, whether the largest output is in the right place, and that place.
 
-    The weight is the sum of the row's targets, the right place that of the largest.
+    The weight is the sum of the row's targets; the right place is where the largest one stands.
     """
     targets = to_dense(supervision)
     right = targets.argmax(axis=1)

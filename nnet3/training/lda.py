@@ -243,7 +243,7 @@ class TransformOptions:
     """
 
     remove_offset: bool = option(True, "Append a column that takes the mean to 0")
-    dim: int = option(-1, "Dimension of the result; -1 = that of the input")
+    dim: int = option(-1, "Dimension of the result; -1 = the input's")
     within_class_factor: float = option(0.001, "Variance within classes in telling dimensions")
     max_singular_value: float = option(
         5.0, "If above 0, the largest singular value of the transform"

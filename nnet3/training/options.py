@@ -40,7 +40,7 @@ class NnetTrainerOptions:
         True, "Store activations and derivatives of nonlinear components"
     )
     print_interval: int = option(100, "Minibatches after which the objective is reported")
-    momentum: float = option(0.0, "Share of the last change that goes on, e.g. 0.9")
+    momentum: float = option(0.0, "Share of the last change that is added again, e.g. 0.9")
     l2_regularize_factor: float = option(1.0, "Factor of the components' L2 regularization")
     backstitch_training_scale: float = option(0.0, "Scale of backstitch; 0 = normal training")
     backstitch_training_interval: int = option(

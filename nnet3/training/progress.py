@@ -31,7 +31,7 @@ class ObjectiveInfo:
     """Sums of one output's objective, over all minibatches and since the last report.
 
     Attributes:
-        weight, objective, auxiliary: sums over all minibatches; the auxiliary objective is that of
+        weight, objective, auxiliary: sums over all minibatches; the auxiliary objective is the
             regularization, where there is any.
     """
 

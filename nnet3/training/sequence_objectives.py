@@ -1,5 +1,5 @@
 """Objectives of whole sequences between a network's outputs and their derivatives: one operator for
-each output that has an example's supervision, with that of `output-xent` beside it.
+each output that has an example's supervision, with the objective of `output-xent` beside it.
 
 Source: Kaldi's `nnet3/nnet-chain-training.cc`, `nnet3/nnet-discriminative-training.cc`.
 """
@@ -56,7 +56,7 @@ class SequenceObjectives(ABC):
 
     @abstractmethod
     def attributes(self) -> Mapping[str, Any]:
-        """Those of the operator."""
+        """The attributes of the operator."""
 
     @abstractmethod
     def slots(self, deriv: VarDecl) -> Slots:

@@ -56,7 +56,7 @@ class TracedParts:
 
 
 class Step:
-    """A compiled training step with a scope of its own under that of the trainer.
+    """A compiled training step with a scope of its own under the trainer's.
 
     Args:
         traced: where its commands are reported as they are run.

@@ -101,8 +101,8 @@ def training_net(
 
 
 def with_common_estimates(net: OpList) -> OpList:
-    """The net with the natural gradient of the samples of all ranks, which have the same estimates
-    of Fisher matrices then, in place of those of a rank's own; `net` itself stays as it is.
+    """The net with the natural gradient of all ranks' samples in place of a rank's own, so that all
+    ranks have the same estimates of Fisher matrices; `net` itself stays as it is.
 
     Ranks must meet these operators in the same order.
     """

@@ -236,7 +236,7 @@ def _add_basic_part(layer: Layer, part: str, dim: int, node: str) -> str:
     },
 )
 def _fixed_affine(layer: Layer) -> None:
-    """An affine transform that is read from a file and not trained, as that of LDA; ref.config has
+    """An affine transform that is read from a file and not trained, such as LDA; ref.config has
     random numbers in its place."""
     dim = layer.default_dim()
     path = _transform_file(layer)

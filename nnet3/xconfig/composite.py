@@ -51,8 +51,7 @@ def _tdnnf(layer: Layer) -> None:
         layer.fail("dropout-proportion=1.0 would leave nothing")
     if bypass and dim != layer.input_dim:
         layer.fail(
-            f"a bypass-scale other than 0 needs dim={dim} to be that of the input, "
-            f"{layer.input_dim}"
+            f"a bypass-scale other than 0 needs dim={dim} to equal the input's, {layer.input_dim}"
         )
     before, after = _tdnnf_offsets(layer)
     trained = layer.written("l2-regularize", "max-change")
@@ -120,7 +119,7 @@ def _prefinal(layer: Layer) -> None:
 
 @layer_type(
     "stats-layer",
-    options={"input": "[-1]", "dim": Computed("that of the statistics", -1), "config": NEEDED_TEXT},
+    options={"input": "[-1]", "dim": Computed("the statistics'", -1), "config": NEEDED_TEXT},
 )
 def _statistics(layer: Layer) -> None:
     """Moving mean, standard deviation and log count over frames around, as in
@@ -135,7 +134,7 @@ def _statistics(layer: Layer) -> None:
     if left % period or right % period or period % step:
         layer.fail(
             f"config={layer['config']}: both contexts must be multiples of the period {period}, "
-            f"and that of {step}"
+            f"and the period of {step}"
         )
     deviation, count = "stddev" in match[1], "count" in match[1]
     moments = layer.input_dim * (2 if deviation else 1)
@@ -167,7 +166,7 @@ def _statistics(layer: Layer) -> None:
     "relu-renorm-attention-layer",
     options={
         "input": "[-1]",
-        "dim": Computed("that of the attention", -1),
+        "dim": Computed("the attention's", -1),
         "max-change": 0.75,
         "self-repair-scale": 1.0e-05,
         "target-rms": 1.0,

@@ -246,7 +246,7 @@ class LayerNetwork:
                     key = (config, word == "component", name)
                     if key in seen:
                         layer.fail(
-                            f"{word} {name} is also that of {seen[key].place} in {config}.config"
+                            f"{word} {name} is also written by {seen[key].place} in {config}.config"
                         )
                     seen[key] = layer
                     lines[config].append(text + "\n")

@@ -261,7 +261,7 @@ def _residual(layer: Layer) -> None:
     meanings={
         **_BLOCK_MEANINGS,
         "height": "heights of input and output, where they are alike",
-        "height-out": "heights of an output row, those of the input or about half of them",
+        "height-out": "heights of an output row: as many as the input's, or about half as many",
     },
 )
 def _residual2(layer: Layer) -> None:

@@ -36,8 +36,8 @@ class Unset:
 NUMBER = Unset("number")
 FLAG = Unset("flag")
 
-OF_INPUT: Final = Computed("that of the input", -1)
-"""Default of a dimension, which is that of the input unless it is given."""
+OF_INPUT: Final = Computed("the input's", -1)
+"""Default of a dimension, which is the input's unless it is given."""
 NEEDED: Final = Computed("required", -1)
 NEEDED_TEXT: Final = Computed("required", "")
 """Defaults of options that must be given; -1 and "" stand for none."""
@@ -168,7 +168,7 @@ class Layer:
         self.input_dim = resolved.dim
 
     def default_dim(self, key: str = "dim") -> int:
-        """The dimension under `key`, which is that of the input unless given, or given as -1."""
+        """The dimension under `key`, which is the input's unless given, or given as -1."""
         if self[key] == -1:
             self.options[key] = self.input_dim
         return self.positive(key)

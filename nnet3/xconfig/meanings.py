@@ -53,14 +53,14 @@ MEANINGS: Final = {
     "num-filters2": "filters of the second part of the input",
     "num-filters3": "filters of the third part of the input; 0: there is none",
     "objective-type": "linear or quadratic, as objective= of an output-node",
-    "output-delay": "the output at t is that of frame t + output-delay",
+    "output-delay": "the output at t belongs to frame t + output-delay",
     "recurrent-projection-dim": "columns of the projection that the recurrence reads",
     "self-repair-lower-threshold1": "mean derivative below which the first relu is repaired",
     "self-repair-lower-threshold2": "mean derivative below which the second relu is repaired",
     "self-repair-lower-threshold3": "mean derivative below which the third relu is repaired",
     "self-repair-scale": "how strongly the dimensions of nonlinearities are repaired, 0 to 1",
-    "self-repair-scale-nonlinearity": "how strongly those of sigmoids and tanhs are repaired, 0 to"
-    " 1; fast types repair within the nonlinearity",
+    "self-repair-scale-nonlinearity": "how strongly sigmoids and tanhs are repaired, 0 to 1; fast"
+    " types repair within the nonlinearity",
     "self-scale": "factor of the output before, where the gates read it",
     "small-dim": "columns of the output",
     "target-rms": "the root mean square that renorm and batchnorm scale to",

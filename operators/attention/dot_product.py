@@ -33,7 +33,7 @@ attention = operator(
         " broadcasts to the weights, [..., T, S] or [N, heads, T, S]: booleans are true where a"
         " query may look, floats are added. `key_mask` [N, S] says the same of keys, for all"
         " queries; N is the first axis. `causal` lets row t see the keys 0 .. t alone; with `past`"
-        " 0 .. past[n] + t, where keys and values are those of a cache, to which the rows of the"
+        " 0 .. past[n] + t, where keys and values come from a cache, to which the rows of the"
         " query were appended. A row that sees nothing gives zeros, and has no gradient. While"
         " training, `dropout` sets weights to 0 with that probability and divides the others by"
         " 1 - dropout."
@@ -44,7 +44,7 @@ attention = operator(
         Slot("value", "[..., S, e]"),
         Slot("mask", "booleans or floats", optional=True, not_in_gradient=True),
         Slot("key_mask", "booleans [N, S], true at keys", optional=True, not_in_gradient=True),
-        Slot("past", "int64 [N], keys before those of row 0", optional=True, not_in_gradient=True),
+        Slot("past", "int64 [N], keys before row 0's", optional=True, not_in_gradient=True),
     ],
     outputs=[
         Slot("out", "[..., T, e]"),
@@ -296,9 +296,9 @@ def attention_grad_kernel(k: KernelArgs) -> Call:
 
 
 def _through_softmax(k: KernelArgs, out: Any, grad: Any, pull: Any) -> Call:
-    """From the gradient of the dropped weights, in place, to that of the masked products.
+    """From the gradient of the dropped weights, in place, to the gradient of the masked products.
 
-    The sum over a row of weight times gradient is that of out times out_grad, which is shorter.
+    The sum over a row of weight times gradient equals the sum of out times out_grad, a shorter row.
     """
     xp = k.xp
     weights = k["weights"]

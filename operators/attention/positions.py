@@ -23,13 +23,13 @@ positions = operator(
     "positions",
     doc=(
         "Numbers 0, 1, 2, ... along an axis of x: out [size of the axis]. Where x carries sequences"
-        " and the axis is that of their rows, each sequence begins at 0. By default the axis before"
+        " and the axis holds their rows, each sequence begins at 0. By default the axis before"
         " the last: T of [N, T, D], and the rows of sequences [rows, D]. With `past` sequence n"
         " begins at past[n]: out [N, size of the axis], or, where x carries sequences, [rows]."
     ),
     inputs=[
         Slot("x", "any shape; its values are not read", shape_only=True),
-        Slot("past", "int64 [N], positions before those of x", optional=True),
+        Slot("past", "int64 [N], positions before x", optional=True),
     ],
     outputs=[Slot("out", "int64 [size of the axis], or [N, size of the axis]")],
     attrs=[AttrSpec("axis", "int", "axis to count along", -2)],
@@ -233,7 +233,7 @@ def _angles(k: KernelArgs, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Any
         # Without positions the angles are fixed by the shape: sines are computed once, when bound.
         angles = xp.multiply(xp.asarray(numbers), rates)
         return xp.cos(angles).astype(dtype), xp.sin(angles).astype(dtype), nothing
-    # The axis of 1 is that of the heads, which all turn alike.
+    # The axis of 1 stands for the heads, which all turn alike.
     angles = k.scratch((*position.shape, 1, len(rates)), np.float64)
     cosines, sines = k.scratch(angles.shape, dtype), k.scratch(angles.shape, dtype)
 

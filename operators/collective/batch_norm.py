@@ -26,13 +26,11 @@ batch_norm_sums = operator(
     doc="""Mean and (biased) variance of each channel of x [N, C, ...] over the batches of all
 ranks, and how many values they are of. While testing nothing is exchanged, and they are 0, 1 and 0.
 
-The gradient takes the loss to be the sum of weight * loss over all ranks, and is that of the own
-loss: of the sum / weight.""",
+The gradient takes the loss to be the sum of weight * loss over all ranks. It is the gradient of the
+own loss: of the sum / weight.""",
     inputs=[
         Slot("x", "[N, C, ...]; N may differ between ranks, and be 0"),
-        Slot(
-            WEIGHT.name, "weight of this rank's loss in that of all, []; absent = 1", optional=True
-        ),
+        Slot(WEIGHT.name, "weight of this rank's loss in the total, []; absent = 1", optional=True),
     ],
     outputs=[
         Slot("mean", "[C]"),

@@ -185,8 +185,8 @@ broadcast = operator(
     "broadcast",
     doc="""The values of one rank on all of them.
 
-Its gradient takes the loss to be the sum of the losses of all ranks: that of rank `root` gets the
-sum, that of the others is 0.""",
+Its gradient takes the loss to be the sum of the losses of all ranks: the gradient of rank `root`
+is the sum, the gradients of the others are 0.""",
     inputs=[
         Slot(
             "x", "any shapes, equal on all ranks, one dtype", duplicable=True, not_in_gradient=True

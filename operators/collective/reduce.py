@@ -152,7 +152,7 @@ all_reduce_wait = operator(
     doc="Ends what `all_reduce_start` has begun: out are the sums, or with mode=mean the means.",
     inputs=[
         Slot("x", "the variables lent to the start", duplicable=True),
-        Slot("ticket", "that of the start, []"),
+        Slot("ticket", "the ticket of the start, []"),
     ],
     outputs=[Slot("out", "the sums; may be the variables of x", duplicable=True, inplace="x")],
     attrs=[MODE],

@@ -93,7 +93,7 @@ net = operator(
     "net",
     doc=(
         "A nested PLAIN net. `inputs` take the place of the inner variables `input_names`,"
-        " `outputs` that of `output_names`. PARAMETER and STATE variables of the inner net keep"
+        " `outputs` replace `output_names`. PARAMETER and STATE variables of the inner net keep"
         " their names: declare them in the outer net and list them in `parameters`. All other inner"
         " variables get names of their own. Stands for the operators of the inner net."
     ),

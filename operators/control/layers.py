@@ -77,7 +77,7 @@ class RecurrentLayer:
         step = StepDecl(OpList(out), reverse=op.attrs["reverse"])
         for state, previous in before.items():
             (boot,), (last,) = op.inputs.get(state, ("",)), op.outputs.get(LAST + state, ("",))
-            # Of a memory with a boot value the dtype is that of the value.
+            # A memory with a boot value has the dtype of that value.
             own = None if boot else dtype
             step.net.vars.append(make_var(previous, (-1, widths[state]), own, INPUT))
             memory = MemoryDecl(results[self.states[state]], previous, boot, delay=1, final=last)

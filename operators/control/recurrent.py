@@ -162,7 +162,7 @@ def _own_track(levels: Levels | None, outer: np.ndarray, schedule: Any) -> Any:
 
 
 def _final_spec(step: StepNet, memories: list[ArraySpec], rows: int) -> list[ArraySpec]:
-    # In the order of the slot, which may be another than that of the memories.
+    # In the order of the slot, which may differ from the order of the memories.
     numbered = sorted(
         (memory.final, ((rows, *row), dtype))
         for memory, (row, dtype) in zip(step.memories, memories, strict=True)
@@ -339,7 +339,8 @@ recurrent_grad = operator(
         "Gradient of `recurrent`: a RECURRENT net over the gradient step net, in the opposite"
         " direction. Its first in-links are the gradients of the forward out-links; the others name"
         " values in the steps of the forward run. Memories carry the gradients of states; their"
-        " boot values are the gradients of final states, their final ones those of boot values."
+        " boot values are the gradients of final states, their final ones the gradients of boot"
+        " values."
     ),
     inputs=[
         Slot("x", "in-links of the forward run", duplicable=True),

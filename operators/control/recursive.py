@@ -133,12 +133,12 @@ def recursive_shape(s: ShapeArgs) -> None:
     outs = (specs.node[name] for name in tree.outputs)
     s.set("out", *(((nodes, *shape[1:]), dtype) for shape, dtype in outs))
     s.set_offsets("out", levels)
-    # In the order of the slot, which may be another than that of the memories.
+    # In the order of the slot, which may differ from the order of the memories.
     held = sorted((memory.final, memory.state) for memory in tree.memories if memory.final >= 0)
     finals = (specs.node[state] for _, state in held)
     s.set("final", *(((trees, *shape[1:]), dtype) for shape, dtype in finals))
     s.set_offsets("final", ())
-    # One number, that of the run whose values the scope holds: the gradient refuses any other.
+    # The number of the run whose values the scope holds: the gradient refuses any other.
     s.set("steps", ((1,), np.int64))
     s.set_offsets("steps", ())
 

@@ -108,7 +108,7 @@ def register(
             Slot("w", f"[{filters}, {'k' + ', k' * (rank - 1)}]: filters"),
             Slot("b", "[O]: bias", optional=True, not_in_gradient=True),
         ],
-        outputs=[Slot("out", f"[N, O, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)],
+        outputs=[Slot("out", f"[N, O, {SPATIAL[rank]}], new spatial sizes", not_in_gradient=True)],
         attrs=attrs,
         source=source,
         shape=rule,

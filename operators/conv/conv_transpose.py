@@ -45,7 +45,7 @@ def _rule(s: ShapeArgs) -> None:
         filters = s.same("the size of b and the filters of w", s.rank("b", 1)[0], filters)
     out = []
     for axis, size, more in zip(make_axes(s.attrs, w[2:], x[2:]), x[2:], extra, strict=True):
-        # From there on the size would be that of another input.
+        # From there on another input would have the size.
         if more and more >= max(axis.stride, axis.dilation):
             s.fail(
                 f"output_padding {more} is not below stride {axis.stride}"

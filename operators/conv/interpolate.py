@@ -24,7 +24,7 @@ interpolate = operator(
     " align_corners at p * (S - 1) / (size - 1), so that the corners are the same; `nearest` takes"
     " floor(p * r).",
     inputs=[Slot("x", "[N, C, ...], floats", not_in_gradient=True)],
-    outputs=[Slot("out", "[N, C, ...], spatial sizes anew", not_in_gradient=True)],
+    outputs=[Slot("out", "[N, C, ...], new spatial sizes", not_in_gradient=True)],
     attrs=[
         AttrSpec("size", "ints", "of the spatial axes: one value, or one an axis", (), minimum=1),
         AttrSpec("scale", "floats", "factor of the sizes: one value, or one an axis", ()),

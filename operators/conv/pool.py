@@ -204,7 +204,7 @@ def _max_pass(k: KernelArgs, step: _Pass, source: Any, target: Any, winner: Any)
             calls += [
                 partial(xp.greater, inputs[tap], best[tap], out=better[tap]),
                 partial(xp.multiply, better[tap], winner.dtype.type(tap), out=number[tap]),
-                # Taps ascend, so the greater number is that of the later winner.
+                # Taps ascend, so the greater number belongs to the later winner.
                 partial(xp.maximum, winners[tap], number[tap], out=winners[tap]),
             ]
         calls.append(partial(xp.maximum, best[tap], inputs[tap], out=best[tap]))
@@ -278,9 +278,9 @@ def _register_max(rank: int) -> OperatorDef:
         doc="Maximum of each window: out[n, c, p] = max over k of x[n, c, p*stride + k - padding]. "
         + _SIZES
         + "\nOf equal inputs the first one, row by row, gets the gradient.",
-        inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]; 8-bit integers, too", not_in_gradient=True)],
+        inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]; also 8-bit integers", not_in_gradient=True)],
         outputs=[
-            Slot("out", f"[N, C, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True),
+            Slot("out", f"[N, C, {SPATIAL[rank]}], new spatial sizes", not_in_gradient=True),
             WINNERS,
         ],
         attrs=_ATTRS,
@@ -366,7 +366,7 @@ def _register_avg(rank: int) -> OperatorDef:
         + _SIZES
         + "\nWhat hangs over the padding at the end never counts.",
         inputs=[Slot("x", f"[N, C, {SPATIAL[rank]}]", not_in_gradient=True)],
-        outputs=[Slot("out", f"[N, C, {SPATIAL[rank]}], spatial sizes anew", not_in_gradient=True)],
+        outputs=[Slot("out", f"[N, C, {SPATIAL[rank]}], new spatial sizes", not_in_gradient=True)],
         attrs=(*_ATTRS, include),
         shape=_avg_rule,
     )

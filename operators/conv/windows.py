@@ -123,7 +123,7 @@ def make_axes(attrs: dict, kernel: Sequence[int], sizes: Sequence[int]) -> tuple
         kernel: taps along each axis. sizes: inputs along each axis; -1 where it is not known yet.
     """
     rank = len(kernel)
-    # Poolings may leave the stride open, which is then that of windows side by side.
+    # Poolings may leave the stride open: windows then stand side by side.
     strides = spread(attrs["stride"] or tuple(kernel), rank)
     dilations = spread(attrs.get("dilation", (1,)), rank)
     algorithm = attrs.get("padding_algorithm", "explicit")

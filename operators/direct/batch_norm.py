@@ -116,7 +116,7 @@ def _settled(k: KernelArgs, work: Work, moments: Any) -> tuple[Any, Any, Any]:
     """Mean, factor and bias of the channels, which it has settled.
 
     Args:
-        moments: those of the batch; None: the running values serve.
+        moments: of the batch; None: the running values serve.
     """
     (channels,), dtype = k["scale"].shape, k["scale"].dtype
     kept = (k.get(slot) for slot in _KEPT)

@@ -18,7 +18,7 @@ _ELLIPSIS = "..."
 einsum = operator(
     "einsum",
     doc="Sum of products by Einstein's convention. The equation has a letter for each axis of each"
-    " operand and, after ->, those of the result: `ij,jk->ik` is a product of matrices, `ii->i` a"
+    " operand and, after ->, of the result: `ij,jk->ik` is a product of matrices, `ii->i` a"
     " diagonal, `ij->` a sum. Letters that the result has not are summed over. `...` stands for"
     " any further axes, which broadcast. Without -> the result has the letters that occur once, in"
     " alphabetical order, after `...`. Axes of size 1 broadcast.",

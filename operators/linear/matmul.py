@@ -23,7 +23,7 @@ _left_rows = rows_of("x", but=("y", "w", "b"), rank=2)
 
 
 def _product_rows(op: OperatorView, specs: ArraySpecs, rows: Collection[str]) -> bool:
-    # Rows of x are those of the result unless y is a stack whose axes meet the first axis of x.
+    # The result has the rows of x unless y is a stack whose axes meet the first axis of x.
     x, y = (len(specs[op.inputs[slot][0]][0]) for slot in "xy")
     return _left_rows(op, specs, rows) and not op.attrs["transpose_x"] and (y < 3 or y < x)
 

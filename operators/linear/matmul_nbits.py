@@ -19,7 +19,7 @@ matmul_nbits = operator(
         "Product with a matrix of 4 or 8 bits: out = x m + bias. Column n of m is row n of w, cut"
         " into blocks; element q of block b stands for scale[n, b] * (q - zero[n, b]). Of 4 bits"
         " two lie in a byte, the first one in its lower half. With `int8_x` x is rounded as well,"
-        " each block of a row to 127 steps of its largest size, and sums are those of integers."
+        " each block of a row to 127 steps of its largest size, and sums are sums of integers."
     ),
     inputs=[
         Slot("x", "[..., K]"),

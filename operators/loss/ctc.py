@@ -25,7 +25,7 @@ ctc_loss = operator(
         " labels of sequence i in their order, wherever in time, each for one row or several, with"
         " blanks in between; between two equal labels there is one at least. x holds logits (or"
         " log-probabilities: the softmax is taken here), sequences [N, C], or [B, T, C] where all"
-        " have T rows. label holds as many sequences, of any lengths, empty ones too. Where the"
+        " have T rows. label holds as many sequences, of any lengths, also empty ones. Where the"
         " rows are too few for the labels, out is infinite and the gradient NaN, or with"
         " `zero_infinity` both are 0."
     ),

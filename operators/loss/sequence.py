@@ -22,7 +22,7 @@ masked_mean = operator(
     "masked_mean",
     doc=(
         "Weighted mean of a padded batch: out [] = sum(mask x) / sum(mask), where mask [S, T] is"
-        " that of `sequence_mask`, or any weights, and goes for all that x [S, T, ...] holds there."
+        " made by `sequence_mask`, or any weights, and holds for all of x [S, T, ...] there."
         " Where mask is 0 x does not count, even if it is NaN. A mask of zeros gives 0."
     ),
     inputs=[

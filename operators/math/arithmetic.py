@@ -27,7 +27,7 @@ _OUT = Slot("out", "the shape that x and y broadcast to", inplace="x")
 _UNREAD_OUT = Slot(_OUT.name, _OUT.doc, inplace="x", not_in_gradient=True)
 
 SHARING = {"x_grad": "out_grad"}
-"""The gradient of x may be written over that of out; that of y comes before it."""
+"""The gradient of x may be written over the gradient of out; the gradient of y comes before."""
 
 
 def binary_rule(s: ShapeArgs) -> None:

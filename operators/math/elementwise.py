@@ -137,10 +137,10 @@ relu6 = unary(
 
 hard_tanh = unary(
     "hard_tanh",
-    "Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum). Unlike that"
-    " of `clip`, the gradient is 0 at both limits.",
+    "Hyperbolic tangent in three straight lines: out = min(max(x, minimum), maximum). The"
+    " gradient is 0 at both limits, unlike the gradient of `clip`.",
     "x < minimum ? minimum : x > maximum ? maximum : x",
-    # the derived one is that of `clip`
+    # the derived one is the gradient of `clip`
     gradient="x > minimum && x < maximum ? out_grad : 0",
     attrs=[
         AttrSpec("minimum", "float", "lower limit", -1.0),

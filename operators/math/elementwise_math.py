@@ -114,10 +114,10 @@ log = unary("log", "Natural logarithm; NaN below 0.", "log(x)")
 # operator type -> doc, scalar expression
 _FUNCTIONS = {
     "exp2": ("Power of two: out = 2 ** x.", "exp2(x)"),
-    "expm1": ("out = e ** x - 1, exact for small x too.", "expm1(x)"),
+    "expm1": ("out = e ** x - 1, also exact for small x.", "expm1(x)"),
     "log2": ("Logarithm to base 2; NaN below 0.", "log2(x)"),
     "log10": ("Logarithm to base 10; NaN below 0.", "log10(x)"),
-    "log1p": ("out = log(1 + x), exact for small x too; NaN below -1.", "log1p(x)"),
+    "log1p": ("out = log(1 + x), also exact for small x; NaN below -1.", "log1p(x)"),
     "sqrt": ("Square root; NaN below 0.", "sqrt(x)"),
     "rsqrt": ("Reciprocal square root: out = 1 / sqrt(x).", "1 / sqrt(x)"),
     "reciprocal": ("out = 1 / x.", "1 / x"),

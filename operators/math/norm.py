@@ -135,7 +135,7 @@ def _gradients(k: KernelArgs, view: _View, mean: Any, inverse: Any, constant: bo
     calls: list[Call | None] = []
     if bias_grad is not None:
         calls.append(_summed(xp, view, grad, bias_grad))
-    # The gradient of scale reads h, and that of x reads it through statistics of its own input.
+    # The gradient of scale reads h; the gradient of x reads it through statistics of its own input.
     if scale_grad is not None or not constant:
         calls += [
             partial(xp.subtract, x, mean, out=normal) if view.centered else None,
@@ -192,7 +192,7 @@ batch_norm = operator(
     doc="""Batch normalization of [N, C, ...], channel by channel:
 out = (x - mean) / sqrt(variance + epsilon) * scale + bias.
 
-While training, mean and (biased) variance are those of the batch, and the running ones move on:
+While training, mean and (biased) variance are the batch's, and the running ones follow:
 mean_out = (1 - momentum) * mean + momentum * batch mean, and alike variance_out with the unbiased
 variance; they are usually written to the variables of `mean` and `variance`, which may be float32
 where x is of half precision. While testing, or with
@@ -228,7 +228,7 @@ where x is of half precision. While testing, or with
     attrs=[
         AttrSpec("momentum", "float", "weight of the batch in the running values", 0.1, 0.0, 1.0),
         _epsilon(1e-5),
-        AttrSpec("use_global_stats", "bool", "use the running values in training, too", False),
+        AttrSpec("use_global_stats", "bool", "also use the running values in training", False),
     ],
     source="Ioffe and Szegedy 2015; names and defaults as in PyTorch",
 )

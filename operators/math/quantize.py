@@ -184,7 +184,7 @@ def _combining_kernel(k: KernelArgs) -> Call:
 
 def _add(xp: Any, x: Any, y: Any, scales: list[Any], zeros: list[Any], out: Any) -> None:
     of_x, of_y, of_out = (scale.reshape(()) for scale in scales)
-    # Sums of float64, rounded to float32 each, are those of fused operations.
+    # Sums of float64, each rounded to float32, equal the results of fused operations.
     first, second = (shifted(one, None) for one in (x, y))
     a, b = of_x / of_out, of_y / of_out
     zero = [0 if one is None else one.astype(a.dtype).reshape(()) for one in zeros]
@@ -219,7 +219,7 @@ byte_table = operator(
     "byte_table",
     doc=(
         "Any function of 8-bit integers, by its 256 values: out = table[x], where the bits of x"
-        " count as those of an unsigned number."
+        " count as an unsigned number's."
     ),
     inputs=[
         Slot("x", "[...], uint8 or int8"),

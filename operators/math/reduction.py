@@ -95,8 +95,8 @@ reduce_sum = _reduction(
 reduce_mean = _reduction("reduce_mean", "Arithmetic mean over axes.", _floats)
 reduce_prod = _reduction(
     "reduce_prod",
-    "Product over axes. Integers and booleans are multiplied as int64. The gradient is right for"
-    " zeros too.",
+    "Product over axes. Integers and booleans are multiplied as int64. The gradient is also right"
+    " for zeros.",
     _total,
     keeps=True,
 )

@@ -127,7 +127,7 @@ def _bools(s: ShapeArgs) -> np.dtype:
 def _quantifier(op_type: str, method: str, doc: str) -> None:
     entry = operator(
         op_type,
-        doc=f"{doc}. Numbers other than 0 hold, NaN too.",
+        doc=f"{doc}. Numbers other than 0 count as true, also NaN.",
         inputs=[Slot("x", "any shape, truth values or numbers")],
         outputs=[Slot("out", f"bool, {REDUCTION_OUT}")],
         attrs=REDUCTION_ATTRS,

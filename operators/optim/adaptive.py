@@ -32,7 +32,7 @@ adagrad = register(
 
 
 # It reads the average of updates from before this one, so it may name the new average of squares,
-# and not that of updates.
+# and not the new average of updates.
 _ADADELTA_UPDATE = (
     f"(sqrt(update_average + epsilon) / sqrt(square_average_out + epsilon) * {GRADIENT})"
 )
@@ -59,7 +59,7 @@ adadelta = register(
 
 
 # No floor under a - m^2, as PyTorch has none. `centered` is an attribute, so the choice is made
-# when the loop is written, as is that of momentum.
+# when the loop is written, as for momentum.
 _RMSPROP_SQUARES = (
     "(centered ? square_average_out - gradient_average_out * gradient_average_out"
     " : square_average_out)"

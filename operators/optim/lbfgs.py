@@ -122,7 +122,7 @@ class _Update:
 
     Attributes:
         gradient, step: [N], of this run.
-        parts: (parameter, gradient, new parameter, its part of `gradient`, that of `step`).
+        parts: (parameter, gradient, new parameter, its part of `gradient`, its part of `step`).
     """
 
     def __init__(self, k: KernelArgs) -> None:

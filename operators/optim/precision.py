@@ -171,8 +171,8 @@ def loss_scale_check_kernel(k: KernelArgs) -> Call:
 
 loss_scale_undo = operator(
     "loss_scale_undo",
-    doc="A gradient of the loss itself from that of the scaled loss: out = grad_scale * x, in the"
-    " dtype `dtype`; without grad_scale a mere conversion.",
+    doc="A gradient of the loss itself from a gradient of the scaled loss: out = grad_scale * x,"
+    " in the dtype `dtype`; without grad_scale a mere conversion.",
     inputs=[
         Slot("x", "a gradient, floats of any shape"),
         Slot("grad_scale", "1 / scale, []", optional=True),

@@ -142,7 +142,7 @@ def sequence_conv_shape(s: ShapeArgs) -> None:
 def sequence_conv_expansion(desc: OpNode) -> list[OpNode]:
     op = Operator(desc)
     (out,) = op.outputs["out"]
-    # An expansion and no kernel: the gradient follows from those of the two operators.
+    # An expansion and no kernel: the gradient follows from the two operators' gradients.
     spliced = inner_name(out, "CONTEXT")
     reads = {slot: op.inputs.get(slot, ()) for slot in ("w", "b")}
     attrs = {name: op.attrs[name] for name in ("left", "right", "padding")}
@@ -157,7 +157,7 @@ sequence_shift = operator(
     doc=(
         "Rows moved in time: out[t] = x[t - by] within each sequence, x and out [N, ...]. by > 0"
         " delays (CNTK's PastValue), by < 0 advances (FutureValue). Rows whose source lies outside"
-        " their sequence are `fill`, or those of `boundary`: [1, ...] for all, or [S, ...], one for"
+        " their sequence are `fill`, or rows of `boundary`: [1, ...] for all, or [S, ...], one for"
         " each sequence."
     ),
     inputs=[

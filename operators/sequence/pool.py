@@ -62,7 +62,7 @@ def sequence_pool_shape(s: ShapeArgs) -> None:
 def _ends(k: KernelArgs, offsets: np.ndarray) -> np.ndarray:
     """The first or last row of each sequence; -1 where it is empty."""
     ends = offsets[:-1] if k.attrs["pool_type"] == "first" else offsets[1:] - 1
-    # Without this the first row of an empty sequence would be that of the next one.
+    # Without this an empty sequence would get the first row of the next one.
     return np.where(lengths_of(offsets) > 0, ends, -1)
 
 
@@ -154,7 +154,7 @@ sequence_expand = operator(
     "sequence_expand",
     doc=(
         "One row of x for each sequence of `like`, repeated over its rows: x [S, ...] -> out"
-        " [N, ...] with the offsets of like [N, ...]. Its sequences are those of `level`: -1, the"
+        " [N, ...] with the offsets of like [N, ...]. `level` selects its sequences: -1, the"
         " innermost; 0, the outermost. Empty sequences give nothing."
     ),
     inputs=[

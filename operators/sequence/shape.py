@@ -33,7 +33,7 @@ _STEPS = AttrSpec("steps", "int", "number of steps; -1 = as many as the longest 
 sequence_concat = operator(
     "sequence_concat",
     doc=(
-        "Sequences joined end to end: sequence i of out is that of the first x, then that of the"
+        "Sequences joined end to end: sequence i of out is sequence i of the first x, then of the"
         " second, and so on. Each x is [N_j, ...]; out is [sum of N_j, ...]. All hold as many"
         " sequences; of two levels the innermost are joined and the outer ones must be equal. To"
         " put features side by side use `concat`."
@@ -141,7 +141,7 @@ def sequence_reverse_grad_kernel(k: KernelArgs) -> Call:
 sequence_slice = operator(
     "sequence_slice",
     doc=(
-        "A part of every sequence of x [N, ...]. With attributes alone it is that of a Python"
+        "A part of every sequence of x [N, ...]. With attributes alone it is a Python"
         " slice, x[start : start + length], and may be shorter or empty where the sequence is. With"
         " `offset` [S] it begins at row offset[i] of sequence i, has `length` rows or, where `like`"
         " is given, as many as sequence i of like, and must lie within the sequence. (Lengths are"
@@ -200,7 +200,7 @@ def _check_offset_rule(s: ShapeArgs, levels: Levels | None, like: bool) -> None:
         s.fail("offset wants the attribute length or the input like beside it")
     if s.attrs["start"]:
         s.fail("give either start or offset")
-    s.same("offset, the sequences of x and those of like", *wanted)
+    s.same("offset, the sequences of x and the sequences of like", *wanted)
 
 
 def _parts(offsets: np.ndarray, attrs: Any, has_offset: bool) -> tuple[np.ndarray, np.ndarray]:

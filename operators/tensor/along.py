@@ -113,7 +113,7 @@ def _adding_to_zeros(k: KernelArgs, axes: int, numbers: Any) -> Call:
 
 
 def _changed_gradients(k: KernelArgs, axes: int, numbers: Any, spread: Shape) -> Call:
-    """Gradients of x and of the updates, which broadcast to `spread`, from that of the result."""
+    """Gradients of x and of the updates, which broadcast to `spread`, from the result's."""
     xp = k.xp
     out_grad = k["out_grad"]
     calls = []
@@ -266,7 +266,7 @@ _INDEXES = Slot(
 
 
 def _index_rule(s: ShapeArgs, batch: int) -> tuple[Shape, Shape]:
-    """Shape of the indexes without the last axis, and that of what each one picks."""
+    """Shape of the indexes without the last axis, and the shape of what each one picks."""
     shape, ids = s["x"], s["ids"]
     s.integers("ids")
     if not ids:

@@ -213,7 +213,7 @@ def split_gradient(g: GradientArgs) -> list[OpNode]:
 
 slice_op = operator(
     "slice",
-    doc="A range along each of some axes, as x[start:end:step] in Python, negative steps too.",
+    doc="A range along each of some axes, as x[start:end:step] in Python, also negative steps.",
     inputs=[_X],
     outputs=[Slot("out", "shape of x, shorter along axes", not_in_gradient=True)],
     attrs=[

@@ -27,7 +27,7 @@ _FANS = (
 _UNIFORM = AttrSpec("uniform", "bool", "uniform instead of normal distribution", True)
 _FAN_DOC = (
     " A matrix is [fan_in, fan_out]; a convolution's filters are [channels out, channels in,"
-    " ...], whose fans count the filter's places too."
+    " ...], whose fans also count the filter's places."
 )
 
 

@@ -158,7 +158,7 @@ def repeat_interleave_shape(s: ShapeArgs) -> None:
 
 
 def _spread(k: KernelArgs, repeated: Any) -> tuple[Any, int]:
-    """`repeated` with an axis for the copies after that of the entries, and its number."""
+    """`repeated` with an axis for the copies after the axis of the entries, and its number."""
     shape = k.shape("x")
     axis = k.attrs["axis"] % len(shape) + 1
     # Splitting an axis gives a view of strided memory, too, so a copy into it reaches `repeated`.

@@ -76,7 +76,7 @@ def cumsum_gradient(g: GradientArgs) -> list[OpNode]:
 cumprod = operator(
     "cumprod",
     doc="Running product along an axis: out[i] = x[0] * ... * x[i]. Integers are multiplied as"
-    " int64. The gradient is right for zeros too.",
+    " int64. The gradient is also right for zeros.",
     inputs=[Slot("x", "any shape")],
     outputs=[Slot("out", "shape of x", not_in_gradient=True)],
     attrs=[

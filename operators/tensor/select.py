@@ -36,7 +36,7 @@ gather = operator(
     "gather",
     doc="Entries of x along an axis: for axis 0, out[i, ...] = x[ids[i], ...].",
     inputs=[_X, Slot("ids", "integers of any shape, 0 <= ids < x.shape[axis]")],
-    outputs=[Slot("out", "shape of x with that of ids in place of axis", not_in_gradient=True)],
+    outputs=[Slot("out", "shape of x, with ids' shape in place of axis", not_in_gradient=True)],
     attrs=[
         AttrSpec("axis", "int", "axis of x that ids count along", 0),
         AttrSpec("from_end", "bool", "ids below 0 are allowed and count from the end", False),
@@ -96,7 +96,7 @@ scatter_add = operator(
     inputs=[
         Slot("x", "[n, ...]", not_in_gradient=True),
         Slot("ids", "integers of any shape, 0 <= ids < n; repeated ones add up"),
-        Slot("updates", "shape of ids, then that of a row of x", not_in_gradient=True),
+        Slot("updates", "shape of ids, then of a row of x", not_in_gradient=True),
     ],
     outputs=[Slot("out", "shape of x", not_in_gradient=True, inplace="x")],
 )

@@ -294,7 +294,7 @@ meshgrid = operator(
             choices=("ij", "xy"),
         )
     ],
-    source="numpy.meshgrid; PyTorch's default is `ij`, too",
+    source="numpy.meshgrid; PyTorch's default is also `ij`",
 )
 
 

@@ -143,7 +143,7 @@ def checked(function: _F) -> _F:
 
 
 def _called(function: Callable[..., Any]) -> str:
-    """The name that somebody calls: that of the class for its `__init__`."""
+    """The name by which a function is called: the class's for its `__init__`."""
     return function.__qualname__.removesuffix(".__init__").rpartition(".")[2]
 
 

@@ -190,7 +190,7 @@ class NetBuilder(BuilderMethods, Shown):
         return self._net_and_gradients()[1]
 
     def _net_and_gradients(self) -> tuple[PlainNet, dict[str, str]]:
-        """A copy of the forward operators, followed by those of the objective."""
+        """A copy of the forward operators, followed by the objective's."""
         if self._seen != self._forward.version:
             self._changed()
         if self._whole is None:
@@ -368,8 +368,8 @@ class NetBuilder(BuilderMethods, Shown):
         """`stem_0`, `stem_1`, ...: the first that is free; in a layer `layer.stem`, ..."""
         counter = self._counters.setdefault(stem, itertools.count())
         name = self._free(f"{stem}_{n}" for n in counter)
-        # Numbers count on inside layers, too: parameters of layers without a name are called by
-        # them, and those of older files must fit.
+        # Numbers also count on inside layers: parameters of layers without a name are called by
+        # them, and names in older files must fit.
         if not self.within or stem.startswith(self.within):
             return name
         inner = f"{self.within}.{stem}"

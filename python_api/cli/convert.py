@@ -131,12 +131,12 @@ def convert(
     type=click.FloatRange(0, min_open=True),
     help="Largest error, of values above 1 relative to them; by default 1e-4.",
 )
-@click.option("--int8", is_flag=True, help="Quantize products; tells what that costs.")
+@click.option("--int8", is_flag=True, help="Quantize products; the report shows what that costs.")
 @click.option("--streaming", is_flag=True, help="nnet3: a graph for chunks, with caches.")
 @click.option(
     "--frame-subsampling-factor",
     type=int,
-    help="nnet3: frames for a row of output; by default that of a Vosk model's folder, else 1.",
+    help="nnet3: frames for a row of output; by default as a Vosk model's folder says, else 1.",
 )
 @click.option("--use-priors", is_flag=True, help="nnet3: subtract the model's log-priors.")
 @click.option("--acoustic-scale", type=float, default=1.0, help="nnet3: factor of the output.")
@@ -184,7 +184,7 @@ def to_onnx(
 @click.option(
     "--how",
     type=click.Choice(["dynamic", "static", "weights"]),
-    help="What products read becomes integers in scales that follow each run, or in those of"
+    help="What products read becomes integers in scales that follow each run, or in scales from"
     " --data; or matrices alone become integers. By default dynamic.",
 )
 @click.option(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.argument("file")
 @click.option("--dot", is_flag=True, help="Print a Graphviz graph instead of text.")
 @click.option("--svg", metavar="OUT", help="Draw the net to this SVG file instead; - for stdout.")
-@click.option("--locations", is_flag=True, help="Also tell where each operator was written.")
+@click.option("--locations", is_flag=True, help="Also print where each operator was written.")
 def show(file: str, dot: bool, svg: str | None, locations: bool) -> None:
     """Print the net in FILE, one line an operator, or draw it.
 
@@ -88,7 +88,7 @@ def listed(kind: str) -> str:
     "--shape", "shapes", multiple=True, metavar="NAME=N,3,...", help="The shape of an input."
 )
 def summary(file: str, batch: int | None, shapes: tuple[str, ...]) -> None:
-    """Tell the shapes, parameters and memory of the net in FILE, operator by operator.
+    """Print the shapes, parameters and memory of the net in FILE, operator by operator.
 
     FILE is a .pb or a .checkpoint.
     """

@@ -19,11 +19,11 @@ from . import standard_streams
 # command -> the module that holds its function, one line of help
 _COMMANDS = {
     "show": (".look", "Print a net, one line an operator, or draw it."),
-    "summary": (".look", "Tell a net's shapes, parameters and memory in a table."),
-    "open": ("...bridges.open.command", "Tell what files are, by what is in them."),
+    "summary": (".look", "Print a net's shapes, parameters and memory as a table."),
+    "open": ("...bridges.open.command", "Print what files are, by their content."),
     "view": ("...bridges.view.command", "Write a page to look at a net in a browser."),
-    "profile": ("...bridges.profile.command", "Tell where the time of a net goes."),
-    "compare": ("...bridges.compare.command", "Tell where two models part ways, by layer."),
+    "profile": ("...bridges.profile.command", "Show where the time of a net goes."),
+    "compare": ("...bridges.compare.command", "Show where two models part ways, by layer."),
     "edit": ("...bridges.edit.command", "Change a network: rename, cut, freeze, new outputs."),
     "verify": (".look", "Check a net and list all that is wrong with it."),
     "ops": (".ops", "List layers and operators by topic, or tell all about one."),
@@ -31,14 +31,14 @@ _COMMANDS = {
     "run": (".run", "Run a saved net on arrays from files."),
     "score": (".score", "Score a corpus with a model, in shards that run as jobs."),
     "train": (".train", "Train a saved net on arrays from files."),
-    "plan-scale": (".plan_scale", "Tell what a training step would take on many ranks."),
+    "plan-scale": (".plan_scale", "Estimate what a training step would take on many ranks."),
     "launch": (".launch", "Run a script or command as several ranks that train together."),
     **{name: (f"...nnet3.programs.{module}", text) for name, (module, text) in PROGRAMS.items()},
     **{
         name: (f"...speech.programs.{module}", text)
         for name, (module, text) in SPEECH_PROGRAMS.items()
     },
-    "align": ("...speech.alignment.command", "Tell when words of a known text were spoken."),
+    "align": ("...speech.alignment.command", "Print when words of a known text were spoken."),
     "transcribe": ("...speech.recognize.command", "Print what is said in recordings."),
     "serve": ("...speech.serving.command", "Recognize speech for clients over WebSocket and HTTP."),
     "train-recognizer": (
@@ -54,7 +54,7 @@ _COMMANDS = {
     "make-lm": ("...speech.language_model.command", "Make an n-gram model of a text."),
     "perplexity": (
         "...speech.language_model.command",
-        "Tell how well an n-gram model fits a text.",
+        "Print how well an n-gram model fits a text.",
     ),
     "make-graph": ("...speech.graph_making.command", "Make a decoding graph of words and texts."),
     "wer": ("...speech.scoring.command", "Count word errors; a page shows them in context."),

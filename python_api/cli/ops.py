@@ -18,7 +18,7 @@ _INTERNAL = {
     "nnet3": "Operators of Kaldi's nnet3, and their gradients.",
     "cntk": "Operators of CNTK, and their gradients.",
 }
-"""Topics of what no one calls by name, which only --all lists, and their titles."""
+"""Topics of what users do not call by name, which only --all lists, and their titles."""
 
 _WIDTH = 98
 
@@ -35,7 +35,7 @@ class _Line(NamedTuple):
 @click.command()
 @click.argument("name", metavar="[NAME|WORD]", required=False)
 @click.option(
-    "--all", "every", is_flag=True, help="List gradients and the operators of nnet3 and CNTK, too."
+    "--all", "every", is_flag=True, help="Also list gradients and the operators of nnet3 and CNTK."
 )
 def ops(name: str | None, every: bool) -> None:
     """List the layers and operators by topic; with NAME, print all about that one.

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     "--weight",
     default="auto",
     show_default=True,
-    help="How the losses of ranks make up that of all: auto, sum, mean or a variable.",
+    help="How the losses of ranks make up the total: auto, sum, mean or a variable.",
 )
 @click.option(
     "--shape",
@@ -138,7 +138,7 @@ def plan_scale(
 
 
 def _after_rows(name: str, dims: tuple[int | str, ...]) -> list[int]:
-    """The sizes of a shape after that of the rows, which are as many as --batch says."""
+    """The sizes of a shape after the rows, which are as many as --batch says."""
     rest = dims[1:] if isinstance(dims[0], str) or dims[0] < 0 else dims
     sizes = [dim for dim in rest if isinstance(dim, int) and dim > 0]
     if len(sizes) < len(rest):

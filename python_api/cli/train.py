@@ -44,11 +44,11 @@ _INTERRUPTED = 130  # what shells give for a program that Ctrl-C ended
 @click.option(
     "--checkpoint-every", type=click.IntRange(1), default=1, show_default=True, help="Epochs."
 )
-@click.option("--resume", is_flag=True, help="Go on from the checkpoint, if there is one.")
+@click.option("--resume", is_flag=True, help="Resume from the checkpoint, if there is one.")
 @click.option(
     "--resume-weights",
     is_flag=True,
-    help="Go on from the checkpoint with a changed net or optimizer; tells what was taken over.",
+    help="Resume from the checkpoint with a changed net or optimizer; reports what was taken over.",
 )
 @click.option(
     "--early-stop",

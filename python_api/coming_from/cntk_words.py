@@ -93,7 +93,7 @@ EVALUATION = (
     ),
     (
         "`ResetState`, `ForwardPass (..., resetRNN = false)`",
-        "`cntk.CntkNet.forward` of a `cntk.Minibatch` whose `cntk.Layout` says that sequences go on (`begin < 0`, `end > steps`); others begin anew",
+        "`cntk.CntkNet.forward` of a `cntk.Minibatch` whose `cntk.Layout` says that sequences continue (`begin < 0`, `end > steps`); others start new",
         RUNTIME,
     ),
     (
@@ -106,7 +106,7 @@ EVALUATION = (
         "arrays; whole numbers for one-hot samples; sparse ones as `cntk.Samples` with `indices` and `first`",
         FACE,
     ),
-    ("`Destroy`", "nothing: an object goes when nobody has it any more", FACE),
+    ("`Destroy`", "nothing: an object goes when nothing refers to it any more", FACE),
     ("`EvalReader`, `EvalWriter`", "not there: `cntk.CntkNet.eval` takes and gives arrays", FACE),
 )
 """EvalDll, `Source/Common/Include/Eval.h`."""
@@ -334,7 +334,7 @@ ACTIONS = {
     "SVD": "matrices as products of smaller ones",
     "convertdbn": "a model of a file of DBN.exe, an older program",
     "exportdbn": "a file of DBN.exe of a model",
-    "bnstat": "running statistics of batch normalization, anew",
+    "bnstat": "running statistics of batch normalization, computed again",
     "writeWordAndClass": "a vocabulary, with classes of words by frequency",
     "createLabelMap": "the labels of a data file, for `labelMappingFile`",
 }

@@ -121,7 +121,7 @@ optim.Adagrad | "adagrad" |
 optim.Adadelta | "adadelta" |
 optim.RMSprop | "rmsprop" |
 optim.LBFGS | "lbfgs" | without line search
-optim.Optimizer.zero_grad | b.backward_from | not needed: each run computes its gradients anew
+optim.Optimizer.zero_grad | b.backward_from | not needed: each run computes new gradients
 optim.Optimizer.step | b.run | updates are operators of the net; `need_backward=True` runs them
 optim.lr_scheduler.StepLR | b.lr_step_decay | steps, not epochs, are counted
 optim.lr_scheduler.MultiStepLR | b.lr_piecewise |

@@ -122,7 +122,7 @@ class _Writer:
         return out
 
     def _count_past(self) -> None:
-        """[N], rows of the caches: the columns of the mask less those of the tokens."""
+        """[N], rows of the caches: the columns of the mask less the tokens' columns."""
         counts = []
         for name in (MASK, IDS):
             ones = self._add("fill_like", {"x": name}, f"{name}.ones", value=1.0)
@@ -164,7 +164,7 @@ class _Writer:
         return self._add("transpose", {"x": apart}, out, perm=[0, 2, 1, 3])
 
     def _appended(self, cache: str, heads: int, number: int, slot: str) -> str:
-        """Keys or values of all tokens, from those that are given and those of the step."""
+        """Keys or values of all tokens, from those that are given and the step's."""
         (held,) = (one for one in self.step.caches if one.name == cache)
         given, out = f"past_key_values.{number}.{slot}", f"present.{number}.{slot}"
         dims, axis = held.shape, held.axis

@@ -409,7 +409,7 @@ def _drawing(
 
 
 def _listed(tokens: Iterator[np.ndarray], count: int) -> list[np.ndarray]:
-    """The tokens of each sequence, from those of each step."""
+    """The tokens of each sequence, from the tokens of each step."""
     steps = np.array(list(tokens), np.int64).reshape(-1, count)
     return [row[row >= 0] for row in steps.T]
 

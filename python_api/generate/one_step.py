@@ -36,7 +36,7 @@ _IDENTITY_IN_TEST = "dropout"
 """Draws random numbers, so it is not row-wise by declaration; in test phase it only copies."""
 _ATTENTION = "scaled_dot_product_attention"
 _OF_SEQUENCES = ("sequence_pad", "sequence_unpad", "sequence_mask", "sequence_length")
-"""Work on the tokens of a run as on those of whole sequences."""
+"""Operators that treat the tokens of a run like whole sequences."""
 _AXES = ("axis", "axes", "begin_norm_axis")
 
 
@@ -199,7 +199,7 @@ class _Cut:
             if name == self.ids and of_tokens:
                 var = var.changed(shape=self.specs[name][0])
             elif name in self.moving:
-                # Of other tokens than those of whole sequences, so of other shapes.
+                # Of other tokens than whole sequences hold, so of other shapes.
                 var = var.changed(shape=None) if of_tokens else var.changed(sequence_levels=0)
             step.net.vars.append(var)
 

@@ -83,7 +83,7 @@ class AUC(OfClasses):
         else:
             return float("nan")
         pairs = float(negative.sum()) * float(positive.sum())
-        below = negative.cumsum() - negative / 2  # those of the same score count half
+        below = negative.cumsum() - negative / 2  # equal scores count half
         return float(positive @ below) / pairs if pairs else float("nan")
 
     def state(self) -> dict[str, Any]:

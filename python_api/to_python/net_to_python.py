@@ -356,13 +356,13 @@ class Writer:
         self.lines.append("")
 
     def _result(self, outside: Mapping[str, str], outer: str, inner: str) -> str:
-        """The name of a loop's result: that of its rows inside, which nothing needs any more."""
+        """The name of a loop's result: the name of its rows inside, which is free by then."""
         taken = inner in outside.values()
         return self._names.new(self.style.stem(outer)[0]) if taken else inner
 
 
 def _reads(ops: Iterable[OpNode]) -> Iterator[str]:
-    """The variables that operators read, in order; those of a loop in its step's order."""
+    """The variables that operators read, in order; a loop's variables in its step's order."""
     for op in ops:
         if op.type == "recurrent":
             yield from _reads(op.attrs["net"].steps[0].net.ops)

@@ -56,7 +56,7 @@ _TRY = (
 )
 _NOTHING_FITS = (
     "no parameter of this net is there with its shape: give the checkpoint of this net, or another"
-    " name for one, which begins afresh"
+    " name, for a new checkpoint"
 )
 
 

@@ -72,7 +72,7 @@ class JobRunner(Protocol):
         ...
 
     def poll(self, identifiers: Sequence[str]) -> set[str]:
-        """Those of the jobs that wait or run.
+        """The jobs among these that wait or run.
 
         Raises:
             RunError: the scheduler does not answer.

@@ -159,7 +159,7 @@ class JobPool:
         return any(self._status(job, number) == 0 for number in range(1, attempt + 1))
 
     def forget(self, prefix: str) -> None:
-        """Remove the files of jobs whose names begin so, when no one will ask for them again."""
+        """Remove the files of jobs whose names begin so, once they are not needed any more."""
         for name in os.listdir(self._folder):
             if name.startswith(prefix):
                 with contextlib.suppress(OSError):
@@ -265,7 +265,7 @@ class JobPool:
             f" {self._tries} of {self._tries}{self._end_of_log(job)}"
         )
         if job.optional:
-            self._log(f"{what_failed}; the run goes on without it")
+            self._log(f"{what_failed}; the run continues without it")
             return False
         raise RunError(what_failed)
 

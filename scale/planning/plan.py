@@ -48,7 +48,7 @@ class Event:
     """Something that a rank does in a step.
 
     Attributes:
-        kind: "compute", or that of a `Message`, or "wait". size: seconds, or bytes, over rows.
+        kind: "compute", or a `Message`'s kind, or "wait". size: seconds, or bytes, over rows.
         ticket: of a sum that begins before it is waited for, and of what waits for it.
     """
 

@@ -33,7 +33,7 @@ def on_ranks(net: OpList, weight: str) -> OpList:
 
     Raises:
         GradientError: no update operator reads a gradient, or the loss does not say how the losses
-            of ranks make up that of all.
+            of ranks make up the loss of all.
         VariableError: the net is not a plain list of operators, or has no variable `weight`.
     """
     if net.type != PLAIN:

@@ -33,7 +33,7 @@ class EgsFolder:
 
     Attributes:
         folder: where they are. archives: how many for training. frames: of targets in an example.
-        chain: whether they are chain examples. given: whether the layout is that of Kaldi's.
+        chain: whether they are chain examples. given: whether the folder has Kaldi's layout.
     """
 
     folder: str

@@ -91,7 +91,7 @@ class Nnet3Recipe:
         return self._finish(training)
 
     def _begin(self) -> None:
-        """Print the settings, and compare them with those of a run before."""
+        """Print the settings, and compare them with the settings of a run before."""
         settings = dataclasses.asdict(self.options)
         for name, value in settings.items():
             self.log(f"  {name.replace('_', '-')}: {value}")

@@ -48,7 +48,7 @@ class RecipeOptions:
     )
     initial_lr: float = option(0.002, "Learning rate at the start.")
     final_lr: float = option(0.002, "Learning rate at the end.")
-    momentum: float = option(0.0, "Share of the last change that goes on.")
+    momentum: float = option(0.0, "Share of the last change that is added again.")
     max_param_change: float = option(2.0, "Largest change in one minibatch.")
     l2_regularize_factor: float = option(1.0, "Factor of the components' L2 regularization.")
     backstitch_training_scale: float = option(0.0, "Scale of backstitch; 0 = none.")

@@ -71,7 +71,7 @@ class _Objective:
 
 @dataclass(frozen=True)
 class _Judgment:
-    """What a job that judges tells of each part: name -> value."""
+    """What a job that judges reports of each part: name -> value."""
 
     train: dict[str, AnyFloat] = field(default_factory=dict)
     valid: dict[str, AnyFloat] = field(default_factory=dict)
@@ -143,7 +143,7 @@ class ParallelRecipe:
         return self._finish(pool, schedule, egs)
 
     def _begin(self) -> None:
-        """Print the settings, and compare them with those of a run before."""
+        """Print the settings, and compare them with the settings of a run before."""
         settings = dataclasses.asdict(self.options)
         settings |= dataclasses.asdict(self.parallel) | {"use_gpu": self.use_gpu}
         for name, value in settings.items():

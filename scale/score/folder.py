@@ -113,8 +113,8 @@ class ShardNote:
 
 @dataclass(frozen=True)
 class Written:
-    """The output as it was written: what the user named, and the checksum of its script file. Those
-    of the shards are those of the parts of its archive."""
+    """The output as it was written: what the user named, and the checksum of its script file. The
+    shards hold the checksums of the parts of its archive."""
 
     name: str
     script: str

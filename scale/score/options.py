@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ScoreOptions:
     """How utterances are computed: the options of `opscope score`, as its help lists them.
 
-    All of it is part of what a result is. Those of nnet3 models are as `nnet3-compute` takes them;
+    A result depends on all of it. Options of nnet3 models are as `nnet3-compute` takes them;
     see `ChunkOptions`. Utterances are computed together until they have `rows_per_batch` rows. The
     sums of some matrix products depend on `threads`.
 

@@ -113,7 +113,7 @@ def align(
     channel: int | None,
     dither: float | None,
 ) -> None:
-    """Tell when each word and phone of TEXT was spoken in AUDIO.
+    """Print when each word and phone of TEXT was spoken in AUDIO.
 
     MODEL is the folder of a Vosk model. AUDIO is a recording and TEXT a file with what is said in
     it (-: standard input). With several recordings, TEXT is a folder that has STEM.txt for each, or

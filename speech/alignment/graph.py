@@ -21,8 +21,8 @@ def text_graph(graph: Graph, labels: Sequence[int]) -> Graph:
     """The graph whose paths say these words.
 
     Args:
-        labels: of the words, each above 0. Costs are those of the graph; where it holds a language
-            model, as HCLG.fst does, with those of the words.
+        labels: of the words, each above 0. Costs are the graph's; where it holds a language
+            model, as HCLG.fst does, they include the costs of the words.
 
     Raises:
         OpscopeError: the graph cannot say them. FormatError: it grows beyond the limit `lattice`.

@@ -14,7 +14,7 @@ from ...framework.base.untrusted.opener import path_text, read_file
 from ...kaldi.files.kaldi_io import Reader
 from .wav import Audio, OtherFormatError, read_wav
 
-_SCALE = 32768.0  # from samples between -1 and 1 to those of 16 bits
+_SCALE = 32768.0  # from samples between -1 and 1 to samples of 16 bits
 _BLOCK = 1 << 20  # samples that are decoded at once
 
 

@@ -21,7 +21,7 @@ class Segment:
 
     Attributes:
         key: of the segment. recording: its key.
-        start, end: in seconds; an end of -1 is that of the recording.
+        start, end: in seconds; an end of -1 is the recording's.
         channel: from 0 on; None: there must be one.
     """
 
@@ -57,7 +57,7 @@ class Segment:
 
         Args:
             audio: the recording. least: the shortest part, in seconds.
-            overshoot: by how much the end may lie after that of the recording.
+            overshoot: by how much the end may lie after the recording's end.
 
         Raises:
             FormatError: it does not lie in the recording, or is too short.

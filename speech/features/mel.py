@@ -120,7 +120,7 @@ def linear_prediction(correlations: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         correlations: autocorrelations of frames, float32, [order + 1, frames].
 
     Returns:
-        The coefficients, [order, frames], negated as those of the filter 1 - A(z) are, and the
+        The coefficients, [order, frames], negated as the filter 1 - A(z) has them, and the
         power that the predictor leaves, [frames].
     """
     order = len(correlations) - 1

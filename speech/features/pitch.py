@@ -398,7 +398,7 @@ class PitchTracker:
         self._known = count
 
     def _origin(self, frame: int, state: int) -> int:
-        """The lag before that of a frame, on the best path to it."""
+        """The lag before a frame's lag, on the best path to it."""
         return int((self._costs.all[frame] + self._moves[state]).argmin())
 
     def _unsettled(self) -> int:

@@ -2,7 +2,7 @@
 
 A state is a pair of states with what was looked ahead: a word that is already passed and still has
 to be met in the first FST, or the cost of all words that can come, already counted. Epsilons of the
-grammar, which lead to shorter contexts, stand before those of the first FST.
+grammar, which lead to shorter contexts, stand before epsilons of the first FST.
 
 Source: OpenFst's `compose.h`, `lookahead-filter.h` (label and weight pushing),
 `lookahead-matcher.h`.
@@ -48,14 +48,14 @@ class States:
 
 
 def second_key(word: np.ndarray, over: np.ndarray | int, ahead: np.ndarray) -> np.ndarray:
-    """The second key of states; the first one is that of `s1` and `s2`."""
+    """The second key of states; the first one is made of `s1` and `s2`."""
     bits = (ahead + np.float32(0)).view(np.uint32).astype(np.int64)  # -0 is 0
     return ((word + 1) << _WORD_SHIFT) | (np.int64(over) << _FILTER_SHIFT) | bits
 
 
 @dataclass(frozen=True, eq=False)
 class StateArcs:
-    """The arcs of states, in OpenFst's order, those of a state after those of the one before.
+    """The arcs of states, in OpenFst's order, state by state.
 
     Attributes:
         counts: how many each state has, int64, [states].
@@ -246,7 +246,7 @@ class Composition:
 
 
 def _merged(parts: list[_Part], states: int) -> StateArcs:
-    """The arcs of all parts, by state and phase; those of a state and a phase are of one part."""
+    """The arcs of all parts, by state and phase; arcs of a state and a phase are of one part."""
     cells = [part.owner * 3 + part.phase for part in parts]
     sizes = np.zeros(3 * states, np.int64)
     runs = [bincount(cell, minlength=3 * states) for cell in cells]

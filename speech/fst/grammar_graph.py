@@ -34,10 +34,10 @@ _Arc = tuple[int, np.float32, int]
 
 @dataclass(eq=False)
 class GrammarGraph:
-    """The top graph of a grammar and those of its nonterminals, as the arcs of one FST.
+    """The top graph of a grammar and the graphs of its nonterminals, as the arcs of one FST.
 
     Attributes:
-        fst: all graphs, the states of one after those of the one before; the top graph is first.
+        fst: all graphs, the states of one after the states of another; the top graph is first.
         starts: the start state of the top graph, then of each nonterminal's (-1: it is empty).
         nonterminals: the number of the graph, from 1 on, by nonterminal.
         offset: the phone `#nonterm_bos`.

@@ -23,8 +23,8 @@ from .grammar_graph import SPECIAL, GrammarArcs, GrammarGraph
 from .key_table import KeyTable
 
 _Category = tuple[int, int, int]
-"""What tells where an arc leads out of the graph: the nonterminal, the state that a call returns
-to, the word; 0 within the graph."""
+"""Where an arc leads out of the graph: the nonterminal, the state that a call returns to, the
+word; 0 within the graph."""
 _WITHIN = 0, -1, 0
 
 
@@ -189,7 +189,7 @@ def expanded(graph: GrammarGraph) -> Fst:
 
     Raises:
         FormatError: a call leads nowhere; or the graph grows beyond the limit `alternatives`, as
-            that of a graph which calls itself does.
+            one does that calls itself.
     """
     calls, numbers = GrammarArcs(graph), KeyTable(2)
     border = calls.start()

@@ -1,4 +1,4 @@
-"""Sums of the probabilities of a state's arcs, so that those of a run of arcs are one subtraction.
+"""Sums of the probabilities of a state's arcs, so that the sum of a run of arcs is one subtraction.
 
 Look-ahead counts the cost of all words that can come. OpenFst adds them in float32, one after the
 other (`FastLogAccumulator`); sums in float64 differ from these by some 1e-6.

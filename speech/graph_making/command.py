@@ -47,7 +47,7 @@ from .make import make_graph as made
 @click.option(
     "--self-loop-scale",
     type=float,
-    help="Of those of staying in a state or leaving it; by default 1 for chain models, else 0.1.",
+    help="Of the probabilities of staying in a state or leaving it; 1 for chain models, else 0.1.",
 )
 @click.option("--remove-oov", is_flag=True, help="Leave out what has the word of oov.int.")
 @click.option(
@@ -59,6 +59,6 @@ def make_graph(lang: str, model: str, out: str, **options: Any) -> None:
     """Write the decoding graph OUT of LANG, MODEL and a grammar, as Kaldi's mkgraph.sh does.
 
     LANG is a folder of prepare_lang.sh or make-lang, MODEL one with final.mdl and tree. Without
-    another grammar that of LANG is taken, G.fst.
+    another grammar LANG's own is taken, G.fst.
     """
     made(lang, model, out, **options)

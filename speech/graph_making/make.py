@@ -106,7 +106,7 @@ def _expansion(
 
 
 def _checked(lang: Lang) -> Fst:
-    """G.fst, whose words must be those of the lang folder."""
+    """G.fst; its words must be the lang folder's."""
     grammar = lang.grammar()
     for side in ("ilabel", "olabel"):
         largest = int(grammar.arcs[side].max(initial=0))

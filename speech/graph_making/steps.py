@@ -37,7 +37,7 @@ class Expansion:
     Attributes:
         tree, model: of the acoustic model. symbols: disambiguation symbols among phones.
         transition_scale: of the probabilities of transitions that leave their state.
-        self_loop_scale: of those of staying in a state or leaving it.
+        self_loop_scale: of the probabilities of staying in a state or leaving it.
         offset: the phone `#nonterm_bos` of graphs that call each other; 0: there is none.
 
     Raises:

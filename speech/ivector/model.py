@@ -43,7 +43,7 @@ class IvectorOptions:
     )
     num_cg_iters: int = 15
     use_most_recent_ivector: bool = option(
-        True, "Use the latest iVector, not that of the frame asked for"
+        True, "Use the latest iVector, not the one of the frame asked for"
     )
     greedy_ivector_extractor: bool = option(
         False, "Read as far ahead as there are frames when an iVector is asked for"

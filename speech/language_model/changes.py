@@ -60,8 +60,8 @@ def pruned(model: NgramModel, threshold: float) -> NgramModel:
     """Without the n-grams whose loss changes the model's perplexity by less than `threshold`,
     relative to what it is: those that are no context of others.
 
-    The probability of a history is the product of those of its words; that of `<s>` is taken to be
-    that of `</s>`, as in SRILM.
+    The probability of a history is the product of its words' probabilities; `<s>` is taken to have
+    the probability of `</s>`, as in SRILM.
     """
     kept = [np.ones(len(ngrams), bool) for ngrams in model.orders]
     for order in range(model.order, 1, -1):

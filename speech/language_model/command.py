@@ -35,10 +35,10 @@ _OF_TABLES = ("<eps>", *RESERVED)
 @click.option(
     "--words",
     metavar="FILE",
-    help="The words of the model, one a line or a symbol table; by default those of the text.",
+    help="The words of the model, one a line or a symbol table; by default the text's words.",
 )
 @click.option(
-    "--mix", metavar="ARPA", help="Another model, whose probabilities are mixed with those of TEXT."
+    "--mix", metavar="ARPA", help="Another model, whose probabilities are mixed with TEXT's."
 )
 @click.option(
     "--weight",
@@ -87,7 +87,7 @@ def make_lm(
 @click.argument("model")
 @click.argument("text")
 def perplexity(model: str, text: str) -> None:
-    """Tell how well the n-gram model in the ARPA file MODEL fits TEXT, a sentence a line."""
+    """Print how well the n-gram model in the ARPA file MODEL fits TEXT, a sentence a line."""
     found = perplexity_of(read_arpa(model), _read(text))
     rows = {
         "sentences": found.sentences,

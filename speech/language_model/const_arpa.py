@@ -121,7 +121,7 @@ class ConstArpa:
             writer.write_token(f"</{name}>")
         writer.write_token("</ConstArpaLm>")
 
-    # Elements of memoryviews are read quicker than those of arrays, and need not be aligned.
+    # Elements of memoryviews are read faster than elements of arrays, and need not be aligned.
     @cached_property
     def _integers(self) -> memoryview:
         return self.blocks.view(np.uint8).data.cast("i")

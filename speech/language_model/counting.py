@@ -78,7 +78,7 @@ class Counts:
 
 
 def counted(text: Text, order: int) -> list[Counts]:
-    """The n-grams of every order up to `order`; those of order 1 are all words, counted or not."""
+    """The n-grams of every order up to `order`; of order 1 all words, counted or not."""
     words = text.words
     total = len(text.vocabulary)
     begins = words == 0

@@ -78,7 +78,7 @@ class NgramModel:
         return len(self.orders)
 
     def number(self, word: str) -> int:
-        """The number of a word, that of `<unk>` for others, -1 where the model has none."""
+        """The number of a word, the number of `<unk>` for others, -1 where the model has none."""
         return self.numbers.get(word, self.numbers.get(UNKNOWN, -1))
 
     @cached_property
@@ -166,7 +166,7 @@ class NgramModel:
 
     def left_over(self, order: int) -> tuple[np.ndarray, np.ndarray]:
         """What the n-grams of an order leave of 1, for each context: by their own probabilities,
-        and by those of shorter contexts. float64, [n-grams of the order before]."""
+        and by probabilities of shorter contexts. float64, [n-grams of the order before]."""
         ngrams, event = self.orders[order - 1], self.is_event(order)
         rows = len(self.orders[order - 2])
 

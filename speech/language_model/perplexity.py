@@ -19,7 +19,7 @@ class Perplexity:
     Attributes:
         sentences, words: how many the text has. unknown: words that the model does not know.
         log10: of the probability of the known words and the ends of sentences.
-        log10_unknown: of that of the others, as `<unk>`; None: the model has no `<unk>`.
+        log10_unknown: of the others' probability, as `<unk>`; None: the model has no `<unk>`.
         used: how many words had a probability by an n-gram of order 1, 2, and so on.
     """
 

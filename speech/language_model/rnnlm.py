@@ -152,7 +152,7 @@ class RnnlmAutomaton(Automaton):
 
 
 def word_embedding(features: str, embedding: np.ndarray) -> np.ndarray:
-    """The embedding of words of that of their features: float32, [words, columns].
+    """The embedding of words from the embedding of their features: float32, [words, columns].
 
     Args:
         features: a file, `word_feats.txt`: a line for each label from 0 on, with pairs of a

@@ -1,4 +1,4 @@
-"""Probabilities of n-grams from their counts, interpolated with those of shorter contexts.
+"""Probabilities of n-grams from their counts, interpolated with shorter contexts.
 
 Source: Chen and Goodman, "An empirical study of smoothing techniques for language modeling" (1998);
 the vocabulary and the start of sentences as in Heafield and others, "Scalable modified Kneser-Ney
@@ -54,7 +54,7 @@ METHODS = {"kneser-ney": kneser_ney, "witten-bell": witten_bell}
 
 
 def _events(ngrams: Counts) -> tuple[np.ndarray, int]:
-    """Counts without those of `<s>` as a word, which has no probability; rows of contexts."""
+    """Counts except of `<s>` as a word, which has no probability; rows of contexts."""
     count = np.where(ngrams.word == 0, 0, ngrams.count)
     return count, int(ngrams.context.max(initial=0)) + 1
 

@@ -2,8 +2,8 @@
 
 A chunk of the search's lattice begins with the part of the lattice so far that may still change:
 the states from which arcs to the newest tokens leave, and all that lies after them. It is
-determinized, and takes their place. Two sorts of labels hold both together, besides words: that of
-a state marks where a chunk is entered, that of a token where it is left.
+determinized, and takes their place. Two sorts of labels hold both together, besides words: a
+state's label marks where a chunk is entered, a token's label where it is left.
 
 Source: `LatticeIncrementalDeterminizer` in Kaldi's `decoder/lattice-incremental-decoder.cc`.
 """
@@ -21,7 +21,7 @@ from ...kaldi.lattices.plain import PlainArc, PlainLattice, sorted_states
 
 STATE_LABEL = 100_000_000
 TOKEN_LABEL = 200_000_000
-"""Labels of states and tokens count from here; those of words are smaller."""
+"""Labels of states and tokens count from here; words have smaller ones."""
 
 
 @dataclass(eq=False)

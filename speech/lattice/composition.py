@@ -26,7 +26,7 @@ _DEPTH_FIRST = -1000.0
 
 
 def composed(lattice: CompactLattice, model: LanguageModel) -> CompactLattice:
-    """The paths of a lattice with the costs of a model added to those of the graph.
+    """The paths of a lattice with the costs of a model added to the graph costs.
 
     Args:
         model: gives a cost to each word, or several ways.
@@ -111,7 +111,7 @@ class _State:
 
     Attributes:
         source, history: the states of lattice and model. depth: arcs of the way to it.
-        forward: the cost of the best way to it. rest: that of the best way on to an end.
+        forward: the cost of the best way to it. rest: the cost of the best way on to an end.
         added: about what the model adds to the rest of the lattice's way.
         before: the state before it on the best way; -1: none. taken: choices that were followed.
     """

@@ -1,6 +1,6 @@
 """The lattice of a search that continues, determinized in chunks of frames on the way.
 
-Vosk's recognizer works so. It spreads the work, and its result is not quite that of a lattice that
+Vosk's recognizer works so. It spreads the work. The result differs a little from a lattice that
 is determinized at once: what was pruned by a chunk's end and what was not stays so.
 
 Source: `LatticeIncrementalDecoderTpl` in Kaldi's `decoder/lattice-incremental-decoder.cc`.
@@ -157,7 +157,7 @@ class IncrementalLattice:
         self._labels = labels
 
     def _guides(self, frame: Frame) -> np.ndarray:
-        """Costs of ending that guide pruning: those of ending, or what the best paths imply."""
+        """Costs that guide pruning: of ending, or as the best paths imply them."""
         if self._decoder.finalized:
             return self._decoder.end_costs()
         return frame.tokens["extra"] - frame.tokens["cost"]

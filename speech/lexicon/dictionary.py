@@ -37,12 +37,12 @@ class Dictionary:
 
     Attributes:
         name: of the file or folder. entries: the pronunciations.
-        silence, nonsilence: phones; those of a line are forms of one and share the roots of trees.
+        silence, nonsilence: phones; phones of a line are forms of one and share the roots of trees.
         optional_silence: the phone that may stand between words.
         unknown: the word that stands for all others.
         questions: further sets of phones for the questions of trees.
         edges: the probability of silence before the first word, and the factors by which silence
-            and its absence after the last word change that of the end; None: entries have no
+            and its absence after the last word change the end's probability; None: entries have no
             probabilities of silence.
         boundaries: the lines of `word_boundary.txt`, where there is one: phones, and where in
             words they stand.
@@ -115,7 +115,7 @@ def of_entries(
 ) -> Dictionary:
     """The dictionary of a lexicon alone.
 
-    Its phones are those of the lexicon. Where it has no word for all others, there will be one.
+    It has the lexicon's phones. Where it has no word for all others, there will be one.
 
     Args:
         unknown: the word for all others; "": the one of `UNKNOWN_WORDS` that the lexicon has, or

@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
     Attributes:
         word: its text. phones: one or more. place: file and line, for messages.
-        probability: of this pronunciation among those of the word, above 0 and at most 1.
+        probability: of this pronunciation among all of the word, above 0 and at most 1.
         silence: the probability of silence after the word, and by how much silence and its absence
             before the word change the word's probability; None: the same for all words.
     """
@@ -67,7 +67,7 @@ def read_entries(path: PathLike, form: int | None = None) -> list[Entry]:
 
 
 def parse_entries(text: str, name: str, form: int | None = None) -> list[Entry]:
-    """The same of a text; `name` is that of its file."""
+    """The same of a text; `name` is its file's name."""
     entries: list[Entry] = []
     guessed = form is None
     for place, fields in text_lines(text, name):

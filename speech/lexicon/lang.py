@@ -52,7 +52,7 @@ def write_lang(files: Mapping[str, bytes | Writer], out: PathLike) -> None:
         make_folder_of(path)
     write_together([(path, data if callable(data) else _saved(data)) for path, data in targets])
     phones = os.path.join(folder, "phones")
-    for name in os.listdir(phones):  # those of another lexicon would be taken for this one's
+    for name in os.listdir(phones):  # another lexicon's files would be taken for this one's
         if name.partition(".")[0] in _OF_SOME and f"phones/{name}" not in files:
             os.remove(os.path.join(phones, name))
 

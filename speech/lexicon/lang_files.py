@@ -38,8 +38,8 @@ class LangOptions:
     )
     silence_phones: str = option(
         "",
-        "Of a lexicon alone: the phone of silence, that of unknown words, other noises; by default"
-        " 'SIL SPN NSN'",
+        "Of a lexicon alone: the phone of silence, the phone of unknown words, other noises; by"
+        " default 'SIL SPN NSN'",
     )
     position_dependent_phones: bool = option(
         True, "Mark phones with their position in the word: _B, _I, _E, _S"
@@ -206,7 +206,7 @@ class _Lang:
         ]
 
     def _questions(self) -> tuple[list[list[str]], list[list[str]]]:
-        """Sets of phones for the questions of trees: those of the dictionary, and by position."""
+        """Sets of phones for the questions of trees: the dictionary's, and by position."""
         silence, nonsilence = (
             [phone for line in lines for phone in line]
             for lines in (self._dictionary.silence, self._dictionary.nonsilence)
@@ -242,7 +242,7 @@ class _Lang:
         return table
 
     def _add_pronunciations(self, texts: dict[str, str]) -> None:
-        """The files `align_lexicon`, and those of nonterminals."""
+        """The files `align_lexicon`, and files of nonterminals."""
         entries = zip(self._dictionary.entries, self._marked, strict=True)
         lines = {(entry.word, entry.word, *phones) for entry, phones in entries}
         lines.add(("<eps>", "<eps>", self._dictionary.optional_silence))

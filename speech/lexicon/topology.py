@@ -1,4 +1,4 @@
-"""The topology of phones: a chain of states, and more ways through those of silence.
+"""The topology of phones: a chain of states; silence has more ways through its states.
 
 Source: Kaldi's `utils/gen_topo.pl`.
 """

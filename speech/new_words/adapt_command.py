@@ -45,8 +45,8 @@ from .adapt import adapt as adapted
 @click.option(
     "--weight",
     type=float,
-    help="Cost of each new word that the grammar lacks, -log of its probability; by default that"
-    " of the grammar's words in the median.",
+    help="Cost of each new word that the grammar lacks, -log of its probability; by default the"
+    " median of the grammar's words.",
 )
 def adapt(model: str, out: str, **options: Any) -> None:
     """Write OUT, a copy of the Vosk folder MODEL with new words, another grammar, or both.

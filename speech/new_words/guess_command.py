@@ -25,7 +25,7 @@ from .lexicons import known_pronunciations
 def guess_pronunciations(
     lexicon: str, words: tuple[str, ...], listed: str | None, count: int, probabilities: bool
 ) -> None:
-    """Print pronunciations of WORDS, guessed from those of LEXICON, as lines of a lexicon.
+    """Print pronunciations of WORDS, guessed from LEXICON, as lines of a lexicon.
 
     LEXICON is a file or a folder, as for make-lang, or the folder of a Vosk model, whose graph
     knows them.

@@ -70,7 +70,7 @@ PROGRAMS: dict[str, tuple[str, str]] = {
     "lattice-lmrescore-pruned": ("rescoring", "Another model's costs on the best paths."),
     "lattice-lmrescore-kaldi-rnnlm-pruned": ("rescoring", "The same of a recurrent model."),
     "lattice-best-path": ("lattices", "Words and alignments of the best paths of lattices."),
-    "lattice-determinize-phone-pruned": ("lattices", "Lattices of words, of those of states."),
+    "lattice-determinize-phone-pruned": ("lattices", "Lattices of words, from those with states."),
     "lattice-determinize-non-compact": ("lattices", "The same, with the costs of each frame."),
     "nnet3-align-compiled": ("aligning", "Alignments of features with graphs of their texts."),
     "nnet3-latgen-faster": ("decoding", "Lattices of words of features."),

@@ -47,7 +47,7 @@ class KnownTransitions:
 
     @classmethod
     def of(cls, model: TransitionModel, name: str) -> KnownTransitions:
-        """Those of a transition model."""
+        """The transitions of a transition model."""
         return KnownTransitions(name, TransitionIds.of(model), phone_starts(model))
 
     @cached_property

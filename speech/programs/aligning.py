@@ -35,7 +35,7 @@ _LEAST = 1e-10  # probability of leaving a state, where loops leave nothing
 
 @program(
     "nnet3-align-compiled",
-    "Align features given nnet3 neural net model; graphs are those of compile-train-graphs, without"
+    "Align features given nnet3 neural net model; graphs come from compile-train-graphs, without"
     " the probabilities of transitions.",
     (
         "<nnet-in>",

@@ -70,7 +70,7 @@ _LATTICES = "<features-rspecifier>", "<lattice-wspecifier>"
 _OUTPUTS = *_LATTICES, "[<words-wspecifier>]", "[<alignments-wspecifier>]"
 _FILES = "<nnet-in>", "<fst-in|fsts-rspecifier>", *_OUTPUTS
 _PARTIAL = Option(
-    "allow-partial", False, "Write what was found where no final state was reached, too"
+    "allow-partial", False, "Also write what was found where no final state was reached"
 )
 _SCALED = "Factor for log-likelihoods"
 _DECODING = (

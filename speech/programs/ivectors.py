@@ -19,8 +19,8 @@ _PITCH = 3  # columns that Kaldi's scripts append
 @program(
     "ivector-extract-online2",
     "Extract iVectors for utterances every --ivector-period frames, as an online recognizer does"
-    " while it hears the utterances of a speaker one after the other. Features are those before"
-    " CMVN. --use-most-recent-ivector is ignored: each iVector is that of its frame.",
+    " while it hears the utterances of a speaker one after the other. Features come without"
+    " CMVN. --use-most-recent-ivector is ignored: each iVector belongs to its frame.",
     ("<spk2utt-rspecifier>", "<feature-rspecifier>", "<ivector-wspecifier>"),
     *options_of(IvectorFiles),
     *options_of(IvectorOptions),

@@ -85,8 +85,8 @@ def lattice_best_path(options: SimpleNamespace, source: str, words: str, alignme
 
 @program(
     "lattice-determinize-phone-pruned",
-    "Make lattices of words of those of states, with the best path for each sequence of words;"
-    " phones keep the sets of states small.",
+    "Make lattices of words from lattices of states, with the best path for each sequence of"
+    " words; phones keep the sets of states small.",
     ("<model>", "<lattice-rspecifier>", "<lattice-wspecifier>"),
     Option(
         "write-compact",
@@ -133,8 +133,8 @@ def lattice_determinize_phone_pruned(
 
 @program(
     "lattice-determinize-non-compact",
-    "Make lattices of words of those of states, and write plain ones, with the acoustic cost of"
-    " each frame.",
+    "Make lattices of words from lattices of states, and write plain ones, with the acoustic"
+    " cost of each frame.",
     ("<lattice-rspecifier>", "<lattice-wspecifier>"),
     _SCALE,
     _BEAM,
@@ -202,8 +202,8 @@ def frame_costs(lattice: CompactLattice) -> _Costs:
     """The mean acoustic cost of each transition-id in each frame of a plain lattice.
 
     Raises:
-        FormatError: an arc without a transition-id has an acoustic cost: costs are not those of
-            frames any more.
+        FormatError: an arc without a transition-id has an acoustic cost: costs no longer belong
+            to frames.
         ShapeError: the lattice has a loop.
     """
     lattice = top_sorted(split(connected(lattice)))

@@ -96,7 +96,7 @@ class SpeakerFront:
 
 
 def read_features(options: SimpleNamespace) -> tuple[MelFeatures, Pitch | None]:
-    """The features that are computed, and those of the pitch beside them; None: there are none.
+    """The features that are computed, and the features of the pitch beside them; None: no pitch.
 
     Raises:
         FormatError: there are no such features, or the config cannot be read.

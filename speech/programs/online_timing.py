@@ -27,7 +27,7 @@ class Timer:
         self.audio = audio
 
     def seconds(self) -> float:
-        """Since the beginning, with those of waiting."""
+        """Since the beginning, including the seconds of waiting."""
         return time.perf_counter() - self._start + self.waited
 
 

@@ -55,8 +55,8 @@ def _acoustic(scale: float) -> Option:
 
 @program(
     "lattice-lmrescore",
-    "Add the costs of a language model, an FST, to the graph costs of lattices: those of its best"
-    " way through each sequence of words.",
+    "Add the costs of a language model, an FST, to the graph costs of lattices: the costs of its"
+    " best way through each sequence of words.",
     ("<lattice-rspecifier>", "<lm-fst-in>", "<lattice-wspecifier>"),
     _SCALE,
     Option("num-states-cache", 50000, UNUSED),
@@ -101,7 +101,7 @@ def lattice_lmrescore_kaldi_rnnlm(
 
 @program(
     "lattice-lmrescore-kaldi-rnnlm-pruned",
-    "Take the costs of a language model from the graph costs of lattices, and add those of a"
+    "Take the costs of a language model from the graph costs of lattices, and add the costs of a"
     " recurrent one, along their best paths.",
     ("<old-lm-in>", "<embedding-file>", "<raw-rnnlm-in>", *_LATTICES),
     Option("lm-scale", 0.5, "Factor for both models' costs"),
@@ -126,8 +126,8 @@ def lattice_lmrescore_kaldi_rnnlm_pruned(
 
 @program(
     "lattice-lmrescore-pruned",
-    "Take the costs of a language model from the graph costs of lattices, and add those of another"
-    " one, along their best paths.",
+    "Take the costs of a language model from the graph costs of lattices, and add another one's,"
+    " along their best paths.",
     ("<lm-to-subtract>", "<lm-to-add>", *_LATTICES),
     _SCALE,
     _acoustic(1.0),

@@ -14,7 +14,7 @@ from ..audio.wav import WAVE
     "extract-segments",
     "Extract segments from audio files in WAV format. A line of the segments file is <segment-id>"
     " <recording-id> <start-time> <end-time> [<channel>], with times in seconds; an end of -1 is"
-    " that of the recording.",
+    " the end of the recording.",
     ("<wav-rspecifier>", "<segments-file>", "<wav-wspecifier>"),
     Option("min-segment-length", 0.1, "Least length of a segment, in seconds"),
     Option("max-overshoot", 0.5, "Seconds by which a segment may end after its recording"),

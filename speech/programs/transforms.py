@@ -26,7 +26,7 @@ from ..features.transforms import DeltaOptions, SpliceOptions, deltas, splice, t
 @program(
     "apply-cmvn-online",
     "Normalize features by statistics of a window of frames before each one; at the beginning of"
-    " an utterance by those of the speaker's utterances before, and by global statistics.",
+    " an utterance also by the speaker's earlier utterances and by global statistics.",
     ("<global-cmvn-stats>", "<feature-rspecifier>", "<feature-wspecifier>"),
     Option("spk2utt", "", "Rspecifier of the utterances of speakers, in their order"),
     # Vosk's option: Kaldi's program has no such frames.

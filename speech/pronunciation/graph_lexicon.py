@@ -97,7 +97,7 @@ def word_paths(
         if only is not None:
             known = word[path] + output
             moves &= np.where(known != 0, np.isin(known, only[0]), only[1][fst.nextstate[arc]])
-        # An HMM whose states lead back, as that of silence, would be followed without end.
+        # An HMM whose states lead back, such as silence, would be followed without end.
         back = np.flatnonzero(moves & (label != 0) & (target[label] <= place[path]))
         way = path[back]
         keys = np.stack((fst.nextstate[arc[back]], word[way] + output[back], node[way]), axis=1)

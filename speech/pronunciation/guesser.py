@@ -21,7 +21,7 @@ from .joint_alignment import Pair, aligned
 
 ORDER = 6
 _BEAM = 40
-_MOST_WORDS = 150_000  # that are learnt from: more take longer and hardly tell more
+_MOST_WORDS = 150_000  # that are learnt from: more take longer and hardly help
 _MARKS = BEGIN, END, UNKNOWN
 _NO_WORDS = tuple("<[{(!#")
 """What names of noises and symbols begin with: they are not spelled as they sound."""

@@ -87,7 +87,7 @@ class _Group:
 
 
 class _Chunks:
-    """Numbers of chunks of letters, and of phones, of each size; those of one size from 0 on."""
+    """Numbers of chunks of letters, and of phones, of each size; each size counts from 0 on."""
 
     def __init__(self, shapes: list[tuple[int, int]]) -> None:
         self._sizes = [sorted({shape[side] for shape in shapes}) for side in (0, 1)]

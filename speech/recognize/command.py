@@ -86,7 +86,7 @@ def _speaker_model(folder: str | None) -> SpkModel | None:
 @click.option("--channel", type=click.IntRange(0), help="Of recordings with several, from 0 on.")
 @click.option("--phrase", multiple=True, help="Recognize only such phrases; may be repeated.")
 @click.option("--alternatives", type=click.IntRange(0), default=0, help="List so many; json.")
-@click.option("--phones", is_flag=True, help="List phones, too; json or textgrid.")
+@click.option("--phones", is_flag=True, help="Also list phones; json or textgrid.")
 @click.option(
     "--speakers",
     type=click.Path(),

@@ -45,13 +45,13 @@ class FrontEnd:
     the rows of all chunks of the network that are due. At the end `finish` stands for `accept`.
 
     Features of the pitch stand beside the others for the network, not for iVectors. They change
-    as more is heard: the network has those of the moment at which a chunk is due.
+    as more is heard: the network reads them as they are when a chunk is due.
 
     Args:
         parts: what computes. rate: of the samples, in Hz.
-        ivectors: to continue with, of a speaker that is known; by default those of `parts`.
-        cmvn: that normalizes the network's features, the pitch too, not those of iVectors; None:
-            nothing does.
+        ivectors: to continue with, of a speaker that is known; by default from `parts`.
+        cmvn: that normalizes the network's features and the pitch, not the features of iVectors;
+            None: nothing does.
 
     Raises:
         OpscopeError: the sampling rate does not go with the model.
@@ -179,7 +179,7 @@ class FrontEnd:
         self._waiting.append(features)
 
     def _ivector(self) -> np.ndarray | None:
-        """That of the last frame that all is ready of; zeros before the first one."""
+        """The iVector of the last frame that is wholly ready; zeros before the first one."""
         if self._ivectors is None:
             return None
         if not self._ivectors.frames_ready:

@@ -47,7 +47,7 @@ class Rescoring:
 
     @classmethod
     def of_folder(cls, folder: Path) -> Rescoring | None:
-        """Those of a model's folder; None: it has no `rescore/G.carpa`.
+        """The language models of a model's folder; None: it has no `rescore/G.carpa`.
 
         Raises:
             FormatError: a file is missing or damaged. ShapeError: parts of the recurrent model do

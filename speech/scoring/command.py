@@ -28,7 +28,7 @@ def wer(reference: str, hypothesis: str, mode: str, page: str | None) -> None:
     """Print the word error rate of HYP, which was recognized, beside REF, which was said.
 
     Each is a file of lines, a key and then the words, as Kaldi's `text` has them, or a table of
-    such lines. The lines that are printed are those of Kaldi's compute-wer.
+    such lines. The output has the lines of Kaldi's compute-wer.
     """
     if page is not None:
         check_writable(page)

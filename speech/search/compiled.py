@@ -45,7 +45,7 @@ class _CompiledGraph:
 
 
 def _graph_of(library: Library, graph: Graph) -> _CompiledGraph:
-    """The graph for a search: that of all searches, where its arcs are composed."""
+    """The graph for a search: one for all searches, where its arcs are composed."""
     if isinstance(graph, StaticGraph):
         return _CompiledGraph(library, graph)
     with _making:
@@ -89,7 +89,7 @@ class CompiledTokens:
             library,
             "search_new",
             graph=self._graph.address,
-            pdf=np.maximum(pdf, 0),  # -1 stands for that of label 0, which is not read
+            pdf=np.maximum(pdf, 0),  # -1 stands for the pdf of label 0, which is not read
             labels=len(pdf),
             outputs=outputs,
             beam=options.beam,

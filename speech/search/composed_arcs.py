@@ -60,7 +60,7 @@ class ComposedArcs:
 
     Attributes:
         ilabel, olabel, weight, target: of each arc; target is a row. They grow.
-        met: the same targets, those of a row in OpenFst's order, which mixes both sorts of arcs.
+        met: the same targets, each row's in OpenFst's order, which mixes both sorts of arcs.
         begin, emitting, epsilons: int64, [rows]: of each row, where its arcs begin (-1: not made
             yet) and how many there are of either sort.
         used: how many arcs there are.

@@ -271,7 +271,7 @@ def k_means(
         rand: a number of C's `rand()`, by which each try begins.
 
     Returns:
-        How much the objective is above that of a single cluster, and the cluster of each point.
+        How much the objective exceeds a single cluster's, and the cluster of each point.
     """
     best: tuple[np.float32, np.ndarray] | None = None
     for _ in range(tries):

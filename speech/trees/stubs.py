@@ -135,7 +135,7 @@ class PhoneCounts:
     Attributes:
         single: by phone. pairs: by (left, right).
         least_single, least_pair: a pair that is rarer than this has the outputs of its right phone;
-            of a phone that is not more frequent than this, those of all such phones.
+            a phone that is not more frequent than this has the outputs of all such phones.
     """
 
     single: Mapping[int, int]
@@ -211,7 +211,7 @@ def _of_pair(
     single: dict[int, EventMap],
     rare: dict[int, EventMap],
 ) -> EventMap:
-    """The outputs of a pair: its own, or those of its right phone, or those of all rare phones."""
+    """The outputs of a pair: its own, or its right phone's, or the outputs of all rare phones."""
     if counts is None or counts.pairs.get((left, right), 0) >= counts.least_pair:
         return fresh()
     shared = single if counts.single.get(right, 0) > counts.least_single else rare

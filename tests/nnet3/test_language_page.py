@@ -316,7 +316,7 @@ def default_in_words(key: Key, given: dict[str, str], before: list[str]) -> str:
         return ""
     if key.unset == "columns of the input / height":
         return str(dim_of_input(given, before) // int(given["height"]))
-    if key.unset == "that of the input":
+    if key.unset == "the input's":
         return str(dim_of_input(given, before))
     if key.unset == "recurrent-projection-dim":
         return given.get(key.unset) or str(int(given["cell-dim"]) // 4)

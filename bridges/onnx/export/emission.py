@@ -59,8 +59,8 @@ class Values:
         specs: variable -> shape, with -1 for unknown dimensions, and dtype.
         names: variable -> its value in the graph.
         arrays: parameters and states.
-        around: those of the net that this one is a step of; its variables are seen here.
-        prefix: of the names of values: those of a step net differ from those around it.
+        around: the values of the net that this one is a step of; its variables are seen here.
+        prefix: of the names of values: names in a step net differ from the names around it.
         writers: the operator that writes each variable, so far.
         side_by_side: whether loops take and give [T, N, ...], N sequences of one length.
         cells: of these, those that are an operator of ONNX, by what they make: it, and what it
@@ -181,7 +181,7 @@ class Emission(Reading):
     # -- constants and common forms ------------------------------------------------------------
 
     def const(self, value: Any, dtype: Any = None, like: str = "x") -> str:
-        """A constant; without a dtype it has that of an input."""
+        """A constant; without a dtype it has an input's."""
         return self.graph.constant(value, dtype=dtype or self.dtype(like))
 
     def ints(self, *values: int) -> str:

@@ -1,7 +1,7 @@
 """Quantization to 8 bits: integers in the place of the matrices and filters of products.
 
-    static   QuantizeLinear and DequantizeLinear around products; the scale and the zero point of
-             what they read are those of calibration data
+    static   QuantizeLinear and DequantizeLinear around products; the scale and the zero point
+             of what they read come from calibration data
     dynamic  scales that follow the numbers of each run: DynamicQuantizeLinear, products of integers
     weights  matrices alone: DequantizeLinear of integers, and the product of floats
 
@@ -34,11 +34,11 @@ _PRODUCTS = {"MatMul": 1, "Gemm": 1, "Conv": 0}
 
 @dataclass(frozen=True)
 class LayerError:
-    """How far a quantized product is from that of floats.
+    """How far a quantized product is from the product of floats.
 
     Attributes:
-        name: of its result. kind: of the node. error: root of the mean square difference over that
-            of the values, with all products before it quantized as well.
+        name: of its result. kind: of the node. error: root mean square of the differences divided
+            by the root mean square of the values, with all products before it quantized as well.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Int8Report:
     Attributes:
         products: how many have become integer ones. left: how many of their kinds have not.
         error: the largest one; see `error_of`.
-        rms: root of the mean square difference over that of the values.
+        rms: root mean square of the differences, divided by the root mean square of the values.
         agreement: how often the largest element of a row is the same, from 0 to 1.
         layers: the products, in order.
         form: `int8`, `q8`, `q4`.

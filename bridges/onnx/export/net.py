@@ -32,7 +32,7 @@ def graph_of(
     Args:
         arrays: its parameters and states.
         opset: of the standard operators, 17 to 22.
-        name: of the graph; by default that of the net.
+        name: of the graph; by default the net's.
 
     Raises:
         ExportError: operators without a form in ONNX, all of them, each with what it makes, where
@@ -62,7 +62,7 @@ def graph_of(
 
 
 def folded(values: Values, operators: Iterable[Operator]) -> list[Operator]:
-    """The operators that are left once those of parameters alone have been computed."""
+    """The operators that are left once all that depends on parameters alone has been computed."""
     left: list[Operator] = []
     for op in operators:
         reads = reads_of(op.node)

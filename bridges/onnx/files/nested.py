@@ -16,7 +16,7 @@ def graphs_of(node: pb.NodeProto) -> list[pb.GraphProto]:
 
 
 def all_nodes(nodes: Iterable[pb.NodeProto]) -> list[pb.NodeProto]:
-    """Nodes, each before those of the graphs inside of it."""
+    """Nodes, each before the nodes of the graphs inside of it."""
     listed: list[pb.NodeProto] = []
     waiting = list(nodes)[::-1]
     while waiting:

@@ -47,7 +47,7 @@ def type_name(number: int) -> str:
 
 
 def dtype_of(number: int, what: str) -> np.dtype:
-    """The NumPy dtype of an element type; of 4-bit integers that of a byte.
+    """The NumPy dtype of an element type; for 4-bit integers a byte's.
 
     Args:
         number: `TensorProto.DataType`. what: names the value in errors.

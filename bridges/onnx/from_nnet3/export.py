@@ -73,7 +73,7 @@ def nnet3_graph(
         opset: version of ONNX's operators.
         outputs: names of output nodes; None: `output` alone, or all where there is none.
         frame_subsampling_factor: frames for one row of output, 3 for chain models.
-        priors: subtracted from `output` as logarithms; True: those of the acoustic model.
+        priors: subtracted from `output` as logarithms; True: the acoustic model's.
         acoustic_scale: factor for `output`.
         whole: the outputs are one row each for all frames, as `nnet3-xvector-compute` gives it;
             nothing is repeated at the ends, so that T is at least the network's window.

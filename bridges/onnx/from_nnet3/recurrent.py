@@ -71,7 +71,7 @@ class OnnxWalk(FoldedWalk):
         cell = _cell(step, ops, arrays)
         streaming = self.reader.streaming
         if cell is None or (cell.type == "LSTM" and streaming and layer.chains > 1):
-            return False  # the cells that a stream keeps are those of the last step alone
+            return False  # a stream keeps the cells of the last step alone
         copies = self._copies(step, cell.output, wanted)
         if copies is None:
             return False
@@ -206,7 +206,7 @@ class OnnxWalk(FoldedWalk):
 
 
 def _constants_folded(step: LoopStep) -> tuple[list[OpNode], dict[str, np.ndarray]]:
-    """The operators of a step, without those of constants alone, and all constants."""
+    """The operators of a step that read more than constants, and all constants."""
     values = Values(Graph("step"), dict(step.specs), arrays=dict(step.ops.arrays))
     return [op.node for op in folded(values, step.operators)], values.arrays
 

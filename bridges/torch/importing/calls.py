@@ -285,7 +285,7 @@ def add_names(rule: Rule) -> None:
 
 
 def known_form(domain: str, name: str) -> str | None:
-    """The name under which an operator has a rule: its own, or that of the plain form.
+    """The name under which an operator has a rule: its own, or the plain form's.
 
     In place (`relu_`), copying what would be a view (`view_copy`) and without checks
     (`_unsafe_view`) an operator computes what its plain form does.

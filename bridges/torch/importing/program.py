@@ -136,7 +136,7 @@ def _chosen(sizes: Mapping[Any, tuple[int, int]], which: int) -> dict[Any, int]:
 
 
 def _two_sizes(number: int, least: int, most: float) -> tuple[int, int]:
-    """Two sizes of a range, unlike those of other symbols."""
+    """Two sizes of a range, unlike other symbols' sizes."""
     first = max(least, 2) + 3 + 2 * number
     second = first + 3 + 5 * number
     if second > most:

@@ -70,7 +70,7 @@ def array_of(tensor: Any) -> np.ndarray:
 
 
 def dtype_of(dtype: Any) -> np.dtype:
-    """The NumPy dtype of a torch.dtype; of complex numbers that of their parts."""
+    """The NumPy dtype of a torch.dtype; for complex numbers the dtype of their parts."""
     name = str(dtype).removeprefix("torch.")
     return to_dtype({"complex64": "float32", "complex128": "float64"}.get(name, name))
 

@@ -19,7 +19,7 @@ _MORE_THAN_OFFSETS = ("ReplaceIndex(", "Round(", "Switch(", "Failover(")
 def hoisted(nnet: Nnet) -> Nnet:
     """The network with such parts moved out of its loops; itself where there are none.
 
-    Its components are those of the network.
+    It has the components of the network.
     """
     topology = nnet.topology()
     lines = list[str]()

@@ -20,7 +20,7 @@ from .to_torch import forward_of, state_of
 def nnet3_weights_from_torch(folder: PathLike, model: Nnet3Model, target: PathLike) -> list[str]:
     """Write a model file with a module's weights; returns the names of components that changed.
 
-    Errors are those of `weights_from_torch`.
+    Errors are the same as of `weights_from_torch`.
 
     Args:
         model: the original, which takes the weights.

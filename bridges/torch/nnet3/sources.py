@@ -15,7 +15,7 @@ SOURCES: Final[dict[str, str]] = (
         "RecurrentLinear": '''class RecurrentLinear(nn.Module):
     """weight_ih x + weight_hh h + bias, where x is known before a loop and h in its steps.
 
-    `inputs` computes all of it but for h, x [N, C, T]; `forward` adds the rest, h [M, C].
+    `inputs` computes all of it except h, x [N, C, T]; `forward` adds the rest, h [M, C].
     """
 
     def __init__(self, x_dim, h_dim, out_dim, bias=True):

@@ -4,7 +4,7 @@
     def softmax(e: Emission) -> None:
         e.set("out", f"torch.softmax({e['x']}, {e.axis()})")
 
-Values are those of our own executor: of sequences all rows, one sequence after the other, so that
+Values are laid out as in our own executor: sequences as all their rows, end to end, so that
 axes are the operators' own. All sequences of an input have one length: its rows are [N T, ...].
 """
 
@@ -102,7 +102,7 @@ class Module:
     Attributes:
         layers: by attribute. helpers: names of functions and classes of `sources` that lines use.
         arrays: parameters and states, and what is only another shape of one.
-        trained: those of these that are parameters. frozen: parameters that do not learn.
+        trained: the parameters among these. frozen: parameters that do not learn.
         uses: variable -> how many slots read it, also in step nets.
         origins: another shape of a parameter -> the parameter.
         title: what a variable is called in the module.
@@ -362,7 +362,7 @@ class Emission(Reading):
 
 
 def _common(names: Sequence[str]) -> str:
-    """What the names of parameters begin with: that of the layer that they belong to."""
+    """What the names of parameters begin with: the name of the layer that they belong to."""
     fronts = {name.rpartition(".")[0] for name in names}
     return fronts.pop() or names[0] if len(fronts) == 1 else names[0]
 

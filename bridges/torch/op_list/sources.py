@@ -63,7 +63,7 @@ SOURCES: Final[dict[str, str]] = {
     return x.index_select(axis, places)
 ''',
     "running": '''def running(x, axis, function, exclusive, backward, start):
-    """Running sums or products along an axis; `start` is that of nothing."""
+    """Running sums or products along an axis; `start` is the sum or product of nothing."""
     x = x.flip(axis) if backward else x
     if exclusive:
         first = torch.full_like(x.narrow(axis, 0, 1), start)

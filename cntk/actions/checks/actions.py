@@ -47,7 +47,7 @@ def train(
     options, path = _sgd(checker, section)
     if network is None and path:
         network = checker.models.started(path)
-        section.only_if(network is None, "training goes on with the model that is there", *BUILDERS)
+        section.only_if(network is None, "training resumes with the model that is there", *BUILDERS)
     if network is None:
         network = checker.built(section, name)
     _training(checker, section, network, options, path)

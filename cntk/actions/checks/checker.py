@@ -76,7 +76,7 @@ class Checker:
 
     @contextmanager
     def at(self, section: ConfigParameters) -> Iterator[None]:
-        """A context whose errors are reported, those without a place with that of a section."""
+        """A context whose errors are reported; errors without a place get the section's."""
         with self.report.collected():
             try:
                 yield
@@ -110,7 +110,7 @@ class Checker:
     def network(
         self, section: ConfigParameters, names: Sequence[ConfigValue] = ()
     ) -> Network | None:
-        """The network of a builder, or else that of `modelPath`; `names` become its outputs."""
+        """The network of a builder, or else of `modelPath`; `names` become its outputs."""
         if builder_of(section) is not None:
             network = self.built(section)
         else:
@@ -306,7 +306,7 @@ class Checker:
 
 
 def inputs_of(nodes: Sequence[Node], precompute: bool) -> list[Node]:
-    """The inputs that some nodes need; `precompute`: and those of statistics below them."""
+    """The inputs that some nodes need; `precompute`: also for statistics below them."""
     if precompute:
         return [node for node in depth_first(nodes) if node.is_input]
     inputs: list[Node] = []

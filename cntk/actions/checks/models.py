@@ -35,7 +35,7 @@ class Models:
         self._networks[_key(name)] = network
 
     def find(self, name: str | Path) -> Network | None:
-        """A copy of a model, if an earlier command makes it; that of an epoch (`name.3`) is the
+        """A copy of a model, if an earlier command makes it; an epoch's model (`name.3`) is the
         model itself."""
         key = _key(name)
         network = self._networks.get(key) or self._networks.get(_EPOCH.sub("", key))

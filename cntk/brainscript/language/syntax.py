@@ -145,7 +145,7 @@ class Apply(Expression):
 
 @dataclass(slots=True, repr=False)
 class Access(Expression):
-    """`record.name`; its place is that of the name."""
+    """`record.name`; its place is where the name stands."""
 
     record: Expression
     name: str
@@ -169,7 +169,7 @@ class Unary(Expression):
 
 @dataclass(slots=True, repr=False)
 class Infix(Expression):
-    """`left operator right`; its place is that of the operator."""
+    """`left operator right`; its place is where the operator stands."""
 
     operator: str
     left: Expression

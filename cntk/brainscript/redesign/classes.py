@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 KINDS = {
     "number": "a number",
     "integer": "a number without a fraction",
-    "numbers": "a number, or several joined by `:`, one for each epoch; the last one goes on",
+    "numbers": "a number, or several joined by `:`, one for each epoch; the last one continues",
     "integers": "the same without fractions",
     "boolean": "`true` or `false`",
     "string": "a string in quotes",
@@ -90,7 +90,7 @@ _AUTO_ADJUST = """
     UseCVSetControlLRIfCVExists | boolean | true | let validation data decide, if there are any
     UseEvalCriterionControlLR | boolean | false | let the evaluation node decide
     numPrevLearnRates | integer | 5 | earlier rates that a search starts from
-    numBestSearchEpoch | integer | 1 | epochs for which the search goes on after the first good rate
+    numBestSearchEpoch | integer | 1 | epochs of the search after the first good rate
     numMiniBatch4LRSearch | integers | 500 | minibatches of a trial
     numSamples4Search | integers | | samples of a trial, in place of minibatches
     autoAdjustMinibatch | boolean | false | look for larger minibatches
@@ -123,7 +123,7 @@ _BLOCKS = """
     blockSize | integer | | samples of all processes in a block
     blockSizePerWorker | integer | 120000 | samples of one process in a block, in place of it
     syncPeriod | integer | | older name of it
-    resetSGDMomentum | boolean | true | momentum of minibatches begins anew with each block
+    resetSGDMomentum | boolean | true | momentum of minibatches restarts with each block
     useNesterovMomentum | boolean | true | a block begins ahead by the momentum of blocks
     blockLearningRate | number | 1 | factor of a block's change
     blockMomentumAsTimeConstant | number | | momentum of blocks as a time constant in samples
@@ -182,7 +182,7 @@ _SGD = """
     sigFigs | number | 6 | digits that must agree there
     numMBsToShowResult | integer | 10 | minibatches between two lines of the log
     firstMBsToShowResult | integer | 0 | minibatches of an epoch with a line each
-    keepCheckPointFiles | boolean | false | keep those of all epochs
+    keepCheckPointFiles | boolean | false | keep the checkpoints of all epochs
     adaptationRegType | string | 'none' | 'KL' holds the outputs near to a reference model's
     adaptationRegWeight | number | 0 | weight of that, from 0 to 1
     traceLevel | integer | 0 | how much the log tells
@@ -196,7 +196,7 @@ _SGD = """
     seqGammarWordPen | number | 0 | sequence training: penalty of a word
     seqGammarBMMIFactor | number | 0 | sequence training: boosting
     seqGammarUsesMBR | boolean | false | sequence training: expected errors of states
-    doReferenceAlign | boolean | false | sequence training: align the reference anew
+    doReferenceAlign | boolean | false | sequence training: align the reference again
     hSmoothingWeight | number | 0.95 | sequence training: weight beside the frame criterion
     frameDropThresh | number | 1e-10 | sequence training: frames below this are left out
 """
@@ -214,7 +214,7 @@ _SOURCE = """
     prefetch | boolean | true | read ahead of training
     phoneFile | path | | sequence training: phones
     transPFile | path | | sequence training: transitions
-    verbosity | integer | 0 | changes nothing: `traceLevel` tells how much is logged
+    verbosity | integer | 0 | changes nothing: `traceLevel` sets how much is logged
 """
 _FEATURES = """
     data | ComputeNodeRef | | the input node; its dimension is checked when files are opened
@@ -273,7 +273,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
             optimizer | SGDOptimizer | required | how it is trained
             source | RandomizingSource | required | the data
             deviceId | setting | -1 | -1 or 'cpu', a GPU's number, 'gpu' or 'auto'
-            makeMode | boolean | true | go on from the last checkpoint that is there
+            makeMode | boolean | true | resume from the last checkpoint that is there
             """
             + _ANYWHERE
         ),
@@ -286,7 +286,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
         "A network and the file that it is saved in.",
         _table(
             """
-            modelPath | path | required | the file; those of epochs end in their number
+            modelPath | path | required | the file; files of epochs end in their number
             network | network | required |
             """
         ),
@@ -353,7 +353,7 @@ TOP_CLASSES: dict[str, ObjectClass] = {
         ),
     ),
     "EditedModel": ObjectClass(
-        "Behind `EditModel (model, edits)`: a copy of a model with nodes added. Where the model "
+        "Class of `EditModel (model, edits)`: a copy of a model with nodes added. Where the model "
         "has a node of a name, all its users use the new one.",
         _table(
             """
@@ -363,11 +363,11 @@ TOP_CLASSES: dict[str, ObjectClass] = {
         ),
     ),
     "Dump": ObjectClass(
-        "Behind `Dump (model, pathName)`: writes a network's nodes and values as text.",
+        "Class of `Dump (model, pathName)`: writes a network's nodes and values as text.",
         _table("model | network | required | \n pathName | path | required | the file"),
     ),
     "SaveModel": ObjectClass(
-        "Behind `SaveModel (model, pathName)`: writes a model.",
+        "Class of `SaveModel (model, pathName)`: writes a model.",
         _table("model | network | required | \n pathName | path | required | the file"),
     ),
 }
@@ -395,11 +395,11 @@ SHARED_CLASSES: dict[str, ObjectClass] = {
         open=True,
     ),
     "ComputationNetworkFromFile": ObjectClass(
-        "Behind `BS.Network.Load (pathName)` and `LoadModel (pathName)`: a network from a model.",
+        "Class of `BS.Network.Load (pathName)` and `LoadModel (pathName)`: a network from a model.",
         _table("pathName | path | required | the file"),
     ),
     "ComputationNetworkWithEdits": ObjectClass(
-        "Behind `BS.Network.Edit`: a network in which functions replace nodes.",
+        "Class of `BS.Network.Edit`: a network in which functions replace nodes.",
         _table(
             """
             inputModel | network | required | the network
@@ -409,7 +409,7 @@ SHARED_CLASSES: dict[str, ObjectClass] = {
         ),
     ),
     "CloneFunctionConfigLambda": ObjectClass(
-        "Behind `BS.Network.CloneFunction`: a part of a network as a function that copies it.",
+        "Class of `BS.Network.CloneFunction`: a part of a network as a function that copies it.",
         _table(
             _INPUT_NODES
             + """
@@ -434,7 +434,7 @@ SHARED_CLASSES: dict[str, ObjectClass] = {
         _table("functions | function | required | the functions, joined by `:`"),
     ),
     "StringFunction": ObjectClass(
-        "Behind the functions on strings.",
+        "Class of the functions on strings.",
         _table(
             """
             what | string | required | 'Format', 'Chr', 'Substr' or 'Replace'
@@ -448,7 +448,7 @@ SHARED_CLASSES: dict[str, ObjectClass] = {
         ),
     ),
     "NumericFunction": ObjectClass(
-        "Behind the functions on numbers.",
+        "Class of the functions on numbers.",
         _table(
             """
             what | string | required | 'Floor', 'Ceil', 'Round', 'Abs', 'Length', 'Mod', 'IntDiv'
@@ -458,7 +458,7 @@ SHARED_CLASSES: dict[str, ObjectClass] = {
         ),
     ),
     "CompareFunction": ObjectClass(
-        "Behind questions about values.",
+        "Class of questions about values.",
         _table(
             """
             what | string | required | 'IsSameObject', 'IsArray', 'IsDouble' or 'IsBool'

@@ -111,7 +111,7 @@ def _settings(record: Record) -> Iterator[Text | str]:
                 continue  # the table of its class says so
             yield _line(f"{setting.name} = {items}\n", place)
         elif setting.default == REQUIRED:
-            setting_value(record, setting.name)  # tells that it is missing
+            setting_value(record, setting.name)  # reports that it is missing
 
 
 def _plain(value: Value, place: Location | None) -> str:
@@ -198,8 +198,8 @@ def _frames(reader: Instance, node: Node) -> int:
 
 
 def _streams(source: Record, network: Network) -> Iterator[tuple[Instance, Node]]:
-    """The readers of a source and the nodes that they feed: those of `streams`, or else all readers
-    whose `data` the network uses."""
+    """The readers of a source and the nodes that they feed: `streams`, or else all readers whose
+    `data` the network uses."""
     streams = source.own("streams")
     if streams is None:
         for member in source.members.values():

@@ -39,7 +39,7 @@ def unread_members(text: Expression, records: Sequence[Record]) -> Iterator[str]
             continue
         hint = nearest(name, named | set(CLASSES[owner].names() if owner in CLASSES else ()))
         if hint or owner or key not in given:
-            yield f"{member.location}: {name!r} is read by nobody{hint}"
+            yield f"{member.location}: {name!r} is never read{hint}"
     if suggestions_ended():
         yield NOT_COMPARED
 

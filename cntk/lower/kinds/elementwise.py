@@ -17,7 +17,7 @@ _OPERATORS = {
     "Reciprocal": "cntk.reciprocal",
     "Sqrt": "cntk.sqrt",
 }
-"""The operators of kinds, those of the table of names among them."""
+"""The operators of kinds, also of the kinds in the table of names."""
 
 
 @lowers(

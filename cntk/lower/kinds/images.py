@@ -1,7 +1,7 @@
 """Convolution, pooling and batch normalization.
 
-Images in the layout CHW are [rows, C, H, W] here. Usual convolutions and poolings become those of
-the shared operators; others go through tables of windows.
+Images in the layout CHW are [rows, C, H, W] here. Usual convolutions and poolings become shared
+operators; others go through tables of windows.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def lower_dummy_criterion(e: Emitter, node: Node) -> str:
 @lowers("GMMLogLikelihood")
 def lower_gmm_log_likelihood(e: Emitter, node: Node) -> str:
     """Gaussians of C components and D features, each with one deviation for all features. As in
-    CNTK, its exponent in the norm of a density is C where that of a density of D features is D."""
+    CNTK, the exponent in the norm of a density is C, though a density of D features has D."""
     prior, means, deviations, data = node.inputs
     count = size(prior)
     lead = (0,) if prior.axis is not None else (1,)

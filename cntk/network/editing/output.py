@@ -41,7 +41,7 @@ def new_output(network: Network, edit: NewOutput) -> str:
         _set(bias, np.zeros((edit.size, *(1,) * (len(bias.shape or ()) - 1)), dtype))
     changed = _change_labels(network, times, before, edit.size)
     more = f"; labels {', '.join(changed)} too" if changed else ""
-    return f"Made {weights.name} anew: {output.name} has {edit.size} rows, not {before}{more}."
+    return f"Replaced {weights.name}: {output.name} has {edit.size} rows, not {before}{more}."
 
 
 def _set(parameter: Node, value: np.ndarray) -> None:

@@ -157,7 +157,7 @@ SEQUENCE_OPTIONS = {
     "seqGammarUsesMBR": AttributeSpec(
         "bool", False, doc="expected number of correct frames instead of MMI"
     ),
-    "doReferenceAlign": AttributeSpec("bool", False, doc="align labels anew with each minibatch"),
+    "doReferenceAlign": AttributeSpec("bool", False, doc="align labels again in each minibatch"),
     "hSmoothingWeight": AttributeSpec(
         "float", 0.95, doc="weight of the criterion, the rest being cross entropy"
     ),
@@ -237,7 +237,7 @@ standard(
     reads="gain score query",
     doc=(
         "100 N (1 - NDCG) over N queries; the gradient is LambdaRank's. A sample"
-        " is one document; those of one `query` number stand together."
+        " is one document; documents of one `query` number stand together."
     ),
 )
 standard(
@@ -277,8 +277,8 @@ standard(
     },
     reads="labels reference",
     doc=(
-        "Cost of the cheapest way from the best labels of each sequence to those"
-        " of the reference, times samples by labels."
+        "Cost of the cheapest way from the best labels of each sequence to the"
+        " reference's, times samples by labels."
     ),
 )
 standard(
@@ -309,7 +309,7 @@ standard(
     whole=True,
     reads="label hidden weight classes",
     doc=(
-        "Cross entropy of the word's class plus that of the word in its class."
+        "Cross entropy of the word's class plus the word's own in its class."
         " `label` has 4 rows: word, class, first and last word of the class;"
         " `weight` is [hidden x words], `classes` are scores before the softmax."
     ),
@@ -360,7 +360,7 @@ standard(
     reads="label score pairs",
     doc=(
         "The labels of the best path through each sequence, one-hot; first and"
-        " last label are those of `label`."
+        " last label are taken from `label`."
     ),
 )
 standard(
@@ -380,7 +380,7 @@ for _name, _doc in (
         "RandomSample",
         (
             "So many classes drawn in proportion to their weights, as one-hot columns"
-            " [classes x samples], anew for each minibatch."
+            " [classes x samples], drawn for each minibatch."
         ),
     ),
     (

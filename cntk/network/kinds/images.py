@@ -61,7 +61,7 @@ def _convolution(values: Sequence[Any], options: Mapping[str, Any]) -> dict[str,
         return _geometry(values, options)
     width, height, maps, horizontal, vertical = (int(v) for v in values)
     return {
-        "kernelShape": (width, height, 1),  # the depth is that of the input
+        "kernelShape": (width, height, 1),  # the depth is the input's
         "mapCount": (1, 1, maps),
         "strideShape": (horizontal, vertical, 1),
         "dimSharing": (True,),
@@ -118,7 +118,7 @@ register(
         reads=("weight", "x"),
         doc=(
             "Convolution with kernels over any axes, or with `transpose` its gradient"
-            " (deconvolution). `weight` has an axis for the maps after those of the"
+            " (deconvolution). `weight` has an axis for the maps after the axes of the"
             " kernel; the older form takes a matrix [maps x kernel] and images [W x H"
             " x C]."
         ),
@@ -351,7 +351,7 @@ register(
         reads=("x", "scale", "bias", "mean", "variance"),
         doc=(
             "scale (x - m) / sqrt (v + epsilon) + bias. While training m and v are"
-            " those of the minibatch, and `mean` and `variance`, parameters that do"
+            " the minibatch's, and `mean` and `variance`, parameters that do"
             " not learn, follow them; else they are these two."
         ),
     )

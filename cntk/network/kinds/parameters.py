@@ -287,7 +287,7 @@ standard(
     reads="",
     doc=(
         "A dynamic axis of its own: inputs that name it may have sequences of"
-        " other lengths than those of others."
+        " other lengths than other inputs."
     ),
 )
 standard(
@@ -298,7 +298,7 @@ standard(
     attributes={"propertyName": AttributeSpec("string", doc="isTraining")},
     file_fields=(FileField("propertyName", "wide"),),
     reads="",
-    doc="A number that tells of the run: 1 while it trains, else 0.",
+    doc="A number that depends on the run: 1 while it trains, else 0.",
 )
 standard(
     "LookupTable",

@@ -36,7 +36,7 @@ def _reshape(node: Node, final: bool) -> None:
     result = (*shape[:begin], *new, *shape[end:])
     if final and rules.size(result) != rules.size(shape):
         wanted = rules.text(node.attributes["shape"])
-        why = "is no multiple of what is given of" if unknown else "differs from that of"
+        why = "is no multiple of what is given of" if unknown else "differs from the number in"
         raise node.error(
             f"the number of elements of [{rules.text(shape[begin:end])}] {why} [{wanted}]"
         )
@@ -195,8 +195,8 @@ standard(
     ),
     reads="x",
     doc=(
-        "x with its axes `beginAxis` to `endAxis` (not included, 0 = the last"
-        " too) replaced by those of `shape`, of which one may be 0 and is"
+        "x with its axes `beginAxis` to `endAxis` (not included; 0 includes the"
+        " last) replaced by the axes of `shape`; one of them may be 0 and is"
         " inferred."
     ),
 )

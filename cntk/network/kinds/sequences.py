@@ -306,7 +306,7 @@ standard(
         "say": AttributeSpec("string", "", doc="words in front of the values"),
         "logFrequency": AttributeSpec("int", 100, doc="minibatches between two logs"),
         "logFirst": AttributeSpec("int", 10, doc="minibatches at the start that are all logged"),
-        "logGradientToo": AttributeSpec("bool", False, doc="log the gradient, too"),
+        "logGradientToo": AttributeSpec("bool", False, doc="also log the gradient"),
         "onlyUpToRow": AttributeSpec("int", 100000000, doc="rows that are shown"),
         "onlyUpToT": AttributeSpec("int", 100000000, doc="steps that are shown"),
         "format": AttributeSpec("any", None, doc="as of the action write"),

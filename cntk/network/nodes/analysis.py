@@ -1,6 +1,6 @@
 """Roots, evaluation order and recurrent loops of a network.
 
-The orders are those of CNTK (ComputationNetworkAnalysis.cpp), since they show in its logs and
+The orders are the same as in CNTK (ComputationNetworkAnalysis.cpp), since they show in its logs and
 decide the order of random numbers. Nothing here recurses: networks may be thousands of nodes deep.
 """
 

@@ -135,7 +135,7 @@ def output_shape(node: Node, shape: Dims) -> Dims:
 
 
 def input_shape(node: Node, shape: Dims) -> Dims:
-    """The shape whose convolution has `shape`: that of a transposed convolution's result.
+    """The shape whose convolution has `shape`: the shape of a transposed convolution's result.
 
     Raises:
         ShapeError: as `output_shape`.

@@ -135,7 +135,7 @@ class Kind:
         return self.delay if self.direction is None else self.direction(attributes)
 
     def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes, those of `given` converted, the others with their defaults.
+        """All attributes: `given` ones converted, the others with their defaults.
 
         Raises:
             AttributeTypeError: an attribute is unknown, missing or of the wrong type.

@@ -93,7 +93,7 @@ def infer_each_other(inputs: Sequence[Node]) -> None:
 
 
 def fits_elementwise(one: Dims, other: Dims) -> bool:
-    """Whether each dimension of `one` equals that of `other`, or one of both is 1."""
+    """Whether each dimension of `one` equals the dimension of `other`, or one of both is 1."""
     for k, dim in enumerate(one):
         against = other[k] if k < len(other) else 1
         if dim != against and dim != 1 and against != 1:

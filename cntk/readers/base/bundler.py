@@ -81,7 +81,7 @@ def _is_whole(chunk: ChunkInfo, places: np.ndarray) -> bool:
 
 
 class Bundler(Deserializer):
-    """Sequences of a first source, each with those of the same name of the others.
+    """Sequences of a first source, each with the sequences of the same name of other sources.
 
     Args:
         sources: the first one tells chunks and order. A sequence that is missing from another one

@@ -23,8 +23,8 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """Begin an epoch of a reader, of whichever package, and give its minibatches.
 
-    A stream without a layout shares that of a stream whose sequences have the same lengths; else
-    its sequences are packed side by side.
+    A stream without a layout shares the layout of a stream whose sequences have the same lengths;
+    else its sequences are packed side by side.
 
     Args:
         reader: of the data.

@@ -108,17 +108,17 @@ class Enumerator(ABC):
 
     @abstractmethod
     def _needed(self) -> set[int]:
-        """Chunks that will be needed soon, besides those of the present minibatch."""
+        """Chunks that will be needed soon, besides the present minibatch's."""
 
     def next_batch(self, size: int, own: int | None = None) -> Batch:
         """The next sequences: whole ones, together not over `size` samples, but at least one.
 
-        A minibatch goes neither over the end of the epoch nor over that of a sweep. Where there are
+        A minibatch crosses neither the end of the epoch nor the end of a sweep. Where there are
         several ranks it may be empty before the epoch has ended.
 
         Args:
             size: of a minibatch of all ranks together.
-            own: of that of this rank alone, which then takes the place of `size`; None: `size`.
+            own: of this rank's minibatch alone, which then takes the place of `size`; None: `size`.
         """
         if self.position >= self._epoch_end:
             return Batch(np.zeros((0, 2), np.int64), [], True)

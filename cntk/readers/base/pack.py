@@ -50,7 +50,7 @@ class Minibatch:
         return max((layout.columns for layout in self.layouts.values()), default=0)
 
     def __bool__(self) -> bool:
-        """Whether it holds anything; that of an epoch's end does not."""
+        """Whether it holds anything; the pack at an epoch's end does not."""
         return bool(self.streams)
 
 
@@ -102,7 +102,7 @@ class SequencePacker(Packer):
         order: gives the sequences.
         streams: of each minibatch.
         local: whether the ranks of a parallel training count the samples of their own sequences,
-            each up to its part of the minibatch size (`localTimeline`), and not those of all.
+            each up to its part of the minibatch size (`localTimeline`), and not all sequences.
     """
 
     def __init__(

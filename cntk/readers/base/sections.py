@@ -67,7 +67,7 @@ Named = list[tuple[str, ConfigParameters]]
 
 
 def file_sections(config: ConfigParameters) -> tuple[Named, Named]:
-    """The sections of features and those of labels, each sorted by name.
+    """The sections of features and the sections of labels, each sorted by name.
 
     A section with a mapping, a dimension or a type of labels describes labels; any other section
     with a `dim` describes features. Source: CNTK's `Common/Config.cpp` (`GetFileConfigNames`).

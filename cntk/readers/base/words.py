@@ -143,7 +143,7 @@ def _number(path: PathLike, line: int, word: str) -> int:
 
 
 def read_words(path: PathLike, unknown: str) -> Vocabulary:
-    """Words, one a line; the number of a word is that of its line.
+    """Words, one a line, numbered by lines.
 
     Raises:
         FormatError: the list cannot be read or is empty.

@@ -93,7 +93,7 @@ class Features:
     Attributes:
         stream: its `dim` counts all frames of a window.
         entries: the frames of each utterance.
-        left, right: neighbors of a frame; where both are 0, `dim` tells how many there are, the
+        left, right: neighbors of a frame; where both are 0, `dim` gives their number, the
             same on both sides.
         expand: whether a file holds one frame, which is repeated for the whole utterance.
         path: of the list of files.

@@ -3,7 +3,7 @@
     hmms = [ phoneFile = "model.tying" ; transPFile = "model.transprob" ]
     lattices = [ denLatTocFile = "train*.lats.toc" ; prefixPathInToc = "lattices" ]
 
-The states of the phones are those of the first stream of labels (labelMappingFile). Source: CNTK's
+The first stream of labels gives the states of the phones (labelMappingFile). Source: CNTK's
 `HTKMLFReader/HTKMLFReader.cpp`, `Common/Include/latticesource.h`.
 """
 

@@ -36,7 +36,7 @@ FRAME = 100000.0
 
 
 def mlf_files(section: ConfigParameters) -> list[str]:
-    """The label files of a section: one (mlfFile), or those of a list (mlfFileList)."""
+    """The label files of a section: one (mlfFile), or a list of them (mlfFileList)."""
     if section.has("mlfFile"):
         return [section.string("mlfFile")]
     listed = read_text(section.string("mlfFileList")).splitlines()
@@ -44,7 +44,7 @@ def mlf_files(section: ConfigParameters) -> list[str]:
 
 
 def read_states(path: PathLike) -> list[str]:
-    """The names of the states, a line each; the number of a state is that of its line.
+    """The names of the states, a line each, numbered by lines.
 
     Raises:
         FormatError: the file cannot be read, is empty, or names a state twice.

@@ -87,7 +87,7 @@ class FrameMinibatches(FramePacker):
         self._partial = partial
 
     def take_share(self, rank: int, ranks: int) -> bool:
-        """See `DataReader.take_share`. A share of a minibatch does not tell whether it is whole."""
+        """See `DataReader.take_share`. A share of a minibatch does not show whether it is whole."""
         return (self._partial or ranks == 1) and super().take_share(rank, ranks)
 
     def start_epoch(self, epoch: int, size: int, epoch_size: int | None = None) -> None:

@@ -8,7 +8,7 @@
     ]
 
 A line of the map is `image tab class` or `key tab image tab class`; an image is a file, `...` its
-folder that of the map, or `archive.zip@/file`. Base64: `key tab class tab image`. Files are decoded
+folder the map's, or `archive.zip@/file`. Base64: `key tab class tab image`. Files are decoded
 by Pillow. Source: CNTK's `ImageReader/ImageDataDeserializer.cpp`, `Base64ImageDeserializer.cpp`,
 `ImageReader.cpp`.
 """

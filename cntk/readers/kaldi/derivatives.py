@@ -51,7 +51,7 @@ class LatticeCriterion:
 
     Attributes:
         by_phone: whether the accuracy counts phones (MPFE) and not pdfs (sMBR).
-        lattices, alignments: the files that hold the rspecifiers. model: that of Kaldi's model.
+        lattices, alignments: the files that hold the rspecifiers. model: the file of Kaldi's model.
         silence: phones. one_silence_class: whether any silence is right for any other.
         old_scale: of the acoustic costs that the lattices have.
         acoustic_scale: of the log-likelihoods. graph_scale: of the costs of the graph.
@@ -73,7 +73,7 @@ class LatticeCriterion:
 
     @classmethod
     def of(cls, config: ConfigParameters) -> LatticeCriterion | None:
-        """That of a section; None: it asks for none.
+        """The criterion of a section; None: it asks for none.
 
         Raises:
             FormatError: a parameter is missing or wrong.

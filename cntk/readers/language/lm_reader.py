@@ -9,7 +9,7 @@
     ]
 
 A line is a sentence; one of fewer than three words is passed over. Each word is to tell the next
-one. Sentences are shuffled, and those of equal length come together. Source: CNTK's
+one. Sentences are shuffled, and sentences of equal length come together. Source: CNTK's
 `LMSequenceReader/SequenceReader.cpp` (`BatchSequenceReader`) and `SequenceParser.h`.
 """
 

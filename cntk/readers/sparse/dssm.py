@@ -70,7 +70,7 @@ def dssm_reader(config: ConfigParameters) -> Opening[DataReader]:
 
 
 class _Pairs(Records):
-    """The records of two files side by side; the second by name, that of queries, counts them."""
+    """The records of two files side by side; the second by name, with queries, counts them."""
 
     def __init__(self, paths: list[str], streams: list[Stream], label: Stream) -> None:
         self.streams = [*streams, label]

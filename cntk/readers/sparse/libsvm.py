@@ -8,9 +8,9 @@
 A file has the number of records and of batches (int64), of features and of labels (int32); for each
 of these its name (int32 length, bytes) and its dimension (int32); where each batch begins behind
 this table (int64 each); and the batches: the number of records (int32); for each feature the number
-of elements (int32), their values, their indices (int32), and where those of each record begin
+of elements (int32), their values, their indices (int32), and where each record's begin
 (int32, records + 1); for each label the values of all records. All is little-endian. The first
-batch tells how many records a batch has. The input `DSSMLabel` gets 1 in its first element.
+batch shows how many records a batch has. The input `DSSMLabel` gets 1 in its first element.
 Source: CNTK's `LibSVMBinaryReader/LibSVMBinaryReader.cpp`.
 """
 

@@ -132,7 +132,7 @@ class TextFormat(Deserializer):
             sequence = stop
 
     def _lines(self, origin: int, numbered: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Where lines begin, and the number that each begins with, or else that of the line before;
+        """Where lines begin, and the number that each begins with, or else the line before;
         int64, [lines]."""
         size = self._file.size
         begins = [np.array([origin])]

@@ -76,7 +76,7 @@ class Problems:
         """Zeros for samples that are too short take so many bytes.
 
         Raises:
-            FormatError: those of the chunk are beyond the limit `fill`.
+            FormatError: the chunk's elements are beyond the limit `fill`.
         """
         self.filled += size
         check_limit("fill", self.filled, f"{self.path}:{line}: zeros for short samples of {name}")

@@ -149,7 +149,7 @@ class _Categories:
         return cls(dim, file, create, None, absent)
 
     def find(self, words: np.ndarray, path: str) -> tuple[list[str], np.ndarray]:
-        """The labels in their order, and the number of that of each record, int64."""
+        """The labels in their order, and the number of each record's label, int64."""
         if self.absent is not None:
             raise self.absent
         labels, where, inverse = np.unique(words, return_index=True, return_inverse=True)

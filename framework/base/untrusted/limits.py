@@ -83,7 +83,7 @@ LIMITS = {
             128 << 20,
             "bytes",
             "what all nets together keep for shapes other than their last: plans, bound operators,"
-            " outputs; what was used least recently goes first, and is made anew when it is wanted",
+            " outputs; what was used least recently goes first, and is made again when needed",
         ),
         Limit(
             "unpack",

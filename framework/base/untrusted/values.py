@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[+-]?0*([0-9]{1,40})", re.ASCII)
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 """Half of a surrogate pair in JSON, or what may be one."""
 _MARK = re.compile(r'"(?:[^"\\]++|\\.?)*+(?:"|\Z)|[\[\]{}]', re.DOTALL)
-"""A string of JSON, to its end or that of the text, or a bracket."""
+"""A string of JSON, to its end or the end of the text, or a bracket."""
 MAX_RANK = 64
 """Dimensions that an array has at most: as many as NumPy's."""
 _SHOWN = 40  # characters of what a file says that a message repeats

@@ -55,7 +55,7 @@ class StepFrame(BoundSteps):
         self.bind()
 
     def tell(self, title: str, call: Callable[[], Any], error: Exception) -> None:
-        """Raise the error of a call as that of its operator, if the call is the frame's."""
+        """Raise the error of a call as its operator's error, if the call is the frame's."""
         for index, own in enumerate(self.calls):
             if own is call:
                 try:
@@ -68,7 +68,7 @@ def run_calls(calls: Sequence[Callable[[], Any]], title: str, frames: Iterable[S
     """Run the calls of a loop.
 
     Args:
-        title: of the recurrent net. frames: that bound those of the calls that are operators.
+        title: of the recurrent net. frames: of the calls that are operators.
 
     Raises:
         RunError: an operator of the step net failed. Own errors pass through.

@@ -35,7 +35,7 @@ class Loop:
     """The result of binding the loop.
 
     Attributes:
-        values: those given, and those of what the loop writes.
+        values: the given ones, and what the loop writes.
         calls: everything that runs step by step, in the order in which it runs.
         scopes: a scope for each step where operators hold nets; else empty.
         offsets: for each step, of the variables that hold sequences; empty where none does.
@@ -53,7 +53,7 @@ def bind_loop(
     """The loop's stage: every step begins with initial states, ends with final states and sums.
 
     Args:
-        values: those of links, memories, and what operators before the loop write.
+        values: of links, memories, and what operators before the loop write.
     """
     binding, about = context.binding, context.analysis
     opening = bring_into_slots(context, values)
@@ -90,7 +90,7 @@ def bind_loop(
 
 
 def _step_scopes(context: LoopContext, nested: bool) -> list[Scope]:
-    """The scope that each step runs in: that of the forward run, a new one, or the one outside."""
+    """The scope that each step runs in: the forward run's, a new one, or the one outside."""
     if context.forward:
         return list(context.forward)
     outer = context.binding.frame.scope

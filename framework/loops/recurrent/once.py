@@ -26,8 +26,8 @@ def bind_once(context: LoopContext, operators: Sequence[Operator], values: Value
     """Stage for the operators of one phase: their results are added to the values.
 
     Args:
-        operators: those of a phase that is not the loop; none: the values stay as they are.
-        values: those of everything that the operators read.
+        operators: of a phase that is not the loop; none: the values stay as they are.
+        values: of everything that the operators read.
     """
     if not operators:
         return Stage(values, [])
@@ -83,7 +83,7 @@ def _compact(context: LoopContext, values: dict[str, Storage], calls: list[Call]
 def _read_elsewhere(
     context: LoopContext, operators: Sequence[Operator], names: set[str]
 ) -> set[str]:
-    """Those of the names that somebody reads besides these operators."""
+    """The names that something besides these operators reads."""
     about, step = context.analysis, context.step
     phases = (about.phases.static, about.phases.pre, about.phases.loop, about.phases.post)
     others = [op for phase in phases if phase is not operators for op in phase]

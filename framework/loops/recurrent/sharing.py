@@ -86,7 +86,7 @@ def shared_values(
     """Where the variables that share memory are, and the matrices whose columns they view.
 
     Args:
-        values: those of the variables computed before the loop.
+        values: of the variables computed before the loop.
         live_out: what is read after the loop; other matrices need memory for one step only.
     """
     shared: dict[str, StepValues] = {}

@@ -63,9 +63,8 @@ def without_copies(
 ) -> list[Operator]:
     """The operators without copies: readers of a copy read its source.
 
-    An output is a copy where its scalar expression names nothing but an input, as that of `assign`
-    does, and those of the gradients of sums. Every variable is written once, so the original keeps
-    its value.
+    An output is a copy where its scalar expression is the name of an input, as in `assign` and in
+    the gradients of sums. Every variable is written once, so the original keeps its value.
     """
     live_out = {*wanted, *step.outputs, *step.sums, *(memory.state for memory in step.memories)}
     names: dict[str, str] = {}

@@ -106,7 +106,7 @@ class RecurrentProgram:
 
     @property
     def frames(self) -> Sequence[StepFrame]:
-        """Those of its operators, for `run_calls`."""
+        """The frames of its operators, for `run_calls`."""
         return self._calls.frames
 
     @cached_property

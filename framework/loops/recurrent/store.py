@@ -258,7 +258,7 @@ class SavedSteps(list[Scope]):
     The list holds scopes, one for each step, only where the step net holds nets itself.
 
     Attributes:
-        values: those of the variables that are saved.
+        values: of the variables that are saved.
         specs: shapes in some step, also of variables that are not saved.
         rows: which of them have one row for each sequence of a step.
         ragged: whether steps see sequences.

@@ -29,7 +29,7 @@ class TreeBinding:
         k: the operator's arrays and attributes. frame: the frame of the net around.
         tree, memories: the tree net and its memories.
         nodes, trees: how many there are. offsets: of the trees in the rows of nodes.
-        specs: shapes and dtypes inside. links: those of the in-links, with -1 rows.
+        specs: shapes and dtypes inside. links: shapes and dtypes of the in-links, with -1 rows.
     """
 
     def __init__(self, k: KernelArgs) -> None:
@@ -56,7 +56,7 @@ class TreeBinding:
         }
 
     def scratch(self, rows: int, spec: ArraySpec) -> Any:
-        """Memory for `rows` rows like those of `spec`.
+        """Memory for `rows` rows as `spec` describes them.
 
         Its contents last for one call. All operators of this type in the scope share it, from frame
         to frame: trees are new in every minibatch, and fresh memory costs more than filling it.

@@ -186,11 +186,11 @@ class TreeNet:
     def infer(
         self, inputs: Sequence[ArraySpec], statics: Sequence[ArraySpec], boots: Sequence[ArraySpec]
     ) -> TreeSpecs:
-        """Shapes and dtypes of everything inside, from those of the links.
+        """Shapes and dtypes of everything inside, inferred from the links.
 
         Raises:
-            ShapeError: an operator refuses its inputs, the shape of a memory is unknown or another
-                than that of its state, or an out-link has no row for each node.
+            ShapeError: an operator refuses its inputs, the shape of a memory is unknown or differs
+                from its state's, or an out-link has no row for each node.
         """
         links = {
             name: ((-1, *shape[1:]), dtype)

@@ -86,7 +86,7 @@ class ForestSchedule:
     """Which nodes run when: all of one height together, leaves first.
 
     A node's place is its number in that order; within a height, nodes with more children come
-    first. An edge joins a child to its parent. The edges of a height (that of the parents) stand
+    first. An edge joins a child to its parent. The edges whose parents have one height stand
     together: first the edges of all first children, then of all second ones and so on, each in the
     order of the parents, so that the k-th children belong to the first of these parents.
 

@@ -65,7 +65,7 @@ def make_gradient(g: GradientArgs) -> list[OpNode]:
 
 
 def _with_gradient(net: PlainNet, targets: list[str], wrt: list[str]) -> OpList:
-    """A net with the operators that lead from the gradients of `targets` to those of `wrt`."""
+    """A net with the operators that lead from gradients of `targets` to gradients of `wrt`."""
     extended = net.op_list
     known = {name for op in net.operators for name in (*op.input_vars(), *op.output_vars())}
     read = [name for name in dict.fromkeys(wrt) if name in known]
@@ -221,7 +221,7 @@ class TreeGradientProgram:
         self.edge_parent = xp.asarray(schedule.edge_parent)
 
     def _arrive(self, schedule: ForestSchedule) -> None:
-        """Take gradients from outside: those of out-links and of roots."""
+        """Take the gradients of out-links and roots from outside."""
         k, xp = self._b.k, self._b.xp
         rows, roots = xp.asarray(schedule.rows), xp.asarray(schedule.roots)
         for array in self.arriving.values():

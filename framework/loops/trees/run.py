@@ -56,7 +56,7 @@ class TreeForwardProgram:
             self._batches.hand_over(run)
 
     def _index_of(self, schedule: ForestSchedule) -> ForwardIndex:
-        """The index arrays of a schedule; those of the last run where it is the same."""
+        """The index arrays of a schedule, kept from the last run if the schedule is the same."""
         # By identity: `schedule_of` gives one object for equal trees.
         if self._last_index is None or self._last_index.schedule is not schedule:
             self._last_index = forward_index(self._binding, self._buffers, schedule)

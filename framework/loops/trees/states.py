@@ -38,7 +38,7 @@ def bind_states(b: TreeBinding) -> StateBuffers:
         if tree.arity:
             initial_at.append(nodes + extra[memory.state])
             extra[memory.state] += b.initial_rows(number)
-    # Initial states lie after those of the nodes, so that a missing child is a row like any other.
+    # Initial states lie after the nodes' states, so that a missing child is a row like any other.
     states = {name: b.scratch(nodes + rows, b.specs.node[name]) for name, rows in extra.items()}
     sums: list[Any] = []
     summands: list[Any] = []
@@ -87,7 +87,7 @@ def forward_index(b: TreeBinding, buffers: StateBuffers, schedule: ForestSchedul
 
 
 def fill_initial_states(b: TreeBinding, buffers: StateBuffers, schedule: ForestSchedule) -> None:
-    """Write initial states: after those of the nodes, or as the sums of leaves."""
+    """Write initial states: after the nodes' states, or as the sums of leaves."""
     leaves = int(schedule.starts[1]) if schedule.heights else 0
     boots = b.k.list("boot")
     for number, memory in enumerate(b.memories):

@@ -48,7 +48,7 @@ def _step(net: NetCheck, step: StepDecl, title: str) -> None:
     for memory in step.memories:
         if memory.state not in written | declared | by_pair:
             hint = nearest(memory.state, written)
-            net.add("undefined", f"{title}: nobody writes its memory {memory.state!r}{hint}")
+            net.add("undefined", f"{title}: nothing writes its memory {memory.state!r}{hint}")
         if memory.boot and memory.boot not in known:
             hint = nearest(memory.boot, known)
             net.add(

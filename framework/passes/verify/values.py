@@ -184,7 +184,7 @@ def unused(net: NetCheck) -> None:
             for name in names:
                 root = net.base(name)
                 if name != EMPTY and root not in read and net.kind_of(root) == TEMPORARY:
-                    why = f"nobody reads {slot}={name}; declare it an OUTPUT if it is a result"
+                    why = f"nothing reads {slot}={name}; declare it an OUTPUT if it is a result"
                     net.add("unused", f"{net.title(index)}: {why}", index, WARNING)
     for name, var in net.vars.items():
         used = net.base(name) in read or net.base(name) in net.writers

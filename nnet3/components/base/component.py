@@ -238,7 +238,7 @@ class Component:
         """Write the forward operators into a recipe: they compute `OUT` from `X`.
 
         The backward operators follow from these. A recipe also takes the component's parameters,
-        the statistics that it collects, and gradients that are better than those of the registry.
+        the statistics that it collects, and gradients that are better than the registry's.
 
         Raises:
             UnknownOperatorError: there is no computation for this type.

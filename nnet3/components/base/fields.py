@@ -189,7 +189,7 @@ def _float32(values: Any) -> np.ndarray:
 def write_fields(component: FieldHolder, writer: Writer, fields: Sequence[Field]) -> None:
     """Write the fields as Kaldi does, or, where nothing was changed, as the file had them.
 
-    In the other form (text or binary) than that of the file, averages follow from their sums.
+    In another form (text or binary) than the file's, averages follow from their sums.
     """
     anew = component.was_binary not in (None, writer.binary)
     for index, field in enumerate(fields):

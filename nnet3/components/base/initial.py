@@ -17,7 +17,7 @@ _PIECE = 1 << 20  # numbers that are drawn as doubles at once
 
 
 def generator_of(rng: np.random.Generator | int | None) -> np.random.Generator:
-    """A generator, or that of a seed; None: of a seed that differs each time.
+    """A generator, or the generator of a seed; None: of a seed that differs each time.
 
     Raises:
         AttributeTypeError: it is something else.

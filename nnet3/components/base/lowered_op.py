@@ -1,4 +1,4 @@
-"""Lowered operators: those of a component's recipe, over symbolic names of variables."""
+"""Lowered operators: a component's recipe holds them, over symbolic names of variables."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class LoweredOp(NamedTuple):
         outputs: SlotNames,
         attrs: Attrs | Mapping | None = None,
     ) -> LoweredOp:
-        """From plain Python values; `attrs` may also be those of another one."""
+        """From plain Python values; `attrs` may also be another one's."""
         if not isinstance(attrs, Attrs):
             attrs = Attrs.of(attrs) if attrs else _NO_ATTRS
         return cls(op_type, _slots(inputs), _slots(outputs), attrs)

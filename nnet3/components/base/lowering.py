@@ -58,7 +58,7 @@ class Recipe:
         plain: parameters whose plain gradients `natural` reads, and its names for these.
         memory: arrays that `natural` saves from one batch to the next, by name.
         parts: for a chain of components their recipes, with the names of their variables in this
-            one; backward operators and statistics are then those of the parts.
+            one; backward operators and statistics are then the parts' own.
     """
 
     def __init__(
@@ -345,6 +345,6 @@ def _without_shapes(op: LoweredOp) -> LoweredOp:
 
 
 def scale_by(recipe: Recipe, factors: str) -> None:
-    """out = x * factors, which get no gradient: then that of x needs no value of x."""
+    """out = x * factors, which get no gradient: so the gradient of x needs no value of x."""
     recipe.op("mul", OUT, x=X, y=factors)
     recipe.backward = [LoweredOp.of("mul", {"x": OUT_DERIV, "y": factors}, {"out": IN_DERIV})]

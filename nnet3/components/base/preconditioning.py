@@ -89,7 +89,7 @@ def add_natural(
     outputs: Mapping[str, str],
     attrs: Any = None,
 ) -> None:
-    """Append an operator to those of natural gradient; slots without a variable are left out."""
+    """Append an operator of natural gradient; slots without a variable are left out."""
     present = {slot: names for slot, names in inputs.items() if names}
     recipe.natural.append(LoweredOp.of(op_type, present, outputs, attrs))
 

@@ -17,8 +17,8 @@ _FREE_OF_PARAMETERS = ("LogSoftmaxComponent", "SoftmaxComponent", "NoOpComponent
 
 
 def new_output(nnet: Nnet, edit: NewOutput) -> str:
-    """Replace the affine component that the output reads, alone or through a softmax; its settings
-    of training are kept.
+    """Replace the affine component that the output reads, directly or through a softmax. The new
+    one keeps its settings of training.
 
     Raises:
         FormatError: what the output reads is something else, or others also read it.
@@ -46,9 +46,7 @@ def new_output(nnet: Nnet, edit: NewOutput) -> str:
         sizes = {"dim": edit.size, "input-dim": edit.size, "output-dim": edit.size}
         nnet.components[node.component] = configured_component(node.component, kind, {}, sizes)
     nnet.check()
-    return (
-        f"Made {last.component} anew: output {output.name} has {edit.size} columns, not {before}."
-    )
+    return f"Replaced {last.component}: output {output.name} has {edit.size} columns, not {before}."
 
 
 def _output(nnet: Nnet, name: str) -> NetworkNode:

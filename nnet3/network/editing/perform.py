@@ -59,7 +59,7 @@ def _rename(nnet: Nnet, edit: edits.Rename) -> str:
                 shown_node(nnet, old)
             if nnet.has_node(new):
                 raise FormatError(f"there is a node {new!r} already")
-            continue  # Kaldi's files do not have its name, which is that of its component node
+            continue  # Kaldi's files do not have its name: its component node has the same
         names[old] = new
         if node.kind == COMPONENT:
             names[input_name(old)] = input_name(new)
@@ -130,7 +130,7 @@ def _fix(nnet: Nnet, edit: edits.Freeze) -> str:
 
 
 def _unfreeze(nnet: Nnet, edit: edits.Unfreeze) -> str:
-    """The rate is that of the components that are trained."""
+    """The rate is taken from the components that are trained."""
     rates = [
         component.learning_rate / component.learning_rate_factor
         for component in nnet.components.values()

@@ -173,7 +173,7 @@ class _Indexing:
         return place + dim if place < 0 <= dim else place
 
     def _ids(self, ids: Any, axis: int) -> Any:
-        """Integers; those of an array counted from the front where the dimension is known."""
+        """Integers; an array's are counted from the front where the dimension is known."""
         dim = self.shape[axis]
         if isinstance(ids, Handle) or dim < 0:
             return ids
@@ -208,7 +208,7 @@ class _Indexing:
         return [part.axis for part in self.parts if part.place is not None]
 
     def _layout(self, ids: int) -> list[int | str]:
-        """The axes of the result. Those of arrays stand where they do in the key, where that is one
+        """The axes of the result. Axes of arrays stand where they do in the key, where that is one
         place, else in front; integers beside arrays count as arrays."""
         advanced = [n for n, part in enumerate(self.parts) if part.advanced] if ids else []
         together = advanced == list(range(advanced[0], advanced[-1] + 1)) if advanced else True
@@ -223,7 +223,7 @@ class _Indexing:
         return layout
 
     def _sliced(self) -> Any:
-        """x cut along every axis of a slice or integer; those of integers keep size 1."""
+        """x cut along every axis of a slice or integer; axes of integers keep size 1."""
         axes, starts, ends, steps = [], [], [], []
         for part in self.parts:
             if part.place is not None:
@@ -298,7 +298,7 @@ class _Indexing:
         return out, ids
 
     def _checked(self, ids: Any, dim: int) -> Any:
-        """Integers from 0 to dim - 1: those of a variable are looked up, and so checked."""
+        """Integers from 0 to dim - 1: a variable's are looked up, and so checked."""
         if not isinstance(ids, Handle):
             return ids
         places = self.builder.add_op("arange", stop=dim)

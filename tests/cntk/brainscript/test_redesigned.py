@@ -32,7 +32,7 @@ def test_objects_look_outwards():
     # what stands inside counts
     experiment, told = read(redesigned() + around)
     assert sgd(experiment).string("minibatchSize") == "256"
-    assert told == ["train.bs:23:1: 'minibatchSize' is read by nobody"]
+    assert told == ["train.bs:23:1: 'minibatchSize' is never read"]
 
 
 def test_actions_share_what_stands_outside():
@@ -54,7 +54,7 @@ def test_sections_inside_sections():
     experiment, told = read(text)
     assert SgdOptions.of(sgd(experiment)).adjust.rate == "before"
     assert [line.partition(": ")[2] for line in told] == [
-        "'numPrevLernRates' is read by nobody (did you mean numPrevLearnRates?)"
+        "'numPrevLernRates' is never read (did you mean numPrevLearnRates?)"
     ]
 
 
@@ -204,12 +204,12 @@ def test_places_on_the_command_line(name, given, message):
 STREAMS = """streams = ([ reader = features ; readr = 1 ; input = model.network.features ]
             : [ reader = labels ; input = model.network.labels ])"""
 MISSPELT = [
-    ({}, "train.bs:17:9: 'strems' is read by nobody (did you mean streams?)", "strems = 1"),
-    ({"ExpDri": "x"}, "command line: ExpDri=x:1:1: 'ExpDri' is read by nobody", ""),
-    ({"train.optimizer.maxEpoch": "7"}, "'maxEpoch' is read by nobody (did you mean maxE", ""),
+    ({}, "train.bs:17:9: 'strems' is never read (did you mean streams?)", "strems = 1"),
+    ({"ExpDri": "x"}, "command line: ExpDri=x:1:1: 'ExpDri' is never read", ""),
+    ({"train.optimizer.maxEpoch": "7"}, "'maxEpoch' is never read (did you mean maxE", ""),
     ({"train.model.network.needprior": "true"}, "", ""),  # capitals do not count
-    ({}, "'needPriors' is read by nobody (did you mean needPrior?)", None),
-    ({}, "'readr' is read by nobody (did you mean reader?)", STREAMS),
+    ({}, "'needPriors' is never read (did you mean needPrior?)", None),
+    ({}, "'readr' is never read (did you mean reader?)", STREAMS),
 ]
 
 
@@ -228,8 +228,8 @@ def test_misspelt_names_in_plain_records_and_functions():
     text = redesigned().replace("2 : 4 : 3", "2 : options.hidden : 3")
     _, told = read(head + text)
     assert told == [
-        "train.bs:1:14: 'hiden' is read by nobody (did you mean hidden?)",
-        "train.bs:2:24: 'hidn' is read by nobody (did you mean hidden?)",
+        "train.bs:1:14: 'hiden' is never read (did you mean hidden?)",
+        "train.bs:2:24: 'hidn' is never read (did you mean hidden?)",
     ]
 
 
@@ -277,7 +277,7 @@ def test_files_are_looked_for_before_anything_runs(tmp_path, monkeypatch):
     said = []
     with pytest.raises(OpscopeError, match=r"train\.bs:18:50: there is no file 'a\.scp'"):
         run_experiment(["configFile=train.bs"], Run(say=said.append))
-    assert said == ["WARNING: train.bs:17:9: 'strems' is read by nobody (did you mean streams?)\n"]
+    assert said == ["WARNING: train.bs:17:9: 'strems' is never read (did you mean streams?)\n"]
 
 
 # --- nothing kills the interpreter (deep ones run in processes of their own: tests/mistakes)

@@ -243,7 +243,7 @@ def test_unused_temporaries_are_warnings():
         ("warning", "unused", 0),
     ]
     assert "'lost' is declared and not used" in found[0].message
-    assert "nobody reads out=h" in found[1].message
+    assert "nothing reads out=h" in found[1].message
     verify(net(relu("x", "h")))
 
 
@@ -384,7 +384,7 @@ def test_step_nets_get_their_variables_by_links():
         (lambda s: s.out_links.append(Link("all", "nix")), "takes 'nix', which no operator"),
         (
             lambda s: s.memories.append(MemoryDecl(state="s", previous="p")),
-            "nobody writes its memory 's'",
+            "nothing writes its memory 's'",
         ),
         (lambda s: s.static_links.append(Link("seq", "row")), "'row' is linked twice"),
         (

@@ -142,7 +142,7 @@ def test_what_is_unusual_in_an_xconfig() -> None:
         ),
         (
             ["input name=input dim=4", "delta-layer name=a", "delta-layer name=b input=input"],
-            ["x:3: delta-layer 'b': dim-range-node name=input_copy1 is also that of x:2 in ref"],
+            ["x:3: delta-layer 'b': dim-range-node name=input_copy1 is also written by x:2 in ref"],
         ),
     ],
 )

@@ -79,5 +79,5 @@ def test_input_grad_refuses(attrs, why):
 
 def test_matmul_refuses():
     op = OpNode("nnet3.spliced_matmul", {"x": ("a", "b"), "w": ("w",)}, {"out": ("out",)})
-    with pytest.raises(opscope.OpscopeError, match="columns of w and those of all x"):
+    with pytest.raises(opscope.OpscopeError, match="columns of w and of all x"):
         _run(op, _given(w=W), ["out"])

@@ -91,7 +91,7 @@ def refusal(line: str) -> str:
         ),
         ("tdnnf-layer name=a dim=8", "bottleneck-dim= is missing"),
         ("tdnnf-layer name=a dim=8 bottleneck-dim=8", "must be above bottleneck-dim=8"),
-        ("tdnnf-layer name=a dim=9 bottleneck-dim=2", "that of the input, 8"),
+        ("tdnnf-layer name=a dim=9 bottleneck-dim=2", "to equal the input's, 8"),
         ("tdnnf-layer name=a dim=8 bottleneck-dim=2 bypass-scale=2", "from -1 to 1"),
         ("tdnnf-layer name=a dim=8 bottleneck-dim=2 dropout-proportion=1", "leave nothing"),
         ("tdnnf-layer name=a dim=8 bottleneck-dim=2 context=left", "did you mean .*left-only"),
@@ -212,7 +212,7 @@ def test_a_layer_without_one_before_it():
 
 
 def test_nodes_of_the_same_name():
-    with pytest.raises(FormatError, match="line 3: .*name=a.affine is also that of line 2"):
+    with pytest.raises(FormatError, match="line 3: .*name=a.affine is also written by line 2"):
         xconfig_to_config(FRONT + "relu-layer name=a dim=4\nno-op-component name=a.affine\n" + BACK)
 
 

@@ -136,10 +136,10 @@ def test_the_report_is_printed(tmp_path, capsys):
     told = capsys.readouterr().err
     assert told.splitlines()[:4] == [
         f"{tmp_path}/run.checkpoint: taken over after epoch 2: 4 parameters and 0 states",
-        "  afresh, not in the checkpoint: optimizer@STEP, w0@ADAM_MOMENT1, w0@ADAM_MOMENT2,"
+        "  reset, not in the checkpoint: optimizer@STEP, w0@ADAM_MOMENT1, w0@ADAM_MOMENT2,"
         " b0@ADAM_MOMENT1, b0@ADAM_MOMENT2, w1@ADAM_MOMENT1, w1@ADAM_MOMENT2, b1@ADAM_MOMENT1,"
         " and 1 more",
-        "  afresh, rate 0.01 there and 0.02 here: optimizer@LEARNING_RATE",
+        "  reset, rate 0.01 there and 0.02 here: optimizer@LEARNING_RATE",
         "  left there, not in this net: w0@MOMENTUM_VELOCITY, b0@MOMENTUM_VELOCITY,"
         " w1@MOMENTUM_VELOCITY, b1@MOMENTUM_VELOCITY",
     ]

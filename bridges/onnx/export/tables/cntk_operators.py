@@ -47,7 +47,7 @@ def scatter_rows(e: Emission) -> None:
 @emits("cntk.initial_state")
 def initial_state(e: Emission) -> None:
     if e.has("carried"):
-        e.refuse("states that go on from minibatch to minibatch are of training")
+        e.refuse("states that are kept from minibatch to minibatch are of training")
     e.set("out", e.unsqueeze(e["x"], 0))
 
 

@@ -96,7 +96,7 @@ def scatter_nd(e: Emission) -> None:
 
 
 def _stretched(e: Emission, value: str, slot: str, lines: str) -> str:
-    """A value whose axes other than `axis` may be 1, as long as those of x."""
+    """A value whose axes other than `axis` may be 1, as long as x's axes."""
     axis = e.axis()
     x = e.shape("x")
     own = e.shape(slot)

@@ -40,7 +40,7 @@ def _batch_norm(n: Aten, x: Value) -> Value | list[Value]:
 
 
 def _by_batch(n: Aten, x: Value) -> Value:
-    """Without running statistics those of the batch count always."""
+    """Without running statistics the batch's own always count."""
     axes = [axis for axis in range(x.ndim) if axis != 1]
     away = n.op("sub", x, n.op("reduce_mean", x, axes=axes, keepdims=True))
     power = n.op("reduce_mean", n.op("square", away), axes=axes, keepdims=True)

@@ -39,7 +39,7 @@ def _enter(n: Call, cell: Cell) -> Value:
 
 
 def _first(n: Call, at: int) -> Value:
-    """The first state of a direction, from those of all."""
+    """The first state of a direction, from the states of all."""
     return first_state(n, n[0], at, n[0].shape[2], n[0].dtype)
 
 

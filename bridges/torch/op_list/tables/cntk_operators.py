@@ -24,7 +24,7 @@ def expand_rows(e: Emission) -> None:
 @writes("cntk.initial_state")
 def initial_state(e: Emission) -> None:
     if e.has("carried"):
-        e.refuse("states that go on from minibatch to minibatch are of training")
+        e.refuse("states that are kept from minibatch to minibatch are of training")
     e.set_rows("out", f"{e['x']}.expand({SEQUENCES}, *{e['x']}.shape)")
 
 
@@ -38,7 +38,7 @@ def cos_distance(e: Emission) -> None:
 
 @writes("cntk.unfold")
 def unfold(e: Emission) -> None:
-    """By places: those of all windows are known, and the padding is one more element."""
+    """By places: the places of all windows are known, and the padding is one more element."""
     places = table(e.attrs)
     inside = places >= 0
     x = e["x"]
