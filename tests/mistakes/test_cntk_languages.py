@@ -159,4 +159,4 @@ def test_a_minus_sign_that_cntk_drops_is_warned_of(tmp_path: Path) -> None:
     built = cntk.build_ndl_file(path)
     assert built.network.find("c").attributes["value"] == 0.5
     (warning,) = built.warnings
-    assert "n.ndl:2:6: CNTK takes a '-' right behind a bracket for a separator" in warning
+    assert "n.ndl:2:6: CNTK takes a '-' right after a bracket for a separator" in warning

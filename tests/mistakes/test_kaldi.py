@@ -204,7 +204,7 @@ def test_nan_in_features_is_told_of_once_for_each_utterance() -> None:
     utterances = [Utterance(key, rows) for key, rows in (("a", bad[:7]), ("b", bad), ("c", bad))]
     wanted = [
         f"{key}: features: 21 of 40 frames hold nan or infinite numbers, the first of them frame 7;"
-        " what is computed from them is nan or infinite, too"
+        " what is computed from them is also nan or infinite"
         for key in "bc"
     ]
     for computer in (

@@ -156,7 +156,7 @@ def test_acoustic_models_as_kaldis_program_writes_them(folder):
     assert (folder / "b.mdl").read_bytes() == (folder / "c.mdl").read_bytes()
     done = run("edit", "a.mdl", "--output-size", 3, "-o", "d.mdl")
     assert (
-        "the output is 3 wide, not 5: the transition model is still that of the old one, and 5"
+        "the output is 3 wide, not 5: the transition model still belongs to the old one, and 5"
         in (done.stderr)
     )
     made = AmNnetSimple.read("d.mdl")

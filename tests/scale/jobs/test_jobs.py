@@ -101,7 +101,7 @@ def test_an_optional_job_may_fail(tmp_path):
     lines: list[str] = []
     job = Job("bad", ("/bin/false",), str(tmp_path / "log"), optional=True)
     JobPool(str(tmp_path / "jobs"), make_runner("local"), lines.append, tries=1).run([job])
-    assert "the run goes on without it" in lines[0]
+    assert "the run continues without it" in lines[0]
 
 
 def test_no_more_jobs_at_a_time_than_said(tmp_path):
