@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any
 
@@ -26,8 +25,10 @@ _LEAST = 2
 """What varies is at least that: sizes of 0 and 1 mean too much to be any sizes."""
 _Product = tuple[int, ...]
 """Numbers of atoms, sorted: what a term of a polynomial multiplies."""
-_Terms = dict[_Product, int]
+Terms = dict[_Product, int]
 """A polynomial: what it sums, with the factor of each."""
+Atom = int | tuple[Terms, Terms]
+"""What polynomials are made of: a size, by its place, or a quotient, which is rounded down."""
 
 
 class Dims:
@@ -39,16 +40,18 @@ class Dims:
         hashes: whether a size may be a key, by its value; else it comes into no cache.
 
     Attributes:
+        atoms: in order, of each the place of a size, or what is divided by what.
+        conditions: polynomials, each with how it compares with 0: ">=", "==" or "!=". By text.
         pinned: places of sizes of which one value alone meets the conditions.
     """
 
     def __init__(self, *, hashes: bool = True) -> None:
         self.hashes = hashes
-        self._atoms: dict[Hashable, int] = {}
-        self._texts: list[str] = []
+        self.atoms: list[Atom] = []
+        self.conditions: dict[str, tuple[Terms, str]] = {}
+        self._numbers: dict[Hashable, int] = {}  # of atoms
         self._hints: list[int] = []
         self._least: list[float] = []
-        self._conditions: dict[str, None] = {}
         self.pinned: set[int] = set()
         self._meets: tuple[int, Callable[[Sequence[int]], Any]] | None = None
 
@@ -60,83 +63,66 @@ class Dims:
         """
         if hint < _LEAST:
             return self.fixed(place, hint)
-        self._conditions[f"s[{place}] >= {_LEAST}"] = None
-        return self._atom(place, f"s[{place}]", hint, _LEAST)
+        size = self.unchecked(place, hint)
+        self._note(_sum(size.terms, {(): _LEAST}, -1), ">=")
+        return size
 
     def unchecked(self, place: int, hint: int) -> Dim:
         """A size, or an address, of which is known that it is at least 2."""
-        return self._atom(place, f"s[{place}]", hint, _LEAST)
+        return self._atom(place, place, hint, _LEAST)
 
     def fixed(self, place: int, value: int) -> int:
         """A size that does not vary."""
-        self._conditions[f"s[{place}] == {value}"] = None
+        self._note(_sum(self._atom(place, place, value, value).terms, {(): value}, -1), "==")
         return value
 
     def meets(self, sizes: Sequence[int]) -> bool:
         """Whether other sizes meet all conditions."""
-        if self._meets is None or self._meets[0] != len(self._conditions):
-            self._meets = len(self._conditions), self._where_met("True")
-        return self._meets[1](sizes)
+        if self._meets is None or self._meets[0] != len(self.conditions):
+            self._meets = len(self.conditions), self._function(" and ".join([*self.conditions, "True"]))
+        try:
+            return self._meets[1](sizes)
+        except ZeroDivisionError:  # of a quotient, which is computed before the conditions
+            return False
 
     def value_of(self, size: Any) -> Callable[[Sequence[int]], int]:
         """What gives a `Dim`, or plain number, for other sizes that meet the conditions."""
         return self._function(self._text(size.terms) if isinstance(size, Dim) else repr(int(size)))
 
-    def values_of(self, sizes: Sequence[Any]) -> Callable[[Sequence[int]], list[int]]:
-        """As `value_of`, of several."""
-        return self._function(self._list(sizes))
-
-    def where_met(self, sizes: Sequence[Any]) -> Callable[[Sequence[int]], Any]:
-        """As `values_of`, a list that is not empty; False where a condition is not met."""
-        return self._where_met(self._list(sizes))
-
-    def _where_met(self, result: str) -> Callable[[Sequence[int]], Any]:
-        function = self._function(" and ".join([*self._conditions, result]))
-
-        def found(sizes: Sequence[int]) -> Any:
-            try:
-                return function(sizes)
-            except ZeroDivisionError:  # of a quotient, which is computed before the conditions
-                return False
-
-        return found
-
-    def _list(self, sizes: Sequence[Any]) -> str:
-        texts = [self._text(one.terms) if isinstance(one, Dim) else repr(int(one)) for one in sizes]
-        return f"[{', '.join(texts)}]"
-
     def decided_by(self, places: Collection[int]) -> bool:
         """Whether a condition, or a quotient, depends on some of the sizes."""
-        names = [f"a{self._atoms[place]}" for place in places]
-        texts = [*self._conditions, *(text for text in self._texts if "//" in text)]
-        return any(re.search(rf"\b{name}\b", text) for name in names for text in texts)
+        numbers = {self._numbers[place] for place in places}
+        deciding = [terms for terms, _ in self.conditions.values()]
+        deciding += [terms for atom in self.atoms if not isinstance(atom, int) for terms in atom]
+        products = {product for terms in deciding for product in terms}
+        return not all(numbers.isdisjoint(product) for product in products)
 
     def _function(self, result: str) -> Callable[[Sequence[int]], Any]:
-        lines = [f"a{number} := {text}" for number, text in enumerate(self._texts)]
+        lines = [f"a{number} := {self._atom_text(atom)}" for number, atom in enumerate(self.atoms)]
         text = f"lambda s: [{', '.join([*lines, result])}][-1]"
         return eval(text)  # noqa: S307 - text of our own
 
-    def _atom(self, key: Hashable, text: str, hint: int, least: float) -> Dim:
-        number = self._atoms.setdefault(key, len(self._atoms))
-        if number == len(self._texts):
-            self._texts.append(text)
+    def _atom(self, key: Hashable, atom: Atom, hint: int, least: float) -> Dim:
+        number = self._numbers.setdefault(key, len(self._numbers))
+        if number == len(self.atoms):
+            self.atoms.append(atom)
             self._hints.append(hint)
             self._least.append(least)
         return Dim(self, {(number,): 1})
 
     # -- polynomials -------------------------------------------------------------------------------
 
-    def made(self, terms: _Terms) -> Dim | int:
+    def made(self, terms: Terms) -> Dim | int:
         """A polynomial; a plain number where nothing varies."""
         terms = {product: factor for product, factor in terms.items() if factor}
         return Dim(self, terms) if any(terms) else terms.get((), 0)
 
-    def hint(self, terms: _Terms) -> int:
+    def hint(self, terms: Terms) -> int:
         """The value of a polynomial."""
         hints = self._hints
         return sum([math.prod([hints[n] for n in p], start=f) for p, f in terms.items()])
 
-    def least(self, terms: _Terms) -> float:
+    def least(self, terms: Terms) -> float:
         """What a polynomial is at least."""
         total = 0.0
         for product, factor in terms.items():
@@ -146,13 +132,23 @@ class Dims:
             total += math.prod(bounds, start=factor)
         return total
 
-    def _text(self, terms: _Terms) -> str:
+    def _note(self, terms: Terms, sign: str) -> None:
+        """Note a condition."""
+        self.conditions[f"{self._text(terms)} {sign} 0"] = terms, sign
+
+    def _atom_text(self, atom: Atom) -> str:
+        if isinstance(atom, int):
+            return f"s[{atom}]"
+        rest, by = atom
+        return f"({self._text(rest)}) // ({self._text(by)})"
+
+    def _text(self, terms: Terms) -> str:
         return " + ".join(
             [" * ".join([str(factor), *(f"a{number}" for number in product)])
              for product, factor in sorted(terms.items())]
         )  # fmt: skip
 
-    def is_true(self, terms: _Terms, compare: Callable[[Any, Any], bool]) -> bool:
+    def is_true(self, terms: Terms, compare: Callable[[Any, Any], bool]) -> bool:
         """Whether a polynomial compares so with 0: by its bounds; else by value, a condition."""
         truth = compare(self.hint(terms), 0)
         negated = {product: -factor for product, factor in terms.items()}
@@ -160,21 +156,23 @@ class Dims:
             return truth
         if compare is operator.lt and self.least(terms) >= 0:
             return truth
-        if truth and compare is operator.eq:
-            self._pin(terms)
-        sign, other = _SIGNS[compare]
-        self._conditions[f"{self._text(terms)} {sign if truth else other} 0"] = None
+        if compare is operator.eq:
+            self._note(terms, "==" if truth else "!=")
+            if truth:
+                self._pin(terms)
+        else:  # what is below 0 is at most -1
+            self._note(_sum({(): -1}, terms, -1) if truth else terms, ">=")
         return truth
 
-    def _pin(self, terms: _Terms) -> None:
+    def _pin(self, terms: Terms) -> None:
         """Note the size that is a number wherever a polynomial is 0."""
         products = [product for product in terms if product]
         if len(products) == 1 and len(products[0]) == 1:
-            place = next(key for key, number in self._atoms.items() if number == products[0][0])
-            if isinstance(place, int):
-                self.pinned.add(place)
+            atom = self.atoms[products[0][0]]
+            if isinstance(atom, int):
+                self.pinned.add(atom)
 
-    def quotient(self, terms: _Terms, by: _Terms) -> Dim | int:
+    def quotient(self, terms: Terms, by: Terms) -> Dim | int:
         """One polynomial by another, rounded down."""
         whole, rest = _divided_terms(terms, by)
         divisor = 0 if any(by) else by.get((), 0)
@@ -185,14 +183,14 @@ class Dims:
             whole = _sum(whole, other, -1)
         if not rest:
             return self.made(whole)
-        text = f"({self._text(rest)}) // ({self._text(by)})"
         least = self.least(rest)
         least = least // divisor if divisor > 0 and least > -math.inf else -math.inf
-        atom = self._atom(text, text, self.hint(rest) // self.hint(by), least)
+        made = rest, by
+        atom = self._atom(self._atom_text(made), made, self.hint(rest) // self.hint(by), least)
         return self.made(_sum(whole, atom.terms, sign))
 
 
-def _divided_terms(terms: _Terms, by: _Terms) -> tuple[_Terms, _Terms]:
+def _divided_terms(terms: Terms, by: Terms) -> tuple[Terms, Terms]:
     """Terms of a quotient that leave no rest, and what is still to be divided.
 
     Of (c V W + r) // (d V), where d divides c, the first are c / d W.
@@ -200,8 +198,8 @@ def _divided_terms(terms: _Terms, by: _Terms) -> tuple[_Terms, _Terms]:
     if len(by) > 1:
         return {}, terms
     ((product, divisor),) = by.items()
-    whole: _Terms = {}
-    rest: _Terms = {}
+    whole: Terms = {}
+    rest: Terms = {}
     for own, factor in terms.items():
         kept = _without(own, product)
         left = factor
@@ -224,25 +222,22 @@ def _without(product: _Product, other: _Product) -> _Product | None:
     return tuple(left)
 
 
-_SIGNS = {operator.eq: ("==", "!="), operator.lt: ("<", ">=")}
-
-
-def _terms(value: Any) -> _Terms | None:
+def terms_of(value: Any) -> Terms | None:
     """A whole number as a polynomial; None for anything else."""
     if isinstance(value, Dim):
         return value.terms
     return {(): int(value)} if isinstance(value, (int, np.integer)) else None
 
 
-def _sum(left: _Terms, right: _Terms, sign: int = 1) -> _Terms:
+def _sum(left: Terms, right: Terms, sign: int = 1) -> Terms:
     total = dict(left)
     for product, factor in right.items():
         total[product] = total.get(product, 0) + sign * factor
     return total
 
 
-def _product(left: _Terms, right: _Terms) -> _Terms:
-    total: _Terms = {}
+def _product(left: Terms, right: Terms) -> Terms:
+    total: Terms = {}
     for a, factor in left.items():
         for b, other in right.items():
             both = tuple(sorted(a + b))
@@ -255,7 +250,7 @@ class Dim:
 
     __slots__ = ("_dims", "terms")
 
-    def __init__(self, dims: Dims, terms: _Terms) -> None:
+    def __init__(self, dims: Dims, terms: Terms) -> None:
         self._dims = dims
         self.terms = terms
 
@@ -299,7 +294,7 @@ class Dim:
     # -- comparisons: conditions, unless they are the same for all sizes ---------------------------
 
     def _compared(self, other: Any, compare: Callable[[Any, Any], bool], *, turned: bool) -> Any:
-        terms = _terms(other)
+        terms = terms_of(other)
         if terms is None:
             if isinstance(other, float):
                 return compare(other, int(self)) if turned else compare(int(self), other)
@@ -333,7 +328,7 @@ class Dim:
     # -- arithmetic --------------------------------------------------------------------------------
 
     def _computed(self, other: Any, compute: Callable[..., Any], *, turned: bool = False) -> Any:
-        terms = _terms(other)
+        terms = terms_of(other)
         if terms is None:
             if not isinstance(other, float):
                 return NotImplemented
@@ -386,23 +381,23 @@ class Dim:
     __ceil__ = __trunc__ = __round__ = __floor__
 
 
-def _added(dims: Dims, left: _Terms, right: _Terms) -> Any:
+def _added(dims: Dims, left: Terms, right: Terms) -> Any:
     return dims.made(_sum(left, right))
 
 
-def _subtracted(dims: Dims, left: _Terms, right: _Terms) -> Any:
+def _subtracted(dims: Dims, left: Terms, right: Terms) -> Any:
     return dims.made(_sum(left, right, -1))
 
 
-def _multiplied(dims: Dims, left: _Terms, right: _Terms) -> Any:
+def _multiplied(dims: Dims, left: Terms, right: Terms) -> Any:
     return dims.made(_product(left, right))
 
 
-def _divided(dims: Dims, left: _Terms, right: _Terms) -> Any:
+def _divided(dims: Dims, left: Terms, right: Terms) -> Any:
     return dims.quotient(left, right)
 
 
-def _rest(dims: Dims, left: _Terms, right: _Terms) -> Any:
+def _rest(dims: Dims, left: Terms, right: Terms) -> Any:
     return dims.made(left) - dims.quotient(left, right) * dims.made(right)
 
 

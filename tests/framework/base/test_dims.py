@@ -3,36 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 
 from opscope.framework.base.dims import Dim, Dims
-
-
-def computed(rng: random.Random, sizes: Sequence[Any]) -> list[Any]:
-    """Numbers of random arithmetic over sizes; what comparisons say is among them."""
-    values = [*sizes, 1, 2, 3, 7]
-    for _ in range(12):
-        a, b = rng.choice(values), rng.choice(values)
-        how = rng.randrange(9)
-        if how < 3:
-            values.append((a + b, a - b, a * b)[how])
-        elif how == 3:
-            values.append(a // max(b, 1))
-        elif how == 4:
-            values.append(a % max(b, 1))
-        elif how == 5:
-            values.append(-(-a // 4) * 4)
-        elif how == 6:
-            values.append(min(a, b))
-        elif how == 7:
-            values.append(int(a == b) + 2 * int(a < b) + 4 * int(a >= b))
-        else:
-            values.append(len(range(a % 5)))
-    return values
+from size_arithmetic import computed
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -87,7 +64,5 @@ def test_bounds_decide_without_conditions() -> None:
 def test_no_condition_is_met_where_a_quotient_divides_by_zero() -> None:
     dims = Dims()
     size = dims.size(0, 5)
-    quotient = 100 // (size - 3)
-    values = dims.where_met([quotient, size])
-    assert values([8]) == [20, 8] and dims.meets([8])
-    assert values([3]) is False and not dims.meets([3])
+    value = dims.value_of(100 // (size - 3) + size)
+    assert dims.meets([8]) and value([8]) == 28 and not dims.meets([3])

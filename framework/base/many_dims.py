@@ -1,0 +1,183 @@
+"""Polynomials of sizes that vary, evaluated by NumPy: those of all steps of a plan at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .dims import Dims, Terms, terms_of
+
+_MOST = 2.0**58
+"""Terms of a polynomial that are larger might leave the 64 bits of their sum."""
+_WHOLE = np.dtype(np.int64)
+
+
+class Sums:
+    """Polynomials over a row of numbers, of which the first is 1.
+
+    Args:
+        factors [terms], places [depth, terms]: each term is a factor times the numbers at its
+            places.
+        counts [polynomials]: terms of each, which follow one another.
+    """
+
+    def __init__(self, factors: np.ndarray, places: np.ndarray, counts: np.ndarray) -> None:
+        self._factors = factors
+        self._places = places
+        self._counts = counts
+        self._begins = np.cumsum(counts) - counts
+
+    @classmethod
+    def of(cls, polynomials: Sequence[Terms]) -> Sums:
+        """Polynomials of atoms, which come after the 1."""
+        terms = [term for one in polynomials for term in (one or {(): 0}).items()]
+        depth = max([1, *[len(product) for product, _ in terms]])
+        rows = [[*(n + 1 for n in product), *[0] * (depth - len(product))] for product, _ in terms]
+        factors = np.array([factor for _, factor in terms], _WHOLE)
+        places = np.array(rows, np.intp).reshape(-1, depth).T
+        return cls(factors, places, np.array([len(one) or 1 for one in polynomials], np.intp))
+
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Sums], shifts: Sequence[int]) -> Sums:
+        """Several as one, over one row, in which the numbers of each come so much later."""
+        depth = max([1, *[len(one._places) for one in parts]])
+        width = sum([len(one._factors) for one in parts])
+        places = np.zeros((depth, width), np.intp)
+        at = 0
+        for one, shift in zip(parts, shifts, strict=True):
+            own = one._places
+            end = at + own.shape[1]
+            places[: len(own), at:end] = own + shift * (own > 0)
+            at = end
+        factors, counts = (
+            np.concatenate([getattr(one, name) for one in parts]) for name in ("_factors", "_counts")
+        )
+        return cls(factors, places, counts)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def values(self, numbers: np.ndarray) -> np.ndarray:
+        """Of all polynomials.
+
+        Raises:
+            OverflowError: one might be too large.
+        """
+        if not len(self):
+            return np.zeros(0, _WHOLE)
+        terms = self._terms(numbers)
+        if np.abs(self._terms(numbers.astype(np.float64))).max() > _MOST:
+            raise OverflowError("a polynomial of sizes")
+        return np.add.reduceat(terms, self._begins)
+
+    def _terms(self, numbers: np.ndarray) -> np.ndarray:
+        terms = self._factors * numbers[self._places[0]]
+        for places in self._places[1:]:
+            terms *= numbers[places]
+        return terms
+
+
+class Table:
+    """The atoms and conditions of a `Dims`, and polynomials of these, as arrays.
+
+    Args:
+        values: lists of polynomials and plain numbers.
+
+    Attributes:
+        count: of atoms. sized: numbers of those that are sizes. places: of these sizes.
+        levels: quotients; those of a level depend on lower ones: numbers of the atoms, what is
+            divided by what.
+        conditions: polynomials. signs: how each compares with 0, see `Dims`.
+        values: those that are given.
+    """
+
+    def __init__(self, dims: Dims, *values: Sequence[Any]) -> None:
+        self.count = len(dims.atoms)
+        sized = [(n, atom) for n, atom in enumerate(dims.atoms, 1) if isinstance(atom, int)]
+        self.sized = np.array([number for number, _ in sized], np.intp)
+        self.places = np.array([place for _, place in sized], np.intp)
+        level_of = [0]
+        levels: list[list[tuple[int, Terms, Terms]]] = []
+        for number, atom in enumerate(dims.atoms, 1):
+            if isinstance(atom, int):
+                level_of.append(0)
+                continue
+            used = [n for terms in atom for product in terms for n in product]
+            level = max([level_of[n + 1] for n in used])
+            level_of.append(level + 1)
+            if level == len(levels):
+                levels.append([])
+            levels[level].append((number, *atom))
+        self.levels = [
+            (np.array(numbers, np.intp), Sums.of(rests), Sums.of(divisors))
+            for numbers, rests, divisors in (zip(*level, strict=True) for level in levels)
+        ]
+        self.conditions = Sums.of([terms for terms, _ in dims.conditions.values()])
+        self.signs = np.array([sign for _, sign in dims.conditions.values()], "U2")
+        self.values = [Sums.of([terms_of(one) or {} for one in many]) for many in values]
+
+
+class ManyDims:
+    """The tables of several `Dims` as one.
+
+    Args:
+        tables: their lists of values are side by side in `values`.
+        places: of each the places of its sizes in one row of the sizes of all.
+    """
+
+    def __init__(self, tables: Sequence[Table], places: Sequence[np.ndarray]) -> None:
+        shifts = np.cumsum([0, *[one.count for one in tables]]).tolist()
+        self._count = 1 + shifts.pop()
+        pairs = list(zip(tables, shifts, strict=True))
+        self._sized = np.concatenate([one.sized + shift for one, shift in pairs])
+        self._from = np.concatenate(
+            [own[one.places] for one, own in zip(tables, places, strict=True)]
+        )
+        self._parts = len(tables)
+        self._levels: list[tuple[np.ndarray, Sums, Sums, np.ndarray]] = []
+        for level in range(max([len(one.levels) for one in tables])):
+            own = [(n, *one.levels[level]) for n, one in enumerate(tables) if len(one.levels) > level]
+            ahead = [shifts[part] for part, *_ in own]
+            numbers = [one + shift for (_, one, _, _), shift in zip(own, ahead, strict=True)]
+            self._levels.append(
+                (
+                    np.concatenate(numbers),
+                    Sums.side_by_side([rest for *_, rest, _ in own], ahead),
+                    Sums.side_by_side([by for *_, by in own], ahead),
+                    np.repeat([part for part, *_ in own], [len(one) for _, one, *_ in own]),
+                )
+            )
+        self._conditions = Sums.side_by_side([one.conditions for one in tables], shifts)
+        signs = np.concatenate([one.signs for one in tables])
+        self._at_least = signs == ">="
+        self._equal = signs == "=="
+        self._of = np.repeat(range(len(tables)), [len(one.conditions) for one in tables])
+        lists = zip(*[one.values for one in tables], strict=True)
+        self.values = [Sums.side_by_side(many, shifts) for many in lists]
+
+    def numbers(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The numbers that `values` are of, and for each of the tables whether its conditions are
+        met.
+
+        Raises:
+            OverflowError: one might be too large.
+        """
+        numbers = np.ones(self._count, _WHOLE)
+        self.put(sizes, numbers)
+        met = np.ones(self._parts, bool)
+        for at, rest, by, parts in self._levels:
+            divisors = by.values(numbers)
+            if not divisors.all():
+                met[parts[divisors == 0]] = False
+                divisors[divisors == 0] = 1
+            numbers[at] = rest.values(numbers) // divisors
+        values = self._conditions.values(numbers)
+        holds = np.where(self._at_least, values >= 0, (values == 0) == self._equal)
+        met[self._of[~holds]] = False
+        return numbers, met
+
+    def put(self, sizes: np.ndarray, numbers: np.ndarray) -> None:
+        """Put sizes on which no condition and no quotient depends, into the numbers."""
+        numbers[self._sized] = sizes[self._from]
