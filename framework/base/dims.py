@@ -23,6 +23,8 @@ import numpy as np
 
 _LEAST = 2
 """What varies is at least that: sizes of 0 and 1 mean too much to be any sizes."""
+_VAST = 1 << 60
+"""More than any number of a net: the bounds of 64 bits decide nothing."""
 _Product = tuple[int, ...]
 """Numbers of atoms, sorted: what a term of a polynomial multiplies."""
 Terms = dict[_Product, int]
@@ -79,7 +81,10 @@ class Dims:
     def meets(self, sizes: Sequence[int]) -> bool:
         """Whether other sizes meet all conditions."""
         if self._meets is None or self._meets[0] != len(self.conditions):
-            self._meets = len(self.conditions), self._function(" and ".join([*self.conditions, "True"]))
+            self._meets = (
+                len(self.conditions),
+                self._function(" and ".join([*self.conditions, "True"])),
+            )
         try:
             return self._meets[1](sizes)
         except ZeroDivisionError:  # of a quotient, which is computed before the conditions
@@ -155,6 +160,8 @@ class Dims:
         if self.least(terms) > 0 or self.least(negated) > 0:
             return truth
         if compare is operator.lt and self.least(terms) >= 0:
+            return truth
+        if abs(terms.get((), 0)) > _VAST:
             return truth
         if compare is operator.eq:
             self._note(terms, "==" if truth else "!=")

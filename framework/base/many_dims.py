@@ -52,7 +52,8 @@ class Sums:
             places[: len(own), at:end] = own + shift * (own > 0)
             at = end
         factors, counts = (
-            np.concatenate([getattr(one, name) for one in parts]) for name in ("_factors", "_counts")
+            np.concatenate([getattr(one, name) for one in parts])
+            for name in ("_factors", "_counts")
         )
         return cls(factors, places, counts)
 
@@ -138,7 +139,9 @@ class ManyDims:
         self._parts = len(tables)
         self._levels: list[tuple[np.ndarray, Sums, Sums, np.ndarray]] = []
         for level in range(max([len(one.levels) for one in tables])):
-            own = [(n, *one.levels[level]) for n, one in enumerate(tables) if len(one.levels) > level]
+            own = [
+                (n, *one.levels[level]) for n, one in enumerate(tables) if len(one.levels) > level
+            ]
             ahead = [shifts[part] for part, *_ in own]
             numbers = [one + shift for (_, one, _, _), shift in zip(own, ahead, strict=True)]
             self._levels.append(

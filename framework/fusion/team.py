@@ -265,15 +265,13 @@ def _joined(tasks: Sequence[ParallelTask]) -> ParallelTask | None:
 
 def run_together(tasks: Sequence[ParallelTask]) -> Callable[[], Any]:
     """One call that runs the tasks in this order, of which the last may have a check."""
-    joined = _joined(tasks) if len(tasks) > 1 else None
+    joined = tasks[0] if len(tasks) == 1 else _joined(tasks)
     if joined is not None:
-        tasks = [joined]
+        return _Together(joined)
     items = tuple([item for task in tasks for item in task.items])
     work = sum([task.work for task in tasks])
     memory = [task.memory for task in tasks]
-    by_rows = tasks[0].rows if len(tasks) == 1 else None
-    check = tasks[-1].check
-    return _Together(ParallelTask(items, work, memory, by_rows, check))
+    return _Together(ParallelTask(items, work, memory, None, tasks[-1].check))
 
 
 class _Together:

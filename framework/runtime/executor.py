@@ -31,7 +31,7 @@ from .binding import BoundSteps, FusedBinder
 from .plans.constant_factors import constant_factors
 from .plans.kept_factors import kept_factors, written_variables
 from .plans.memory import Workspace, as_view, fresh_array, shared_panels, workspace_of
-from .plans.plan import Plan, PlanStep
+from .plans.plan import Plan, PlanStep, Traces
 
 _COPIED = 1 << 16
 """Bytes up to which a replaced input is copied."""
@@ -263,7 +263,7 @@ class Frame(BoundSteps):
     net_version = -1
     scope_version = -1
     _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
-    traces: dict[int, Any] | None = None
+    traces: Traces | None = None
     _leaves_lists = True  # whether a call is none that a team can run
     _joined: tuple[Sequence[Callable[[], Any]], Sequence[int]] | None = None
 
@@ -293,7 +293,7 @@ class Frame(BoundSteps):
                 self.kept = kept_factors(plan, scope, self._writes)
             held = self.prepared or self.joined or plan.bases or any(plan.offsets.values())
             if plan.options.rebind and not held:
-                self.traces = plan.traces.setdefault(scope.root, {})
+                self.traces = plan.traces.setdefault(scope.root, Traces())
         with shared_panels(workspace.panels):
             self.bind()
         # Infinities are values here, not warnings. Entering a prepared context is ten times
@@ -322,16 +322,25 @@ class Frame(BoundSteps):
         held = sum(array.nbytes for array in arrays if array is not None)
         return held + packed + OPERATOR_BYTES * len(plan.operators)
 
+    def bind(self) -> None:
+        """See `BoundSteps.bind`."""
+        traced: Mapping[int, Callable[[], Any]] = {}
+        if self.traces is not None and any(self.traces.values()):
+            from .rebinding import bound  # for nets that come with several shapes
+
+            traced = bound(self)
+        self.calls = [traced.get(id(step)) or self._by_kernel(step) for step in self.plan.steps]
+
     def _bind(self, step: PlanStep) -> Callable[[], Any]:
+        traces = None if self.traces is None else self.traces.get(id(step))
+        call = None if traces is None else traces.bound(self)
+        return call or self._by_kernel(step)
+
+    def _by_kernel(self, step: PlanStep) -> Callable[[], Any]:
+        """As `_bind`, without traces."""
         known = self.traces
         if known is None:
             return super()._bind(step)
-        traces = known.get(id(step))
-        if traces is not None:
-            self._pool.restart()
-            call = traces.bound(self)
-            if call is not None:
-                return call
         started = perf_counter()
         call = super()._bind(step)
         if id(step) in known:

@@ -62,6 +62,16 @@ class Range:
     forms: dict[Any, list[Form]] = field(default_factory=dict)
 
 
+class Traces(dict[int, Any]):
+    """Steps as they are for other shapes, by id; None for one that was slow to bind, once.
+
+    Attributes:
+        joint: all of them, by which a frame is bound at once.
+    """
+
+    joint: Any = None
+
+
 @dataclass
 class Plan:
     """How a range of operators runs for given shapes and dtypes; see the module's text.
@@ -78,8 +88,8 @@ class Plan:
         parts: those of them that lie in others (see parts.py).
         bases: variables that views are cut out of.
         overwrites: inputs whose block a result takes over, with that result.
-        traces: steps as they are for other shapes, by id, for each tree of scopes, by its root:
-            they hold arrays of these. Filled by rebinding.py.
+        traces: for each tree of scopes, by its root: they hold arrays of these. Filled by
+            rebinding.py.
         accesses: when variables are read and written, filled by narrow_fills.py.
     """
 
@@ -99,7 +109,7 @@ class Plan:
     parts: dict[str, Part] = field(default_factory=dict)
     bases: Set[str] = frozenset()
     overwrites: list[tuple[str, str]] = field(default_factory=list)
-    traces: WeakKeyDictionary[Scope, dict[int, Any]] = field(default_factory=WeakKeyDictionary)
+    traces: WeakKeyDictionary[Scope, Traces] = field(default_factory=WeakKeyDictionary)
     accesses: Any = None
 
     @cached_property

@@ -38,7 +38,10 @@ def test_several_dims_at_once_are_each_by_itself(seed: int) -> None:
         seen |= {*met.tolist()}
         lists = [one.values(numbers).tolist() for one in many.values]
         for functions, one, is_met in zip(alone, sizes, met.tolist(), strict=True):
-            own = [[lists[k].pop(0) for _ in part] for k, part in enumerate((functions[:5], functions[5:]))]
+            own = [
+                [lists[k].pop(0) for _ in part]
+                for k, part in enumerate((functions[:5], functions[5:]))
+            ]
             assert not is_met or own[0] + own[1] == [function(one) for function in functions]
     assert seen == {True, False}
 

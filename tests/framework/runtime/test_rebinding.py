@@ -14,7 +14,7 @@ from opscope import NetBuilder, OpContext, Scope
 from opscope.framework.base.errors import RunError
 from opscope.framework.fusion.arguments import TRACING, NotTracedError
 from opscope.framework.ir.desc import PARAMETER
-from opscope.framework.runtime import executor, rebinding
+from opscope.framework.runtime import executor, rebinding, tracing
 from opscope.framework.runtime.net import Net
 from opscope.operators.backends import rows
 from shape_nets import results
@@ -99,7 +99,7 @@ def test_scopes_have_panels_of_their_own(
     b.initialize(parent, OpContext(seed=0))
     scopes = [Scope(parent=parent) for _ in range(2)]
     held: list[list[int]] = [[], []]
-    asked = rebinding.memory_of
+    asked = tracing.memory_of
     rng = np.random.default_rng(0)
     for size in SIZES[:4]:
         for scope, found in zip(scopes, held, strict=True):
@@ -109,7 +109,7 @@ def test_scopes_have_panels_of_their_own(
                 found.append(memory.ctypes.data)
                 return memory
 
-            monkeypatch.setattr(rebinding, "memory_of", noted)
+            monkeypatch.setattr(tracing, "memory_of", noted)
             scope.feed({"x": rng.normal(size=(1, 3, *size)).astype(np.float32)})
             b.net.run(scope, OpContext(train=False, live_out=[out]))
     assert checked and all(checked)
@@ -120,7 +120,7 @@ def test_scopes_have_panels_of_their_own(
 def test_no_trace_writes_to_memory_that_a_kernel_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """Frames of several threads may be bound by one trace."""
     sums, shared, own = (np.zeros((1, 2, 8), np.float32) for _ in range(3))
-    monkeypatch.setattr(TRACING, "trace", rebinding.Trace([], set(), set(), [shared]))
+    monkeypatch.setattr(TRACING, "trace", tracing.Trace([], set(), set(), [shared]))
 
     def bind(out: np.ndarray) -> None:
         fields = {"width": 8, "columns": 8, "blocks": 1, "sums": sums}
@@ -141,7 +141,7 @@ def test_other_fields_are_refused(checked: list[bool], monkeypatch: pytest.Monke
         traced.add(self)
         return is_new
 
-    monkeypatch.setattr(rebinding._Traced, "agrees", once)
+    monkeypatch.setattr(tracing.Traced, "agrees", once)
     with pytest.raises(RunError, match=r"op \d+ \(.*its kernel binds it to other fields"):
         test_images_of_new_sizes_are_bound_by_traces(checked)
 
@@ -159,7 +159,7 @@ def test_a_step_of_single_numbers_is_traced(checked: list[bool]) -> None:
         assert np.allclose(scope.numpy(h.name), 2 * np.tanh(4))
     frame = scope.frames()[0]
     (step,) = (one for one in frame.plan.steps if any(op.type == "tanh" for op in one.operators))
-    assert frame.traces[id(step)]._traced and checked
+    assert frame.traces[id(step)].traced and checked
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -167,7 +167,7 @@ def test_a_trace_that_disagrees_serves_no_frame(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, verify: bool
 ) -> None:
     monkeypatch.setattr(executor, "_SLOW", 0.0)
-    monkeypatch.setattr(rebinding._Traced, "agrees", lambda *args: False)
+    monkeypatch.setattr(tracing.Traced, "agrees", lambda *args: False)
     monkeypatch.setenv("OPSCOPE_VERIFY", "1" if verify else "0")
     b = NetBuilder("pool")
     h = b.max_pool2d(b.input("x", [1, 1, -1, -1]), kernel=2)

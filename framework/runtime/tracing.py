@@ -1,0 +1,512 @@
+"""A step of a plan, bound to what stands for its arrays: how its structs follow from sizes.
+
+What binding a step gives are structs (framework/fusion/arguments.py). Its kernel is bound to what
+stands for the arrays of the step (framework/fusion/laid.py), with `Dim`s in place of the sizes,
+steps and addresses that vary. Then each field of the structs is a number, or a polynomial of these,
+and what the kernel decided by them is a list of conditions.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from bisect import bisect_right
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+
+from ...native.arguments import ALIGNED, WRITEABLE, Array
+from ..base.cpu.threads import most_threads
+from ..base.dims import Dim, Dims
+from ..base.many_dims import Table
+from ..fusion.arguments import TRACING, Block, Layout, NotTracedError, Several, grid_of
+from ..fusion.laid import Laid, LaidGrid
+from ..fusion.team import ParallelTask, task_of
+from ..ir.desc import INPUT
+from ..ir.infer import infer_one
+from .binding import BoundSteps
+from .plans.memory import memory_of, no_panels
+from .plans.plan import Plan, PlanStep
+
+_FLAGS = ALIGNED | WRITEABLE
+"""Those that the fields of a step depend on, as well as on sizes."""
+
+
+class _Address(int):
+    """The address of an array that a kernel has made: each time it has another one."""
+
+
+class _Fields:
+    """The fields of a struct that is traced."""
+
+    def __init__(self, fields: Mapping[str, Any], words: list[Any]) -> None:
+        vars(self).update(fields)
+        vars(self)[" words"] = words
+
+
+def _words_of(part: Any) -> list[Any]:
+    return vars(part)[" words"]
+
+
+class _TracedBlock(Block):
+    """A struct whose words are numbers and `Dim`s."""
+
+    __slots__ = ("_address", "_kind", "_trace", "words")
+
+    def __init__(
+        self, trace: Trace, layout: Layout, library: Any, given: Sequence[Any], memory: list[Any]
+    ) -> None:
+        self.words: list[Any] = []
+        fields = dict(zip(layout.stored, given, strict=True))
+        for name, value in fields.items():
+            if isinstance(value, _Fields):
+                self.words += _words_of(value)
+            elif isinstance(value, float):
+                self.words += struct.unpack("=q", struct.pack("=d", value))
+            elif isinstance(value, Dim):
+                self.words.append(value)
+            else:
+                own = isinstance(layout.struct.fields[name], Array)
+                self.words.append(_Address(value) if own else int(value))
+        self.struct = _Fields(fields, self.words)
+        self.memory = memory
+        self.name = layout.name
+        self._library = library
+        self._kind = layout.type
+        self._trace = trace
+        self._address: Any = None
+
+    @property
+    def type(self) -> Any:
+        return self._kind
+
+    @property
+    def address(self) -> Any:
+        if self._address is None:
+            self._address = self._trace.segment(self.words)
+        return self._address
+
+    def run(self) -> None:
+        raise NotTracedError("a function that runs while a step is bound")
+
+
+class _TracedSeveral(Several):
+    """Structs one after the other whose words are numbers and `Dim`s."""
+
+    __slots__ = ("_count",)
+
+    def __init__(self, name: str, address: Any, count: int, memory: list[Any]) -> None:
+        self.name = name
+        self.address = address
+        self.memory = memory
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+
+class _Queries:
+    """Weights that stay packed, and what was asked about them: frames that follow ask again."""
+
+    def __init__(self, kept: Any) -> None:
+        self._kept = kept
+        self.asked: list[tuple[str, tuple[Any, ...], Any]] = []
+
+    def holds(self, array: Any) -> bool:
+        """See `Kept.holds`; what is traced is no weight."""
+        return type(array) is not Laid and self._ask("holds", array)
+
+    def get(self, *args: Any) -> Any:
+        """See `Kept.get`."""
+        return self._ask("get", *args)
+
+    def _ask(self, name: str, *args: Any) -> Any:
+        answer = getattr(self._kept, name)(*args)
+        self.asked.append((name, args, answer))
+        return answer
+
+
+class Trace:
+    """One binding of a step to what stands for its arrays.
+
+    Args:
+        sizes: of its arrays, see `_Operands.sizes`. varying: places of those that are left open.
+        addresses: places of those that are addresses.
+        fixed: arrays that all frames have.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        varying: set[int],
+        addresses: set[int],
+        fixed: Iterable[Any] = (),
+    ) -> None:
+        self._fixed = [array for array in fixed if type(array) is np.ndarray]
+        self.dims = Dims(hashes=False)
+        self.sizes: list[Any] = list(sizes)
+        for at in addresses:
+            self.sizes[at] = self.dims.unchecked(at, sizes[at])
+        for at in varying - addresses:
+            self.sizes[at] = self.dims.size(at, sizes[at])
+        self.later: list[tuple[Any, ...]] = []  # what gives the addresses after the sizes
+        self.words: list[Any] = []
+        self.begins: list[int] = []  # of the structs among them
+        self.own = self._later("words")
+
+    def _later(self, *what: Any) -> Any:
+        """An address that is known once what it is of is made for the sizes at hand."""
+        place = len(self.sizes) + len(self.later)
+        self.later.append(what)
+        return self.dims.unchecked(place, place << 40)
+
+    def segment(self, words: list[Any]) -> Any:
+        """Where words of structs will be."""
+        at = self.own + 8 * len(self.words)
+        self.begins.append(len(self.words))
+        self.words += words
+        return at
+
+    def block(self, layout: Layout, library: Any, values: Mapping[str, Any]) -> Block:
+        """See `arguments.bind`."""
+        for name, field in layout.struct.fields.items():
+            if isinstance(field, Array) and field.written and not self._may_write(values.get(name)):
+                raise NotTracedError("a function that writes to memory of the kernel's own")
+        return _TracedBlock(self, layout, library, *layout.trace(library, values))
+
+    def _may_write(self, array: Any) -> bool:
+        """Whether an array is a frame's own, or one of all frames: what a kernel makes while it is
+        traced serves all frames that follow, and threads may run several of them at once."""
+        return (
+            array is None
+            or isinstance(array, Laid)
+            or any(np.may_share_memory(array, one) for one in self._fixed)
+        )
+
+    def several(self, blocks: Sequence[Any]) -> Several:
+        """See `Several.of`."""
+        if not all(type(block) is _TracedBlock for block in blocks):
+            raise NotTracedError("structs that were bound before")
+        address = self.segment([word for block in blocks for word in block.words])
+        memory = [block.memory for block in blocks]
+        return _TracedSeveral(blocks[0].name, address, len(blocks), memory)
+
+    def grid(self, counts: Sequence[Any], steps: Sequence[Any]) -> Any:
+        """See `arguments.grid`."""
+        if not any(isinstance(one, Dim) for one in (*counts, *steps)):
+            return grid_of(counts, steps)
+        return LaidGrid(counts, steps, self._later("grid", tuple(counts), tuple(steps)))
+
+    def held(self, key: Any, make: Callable[[], Any]) -> Laid:
+        """See `memory_of`: frames ask for it again."""
+        size = make().nbytes
+        return Laid.side_by_side(np.dtype(np.uint8), (size,), self._later("held", key, make))
+
+    # -- as a pool of scratch memory ---------------------------------------------------------------
+
+    def restart(self) -> None:
+        """See `ScratchPool`."""
+
+    def take(self, shape: tuple[Any, ...], dtype: np.dtype) -> Laid:
+        """See `ScratchPool`."""
+        return Laid.side_by_side(dtype, shape, self._later("scratch", shape, dtype))
+
+
+class _TracedSteps(BoundSteps):
+    """The frame of a step that is traced."""
+
+    def __init__(self, frame: Any, trace: Trace, step: PlanStep, arrays: dict[str, Any]) -> None:
+        shapes = {name: array.shape for name, array in arrays.items() if type(array) is Laid}
+        own = {name: (shape, frame.plan.specs[name][1]) for name, shape in shapes.items()}
+        specs: Any = ChainMap(own, frame.plan.specs)
+        for op in step.operators:  # what stays inside of it has no array
+            if inner := [name for name in op.output_vars() if name not in arrays]:
+                results = infer_one(op, specs, frame.plan.declared, {}, remember=False)
+                own.update((name, results[name]) for name in inner)
+        plan = copy(frame.plan)  # with what it has computed of its steps
+        plan.specs = specs
+        pool: Any = trace
+        super().__init__(
+            plan,
+            frame.scope,
+            frame.place,
+            frame.train,
+            frame.state,
+            arrays,
+            pool,
+            _shares_nothing,
+            frame._fused,
+        )
+        self.queries = None if frame.kept is None else _Queries(frame.kept)
+        self.kept = cast(Any, self.queries)
+        self.least_cost = frame.least_cost
+
+
+def _shares_nothing(memory: Any, key: Any) -> None:
+    raise NotTracedError("memory that frames share")
+
+
+def _variables(step: PlanStep) -> list[str]:
+    names = [name for op in step.operators for name in (*op.input_vars(), *op.output_vars())]
+    return list(dict.fromkeys(names))
+
+
+class Operands:
+    """The variables of a step: those that its kernel may know, and those that differ from frame to
+    frame.
+
+    Attributes:
+        fixed: parameters and constants, which are arrays of all frames. ranks: of all others.
+    """
+
+    def __init__(self, plan: Plan, step: PlanStep, arrays: Mapping[str, Any]) -> None:
+        self.fixed: dict[str, Any] = {}
+        self.ranks: dict[str, int] = {}
+        externals = set(plan.externals)
+        for name in _variables(step):
+            if name not in arrays:
+                continue
+            declared = plan.declared.get(name)
+            if name in externals and declared is not None and declared.kind != INPUT:
+                self.fixed[name] = arrays[name]
+            else:
+                self.ranks[name] = arrays[name].ndim
+
+    def sizes(self, arrays: Mapping[str, Any]) -> list[int]:
+        """Of all arrays in a row: sizes, steps in elements, address."""
+        sizes: list[int] = []
+        for name in self.ranks:
+            array = arrays[name]
+            itemsize = array.itemsize
+            sizes += array.shape
+            sizes += [step // itemsize for step in array.strides]
+            sizes.append(array.ctypes.data)
+        return sizes
+
+    def suits(self, arrays: Mapping[str, Any]) -> bool:
+        """Whether all arrays are of NumPy, and lie so that elements may be counted."""
+        return all(
+            type(array) is np.ndarray
+            and array.flags.aligned
+            and not any([step % array.itemsize for step in array.strides])
+            for array in (arrays[name] for name in self.ranks)
+        )
+
+    def laid(self, arrays: Mapping[str, Any], sizes: Sequence[Any]) -> dict[str, Any]:
+        """What stands for the arrays, of such sizes."""
+        result = dict(self.fixed)
+        at = 0
+        for name, rank in self.ranks.items():
+            array = arrays[name]
+            shape, steps = sizes[at : at + rank], sizes[at + rank : at + 2 * rank]
+            strides = [step * array.itemsize for step in steps]
+            address = sizes[at + 2 * rank]
+            result[name] = Laid(array.dtype, shape, strides, address, array.flags.writeable)
+            at += 2 * rank + 1
+        return result
+
+    def addresses(self) -> set[int]:
+        """Places of the addresses among the sizes."""
+        ends = np.cumsum([2 * rank + 1 for rank in self.ranks.values()])
+        return {int(end) - 1 for end in ends}
+
+
+def flags_of(array: Any) -> int:
+    """The flags of an array that the fields of a step depend on."""
+    return array.flags.num & _FLAGS
+
+
+class Traced:
+    """A step that was traced: what its structs are for any sizes that meet the conditions.
+
+    Args:
+        frame: where its kernel has bound it. varying: places of the sizes that are left open.
+
+    Attributes:
+        operands: its variables. flags: of their arrays.
+        fixed_sizes: places and values of the sizes that do not vary.
+        threads: that all frames have.
+        table: the conditions; values are the numbers of `later`, after the work, and the words.
+        words: of the structs; others are computed, at the places `at`.
+        later: how many addresses come after the sizes: of the words, and of `memory`.
+        items: functions, and bytes from the begin of the words to their arguments.
+
+    Raises:
+        NotTracedError: it cannot be traced.
+    """
+
+    def __init__(self, frame: Any, step: PlanStep, operands: Operands, varying: set[int]) -> None:
+        arrays = frame.arrays
+        self.operands = operands
+        self.flags = [flags_of(arrays[name]) for name in operands.ranks]
+        self.threads = most_threads()
+        sizes = operands.sizes(arrays)
+        addresses = operands.addresses()
+        varying = {at for at in varying if sizes[at] >= 2}
+        trace = Trace(sizes, varying, addresses, operands.fixed.values())
+        laid = operands.laid(arrays, trace.sizes)
+        self._take(trace, *_bound_to(frame, trace, step, laid), laid)
+        self.fixed_sizes = [
+            (at, size) for at, size in enumerate(sizes) if at not in varying and at not in addresses
+        ]
+
+    def _take(
+        self,
+        trace: Trace,
+        task: ParallelTask | None,
+        asked: list[Any] | None,
+        laid: Mapping[str, Any],
+    ) -> None:
+        """Note what a binding gave."""
+        if task is None or task.check is not None:
+            raise NotTracedError("no plain list of native functions")
+        self._rows = _rows_of(task, {id(array): name for name, array in laid.items()})
+        dims = trace.dims
+        self.items = []
+        for function, address in task.items:
+            away = address - trace.own
+            if not isinstance(address, Dim) or isinstance(away, Dim):
+                raise NotTracedError("an argument that was bound before")
+            self.items.append((function, away))
+        late = range(len(trace.sizes), len(trace.sizes) + len(trace.later))
+        if dims.pinned or dims.decided_by(late):
+            raise NotTracedError("a decision that holds for these sizes alone")
+        self.later = len(trace.later)
+        self._memory = trace.later[1:]
+        numbers = [task.work]
+        for kind, *given in self._memory:
+            numbers += given[0] if kind != "held" else ()
+            numbers += given[1] if kind == "grid" else ()
+        self.at = np.array([n for n, one in enumerate(trace.words) if isinstance(one, Dim)], int)
+        self.table = Table(dims, numbers, [trace.words[n] for n in self.at])
+        self.words = np.array([0 if isinstance(o, Dim) else o for o in trace.words], np.int64)
+        self._owners = _owners(task.memory)
+        self._asked = asked
+        self._made = {n for n, word in enumerate(trace.words) if type(word) is _Address}
+        self._begins = [*trace.begins, len(trace.words)]
+
+    def serves(self, frame: Any) -> bool:
+        """Whether it is of the parameters and packed weights of a frame."""
+        if (self._asked is None) != (frame.kept is None):
+            return False
+        arrays, kept = frame.arrays, frame.kept
+        return all([arrays[name] is array for name, array in self.operands.fixed.items()]) and all(
+            getattr(kept, name)(*args) is answer for name, args, answer in self._asked or ()
+        )
+
+    def memory(self, frame: Any, numbers: Iterator[int]) -> list[Any]:
+        """The memory that the step has beside its arrays.
+
+        Args:
+            numbers: of its sizes.
+        """
+        memory: list[Any] = []
+        for kind, first, second in self._memory:
+            if kind == "held":
+                memory.append(memory_of(first, second))
+                continue
+            shape = tuple([next(numbers) for _ in first])
+            if kind == "grid":
+                memory.append(grid_of(shape, [next(numbers) for _ in second]))
+            else:
+                memory.append(frame.scratch(shape, second))
+        return memory
+
+    def task(
+        self, frame: Any, words: np.ndarray, own: int, work: int, memory: Sequence[Any]
+    ) -> ParallelTask:
+        """The work of the step.
+
+        Args:
+            words: of its structs. own: where these lie. memory: see there.
+        """
+        arrays = frame.arrays
+        items = tuple([(function, own + away) for function, away in self.items])
+        used = [arrays[name] for name in self.operands.ranks]
+        rows = None
+        if self._rows is not None:
+            make, bound, names = self._rows
+            rows = partial(make, bound, [arrays[name] for name in names])
+        return ParallelTask(items, work, (words, memory, used, self._owners), rows)
+
+    def agrees(self, call: Any, other: Any) -> bool:
+        """Whether a step is bound to the same by a trace and by its kernel: `call` and `other`."""
+        ours, theirs = call.task, task_of(other)
+        if theirs is None or [one for one, _ in ours.items] != [one for one, _ in theirs.items]:
+            return False
+        words, later, *_ = ours.memory
+        own = words.ctypes.data
+        # Where no frame is being bound, each asks for another one.
+        held = [one for one, (kind, *_) in zip(later, self._memory, strict=True) if kind == "held"]
+        pairs = [(a - own, b) for (_, a), (_, b) in zip(ours.items, theirs.items, strict=True)]
+        for away, address in pairs:
+            begin = away // 8
+            end = self._begins[bisect_right(self._begins, begin)]
+            given = np.frombuffer(ctypes.string_at(address, 8 * (end - begin)), np.int64)
+            for at, other_word in enumerate(given.tolist(), begin):
+                mine = int(words[at])
+                if mine == other_word or at in self._made:
+                    continue
+                if any(0 <= mine - one.ctypes.data < one.nbytes for one in held):
+                    continue
+                if 0 <= mine - own < words.nbytes:
+                    pairs.append((mine - own, other_word))
+                elif not any(
+                    mine == one.ctypes.data
+                    and one.tobytes() == ctypes.string_at(other_word, one.nbytes)
+                    for one in later
+                ):
+                    return False
+        return bool(ours.work == theirs.work)
+
+
+def _bound_to(
+    frame: Any, trace: Trace, step: PlanStep, laid: dict[str, Any]
+) -> tuple[ParallelTask | None, list[Any] | None]:
+    """The task that a step is bound to for what stands for its arrays, and what was asked about
+    weights that stay packed.
+
+    Raises:
+        NotTracedError: it cannot be bound to that.
+    """
+    TRACING.trace = trace
+    try:
+        steps = _TracedSteps(frame, trace, step, laid)
+        with no_panels():
+            task = task_of(steps._bind(step))
+    except Exception as error:  # a kernel may do anything with what stands for arrays
+        raise NotTracedError(f"{error!r}") from error
+    finally:
+        TRACING.trace = None
+    return task, None if steps.queries is None else steps.queries.asked
+
+
+def _owners(memory: Any) -> list[Any]:
+    """What must stay in memory as long as a task runs, without what stands for arrays."""
+    found: list[Any] = []
+    rest = [memory]
+    while rest:
+        one = rest.pop()
+        if isinstance(one, (list, tuple)):
+            rest += one
+        elif isinstance(one, (_TracedBlock, _TracedSeveral)):
+            rest.append(one.memory)
+        elif one is not None and not isinstance(one, Laid):
+            found.append(one)
+    return found
+
+
+def _rows_of(task: ParallelTask, names: Mapping[int, str]) -> tuple[Any, Any, list[str]] | None:
+    """What finds a loop in blocks of rows: a function, the loop, its variables; None without it."""
+    if task.rows is None:
+        return None
+    if not isinstance(task.rows, partial):
+        raise NotTracedError("blocks of rows")
+    bound, arrays = task.rows.args
+    if arrays[bound.loop.stores[0][0]].ndim != 2:
+        return None  # no matrices: nothing that `by_rows` finds
+    return task.rows.func, bound, [names[id(array)] for array in arrays]
