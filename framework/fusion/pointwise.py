@@ -101,14 +101,14 @@ class Pointwise:
         """The shape that the loop goes over."""
         return specs[next(iter(self.writes))][0]
 
-    def widths(self, specs: Mapping[str, ArraySpec]) -> set[int]:
+    def widths(self, specs: Mapping[str, ArraySpec]) -> list[int]:
         """Where rows or columns are among the operands, the width of a row; a loop has one."""
-        found = set()
+        found = []
         for name, operand in self.reads.items():
             if operand.kind == ROW:
-                found.add(prod(specs[name][0]))
+                found.append(prod(specs[name][0]))
             elif operand.kind == COLUMN:
-                found.add(prod(self.shape(specs)) // max(prod(specs[name][0]), 1))
+                found.append(prod(self.shape(specs)) // max(prod(specs[name][0]), 1))
         return found
 
     def cost(self) -> int:
@@ -166,7 +166,7 @@ def pointwise(op: Operator, specs: Mapping[str, ArraySpec], device: str) -> Poin
     stored = {name: _operand(FULL, NAMES[specs[name][1]]) for name in writes}
     chain = Pointwise(op, dtype, expressions, variables, reads, stored)
     # A loop has one width of rows: a row of 4 and one of 8 elements do not go along together.
-    fits = len(reads) == 1 or len(chain.widths(specs)) < 2
+    fits = len(reads) == 1 or len(set(chain.widths(specs))) < 2
     return chain if fits and count_arrays([chain]) <= MOST_ARRAYS[device] else None
 
 

@@ -32,6 +32,7 @@ def infer_specs(
     offsets: dict[str, Levels] | None = None,
     *,
     partial: bool = False,
+    remember: bool = True,
 ) -> dict[str, ArraySpec]:
     """Shape and dtype of every variable that `operators` read or write.
 
@@ -41,6 +42,7 @@ def infer_specs(
             a net is built.
         declared: declarations, used for views and variables that are written piece by piece.
         partial: while a net is built: operators with inputs of unknown rank are passed over.
+        remember: see `infer_one`.
 
     Raises:
         ShapeError: an operator refuses its inputs, or a result contradicts what is declared.
@@ -65,7 +67,7 @@ def infer_specs(
                 continue
             lost = next(name for name in unknown if name not in specs)
             raise VariableError(op.describe(f"the shape of {lost!r} is not known", specs))
-        specs.update(infer_one(op, specs, declared, offsets))
+        specs.update(infer_one(op, specs, declared, offsets, remember=remember))
     return specs
 
 
@@ -90,7 +92,7 @@ def infer_one(
     known = {name: specs[name] for name in op.input_vars()}
     for node in expand_op(op.node):
         # Declarations of the outer net apply inside, too: names are not renamed on expansion.
-        known.update(_infer_by_rule(Operator(node, op.index), known, declared, offsets))
+        known.update(_infer_by_rule(Operator(node, op.index), known, declared, offsets, remember))
     return {name: known[name] for name in op.output_vars()}
 
 

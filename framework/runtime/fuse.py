@@ -114,7 +114,7 @@ class _Group:
         self._partial.update(
             view(name, name) for name, operand in new.reads.items() if operand.kind != FULL
         )
-        self._widths |= new.widths(self._specs)
+        self._widths.update(new.widths(self._specs))
         return True
 
     def _joins(self, new: Pointwise, reads: set[str], writes: set[str], outlives: bool) -> bool:
@@ -148,7 +148,7 @@ class _Group:
             # A broadcast value is read for every row, at whatever place the loop has come to.
             if operand.kind != FULL and view(name, name) in written:
                 return False
-        return len(self._widths | new.widths(self._specs)) < 2
+        return len(self._widths.union(new.widths(self._specs))) < 2
 
     def _is_full(self, new: Pointwise) -> bool:
         """Whether the last loop would have too many arrays with `new`."""

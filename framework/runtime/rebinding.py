@@ -46,8 +46,8 @@ class _Joint:
         self._keys = [key for key, many in steps.items() for _ in many]
         self.count = len(traced)
         self._ranks = {name: rank for one in traced for name, rank in one.operands.ranks.items()}
-        # One row has all sizes: of each variable its sizes, steps, address and flags; then, for each
-        # trace, the addresses of its words and of the memory that it has beside its arrays.
+        # One row has all sizes: of each variable its sizes, steps, address and flags; then, for
+        # each trace, the addresses of its words and of the memory that it has beside its arrays.
         ends = list(accumulate([2 * rank + 2 for rank in self._ranks.values()], initial=0))
         begins = dict(zip(self._ranks, ends, strict=False))
         self._late = list(accumulate([one.later for one in traced], initial=ends[-1]))

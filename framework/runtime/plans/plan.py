@@ -7,6 +7,7 @@ memory each temporary occupies. Plans own no memory; frames (executor.py) do.
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -17,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from ...base.backend import Place
 from ...base.dtypes import to_dtype
-from ...base.errors import OpscopeError, nearest
+from ...base.errors import OpscopeError, RunError, nearest
 from ...base.python.cached import cached_property
 from ...base.scope import Scope
 from ...base.settings import Options, option_text
@@ -30,12 +31,18 @@ from ...ir.op_list import VarDecl
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
 from .layouts import channels_last, is_of_channels
+from .open_sizes import OpenSizes
 from .parts import Part, joined_parts
 from .steps import Chain, PlanStep
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
+_log = logging.getLogger(__name__)
+
 _MOST_FORMS = 4
 """Forms of one range: for batches of one row, say, and for larger ones."""
+_MOST_OPENED = 4
+"""Shapes of a form after which sizes are opened no more that came as others."""
+_Infer = Callable[[Mapping[str, ArraySpec]], dict[str, ArraySpec]]
 
 
 Grouping = Callable[
@@ -135,6 +142,19 @@ class Form:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         specs = plan.specs
+        self._open: OpenSizes | None = None
+        self._varying: dict[str, set[int]] = {}  # inputs whose sizes were others, by axis
+        self._uses = 0
+        numbers: dict[ArraySpec, int] = {}
+        self._numbers = [numbers.setdefault(spec, len(numbers)) for spec in specs.values()]
+        self._specs = list(numbers)
+        # What lies in blocks at one time, one after the other.
+        held = {(block, (numbers[specs[name]],)) for name, block in plan.placement.items()}
+        held |= {
+            (plan.placement[names[0]], tuple([numbers[specs[name]] for name in names]))
+            for names in plan.joined
+        }
+        self._held = sorted(held)
         loops = [loop for step in plan.steps for loop in step.loops]
         kinds = {
             (specs[name], member.shape(specs), member.dtype): operand.kind
@@ -159,24 +179,66 @@ class Form:
 
     def resized(self, specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]) -> Plan | None:
         """The plan for other shapes; None where they do not fit the form."""
+        found = self._fitting(specs)
+        return None if found is None else self._plan_of(found, specs, offsets)
+
+    def computed(self, known: Mapping[str, ArraySpec]) -> Plan | None:
+        """As `resized`, of what comes from outside, by polynomials of its sizes; None where shapes
+        are to be inferred."""
+        found = None if self._open is None else self._open.specs(known)
+        if found is None:
+            return None
+        specs = dict(zip(self._plan.specs, [found[n] for n in self._numbers], strict=True))
+        return self._plan_of(found, specs, {})
+
+    def open(self, known: Mapping[str, ArraySpec], infer: _Infer) -> None:
+        """Note the sizes that a plan was resized for, and from which they are computed later.
+
+        Args:
+            infer: gives all specs by those of what comes from outside.
+        """
+        for name, (shape, _) in known.items():
+            pairs = enumerate(zip(shape, self._plan.specs[name][0], strict=True))
+            axes = {axis for axis, (size, first) in pairs if size != first}
+            if axes:
+                self._varying.setdefault(name, set()).update(axes)
+        if any(known[name][0][axis] < 2 for name, axes in self._varying.items() for axis in axes):
+            return  # such a size cannot be left open
+        self._uses += 1
+        # A second shape may be the last one; and sizes that rules look at come again and again.
+        if not 2 <= self._uses <= _MOST_OPENED:
+            return
+        try:
+            self._open = OpenSizes(known, self._varying, lambda own: self._fitting(infer(own)))
+        except Exception as error:  # a rule may do anything with what stands for sizes
+            _log.debug("shapes are inferred for all sizes: %r", error)
+
+    def _fitting(self, specs: Mapping[str, ArraySpec]) -> list[ArraySpec] | None:
+        """The specs in place of those of the plan; None where they do not fit the form."""
         plan = self._plan
         if specs.keys() != plan.specs.keys():
             return None
+        found: list[Any] = [None] * len(self._specs)
+        for name, number in zip(plan.specs, self._numbers, strict=True):
+            spec = specs[name]
+            if found[number] is None:
+                found[number] = spec
+            elif found[number] is not spec and found[number] != spec:
+                return None
         shapes: dict[Shape, Shape] = {}
-        for (old, old_dtype), (new, dtype) in set(
-            zip(plan.specs.values(), [specs[name] for name in plan.specs], strict=True)
-        ):
+        for (old, old_dtype), (new, dtype) in zip(self._specs, found, strict=True):
             if dtype != old_dtype or shapes.setdefault(old, new) != new or not _alike(old, new):
                 return None
-        if not self._holds(shapes, specs):
-            return None
+        return found if self._holds(shapes, specs) else None
+
+    def _plan_of(
+        self, found: Sequence[ArraySpec], specs: dict[str, ArraySpec], offsets: Mapping[str, Levels]
+    ) -> Plan:
+        plan = self._plan
         blocks = [0] * len(plan.blocks)
-        sizes = {spec: nbytes_of(spec) for spec in set(specs.values())}
-        for name, block in plan.placement.items():
-            blocks[block] = max(blocks[block], sizes[specs[name]])
-        for names in plan.joined:
-            block = plan.placement[names[0]]
-            blocks[block] = max(blocks[block], sum(sizes[specs[name]] for name in names))
+        sizes = [nbytes_of(spec) for spec in found]
+        for block, numbers in self._held:
+            blocks[block] = max(blocks[block], sum([sizes[number] for number in numbers]))
         return replace(plan, specs=specs, offsets=offsets, blocks=blocks)
 
     def _holds(self, shapes: Mapping[Shape, Shape], specs: Mapping[str, ArraySpec]) -> bool:
@@ -188,7 +250,8 @@ class Form:
             if kind == COLUMN and is_of_channels(own, shape) != is_of_channels(new_own, new):
                 return False
         for loop in self._wide:
-            if len(set[int]().union(*(member.widths(specs) for member in loop))) > 1:
+            widths = [width for member in loop for width in member.widths(specs)]
+            if any([width != widths[0] for width in widths]):
                 return False
         if any(old[1] != shapes[old][1] for old in self._images):
             return False
@@ -305,15 +368,19 @@ def make_plan(
         ShapeError: an operator refuses its inputs.
     """
     levels = dict(offsets or {})
-    specs = infer_specs(span.operators, known, declared, levels)
-    for base in set(span.views.values()):
-        if base not in specs:
-            spec = declared_spec(declared[base]) if base in declared else None
-            if spec is not None:
-                specs[base] = spec
+    if not levels:
+        for form in forms or ():
+            plan = form.computed(known)
+            if plan is not None:
+                if options.verify:
+                    _check(plan, _all_specs(span, known, declared, {}))
+                return plan
+    specs = _all_specs(span, known, declared, levels)
     for form in forms or ():
         plan = form.resized(specs, levels)
         if plan is not None:
+            if not levels:
+                form.open(known, lambda own: _all_specs(span, own, declared, {}, remember=False))
             return plan
     groups = [Chain([op]) for op in span.operators]
     if group is not None and options.fuse:
@@ -335,6 +402,33 @@ def make_plan(
         forms.insert(0, Form(plan))
         del forms[_MOST_FORMS:]
     return plan
+
+
+def _all_specs(
+    span: Range,
+    known: Mapping[str, ArraySpec],
+    declared: Mapping[str, VarDecl],
+    levels: dict[str, Levels],
+    *,
+    remember: bool = True,
+) -> dict[str, ArraySpec]:
+    """Shape and dtype of every variable of a range, by those of what comes from outside."""
+    specs = infer_specs(span.operators, known, declared, levels, remember=remember)
+    for base in set(span.views.values()):
+        if base not in specs:
+            spec = declared_spec(declared[base]) if base in declared else None
+            if spec is not None:
+                specs[base] = spec
+    return specs
+
+
+def _check(plan: Plan, specs: Mapping[str, ArraySpec]) -> None:
+    """Compare the specs of a plan with those that are inferred."""
+    wrong = [name for name, spec in specs.items() if plan.specs.get(name) != spec]
+    if wrong:
+        raise RunError(
+            f"{wrong[0]!r} is computed as {plan.specs.get(wrong[0])}, not {specs[wrong[0]]}"
+        )
 
 
 def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> list[PlanStep]:

@@ -1,0 +1,96 @@
+"""Shapes of plans, computed from the sizes of inputs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from opscope import NetBuilder, OpContext, Scope
+from opscope.framework.base.errors import RunError
+from opscope.framework.runtime.net import Net
+from opscope.framework.runtime.plans import plan
+from opscope.framework.runtime.plans.open_sizes import OpenSizes
+
+FLOAT = np.dtype(np.float32)
+WIDTHS = (2, 12, 40), (2, 12, 56), (2, 12, 64), (2, 12, 72)
+OTHERS = (3, 20, 64), (4, 36, 36), (1, 36, 40)
+
+
+def images() -> tuple[NetBuilder, list[str]]:
+    b = NetBuilder("shapes")
+    h = b.conv2d(b.input("x", [-1, 3, -1, -1]), filters=8, kernel=3, stride=2, padding=1)
+    h = b.max_pool2d(b.relu(h), kernel=2)
+    h = b.mul(h, b.mean(h, axes=[2, 3], keepdims=True))
+    return b, [h.name, b.mean(h, axes=[2, 3]).name]
+
+
+def run(net: Any, scope: Scope, x: np.ndarray, names: list[str]) -> list[bytes]:
+    scope.feed({"x": x})
+    net.run(scope, OpContext(train=False, live_out=names))
+    return [scope.numpy(name).tobytes() for name in names]
+
+
+def test_shapes_are_inferred_until_it_is_known_what_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    b, names = images()
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=0))
+    values = {var.name: scope.numpy(var.name) for var in b.op_list.vars if var.name in scope}
+    monkeypatch.setenv("OPSCOPE_VERIFY", "0")  # which compares with what is inferred
+    inferred: list[int] = []
+    infer = plan.infer_specs
+    monkeypatch.setattr(plan, "infer_specs", lambda *a, **o: inferred.append(0) or infer(*a, **o))
+    rng = np.random.default_rng(0)
+    counts = []
+    for size in (*WIDTHS, *OTHERS):
+        x = rng.normal(size=(size[0], 3, *size[1:])).astype(np.float32)
+        inferred.clear()
+        found = run(b.net, scope, x, names)
+        counts.append(len(inferred))
+        alone = Scope()
+        alone.feed(values)
+        assert found == run(Net.create(b.net.op_list), alone, x, names)
+    # Of the third width, and of the first other batch, also with sizes that are left open.
+    assert counts == [1, 1, 2, 0, 2, 0, 1]
+
+
+def test_other_shapes_than_those_inferred_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    b, names = images()
+    scope = Scope()
+    b.initialize(scope, OpContext(seed=0))
+    monkeypatch.setenv("OPSCOPE_VERIFY", "1")
+    specs = OpenSizes.specs
+
+    def one_more(self: OpenSizes, known: Any) -> Any:
+        found = specs(self, known)
+        return found and [(tuple([size + 1 for size in shape]), dtype) for shape, dtype in found]
+
+    monkeypatch.setattr(OpenSizes, "specs", one_more)
+    with pytest.raises(RunError, match=r"is computed as .*, not "):
+        for size in WIDTHS:
+            run(b.net, scope, np.zeros((size[0], 3, *size[1:]), np.float32), names)
+
+
+def test_what_is_left_open() -> None:
+    known = {"x": ((4, 6), FLOAT), "w": ((6, 3), FLOAT)}
+
+    def product(own: Any) -> Any:
+        (rows, _), (_, columns) = own["x"][0], own["w"][0]
+        return [((rows, columns), FLOAT), ((rows * columns // 2,), FLOAT)]
+
+    sizes = OpenSizes(known, {"x": {0}}, product)
+    for rows in (2, 4, 5, 100):
+        found = sizes.specs({**known, "x": ((rows, 6), FLOAT)})
+        assert found == [((rows, 3), FLOAT), ((rows * 3 // 2,), FLOAT)]
+    others: list[Any] = [
+        ((1, 6), FLOAT),
+        ((5, 7), FLOAT),
+        ((5, 6, 1), FLOAT),
+        ((5, 6), np.dtype(int)),
+    ]
+    assert all(sizes.specs({**known, "x": spec}) is None for spec in others)
+    assert sizes.specs({**known, "w": ((6, 4), FLOAT)}) is None
+    assert sizes.specs({**known, "x": ((1 << 61, 6), FLOAT)}) is None
+    with pytest.raises(ValueError, match="these sizes alone"):
+        OpenSizes(known, {"x": {0}}, lambda own: [((int(own["x"][0][0]),), FLOAT)])
