@@ -140,20 +140,21 @@ class StepTraces:
     """The traces of one step of a form.
 
     Args:
-        frame: where the step was bound first. operands: its variables there.
+        frame: where the step was bound first. operands: its variables there; None for a step that
+            is bound again for each shape.
 
     Attributes:
         traced: the traces.
     """
 
-    def __init__(self, frame: Any, step: PlanStep, operands: Operands) -> None:
+    def __init__(self, frame: Any, step: PlanStep, operands: Operands | None) -> None:
         self.traced: list[Traced] = []
         self._step = step
         self._joint: _Joint | None = None
         self._varying: set[int] = set()
-        self._failed = False
-        self._ranks = operands.ranks
-        self._first = operands.sizes(frame.arrays)
+        self._failed = operands is None
+        self._ranks = {} if operands is None else operands.ranks
+        self._first = [] if operands is None else operands.sizes(frame.arrays)
 
     def bound(self, frame: Any) -> _Call | None:
         """The step of a frame whose shapes a trace serves; else None."""
@@ -223,8 +224,8 @@ def note(frame: Any, step: PlanStep, call: _Call) -> None:
         # What holds nets, or runs in Python, may keep what stands for arrays.
         plain = all(op.signature() is not None for op in step.operators)
         operands = Operands(frame.plan, step, frame.arrays)
-        if plain and task_of(call) is not None and operands.suits(frame.arrays):
-            frame.traces[id(step)] = StepTraces(frame, step, operands)
+        suits = plain and task_of(call) is not None and operands.suits(frame.arrays)
+        frame.traces[id(step)] = StepTraces(frame, step, operands if suits else None)
     else:
         traces.add(frame, call)
 
