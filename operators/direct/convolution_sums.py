@@ -17,8 +17,8 @@ from .panels import add_packing
 
 FEWEST = 4
 """Channels or filters of a group from which a vector of them is worth its other lanes."""
-_FULL = 0.8
-"""Share of multiplications with what is no padding from which the others are not left out."""
+_FULL = 4, 5
+"""Share of multiplications with what is no padding from which the others are not left out: of 5."""
 _BLOCK = 32 << 10
 """Bytes of results that are turned, or that an epilogue reads, at a time."""
 _TILES = 48
@@ -135,7 +135,8 @@ def without_padding(phase: Phase, reach: Sequence[slice], rows: int) -> list[Pha
         reach: the rows of positions where each row of taps meets the image. rows: of positions.
     """
     met = sum(part.stop - part.start for part in reach)
-    if not reach or met > _FULL * rows * len(reach):
+    part, whole = _FULL  # whole numbers, as sizes may be left open
+    if not reach or met * whole > part * rows * len(reach):
         return [phase]
     width = len(phase.pixels) // rows
     across = len(phase.taps) // len(reach)

@@ -6,6 +6,8 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+import numpy as np
+
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.gradient_args import GradientArgs
@@ -165,10 +167,16 @@ def _spread(k: KernelArgs, repeated: Any) -> tuple[Any, int]:
     return repeated.reshape((*shape[:axis], k.attrs["repeats"], *shape[axis:])), axis
 
 
-@repeat_interleave.kernel
+@repeat_interleave.kernel(channels_last=(("x", "out"),))
 def repeat_interleave_kernel(k: KernelArgs) -> Call:
+    x = k["x"]
     spread, axis = _spread(k, k["out"])
-    return partial(k.xp.copyto, spread, k.xp.expand_dims(k["x"], axis))
+    if k.xp is not np or x.strides[axis - 1] != x.itemsize:
+        return partial(k.xp.copyto, spread, k.xp.expand_dims(x, axis))
+    # NumPy would go over the few copies of an entry innermost.
+    lead = (slice(None),) * axis
+    copies = [partial(np.copyto, spread[(*lead, n)], x) for n in range(k.attrs["repeats"])]
+    return in_order(*copies)
 
 
 @repeat_interleave.backward("x")

@@ -107,6 +107,17 @@ def rows(g: Graph, x: str, rng: random.Random) -> str:
     return g.node("Transpose", [back], perm=[0, 3, 1, 2])
 
 
+def enlarged(g: Graph, x: str, rng: random.Random) -> str:
+    """Columns twice, by a factor or by a size that nodes compute, and every other one again."""
+    if rng.randrange(2):
+        big = g.node("Resize", [x, None, g.constant(np.array([1, 1, 1, 2], "f4"))], mode="nearest")
+    else:
+        shape = g.node("Mul", [g.node("Shape", [x]), g.ints(1, 1, 1, 2)])
+        how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        big = g.node("Resize", [x, None, None, shape], mode="nearest", **how)
+    return g.node("MaxPool", [big], kernel_shape=[1, 2], strides=[1, 2])
+
+
 def expanded(g: Graph, x: str, rng: random.Random) -> str:
     mean = g.node("GlobalAveragePool", [x])
     return g.node("Sub", [x, g.node("Expand", [mean, g.node("Shape", [x])])])
@@ -140,7 +151,7 @@ def drawn_net(seed: int, parts: list[Any]) -> bytes:
     return model_bytes(g)
 
 
-OPEN, READING = [conv, pool, scores, rows], [expanded, cut, places]
+OPEN, READING = [conv, pool, scores, rows, enlarged], [expanded, cut, places]
 """What can be written for any sizes, and what is written for one: by values that sizes have."""
 
 

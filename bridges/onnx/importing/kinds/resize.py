@@ -1,7 +1,8 @@
 """Images made larger and smaller: Resize, Upsample.
 
 Along an axis each place of the result is a weighted sum of a few places of the input, so that a
-resize is a sum of gathers, or a product with a matrix where these are many.
+resize is a sum of gathers, or a product with a matrix where these are many. Where each place of the
+input comes several times, one beside the other, it is repeated.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from .....framework.base.untrusted.limits import check_limit
 from ..calls import Attributes, Call, Value, lowers
 from .linear import in_floats
 
+_OF_SIZES = ("align_corners", "tf_crop_and_resize")
+"""Modes in which the places that are read depend on sizes, and not on factors alone."""
 _FEW = 4
 """Places of the input that a place of the result reads at most, for gathers."""
 
@@ -145,6 +148,42 @@ def _plan(
     return maps
 
 
+def _repeats(n: Call) -> list[tuple[int, int]] | None:
+    """Axes and how often each place of them comes, where a resize does no more than that; None for
+    others. It is the same for all sizes, which may vary then."""
+    shape = n[0].shape
+    if n.attr("mode", "nearest") != "nearest" or 0 in shape:
+        return None
+    if n.attr("coordinate_transformation_mode", "") in _OF_SIZES:
+        return None
+    axes = [n.axis(a, len(shape)) for a in n.ints("axes", range(len(shape))) or []]
+    times = _factors(n, [shape[axis] for axis in axes])
+    if times is None or len(times) != len(axes):
+        return None
+    wanted = math.prod(shape) * math.prod(times) * n[0].dtype.itemsize
+    check_limit("run", wanted, n.node.title())
+    for factor in set(times):
+        # Places lie alike from one of the input to the next, and four have both ends and a middle.
+        where = _origins(n, 4, 4 * factor, factor, (0.0, 1.0))
+        ids = _taps(n, 4, where, factor)[0][:, 0].clip(0, 3)
+        if (ids != np.arange(4 * factor) // factor).any():
+            return None
+    return [(axis, factor) for axis, factor in zip(axes, times, strict=True) if factor > 1]
+
+
+def _factors(n: Call, sizes: Sequence[int]) -> list[int] | None:
+    """The whole numbers by which sizes grow; None where others are among them."""
+    if n.node.op == "Resize" and n.version > 10 and (outs := n.known_ints(3)):
+        stretched = n.attr("keep_aspect_ratio_policy", "stretch") == "stretch"
+        times = [int(out // size) for out, size in zip(outs, sizes, strict=False)]
+        same = all([size * k == out for size, k, out in zip(sizes, times, outs, strict=False)])
+        return times if same and stretched and min(times, default=1) > 0 else None
+    _, scales, _ = _given(n, n.known)
+    factors = [float(scale) for scale in (() if scales is None else scales)]
+    whole = factors and all(factor >= 1 and factor.is_integer() for factor in factors)
+    return [int(factor) for factor in factors] if whole else None
+
+
 def _given(n: Attributes, known: Any) -> tuple[Any, Any, Any]:
     """roi, scales and sizes; `known` gives an input's array."""
     if n.node.op == "Upsample":
@@ -156,6 +195,12 @@ def _given(n: Attributes, known: Any) -> tuple[Any, Any, Any]:
 
 @lowers("Resize", "Upsample")
 def _resize(n: Call) -> Value:
+    repeats = _repeats(n)
+    if repeats is not None:
+        x = n[0]
+        for axis, factor in repeats:
+            x = n.op("repeat_interleave", x, repeats=factor, axis=axis)
+        return x
     x = in_floats(n, n[0])
     dtype = n[0].dtype
     axes = _plan(n, x.shape, *_given(n, n.known), dtype.itemsize)
