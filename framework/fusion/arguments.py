@@ -211,14 +211,16 @@ def grid(counts: Sequence[int], steps: Sequence[int]) -> Any:
     """Places of a grid's points, row by row: sums of each axis' number times its step, int64."""
     if TRACING.trace is not None:
         return TRACING.trace.grid(counts, steps)
-    return grid_of(counts, steps)
+    return grid_of(tuple(counts), tuple(steps))
 
 
-def grid_of(counts: Sequence[int], steps: Sequence[int]) -> np.ndarray:
-    """As `grid`, also while a binding is traced."""
+@functools.lru_cache(maxsize=32)
+def grid_of(counts: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
+    """As `grid`, also while a binding is traced. Layers of a net ask for the same ones."""
     places = np.zeros(1, np.int64)
     for count, step in zip(counts, steps, strict=True):
         places = (places[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
+    places.flags.writeable = False
     return places
 
 

@@ -291,7 +291,7 @@ class Frame(BoundSteps):
             self.least_cost = 0 if self.makes_lists else self.least_cost
             if self.prepared is None:
                 self.kept = kept_factors(plan, scope, self._writes)
-            held = self.prepared or self.joined or plan.bases or any(plan.offsets.values())
+            held = self.prepared or self.joined or plan.views or any(plan.offsets.values())
             if plan.options.rebind and not held:
                 self.traces = plan.traces.setdefault(scope.root, Traces())
         with shared_panels(workspace.panels):

@@ -198,7 +198,7 @@ class Trace:
     def grid(self, counts: Sequence[Any], steps: Sequence[Any]) -> Any:
         """See `arguments.grid`."""
         if not any(isinstance(one, Dim) for one in (*counts, *steps)):
-            return grid_of(counts, steps)
+            return grid_of(tuple(counts), tuple(steps))
         return LaidGrid(counts, steps, self._later("grid", tuple(counts), tuple(steps)))
 
     def held(self, key: Any, make: Callable[[], Any]) -> Laid:
@@ -411,7 +411,7 @@ class Traced:
                 continue
             shape = tuple([next(numbers) for _ in first])
             if kind == "grid":
-                memory.append(grid_of(shape, [next(numbers) for _ in second]))
+                memory.append(grid_of(shape, tuple([next(numbers) for _ in second])))
             else:
                 memory.append(frame.scratch(shape, second))
         return memory

@@ -61,4 +61,4 @@ def is_read(k: KernelArgs, slot: str) -> bool:
     """Whether anybody reads an output after the kernel ran."""
     plan = getattr(k.frame, "plan", None)
     (name,) = k.op.outputs[slot]
-    return plan is None or name in plan.live_out or name in plan.read
+    return plan is None or name in plan.live_out or name in plan.steps.read

@@ -6,7 +6,6 @@ nnet3 are laid out step by step in the list of operators, so that their weights 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,18 +23,12 @@ def constant_factors(plan: Plan, arrays: Mapping[str, Any]) -> Prepared | None:
     Args:
         arrays: of the variables that the plan reads from outside.
     """
-    uses: Counter[str] = Counter()
-    written: set[str] = set()
-    for step in plan.steps:
-        for op in step.operators:
-            written.update(op.output_vars())
-            if any(kernel.in_loops for kernel in op.entry.kernels):
-                # A set: a product that reads one factor twice packs it once.
-                uses.update(set(op.value_reads()))
+    uses = plan.steps.factors
     if not uses:
         return None
-    views = {name: var.view.base for name, var in plan.declared.items() if var.view is not None}
-    written.update(base for name, base in views.items() if name in written)
+    views = plan.views
+    written = plan.steps.written
+    written |= {base for name, base in views.items() if name in written}
     factors = []
     for name in plan.externals:
         declared = plan.declared.get(name)

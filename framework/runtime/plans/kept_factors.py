@@ -20,7 +20,7 @@ from ...base.python.cached import new_lock
 from ...base.scope import Scope, Variable
 from ...base.untrusted.limits import physical_memory
 from ...fusion.team import ParallelTask, run_together
-from ...ir.desc import FORWARD, INPUT
+from ...ir.desc import INPUT
 from .plan import Plan
 
 _LEAST, _LEAST_FILTERS = 1 << 14, 1 << 8
@@ -138,9 +138,8 @@ class Kept:
 
 def written_variables(plan: Plan, scope: Scope) -> Sequence[Variable]:
     """The variables from outside that a run writes to, as far as they are large."""
-    written = {name for step in plan.steps for op in step.operators for name in op.output_vars()}
-    views = {name: var.view.base for name, var in plan.declared.items() if var.view is not None}
-    written.update(base for name, base in views.items() if name in written)
+    written = plan.steps.written
+    written |= {base for name, base in plan.views.items() if name in written}
     variables = [scope.get(name) for name in plan.externals if name in written]
     return [one for one in variables if _suits(one.inner)]
 
@@ -155,7 +154,7 @@ def _suits(array: Any) -> bool:
 def kept_factors(plan: Plan, scope: Scope, written: Collection[Variable]) -> Kept | None:
     """The weights of a plan that may be packed; None where there are none, or the plan trains."""
     # Where updates run the weights change with every run, and packing would never pay.
-    if not plan.options.keep_packed or any(op.role != FORWARD for op in plan.operators):
+    if not plan.options.keep_packed or not plan.steps.are_forward:
         return None
     viewed = {var.view.base for var in plan.declared.values() if var.view is not None}
     factors = {}

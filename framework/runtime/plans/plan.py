@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left, insort
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -31,9 +31,8 @@ from ...ir.op_list import VarDecl
 from ...ir.operation import Operator, results_of
 from ...ir.registry import REFERENCE, kernel_libraries
 from .layouts import channels_last, is_of_channels
-from .open_sizes import OpenSizes
 from .parts import Part, joined_parts
-from .steps import Chain, PlanStep
+from .steps import Chain, PlanStep, Steps
 
 _PERSISTENT = (PARAMETER, STATE, OUTPUT, INPUT)
 _log = logging.getLogger(__name__)
@@ -93,7 +92,7 @@ class Plan:
         options: the switches. loops: fused loops by id of the step, filled by fuse.py.
         channels_last: temporaries whose channels lie last in memory (see layouts.py).
         parts: those of them that lie in others (see parts.py).
-        bases: variables that views are cut out of.
+        views: view variable -> its base.
         overwrites: inputs whose block a result takes over, with that result.
         traces: for each tree of scopes, by its root: they hold arrays of these. Filled by
             rebinding.py.
@@ -105,7 +104,7 @@ class Plan:
     live_out: set[str]
     specs: dict[str, ArraySpec]
     declared: Mapping[str, VarDecl]
-    steps: list[PlanStep]
+    steps: Steps
     offsets: Mapping[str, Levels] = field(default_factory=dict)
     blocks: list[int] = field(default_factory=list)
     placement: dict[str, int] = field(default_factory=dict)
@@ -114,15 +113,15 @@ class Plan:
     loops: dict[int, Any] = field(default_factory=dict)
     channels_last: set[str] = field(default_factory=set)
     parts: dict[str, Part] = field(default_factory=dict)
-    bases: Set[str] = frozenset()
+    views: Mapping[str, str] = field(default_factory=dict)
     overwrites: list[tuple[str, str]] = field(default_factory=list)
     traces: WeakKeyDictionary[Scope, Traces] = field(default_factory=WeakKeyDictionary)
     accesses: Any = None
 
     @cached_property
-    def read(self) -> frozenset[str]:
-        """Variables that some step reads."""
-        return frozenset(name for step in self.steps for name in step.reads)
+    def bases(self) -> frozenset[str]:
+        """Variables that views are cut out of."""
+        return frozenset(self.views.values())
 
     def nbytes(self, name: str) -> int:
         return nbytes_of(self.specs[name])
@@ -142,7 +141,7 @@ class Form:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         specs = plan.specs
-        self._open: OpenSizes | None = None
+        self._open: Any = None  # OpenSizes
         self._varying: dict[str, set[int]] = {}  # inputs whose sizes were others, by axis
         self._uses = 0
         numbers: dict[ArraySpec, int] = {}
@@ -208,6 +207,8 @@ class Form:
         # A second shape may be the last one; and sizes that rules look at come again and again.
         if not 2 <= self._uses <= _MOST_OPENED:
             return
+        from .open_sizes import OpenSizes  # for nets that come with several shapes
+
         try:
             self._open = OpenSizes(known, self._varying, lambda own: self._fitting(infer(own)))
         except Exception as error:  # a rule may do anything with what stands for sizes
@@ -395,7 +396,7 @@ def make_plan(
         steps,
         levels,
         options=options,
-        bases=frozenset(span.views.values()),
+        views=span.views,
     )
     _lay_out(plan, span)
     if forms is not None:
@@ -431,7 +432,7 @@ def _check(plan: Plan, specs: Mapping[str, ArraySpec]) -> None:
         )
 
 
-def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> list[PlanStep]:
+def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]) -> Steps:
     # The first and the last group that reads a variable or any view of it: enough to tell whether
     # another one does, however many they are.
     first_reader: dict[str, int] = {}
@@ -442,7 +443,7 @@ def _steps(groups: Sequence[Chain], live_out: set[str], views: Mapping[str, str]
                 root = views.get(name, name)
                 first_reader.setdefault(root, number)
                 last_reader[root] = number
-    steps = []
+    steps = Steps()
     for number, ops in enumerate(groups):
         if len(ops) == 1:
             reads, writes = ops[0].value_reads(), ops[0].output_vars()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...base.python.cached import cached_property
+from ...ir.desc import FORWARD
 from ...ir.operation import Operator
 
 
@@ -57,3 +60,34 @@ class PlanStep:
     def has_tail(self) -> bool:
         """Whether a kernel still reads its inputs when what follows in its call begins to write."""
         return len(self.operators) > 1 and not self.loops
+
+
+class Steps(list[PlanStep]):
+    """The steps of a plan in order, which plans for other shapes share."""
+
+    @cached_property
+    def read(self) -> frozenset[str]:
+        """Variables that some step reads."""
+        return frozenset(name for step in self for name in step.reads)
+
+    @cached_property
+    def written(self) -> frozenset[str]:
+        """Variables that some operator writes."""
+        operators = [op for step in self for op in step.operators]
+        return frozenset(name for op in operators for name in op.output_vars())
+
+    @cached_property
+    def factors(self) -> Counter[str]:
+        """Variables that may be packed before a loop, and how many operators read them."""
+        uses: Counter[str] = Counter()
+        for step in self:
+            for op in step.operators:
+                if any(kernel.in_loops for kernel in op.entry.kernels):
+                    # A set: a product that reads one factor twice packs it once.
+                    uses.update(set(op.value_reads()))
+        return uses
+
+    @cached_property
+    def are_forward(self) -> bool:
+        """Whether there are neither gradients nor updates among them."""
+        return all(op.role == FORWARD for step in self for op in step.operators)
