@@ -24,7 +24,7 @@ MOST_FILES = {
     "nnet3 computer": 13,
     # run/input_arrays.py checks what callers give; plans and products as in "first run";
     # kept_factors.py: which weights stay packed; gemm_backends.py: the products that read them
-    # caches by bytes, the collector off while a frame is bound; steps.py: what plans of a form share
+    # caches by bytes, the collector off while a frame is bound; what plans of a form share
     "nnet3 run": 44,
     "NDL to Network": 32,  # the door: opener, values, limits and roots
     "NDL net": 17,  # base/python/cached.py, caches by bytes, options
