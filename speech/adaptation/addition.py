@@ -21,8 +21,9 @@ from ..lexicon.entries import Entry
 from ..pronunciation.known import SpokenModel, base_names, model_pronunciations
 from .contexts import Contexts, graph_contexts
 from .grammar import NewLabel, Unigrams
-from .joining import Joined, Spelling, joined
+from .joining import Joined, joined
 from .junctions import Junctions
+from .shared_paths import Spelling
 from .word_list import NewWords, read_words, with_phones
 
 COMMON_SILENCE = "the graph has one probability of silence for all words, this word has its own"

@@ -21,9 +21,10 @@ from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech import Decoder, SearchOptions, WordBoundaries
 from opscope.speech.adaptation.contexts import graph_contexts
 from opscope.speech.adaptation.grammar import Unigrams
-from opscope.speech.adaptation.joining import Spelling, joined
+from opscope.speech.adaptation.joining import joined
 from opscope.speech.adaptation.junctions import Junctions
 from opscope.speech.adaptation.own_costs import own_entries
+from opscope.speech.adaptation.shared_paths import Spelling
 from opscope.speech.fst.graph import LookaheadGraph, StaticGraph, distinct_sets
 from opscope.speech.fst.graph_folder import read_graph_fst, read_labels
 from opscope.speech.fst.words import Words
@@ -102,7 +103,7 @@ def taken_back(name: str, transitions: TransitionIds, words: list[str]) -> dict[
     model = SimpleNamespace(
         boundaries=WordBoundaries.read(f"{name}/phones/word_boundary.int"),
         transitions=transitions,
-        words=Words.read(f"{name}/words.txt"),
+        words=Words.read(f"{name}.graph/words.txt"),
         graph=graph,
         graph_folder=Path(f"{name}.graph"),
         network_path=Path("am/final.mdl"),
@@ -206,9 +207,9 @@ def test_costs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silence: str) ->
     graph = StaticGraph.of(compose(read_graph_fst("HCLr.fst"), grammar), symbols)
     parts_of = [read_graph_fst(f"all.graph/{name}.fst") for name in ("HCLr", "Gr")]
     wanted = StaticGraph.of(compose(*parts_of), read_labels("all.graph/disambig_tid.int"))
-    texts = Words.read("all/words.txt")
+    texts = Words.read("all.graph/words.txt")
     names = {label: word for _, label, word in rows}
-    few = Words.read("few/words.txt")
+    few = Words.read("few.graph/words.txt")
     for said in SAID:
         phones = [table.find(phone) for phone in said.split()]
         found, cost = best(graph, ids, phones)
