@@ -1,9 +1,10 @@
 """Files of FSTs: read in OpenFst's binary form, of any type, or in text; written.
 
-Written are `vector` and `compact_acceptor` FSTs, `const` ones for grammars, look-ahead ones for
-graphs that are composed while they are searched, and the text that `fstprint` and Kaldi's archives
-use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `const-fst.h`, `compact-fst.h`, `add-on.h`,
-`label-reachable.h`, `symbol-table.cc`; Kaldi's `fstext/kaldi-fst-io-inl.h`.
+Written are `vector` and `compact_acceptor` FSTs, `const` and `ngram` ones for grammars, look-ahead
+ones for graphs that are composed while they are searched, and the text that `fstprint` and Kaldi's
+archives use. Format: OpenFst 1.6's `fst.cc`, `vector-fst.h`, `const-fst.h`, `compact-fst.h`,
+`ngram-fst.h`, `add-on.h`, `label-reachable.h`, `symbol-table.cc`; Kaldi's
+`fstext/kaldi-fst-io-inl.h`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from .openfst import (
     read_openfst,
 )
 
-VECTOR, COMPACT, CONST = WRITTEN = ("vector", "compact_acceptor", "const")
+VECTOR, COMPACT, CONST, NGRAM = WRITTEN = ("vector", "compact_acceptor", "const", "ngram")
 """The types of binary FSTs that any one can be written as."""
 
 _HEADER = struct.Struct("<iiQqqq")  # version, flags, properties, start, states, arcs
 _VERSION = 2
 _LOOK_AHEAD_VERSION = 1
+_NGRAM_VERSION = 4
+_NGRAM_PROPERTIES = 0x25A555550001  # those that hold of all n-gram models
 _STATE_WORDS, _ARC_WORDS = 3, 4  # of 4 bytes
 _BLOCK = 1 << 16  # states that are laid out at once
 _CONST_STATE = np.dtype(
@@ -100,7 +103,7 @@ def write_fst(fst: Fst, writer: Writer, kind: str | None = None) -> None:
 
     Raises:
         FormatError: a transducer cannot be written as an acceptor, an FST without reachability
-            data for looking ahead.
+            data for looking ahead, one whose states are no contexts of words as `ngram`.
     """
     if not writer.binary:
         from .text import print_fst  # archives of graphs are seldom text
@@ -226,6 +229,15 @@ def _write_const(fst: Fst, writer: Writer | _Direct, header: Header | None = Non
     writer.write_raw(np.ascontiguousarray(fst.arcs).view(np.uint8).data)
 
 
+def _write_ngram(fst: Fst, writer: Writer | _Direct) -> None:
+    from .ngram import ngram_body  # language models are seldom FSTs of this type
+
+    body = ngram_body(fst)
+    header = replace(_header_as(fst, NGRAM, _NGRAM_PROPERTIES), arcs=0)
+    _write_header(writer, header, 1, fst.states, _NGRAM_VERSION)
+    writer.write_raw(body)
+
+
 def _write_look_ahead(fst: Fst, writer: Writer | _Direct) -> None:
     """A header that says no more than the type; a `const` FST; what can come next."""
     known, kind = fst.header.reachability, fst.header.kind
@@ -263,6 +275,7 @@ _WRITERS: dict[str, Callable[[Fst, Writer | _Direct], None]] = {
     VECTOR: _write_vector,
     COMPACT: _write_compact,
     CONST: _write_const,
+    NGRAM: _write_ngram,
     **dict.fromkeys(LOOK_AHEAD, _write_look_ahead),
 }
 

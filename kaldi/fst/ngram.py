@@ -1,4 +1,4 @@
-"""OpenFst's `ngram` FST, a language model as two trees of bits, read into states and arcs.
+"""OpenFst's `ngram` FST, a language model as two trees of bits: read into states and arcs, written.
 
 States are contexts: state 0 the empty one, state 1 the start; children of a context lie one word
 further back. Format: OpenFst's `ngram-fst.h` (Sorensen and Allauzen 2011, LOUDS).
@@ -6,15 +6,19 @@ further back. Format: OpenFst's `ngram-fst.h` (Sorensen and Allauzen 2011, LOUDS
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ...framework.base.sequence import repeated
+from ...framework.base.errors import FormatError
+from ...framework.base.sequence import bincount, repeated
 from ...framework.base.untrusted.values import check_nesting
 from .arcs import ARC
 from .byte_file import ByteFile
 from .fst import Fst, Header
 
 _MOST = (1 << 31) - 2
+_MOST_WORDS = 256  # of a context that is written
 
 
 def read_ngram(file: ByteFile, header: Header, _: int, __: int) -> Fst:
@@ -121,3 +125,116 @@ def _targets(
         alive, on_way = alive[on_way >= 0], on_way[on_way >= 0]
         word = words[on_way].astype(np.int64)
     return target
+
+
+def is_ngram(fst: Fst) -> bool:
+    """Whether an FST can be written as `ngram`.
+
+    It is an acceptor whose states are contexts of words. Each but the empty one has an epsilon to
+    the context without its first word, and each word leads to the longest context that there is.
+    """
+    return _contexts(fst) is not None
+
+
+def ngram_body(fst: Fst) -> bytes:
+    """What follows the header in the file of an `ngram` FST.
+
+    Raises:
+        FormatError: it cannot be written so; see `is_ngram`.
+    """
+    found = _contexts(fst)
+    if found is None:
+        raise FormatError("an FST whose states are not the contexts of an n-gram model")
+    states, rows, source = fst.states, found.rows, fst.source()
+    silent = np.flatnonzero(fst.ilabel == 0)
+    backoff = np.full(states, np.inf, np.float32)
+    backoff[source[silent]] = fst.weight[silent]
+    final = fst.final[found.order]
+    ends = ~np.isposinf(final)
+    counts = bincount(source[rows], minlength=states)[found.order]
+    children = bincount(found.parent[1:], minlength=states)
+    sizes = np.array([states, len(rows), int(ends.sum())], "<u8")
+    bits = np.append(True, _ones(children)), _ones(counts), ends
+    # An element that stands for nothing follows the arrays of contexts and of arcs' costs.
+    words = np.append(found.word, 0).astype("<i4")
+    labels = fst.ilabel[rows].astype("<i4")
+    costs = (np.append(backoff[found.order], 0), final[ends], np.append(fst.weight[rows], 0))
+    parts = sizes, *map(_packed, bits), words, labels, *(cost.astype("<f4") for cost in costs)
+    return b"".join(part.tobytes() for part in parts)
+
+
+class _Contexts(NamedTuple):
+    """The states of an FST as the contexts of an n-gram model.
+
+    Attributes:
+        order: the states, each context after the shorter one, those of one by their first words.
+        parent, word: of each in that order, the place of the shorter context; the first word, 0 at
+            the start of sentences, -1 where there is none.
+        rows: the arcs with words, by context and word.
+    """
+
+    order: np.ndarray
+    parent: np.ndarray
+    word: np.ndarray
+    rows: np.ndarray
+
+
+def _contexts(fst: Fst) -> _Contexts | None:
+    """None: they are something else."""
+    source, target, label = fst.source(), fst.nextstate, fst.ilabel
+    silent = label == 0
+    counts = bincount(source[silent], minlength=fst.states)
+    roots = np.flatnonzero(counts == 0)
+    if fst.states < 2 or fst.start < 0:
+        return None
+    if not np.array_equal(label, fst.olabel) or len(roots) != 1 or counts.max() > 1:
+        return None
+    root = int(roots[0])
+    shorter = np.full(fst.states, root)
+    shorter[source[silent]] = target[silent]
+    depth = np.zeros(fst.states, np.int64)
+    context = np.arange(fst.states)
+    while (longer := context != root).any():
+        depth += longer
+        context = shorter[context]
+        if depth.max() > _MOST_WORDS:
+            return None
+    # The first word of a context is that of the context without its last word.
+    word = np.full(fst.states, -1)
+    said = np.flatnonzero(~silent & (depth[target] == depth[source] + 1))
+    for length in range(1, int(depth.max()) + 1):
+        mine = said[depth[target[said]] == length]
+        word[target[mine]] = label[mine] if length == 1 else word[source[mine]]
+        if length == depth[fst.start] == 1:
+            word[fst.start] = 0
+    place, orders = np.zeros(fst.states, np.int64), [roots]
+    for length in range(1, int(depth.max()) + 1):
+        mine = np.flatnonzero(depth == length)
+        mine = mine[np.lexsort((word[mine], place[shorter[mine]]))]
+        place[mine] = sum(map(len, orders)) + np.arange(len(mine))
+        orders.append(mine)
+    order = np.concatenate(orders)
+    parent = place[shorter[order]]
+    rows = np.flatnonzero(~silent)
+    rows = rows[np.lexsort((label[rows], place[source[rows]]))]
+    found = _Contexts(order, parent, word[order], rows)
+    owner, labels = place[source[rows]], label[rows]
+    twice = (owner[1:] == owner[:-1]) & (labels[1:] == labels[:-1])
+    same = (parent[2:] == parent[1:-1]) & (found.word[2:] == found.word[1:-1])
+    if place[fst.start] != 1 or (found.word[1:] < 0).any() or twice.any() or same.any():
+        return None
+    led = _targets(found.word, parent, owner, labels, "the FST")
+    return found if np.array_equal(led, place[target[rows]]) else None
+
+
+def _ones(counts: np.ndarray) -> np.ndarray:
+    """As many ones as each count says, with a zero before them, and one at the end."""
+    bits = np.ones(int(counts.sum()) + len(counts) + 1, bool)
+    bits[np.append(0, np.cumsum(counts + 1))] = False
+    return bits
+
+
+def _packed(bits: np.ndarray) -> np.ndarray:
+    """Bits in words of 64, the lowest first."""
+    data = np.packbits(bits, bitorder="little")
+    return np.append(data, np.zeros(-len(data) % 8, np.uint8))

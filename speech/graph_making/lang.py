@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+import numpy as np
+
 from ...framework.base.errors import FormatError
-from ...framework.base.untrusted.opener import PathLike, path_text, read_file
+from ...framework.base.untrusted.opener import PathLike, path_text, read_file, read_text
+from ...framework.base.untrusted.values import whole_number
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.fst.fst import Fst
 from ...kaldi.fst.fst_io import read_fst
@@ -15,6 +18,7 @@ from ..fst.words import Words
 
 _BACKOFF = "#0"
 _OFFSET = "phones/nonterm_phones_offset.int"
+_ALIGNED = "phones/align_lexicon.int"
 _COPIED = (
     *("words.txt", "phones.txt", "phones/silence.csl"),
     *(f"phones/{name}" for name in ("disambig.txt", "disambig.int")),
@@ -83,6 +87,21 @@ class Lang:
         """The files that go beside the graph, as far as they are there."""
         names = [name for name in _COPIED if os.path.exists(self.path(name))]
         return {name: read_file(self.path(name)) for name in names}
+
+    def renumbered(self, numbers: np.ndarray) -> dict[str, bytes]:
+        """Those of them that have numbers of words, with other ones: `numbers`, [words]."""
+        rows = zip(range(len(self.words)), numbers.tolist(), strict=True)
+        lines = (f"{self.words[old]} {new}\n" for old, new in rows if self.words[old])
+        files = {"words.txt": "".join(lines).encode("utf-8", "surrogateescape")}
+        path = self.path(_ALIGNED)
+        if os.path.exists(path):
+            table = []
+            for number, line in enumerate(read_text(path, "replace").splitlines(), 1):
+                what, fields = f"{path}: line {number}", line.split()
+                words = (whole_number(field, what, 0, len(numbers) - 1) for field in fields[:2])
+                table.append(" ".join((*(str(numbers[word]) for word in words), *fields[2:])))
+            files[_ALIGNED] = "".join(f"{line}\n" for line in table).encode()
+        return files
 
 
 def _only_label(path: str) -> int:

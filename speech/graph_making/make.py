@@ -14,7 +14,8 @@ from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.kaldi_io import Reader
 from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, save_whole
+from ...kaldi.fst.fst_io import CONST, NGRAM, save_whole
+from ...kaldi.fst.ngram import is_ngram
 from ...kaldi.fst.symbols import remove_arcs, remove_symbols
 from ..lexicon.lang import write_lang
 from .grammars import Vocabulary, grammar_of
@@ -54,7 +55,8 @@ def make_graph(
             of; sentences that are all there is; JSGF. None of them: G.fst of the lang folder.
         order, method: of the n-gram model of a text; see `opscope make-lm`.
         look_ahead: write HCLr.fst and Gr.fst, which are composed while they are searched, as
-            mkgraph_lookahead.sh does.
+            mkgraph_lookahead.sh does of ARPA files: words get the numbers that they have in both,
+            so that lists of phrases can take the place of Gr.fst.
         transition_scale: of the probabilities of transitions that leave their state.
         self_loop_scale: of the probabilities of staying in a state or leaving it; by default 1 for
             chain models, whose folders have a file `frame_subsampling_factor`, and 0.1 for others.
@@ -120,16 +122,20 @@ def _made(
     lang: Lang, grammar: Fst, expansion: Expansion, *, look_ahead: bool
 ) -> dict[str, bytes | Writer]:
     """The files of the graph, by name."""
+    files: dict[str, bytes | Writer] = {}
     try:
         if look_ahead:
-            first, second, symbols = look_ahead_graphs(lang.lexicon, grammar, expansion)
-            graphs = {"HCLr.fst": (first, first.header.kind), "Gr.fst": (second, CONST)}
+            first, second, numbers, symbols = look_ahead_graphs(
+                lang.lexicon, grammar, expansion, len(lang.words)
+            )
+            kind = NGRAM if is_ngram(second) else CONST
+            graphs = {"HCLr.fst": (first, first.header.kind), "Gr.fst": (second, kind)}
+            files |= lang.renumbered(numbers)
         else:
             graph, symbols = static_graph(lang.lexicon, grammar, expansion)
             graphs = {"HCLG.fst": (graph, CONST)}
     except FormatError as error:
         raise FormatError(f"{lang.path('L_disambig.fst')}: {error}") from error
-    files: dict[str, bytes | Writer] = {}
     for name, (fst, kind) in graphs.items():
         if not fst.states:
             raise FormatError(f"{lang.path('L_disambig.fst')}: no path of it is one of the grammar")

@@ -16,11 +16,11 @@ from ...kaldi.files.transition_model import TransitionModel
 from ...kaldi.fst.compose import compose
 from ...kaldi.fst.determinize_star import determinize_star
 from ...kaldi.fst.fst import DELTA, Fst
-from ...kaldi.fst.label_reachability import make_look_ahead, relabel_by
+from ...kaldi.fst.label_reachability import make_look_ahead
 from ...kaldi.fst.local_epsilons import remove_epsilons_locally
 from ...kaldi.fst.partition import minimize_unpushed
 from ...kaldi.fst.pushing import push_special
-from ...kaldi.fst.symbols import remove_symbols, sort_by
+from ...kaldi.fst.symbols import SIDES, changed, remove_symbols, sort_by
 from ...kaldi.graphs.context import Context, GrammarContext, compose_context
 from ...kaldi.graphs.h_transducer import h_transducer
 from ...kaldi.graphs.hmms import PhoneHmms
@@ -107,10 +107,13 @@ def static_graph(lexicon: Fst, grammar: Fst, expansion: Expansion) -> tuple[Fst,
 
 
 def look_ahead_graphs(
-    lexicon: Fst, grammar: Fst, expansion: Expansion
-) -> tuple[Fst, Fst, list[int]]:
-    """HCLr, whose words a search looks ahead for, Gr with the same numbers of words, and the
-    disambiguation symbols that HCLr reads.
+    lexicon: Fst, grammar: Fst, expansion: Expansion, words: int
+) -> tuple[Fst, Fst, np.ndarray, list[int]]:
+    """HCLr, whose words a search looks ahead for, and Gr, both with new numbers of words; the new
+    number of each word, [words], and the disambiguation symbols that HCLr reads.
+
+    Args:
+        words: how many there are.
 
     Raises:
         FormatError: as `static_graph`.
@@ -120,8 +123,17 @@ def look_ahead_graphs(
     hmms, symbols = expansion.transducer(context)
     graph = _determinized(compose(hmms, graph), "HCL", log=False)
     graph = add_self_loops(graph, expansion.hmms, expansion.self_loop_scale, symbols)
+    there = np.unique(graph.olabel)
     first, pairs = make_look_ahead(sort_by(graph, "olabel"))
-    return first, sort_by(relabel_by(grammar, pairs, "ilabel"), "ilabel"), symbols
+    pairs = pairs[np.isin(pairs[:, 0], there)]
+    numbers = np.zeros(words, np.int32)
+    numbers[pairs[:, 0]] = pairs[:, 1]
+    reached = first.header.reachability
+    assert reached is not None  # it was made for looking ahead
+    absent = np.flatnonzero(numbers == 0)[1:]
+    numbers[absent] = 1 + max(int(numbers.max()), reached.final_label) + np.arange(len(absent))
+    labels = {side: numbers[grammar.arcs[side]] for side in SIDES}
+    return first, sort_by(changed(grammar, **labels), "ilabel"), numbers, symbols
 
 
 def _determinized(fst: Fst, what: str, *, log: bool) -> Fst:

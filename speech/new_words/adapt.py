@@ -14,7 +14,8 @@ from ...framework.base.errors import ArgumentError, FormatError
 from ...framework.base.untrusted.opener import PathLike, path_text, read_file
 from ...framework.base.untrusted.values import shown
 from ...kaldi.fst.fst import Fst
-from ...kaldi.fst.fst_io import CONST, fst_bytes
+from ...kaldi.fst.fst_io import CONST, NGRAM, fst_bytes
+from ...kaldi.fst.ngram import is_ngram
 from ...kaldi.fst.operations import sort_arcs
 from ...kaldi.fst.symbols import changed, remove_symbols
 from ..adaptation.addition import Adapted, Spelled, addition, checked_weight
@@ -143,7 +144,9 @@ def _look_ahead(model: Model, words: NewWords | None, grammar: _Grammar) -> _Cha
         other, backoff, weight = grammar.made(table, folder / "words.txt", spelled.numbers)
         made = _relabeled(remove_symbols(other, [backoff]), made, table, grammar.name)
         adapted = replace(adapted, weight=weight)
-    files[folder / "Gr.fst"] = fst_bytes(with_header_of(made, second, labels), CONST)
+    made = with_header_of(made, second, labels)
+    as_before = second.header.kind == NGRAM and is_ngram(made)
+    files[folder / "Gr.fst"] = fst_bytes(made, NGRAM if as_before else CONST)
     return files, spelled, adapted
 
 

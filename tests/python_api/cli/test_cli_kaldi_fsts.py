@@ -127,7 +127,7 @@ def test_text(fsts):
     assert done(fsts("fstprint", "--acceptor", "c.fst")) == b"0\t1\t2\n1\n"
     refused(fsts("fstcompile", "--isymbols=words.txt", "x.txt"), "x.txt: line 1: '1' is none of")
     refused(fsts("fstcompile", "--keep_isymbols", "x.txt"), "wants --isymbols")
-    refused(fsts("fstcompile", "--fst_type=ngram", "x.txt"), "one of vector, compact_acceptor")
+    refused(fsts("fstcompile", "--fst_type=string", "x.txt"), "one of vector, compact_acceptor")
     refused(
         fsts("fstcompile", "--fst_type=compact_acceptor", "x.txt"), "x.txt: an FST whose labels"
     )

@@ -13,6 +13,7 @@ import pytest
 from opscope.framework.base.errors import FormatError, OpscopeError
 from opscope.kaldi.fst.byte_file import ByteFile
 from opscope.kaldi.fst.fst import Fst
+from opscope.kaldi.fst.fst_io import fst_bytes
 from opscope.kaldi.fst.openfst import read_openfst
 from opscope.speech.fst import graph_cache
 from opscope.speech.fst.grammar import grammar_fst, phrase_labels
@@ -136,6 +137,29 @@ def test_a_language_model_is_read() -> None:
         arcs = fst.arcs[fst.begin[state] : fst.begin[state + 1]].tolist()
         assert [(*a[:2], round(a[2], 5), a[3]) for a in arcs] == wanted
         assert fst.final[state] == np.float32(context.final)
+
+
+def test_a_language_model_is_written() -> None:
+    """To the byte, whatever the order of its states is; nothing else is."""
+    data = ngram_bytes(TRIGRAM)
+    fst = read(data)
+    assert fst_bytes(fst, "ngram") == data
+    place = np.array([3, 6, 0, 5, 1, 4, 2])
+    rows = place[fst.source()], fst.ilabel, fst.weight, place[fst.nextstate]
+    mixed = Fst.of_arcs(*rows, fst.final[np.argsort(place)], start=int(place[1]))
+    assert_equal(read(fst_bytes(mixed, "ngram")), fst)
+    columns = fst.source(), fst.ilabel, fst.weight, fst.nextstate
+    for column, arc, value in (
+        (3, 0, 3),  # a word leads to another context
+        (3, 11, 3),  # a shorter context that is none
+        (1, 2, 2),  # a word that comes twice
+        (1, 7, 0),  # two shorter contexts
+        (1, 3, 7),  # none
+    ):
+        changed = [each.copy() for each in columns]
+        changed[column][arc] = value
+        with pytest.raises(FormatError, match="are not the contexts of an n-gram model"):
+            fst_bytes(Fst.of_arcs(*changed, fst.final, start=1), "ngram")
 
 
 def cut_files() -> dict[str, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fst_relations import relation, rows
@@ -60,6 +61,7 @@ ngram 2=2
 
 \\end\\
 """
+GOLDEN = Path(__file__).parents[2] / "golden"
 LEAVING = {1: 2, 2: 4, 3: 6}
 """The transition-id that leaves each phone."""
 
@@ -137,6 +139,48 @@ def test_as_the_commands_do(folders):
     assert Path("one/HCLG.fst").read_bytes() != Path("same/HCLG.fst").read_bytes()
 
 
+YESNO = {
+    "lexicon.txt": "<SIL> SIL\nYES Y\nNO N\n",
+    "silence_phones.txt": "SIL\n",
+    "optional_silence.txt": "SIL\n",
+    "nonsilence_phones.txt": "Y\nN\n",
+}
+"""The dictionary of Kaldi's example of two words."""
+
+
+def test_yesno_is_kaldis(tmp_path, monkeypatch):
+    """The graph that Kaldi's programs make, but for the order of its states."""
+    monkeypatch.chdir(tmp_path)
+    Path("dict").mkdir()
+    Path("model").mkdir()
+    for name, text in YESNO.items():
+        Path("dict", name).write_text(text)
+    unigrams = "".join(f"-1 {word}\n" for word in ("NO", "YES", "</s>"))
+    Path("lm").write_text(f"\\data\\\nngram 1=4\n\n\\1-grams:\n{unigrams}-99 <s>\n\n\\end\\\n")
+    make_lang("dict", "lang", position_dependent_phones=False, oov="<SIL>")
+    done(call_main("gmm-init-mono", "lang/topo", "39", "model/final.mdl", "model/tree"))
+    make_graph("lang", "model", "graph", arpa="lm")
+    ours, kaldis = open_fst("graph/HCLG.fst"), open_fst(str(GOLDEN / "yesno" / "HCLG.txt"))
+    assert (ours.states, len(ours.arcs)) == (kaldis.states, len(kaldis.arcs))
+    state = {ours.start: kaldis.start}
+    waiting = [ours.start]
+    while waiting:
+        mine = waiting.pop()
+        both = (
+            fst.arcs[fst.begin[at] : fst.begin[at + 1]]
+            for fst, at in ((ours, mine), (kaldis, state[mine]))
+        )
+        one, other = (np.sort(arcs, order=["ilabel", "olabel"]) for arcs in both)
+        for side in ("ilabel", "olabel"):
+            assert one[side].tolist() == other[side].tolist()
+        assert one["weight"] == pytest.approx(other["weight"], abs=2e-3)
+        assert ours.final[mine] == pytest.approx(kaldis.final[state[mine]], abs=2e-3)
+        for here, there in zip(one["nextstate"].tolist(), other["nextstate"].tolist(), strict=True):
+            waiting += [here] if here not in state else []
+            assert state.setdefault(here, there) == there
+    assert len(state) == len(set(state.values())) == ours.states
+
+
 def test_graphs_that_call_each_other(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_small(Path("dict"), nonterminals="#nonterm:contact\n")
@@ -185,8 +229,9 @@ def test_sentences(folders, look_ahead):
 def test_texts(folders):
     Path("text").write_text("a c\nb\na\n")
     make_graph("lang", "model", "graph", text="text", order=2, look_ahead=True)
-    grammar = load_graph("graph", keep=False).graph.second
-    assert (grammar.ilabel == 0).any() and not (grammar.olabel == WORDS.index("#0")).any()
+    loaded = load_graph("graph", keep=False)
+    grammar = loaded.graph.second
+    assert (grammar.ilabel == 0).any() and not (grammar.olabel == loaded.words.find("#0")).any()
     Path("text").write_text("a c\nb d\n")
     with pytest.raises(FormatError, match="text: line 2: the word 'd' is not in lang/words.txt"):
         make_graph("lang", "model", "other", text="text")

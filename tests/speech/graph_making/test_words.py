@@ -14,6 +14,7 @@ from opscope.kaldi.files.kaldi_io import Reader
 from opscope.kaldi.files.transition_model import TransitionModel
 from opscope.kaldi.lattices.transition_ids import TransitionIds
 from opscope.speech import Decoder, SearchOptions, load_graph
+from opscope.speech.fst.grammar import grammar_fst, phrase_labels
 from package_copy import ROOT
 
 LEXICON = "<UNK> SPN\n!SIL SIL\ngo g ow\nhome h ow m\nroam r ow m\nrome r ow m\nhe h iy\n"
@@ -55,14 +56,33 @@ def loglikes(ids, phones):
     return frames
 
 
+def heard(loaded, graph, folder, phones):
+    """Words of the best path."""
+    ids = TransitionIds.of(TransitionModel.read_from(Reader(str(folder / "am/final.mdl"))))
+    table = dict(line.split() for line in (folder / "lang/phones.txt").read_text().splitlines())
+    decoder = Decoder(graph, np.array(ids.pdf), SearchOptions(), outputs=ids.num_pdfs)
+    decoder.accept(loglikes(ids, [int(table[phone]) for phone in phones.split()]))
+    best = decoder.best_path()
+    assert best.final
+    return " ".join(loaded.words[word] for word in best.words)
+
+
 @pytest.mark.parametrize("kind", ["graph", "composed"])
 @pytest.mark.parametrize("text", SAID)
 def test_words(folder, kind, text):
-    model = TransitionModel.read_from(Reader(str(folder / "am/final.mdl")))
-    ids = TransitionIds.of(model)
-    table = dict(line.split() for line in (folder / "lang/phones.txt").read_text().splitlines())
     loaded = load_graph(folder / kind, keep=False)
-    decoder = Decoder(loaded.graph, np.array(ids.pdf), SearchOptions(), outputs=ids.num_pdfs)
-    decoder.accept(loglikes(ids, [int(table[phone]) for phone in SAID[text].split()]))
-    best = decoder.best_path()
-    assert best.final and " ".join(loaded.words[word] for word in best.words) == text
+    assert heard(loaded, loaded.graph, folder, SAID[text]) == text
+
+
+def test_phrases_take_the_place_of_the_grammar(folder):
+    """Numbers of words are labels in both parts of the graph, and in the lexicon beside it."""
+    loaded = load_graph(folder / "composed", keep=False)
+    second = loaded.graph.second
+    assert np.array_equal(second.ilabel, second.olabel)
+    graph = loaded.graph.with_grammar(grammar_fst(phrase_labels(["rome he"], loaded.words)))
+    assert heard(loaded, graph, folder, "r_B ow_I m_E SIL h_B iy_E") == "rome he"
+    lines = (folder / "composed/phones/align_lexicon.int").read_text().splitlines()
+    wanted = (folder / "lang/phones/align_lexicon.txt").read_text().splitlines()
+    assert [loaded.words[int(line.split()[0])] for line in lines] == [
+        line.split()[0] for line in wanted
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from opscope.framework.base.errors import ArgumentError, SaveError
 from opscope.python_api.cli.main import main
-from opscope.speech import Model, train, transcribe
+from opscope.speech import KaldiRecognizer, Model, make_graph, train, transcribe
 from spoken_tones import write_corpus
 from vosk_beside import vosk_beside
 
@@ -51,6 +52,28 @@ def test_vosk_opens_the_folder(trained):
         recognizer.AcceptWaveform((trained / "data/cid/1.wav").read_bytes()[44:])
         said = (trained / "data/cid/1.txt").read_text().strip()
         assert json.loads(recognizer.FinalResult())["text"] == said
+
+
+def test_vosk_takes_phrases_where_the_graph_has_two_parts(trained, tmp_path):
+    """Gr.fst is an n-gram model of OpenFst's, and words have the labels of both parts."""
+    work, folder = trained / "model.work", tmp_path / "model"
+    shutil.copytree(trained / "model", folder)
+    shutil.rmtree(folder / "graph")
+    arpa = work / "language-model/lm.arpa"
+    make_graph(work / "lang", folder / "am", folder / "graph", arpa=arpa, look_ahead=True)
+    assert (folder / "graph/Gr.fst").read_bytes()[8:13] == b"ngram"
+    samples = (trained / "data/cid/1.wav").read_bytes()[44:]
+    said = (trained / "data/cid/1.txt").read_text().strip()
+    grammar = json.dumps([said])
+    with vosk_beside() as vosk:
+        model = vosk.Model(str(folder))
+        for recognizer in (
+            vosk.KaldiRecognizer(model, 8000),
+            vosk.KaldiRecognizer(model, 8000, grammar),
+            KaldiRecognizer(Model(folder), 8000, grammar),
+        ):
+            recognizer.AcceptWaveform(samples)
+            assert json.loads(recognizer.FinalResult())["text"] == said
 
 
 def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
