@@ -1,4 +1,5 @@
-"""The campaign's readers of decoding graphs: files are read, searched, and kept nowhere."""
+"""The campaign's readers of decoding graphs and of the language models that rescore their lattices:
+files are read, searched, and kept nowhere."""
 
 from __future__ import annotations
 
@@ -7,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from opscope.kaldi.files.kaldi_io import Reader, Writer
 from opscope.speech.fst.graph import Graph, LookaheadGraph, StaticGraph
 from opscope.speech.fst.graph_folder import read_graph_fst, read_labels
 from opscope.speech.fst.words import Words
+from opscope.speech.language_model.arpa import read_arpa
+from opscope.speech.language_model.const_arpa import ConstArpa, ConstArpaAutomaton, const_arpa
 from opscope.speech.search import compiled
 from opscope.speech.search.decoder import Decoder
 from opscope.speech.search.options import SearchOptions
@@ -75,9 +79,54 @@ def _tables(_: Path) -> Sequence[bytes]:
     return [b"<eps> 0\nuno 1\ndos 2\n[unk] 3\n"]
 
 
+_ARPA = """\\data\\
+ngram 1=4
+ngram 2=3
+ngram 3=1
+
+\\1-grams:
+-99 1 -0.25
+-1 2
+-0.5 3 -0.5
+-0.75 4 -0.125
+
+\\2-grams:
+-0.25 1 3 -0.5
+-0.5 3 4 -0.0625
+-0.75 4 2
+
+\\3-grams:
+-0.125 1 3 4
+
+\\end\\
+"""
+
+
+def _const_arpas(folder: Path) -> Sequence[bytes]:
+    (folder / "whole.arpa").write_text(_ARPA)
+    model = read_arpa(folder / "whole.arpa")
+    found = []
+    for unknown in (3, -1):
+        writer = Writer(True)
+        const_arpa(model, 1, 2, unknown).write_to(writer)
+        found.append(writer.getvalue())
+    return found
+
+
+def _reads_const_arpa(path: Path) -> None:
+    automaton = ConstArpaAutomaton(ConstArpa.read(Reader(str(path))))
+    state = automaton.start
+    for word in (3, 4, 9, 4, 3, 3, 4):
+        found = automaton.arc(state, word)
+        if found is not None:
+            state = found[0]
+        automaton.final(state)
+
+
 TARGETS = (
     Target("look-ahead FSTs", ".fst", _firsts, _reads_first, BYTES),
     Target("grammars and static graphs", ".fst", _seconds, _reads_second, BYTES),
+    Target("const-ARPA", ".carpa", _const_arpas, _reads_const_arpa, BYTES),
     Target("words of a graph", ".txt", _tables, lambda path: Words.read(str(path)), TEXT),
     Target("labels of a graph", ".int", lambda _: [b"5\n6\n"], lambda p: read_labels(str(p)), TEXT),
 )

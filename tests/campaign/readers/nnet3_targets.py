@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from chain_graphs import random_hmm, random_supervision
 from discriminative_cases import supervision
-from kaldi_models import CONFIG, TRANSITIONS
+from kaldi_models import CONFIG, TRANSITIONS, one_state_model
 from opscope.kaldi.files.compressed import CompressedMatrix
 from opscope.kaldi.files.context_dependency import ContextDependency
 from opscope.kaldi.files.kaldi_io import Reader, Writer
@@ -24,6 +25,7 @@ from opscope.nnet3.discriminative.examples import (
     NnetDiscriminativeExample,
     NnetDiscriminativeSupervision,
 )
+from opscope.nnet3.files import nnet2
 from opscope.nnet3.files.examples import NnetExample, NnetIo
 from opscope.nnet3.graph.request import ComputationRequest
 from opscope.nnet3.inference.saved import load_nnet, save_nnet
@@ -115,6 +117,37 @@ def _acoustic_models(folder: Path) -> Sequence[bytes]:
     model.set_priors(np.full(5, 0.2))
     model.write(folder / "m", binary=False)
     return [(folder / "m").read_bytes()]
+
+
+_AFFINE = "<LinearParams>  [\n  1 2 \n  3 4 ]\n<BiasParams>  [ 0.5 -1 ]\n"
+_NNET2 = f"""<Nnet> <NumComponents> 5 <Components>
+<SpliceComponent> <InputDim> 1 <LeftContext> 1 <RightContext> 0 <ConstComponentDim> 0
+</SpliceComponent>
+<FixedAffineComponent> {_AFFINE}</FixedAffineComponent>
+<AffineComponentPreconditionedOnline> <LearningRate> 1 {_AFFINE}<Rank> 5 <UpdatePeriod> 1
+<NumSamplesHistory> 2000 <Alpha> 4 <MaxChangePerSample> 0.075
+</AffineComponentPreconditionedOnline>
+<DropoutComponent> <Dim> 2 <DropoutScale> 0 <DropoutProportion> 0.5 </DropoutComponent>
+<SoftmaxComponent> <Dim> 2 <ValueSum>  [ 1 2 ]
+<DerivSum>  [ ]
+<Count> 12.5 </SoftmaxComponent>
+</Components> </Nnet>  [ 0.75 0.25 ]
+"""
+
+
+def _nnet2_models(_: Path) -> Sequence[bytes]:
+    text = (one_state_model(2) + _NNET2).encode()
+    writer = Writer(True)
+    nnet2.Nnet2Model.read(Reader(text, binary=False)).write_to(writer)
+    return [text, writer.getvalue()]
+
+
+def _reads_nnet2(path: Path) -> None:
+    """As nnet-am-copy does with its options for the network."""
+    model = nnet2.Nnet2Model.read(Reader(str(path)))
+    parts = nnet2.without_preconditioning(nnet2.without_dropout(model.components))
+    parts = nnet2.scaled(parts, np.full(len(nnet2.rates_of(parts)), 0.5))
+    replace(model, components=nnet2.collapsed(parts, match=False)).write_to(Writer(True))
 
 
 def _dialect(folder: Path) -> Sequence[bytes]:
@@ -214,6 +247,7 @@ TARGETS = (
     Target("raw model", ".raw", _models, _reads(lambda r: Nnet.read_any(r)), BYTES),
     Target("raw model text", ".raw", _models, _reads(lambda r: Nnet.read_any(r)), TEXT),
     Target("acoustic model", ".mdl", _acoustic_models, AmNnetSimple.read, (*BYTES, *TEXT)),
+    Target("nnet2 model", ".mdl", _nnet2_models, _reads_nnet2, (*BYTES, *TEXT)),
     Target("nnet3 pb", ".pb", _dialect, load_nnet, (message(NetDesc),)),
     Target("nnet3 pb bytes", ".pb", _dialect, load_nnet, BYTES),
     Target("config", ".config", lambda _: [CONFIG.encode(), RECURRENT.encode()], _config, TEXT),
