@@ -20,6 +20,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,20 +107,30 @@ def phone_errors(guesser: Guesser, held: Sequence[str], lexicon: Lexicon) -> tup
     return wrong, total
 
 
-def heard(model: Model, samples: np.ndarray) -> tuple[dict, float]:
-    """Words with times and confidences, and the cost of the best path."""
-    results = []
-    for alternatives in (0, 1):
-        recognizer = KaldiRecognizer(model, RATE)
-        recognizer.SetWords(True)
-        recognizer.SetMaxAlternatives(alternatives)
-        recognizer.AcceptWaveform(samples.astype(np.int16).tobytes())
-        results.append(json.loads(recognizer.FinalResult()))
-    return results[0], results[1]["alternatives"][0]["confidence"]
+class Heard(NamedTuple):
+    """The words of a sentence; those of its best path with their times; what this costs."""
 
+    text: str
+    path: list[tuple[str, float, float]]
+    cost: float
 
-def times(result: dict) -> list[tuple[str, float, float]]:
-    return [(word["word"], word["start"], word["end"]) for word in result.get("result", [])]
+    @classmethod
+    def of(cls, model: Model, samples: np.ndarray) -> Heard:
+        results = []
+        for alternatives in (0, 1):
+            recognizer = KaldiRecognizer(model, RATE)
+            recognizer.SetWords(True)
+            recognizer.SetMaxAlternatives(alternatives)
+            recognizer.AcceptWaveform(samples.astype(np.int16).tobytes())
+            results.append(json.loads(recognizer.FinalResult()))
+        best = results[1]["alternatives"][0]
+        path = [(word["word"], word["start"], word["end"]) for word in best.get("result", [])]
+        return cls(results[0]["text"], path, best["confidence"])
+
+    def same(self, other: Heard) -> tuple[bool, bool, bool]:
+        """Whether the words, the best path, and its cost are those of another one."""
+        near = abs(self.cost - other.cost) < COSTS
+        return self.text == other.text, self.path == other.path, near
 
 
 def main() -> None:
@@ -134,9 +145,9 @@ def main() -> None:
     candidates = sorted(word for word in lexicon if word.isalpha() and 2 <= len(word) <= 6)
     voice, model = Voice(options.voice), Model(options.model)
     sentences = [voice.say(" ".join(rng.sample(candidates, 4))) for _ in range(options.sentences)]
-    before = [heard(model, samples) for samples in sentences]
+    before = [Heard.of(model, samples) for samples in sentences]
     known = set(candidates)
-    used = {word for result, _ in before for word in result["text"].split()} & known
+    used = {word for each in before for word in each.text.split()} & known
     held = sorted(used) + rng.sample(sorted(known - used), max(options.words - len(used), 0))
     others = [(word, way) for word in lexicon.keys() - set(held) for way in lexicon[word]]
     wrong, total = phone_errors(Guesser.trained(sorted(others)), held, lexicon)
@@ -151,20 +162,17 @@ def main() -> None:
         (graph / "HCLr.fst").write_bytes(fst_bytes(without(first, labels), first.header.kind))
         spoken: dict[str, list[str]] = {}
         for entry in own_entries(model, held):
-            numbers = (f"{number:.6f}" for number in (entry.probability, *(entry.silence or ())))
+            numbers = (f"{number:#.9g}" for number in (entry.probability, *(entry.silence or ())))
             spoken.setdefault(entry.word, []).append(" ".join((*numbers, *entry.phones)))
         adapt(few, again, spoken)
         anew = Model(again)
-        same = [0, 0, 0]
-        for samples, (old, cost) in zip(sentences, before, strict=True):
-            new, other = heard(anew, samples)
-            same[0] += old["text"] == new["text"]
-            same[1] += times(old) == times(new)
-            same[2] += abs(cost - other) < COSTS
+        pairs = zip(before, sentences, strict=True)
+        same = np.array([old.same(Heard.of(anew, samples)) for old, samples in pairs])
+        words, paths, costs = same.sum(axis=0).tolist()
         print(
-            f"{options.sentences} sentences: {same[0]} have the same words, {same[1]} at the"
-            f" same times, {same[2]} the same cost of the best path;"
-            f" {len(used)} words in them were held back"
+            f"{options.sentences} sentences: {words} have the same words, {paths} the same best"
+            f" path, {costs} its cost, {same.all(axis=1).sum()} all of these; {len(used)} words in"
+            " them were held back"
         )
 
 
