@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import threading
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -18,16 +19,23 @@ crossings: list[str] = []
 launches: list[str] = []
 """Calls that start a kernel, or several, since the test emptied the list."""
 
-current = [0]
-"""The current GPU, innermost last."""
+
+class _Current(threading.local):
+    """The current GPU of a thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.gpus = [0]
+
+
+current = _Current()
 
 _SCALARS = (bool, int, float, np.generic)
 
 
 def memory_of(value: ndarray) -> np.ndarray:
     """What a kernel takes: the memory of an array of the current device."""
-    if value.device != current[-1]:
-        raise RuntimeError(f"an array of device {value.device} on device {current[-1]}")
+    if value.device != current.gpus[-1]:
+        raise RuntimeError(f"an array of device {value.device} on device {current.gpus[-1]}")
     return value.memory
 
 
@@ -163,7 +171,8 @@ class Ufunc:
         launches.append(f"{self.name}.at")
         value = operand(self.name, b)
         no_race(f"{self.name}.at", memory_of(a), value)
-        self._original.at(memory_of(a), _index(indices), np.asarray(value).astype(a.dtype))
+        where = _wrapped(memory_of(a), _index(indices))
+        self._original.at(memory_of(a), where, np.asarray(value).astype(a.dtype))
 
     def reduce(
         self, array: Any, axis: Any = 0, dtype: Any = None, out: Any = None, keepdims: bool = False
@@ -213,6 +222,22 @@ def _index(index: Any) -> Any:
     return index
 
 
+def _wrapped(memory: np.ndarray, where: Any) -> Any:
+    """An index whose numbers are counted round and round, as CuPy's kernels do."""
+    parts = where if isinstance(where, tuple) else (where,)
+    if any(part is None or part is Ellipsis or _is_mask(part) for part in parts):
+        return where
+    sizes = memory.shape[: len(parts)]
+    return tuple(
+        np.mod(part, size) if isinstance(part, np.ndarray) and size else part
+        for part, size in zip(parts, sizes, strict=False)
+    )
+
+
+def _is_mask(part: Any) -> bool:
+    return isinstance(part, np.ndarray) and part.dtype.kind == "b"
+
+
 class _Flags:
     def __init__(self, flags: Any) -> None:
         self.c_contiguous = flags.c_contiguous
@@ -231,7 +256,7 @@ class ndarray:  # noqa: N801  CuPy's name
 
     def __init__(self, memory: np.ndarray, device: int | None = None) -> None:
         self.memory = memory
-        self.device = current[-1] if device is None else device
+        self.device = current.gpus[-1] if device is None else device
 
     def _same(self, memory: np.ndarray) -> ndarray:
         """Other elements or another form of the same memory."""
@@ -329,15 +354,15 @@ class ndarray:  # noqa: N801  CuPy's name
     # -- elements ----------------------------------------------------------------------------------
 
     def __getitem__(self, index: Any) -> ndarray:
-        found = np.asarray(self.memory[_index(index)])
+        found = np.asarray(self.memory[_wrapped(self.memory, _index(index))])
         if not np.may_share_memory(found, self.memory):
             launches.append("getitem")
         return self._same(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         launches.append("setitem")
-        where = _index(index)
         memory = memory_of(self)
+        where = _wrapped(memory, _index(index))
         given = operand("assignment", value)
         parts = where if isinstance(where, tuple) else (where,)
         arrays = [p for p in parts if isinstance(p, np.ndarray)]
@@ -377,7 +402,7 @@ _METHOD_ORIGINALS = {
     "astype": lambda a, dtype, casting=None, subok=None, **rest: a.astype(
         dtype, casting=casting or "unsafe", **rest
     ),
-    "take": lambda a, indices, axis=None, out=None: np.take(a, indices, axis, out),
+    "take": lambda a, indices, axis=None, out=None: np.take(a, indices, axis, out, "wrap"),
 }
 
 

@@ -14,9 +14,9 @@ refuse, so that tests which run there find code that could not run on CuPy:
 - arrays of a GPU other than the current one are no operands (`DOUBLE` is GPU 1, the default GPU 0);
 - memory that overlaps where a CuPy kernel would race, and repeated indices in an assignment, raise.
 
-It is stricter than CuPy in two things: NumPy arrays as indices, which CuPy copies to the device at
-each use, are refused, and indices out of range raise where CuPy wraps them around. What it cannot
-show: numbers and rounding of a GPU, the order of atomic additions, streams, memory, and speed.
+It is stricter than CuPy in one thing: NumPy arrays as indices, which CuPy copies to the device at
+each use, are refused. Kernels in CUDA it compiles as C (device_raw.py). What it cannot show:
+numbers and rounding of a GPU, the order of atomic additions, streams, memory, and speed.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from .device_array import (
 )
 from .device_kernels import make_kernel
 from .device_names import METHODS, SIGNATURES, UFUNCS
+from .device_raw import RawKernel
 
 __all__ = [
     "DOUBLE",
@@ -92,7 +93,7 @@ def _array(obj: Any, dtype: Any = None, copy: Any = True, order: Any = "K") -> n
 def _asarray(a: Any, dtype: Any = None, order: Any = None) -> ndarray:
     if type(a) is ndarray:
         found = np.asarray(a.memory, dtype, order=order)
-        here = a.device == current[-1]
+        here = a.device == current.gpus[-1]
         if found is not a.memory or not here:
             launches.append("asarray")
         return a if found is a.memory and here else ndarray(found if here else found.copy())
@@ -230,16 +231,17 @@ class _Device:
         self._index = index
 
     def __enter__(self) -> None:
-        current.append(self._index)
+        current.gpus.append(self._index)
 
     def __exit__(self, *error: Any) -> None:
-        current.pop()
+        current.gpus.pop()
 
 
 class _Module:
     """What stands for the module `cupy`; whatever is not here raises AttributeError."""
 
     ndarray = ndarray
+    RawKernel = RawKernel
     ElementwiseKernel = staticmethod(
         functools.partial(make_kernel, operand, no_race, launches.append)
     )
@@ -271,6 +273,7 @@ _OWN = {
     "empty_like": lambda a, dtype=None, order="K": _garbage(a.shape, dtype or a.dtype),
     "argmax": lambda a, dtype=None, **rest: np.argmax(a, **rest),
     "argmin": lambda a, dtype=None, **rest: np.argmin(a, **rest),
+    "take": lambda a, indices, axis=None, out=None: np.take(a, indices, axis, out, "wrap"),
 }
 
 
@@ -314,13 +317,13 @@ DOUBLE = DoublePlace("gpu", 1)
 @contextlib.contextmanager
 def by_default() -> Iterator[Any]:
     """Within it, what would run on the CPU for want of a place runs on the double."""
-    saved = scope.CPUPlace
-    scope.CPUPlace = lambda: DOUBLE
+    saved = scope.default_place
+    scope.default_place = lambda: DOUBLE
     try:
         with instead_of_cupy():
             yield xp
     finally:
-        scope.CPUPlace = saved
+        scope.default_place = saved
 
 
 @contextlib.contextmanager

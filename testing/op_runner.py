@@ -48,6 +48,13 @@ class Bench:
         """A fresh random state, the same every time."""
         self.state.context = OpContext(self.place, train=self.train, seed=0)
 
+    def look(self) -> None:
+        """Raise what a kernel on a GPU has noted of the data."""
+        checks = self.scope.root.checks
+        if checks is not None:
+            checks.stale = True
+            checks.look()
+
     def scratch(self, shape: Sequence[int], dtype: Any) -> Any:
         array = poisoned(self.xp, tuple(shape), np.dtype(dtype))
         self.taken.append(array)
@@ -111,6 +118,8 @@ def execute(
         twice: call each callable again, after poisoning its outputs and scratch memory.
     """
     offsets = offsets or {}
+    if place.kind != "cpu":
+        libraries = ("cuda", *libraries)
     with on_device(place):
         held = {
             name: _laid_out(to_place(a, place, copy=True), layout) for name, a in arrays.items()
@@ -154,6 +163,7 @@ def _call(
             raise (error.__cause__ or error) from None
         bench.start()
         call()
+        bench.look()
         written = op.output_vars()
         if any(name not in fresh for name in written):
             return

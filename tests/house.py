@@ -150,6 +150,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
         "device_names",
         "device_array",
         "device_kernels",
+        "device_raw",
         "device_sparse",
         "device_double",
         "op_runner",

@@ -28,18 +28,18 @@ class Cost(NamedTuple):
 
 
 BUDGET = {
-    "mlp": Cost(51, 3, 0),
-    "conv": Cost(121, 3, 0),
-    "lstm": Cost(253, 3, 0),
-    "step net": Cost(66, 0, 0),
-    "transformer": Cost(172, 5, 0),
-    "tdnn": Cost(350, 55, 20),
-    "tdnn-f": Cost(590, 107, 38),
-    "lstmp": Cost(1441, 64, 23),
-    "lf-mmi": Cost(384, 60, 23),
-    "cntk": Cost(28, 0, 0),
-    "tree": Cost(379, 5, 11),
-    "ctc": Cost(267, 2, 0),
+    "mlp": Cost(32, 0, 0),
+    "conv": Cost(102, 0, 0),
+    "lstm": Cost(37, 0, 0),
+    "step net": Cost(18, 0, 0),
+    "transformer": Cost(144, 0, 0),
+    "tdnn": Cost(292, 0, 0),
+    "tdnn-f": Cost(491, 0, 0),
+    "lstmp": Cost(1374, 0, 0),
+    "lf-mmi": Cost(331, 0, 17),
+    "cntk": Cost(26, 0, 0),
+    "tree": Cost(358, 0, 11),
+    "ctc": Cost(264, 0, 0),
 }
 
 

@@ -234,7 +234,6 @@ BOUNDED = {
         nnet3/graph/graph.py: _present
         nnet3/inference/chunk_lengths.py: _best
         operators/backends/bf16_products.py: _in_blocks by_terms task
-        operators/linear/matmul.py: product
     """,
 }
 """What bounds the depth -> the functions, by file."""

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 
 from .errors import DeviceError
+from .local_rank import local_rank, own_gpu
+from .settings import switch
 from .untrusted.values import shown
 
 
@@ -37,7 +39,13 @@ class Place:
         cupy = _cupy()
         count = cupy.cuda.runtime.getDeviceCount()
         if self.index >= count:
-            raise DeviceError(f"GPU {self.index} was asked for, but CuPy finds {count}, from 0 on")
+            why = f"GPU {self.index} was asked for, but CuPy finds {count}, from 0 on"
+            if self.index == local_rank():
+                why += (
+                    f"; this is process {self.index} of its machine, from 0 on: start no more than"
+                    " it has GPUs, or let them share these: opscope launch --share-gpus"
+                )
+            raise DeviceError(why)
         return cupy
 
 
@@ -46,13 +54,27 @@ def CPUPlace() -> Place:  # noqa: N802  the field's name for it
     return Place("cpu")
 
 
-def GPUPlace(index: int = 0) -> Place:  # noqa: N802
-    """The memory of GPU `index`."""
-    return Place("gpu", index)
+def GPUPlace(index: int | None = None) -> Place:  # noqa: N802
+    """The memory of GPU `index`; without a number of this process's own.
+
+    That is the first one, or where a launcher has started several processes (mpiexec, srun,
+    torchrun), the one whose number is that of the process on its machine.
+    """
+    return Place("gpu", own_gpu() if index is None else index)
+
+
+def default_place() -> Place:
+    """Where a scope is that is given no place: on the CPU, or as `OPSCOPE_DEVICE` says.
+
+    Raises:
+        DeviceError: that names no place.
+    """
+    text = switch("OPSCOPE_DEVICE")
+    return parse_place(text) if text else CPUPlace()
 
 
 def parse_place(text: str) -> Place:
-    """`cpu`, `gpu` or `gpu:N`.
+    """`cpu`, `gpu` (see `GPUPlace`) or `gpu:N`.
 
     Raises:
         DeviceError: the text names no place.
@@ -61,8 +83,12 @@ def parse_place(text: str) -> Place:
     # `isdigit` alone takes other scripts' digits and superscripts, which `int` refuses or reads.
     is_number = index.isascii() and index.isdigit() and len(index) <= 6
     if kind in ("cpu", "gpu") and (text == kind or (kind == "gpu" and is_number)):
-        return Place(kind, int(index or 0))
+        return CPUPlace() if kind == "cpu" else GPUPlace(int(index) if index else None)
     raise DeviceError(f"{shown(text)} is no device: want cpu, gpu or gpu:N")
+
+
+_NO_DRIVER = 35
+"""cudaErrorInsufficientDriver."""
 
 
 # Errors are not cached by functools: a GPU that appears later is found.
@@ -71,12 +97,19 @@ def _cupy() -> Any:
     try:
         cupy = importlib.import_module("cupy")
         count = cupy.cuda.runtime.getDeviceCount()
-    except ImportError:
+    except ImportError as error:
+        if getattr(error, "name", None) not in (None, "cupy"):
+            raise DeviceError(f"a GPU was asked for, but CuPy cannot be loaded: {error}") from error
         raise DeviceError(
             "a GPU was asked for, but CuPy is not installed: pip install opscope[gpu-cuda12]"
             " (or gpu-cuda13)"
         ) from None
     except Exception as error:  # CuPy raises its driver's own errors
+        if getattr(error, "status", None) == _NO_DRIVER:
+            raise DeviceError(
+                "a GPU was asked for, but this machine has no NVIDIA driver, or one that is too old"
+                f" for this CuPy: {error}"
+            ) from None
         raise DeviceError(f"a GPU was asked for, but CuPy finds none: {error}") from None
     if count == 0:
         raise DeviceError("a GPU was asked for, but CuPy finds none")

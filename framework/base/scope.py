@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .backend import CPUPlace, Place, array_module, copy_into, to_host, to_place
+from .backend import Place, array_module, copy_into, default_place, to_host, to_place
+from .device_checks import DeviceChecks
 from .dtypes import is_float
 from .errors import DeviceError, ShapeError, VariableError, format_shape, nearest
 from .sequence import Sequences, check_offsets
@@ -30,6 +31,8 @@ class Variable:
             time. Packed weights and other derived arrays are made again when `stamp` moves.
         stamp: counts what wrote to the array by `set`, by a feed or in a run.
         packs: what was packed of the array; see framework/runtime/plans/kept_factors.py.
+        fed: on a GPU, the value that was fed last, on the host, where an operator decides by it
+            there (`keeps`) and need not ask the GPU; None: it is not known.
     """
 
     __slots__ = (
@@ -37,6 +40,8 @@ class Variable:
         "_offsets",
         "borrowed",
         "exposed",
+        "fed",
+        "keeps",
         "name",
         "origin",
         "packs",
@@ -56,6 +61,8 @@ class Variable:
         self.exposed = False
         self.stamp = 0
         self.packs: Any = None
+        self.fed: np.ndarray | None = None
+        self.keeps = False
 
     @property
     def array(self) -> Any:
@@ -65,6 +72,7 @@ class Variable:
         was packed of it is kept from now on.
         """
         self.exposed = True
+        self.fed = None
         return self._array
 
     @property
@@ -107,7 +115,7 @@ class Variable:
             return
         if isinstance(value, Sequences):
             value, offsets = value.data, value.levels
-        array = _as_array(value, self.name, dtype)
+        array = given = _as_array(value, self.name, dtype)
         owner = f"variable {self.name!r}"
         levels = check_offsets(offsets, array.shape, owner) if len(offsets) else ()
         fits = own is not None and own.shape == array.shape and own.dtype == array.dtype
@@ -118,6 +126,8 @@ class Variable:
         else:
             array = to_place(array, self.scope.place, copy=True)
         self.bind(array, levels, own=True)
+        if self.keeps and type(array) is not np.ndarray and type(given) is np.ndarray:
+            self.fed = given.copy()
 
     def bind(self, array: Any, offsets: tuple[np.ndarray, ...] = (), *, own: bool = False) -> None:
         """Make `array` itself the tensor, without a copy (for executors and loaders).
@@ -128,6 +138,7 @@ class Variable:
             own: whether nothing else keeps the array, or a view of its memory.
         """
         self.borrowed = False
+        self.fed = None
         same = len(offsets) == len(self._offsets) and all(
             new is old or np.array_equal(new, old)
             for new, old in zip(offsets, self._offsets, strict=True)
@@ -143,6 +154,12 @@ class Variable:
                 self.stamp += 1
             self._array = array
             self.scope.touch()
+
+    def move(self, array: Any) -> None:
+        """Hold the value that there is in another array."""
+        fed = self.fed
+        self.bind(array, self._offsets)
+        self.fed = fed
 
     def share(self, array: Any, *, constant: bool = False) -> None:
         """Let the variable read `array` itself: a large input without a copy.
@@ -163,12 +180,18 @@ class Variable:
 
         Raises:
             VariableError: there is no value.
+            RunError: on a GPU, a run found something wrong in its data; see device_checks.py.
         """
         array = self._array
         if array is None:
             why = self.scope.explain(self.name)
             raise VariableError(why or f"variable {self.name!r} holds no value")
-        return np.array(array if isinstance(array, np.ndarray) else to_host(array))
+        if isinstance(array, np.ndarray):
+            return np.array(array)
+        checks = self.scope.root.checks
+        if checks is not None:
+            checks.look()
+        return to_host(array)
 
     def sequences(self) -> Sequences:
         """A copy of the value on the host, with its offsets.
@@ -182,7 +205,7 @@ class Variable:
 
     def clear(self) -> None:
         """Drop the value; the name stays."""
-        self.origin = None
+        self.origin = self.fed = None
         self._offsets = ()
         self.step_scopes = None
         if self._array is not None:
@@ -201,6 +224,10 @@ class Scope:
 
     Kids are owned by their parent and dropped with it. Place: where new tensors live.
 
+    Attributes:
+        checks: of a root: what kernels on GPUs have found wrong in the data of its runs; None
+            where they look for nothing.
+
     Raises:
         DeviceError: something else than a place, as `Scope("gpu")`.
     """
@@ -211,12 +238,14 @@ class Scope:
                 f"Scope wants a place, CPUPlace() or GPUPlace(0), or nothing, not {place!r};"
                 " scope.new_scope() makes a kid of a scope"
             )
-        inherited = parent.place if parent is not None else CPUPlace()
-        self.place = place if place is not None else inherited
+        if place is None:
+            place = default_place() if parent is None else parent.place
+        self.place = place
         self.parent = parent
         self.kids: list[Scope] = []
         self.root: Scope = self if parent is None else parent.root
         self.version = next(_versions)
+        self.checks: DeviceChecks | None = None
         self.bound: dict[Any, Any] = {}  # frames of executors, beside the data they are bound to
         self._vars: dict[str, Variable] = {}
 

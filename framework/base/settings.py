@@ -82,7 +82,7 @@ class Options:
     )
     verify: bool = _option(False, "verify the net after every pass")
     libraries: tuple[str, ...] = _option(
-        ("packed", "direct", "native", "mkl", "blas", "xp"),
+        ("cuda", "packed", "direct", "native", "mkl", "blas", "xp"),
         "kernel libraries, best first; xp is always there. bf16 before them rounds the factors of"
         " large products to bfloat16",
     )
@@ -170,6 +170,18 @@ SWITCHES = {
             "how `train` finds other ranks where it is not set: mpi, as `opscope launch` sets;"
             " empty: there are none",
             ("", "mpi"),
+        ),
+        Switch(
+            "OPSCOPE_DEVICE",
+            "",
+            "where scopes are that are given no place: cpu, gpu (this process's own) or gpu:N, as"
+            " `opscope launch --device` sets; empty: cpu",
+        ),
+        Switch(
+            "OPSCOPE_SHARED_GPUS",
+            "",
+            "how many GPUs the processes of a machine take in turn, as `opscope launch"
+            " --share-gpus` sets; empty: each has its own",
         ),
         Switch(
             "OPSCOPE_RANKS_WAIT",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from .c_source import literal
-from .codegen import ONE, Loop
-from .expression import Tree, fold
+from .codegen import C_TYPES, FULL, ONE, ROW, Loop
+from .expression import Tree, fold, names
 
 
 class _Printed(NamedTuple):
@@ -27,13 +27,19 @@ class _Printed(NamedTuple):
 class _Printer:
     """Prints a loop's values as statements of CUDA.
 
-    What does not change inside the loop goes to the head, in double.
+    What does not change inside the loop goes to the head, in double, and what is a number by
+    itself stands before it.
+
+    Attributes:
+        constants, head, body: statements. hoisted: names in the head that the body reads.
     """
 
     def __init__(self, loop: Loop, element: str) -> None:
         self.element = element
         # Without the suffix the sum of a float and a number would be one of doubles.
         self.suffix = "" if element == "double" else "f"
+        self.constants: list[str] = []
+        self.hoisted: list[str] = []
         self.head: list[str] = []
         self.body: list[str] = []
         self._fixed = {f"x{i}" for i, o in enumerate(loop.operands) if o.kind == ONE}
@@ -65,7 +71,14 @@ class _Printer:
 
     def _named(self, printed: _Printed) -> str:
         """The text of a tree, which the head computes where it does not change."""
-        return printed.text or self._hoist(printed.tree, self.head, printed.fixed)
+        if printed.text:
+            return printed.text
+        if not names(printed.tree):  # the compiler computes it
+            return self._hoist(printed.tree, self.constants, printed.fixed)
+        text = self._hoist(printed.tree, self.head, printed.fixed)
+        if text not in self.hoisted:
+            self.hoisted.append(text)
+        return text
 
     def _hoist(self, tree: Tree, where: list[str], text: str) -> str:
         local = self._hoisted.get(tree)
@@ -113,7 +126,7 @@ def gpu_source(loop: Loop) -> GpuSource:
         if loop.operands[i].kind == ONE:
             lines.append(f"const double h_x{i} = (double)a{i};")
         lines.append(f"const {element} x{i} = ({element})a{i};")
-    lines += printed.head + printed.body
+    lines += printed.constants + printed.head + printed.body
     lines += [f"o{operand} = {value};" for operand, value in loop.stores]
     return GpuSource(
         inputs,
@@ -123,3 +136,120 @@ def gpu_source(loop: Loop) -> GpuSource:
         "\n".join(lines),
         f"opscope_chain_{loop.key}",
     )
+
+
+TYPES = ("float32", "float64", "int32", "int64")
+"""Dtypes of the arrays that loops over tables take."""
+
+_TABLE = """\
+DEVICE int64 part_of(const int64 *ends, int64 i) {{
+  int64 part = 0;
+  while (i >= ends[part]) part++;
+  return part;
+}}
+
+KERNEL {name}_head(const int64 *table, real *heads, int64 parts) {{
+  EACH(part, parts) {{
+    const int64 *row = table + part * {operands};
+{head}
+  }}
+}}
+
+KERNEL {name}(const int64 *table, const int64 *ends, const real *heads, int64 size) {{
+  EACH(i, size) {{
+    const int64 part = part_of(ends, i), at = part ? i - ends[part - 1] : i;
+    const int64 *row = table + part * {operands};
+{body}
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Kernels for the elements of many groups of arrays, whose addresses stand in a table.
+
+    Attributes:
+        text: of both, below the prelude of device_kernels.py.
+        name, head: of the loop, and of what computes numbers that do not change within a group.
+        heads: how many such numbers there are; with none the loop needs no other kernel before it.
+    """
+
+    text: str
+    name: str
+    head: str
+    heads: int
+
+
+def table_source(loop: Loop) -> TableSource:
+    """A loop as kernels for many groups of arrays at once: its operands are whole or one number.
+
+    The numbers are computed in double, once a group: in each element they would cost many times
+    what the loop does itself.
+    """
+    printed = _Printer(loop, C_TYPES[loop.dtype])
+    row, places = {}, {}
+    for i, operand in enumerate(loop.operands):
+        row[i], places[i] = f"row[{i}]", "0" if operand.kind == ONE else "at"
+    head = [*_heads(loop, row), *printed.constants, *printed.head]
+    body = _loads(loop, row, places)
+    for number, local in enumerate(printed.hoisted):
+        head.append(f"heads[part * {len(printed.hoisted)} + {number}] = {local};")
+        body.append(f"const real {local} = heads[part * {len(printed.hoisted)} + {number}];")
+    body += [*printed.constants, *printed.body, *_stores(loop, row, places)]
+    name = f"opscope_table_{loop.key}"
+    text = _TABLE.format(
+        name=name,
+        operands=len(loop.operands),
+        head="\n".join(f"    {line}" for line in head),
+        body="\n".join(f"    {line}" for line in body),
+    )
+    return TableSource(text, name, f"{name}_head", len(printed.hoisted))
+
+
+def row_source(loop: Loop, name: str, first: int) -> str:
+    """A loop over a row as a function of (words, row): after `first` of the words, two for each
+    operand, its address and the elements from row to row."""
+    printed = _Printer(loop, C_TYPES[loop.dtype])
+    pointers, places = {}, {}
+    column = {FULL: " + j", ROW: " + j"}
+    for i, operand in enumerate(loop.operands):
+        pointers[i] = f"words[{first + 2 * i}]"
+        places[i] = f"row * words[{first + 2 * i + 1}]{column.get(operand.kind, '')}"
+    lines = [*_heads(loop, pointers), *printed.constants, *printed.head]
+    body = [*_loads(loop, pointers, places), *printed.body, *_stores(loop, pointers, places)]
+    return (
+        f"DEVICE void {name}(const int64 *words, int64 row) {{\n  "
+        + "\n  ".join(lines)
+        + "\n  LANES(j, words[2]) {\n    "
+        + "\n    ".join(body)
+        + "\n  }\n}"
+    )
+
+
+def _heads(loop: Loop, pointers: Mapping[int, str]) -> list[str]:
+    """Statements that load what is one number, in double."""
+    return [
+        f"const double h_x{i} = (double)*({_pointer(loop, i)}){pointers[i]};"
+        for i in loop.loads()
+        if loop.operands[i].kind == ONE
+    ]
+
+
+def _loads(loop: Loop, pointers: Mapping[int, str], places: Mapping[int, str]) -> list[str]:
+    return [
+        f"const real x{i} = (real)(({_pointer(loop, i)}){pointers[i]})[{places[i]}];"
+        for i in loop.loads()
+    ]
+
+
+def _stores(loop: Loop, pointers: Mapping[int, str], places: Mapping[int, str]) -> list[str]:
+    return [
+        f"(({_pointer(loop, i).removeprefix('const ')}){pointers[i]})[{places[i]}] = {value};"
+        for i, value in loop.stores
+    ]
+
+
+def _pointer(loop: Loop, operand: int) -> str:
+    dtype = loop.operands[operand].dtype
+    return f"const {C_TYPES.get(dtype, dtype).removesuffix('_t')} *"

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.backend import CPUPlace, Place, to_host
 from ..base.context import OpContext
+from ..base.device_checks import DeviceChecks, Explain
 from ..base.errors import SlotError
 from ..base.scope import Scope
 from ..base.shape import ArraySpec, Levels, OperatorView, Shape
@@ -185,6 +186,32 @@ class KernelArgs:
     def describe(self, why: str) -> str:
         """An error message for data that the kernel refuses; see `Operator.describe`."""
         return self.op.describe(why, self._specs)
+
+    def note(self, what: str, explain: Explain) -> Any:
+        """Memory on the GPU, [3], for a kernel that finds something wrong: see device_checks.py.
+
+        Args:
+            what: of the operator's checks this is. explain: makes the message.
+        """
+        key = self.op.type, self.op.index, what, *self.op.inputs.items()
+        root = self.scope.root
+        if root.checks is None:
+            root.checks = DeviceChecks()
+        return root.checks.memory(self.place, key, explain)
+
+    def host(self, slot: str) -> np.ndarray:
+        """The value of an input on the host, which keeps it from now on where it is fed.
+
+        Args:
+            slot: an input that no operator of the run writes before this one.
+        """
+        array = self[slot]
+        variable = self.scope.find(self._names(slot)[0])
+        if isinstance(array, np.ndarray) or variable is None or variable.inner is not array:
+            return to_host(array)
+        if variable.fed is None:
+            variable.keeps, variable.fed = True, to_host(array)
+        return variable.fed
 
     def offsets(self, slot: str) -> Levels:
         """Sequence offsets of an input's variable; () for a plain array."""

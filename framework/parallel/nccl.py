@@ -10,6 +10,7 @@ import numpy as np
 
 from ..base.backend import Place, on_device
 from ..base.communicator import Communicator, Request, SharedArray, check_root
+from ..base.dtypes import HALVES
 from ..base.errors import DeviceError, RanksError
 
 _PAUSE = 50e-6
@@ -52,6 +53,9 @@ class NcclCommunicator(Communicator):
             np.dtype(name): getattr(nccl, f"NCCL_{name.upper()}")
             for name in ("float16", "float32", "float64")
         }
+        bfloat16 = [dtype for dtype in HALVES if dtype.name == "bfloat16"]
+        number = getattr(nccl, "NCCL_BFLOAT16", None)  # None: a CuPy that has no such arrays
+        self._types |= {dtype: number for dtype in bfloat16 if number is not None}
         with on_device(place):
             own = nccl.get_unique_id() if self.rank == 0 else ()
             # The id comes from rank 0 alone; it cannot travel by the communicator that it makes.

@@ -68,7 +68,7 @@ class ScopeValues:
             # The variable keeps the copy on the device: the next run finds it there and copies
             # nothing.
             if array is not variable.inner:
-                variable.bind(array, variable.offsets)
+                variable.move(array)
             arrays[name] = array
             self._note_owner(variable)
         return arrays
@@ -119,7 +119,7 @@ class ScopeValues:
             copied = variable.inner.nbytes <= _COPIED or self.place.kind != "cpu"
             if copied and not variable.borrowed and name not in self._borrowed:
                 copy_into(mine, variable.inner)
-                variable.bind(mine, variable.offsets)
+                variable.move(mine)
             else:
                 arrays[name] = to_place(variable.inner, self.place)
                 replaced.add(name)
@@ -262,6 +262,7 @@ class Frame(BoundSteps):
     chosen: Options | None = None
     net_version = -1
     scope_version = -1
+    _computed: Sequence[Variable] = ()  # on a GPU, variables that a run writes to
     _writes: Sequence[Variable] = ()  # large variables from outside that a run writes to
     traces: Traces | None = None
     _leaves_lists = True  # whether a call is none that a team can run
@@ -294,6 +295,8 @@ class Frame(BoundSteps):
             held = self.prepared or self.joined or plan.views or any(plan.offsets.values())
             if plan.options.rebind and not held:
                 self.traces = plan.traces.setdefault(scope.root, Traces())
+        else:
+            self._computed = [self._values.variable(name) for name in plan.live_out]
         with shared_panels(workspace.panels):
             self.bind()
         # Infinities are values here, not warnings. Entering a prepared context is ten times
@@ -474,6 +477,11 @@ class Frame(BoundSteps):
                     hook.after_op(self, index)
             for hook in hooks:
                 hook.after_run(self)
+        checks = self.scope.root.checks
+        if checks is not None:
+            checks.stale = True
+        for variable in self._computed:
+            variable.fed = None
 
 
 def _released() -> None:

@@ -2,13 +2,13 @@
 
 Operators give scalar expressions (`registry.operator(scalar=...)`). Neighbors of one shape and
 dtype become one loop, whose inner temporaries stay in registers. Loops that write only to what
-outlives the run (updates of several parameters, say) share one call on the CPU.
+outlives the run (updates of several parameters, say) share one call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from math import prod
 from typing import Any
 
@@ -99,9 +99,7 @@ class _Group:
         outlives = writes <= self._live_out
         if self.loops and self._joins(new, reads, writes, outlives):
             self.loops[-1].append(new)
-        elif not self.loops or (
-            self._device == "cpu" and self._stands_beside(reads, writes, outlives)
-        ):
+        elif not self.loops or self._stands_beside(reads, writes, outlives):
             self._before.add(self._last.reads, self._last.writes)
             self._begin()
             self.loops.append([new])
@@ -409,19 +407,7 @@ def _bind_cpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any
 
 
 def _bind_gpu(frame: BoundSteps, bound: Sequence[BoundLoop]) -> Callable[[], Any] | None:
-    arrays = [frame.arrays[name] for name in bound[0].variables]
-    if not no_overlap(bound, [arrays]):
-        return None
-    kernel, inputs, outputs = _gpu_kernel(frame.xp, bound[0].loop)
-    return partial(kernel, *(arrays[i] for i in inputs), *(arrays[i] for i in outputs))
+    from .fused_gpu import bind_loops  # without a GPU it is not needed
 
-
-@cache
-def _gpu_kernel(xp: Any, loop: Loop) -> tuple[Any, tuple[int, ...], tuple[int, ...]]:
-    from ..fusion.cuda_source import gpu_source  # without a GPU it is not needed
-
-    source = gpu_source(loop)
-    kernel = xp.ElementwiseKernel(
-        source.in_params, source.out_params, source.operation, source.name
-    )
-    return kernel, source.inputs, source.outputs
+    arrays = [[frame.arrays[name] for name in b.variables] for b in bound]
+    return bind_loops(frame.xp, bound, arrays) if no_overlap(bound, arrays) else None

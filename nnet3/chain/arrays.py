@@ -20,6 +20,12 @@ _BITS = 3  # significant bits of sizes
 _SMALLEST = 64
 
 
+SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
+"""Names of the arrays of a supervision."""
+GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
+"""Names of those of a denominator graph."""
+
+
 def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:
     """The FSTs of a supervision as arrays.
 

@@ -25,7 +25,7 @@ LIMIT = 30.0
 """Outputs are cut to [-LIMIT, LIMIT] before they are exponentiated."""
 
 _INITIAL_STEPS = 100
-_TOLERANCE = 2.0  # the sum of the posteriors of a frame may differ so much from the sequences'
+TOLERANCE = 2.0  # the sum of the posteriors of a frame may differ so much from the sequences'
 
 
 @dataclass(eq=False)
@@ -127,12 +127,23 @@ class _Transitions:
 class DenominatorResult:
     """Log-probability of all sequences, and the posterior of each pdf at each row, [rows, pdfs].
 
-    `consistent` is false where the posteriors do not add up: outputs far out of range.
+    The numbers are arrays of one element where the outputs are: a GPU is not asked for them.
+
+    Attributes:
+        first_frame: sum of the posteriors of the first frame: as many as there are sequences, but
+            for outputs far out of range.
     """
 
-    log_prob: float
+    log_prob: Any
     posterior: Any | None
-    consistent: bool = True
+    sequences: int
+    first_frame: Any = None
+
+    @property
+    def consistent(self) -> bool:
+        """Whether they are as many; of a GPU this waits for it."""
+        gap = 0.0 if self.first_frame is None else float(self.first_frame) - self.sequences
+        return abs(gap) <= TOLERANCE  # false for NaN
 
 
 def denominator(
@@ -188,7 +199,7 @@ def denominator(
     alpha += leak * alpha.sum(axis=0)
     total = alpha.sum(axis=0)
     logs = xp.log(total.astype(np.float64)).sum() + xp.log(scales.astype(np.float64)).sum()
-    result = DenominatorResult(float(logs), None)
+    result = DenominatorResult(logs, None, sequences)
     if not posterior:
         return result
 
@@ -205,6 +216,5 @@ def denominator(
         posteriors[t] = moves.to_pdfs @ group_likelihood
         beta += (leak * beta).sum(axis=0)
     result.posterior = posteriors.transpose(0, 2, 1).reshape(rows, pdfs)
-    gap = abs(float(posteriors[0].sum()) - sequences)
-    result.consistent = bool(gap <= _TOLERANCE)  # false for NaN
+    result.first_frame = posteriors[0].sum()
     return result

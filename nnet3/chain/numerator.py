@@ -59,8 +59,9 @@ class Numerator:
         segment = np.searchsorted(begins, arcs.source, side="right") - 1
         step = times[arcs.source] - times[begins][segment]
         self._begins = begins
-        self._states = states
-        self._segments = len(begins)
+        self.states = states
+        self.segments = len(begins)
+        self._cell = arcs.row, arcs.pdf
         self._score = arcs.score
         self._source = arcs.source
         self._target = target
@@ -89,20 +90,63 @@ class Numerator:
     def _sum(self, log_likes: np.ndarray) -> tuple[float, np.ndarray]:
         score = self._score.copy()
         score[self._real] += log_likes.astype(np.float64)[self._place]
-        size = self._states + self._segments
+        size = self.states + self.segments
         alpha = np.full(size, -np.inf)
         alpha[self._begins] = 0.0
         for arcs, source, starts, target in self._forward:
             alpha[target] = np.logaddexp.reduceat(alpha[source] + score[arcs], starts)
         beta = np.full(size, -np.inf)
-        beta[self._states :] = 0.0
+        beta[self.states :] = 0.0
         for arcs, source, starts, target in self._backward:
             beta[target] = np.logaddexp.reduceat(beta[source] + score[arcs], starts)
-        totals = alpha[self._states :]
+        totals = alpha[self.states :]
         share = alpha[self._source] + score + beta[self._target] - totals[self._segment]
         occupied = np.exp(share[self._real])
         posterior = bincount(self._place, occupied, len(self.rows))
         return float(totals.sum()), posterior
+
+    def arrays(self, columns: int) -> dict[str, np.ndarray]:
+        """The lists as a kernel takes them, for an output of so many columns.
+
+        Returns:
+            For each arc: `weight`, `cell` of the output (-1: none), `source`, `target`, `segment`.
+            `begins` of segments. For each layer its first group, for each group its first arc and
+            its state, and the arcs, group by group: forward, and backward. For each place that
+            posteriors are wanted of its first arc, the arcs place by place, and its cell.
+        """
+        row, pdf = self._cell
+        order = np.argsort(self._place, kind="stable")
+        forward, backward = _listed(self._forward), _listed(self._backward)
+        return {
+            "weight": self._score,
+            "cell": _whole(np.where(row < 0, -1, row * columns + pdf)),
+            "source": _whole(self._source),
+            "target": _whole(self._target),
+            "segment": _whole(self._segment),
+            "begins": _whole(self._begins),
+            **forward,
+            **{f"back_{name}": array for name, array in backward.items()},
+            "places": _whole(np.searchsorted(self._place[order], np.arange(len(self.rows) + 1))),
+            "of_place": _whole(self._real[order]),
+            "cell_of_place": _whole(self.rows * columns + self.pdfs),
+        }
+
+
+def _whole(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array, np.int64)
+
+
+def _listed(layers: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+    """Layers of arcs, grouped by the state that they lead to, as flat lists."""
+    arcs = [arcs for arcs, *_ in layers]
+    before = np.cumsum([0, *map(len, arcs)])
+    groups = [starts + first for (*_, starts, _), first in zip(layers, before, strict=False)]
+    return {
+        "layers": _whole(np.cumsum([0, *map(len, groups)])),
+        "groups": _whole(np.concatenate([*groups, before[-1:]])),
+        "states": _whole(np.concatenate([states for *_, states in layers])),
+        "arcs": _whole(np.concatenate(arcs)),
+    }
 
 
 def numerator(supervision: Supervision, output: Any, xp: Any = np) -> tuple[float, Any]:
@@ -116,20 +160,29 @@ def numerator(supervision: Supervision, output: Any, xp: Any = np) -> tuple[floa
     Raises:
         ShapeError: `output` does not fit the supervision.
     """
-    expected = (supervision.rows, supervision.label_dim)
-    if output.shape != expected:
-        raise ShapeError(
-            f"the supervision is for {supervision.num_sequences} sequences of "
-            f"{supervision.frames_per_sequence} frames and {supervision.label_dim} pdfs, so for an "
-            f"output of shape {list(expected)}; the network gives {list(output.shape)}"
-        )
+    check_output(supervision, output.shape)
     paths = Numerator(supervision)
     rows, pdfs = xp.asarray(paths.rows), xp.asarray(paths.pdfs)
     log_likes = output[rows, pdfs]
     log_prob, occupied = paths(log_likes if xp is np else log_likes.get())
-    posterior = xp.zeros(expected, output.dtype)
+    posterior = xp.zeros(output.shape, output.dtype)
     posterior[rows, pdfs] = xp.asarray(occupied.astype(output.dtype))
     return log_prob, posterior
+
+
+def check_output(supervision: Supervision, shape: tuple[int, ...]) -> None:
+    """Refuse an output of another shape than the supervision is for.
+
+    Raises:
+        ShapeError: it is of another one.
+    """
+    expected = (supervision.rows, supervision.label_dim)
+    if shape != expected:
+        raise ShapeError(
+            f"the supervision is for {supervision.num_sequences} sequences of "
+            f"{supervision.frames_per_sequence} frames and {supervision.label_dim} pdfs, so for an "
+            f"output of shape {list(expected)}; the network gives {list(shape)}"
+        )
 
 
 def _arcs_of_fst(supervision: Supervision, fst: Fst) -> tuple[_Arcs, np.ndarray, np.ndarray]:

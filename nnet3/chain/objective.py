@@ -18,7 +18,7 @@ from .supervision import Supervision
 
 _log = logging.getLogger(__name__)
 
-_FAILED = -10.0  # the objective of a frame where it cannot be computed
+FAILED = -10.0  # the objective of a frame where it cannot be computed
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def chain_objective(
         xp=xp,
     )
     result = ChainObjective(
-        weight * (numerator_prob - every.log_prob), 0.0, supervision.total_weight
+        weight * (numerator_prob - float(every.log_prob)), 0.0, supervision.total_weight
     )
     if not (np.isfinite(result.objective) and every.consistent):
         _log.warning(
@@ -115,9 +115,9 @@ def chain_objective(
             "taking %g for each frame",
             result.objective,
             "consistent" if every.consistent else "not consistent",
-            _FAILED,
+            FAILED,
         )
-        result.objective = _FAILED * result.weight
+        result.objective = FAILED * result.weight
         result.deriv = xp.zeros_like(output) if deriv else None
         paths[...] = 0
     elif deriv:

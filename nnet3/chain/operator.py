@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...framework.base.backend import to_host
 from ...framework.base.shape import ShapeArgs
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
@@ -17,11 +16,9 @@ from ..operators.objectives import (
     set_sequence_outputs,
     store_sequence,
 )
-from .arrays import graph_of, supervision_of
+from .arrays import GRAPH, SUPERVISION, graph_of, supervision_of
 from .objective import ChainOptions, chain_objective
-
-_SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
-_GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
+from .operator_cuda import chain_on_gpu
 
 
 def _rule(s: ShapeArgs) -> None:
@@ -89,12 +86,12 @@ def chain_kernel(k: KernelArgs) -> Call:
     held: dict[str, Any] = {}
 
     def host(names: tuple[str, ...]) -> dict[str, np.ndarray]:
-        return {name: to_host(k[name]) for name in names}
+        return {name: k.host(name) for name in names}
 
     def compute() -> None:
         if not held:  # the graph stays the same
-            held["graph"] = graph_of(host(_GRAPH), pdfs)
-        supervision = supervision_of(host(_SUPERVISION), rows, pdfs)
+            held["graph"] = graph_of(host(GRAPH), pdfs)
+        supervision = supervision_of(host(SUPERVISION), rows, pdfs)
         penalize = bool(options.out_of_range_regularize and state.host_generator.random() < 0.5)
         result = chain_objective(
             options,
@@ -110,3 +107,6 @@ def chain_kernel(k: KernelArgs) -> Call:
         store_sequence(k, totals, result.deriv, result.xent_deriv)
 
     return compute
+
+
+chain.kernel(chain_on_gpu, device="gpu", dtypes=(np.float32, np.float64), library="cuda")

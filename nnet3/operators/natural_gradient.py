@@ -12,7 +12,7 @@ Kaldi's `nnet3/natural-gradient-online.h`, whose symbols are used here.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,10 @@ DELTA = 5e-4
 FIRST_UPDATES = 10
 """Batches with which the estimate is always updated."""
 LARGEST_ETA = 0.9
-_CONDITION = 1e6
+CONDITION = 1e6
 """Eigenvalues further apart than this may have cost W its orthogonality."""
-_ORTHOGONAL = 1e-3
+ORTHOGONAL = 1e-3
+"""How far products of its rows may be from those of orthonormal ones."""
 _LARGEST_INVERSE = 100.0
 
 _INPUTS = [
@@ -124,7 +125,7 @@ def precondition_shape(s: ShapeArgs) -> None:
 
 @precondition.kernel
 def precondition_kernel(k: KernelArgs) -> Call:
-    return _after_copies(k, _Preconditioner(k, None).run)
+    return after_copies(k, _Preconditioner(k, None).run)
 
 
 @precondition_ranks.kernel
@@ -133,7 +134,7 @@ def precondition_ranks_kernel(k: KernelArgs) -> Call:
     x = k["x"]
     out = k["out"]
     if not k.attrs["summed"]:
-        return _after_copies(k, _Preconditioner(k, ranks).run)
+        return after_copies(k, _Preconditioner(k, ranks).run)
     whole = k.scratch(x.shape, x.dtype)
     work = _Preconditioner(k, None, whole)
 
@@ -143,10 +144,10 @@ def precondition_ranks_kernel(k: KernelArgs) -> Call:
         work.run()
         scale(out, 1 / ranks().size)
 
-    return _after_copies(k, run)
+    return after_copies(k, run)
 
 
-def _after_copies(k: KernelArgs, run: Call) -> Call:
+def after_copies(k: KernelArgs, run: Call) -> Call:
     """The estimate, in variables of its own, then `run`, which moves it there."""
     states = ("w", "d", "rho", "count")
     return in_order(*(copying(k.xp, k[name], k[f"{name}_out"]) for name in states), run)
@@ -201,7 +202,7 @@ class _Preconditioner:
             self._start(before)
         frozen = self.frozen is not None and bool(self.state.fetched(self.frozen)[0])
         self._project()
-        if not frozen and self._is_due(count):
+        if not frozen and is_due(self.attrs, count):
             self._update(before)
         xp.subtract(x, self.back, out=out)
         after = self._over_ranks(self._square(out))[0] if before > 0 else 0.0
@@ -215,10 +216,6 @@ class _Preconditioner:
         sums = np.array(own, np.float64)
         self.ranks().all_reduce(sums)
         return tuple(sums.tolist())
-
-    def _is_due(self, count: int) -> bool:
-        late = count - FIRST_UPDATES
-        return late <= 0 or late % self.attrs["update_period"] == 0
 
     def _square(self, x: Any) -> float:
         """The squared Euclidean norm of a matrix."""
@@ -237,8 +234,7 @@ class _Preconditioner:
         """A first estimate: from special orthonormal rows, improved with the batch itself."""
         rank = self.rank
         cols = self.cols
-        alpha = self.attrs["alpha"]
-        start = special_orthonormal(rank, cols) / math.sqrt(2.0 + (cols + rank) * alpha / cols)
+        start = first_rows(rank, cols, self.attrs["alpha"])
         self.w[...] = self.xp.asarray(start, self.w.dtype)
         self.d[...] = EPSILON
         self.rho[...] = EPSILON
@@ -260,7 +256,7 @@ class _Preconditioner:
         outer = to_host(xp.matmul(sums, sums.T)).astype(np.float64)  # K
         d = to_host(self.d).astype(np.float64)
         rho = float(self.rho[0])
-        eta = self._eta()
+        eta = eta_of(self.attrs, self.rows)
         new = eta / max(self.rows, 1)
         old = 1.0 - eta
         root_e = _root_e(d, rho, alpha, cols)
@@ -277,7 +273,7 @@ class _Preconditioner:
         c = values[order].astype(np.float64) * size
         u = vectors[:, order].astype(np.float64)
         floor = (rho * old) ** 2
-        apart = c[0] > _CONDITION * c[-1] or bool((c < floor).any())
+        apart = c[0] > CONDITION * c[-1] or bool((c < floor).any())
         root_c = np.sqrt(np.maximum(c, floor))
         trace = new * square + old * (cols * rho + d.sum())
         rho1 = (trace - root_c.sum()) / (cols - rank)
@@ -295,17 +291,11 @@ class _Preconditioner:
         self.d[...] = xp.asarray(d1, self.d.dtype)
         self.rho[0] = rho1
 
-    def _eta(self) -> float:
-        """The weight of this batch in the estimate."""
-        if self.attrs["batches_history"] > 0:
-            return 1.0 / self.attrs["batches_history"]
-        return min(LARGEST_ETA, 1.0 - math.exp(-self.rows / self.attrs["samples_history"]))
-
     def _orthogonalize(self, root_e: np.ndarray) -> None:
         """Make the rows of E^(-1/2) W orthonormal again, where rounding has spoilt this."""
         xp, w = self.xp, self.w
         gram = to_host(xp.matmul(w, w.T)).astype(np.float64) / np.outer(root_e, root_e)
-        if np.abs(gram - np.eye(self.rank)).max() <= _ORTHOGONAL:
+        if np.abs(gram - np.eye(self.rank)).max() <= ORTHOGONAL:
             return
         try:
             inverse = np.linalg.inv(np.linalg.cholesky(gram))
@@ -319,6 +309,24 @@ class _Preconditioner:
         q, r = np.linalg.qr(to_host(w).T.astype(np.float64))
         rows = q.T * np.where(np.diag(r) < 0, -1.0, 1.0)[:, None]
         w[...] = xp.asarray(rows * root_e[:, None], w.dtype)
+
+
+def is_due(attrs: Mapping[str, Any], count: int) -> bool:
+    """Whether the estimate is updated with a batch that has `count` others before it."""
+    late = count - FIRST_UPDATES
+    return late <= 0 or late % attrs["update_period"] == 0
+
+
+def eta_of(attrs: Mapping[str, Any], rows: int) -> float:
+    """The weight of a batch of so many rows in the estimate."""
+    if attrs["batches_history"] > 0:
+        return 1.0 / attrs["batches_history"]
+    return min(LARGEST_ETA, 1.0 - math.exp(-rows / attrs["samples_history"]))
+
+
+def first_rows(rank: int, cols: int, alpha: float) -> np.ndarray:
+    """The first W [rank, cols], before a batch has improved it."""
+    return special_orthonormal(rank, cols) / math.sqrt(2.0 + (cols + rank) * alpha / cols)
 
 
 def special_orthonormal(rank: int, cols: int) -> np.ndarray:

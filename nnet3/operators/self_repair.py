@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
 from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
@@ -72,10 +77,12 @@ def self_repair_kernel(k: KernelArgs) -> Call:
     real = grad.dtype.type
     push = real(attrs["scale"] / PROBABILITY)
 
+    counted = _counted(count)
+
     def repair() -> None:
         xp.add(k["processed"], width, k["processed_out"])
         xp.copyto(k["repaired_out"], k["repaired"])
-        if not float(count[0]) or state.host_generator.random() > PROBABILITY:
+        if not counted() or state.host_generator.random() > PROBABILITY:
             return
         average = slopes.reshape(-1, width).mean(axis=0) / count
         low = (average <= attrs["lower"]).astype(grad.dtype)
@@ -93,6 +100,19 @@ def self_repair_kernel(k: KernelArgs) -> Call:
         xp.add(k["repaired_out"], touched.sum(), k["repaired_out"])
 
     return in_order(copying(xp, k["grad"], k["grad_out"]), repair)
+
+
+def _counted(count: Any) -> Callable[[], bool]:
+    """Whether rows have been counted; a GPU is asked until it says so."""
+    known = False
+
+    def counted() -> bool:
+        nonlocal known
+        # Where the sums are set to 0 again, quotients of them are NaN, below no bound.
+        known = known or bool(float(count[0]))
+        return known
+
+    return counted if not isinstance(count, np.ndarray) else lambda: bool(count[0])
 
 
 draw_repair = operator(
@@ -140,10 +160,12 @@ def draw_repair_kernel(k: KernelArgs) -> Call:
     lower = k.attrs["lower"]
     push = k.attrs["scale"] / PROBABILITY
 
+    counted = _counted(count)
+
     def draw() -> None:
         xp.copyto(repaired, total)
         repair.fill(0)
-        if not float(count[0]) or state.host_generator.random() > PROBABILITY:
+        if not counted() or state.host_generator.random() > PROBABILITY:
             return
         low = slopes < lower * count
         xp.multiply(low, push, repair, casting="unsafe")

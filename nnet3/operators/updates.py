@@ -24,7 +24,7 @@ from ...operators.base.calls import copying
 from ...operators.collective.ranks import ranks_of
 
 _NO_GRADIENT = "an update of parameters"
-_UPDATE_SPEED = 0.125
+UPDATE_SPEED = 0.125
 """How fast a matrix moves to orthonormal rows; 1/8 converges quadratically (Povey et al. 2018)."""
 
 parameter_delta = operator(
@@ -230,7 +230,7 @@ def apply_change_kernel(k: KernelArgs) -> Call:
     arrays = list(zip(params, deltas, targets, scratch, strict=True))
 
     # A change that is not finite is multiplied by 0.
-    def on_host() -> None:
+    def compute() -> None:
         scale = float(scales[index])
         for param, delta, target, part in arrays:
             if scale:
@@ -239,15 +239,7 @@ def apply_change_kernel(k: KernelArgs) -> Call:
             elif target is not param:
                 xp.copyto(target, param)
 
-    def on_gpu() -> None:  # which is not asked for the scale
-        scale = scales[index : index + 1]
-        nothing = scale == 0
-        for param, delta, target, part in arrays:
-            xp.multiply(delta, scale, out=part)
-            xp.copyto(part, 0, where=nothing)
-            xp.add(param, part, out=target)
-
-    return on_host if xp is np else on_gpu
+    return compute
 
 
 constrain_orthonormal = operator(
@@ -299,7 +291,7 @@ def constrain_orthonormal_kernel(k: KernelArgs) -> Call:
         if drawn[0] >= probability:
             return
         xp.matmul(w, w.T, out=gram)
-        speed = _UPDATE_SPEED
+        speed = UPDATE_SPEED
         square = scale * scale
         if scale < 0:
             trace = float(xp.trace(gram))

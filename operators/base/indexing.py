@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.device_checks import Explain
 from ...framework.base.errors import RunError
-from ...framework.fusion.team import nothing
+from ...framework.fusion.device_kernels import elementwise
+from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from .row_adder import row_adder
 
@@ -33,14 +35,49 @@ def id_check(k: KernelArgs, slot: str, bound: int, *, counted: Any = None) -> Ca
     # Of narrow signed ids all from half of the unsigned range on are negative ones.
     limit = min(bound, 1 << (bits - 1)) if checked.dtype.kind == "i" else bound
     greatest = checked.view(f"u{checked.dtype.itemsize}").max
+    explain = outside(k, slot, least, bound)
 
     def check() -> None:
         if greatest() >= limit:
-            bad = int(ids[(ids < least) | (ids >= bound)][0])
-            why = f"{slot} {k.op.inputs[slot][0]!r} holds {bad}, want {least} <= {slot} < {bound}"
-            raise RunError(k.describe(why))
+            bad = ids[(ids < least) | (ids >= bound)]
+            raise RunError(explain(0, int(bad[0])))
 
-    return check if ids.size else nothing
+    if not ids.size:
+        return nothing
+    return check if k.xp is np else noted(k, slot, explain, least, bound)
+
+
+def outside(k: KernelArgs, slot: str, least: int, bound: int) -> Explain:
+    """The message about an id outside [least, bound)."""
+    name, describe = k.op.inputs[slot][0], k.describe
+    wanted = f"want {least} <= {slot} < {bound}"
+    return lambda _, bad: describe(f"{slot} {name!r} holds {bad}, {wanted}")
+
+
+_CHECK = """
+KERNEL check_ids(const ID *ids, int64 *note, int64 size, int64 least, int64 bound, int64 never) {
+  EACH(i, size) {
+    int64 id = ids[i];
+    if ((id < least || id >= bound || id == never) && FIRST_TO_MARK(note)) {
+      note[1] = i;
+      note[2] = id;
+    }
+  }
+}
+"""
+
+
+def noted(
+    k: KernelArgs, slot: str, explain: Explain, least: int, bound: int, never: int = -1
+) -> Call:
+    """A check of ids by a GPU, which is not asked: ids outside [least, bound), and `never`, are
+    found when results are read. Until then CuPy counts them round and round."""
+    ids = k.in_one_piece(k[slot])
+    load = [] if ids is k[slot] else [partial(k.xp.copyto, ids, k[slot])]
+    numbers = (np.int64(n) for n in (ids.size, least, bound, never))
+    text = _CHECK.replace("ID", ids.dtype.name)
+    given = ids, k.note(slot, explain), *numbers
+    return in_order(*load, elementwise(k.xp, text, "check_ids", np.float32, ids.size, given))
 
 
 def counted_from_front(k: KernelArgs, ids: Any, bound: int) -> tuple[Any, Call]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...framework.base.shape import OperatorView, Shape, ShapeArgs, count
+from ...framework.fusion.device_lists import RowProduct, product_call
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.op_list import OpNode
@@ -85,17 +86,24 @@ def product(
     `dot` costs less per call than `matmul` but writes to C-contiguous memory only, and takes a
     factor of one zero for a reason not to read the other: NaN and infinities would be lost.
     """
-    if by is not None:
-        own = product(xp, a, b, by, alpha=alpha, bias=bias)
-        return in_order(own, partial(xp.add, out, by, out))
-    if out.flags.c_contiguous and a.size != 1 and b.size != 1:
-        calls: list[Call] = [partial(xp.dot, a, b, out)]
+    if xp is not np and alpha == 1.0:
+        work = RowProduct(a, b, out, bias, by is not None)
+        return product_call(_product(xp, a, b, out, alpha, bias, by), work)
+    return _product(xp, a, b, out, alpha, bias, by)
+
+
+def _product(xp: Any, a: Any, b: Any, out: Any, alpha: float, bias: Any, by: Any) -> Call:
+    own = out if by is None else by
+    if own.flags.c_contiguous and a.size != 1 and b.size != 1:
+        calls: list[Call] = [partial(xp.dot, a, b, own)]
     else:
-        calls = [partial(xp.matmul, a, b, out=out)]
+        calls = [partial(xp.matmul, a, b, out=own)]
     if alpha != 1.0:
-        calls.append(_scaling(xp, out, alpha))
+        calls.append(_scaling(xp, own, alpha))
     if bias is not None:
-        calls.append(partial(xp.add, out, bias, out))
+        calls.append(partial(xp.add, own, bias, own))
+    if by is not None:
+        calls.append(partial(xp.add, out, by, out))
     return in_order(*calls)
 
 

@@ -13,7 +13,7 @@ from ...framework.base.shape import ShapeArgs
 from ...framework.fusion.team import in_order, nothing
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot, operator
-from ..base.indexing import id_check, scatter_adder
+from ..base.indexing import id_check, noted, outside, scatter_adder
 from ..linear.matmul import as_rows
 from ..sequence.sequences import gather, levels_of, offsets_in, sequence_of_row, sequences_in
 from .ctc_paths import Paths, occupation, skips
@@ -126,15 +126,24 @@ def _label_check(k: KernelArgs, classes: int) -> Call:
     label = k["label"]
     blank = k.attrs["blank"]
     in_range = id_check(k, "label", classes)
+    other = outside(k, "label", 0, classes)
+    name, describe = k.op.inputs["label"][0], k.describe
+
+    def explain(at: int, found: int) -> str:
+        if found != blank:
+            return other(at, found)
+        return describe(
+            f"label {name!r} holds {blank}, the blank, which stands between labels only"
+        )
 
     def check() -> None:
         in_range()
         if (label == blank).any():
-            name = k.op.inputs["label"][0]
-            why = f"label {name!r} holds {blank}, the blank, which stands between labels only"
-            raise RunError(k.describe(why))
+            raise RunError(explain(0, blank))
 
-    return check if label.size else nothing
+    if not label.size:
+        return nothing
+    return check if k.xp is np else noted(k, "label", explain, 0, classes, blank)
 
 
 @ctc_loss.kernel

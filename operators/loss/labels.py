@@ -5,8 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ...framework.base.device_checks import Explain
 from ...framework.base.errors import RunError
 from ...framework.base.shape import Shape, ShapeArgs, count
+from ...framework.fusion.device_kernels import elementwise
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import AttrSpec, Slot
 from ..linear.matmul import as_rows
@@ -66,6 +70,8 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
         load = [*load, partial(k.xp.copyto, values, narrow, casting="unsafe")]
     ignored = k.attrs["ignore_index"]
     is_class = 0 <= ignored < classes
+    if k.xp is not np and samples and classes:
+        return Labels(values, load, _noted(k, values, classes))
     # Seen as unsigned numbers negative labels are the largest: one pass checks both bounds.
     greatest = values.view("u8").max
 
@@ -77,9 +83,7 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
         bad = ~valid & (values != ignored)
         if bad.any():
             at = int(bad.argmax())
-            name = k.op.inputs["label"][0]
-            why = f"label {name!r} holds {int(values[at])} at sample {at}, want 0 .. {classes - 1}"
-            raise RunError(k.describe(why))
+            raise RunError(bad_label(k, classes)(at, int(values[at])))
         return valid & (values != ignored) if is_class else valid
 
     # The largest of no labels does not exist.
@@ -88,3 +92,50 @@ def bind_labels(k: KernelArgs, classes: int) -> Labels:
 
 def _nothing_to_check() -> None:
     return None
+
+
+def bad_label(k: KernelArgs, classes: int) -> Explain:
+    """The message about a label that is no class."""
+    name = k.op.inputs["label"][0]
+
+    def explain(at: int, label: int) -> str:
+        return describe(f"label {name!r} holds {label} at sample {at}, want 0 .. {classes - 1}")
+
+    describe = k.describe
+    return explain
+
+
+COUNTS = """
+DEVICE int counts(int64 label, int64 sample, int64 classes, int64 ignored, int64 *note) {
+  if (label == ignored) return 0;
+  if (label >= 0 && label < classes) return 1;
+  if (FIRST_TO_MARK(note)) {
+    note[1] = sample;
+    note[2] = label;
+  }
+  return 0;
+}
+"""
+"""CUDA: whether a sample counts; a label that is no class is noted, and counts no more."""
+
+_CHECK = f"""{COUNTS}
+KERNEL check_labels(const int64 *labels, uint8 *valid, int64 *note, int64 size, int64 classes,
+                    int64 ignored) {{
+  EACH(i, size) valid[i] = counts(labels[i], i, classes, ignored, note);
+}}
+"""
+
+
+def _noted(k: KernelArgs, values: Any, classes: int) -> Call:
+    """As `Labels.check` on a GPU, which is not asked: the mask is always there."""
+    valid = k.scratch(values.shape, bool)
+    note = k.note("label", bad_label(k, classes))
+    numbers = (np.int64(n) for n in (values.size, classes, k.attrs["ignore_index"]))
+    given = values, valid, note, *numbers
+    fill = elementwise(k.xp, _CHECK, "check_labels", np.float32, values.size, given)
+
+    def check() -> Any:
+        fill()
+        return valid
+
+    return check

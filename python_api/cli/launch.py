@@ -32,6 +32,13 @@ import click
     metavar="SECONDS",
     help="End the run when a rank has waited so long for the others; by default it waits for ever.",
 )
+@click.option(
+    "--device",
+    default="",
+    metavar="DEVICE",
+    help="cpu, or gpu: each rank has a GPU of its own, and gradients go from one to the other.",
+)
+@click.option("--share-gpus", is_flag=True, help="Let ranks take the GPUs in turn.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def launch(
@@ -39,6 +46,8 @@ def launch(
     threads: int | None,
     launcher: str | None,
     timeout: float | None,
+    device: str,
+    share_gpus: bool,
     script: str,
     arguments: tuple[str, ...],
 ) -> None:
@@ -74,6 +83,8 @@ def launch(
     environment.setdefault("OPSCOPE_COMMUNICATOR", "mpi")
     if timeout is not None:
         environment["OPSCOPE_RANKS_WAIT"] = repr(timeout)
+    if device:
+        environment |= _places(device, share_gpus, None if slurm else ranks)
     sys.stdout.flush()
     with TemporaryDirectory(prefix="opscope-launch-") as folder:
         environment["OPSCOPE_ROLL_CALL"] = folder
@@ -92,6 +103,32 @@ def launch(
             " library's exit; the launcher reported no failure"
         )
     sys.exit(code)
+
+
+def _places(device: str, share: bool, ranks: int | None) -> dict[str, str]:
+    """The variables by which ranks find their places.
+
+    Args:
+        ranks: of this machine; None where it is not known how many these are.
+
+    Raises:
+        OpscopeError: no such place, or the ranks would share GPUs without being asked to.
+    """
+    from ...framework.base.backend import Place, parse_place
+    from ...framework.base.errors import OpscopeError
+
+    place = parse_place(device)
+    if place.kind == "cpu":
+        return {"OPSCOPE_DEVICE": device}
+    count = Place("gpu").xp.cuda.runtime.getDeviceCount()
+    named = device != "gpu"  # one for all
+    if ranks is not None and not share and ranks > (1 if named else count):
+        raise OpscopeError(
+            f"launch: {ranks} ranks want a GPU each, and "
+            + (f"--device {device} is one" if named else f"this machine has {count}")
+            + "; --share-gpus lets several have the same"
+        )
+    return {"OPSCOPE_DEVICE": device} | ({"OPSCOPE_SHARED_GPUS": str(count)} if share else {})
 
 
 def _ranks(names: Sequence[str]) -> str:

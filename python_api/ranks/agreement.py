@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ...framework.base.backend import default_place
 from ...framework.base.communicator import Communicator, SingleCommunicator
 from ...framework.base.context import OpContext
 from ...framework.base.errors import GradientError, OpscopeError, RanksError
@@ -72,8 +73,29 @@ def _ranks_of_process() -> Communicator:
     if not _of_process:
         from ...framework.parallel.mpi import MpiCommunicator
 
-        _of_process.append(MpiCommunicator())
+        _of_process.append(_between_gpus(MpiCommunicator()))
     return _of_process[0]
+
+
+def _between_gpus(ranks: Communicator) -> Communicator:
+    """NCCL's communicator where each rank has a GPU of its own, as `opscope launch` gives them."""
+    place = default_place()
+    if place.kind == "cpu" or ranks.size == 1 or switch("OPSCOPE_SHARED_GPUS"):
+        return ranks
+    nccl = getattr(place.xp.cuda, "nccl", None)
+    has = bool(getattr(nccl, "available", False))
+    # All or none: NCCL waits for every rank while it starts.
+    if all(ranks.exchange(b"1" if has else b"")):
+        from ...framework.parallel.nccl import NcclCommunicator
+
+        return NcclCommunicator(ranks, place)
+    if ranks.rank == 0:
+        warnings.warn(
+            "gradients go through the host, as CuPy has no NCCL on some rank: install"
+            " nvidia-nccl-cu12 (or -cu13) beside it",
+            stacklevel=6,
+        )
+    return ranks
 
 
 class Ranks:

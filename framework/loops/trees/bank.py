@@ -117,6 +117,7 @@ class Bank:
         copies: of static inputs whose arrays are not the same from plan to plan.
         batches: by (whether of the child net, rows). taken: how many of them this run has taken.
         serial: number of the last forward run. last: what it left for its gradient.
+        filled: by the address of an array that forward runs fill with their number: the last one.
     """
 
     signature: tuple[Any, ...]
@@ -125,6 +126,7 @@ class Bank:
     batches: dict[tuple[bool, int], list[BoundBatch]] = field(default_factory=dict)
     taken: dict[tuple[bool, int], int] = field(default_factory=dict)
     serial: int = 0
+    filled: dict[int, int] = field(default_factory=dict)
     last: ForwardRun | None = None
 
     def serves(self, signature: tuple[Any, ...], statics: list[StaticInput]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...base.backend import address
 from ...base.settings import current
 from ...base.shape import ArraySpec, Levels
 from ...runtime.plain_net import PlainNet
@@ -110,6 +111,7 @@ class ForwardBatches:
         bank.last = run
         bank.serial += 1
         k["steps"].fill(bank.serial)
+        bank.filled[address(k["steps"])] = bank.serial
         variable = k.scope.find(steps)
         if variable is not None:
             ranges: list[BatchRange] = [r for height in (*run.pairs, *run.nodes) for r in height]

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from ...base.backend import to_host
 from ...base.context import OpContext
 from ...base.errors import OpscopeError, TreeError
 from ...base.python.bounded_cache import BoundedCache
@@ -95,9 +94,8 @@ def schedule_of(b: TreeBinding) -> ForestSchedule:
     Raises:
         TreeError: the inputs describe no trees.
     """
-    parents = to_host(b.k["parent"])
-    position = b.k.get("position")
-    position = None if position is None else to_host(position)
+    parents = b.k.host("parent")
+    position = None if b.k.get("position") is None else b.k.host("position")
     offsets = b.offsets[0] if b.offsets else None
     key = (
         b.tree.arity,

@@ -20,6 +20,7 @@ from opscope.framework.base.errors import OpscopeError
 from opscope.framework.parallel.launcher import find_launcher, run_ranks
 from opscope.framework.parallel.mpi import patience
 from opscope.python_api.cli.main import main
+from opscope.testing.device_double import instead_of_cupy
 from small_nets import classifier, data
 
 REPORT = """\
@@ -95,6 +96,24 @@ def test_the_launcher_beside_python_comes_first(started, tmp_path, monkeypatch):
     assert find_launcher("srun", os.environ, "launch") == str(tmp_path / "bin" / "srun")
     with pytest.raises(OpscopeError, match=r"no program 'prun': pip install opscope\[mpi\]"):
         find_launcher("prun", os.environ, "launch")
+
+
+def test_ranks_on_gpus(started, tmp_path):
+    launcher = tmp_path / "bin" / "mpiexec"
+    launcher.write_text(
+        REPORT.replace("$OPSCOPE_COMMUNICATOR", "$OPSCOPE_DEVICE:$OPSCOPE_SHARED_GPUS")
+    )
+    with instead_of_cupy():  # of two GPUs
+        assert started("-n", "2", "--device", "gpu", "work.py")[2][-1] == "gpu:"
+        assert started("-n", "4", "--device", "gpu", "--share-gpus", "work.py")[2][-1] == "gpu:2"
+        assert started("-n", "4", "--device", "cpu", "work.py")[2][-1] == "cpu:"
+        for device, why in (
+            ("gpu", "3 ranks want a GPU each, and this machine has 2; --share-gpus"),
+            ("gpu:1", "3 ranks want a GPU each, and --device gpu:1 is one; --share-gpus"),
+            ("tpu", "'tpu' is no device"),
+        ):
+            code, told, seen = started("-n", "3", "--device", device, "work.py")
+            assert code == 1 and why in told and not seen
 
 
 def test_what_is_missing_is_named(started, monkeypatch, tmp_path):
