@@ -105,11 +105,15 @@ class EpochTraining:
     def end_epoch(self) -> None:
         """What is to be done after an epoch, when its files are written."""
 
+    def example(self, number: int, epoch: int) -> Any:
+        """An example as an epoch gets it."""
+        return self.examples[number]
+
     def minibatches(self, epoch: int) -> Iterator[Any]:
         """The minibatches of an epoch, in an order that depends on seed and epoch alone."""
         order = np.random.default_rng([self._options.seed, epoch]).permutation(len(self.examples))
         merger = self.merger(MinibatchRule(self._options.minibatch))
-        for _, example in merger.merge(self.examples[at] for at in order.tolist()):
+        for _, example in merger.merge(self.example(at, epoch) for at in order.tolist()):
             yield example
 
     def path(self, *names: str) -> str:

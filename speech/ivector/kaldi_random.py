@@ -17,7 +17,7 @@ class KaldiRandom:
     """Numbers of a program that has called `srand(seed)`, which is 1 where it has not."""
 
     def __init__(self, seed: int = 1) -> None:
-        self._numbers = _numbers(GlibcRand(seed))
+        self._numbers = c_rand(seed)
 
     def integer(self, count: int) -> int:
         """A number from 0 to `count` - 1."""
@@ -46,7 +46,9 @@ class KaldiRandom:
         return np.stack((cosines, sines), axis=-1).reshape(rows, -1)[:, :columns]
 
 
-def _numbers(random: GlibcRand) -> Iterator[int]:
+def c_rand(seed: int = 1) -> Iterator[int]:
+    """The numbers of C's `rand()` after `srand(seed)`."""
+    random = GlibcRand(seed)
     while True:
         yield from random.rand(_BLOCK).tolist()
 

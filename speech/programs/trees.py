@@ -6,13 +6,11 @@ Source: Kaldi's `bin/acc-tree-stats.cc`, `sum-tree-stats.cc`, `cluster-phones.cc
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import numpy as np
 
 from ...framework.base.errors import FormatError
-from ...framework.base.glibc_rand import GlibcRand
 from ...kaldi.files.context_dependency import ContextDependency
 from ...kaldi.files.transition_model import TransitionModel, read_topology
 from ...kaldi.tables.streams import open_output, open_reader
@@ -20,6 +18,7 @@ from ...kaldi.tables.tables import RandomAccessTable, read_table
 from ...nnet3.programs.base.options import BINARY, errors_tell, shown
 from ...nnet3.programs.base.program import Option, from_values, options_of, program
 from ...nnet3.programs.base.saving import write_model
+from ..ivector.kaldi_random import c_rand
 from ..trees.building import GrowingOptions, Told
 from ..trees.building import build_tree as grown
 from ..trees.questions import (
@@ -61,13 +60,6 @@ def integers(text: str, name: str, least: int) -> list[int]:
     if len(set(values)) != len(words) or values and values[0] < least:
         raise FormatError(f"--{name}={text}: integers from {least} on, between colons, are wanted")
     return values
-
-
-def rand() -> Iterator[int]:
-    """The numbers of C's `rand()` in a program that sets no seed."""
-    random = GlibcRand(1)
-    while True:
-        yield from random.rand(1024).tolist()
 
 
 @program(
@@ -169,7 +161,7 @@ def cluster_phones(options: SimpleNamespace, source: str, sets_in: str, output: 
     for phones, row in zip(sets, sums, strict=True):
         if row[0] == 0:
             program.warn(f"no stats available for phone set: {' '.join(map(str, phones))}")
-    numbers = rand()
+    numbers = c_rand()
     if options.mode == "questions":
         if options.num_classes != -1:
             raise FormatError("--num-classes does not go with --mode=questions")

@@ -64,6 +64,11 @@ class Checked:
         """Those that are not."""
         return [each for each in self.utterances if each.held_out]
 
+    @property
+    def hours(self) -> float:
+        """Of what is trained on."""
+        return sum(each.seconds for each in self.training) / 3600
+
     def write(self, path: str) -> None:
         """Write it as JSON."""
         write_atomically(path, (json.dumps(asdict(self), indent=1) + "\n").encode())

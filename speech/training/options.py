@@ -7,9 +7,15 @@ from dataclasses import dataclass
 from ...framework.base.errors import ArgumentError
 from ...framework.base.option_fields import option
 from ...nnet3.egs.merging import MinibatchRule
+from ...nnet3.egs.splitting import ExampleGenerationOptions
 from ..language_model.smoothing import METHODS
 
 _CONTEXTS = ("none", "left")
+FLAT_START, TDNNF = "flat-start", "tdnnf"
+_NOT_NEGATIVE = (
+    *("rate", "width", "epochs", "leaves", "tdnnf_width", "tdnnf_epochs"),
+    *("min_pairs", "checkpoint_minutes", "seed"),
+)
 
 
 @dataclass(frozen=True)
@@ -17,8 +23,8 @@ class RecognizerOptions:
     """All settings of a training: options of `opscope train-recognizer`, as its help lists them.
 
     Raises:
-        ArgumentError: a value out of bounds. AttributeTypeError: sizes of minibatches that cannot
-            be understood.
+        ArgumentError: a value out of bounds. AttributeTypeError: sizes of minibatches or lengths of
+            chunks that cannot be understood.
     """
 
     lexicon: str = option(
@@ -41,6 +47,11 @@ class RecognizerOptions:
     rate: int = option(
         0, "Sampling rate of the features; by default the most common one, at most 16000."
     )
+    model: str = option(
+        "",
+        "flat-start; or tdnnf: a factorized TDNN, with a tree by clustering, trained on the flat"
+        " start's alignments. By default tdnnf where an hour or more is trained on.",
+    )
     copies: int = option(3, "Copies of each utterance, at different speeds and volumes.")
     speed_step: float = option(
         0.12, "Relative difference of the lengths that copies are brought to."
@@ -52,7 +63,17 @@ class RecognizerOptions:
     network: str = option("", "An xconfig whose output node is called output; input is given.")
     width: int = option(0, "Columns of the layers of the network; by default by the hours.")
     epochs: int = option(0, "Passes over the examples; by default by the hours.")
-    minibatch: str = option("16,8,4,2,1", "Utterances in a minibatch, for Kaldi's sizes.")
+    leaves: int = option(0, "Most outputs of the tree by clustering; by default by the hours.")
+    chunks: str = option(
+        "150,110,90,60,40",
+        "Frames of the examples of tdnnf, the principal length first; -1: whole utterances.",
+    )
+    tdnnf_network: str = option(
+        "", "An xconfig for tdnnf, with output and, for cross-entropy beside, output-xent."
+    )
+    tdnnf_width: int = option(0, "Columns of the layers of tdnnf; by default by the hours.")
+    tdnnf_epochs: int = option(0, "Passes over the examples of tdnnf; by default by the hours.")
+    minibatch: str = option("16,8,4,2,1", "Examples in a minibatch, for Kaldi's sizes.")
     initial_lr: float = option(0.002, "Learning rate at the start.")
     final_lr: float = option(0.0002, "Learning rate at the end.")
     average_last: int = option(4, "Epochs whose models may be averaged at the end.")
@@ -64,19 +85,25 @@ class RecognizerOptions:
         for name in ("order", "copies", "initial_lr", "final_lr", "average_last", "jobs"):
             if not getattr(self, name) > 0:
                 raise ArgumentError(f"{name}={getattr(self, name)} must be positive")
-        for name in ("rate", "width", "epochs", "min_pairs", "checkpoint_minutes", "seed"):
+        for name in _NOT_NEGATIVE:
             if not getattr(self, name) >= 0:
                 raise ArgumentError(f"{name}={getattr(self, name)} must not be negative")
         if not 0 < self.hold_out < 1:
             raise ArgumentError(f"hold_out={self.hold_out:g}: a share between 0 and 1 is wanted")
         if not 0.01 <= self.speed_step <= 0.5:
             raise ArgumentError(f"speed_step={self.speed_step:g} is from 0.01 to 0.5")
-        for name, known in (("context", _CONTEXTS), ("method", tuple(METHODS))):
+        for name, known in (
+            ("context", _CONTEXTS),
+            ("method", tuple(METHODS)),
+            ("model", ("", FLAT_START, TDNNF)),
+        ):
             if getattr(self, name) not in known:
-                raise ArgumentError(f"{name}={getattr(self, name)!r} is none of {', '.join(known)}")
+                names = ", ".join(filter(None, known))
+                raise ArgumentError(f"{name}={getattr(self, name)!r} is none of {names}")
         if self.text and self.lm:
             raise ArgumentError("text and lm: one of them is wanted")
         MinibatchRule(self.minibatch)
+        ExampleGenerationOptions.parse_frames(self.chunks)
 
     def learning_rate(self, share: float) -> float:
         """The learning rate after a share of the training."""

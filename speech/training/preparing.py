@@ -136,12 +136,12 @@ def write_features(
         partial(_Copies, config, lengths, options), list(enumerate(utterances)), options.jobs
     )
     count = 0
-    sums: np.ndarray | float = 0.0
+    sums = np.zeros((2, 1))
     with TableWriter(f"ark:{os.path.join(folder, 'feats.ark')}", "compressed_matrix") as writer:
         for copies in progress(found, "features", "utterances"):
             for key, matrix, moments in copies:
                 count += matrix.shape[0]
-                sums += moments
+                sums = sums + moments
                 writer.write(key, matrix)
     mean, square = sums / count
     deviation = np.sqrt(np.maximum(square - mean**2, 1e-6))

@@ -68,13 +68,19 @@ class Plan:
         source: str,
         log: Log,
     ) -> None:
-        self._stages = stages
         self.folder = folder
         self._options = options
+        self._source = source
         self._log = log
+        self._stages: Sequence[Stage] = ()
         self._marks: dict[str, str] = {}
+        self.set_stages(stages)
+
+    def set_stages(self, stages: Sequence[Stage]) -> None:
+        """Take other stages; those that are done, or under way, must be the first ones of them."""
+        self._stages = stages
         for stage in stages:
-            self._marks[stage.name] = self._mark(stage, source)
+            self._marks[stage.name] = self._mark(stage)
 
     def path(self, stage: str, *names: str) -> str:
         """A file among the results of a stage."""
@@ -113,13 +119,16 @@ class Plan:
         make_folder_of(os.path.join(self.folder, MARK))
         with folder_lock(self.folder):
             again = False
-            for number, stage in enumerate(self._stages, 1):
+            number = 0
+            while number < len(self._stages):  # which a stage may replace
+                stage = self._stages[number]
+                number += 1
                 again = again or stage.name == begin
                 if again or not self.is_done(stage):
-                    self._log(f"stage {number} of {len(names)}: {stage.name}")
+                    self._log(f"stage {number} of {len(self._stages)}: {stage.name}")
                     self._do(stage, training, again)
                 if stage.name == stop_after:
-                    return number == len(names)
+                    return number == len(self._stages)
         return True
 
     def seconds(self) -> dict[str, float]:
@@ -155,11 +164,11 @@ class Plan:
         except OSError as error:
             raise SaveError(f"cannot rename {part}: {error.strerror}") from None
 
-    def _mark(self, stage: Stage, source: str) -> str:
+    def _mark(self, stage: Stage) -> str:
         values = {name: getattr(self._options, name) for name in stage.settings}
         for name in stage.files(self._options):
             values[name] = _contents(str(getattr(self._options, name)))
-        depends = [stage.name, values, source if not stage.inputs else ""]
+        depends = [stage.name, values, self._source if not stage.inputs else ""]
         depends.append([self._marks[name] for name in stage.inputs])
         return hashlib.sha256(json.dumps(depends).encode()).hexdigest()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +22,14 @@ from ..language_model.counting import text_of
 from ..language_model.smoothing import METHODS
 from ..lexicon.lang import write_lang
 from ..scoring.edits import ErrorCounts
-from . import flat_start, packing, preparing, report
+from . import aligned, chain, flat_start, networks, packing, preparing, report
 from .checking import Checked, check, first_names
 from .data import Corpus, plain_text, read_corpus
-from .options import RecognizerOptions
+from .options import FLAT_START, TDNNF, RecognizerOptions
 from .stages import Plan, Stage
+
+_MANY_HOURS = 1.0
+"""Of recordings without copies, from which on a tree by clustering has frames for its leaves."""
 
 
 class Training:
@@ -52,7 +55,15 @@ class Training:
         packing.check_apart(out, work)
         self.out = out
         self.corpus: Corpus = read_corpus(data)
-        self.plan = Plan(STAGES, work, options, self.corpus.digest(), log)
+        self._model = options.model or FLAT_START
+        self.plan = Plan(stages_of(self._model), work, options, self.corpus.digest(), log)
+        if not options.model and self.plan.is_done(_DATA):
+            self.choose(Checked.read(self.path("data", "checked.json")))
+
+    @property
+    def acoustic(self) -> str:
+        """The stage whose acoustic model recognizes."""
+        return "train" if self._model == FLAT_START else "tdnnf-train"
 
     def path(self, stage: str, *names: str) -> str:
         """A file among the results of a stage."""
@@ -66,8 +77,13 @@ class Training:
     @property
     def hours(self) -> float:
         """Of the examples: of all copies."""
-        seconds = sum(each.seconds for each in self.checked.training)
-        return seconds * self.options.copies / 3600
+        return self.checked.hours * self.options.copies
+
+    def choose(self, checked: Checked) -> None:
+        """Plan the stages of the model that suits the data, unless the options name one."""
+        by_hours = FLAT_START if checked.hours < _MANY_HOURS else TDNNF
+        self._model = self.options.model or by_hours
+        self.plan.set_stages(stages_of(self._model))
 
     def run(self, begin: str = "", stop_after: str = "") -> ErrorCounts | None:
         """Do what is not done yet; the errors on what is held out, None if stopped before.
@@ -90,6 +106,7 @@ def _data(training: Training, folder: str) -> None:
     checked.write(os.path.join(folder, "checked.json"))
     for line in checked.lines():
         training.log(f"  {line}")
+    training.choose(checked)
 
 
 def _lang(training: Training, folder: str) -> None:
@@ -110,11 +127,24 @@ def _graphs(training: Training, folder: str) -> None:
 
 
 def _network(training: Training, folder: str) -> None:
-    flat_start.write_network(
-        training.path("graphs"),
+    options = training.options
+    width = options.width or networks.flat_start_size(training.hours).width
+    _write_network(
+        training, "graphs", options.network, lambda outputs: networks.tdnn(width, outputs), folder
+    )
+
+
+def _write_network(
+    training: Training, graphs: str, file: str, layers: Callable[[int], str], folder: str
+) -> None:
+    """Write the network of a file, or that of `layers`, for the outputs of a stage."""
+    outputs = chain.read_transitions(training.path(graphs)).transitions().num_pdfs
+    networks.write_network(
+        read_text(file) if file else layers(outputs),
+        file,
+        outputs,
         training.path("features"),
-        training.hours,
-        training.options,
+        training.options.seed,
         folder,
     )
 
@@ -132,19 +162,85 @@ def _examples(training: Training, folder: str) -> None:
 
 
 def _train(training: Training, folder: str) -> None:
-    options = training.options
-    flat = flat_start.FlatStart(
-        training.path("examples"),
+    epochs = training.options.epochs or networks.flat_start_size(training.hours).epochs
+    _run_epochs(training, epochs, ("examples", "graphs", "network"), folder)
+
+
+def _run_epochs(
+    training: Training,
+    epochs: int,
+    stages: tuple[str, str, str],
+    folder: str,
+    shifts: Sequence[int] = (),
+) -> None:
+    """Train a network, and write the acoustic model.
+
+    Args:
+        stages: of examples, of outputs, and of the network at the start.
+    """
+    examples, graphs, network = map(training.path, stages)
+    options = replace(training.options, epochs=epochs)
+    first = os.path.join(network, "0.raw")
+    course = chain.ChainTraining(examples, graphs, first, folder, options, training.log, shifts)
+    course.run()
+    chain.write_acoustic_model(course.combined(), graphs, os.path.join(folder, "am"))
+
+
+def _align(training: Training, folder: str) -> None:
+    aligned.write_alignments(
+        training.checked.training,
         training.path("graphs"),
-        training.path("network", "0.raw"),
+        training.path("features"),
+        training.path("train", "am"),
+        training.options.copies,
         folder,
-        replace(options, epochs=options.epochs or flat_start.size_for(training.hours)[1]),
         training.log,
     )
-    flat.run()
-    flat_start.write_acoustic_model(
-        flat.combined(), training.path("graphs"), os.path.join(folder, "am")
+
+
+def _tree(training: Training, folder: str) -> None:
+    aligned.write_tree(
+        training.path("align"),
+        training.path("features"),
+        training.path("graphs"),
+        training.path("lang"),
+        training.options.leaves or networks.tdnnf_size(training.hours).leaves,
+        folder,
+        training.log,
     )
+
+
+def _tdnnf_network(training: Training, folder: str) -> None:
+    options = training.options
+    size = networks.tdnnf_size(training.hours)
+    width = options.tdnnf_width or size.width
+    _write_network(
+        training,
+        "tree",
+        options.tdnnf_network,
+        lambda outputs: networks.tdnnf(width, size.distant, outputs),
+        folder,
+    )
+
+
+def _chunks(training: Training, folder: str) -> None:
+    aligned.write_chunks(
+        training.path("align"),
+        training.path("features"),
+        training.path("graphs"),
+        training.path("tree"),
+        training.path("tdnnf-network"),
+        training.options.chunks,
+        training.options.seed,
+        folder,
+        training.log,
+    )
+
+
+def _train_tdnnf(training: Training, folder: str) -> None:
+    epochs = training.options.tdnnf_epochs or networks.tdnnf_size(training.hours).epochs
+    stages = ("tdnnf-examples", "tree", "tdnnf-network")
+    _run_epochs(training, epochs, stages, folder, aligned.SHIFTS)
 
 
 def _language_model(training: Training, folder: str) -> None:
@@ -176,7 +272,7 @@ def _graph(training: Training, folder: str) -> None:
     unknown = read_text(training.path("lang", "oov.txt")).strip()
     make_graph(
         training.path("lang"),
-        training.path("train", "am"),
+        training.path(training.acoustic, "am"),
         folder,
         arpa=training.path("language-model", "lm.arpa"),
         look_ahead=training.options.look_ahead,
@@ -188,7 +284,7 @@ def _graph(training: Training, folder: str) -> None:
 
 def _model(training: Training, folder: str) -> None:
     packing.pack(
-        training.path("train", "am"),
+        training.path(training.acoustic, "am"),
         training.path("graph"),
         training.path("features", "mfcc.conf"),
         folder,
@@ -202,7 +298,7 @@ def _decode(training: Training, folder: str) -> None:
 
 
 def _report(training: Training, folder: str) -> None:
-    rows = csv.DictReader(read_text(training.path("train", "history.csv")).splitlines())
+    rows = csv.DictReader(read_text(training.path(training.acoustic, "history.csv")).splitlines())
     counts = report.write_report(
         training.checked,
         [float(row["loss"]) for row in rows],
@@ -215,8 +311,7 @@ def _report(training: Training, folder: str) -> None:
 
 
 _SPLIT = ("test_speakers", "hold_out", "skip_bad", "rate", "speed_step", "seed")
-_SIZE = ("network", "width", "seed", "copies")
-_COURSE = ("epochs", "minibatch", "initial_lr", "final_lr", "average_last", "seed", "copies")
+_COURSE = ("minibatch", "initial_lr", "final_lr", "average_last", "seed", "copies")
 
 
 def _words(options: RecognizerOptions) -> tuple[str, ...]:
@@ -224,8 +319,9 @@ def _words(options: RecognizerOptions) -> tuple[str, ...]:
     return ("lexicon",) if options.lexicon else ("text", "lm")
 
 
-STAGES = (
-    Stage("data", (), "checked.json", _data, _SPLIT, _words),
+_DATA = Stage("data", (), "checked.json", _data, _SPLIT, _words)
+_FIRST_PASS = (
+    _DATA,
     Stage("lang", ("data",), "L.fst words.txt phones.txt topo", _lang, (), _words),
     Stage(
         "features", ("data",), "feats.ark moments.mat", _features, ("copies", "speed_step", "seed")
@@ -238,30 +334,82 @@ STAGES = (
         ("context", "min_pairs", "seed"),
     ),
     Stage(
-        "network", ("graphs", "features"), "0.raw", _network, _SIZE, lambda options: ("network",)
+        "network",
+        ("graphs", "features"),
+        "0.raw",
+        _network,
+        ("network", "width", "seed", "copies"),
+        lambda options: ("network",),
     ),
     Stage("examples", ("graphs", "features", "network"), "train.ark", _examples, ("copies",)),
-    Stage("train", ("examples",), "am/final.mdl history.csv", _train, _COURSE, resumes=True),
     Stage(
-        "language-model",
-        ("data", "lang"),
-        "lm.arpa",
-        _language_model,
-        ("order", "method"),
-        lambda options: ("text", "lm"),
+        "train",
+        ("examples",),
+        "am/final.mdl history.csv",
+        _train,
+        ("epochs", *_COURSE),
+        resumes=True,
     ),
-    Stage(
-        "graph",
-        ("lang", "train", "language-model"),
-        "HCLG.fst words.txt",
-        _graph,
-        ("look_ahead", "skip_bad"),
-    ),
-    Stage("model", ("train", "graph"), "am graph conf", _model),
-    Stage("decode", ("data", "model"), "hyp.txt ref.txt", _decode),
-    Stage("report", ("decode",), "report.html", _report),
 )
-"""The stages in their order."""
+_SECOND_PASS = (
+    Stage("align", ("graphs", "features", "train"), "ali.ark", _align, ("copies",)),
+    Stage(
+        "tree",
+        ("lang", "features", "align"),
+        "tree transitions.mdl den.fst",
+        _tree,
+        ("leaves", "copies"),
+    ),
+    Stage(
+        "tdnnf-network",
+        ("tree", "features"),
+        "0.raw",
+        _tdnnf_network,
+        ("tdnnf_network", "tdnnf_width", "seed", "copies"),
+        lambda options: ("tdnnf_network",),
+    ),
+    Stage(
+        "tdnnf-examples",
+        ("align", "tree", "tdnnf-network"),
+        "train.ark",
+        _chunks,
+        ("chunks", "seed"),
+    ),
+    Stage(
+        "tdnnf-train",
+        ("tdnnf-examples",),
+        "am/final.mdl history.csv",
+        _train_tdnnf,
+        ("tdnnf_epochs", *_COURSE),
+        resumes=True,
+    ),
+)
+
+
+def stages_of(model: str) -> tuple[Stage, ...]:
+    """The stages of a training that ends with a kind of model, in their order."""
+    acoustic = _FIRST_PASS if model == FLAT_START else _FIRST_PASS + _SECOND_PASS
+    return (
+        *acoustic,
+        Stage(
+            "language-model",
+            ("data", "lang"),
+            "lm.arpa",
+            _language_model,
+            ("order", "method"),
+            lambda options: ("text", "lm"),
+        ),
+        Stage(
+            "graph",
+            ("lang", acoustic[-1].name, "language-model"),
+            "HCLG.fst words.txt",
+            _graph,
+            ("look_ahead", "skip_bad"),
+        ),
+        Stage("model", (acoustic[-1].name, "graph"), "am graph conf", _model),
+        Stage("decode", ("data", "model"), "hyp.txt ref.txt", _decode),
+        Stage("report", ("decode",), "report.html", _report),
+    )
 
 
 def train(

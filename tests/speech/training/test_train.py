@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
-from opscope.framework.base.errors import ArgumentError, SaveError
+from opscope.framework.base.errors import ArgumentError, AttributeTypeError, SaveError
 from opscope.python_api.cli.main import main
 from opscope.speech import KaldiRecognizer, Model, make_graph, train, transcribe
+from opscope.speech.scoring.edits import ErrorCounts
 from spoken_tones import write_corpus
 from vosk_beside import vosk_beside
 
@@ -20,6 +22,11 @@ SMALL = {
     "test_speakers": "cid",
 }
 RESULTS = ("train/am/final.mdl", "graph/HCLG.fst", "decode/hyp.txt")
+SECOND_PASS = {"model": "tdnnf", "tdnnf_width": 32, "tdnnf_epochs": 6, "chunks": "60,45"}
+SECOND_RESULTS = (
+    *("align/ali.ark", "tree/tree", "tree/den.fst", "tdnnf-examples/train.ark"),
+    *("tdnnf-train/am/final.mdl", "graph/HCLG.fst", "decode/hyp.txt"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +53,51 @@ def test_the_folder_recognizes(trained):
     assert "held out: 4 utterances" in page
 
 
-def test_vosk_opens_the_folder(trained):
+def refine(
+    trained: Path, name: str, log: Callable[[str], None], **more: float
+) -> ErrorCounts | None:
+    """Train on from `trained` to a model of two passes, in folders of this name."""
+    work = trained / f"{name}.work"
+    if not work.exists():
+        shutil.copytree(trained / "model.work", work)
+    data = trained / "data"
+    options = {**SMALL, **SECOND_PASS, **more}
+    return train(data, trained / name, lexicon=str(data / "lexicon.txt"), log=log, **options)
+
+
+@pytest.fixture(scope="module")
+def refined(trained: Path) -> Path:
+    """The model of two passes."""
+    counts = refine(trained, "refined", lambda line: None)
+    assert counts is not None
+    assert (counts.errors, counts.sentences) == (0, 4)
+    return trained / "refined"
+
+
+def test_two_passes_end_with_the_same_bits(trained, refined):
+    """Killed in the middle of an epoch."""
+    lines: list[str] = []
+
+    def killed(line: str) -> None:
+        lines.append(line)
+        if line.startswith("epoch 2 "):
+            raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError, match="killed"):
+        refine(trained, "again", killed, checkpoint_minutes=0.0)
+    stages = [line for line in lines if line.startswith("stage")]
+    assert stages[0] == "stage 8 of 17: align"
+    assert stages[-1] == "stage 12 of 17: tdnnf-train"
+    refine(trained, "again", lambda line: None)
+    for name in SECOND_RESULTS:
+        whole = (trained / "refined.work" / name).read_bytes()
+        assert (trained / "again.work" / name).read_bytes() == whole, name
+
+
+@pytest.mark.parametrize("name", ["model", "refined"])
+def test_vosk_opens_the_folder(trained, refined, name):
     with vosk_beside() as vosk:
-        recognizer = vosk.KaldiRecognizer(vosk.Model(str(trained / "model")), 8000)
+        recognizer = vosk.KaldiRecognizer(vosk.Model(str(trained / name)), 8000)
         recognizer.AcceptWaveform((trained / "data/cid/1.wav").read_bytes()[44:])
         said = (trained / "data/cid/1.txt").read_text().strip()
         assert json.loads(recognizer.FinalResult())["text"] == said
@@ -74,6 +123,19 @@ def test_vosk_takes_phrases_where_the_graph_has_two_parts(trained, tmp_path):
         ):
             recognizer.AcceptWaveform(samples)
             assert json.loads(recognizer.FinalResult())["text"] == said
+
+
+def test_many_hours_want_two_passes(trained, tmp_path, monkeypatch):
+    monkeypatch.setattr("opscope.speech.training.train._MANY_HOURS", 0.0)
+    data = trained / "data"
+    lines: list[str] = []
+    options = {"lexicon": str(data / "lexicon.txt"), "log": lines.append, "stop_after": "lang"}
+    train(data, tmp_path / "model", **options)
+    stages = [line for line in lines if line.startswith("stage")]
+    assert stages == ["stage 1 of 12: data", "stage 2 of 17: lang"]
+    lines.clear()
+    train(data, tmp_path / "model", **options)
+    assert lines == []
 
 
 def test_an_interrupted_training_ends_with_the_same_bits(trained, tmp_path):
@@ -138,6 +200,8 @@ def test_stages_are_done_again_where_settings_change(trained, tmp_path):
         ),
         ({"epochs": -1}, ArgumentError, "epochs=-1 must not be negative"),
         ({"context": "right"}, ArgumentError, "context='right' is none of none, left"),
+        ({"model": "lstm"}, ArgumentError, "model='lstm' is none of flat-start, tdnnf"),
+        ({"chunks": "90,x"}, AttributeTypeError, "num-frames='90,x' is no list of numbers"),
         ({"work": "data"}, SaveError, "was not made by a training"),
         ({"out": "data"}, SaveError, "data is there, and no model"),
         ({"out": "new/", "work": "new/work"}, SaveError, "neither the model nor --work can lie in"),

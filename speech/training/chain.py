@@ -1,0 +1,181 @@
+"""What both passes of LF-MMI share: outputs and denominator graph, epochs, the acoustic model."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...framework.base.atomic import make_folder_of, write_atomically
+from ...framework.base.untrusted.opener import read_text
+from ...kaldi.files.context_dependency import ContextDependency
+from ...kaldi.files.kaldi_io import Reader, Writer
+from ...kaldi.files.transition_model import TransitionModel
+from ...kaldi.fst.acceptors import Matcher
+from ...kaldi.fst.fst import Fst
+from ...kaldi.fst.fst_io import read_fst
+from ...kaldi.tables.tables import read_table
+from ...nnet3.chain.denominator import DenominatorGraph
+from ...nnet3.chain.denominator_fst import denominator_fst, normalization_fst
+from ...nnet3.chain.objective import ChainOptions
+from ...nnet3.chain.phone_lm import PhoneLanguageModel, PhoneLmOptions
+from ...nnet3.egs.chain_changes import ChainExampleMerger, selected, shifted
+from ...nnet3.egs.epochs import EpochTraining
+from ...nnet3.egs.merging import MinibatchRule
+from ...nnet3.egs.store import ExampleStore
+from ...nnet3.network.model import AmNnetSimple
+from ...nnet3.network.nnet import Nnet
+from ...nnet3.programs.base.graphs import save_fst
+from ...nnet3.programs.base.saving import write_model
+from ...nnet3.training import NnetTrainer, NnetTrainerOptions
+from ...nnet3.training.chain_objectives import ChainObjectives
+from ...nnet3.training.chain_prob import NnetChainComputeProb
+from ...nnet3.training.chain_request import XENT
+from ...nnet3.training.combination import combine
+from ...nnet3.training.progress import Log
+from .checking import SUBSAMPLING, Recorded
+from .options import RecognizerOptions
+
+KIND = "chain_example"
+XENT_SCALE = 0.1
+"""Of the objective of a cross-entropy branch."""
+_OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)
+_JUDGED = 200  # examples over which models are compared
+
+
+def write_outputs(
+    tree: ContextDependency,
+    model: TransitionModel,
+    sequences: Iterable[Sequence[int]],
+    folder: str,
+    log: Log,
+) -> None:
+    """Write `tree`, `transitions.mdl`, `den.fst` and `normalization.fst`.
+
+    Args:
+        sequences: the phones of utterances, of which the language model of phones is made.
+
+    Raises:
+        SaveError: a file cannot be written.
+    """
+    lm = PhoneLanguageModel(PhoneLmOptions(num_extra_lm_states=2000), log)
+    for sequence in sequences:
+        lm.add(sequence)
+    quiet: list[str] = []
+    den = denominator_fst(tree, model, lm.estimate(), log, quiet.append)
+    outputs = model.transitions().num_pdfs
+    log(f"{outputs} outputs, {len(quiet)} of them not in training")
+    write_model(tree, os.path.join(folder, "tree"), True)
+    write_model(model, os.path.join(folder, "transitions.mdl"), True)
+    save_fst(den, os.path.join(folder, "den.fst"))
+    save_fst(normalization_fst(den, outputs), os.path.join(folder, "normalization.fst"))
+
+
+def read_transitions(graphs: str) -> TransitionModel:
+    """The transition model of `write_outputs`."""
+    return TransitionModel.read_from(Reader(os.path.join(graphs, "transitions.mdl")))
+
+
+def read_tree(graphs: str) -> ContextDependency:
+    """The tree of `write_outputs`."""
+    return ContextDependency.read(Reader(os.path.join(graphs, "tree")))
+
+
+def read_normalization(graphs: str) -> Matcher:
+    """The normalization FST of `write_outputs`."""
+    return Matcher(_graph_in(graphs, "normalization.fst"))
+
+
+def _graph_in(folder: str, name: str) -> Fst:
+    return read_fst(Reader(os.path.join(folder, name), binary=None))
+
+
+def graph_of_texts(graphs: str) -> dict[str, Fst]:
+    """The graph of transition-ids of each text, see `flat_start.write_graphs`."""
+    texts = read_text(os.path.join(graphs, "texts.txt")).splitlines()
+    fsts = dict(read_table(f"ark:{os.path.join(graphs, 'graphs.ark')}", "fst"))
+    return {text: fsts[str(number)] for number, text in enumerate(texts)}
+
+
+def text_of_copies(utterances: Sequence[Recorded], copies: int) -> dict[str, str]:
+    """The text of each copy of the utterances, by its key."""
+    return {f"{each.key}-{copy + 1}": each.text for each in utterances for copy in range(copies)}
+
+
+class ChainTraining(EpochTraining):
+    """Trains a network by LF-MMI, with cross-entropy where it has a branch for that.
+
+    Args:
+        examples: folder of them. graphs: that of `write_outputs`. network: the first one.
+        folder: gets the models.
+        shifts: by how many frames the input of an epoch is later than it was cut, one epoch after
+            the other; examples have as many frames of context besides those that are needed.
+    """
+
+    merger = ChainExampleMerger
+
+    def __init__(
+        self,
+        examples: str,
+        graphs: str,
+        network: str,
+        folder: str,
+        options: RecognizerOptions,
+        log: Log,
+        shifts: Sequence[int] = (),
+    ) -> None:
+        nnet = Nnet.read(network)
+        den = _graph_in(graphs, "den.fst")
+        self._graph = DenominatorGraph.of_fst(den, nnet.output_dim("output"))
+        has_xent = any(node.name.endswith(XENT) for node in nnet.outputs())
+        self._objective = replace(_OBJECTIVE, xent_regularize=XENT_SCALE if has_xent else 0.0)
+        self._average = min(options.average_last, options.epochs)
+        self._shifts = shifts
+        self._context = nnet.context()
+        trainer = NnetTrainer(
+            NnetTrainerOptions(),
+            nnet,
+            seed=options.seed,
+            log=lambda line: None,
+            objective=ChainObjectives(self._graph, self._objective, apply_deriv_weights=False),
+        )
+        store = ExampleStore(examples, "train", KIND)
+        super().__init__(trainer, store, folder, options, log, sys.stderr.isatty())
+
+    def example(self, number: int, epoch: int) -> Any:
+        """See `EpochTraining`."""
+        example = self.examples[number]
+        if not self._shifts:
+            return example
+        # Without more context than the network reads, all shifts are one computation.
+        moved = shifted(example, self._shifts[epoch % len(self._shifts)])
+        return selected(moved, *self._context)
+
+    def combined(self) -> Nnet:
+        """The mean of the last epochs' networks that does best."""
+        last = len(self.history)
+        models = (Nnet.read(self.path(f"{last - i}.raw")) for i in range(self._average))
+        some = range(0, len(self.examples), max(len(self.examples) // _JUDGED, 1))
+        merger = ChainExampleMerger(MinibatchRule("16,8,4,2,1"))
+        examples = [each for _, each in merger.merge(self.example(i, 0) for i in some)]
+
+        def prob(nnet: Nnet, store_component_stats: bool) -> NnetChainComputeProb:
+            return NnetChainComputeProb(
+                nnet, self._graph, self._objective, store_component_stats=store_component_stats
+            )
+
+        return combine(models, self._average, examples, self.log, make_prob=prob)
+
+
+def write_acoustic_model(nnet: Nnet, graphs: str, folder: str) -> None:
+    """Write `final.mdl`, `tree` and `frame_subsampling_factor`, as Kaldi's folders have them."""
+    make_folder_of(os.path.join(folder, "tree"))
+    transitions = Writer(True, header=False)
+    read_transitions(graphs).write_to(transitions)
+    model = AmNnetSimple(nnet, transitions.getvalue())
+    model.set_context()
+    model.write(os.path.join(folder, "final.mdl"))
+    write_model(read_tree(graphs), os.path.join(folder, "tree"), True)
+    write_atomically(os.path.join(folder, "frame_subsampling_factor"), f"{SUBSAMPLING}\n".encode())
