@@ -1,5 +1,5 @@
 """From recordings with texts to a recognizer: the stages of a training, each resumable.
 
 Gives `train` and the command `opscope train-recognizer`. May import audio, features,
-language_model, lexicon, graph_making, recognize, scoring and trees.
+ivector, fst, language_model, search, lattice, lexicon, graph_making, recognize, scoring and trees.
 """
