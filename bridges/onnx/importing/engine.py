@@ -28,8 +28,8 @@ from .types import mixed_types
 _MOST_STAGES = 32
 """Stages that a part of a graph keeps, while their bytes are within the limit of all caches."""
 _MOST_SHAPES = 24
-"""Shapes of its inputs that a stage is bound for at once: each keeps some 1 MB, results included, and
-another one is bound in the time of a short run."""
+"""Shapes of its inputs that a stage is bound for at once: each keeps some 1 MB, results among it,
+and a new one is bound in the time of a short run."""
 _MOST_KINDS = 256
 """Kinds of inputs of which a part remembers what sizes varied."""
 _MOST_VALUES = 4096
