@@ -74,6 +74,8 @@ EXPORT void run(int64 *words) {{
 _FLAGS = ("-O1", "-pthread", "-std=gnu11", "-shared", "-fPIC", "-ffp-contract=off")
 
 
+texts: dict[str, set[str]] = {}
+"""The CUDA of all kernels that were made, by their names."""
 _running = new_lock()  # one kernel at a time: its number of blocks is the library's
 _lanes = [1]
 
@@ -94,6 +96,7 @@ class RawKernel:
     def __init__(self, code: str, name: str) -> None:
         if NAMES not in code:
             raise ValueError(f"{name}: not a kernel of the package")
+        texts.setdefault(name, set()).add(code)
         self._name = name
         self._real = "float32" if code.startswith("typedef float ") else "float64"
         found = re.search(rf"^KERNEL {name}\(([^)]*)\)", code, re.MULTILINE)

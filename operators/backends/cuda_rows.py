@@ -13,7 +13,7 @@ from ...framework.fusion.device_kernels import by_blocks, elementwise, takes
 from ...framework.fusion.team import in_order
 from ...framework.ir.kernel_args import Call, KernelArgs
 from ...framework.ir.registry import lookup
-from ..loss.class_targets import reshaped
+from ..loss.class_targets import label_weight, reshaped
 from ..loss.cross_entropy import softmax_cross_entropy
 from ..loss.labels import COUNTS, bad_label, bind_labels
 
@@ -31,6 +31,12 @@ KERNEL cross_entropy(const real *x, const int64 *labels, real *out, real *softma
   if (softmax)
     LANES(j, classes) softmax[row * classes + j] = exp(z[j] - top) / total;
   if (FIRST_LANE) out[row] = counts(label, row, classes, ignored, note) ? log(total) - picked : 0;
+}}
+
+KERNEL label_weight(const int64 *labels, const real *weight, real *out, int64 *note, int64 size,
+                    int64 classes, int64 ignored) {{
+  EACH(i, size)
+    out[i] = !counts(labels[i], i, classes, ignored, note) ? 0 : weight ? weight[labels[i]] : 1;
 }}
 
 KERNEL cross_entropy_grad(const real *softmax, const int64 *labels, const real *grad,
@@ -81,7 +87,22 @@ def _cross_entropy_grad(k: KernelArgs) -> Call | None:
     return in_order(*labels.load, call)
 
 
+def _label_weight(k: KernelArgs) -> Call | None:
+    out, weight, classes = k["out"], k.get("weight"), k.shape("x")[-1]
+    if not out.size or not classes or not takes(out, weight):
+        return None
+    if weight is not None and weight.dtype != out.dtype:
+        return None
+    labels = bind_labels(k, classes)
+    note = k.note("label", bad_label(k, classes))
+    numbers = np.int64(out.size), np.int64(classes), np.int64(k.attrs["ignore_index"])
+    given = labels.values, weight, out, note, *numbers
+    call = elementwise(k.xp, _TEXT, "label_weight", out.dtype, out.size, given)
+    return in_order(*labels.load, call)
+
+
 for _entry, _kernel in (
+    (label_weight, _label_weight),
     (softmax_cross_entropy, _cross_entropy),
     (lookup("softmax_cross_entropy_grad"), _cross_entropy_grad),
 ):

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from cuda_compiler import nvrtc, ptx_of
 from opscope.framework.fusion.codegen import FULL, ONE, Loop
 from opscope.framework.fusion.cuda_source import gpu_source
 from opscope.framework.ir.registry import load_operators, operator_types
 from scalar_loops import loop_of
 
-HEAD = """\
+HALVES = """\
 #include <cuda_fp16.h>
 typedef __half float16;
+"""
+HEAD = """\
 typedef float float32;
 typedef double float64;
 typedef int int32;
@@ -56,15 +59,29 @@ def kernel(loop: Loop, number: int) -> str:
     )
 
 
+def loops_of(dtype: str) -> list[Loop]:
+    """A loop of every scalar expression, over whole arrays and over one number."""
+    load_operators()
+    loops = [loop_of(op_type, dtype, kind) for op_type in operator_types() for kind in (FULL, ONE)]
+    return [loop for loop in loops if loop is not None]
+
+
+@pytest.mark.skipif(
+    nvrtc() is None or bool(nvcc()), reason="no nvidia-cuda-nvrtc-cu12, or nvcc does it below"
+)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_every_expression_compiles_without_a_gpu(dtype):
+    parts = [kernel(loop, number) for number, loop in enumerate(loops_of(dtype))]
+    assert ptx_of(HEAD + "".join(parts), 70).count(".entry") == len(parts) > 100
+
+
 @pytest.mark.skipif(not nvcc(), reason="no CUDA compiler (nvcc)")
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_every_expression_compiles(dtype, tmp_path):
-    load_operators()
-    loops = [loop_of(op_type, dtype, kind) for op_type in operator_types() for kind in (FULL, ONE)]
-    parts = [kernel(loop, number) for number, loop in enumerate(loops) if loop is not None]
+    parts = [kernel(loop, number) for number, loop in enumerate(loops_of(dtype))]
     assert len(parts) > 100
     source = tmp_path / "chains.cu"
-    source.write_text(HEAD + "".join(parts))
+    source.write_text(HALVES + HEAD + "".join(parts))
     ran = subprocess.run(
         [nvcc(), "-ptx", "-Xcicc", "-O1", "-diag-suppress", "39,177", str(source)],
         cwd=tmp_path,

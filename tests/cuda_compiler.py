@@ -1,0 +1,50 @@
+"""NVIDIA's compiler as a library (nvidia-cuda-nvrtc-cu12): CUDA to PTX, without a GPU."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+ARCHITECTURES = (70, 80, 90)
+
+
+@cache
+def nvrtc() -> ctypes.CDLL | None:
+    """The library; None where it is not installed."""
+    try:
+        spec = find_spec("nvidia.cuda_nvrtc")
+    except ModuleNotFoundError:
+        return None
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    found = [path for folder in folders for path in Path(folder).glob("lib/libnvrtc.so.*")]
+    return ctypes.CDLL(str(found[0])) if found else None
+
+
+@cache
+def ptx_of(source: str, architecture: int) -> str:
+    """The PTX of a text.
+
+    Raises:
+        ValueError: the compiler refuses it, with its words.
+    """
+    library = nvrtc()
+    assert library is not None
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernels.cu", 0, None, None)
+    flags = (ctypes.c_char_p * 1)(f"--gpu-architecture=compute_{architecture}".encode())
+    try:
+        if library.nvrtcCompileProgram(program, 1, flags):
+            raise ValueError(_text(library, program, "ProgramLog"))
+        return _text(library, program, "PTX")
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _text(library: ctypes.CDLL, program: ctypes.c_void_p, what: str) -> str:
+    size = ctypes.c_size_t()
+    getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
+    held = ctypes.create_string_buffer(size.value)
+    getattr(library, f"nvrtcGet{what}")(program, held)
+    return held.value.decode(errors="replace")
