@@ -20,8 +20,11 @@ from ...kaldi.files.kaldi_io import Reader
 from ...nnet3.cache.computers import ComputerCache
 from ...nnet3.inference.xvector import xvector
 from ...nnet3.network.for_inference import for_inference
+from ..audio.read import read_audio
+from ..audio.wav import Audio
 from ..features.computers import Mfcc
 from ..features.sliding import SlidingCmvnOptions, sliding_cmvn
+from ..features.vad import VadOptions, voiced
 from .config import features_of
 
 LEAST_FRAMES = 50
@@ -100,6 +103,28 @@ class SpkModel:
         norm = float(np.linalg.norm(projected))
         return projected * np.float32(math.sqrt(self.dim) / norm) if norm else projected
 
+    def of_recording(
+        self,
+        recording: str | os.PathLike[str] | Audio,
+        channel: int = -1,
+        vad: VadOptions | None = None,
+    ) -> SpeakerVector | None:
+        """The vector of a whole recording, without a recognizer; None: there is too little speech.
+
+        Args:
+            recording: or its file. channel: of it; -1: it has one.
+            vad: how energy tells which frames have speech.
+
+        Raises:
+            FormatError: it cannot be read, or has no such channel.
+            OpscopeError: its rate does not go with the model.
+        """
+        audio = recording if isinstance(recording, Audio) else read_audio(recording)
+        stream = self.features.stream(audio.rate)
+        frames = np.concatenate((stream.accept(audio.channel(channel)), stream.finish()))
+        chosen = frames[voiced(frames, vad)]
+        return SpeakerVector(self.vector(chosen), len(chosen)) if _enough(chosen) else None
+
     def stream(self, rate: float, frame_shift: float) -> SpeakerStream:
         """Frames of a signal at `rate` Hz; the recognizer's frames are `frame_shift` ms apart.
 
@@ -163,6 +188,8 @@ class SpeakerStream:
             factor: frames of features for each of the decoder's.
         """
         chosen = self._held[np.isin(np.arange(len(self._held)) // factor, spoken)]
-        if len(chosen) < LEAST_FRAMES:
-            return None
-        return SpeakerVector(self._model.vector(chosen), len(chosen))
+        return SpeakerVector(self._model.vector(chosen), len(chosen)) if _enough(chosen) else None
+
+
+def _enough(frames: np.ndarray) -> bool:
+    return len(frames) >= LEAST_FRAMES

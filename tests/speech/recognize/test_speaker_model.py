@@ -15,7 +15,9 @@ from opscope.framework.base.errors import FormatError, OpscopeError
 from opscope.kaldi.files.kaldi_io import Writer
 from opscope.speech import Audio, KaldiRecognizer, Model, SpeakerVector, SpkModel, transcribe
 from opscope.speech.audio.wav import write_wav
+from opscope.speech.features.vad import VadOptions
 from opscope.speech.recognize.command import transcribe as command
+from opscope.speech.recognize.speaker_model import LEAST_FRAMES
 from own_sentences import Case
 from speaker_models import DIM, INPUTS, MFCC, XVECTOR, array_file, write_speaker_model
 from speech_data import korean_model, undithered
@@ -94,6 +96,21 @@ def test_results_tell_speakers_when_asked(folder: Path, small: Model) -> None:
     assert "spk" not in values(recognizer, speech("c"))  # 20 frames of speech are too few
     recognizer.SetMaxAlternatives(2)
     assert values(recognizer, samples)["spk"] == found["spk"]
+
+
+def test_vectors_of_whole_recordings(folder: Path, tmp_path: Path) -> None:
+    speakers, samples = SpkModel(folder), np.asarray(speech(TEXT), np.float32)
+    audio = Audio(np.stack((samples, np.zeros_like(samples))), RATE)
+    found = speakers.of_recording(audio, channel=0)
+    assert found is not None and LEAST_FRAMES <= found.frames <= len(samples) / RATE * 100
+    assert np.linalg.norm(found.values) == pytest.approx(np.sqrt(DIM), rel=1e-5)
+    writer = Writer(header=False)
+    write_wav(writer, Audio(samples[None], RATE))
+    writer.save(tmp_path / "one.wav")
+    again = speakers.of_recording(tmp_path / "one.wav")
+    assert again is not None and found.distance(again) < 1e-6
+    none = VadOptions(energy_threshold=1e6)
+    assert speakers.of_recording(tmp_path / "one.wav", vad=none) is None
 
 
 def test_no_speaker_model_while_an_utterance_is_under_way(folder: Path, small: Model) -> None:
