@@ -19,9 +19,8 @@ class VadOptions:
     """
 
     energy_threshold: float = option(
-        5.0, "Energy above which a frame counts, less that of --vad-energy-mean-scale",
-        "vad-energy-threshold",
-    )  # fmt: skip
+        5.0, "Energy above which a frame counts, a constant part", "vad-energy-threshold"
+    )
     energy_mean_scale: float = option(
         0.5, "Factor of the mean energy, which is added to the threshold", "vad-energy-mean-scale"
     )
@@ -29,9 +28,8 @@ class VadOptions:
         0, "Frames on either side that are looked at", "vad-frames-context"
     )
     proportion_threshold: float = option(
-        0.6, "Part of the frames around that must be above the threshold",
-        "vad-proportion-threshold",
-    )  # fmt: skip
+        0.6, "Part of the frames around that must be above it", "vad-proportion-threshold"
+    )
 
     def __post_init__(self) -> None:
         if self.frames_context < 0 or self.energy_mean_scale < 0:

@@ -7,7 +7,7 @@ and `ApplyFloor` in `matrix/sp-matrix.cc`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -27,10 +27,6 @@ _TINY = 1e-40
 _LEAST_DIAGONAL = 1e3 * float(np.finfo(np.float64).tiny)
 _FLOOR_CONDITION = 1e-4  # of the floor of covariances itself
 _LEAST_VARIANCE = 1e-7  # of iVectors
-_NUMBERS = (
-    "objective", "counts", "first", "second", "weight_second", "weight_first",
-    "squares", "ivectors", "ivector_sum", "ivector_second",
-)  # fmt: skip
 
 
 @dataclass
@@ -82,11 +78,12 @@ class ExtractorStats:
 
     def merge(self, other: ExtractorStats) -> None:
         """Add other statistics. Raises ShapeError: of another extractor."""
-        for name in _NUMBERS:
+        names = [each.name for each in fields(self)]
+        for name in names:
             mine, others = np.shape(getattr(self, name)), np.shape(getattr(other, name))
             if mine != others:
                 raise ShapeError(f"statistics of {list(others)} after some of {list(mine)}")
-        for name in _NUMBERS:
+        for name in names:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def write_to(self, writer: Writer) -> None:
@@ -153,9 +150,17 @@ class ExtractorStats:
         reader.expect_token("</IvectorExtractorStats>")
         second, weight_second, weight_first = matrices
         stats = cls(
-            objective, counts, first, second, weight_first, weight_second, squares,
-            ivectors, ivector_sum, ivector_second,
-        )  # fmt: skip
+            objective,
+            counts,
+            first,
+            second,
+            weight_first,
+            weight_second,
+            squares,
+            ivectors,
+            ivector_sum,
+            ivector_second,
+        )
         stats._check(reader, start)
         return stats
 
@@ -436,8 +441,8 @@ def _with_standard_prior(
     diagonalize: bool,
     log: Callable[[str], None],
 ) -> tuple[IvectorExtractor, float]:
-    """The same extractor with iVectors moved so that those of training have the covariance 1 and
-    a mean along the first dimension; and what this gains.
+    """The same extractor with iVectors moved so that the ones of training have the covariance 1
+    and a mean along the first dimension; and what this gains.
 
     Eigenvectors may have either sign, which elements of iVectors share.
     """

@@ -145,8 +145,8 @@ class Gmm(ABC):
         """Weights, means, variances."""
 
     def updated(self, moments: Moments, update: int) -> Self:
-        """The mixture whose parameters of the kinds `update` are those of `moments`; rounded in
-        the order in which Kaldi rounds them."""
+        """The mixture with parameters of the kinds `update` taken from `moments`; rounded in the
+        order in which Kaldi rounds them."""
         inverse = self.inverse_variances
         means = self.moments.means
         if update & VARIANCES:

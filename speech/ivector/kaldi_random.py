@@ -55,7 +55,7 @@ def c_rand(seed: int = 1) -> Iterator[int]:
 
 def _polar(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Length, float32, and angle of points in the plane of two numbers each, [..., 2]: functions
-    are computed in float64, since those of float32 differ in last bits by processor."""
+    are computed in float64, since float32 gives other last bits on other processors."""
     uniform = _rounded((drawn + 1.0) / (_HIGHEST + 2.0)).astype(np.float64)
     logarithms = np.float32(-2) * _rounded(np.log(uniform[..., 0]))
     return np.sqrt(logarithms), _rounded(2 * np.pi * uniform[..., 1]).astype(np.float64)

@@ -73,7 +73,7 @@ def ivector_extractor_copy(options: SimpleNamespace, source: str, output: str) -
     "Accumulate statistics to train an iVector extractor.",
     ("<model-in>", "<feature-rspecifier>", "<posteriors-rspecifier>", "<stats-out>"),
     BINARY,
-    Option("update-variances", True, "Accumulate for the covariances, too"),
+    Option("update-variances", True, "Also accumulate for the covariances"),
     Option("compute-auxf", True, "Compute the log-likelihood"),
     Option("num-samples-for-weights", 10, "iVectors drawn for each utterance, to train weights"),
     Option("cache-size", 100, "Utterances that are computed at once"),

@@ -110,7 +110,7 @@ class _Inputs:
 
 
 def _pairs(chosen: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Gaussians of frames as a `Posterior` has them: where those of each begin, and all."""
+    """Gaussians of frames as a `Posterior` has them: where each frame begins, and all."""
     return np.cumsum([0, *map(len, chosen)]), np.concatenate([np.zeros(0, np.int32), *chosen])
 
 

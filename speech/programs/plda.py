@@ -36,7 +36,7 @@ _WHOLE = 0.001  # of the variance, that may be missing where no PCA is wanted
     Option(
         "total-covariance-factor",
         0.0,
-        "0: the covariance within speakers becomes 1; 1: that of all vectors; or between",
+        "0: the covariance within speakers becomes 1; 1: the one of all vectors; or between",
     ),
     Option("covariance-floor", 1e-6, "Least eigenvalue of it, in terms of the greatest"),
 )

@@ -23,7 +23,7 @@ from ..features.transforms import transform
 
 @program(
     "ivector-mean",
-    "The mean of all vectors: <ivector-rspecifier> <mean-wxfilename>; or that of each speaker:"
+    "The mean of all vectors: <ivector-rspecifier> <mean-wxfilename>; or the mean of each speaker:"
     " <spk2utt-rspecifier> <ivector-rspecifier> <ivector-wspecifier> [<num-utt-wspecifier>].",
     ("<rspecifier>", "<in-or-out>", "[<ivector-wspecifier>]", "[<num-utt-wspecifier>]"),
     Option("binary", False, "Write output in binary mode, where it is a single file"),
@@ -113,7 +113,7 @@ def ivector_normalize_length(options: SimpleNamespace, source: str, output: str)
 
 @program(
     "ivector-subtract-global-mean",
-    "Subtract a mean from vectors, which is that of all of them if there is no <mean-rxfilename>.",
+    "Subtract a mean from vectors; the mean of them all if there is no <mean-rxfilename>.",
     ("[<mean-rxfilename>]", "<ivector-rspecifier>", "<ivector-wspecifier>"),
     Option("subtract-mean", True, "false: without a mean given, copy them"),
 )

@@ -113,7 +113,7 @@ class SpkModel:
 
         Args:
             recording: or its file. channel: of it; -1: it has one.
-            vad: how energy tells which frames have speech.
+            vad: how frames with speech are found by their energy.
 
         Raises:
             FormatError: it cannot be read, or has no such channel.

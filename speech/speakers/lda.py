@@ -25,8 +25,8 @@ def speaker_lda(
     Args:
         vectors: [some, columns]. speakers: of each, integers from 0 on, [some].
         dim: of projected vectors, at most `columns`.
-        total_covariance_factor: 0.0: the covariance within speakers becomes 1; 1.0: that of all
-            vectors; or a mixture of both.
+        total_covariance_factor: 0.0: the covariance within speakers becomes 1; 1.0: the one
+            of all vectors; or a mixture of both.
         covariance_floor: least eigenvalue of it, in terms of the greatest.
 
     Returns:

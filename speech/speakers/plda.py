@@ -172,7 +172,7 @@ class Plda:
         shift = mean - self.mean
         variance = wide.T @ wide / len(wide) - np.outer(mean, mean)
         variance += options.mean_diff_scale * np.outer(shift, shift)
-        # Where the model's whole covariance is 1, and that of the vectors is diagonal.
+        # Where the model's whole covariance is 1, and the vectors' is diagonal.
         white = self.transform / np.sqrt(1.0 + self.between)[:, None]
         values, vectors_of = falling_eigenvectors(white @ variance @ white.T)
         move = vectors_of.T @ white
