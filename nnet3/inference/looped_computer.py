@@ -24,13 +24,13 @@ from ..cache.structure import structure
 from ..compiler.computation import Computation
 from ..compiler.verbose import VERBOSE
 from ..graph.request import ComputationRequest
-from ..lower.commands import lower_computation
 from ..lower.spans import lower_with_spans
 from ..optimize import OptimizeOptions
 from ..run.input_arrays import float_array, warn_of_nan
 from ..run.segment_computer import SegmentComputer
 from .chunks import UtteranceComputer
 from .looped import (
+    compile_looped,
     loop_computation,
     looped_computation,
     looped_passes,
@@ -93,7 +93,7 @@ class LoopedComputer(UtteranceComputer):
             compiled, spans = lower_with_spans(computation)
             self._traced = {"spans": spans, "say": listener.log}
         else:
-            compiled = lower_computation(self.looped(1)[1])
+            compiled = compile_looped(topology, self.requests, optimize, self._structure)
         if self.reproducible:
             compiled = ToFloat64().apply(compiled)
         self._net = PlainNet(compiled, check=False)
@@ -113,14 +113,11 @@ class LoopedComputer(UtteranceComputer):
     def looped(self, sequences: int) -> tuple[list[ComputationRequest], Computation]:
         """The computation of so many streams at once, and the requests that it was made of."""
         requests = self._requests(sequences)
-        period = self._ivector_period
-        computation = looped_computation(
-            self._topology,
-            requests,
-            self._optimize,
-            lambda: f"{structure(self.nnet)} iVectors by {period}",
-        )
-        return requests, computation
+        known = self._topology, requests, self._optimize, self._structure
+        return requests, looped_computation(*known)
+
+    def _structure(self) -> str:
+        return f"{structure(self.nnet)} iVectors by {self._ivector_period}"
 
     def segments(self, net: PlainNet, **traced: Any) -> SegmentComputer:
         """What runs a net of `looped`, with the network's parameters, which all share."""

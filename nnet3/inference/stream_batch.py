@@ -106,7 +106,7 @@ class StreamBatch:
             first = self._sizes.setdefault(1, sized if size == 1 else _Sized(self._computer, 1))
             if sized.keys != first.keys:
                 raise OpscopeError(
-                    f"chunks of {size} streams of this network carry other rows than those of one"
+                    f"chunks of {size} streams of this network carry other rows than one does"
                 )
             self._sizes[size] = sized
         return sized

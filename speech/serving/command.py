@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 import click
 
@@ -25,6 +26,11 @@ _MIB = 1 << 20
     default=2700,
     show_default=True,
     help="Port to listen at; 0: any that is free.",
+)
+@click.option(
+    "--wyoming-port",
+    type=click.IntRange(0, 65535),
+    help="Also serve Wyoming's protocol, for home assistants, at this port (they use 10300).",
 )
 @click.option(
     "--rate",
@@ -104,6 +110,7 @@ def serve(
     model: str,
     host: str,
     port: int,
+    wyoming_port: int | None,
     rate: float,
     words: bool,
     alternatives: int,
@@ -124,6 +131,7 @@ def serve(
     """
     try:
         from .server import Server, ServerOptions
+        from .wyoming import wyoming
     except ImportError as error:
         if error.name != "aiohttp":
             raise
@@ -146,4 +154,5 @@ def serve(
     def listening(addresses: Sequence[str]) -> None:
         click.echo(f"listening at {', '.join(addresses)}")
 
-    asyncio.run(server.serve(host, port, listening))
+    protocols = [] if wyoming_port is None else [partial(wyoming, port=wyoming_port)]
+    asyncio.run(server.serve(host, port, listening, protocols))

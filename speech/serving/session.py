@@ -123,9 +123,7 @@ class Session:
                 f"config: sample_rate {_quoted(rate)} and max_alternatives"
                 f" {_quoted(alternatives)} must be numbers"
             ) from None
-        least, most = _RATES
-        if not least <= rate <= most:
-            raise OpscopeError(f"config: sample_rate {rate:g}: want {least:g} to {most:g} Hz")
+        check_rate(rate)
         if not 0 <= alternatives <= _MOST_ALTERNATIVES:
             raise OpscopeError(
                 f"config: max_alternatives {alternatives}: want 0 to {_MOST_ALTERNATIVES}"
@@ -172,6 +170,13 @@ class Session:
                 recognizer.SetSpkModel(self._speakers)
             self._recognizer = recognizer
         return self._recognizer
+
+
+def check_rate(rate: float) -> None:
+    """Refuse a sampling rate of a client. Raises OpscopeError: nothing speaks at this rate."""
+    least, most = _RATES
+    if not least <= rate <= most:
+        raise OpscopeError(f"a sampling rate of {rate:g}: want {least:g} to {most:g} Hz")
 
 
 def _quoted(value: Any) -> str:

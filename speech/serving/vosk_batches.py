@@ -56,7 +56,7 @@ class BatchModel:
 
 
 class BatchRecognizer:
-    """Recognizes one stream of a `BatchModel`, while its caller goes on.
+    """Recognizes one stream of a `BatchModel`, while its caller does other things.
 
     Args:
         batch_model: see `BatchModel`. sample_rate: of the samples, in Hz.
