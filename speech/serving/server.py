@@ -267,7 +267,13 @@ class Server:
                 compress=False,  # it would cost each stream the memory of a compressor
             )
             await socket.prepare(request)
-            await _Stream(self, socket).run()
+            stream = _Stream(self, socket)
+            try:
+                await stream.run()
+            finally:
+                # Requests and their tasks refer to each other: nothing large may wait for the
+                # collector of garbage with them.
+                stream.session.drop()
             return socket
 
     # Recordings
@@ -350,7 +356,7 @@ class _Stream:
     def __init__(self, server: Server, socket: web.WebSocketResponse) -> None:
         self._server = server
         self._socket = socket
-        self._session = Session(server.model, server.options.session)
+        self.session = Session(server.model, server.options.session)
 
     async def run(self) -> None:
         """Answer messages until the stream is over, or the server."""
@@ -364,7 +370,7 @@ class _Stream:
                 )
                 return
             if message is None:
-                reply = await self._server.work(self._session.end)
+                reply = await self._server.work(self.session.end)
                 with suppress(ConnectionError):
                     await socket.send_str(reply.text or "")
                 await self._close(WSCloseCode.GOING_AWAY, "the server is ending")
@@ -376,16 +382,16 @@ class _Stream:
 
     async def _answer(self, data: str | bytes, idle: float) -> bool:
         """Answer a message; False: the stream is over."""
-        begin, heard = monotonic(), self._session.seconds
+        begin, heard = monotonic(), self.session.seconds
         metrics = self._server.metrics
         try:
-            reply = await self._server.work(self._session.take, data)
+            reply = await self._server.work(self.session.take, data)
         except Exception:
             _log.exception("a message could not be answered")
             metrics.add("errors_total", "stream")
             await self._close(WSCloseCode.INTERNAL_ERROR, "the message could not be answered")
             return False
-        metrics.add("audio_seconds_total", "stream", self._session.seconds - heard)
+        metrics.add("audio_seconds_total", "stream", self.session.seconds - heard)
         if reply.text is not None:
             if reply.is_error:
                 metrics.add("errors_total", "stream")

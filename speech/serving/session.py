@@ -93,6 +93,10 @@ class Session:
         """The final result."""
         return Reply(self._heard().FinalResult(), is_last=True)
 
+    def drop(self) -> None:
+        """Let go of the recognizer: no more messages come."""
+        self._recognizer = None
+
     # Inside
 
     def _take_text(self, text: str) -> Reply:

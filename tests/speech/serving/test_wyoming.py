@@ -6,9 +6,11 @@ import json
 import re
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -109,10 +111,11 @@ def test_the_end_of_the_server(folder: Path) -> None:
     with served(folder, "--wyoming-port=0") as (found, process):
         port = int(found[1].rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-            connection.sendall(event("ping") + spoken("ab c")[: -len(event("audio-stop"))])
+            connection.sendall(spoken("ab c")[: -len(event("audio-stop"))])
             file = connection.makefile("rb")
-            head = json.loads(file.readline())
-            file.read(head["data_length"])
+            opened = b'opscope_streams{kind="wyoming"} 1'
+            while opened not in urlopen(f"{found[0]}/metrics").read():
+                time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
             head = json.loads(file.readline())
             said = json.loads(file.read(head["data_length"]))["text"]
