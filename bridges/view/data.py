@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,17 @@ def page_data(graph: NetGraph, arrays: Mapping[str, np.ndarray]) -> dict[str, An
             for v in graph.values.values()
         ],
         "arrays": {key: statistics(arrays[key]) for key in sorted(shown)},
-        "open": _open(layouts, {number for number, item in enumerate(items) if item.aside}),
+        "open": _open(layouts, _closed(graph, items)),
+    }
+
+
+def _closed(graph: NetGraph, items: list[Item]) -> set[int]:
+    """Groups that are closed at first: those aside, and operators with a large net inside."""
+    counts = Counter(key for item in graph.items.values() for key in item.path)
+    return {
+        number
+        for number, item in enumerate(items)
+        if item.aside or (item.writes and counts[item.key] > _FIRST_SHOWN)
     }
 
 
@@ -101,14 +112,14 @@ def _link(link: Link) -> list[Any]:
     return [link.source, link.target, int(link.back), change, *carried]
 
 
-def _open(layouts: Mapping[int, GroupLayout], aside: set[int]) -> list[int]:
+def _open(layouts: Mapping[int, GroupLayout], closed: set[int]) -> list[int]:
     """The groups that are open at first: level by level, as long as few items are shown."""
     opened = [0]
     shown = len(layouts[0].members)
     level = [0]
     while level:
         inner = [m for group in level for m in layouts[group].members]
-        inner = [member for member in inner if member in layouts and member not in aside]
+        inner = [member for member in inner if member in layouts and member not in closed]
         more = sum(len(layouts[group].members) for group in inner)
         if shown + more > _FIRST_SHOWN:
             break
