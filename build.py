@@ -13,7 +13,8 @@
     prose     find turns of English that docs/style.md refuses
     docs      build the documentation into build/site/, and check its links, images and widths;
               --browser adds Python for the page that runs opscope in a browser, --axe
-              has axe look at every page (both need npm, --axe also a Chromium)
+              has axe look at every page (both need npm, --axe also a Chromium);
+              --pictures writes screenshots of a page of each sort into build/pictures/
     stubs     write the stubs of NetBuilder's methods and of the public names again
     proto     compile proto/*.proto
     bench     run the benchmarks beside PyTorch (further arguments go to benchmarks/run.py)
@@ -62,6 +63,7 @@ TEST_ENV = {
 }
 
 SITE = Path("build", "site")
+PICTURES = Path("build", "pictures")
 
 STUBS = "opscope.python_api.to_python.stubs"
 
@@ -352,6 +354,9 @@ def docs(arguments: argparse.Namespace) -> None:
     run([environment.python, Path("tests", "site_pages.py"), SITE], "the site")
     if getattr(arguments, "axe", False):
         run([environment.python, Path("tests", "site_axe.py"), SITE], "axe")
+    if getattr(arguments, "pictures", False):
+        script = Path("tests", "site_pictures.py")
+        run([environment.python, script, SITE, PICTURES], "the pictures")
 
 
 def stubs(arguments: argparse.Namespace) -> None:
@@ -415,6 +420,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
                 help="with Python for the page that runs opscope in a browser, from npm",
             )
             sub.add_argument("--axe", action="store_true", help="axe looks at every page")
+            sub.add_argument(
+                "--pictures", action="store_true", help="write screenshots into build/pictures/"
+            )
     argv = list(argv)
     split = argv.index("--") if "--" in argv else len(argv)
     arguments, unknown = parser.parse_known_args(argv[:split])
