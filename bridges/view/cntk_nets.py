@@ -85,8 +85,8 @@ def _item(
         item.kind = g.TRAINED
     elif op.type == _PARAMETER:
         item.kind = g.STATE
-    held = [source for _, (source,) in item.holds]
-    named = ((source.rpartition(".")[2], value_of(declared[source])) for source in held)
+    sources = [source for _, (source,) in item.holds]
+    named = ((source.rpartition(".")[2], value_of(declared[source])) for source in sources)
     item.lines = box_lines(op.attrs, named)
     return item
 

@@ -223,19 +223,19 @@ def _described(name: str, entry: Any) -> tuple[tuple[tuple[int, ...], str], tupl
     Raises:
         ValueError: its entry in the header is damaged. FormatError: no array has its shape.
     """
-    kind, shape, span = (
-        (entry.get(key) for key in ("dtype", "shape", "data_offsets"))
-        if isinstance(entry, dict)
-        else (None, None, None)
-    )
-    known = isinstance(kind, str) and kind in _BITS and _are_sizes(shape)
-    if not known or not _are_sizes(span) or len(span) != 2:
-        raise ValueError(f"{name!r} has no dtype, shape and place that are known")
+    if not isinstance(entry, dict):
+        raise ValueError(f"{name!r} is described by no JSON object")
+    kind, shape, span = entry.get("dtype"), _sizes(entry, "shape"), _sizes(entry, "data_offsets")
+    if not isinstance(kind, str) or kind not in _BITS or len(span) != 2:
+        raise ValueError(f"{name!r} has no dtype and place that are known")
     first, last = span
     if count_of(shape, 1, f"{name!r}") * _BITS[kind] != 8 * (last - first):
-        raise ValueError(f"{name!r} of {kind}{shape} is said to have {last - first} bytes")
-    return (tuple(shape), kind), (first, last)
+        raise ValueError(f"{name!r}: {kind}{list(shape)} does not take {last - first} bytes")
+    return (shape, kind), (first, last)
 
 
-def _are_sizes(given: Any) -> bool:
-    return isinstance(given, list) and all(type(size) is int and size >= 0 for size in given)
+def _sizes(entry: Mapping[str, Any], key: str) -> tuple[int, ...]:
+    given = entry.get(key)
+    if not isinstance(given, list) or any(type(size) is not int or size < 0 for size in given):
+        raise ValueError(f"{key} is no list of sizes")
+    return tuple(given)
