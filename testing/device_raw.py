@@ -144,7 +144,7 @@ class RawKernel:
         return (int(arg) if kind.endswith("*") else value.ctypes.data), value
 
     def _fits(self, kind: str, dtype: np.dtype) -> bool:
-        """Whether a C type of elements is that of a dtype."""
+        """Whether a C type of elements belongs to a dtype."""
         named = kind.removeprefix("const ").removesuffix("*").strip()
         known = {"real": self._real, "float": "float32", "double": "float64", "uint8": "bool"}
         return dtype.name in (named, known.get(named))

@@ -58,7 +58,7 @@ def GPUPlace(index: int | None = None) -> Place:  # noqa: N802
     """The memory of GPU `index`; without a number of this process's own.
 
     That is the first one, or where a launcher has started several processes (mpiexec, srun,
-    torchrun), the one whose number is that of the process on its machine.
+    torchrun), the one with the number of the process on its machine.
     """
     return Place("gpu", own_gpu() if index is None else index)
 

@@ -26,7 +26,7 @@ def local_rank() -> int | None:
 
 
 def own_gpu() -> int:
-    """The number of the GPU of this process: that of its local rank, or the first one.
+    """The number of the GPU of this process: its local rank's, or the first one.
 
     Where ranks share GPUs (`opscope launch --share-gpus`) they take them in turn.
     """

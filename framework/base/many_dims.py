@@ -1,4 +1,4 @@
-"""Polynomials of sizes that vary, evaluated by NumPy: those of all steps of a plan at once."""
+"""Polynomials of sizes that vary, evaluated by NumPy: for all steps of a plan at once."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Table:
 
     Attributes:
         count: of atoms. sized: numbers of those that are sizes. places: of these sizes.
-        levels: quotients; those of a level depend on lower ones: numbers of the atoms, what is
+        levels: quotients; a level's depend on lower ones: numbers of the atoms, what is
             divided by what.
         conditions: polynomials. signs: how each compares with 0, see `Dims`.
         values: those that are given.

@@ -23,7 +23,7 @@ _SMALLEST = 64
 SUPERVISION = ("arcs", "weights", "finals", "weight", "layout")
 """Names of the arrays of a supervision."""
 GRAPH = ("graph_arcs", "graph_probs", "graph_initial")
-"""Names of those of a denominator graph."""
+"""Names of the arrays of a denominator graph."""
 
 
 def supervision_arrays(supervision: Supervision) -> dict[str, np.ndarray]:

@@ -36,7 +36,7 @@ LARGEST_ETA = 0.9
 CONDITION = 1e6
 """Eigenvalues further apart than this may have cost W its orthogonality."""
 ORTHOGONAL = 1e-3
-"""How far products of its rows may be from those of orthonormal ones."""
+"""How far products of its rows may be from products of orthonormal ones."""
 _LARGEST_INVERSE = 100.0
 
 _INPUTS = [

@@ -1,6 +1,6 @@
 """Natural gradient in CUDA: its estimate moves on the GPU, which is not asked (library "cuda").
 
-The steps are those of natural_gradient.py. What is of the estimate's rank alone is computed in
+The steps are as in natural_gradient.py. What is of the estimate's rank alone is computed in
 float64 by kernels of one block; what is wide goes through products.
 """
 

@@ -104,7 +104,7 @@ _MIB = 1 << 20
 @click.option(
     "--origin",
     multiple=True,
-    help="Pages of this address may open streams, too, e.g. https://example.org.",
+    help="Pages of this address may also open streams, e.g. https://example.org.",
 )
 def serve(
     model: str,
