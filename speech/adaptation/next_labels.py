@@ -18,7 +18,7 @@ class MoreSets:
     """The sets of a graph, and unions of them with further labels."""
 
     def __init__(self, following: NextLabels) -> None:
-        self._sets, self._begin, self._intervals = following
+        _, self._begin, self._intervals = following
         self._made: list[_Intervals] = []
         self._numbers: dict[Union, int] = {}
 

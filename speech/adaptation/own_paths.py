@@ -31,7 +31,7 @@ class OwnPaths:
         source, arcs: the arcs between its states, by their numbers in the graph.
         ends: rows of state, output label, cost and word: what ends the words, as places in those
             of the tree. The label is 0 where it stands on an arc before.
-        states: how many states the graph has got.
+        states: how many states the graph did not have.
     """
 
     source: np.ndarray

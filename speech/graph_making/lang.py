@@ -89,7 +89,7 @@ class Lang:
         return {name: read_file(self.path(name)) for name in names}
 
     def renumbered(self, numbers: np.ndarray) -> dict[str, bytes]:
-        """The parts that have numbers of words, with other ones: `numbers`, [words]."""
+        """The copied files that have numbers of words, with new ones: `numbers`, [words]."""
         rows = zip(range(len(self.words)), numbers.tolist(), strict=True)
         lines = (f"{self.words[old]} {new}\n" for old, new in rows if self.words[old])
         files = {"words.txt": "".join(lines).encode("utf-8", "surrogateescape")}
