@@ -36,11 +36,10 @@ from ...nnet3.training.chain_request import XENT
 from ...nnet3.training.combination import combine
 from ...nnet3.training.progress import Log
 from .checking import SUBSAMPLING, Recorded
+from .networks import XENT_SCALE
 from .options import RecognizerOptions
 
 KIND = "chain_example"
-XENT_SCALE = 0.1
-"""Of the objective of a cross-entropy branch."""
 _OBJECTIVE = ChainOptions(leaky_hmm_coefficient=0.1, l2_regularize=5e-5)
 _JUDGED = 200  # examples over which models are compared
 

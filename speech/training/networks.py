@@ -43,9 +43,10 @@ _TDNNF = (
 _NEAR = (1, 1, 1, 0)
 """Frames between the two that the first factorized layers join."""
 _TRAINED = "l2-regularize=0.01"
-_XENT_RATE = 5.0
-"""Learning rate of the cross-entropy branch, whose gradient has the scale `chain.XENT_SCALE`, as a
-multiple of the other rates."""
+XENT_SCALE = 0.1
+"""Scale of the cross-entropy objective beside LF-MMI."""
+_XENT_RATE = 0.5 / XENT_SCALE
+"""Learning rate of the cross-entropy branch, as a multiple of the others: its gradient is small."""
 
 
 def flat_start_size(hours: float) -> Size:

@@ -103,7 +103,7 @@ class RecognizerOptions:
         if self.text and self.lm:
             raise ArgumentError("text and lm: one of them is wanted")
         MinibatchRule(self.minibatch)
-        ExampleGenerationOptions.parse_frames(self.chunks)
+        ExampleGenerationOptions(ExampleGenerationOptions.parse_frames(self.chunks))
 
     def learning_rate(self, share: float) -> float:
         """The learning rate after a share of the training."""

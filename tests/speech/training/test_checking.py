@@ -111,6 +111,7 @@ def test_what_cannot_be_used_is_named_and_counted(data):
     cases = {
         "short": (good[:200], "low", "0.03 s are too short"),
         "silent": (np.zeros(8000), "low", "no signal, all samples are equal"),
+        "empty": (np.zeros(0), "low", "a WAV file without samples"),
         "unsaid": (good, " ", "its text is empty"),
         "strange": (good, "low medium", "words without a pronunciation: 'medium'"),
         "crowded": (good[:3000], "low high " * 5, "10 words, of 20 phones or more, do not fit"),
@@ -131,10 +132,10 @@ def test_what_cannot_be_used_is_named_and_counted(data):
         assert why in message
     assert "bob-broken: " in message
     assert "there is no alone.txt beside it" in message
-    assert message.startswith("8 recordings cannot be used; --skip-bad")
+    assert message.startswith("9 recordings cannot be used; --skip-bad")
     found = checked(data, skip_bad=True)
     assert len(found.utterances) == 6
-    assert found.lines()[-1] == "left out: 8 that cannot be used"
+    assert found.lines()[-1] == "left out: 9 that cannot be used"
 
 
 def test_what_is_held_out_and_noted(data, tmp_path):
