@@ -308,7 +308,6 @@ def version(kernels: bool) -> None:
 
     import google.protobuf
     import numpy
-    import safetensors
 
     from ... import __version__
     from ...framework.base.backend import gpu_present
@@ -317,13 +316,18 @@ def version(kernels: bool) -> None:
     from ...framework.fusion.libraries import find_compiler
     from ...framework.ir.messages import FORMAT_VERSION
 
+    installed = {
+        package.name.lower(): package.version
+        for package in importlib.metadata.distributions()
+        if package.name
+    }
     compiler = find_compiler(switch("OPSCOPE_CC"))
     rows = [
         ("opscope", f"{__version__} (net format {FORMAT_VERSION})"),
         ("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
         ("numpy", numpy.__version__),
         ("protobuf", google.protobuf.__version__),
-        ("safetensors", safetensors.__version__),
+        ("safetensors", installed.get("safetensors", "not installed")),
         ("backends", "numpy, cupy (GPU)" if gpu_present() else "numpy"),
         (
             "compiler",
@@ -331,11 +335,6 @@ def version(kernels: bool) -> None:
         ),
         ("native", native.described()),
     ]
-    installed = {
-        package.name.lower(): package.version
-        for package in importlib.metadata.distributions()
-        if package.name
-    }
     for library, extra in _EXTRAS.items():
         names = [
             name for name in installed if name == library or name.startswith(f"{library}-cuda")
