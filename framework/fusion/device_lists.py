@@ -137,7 +137,7 @@ def _joined(xp: Any, calls: Sequence[Call]) -> Sequence[Call]:
         return calls
     loops = list(dict.fromkeys(work.loop for work in works if isinstance(work, RowLoop)))
     kinds = {loop: number for number, loop in enumerate(loops, 1)}
-    listed = [work.words(kinds.get(getattr(work, "loop", None), 0)) for work in works]
+    listed = [work.words(kinds[work.loop] if isinstance(work, RowLoop) else 0) for work in works]
     width = max(map(len, listed))
     words = np.zeros((len(works), width), np.int64)
     for row, own in zip(words, listed, strict=True):

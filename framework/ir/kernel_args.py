@@ -193,7 +193,7 @@ class KernelArgs:
         Args:
             what: of the operator's checks this is. explain: makes the message.
         """
-        key = self.op.type, self.op.index, what, *self.op.inputs.items()
+        key = self.op.type, what, *self.op.inputs.items(), *self.op.outputs.items()
         root = self.scope.root
         if root.checks is None:
             root.checks = DeviceChecks()

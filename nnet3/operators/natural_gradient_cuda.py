@@ -293,7 +293,8 @@ class _Preconditioner:
 
     def _start(self) -> None:
         """A first estimate: from special orthonormal rows, improved with the batch itself."""
-        start = first_rows(*self._w.shape, self._k.attrs["alpha"])
+        rank, cols = self._w.shape
+        start = first_rows(rank, cols, self._k.attrs["alpha"])
         self._w[...] = self._k.xp.asarray(start, self._w.dtype)
         self._d[...] = EPSILON
         self._rho[...] = EPSILON
